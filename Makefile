@@ -1,0 +1,117 @@
+# delay_wheel: run SQL later, once, on time, inside PostgreSQL.
+#
+#   make, make install   build against the PostgreSQL of $(PG_CONFIG)
+#   make demo            build, install, start a throw-away server, show the
+#                        main example on it, remove the server again
+#   make test            all tests (test-long: also those that take long)
+#   make check-ring      the ring alone, against a sorted list
+#   make check-model     the protocol model (needs spin)
+#   make injection       the test build, in build/injection
+#   make installcheck    the SQL tests on a running server of one's own, with
+#                        delay_wheel in its shared_preload_libraries
+#
+# demo and test install what they need (scripts/setup).
+#
+#   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
+#   WERROR=1        a warning is an error
+#   INJECTION=1     the points at which tests stop or break a process
+
+EXTENSION = delay_wheel
+MODULE_big = delay_wheel
+DATA = delay_wheel--1.0.sql
+
+SOURCES = $(sort $(wildcard src/*.c))
+OWN_HEADERS = $(wildcard src/*.h)
+OBJS = $(SOURCES:.c=.o)
+
+REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+REGRESS_OPTS = --load-extension=delay_wheel
+
+# PostgreSQL's own headers and idioms set off these, so with -Wextra they would
+# be noise: unused parameters of hooks and SQL functions; comparisons of signed
+# with unsigned in its inline functions and macros; "might be clobbered" for
+# variables of its inline functions beside a PG_TRY.  PostgreSQL forbids
+# declarations after statements in its own code; we do not.  (The last one is
+# for clang, which does not know all of gcc's.)
+PG_CFLAGS += -std=gnu99 -Wall -Wextra \
+	-Wno-unused-parameter -Wno-sign-compare -Wno-clobbered \
+	-Wno-declaration-after-statement -Wno-unknown-warning-option
+ifeq ($(WERROR),1)
+PG_CFLAGS += -Werror
+endif
+ifeq ($(INJECTION),1)
+PG_CPPFLAGS += -DDW_INJECTION
+endif
+
+# No bitcode unless asked for: it needs the very clang that PostgreSQL was
+# built with, and a module of this kind gains nothing from inlining.
+ifneq ($(origin with_llvm),command line)
+override with_llvm = no
+endif
+
+EXTRA_CLEAN = build results log tmp_check
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+
+.DEFAULT_GOAL := all
+
+ifneq ($(wildcard $(PGXS)),)
+
+include $(PGXS)
+
+# What is built depends on these as much as on the sources.
+BUILD_FLAGS = $(VERSION) $(shell $(PG_CONFIG) --includedir-server) $(CC) $(CFLAGS) $(CPPFLAGS)
+
+build/flags: FORCE
+	@mkdir -p build
+	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' > $@
+
+$(OBJS): $(OWN_HEADERS) Makefile build/flags
+
+# The test build, beside the ordinary one.
+INJECTION_OBJS = $(SOURCES:src/%.c=build/injection/%.o)
+INJECTION_LIB = build/injection/$(MODULE_big)$(DLSUFFIX)
+
+injection: $(INJECTION_LIB)
+
+$(INJECTION_LIB): $(INJECTION_OBJS)
+	$(LINK.shared) -o $@ $(INJECTION_OBJS) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
+
+$(INJECTION_OBJS): build/injection/%.o: src/%.c $(OWN_HEADERS) Makefile build/flags
+	@mkdir -p build/injection
+	$(CC) $(CFLAGS) $(CPPFLAGS) -DDW_INJECTION -c -o $@ $<
+
+else
+
+# Without PostgreSQL's build files only that works which brings them along.
+all install uninstall installcheck clean injection:
+	@echo "$(PG_CONFIG) leads to no PostgreSQL to build against:" >&2
+	@echo "scripts/setup installs what is missing (on Debian and Ubuntu), PG_CONFIG=... names another one." >&2
+	@exit 1
+
+endif
+
+# The scripts find the PostgreSQL by themselves, unless told which.
+ifneq ($(origin PG_CONFIG),file)
+export PG_CONFIG
+endif
+
+demo:
+	@scripts/demo
+
+test:
+	@test/run
+
+test-long:
+	@test/run --long
+
+check-ring:
+	$(MAKE) -C test/ring check
+
+check-model:
+	$(MAKE) -C test/model check
+
+FORCE:
+
+.PHONY: all install uninstall installcheck clean injection demo test test-long check-ring check-model FORCE

@@ -1,0 +1,286 @@
+/* delay_wheel--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION delay_wheel" to load this file. \quit
+
+/*
+ * Functions go into the schema chosen at CREATE EXTENSION, so that triggers
+ * may call them unqualified; tables and views into delay_wheel.
+ */
+CREATE SCHEMA delay_wheel;
+COMMENT ON SCHEMA delay_wheel IS
+'tables and views of delay_wheel: tasks to be run later, each once';
+GRANT USAGE ON SCHEMA delay_wheel TO PUBLIC;
+
+/*---- The catalog ----*/
+
+CREATE FUNCTION delay_wheel.origin() RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_origin' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel.origin() IS
+'identity of this database in this cluster, derived from the system identifier and the database''s OID; tasks stamped with another one are not run';
+
+-- CACHE 1: the order of ids is the order of scheduling, which is relied on
+CREATE SEQUENCE delay_wheel.task_id_seq AS bigint CACHE 1;
+
+CREATE TABLE delay_wheel.task
+(
+	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
+	due timestamptz NOT NULL,
+	origin bigint NOT NULL DEFAULT delay_wheel.origin(),
+	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
+	queue smallint NOT NULL DEFAULT 0,
+	priority smallint NOT NULL DEFAULT 0,
+	attempts smallint,
+	crashes smallint,
+	max_attempts smallint,
+	key_gen smallint,
+	timeout integer,
+	sql text NOT NULL,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	key text,
+	tag text,
+	more jsonb,
+	CONSTRAINT task_pkey PRIMARY KEY (id),
+	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
+	CONSTRAINT task_key_check CHECK ((key IS NULL) = (key_gen IS NULL)),
+	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
+)
+USING heap
+WITH (
+	autovacuum_vacuum_threshold = 5000,
+	autovacuum_vacuum_scale_factor = 0.01,
+	autovacuum_vacuum_cost_delay = 0,
+	autovacuum_analyze_threshold = 50000,
+	autovacuum_analyze_scale_factor = 0.1,
+	vacuum_truncate = off,
+	toast.autovacuum_vacuum_threshold = 5000,
+	toast.autovacuum_vacuum_scale_factor = 0.01,
+	toast.vacuum_truncate = off
+);
+ALTER SEQUENCE delay_wheel.task_id_seq OWNED BY delay_wheel.task.id;
+CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, queue, priority, due, id);
+CREATE UNIQUE INDEX task_key_idx ON delay_wheel.task (owner, queue, key, key_gen) WHERE key IS NOT NULL;
+
+COMMENT ON TABLE delay_wheel.task IS
+'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it';
+COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
+COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, never before';
+COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel.origin()';
+COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and whose rights it has';
+COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
+COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
+COMMENT ON COLUMN delay_wheel.task.crashes IS 'how often the server crashed while the task ran alone; null is never';
+COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is once';
+COMMENT ON COLUMN delay_wheel.task.key_gen IS 'generation of the key, 0 for a first attempt; null if there is no key';
+COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of the task in milliseconds; null is the role''s setting';
+COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
+COMMENT ON COLUMN delay_wheel.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
+COMMENT ON COLUMN delay_wheel.task.search_path IS 'search_path of the caller, kept where it was not the default of the owner';
+COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each owner, queue and key';
+COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
+COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
+
+CREATE TABLE delay_wheel.queue
+(
+	id smallint NOT NULL,
+	name text NOT NULL,
+	owner regrole,
+	paused boolean NOT NULL DEFAULT false,
+	max_running integer,
+	rate integer,
+	more jsonb,
+	CONSTRAINT queue_pkey PRIMARY KEY (id),
+	CONSTRAINT queue_name_key UNIQUE (name)
+);
+COMMENT ON TABLE delay_wheel.queue IS 'queues; tasks are in queue 0, the default queue, unless said otherwise';
+INSERT INTO delay_wheel.queue (id, name) VALUES (0, 'default');
+
+CREATE TABLE delay_wheel.failed_task
+(
+	id bigint NOT NULL,
+	failed_at timestamptz NOT NULL,
+	due timestamptz NOT NULL,
+	origin bigint NOT NULL,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	priority smallint NOT NULL,
+	attempts smallint NOT NULL,
+	crashes smallint,
+	max_attempts smallint,
+	timeout integer,
+	sqlstate text NOT NULL,
+	message text NOT NULL,
+	detail text,
+	hint text,
+	context text,
+	sql text NOT NULL,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	key text,
+	tag text,
+	more jsonb,
+	CONSTRAINT failed_task_pkey PRIMARY KEY (id)
+)
+USING heap
+WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.failed_task IS
+'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed';
+
+/*
+ * What a prepared transaction touched, written by itself, so that whoever
+ * commits it or rolls it back can tell the timer.
+ */
+CREATE TABLE delay_wheel.prepared
+(
+	gid text NOT NULL,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	priority smallint NOT NULL,
+	due timestamptz NOT NULL
+)
+USING heap
+WITH (vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.prepared IS
+'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
+
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared, delay_wheel.task_id_seq
+	TO pg_database_owner;
+
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue', 'WHERE id <> 0');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
+
+-- rows written by plain SQL reach the timer through this trigger; also in
+-- a restore, whence ALWAYS
+CREATE FUNCTION delay_wheel.task_changed() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_task_changed' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.task_changed() IS
+'tells the timer of rows that plain SQL wrote into delay_wheel.task';
+CREATE TRIGGER task_changed AFTER INSERT OR UPDATE ON delay_wheel.task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changed;
+
+/*---- Scheduling ----*/
+
+CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule(interval, text) IS
+'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Null or infinite arguments, syntax errors and statements that cannot run inside a transaction are errors';
+
+CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule(interval, text, "any") IS
+'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal takes its type from the statement. A parameter without a value, or a value without a parameter, is an error';
+
+CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_at(timestamptz, text) IS
+'like delay_schedule(interval, text), at a point in time; one that is past runs at once after the commit';
+
+CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text, VARIADIC args "any") RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_at(timestamptz, text, "any") IS
+'like delay_schedule(interval, text, "any"), at a point in time';
+
+CREATE FUNCTION delay_cancel(id bigint) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel(bigint) IS
+'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. Only for members of the owner role and superusers';
+
+CREATE FUNCTION delay_reschedule(id bigint, delay interval) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule(bigint, interval) IS
+'moves a pending task to delay after the start of this transaction, if this transaction commits; the id stays. False if the task is running or gone. Waits and rights as in delay_cancel';
+
+CREATE FUNCTION delay_reschedule_at(id bigint, due timestamptz) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
+'like delay_reschedule(bigint, interval), to a point in time';
+
+/*---- Views ----*/
+
+CREATE FUNCTION delay_wheel.place(due timestamptz, OUT slot integer, OUT cycle_num bigint)
+AS 'MODULE_PATHNAME', 'dw_place' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
+'slot of the ring and whole turns until a due time';
+
+CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
+SELECT t.id, t.due, t.owner, q.name AS queue, t.priority, t.key, t.tag, t.sql, t.args,
+	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
+	   t.more ->> 'last_error' AS last_error,
+	   t.origin = delay_wheel.origin() AS armed
+FROM delay_wheel.task t
+	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
+	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
+WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+COMMENT ON VIEW delay_wheel.tasks IS
+'one''s own pending tasks; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
+COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
+COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run';
+
+CREATE VIEW delay_wheel.failed WITH (security_barrier) AS
+SELECT f.id, f.failed_at, f.due, f.owner, q.name AS queue, f.priority, f.key, f.tag, f.sql, f.args,
+	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context
+FROM delay_wheel.failed_task f
+	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
+WHERE pg_catalog.pg_has_role(f.owner, 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+COMMENT ON VIEW delay_wheel.failed IS
+'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
+
+CREATE FUNCTION delay_wheel.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_running() IS 'executors of this database, see delay_wheel.running';
+CREATE VIEW delay_wheel.running WITH (security_barrier) AS
+SELECT r.pid, r.owner, r.task, r.due, r.since
+FROM delay_wheel.get_running() r
+WHERE r.task IS NOT NULL
+  AND (pg_catalog.pg_has_role(r.owner, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'));
+COMMENT ON VIEW delay_wheel.running IS
+'tasks that executors of this database run just now';
+
+CREATE FUNCTION delay_wheel.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_ring' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_ring() IS 'slots of this database''s ring, see delay_wheel.ring';
+CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel.get_ring();
+COMMENT ON VIEW delay_wheel.ring IS
+'for each slot of this database''s ring: tasks in memory, their lowest and highest cycle number, and whether it is the current index';
+
+CREATE FUNCTION delay_wheel.get_status(
+	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
+	OUT lanes integer, OUT near bigint, OUT ready bigint, OUT running integer, OUT executors integer,
+	OUT parked integer, OUT done bigint, OUT failed bigint,
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
+	OUT lateness_p99 double precision, OUT lateness_max double precision,
+	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of each database served, see delay_wheel.status';
+CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
+COMMENT ON VIEW delay_wheel.status IS
+'state of delay_wheel in each database that it serves, since the start of the server';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting, running, stopped';
+COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
+COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
+COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.status.ready IS 'tasks in memory that are due and wait for an executor';
+COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes that wait for a role that cannot connect';
+COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median';
+COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory that this database holds';
+COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
+
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.running, delay_wheel.ring, delay_wheel.status
+	TO PUBLIC;

@@ -1,0 +1,644 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.c
+ *	  The arguments of a task: what $1, $2, ... in its SQL stand for.
+ *
+ * The backend that schedules writes each argument as text, with its type
+ * beside it; the executor reads it back, in another process, perhaps days
+ * later.  Both may have any settings, and the text form of many types
+ * depends on settings: 1 February, written under one DateStyle, is read as
+ * 2 January under another.  So neither side uses the session's:
+ *
+ * - the most common types have a text form that no setting changes, or are
+ *	 written here in such a form (dates and times in ISO 8601, floating point
+ *	 numbers with all their digits);
+ * - all others are written and read inside a GUC nest level with fixed
+ *	 values, as postgres_fdw does it.  That costs some microseconds, so it is
+ *	 entered only when such an argument is met.
+ *
+ * An untyped literal is another matter.  The user wrote it as part of the
+ * statement, and only the statement can say what it is; it is given to the
+ * parser as the literal that it is, in the place of $n.  So it means what it
+ * would mean if it stood in the SQL text.
+ *
+ * dw_args_collect runs in the backend that schedules, dw_args_params in the
+ * executor.  Both rely on a transaction: on an error, its abort (or that of
+ * a subtransaction) ends the nest level.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "common/shortest_dec.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_node.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "args.h"
+
+/* An argument on its way into a row */
+typedef struct Argument
+{
+	Oid			type;			/* UNKNOWNOID: an untyped literal */
+	Datum		value;
+	bool		isnull;
+} Argument;
+
+/* What the parser needs to know about $n */
+typedef struct Binding
+{
+	ParamListInfo params;		/* typed arguments */
+	Datum	   *literals;		/* C strings of the untyped ones */
+} Binding;
+
+/* For error messages that say which argument is meant */
+typedef struct ArgumentContext
+{
+	int			number;			/* counted from 1 */
+	const char *sql;			/* may be NULL */
+	ErrorContextCallback callback;
+} ArgumentContext;
+
+/*
+ * The fixed settings: everything that a text form of a type depends on.
+ * Temporary objects come last in the search path, or they would hide those
+ * of pg_catalog.
+ */
+static const struct
+{
+	const char *name;
+	const char *value;
+}			fixed_settings[] =
+{
+	{"array_nulls", "on"},
+	{"datestyle", "ISO, YMD"},
+	{"extra_float_digits", "3"},
+	{"intervalstyle", "postgres"},
+	{"lc_monetary", "C"},
+	{"search_path", "pg_catalog, pg_temp"},
+	{"timezone", "UTC"},
+	{"xmloption", "content"},
+};
+
+
+static void
+argument_callback(void *arg)
+{
+	ArgumentContext *context = (ArgumentContext *) arg;
+
+	if (context->number == 0)
+		return;
+	if (context->sql != NULL)
+		errcontext("argument %d of task \"%s\"", context->number, context->sql);
+	else
+		errcontext("argument %d of task", context->number);
+}
+
+static void
+push_argument_context(ArgumentContext *context, const char *sql)
+{
+	context->number = 0;
+	context->sql = sql;
+	context->callback.callback = argument_callback;
+	context->callback.arg = context;
+	context->callback.previous = error_context_stack;
+	error_context_stack = &context->callback;
+}
+
+static void
+pop_argument_context(ArgumentContext *context)
+{
+	error_context_stack = context->callback.previous;
+}
+
+/*
+ * Enter the fixed settings unless we are inside already; *nest_level is 0
+ * outside.
+ */
+static void
+enter_fixed_settings(int *nest_level)
+{
+	if (*nest_level != 0)
+		return;
+
+	*nest_level = NewGUCNestLevel();
+	for (int i = 0; i < lengthof(fixed_settings); i++)
+		(void) set_config_option(fixed_settings[i].name,
+								 fixed_settings[i].value,
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
+static void
+leave_fixed_settings(int *nest_level)
+{
+	if (*nest_level != 0)
+		AtEOXact_GUC(true, *nest_level);
+	*nest_level = 0;
+}
+
+/*
+ * Is a value of this type read from text the same way under any settings?
+ *
+ * The list is of types that are likely to be passed, no more: what is not in
+ * it takes the slower way.
+ */
+static bool
+input_is_fixed(Oid type)
+{
+	switch (type)
+	{
+		case BOOLOID:
+		case BYTEAOID:
+		case CHAROID:
+		case NAMEOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case OIDOID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case NUMERICOID:
+		case TEXTOID:
+		case BPCHAROID:
+		case VARCHAROID:
+		case JSONOID:
+		case JSONBOID:
+		case UUIDOID:
+		case INETOID:
+		case CIDROID:
+		case BITOID:
+		case VARBITOID:
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Types of the system catalogs whose values can be shown, but are refused by
+ * the input function.
+ */
+static bool
+input_is_refused(Oid type)
+{
+	switch (type)
+	{
+		case PG_NODE_TREEOID:
+		case PG_NDISTINCTOID:
+		case PG_DEPENDENCIESOID:
+		case PG_MCV_LISTOID:
+		case PG_BRIN_BLOOM_SUMMARYOID:
+		case PG_BRIN_MINMAX_MULTI_SUMMARYOID:
+		case GTSVECTOROID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Refuse a type that has no values of its own, or none that can be read
+ * back.
+ */
+static void
+check_type(Oid type)
+{
+	if (get_typtype(type) == TYPTYPE_PSEUDO)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("argument of a delayed task cannot have pseudo-type %s",
+						format_type_be(type)),
+				 type == RECORDOID ?
+				 errhint("Cast the row to a named composite type.") :
+				 errhint("Cast the argument to a type that a table column can have.")));
+
+	if (input_is_refused(getBaseType(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("argument of a delayed task cannot have type %s",
+						format_type_be(type)),
+				 errdetail("Values of this type cannot be read back from text."),
+				 errhint("Cast the argument to text.")));
+}
+
+/*
+ * Write a value of a type without a shorter way.
+ */
+static char *
+write_other(Oid type, Datum value, int *nest_level)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	if (!input_is_fixed(type))
+	{
+		check_type(type);
+		if (get_typtype(type) != TYPTYPE_ENUM)
+			enter_fixed_settings(nest_level);
+	}
+	getTypeOutputInfo(type, &output, &is_varlena);
+	return OidOutputFunctionCall(output, value);
+}
+
+/*
+ * Write one argument that is not NULL; the result is a text.
+ *
+ * Whatever the output function of a type listed in input_is_fixed() would
+ * take from settings is replaced here.
+ */
+static Datum
+write_argument(Oid type, Datum value, int *nest_level)
+{
+	static const int utc = 0;
+	char		buffer[MAXDATELEN + 1];
+	char	   *string = buffer;
+
+	switch (type)
+	{
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+			return value;
+		case UNKNOWNOID:
+			string = DatumGetCString(value);
+			break;
+		case INT2OID:
+			pg_itoa(DatumGetInt16(value), buffer);
+			break;
+		case INT4OID:
+			pg_ltoa(DatumGetInt32(value), buffer);
+			break;
+		case INT8OID:
+			pg_lltoa(DatumGetInt64(value), buffer);
+			break;
+		case FLOAT4OID:
+			float_to_shortest_decimal_buf(DatumGetFloat4(value), buffer);
+			break;
+		case FLOAT8OID:
+			double_to_shortest_decimal_buf(DatumGetFloat8(value), buffer);
+			break;
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			JsonEncodeDateTime(buffer, value, type, &utc);
+			break;
+		default:
+			string = write_other(type, value, nest_level);
+	}
+	return CStringGetTextDatum(string);
+}
+
+/*
+ * Arguments passed as VARIADIC array: its elements.
+ */
+static int
+fetch_from_array(FunctionCallInfo fcinfo, int first, Argument **result)
+{
+	ArrayType  *array;
+	Oid			type;
+	int16		length;
+	bool		by_value;
+	char		align;
+	Datum	   *values;
+	bool	   *nulls;
+	int			count;
+
+	if (PG_ARGISNULL(first))
+		return 0;
+
+	/*
+	 * The parser has made sure that it is an array; a domain over one it
+	 * passes as that.
+	 */
+	array = PG_GETARG_ARRAYTYPE_P(first);
+	type = ARR_ELEMTYPE(array);
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	deconstruct_array(array, type, length, by_value, align,
+					  &values, &nulls, &count);
+
+	*result = palloc(count * sizeof(Argument));
+	for (int i = 0; i < count; i++)
+	{
+		(*result)[i].type = type;
+		(*result)[i].value = values[i];
+		(*result)[i].isnull = nulls[i];
+	}
+	return count;
+}
+
+static int
+fetch_arguments(FunctionCallInfo fcinfo, int first, Argument **result)
+{
+	int			count = PG_NARGS() - first;
+
+	if (count <= 0)
+		return 0;
+	if (get_fn_expr_variadic(fcinfo->flinfo))
+		return fetch_from_array(fcinfo, first, result);
+
+	*result = palloc(count * sizeof(Argument));
+	for (int i = 0; i < count; i++)
+	{
+		Argument   *argument = &(*result)[i];
+
+		argument->type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
+		argument->isnull = PG_ARGISNULL(first + i);
+		argument->value = PG_GETARG_DATUM(first + i);
+
+		if (!OidIsValid(argument->type))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("could not determine data type for argument %d of the task",
+							i + 1)));
+	}
+	return count;
+}
+
+int
+dw_args_collect(FunctionCallInfo fcinfo, int first,
+				Datum *args, Datum *types, bool *isnull)
+{
+	ArgumentContext context;
+	Argument   *arguments = NULL;
+	Datum	   *texts;
+	Datum	   *type_oids;
+	bool	   *nulls;
+	int			nest_level = 0;
+	int			one = 1;
+	int			count = fetch_arguments(fcinfo, first, &arguments);
+
+	*args = *types = (Datum) 0;
+	*isnull = (count == 0);
+	if (count == 0)
+		return 0;
+
+	texts = palloc0(count * sizeof(Datum));
+	type_oids = palloc(count * sizeof(Datum));
+	nulls = palloc(count * sizeof(bool));
+
+	push_argument_context(&context, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		Argument   *argument = &arguments[i];
+
+		context.number = i + 1;
+		nulls[i] = argument->isnull;
+		if (!argument->isnull)
+			texts[i] = write_argument(argument->type, argument->value,
+									  &nest_level);
+		else if (!input_is_fixed(argument->type) &&
+				 argument->type != UNKNOWNOID)
+			check_type(argument->type);
+		type_oids[i] = ObjectIdGetDatum(argument->type == UNKNOWNOID ?
+										InvalidOid : argument->type);
+	}
+	leave_fixed_settings(&nest_level);
+	pop_argument_context(&context);
+
+	*args = PointerGetDatum(construct_md_array(texts, nulls, 1, &count, &one,
+											   TEXTOID, -1, false,
+											   TYPALIGN_INT));
+	*types = PointerGetDatum(construct_array(type_oids, count, REGTYPEOID,
+											 sizeof(Oid), true,
+											 TYPALIGN_INT));
+	return count;
+}
+
+/*
+ * Read a value of a type without a shorter way.  A domain is read as the
+ * type that it is over: its checks come later, when the fixed settings are
+ * left, since a user's function in a CHECK must not see them.
+ */
+static Datum
+read_other(Oid type, const char *string, int *nest_level)
+{
+	int32		typmod = -1;
+	Oid			base = getBaseTypeAndTypmod(type, &typmod);
+	Oid			input;
+	Oid			io_param;
+
+	if (!input_is_fixed(base) && get_typtype(base) != TYPTYPE_ENUM)
+		enter_fixed_settings(nest_level);
+
+	getTypeInputInfo(base, &input, &io_param);
+	return OidInputFunctionCall(input, unconstify(char *, string),
+								io_param, typmod);
+}
+
+static void
+check_type_exists(Oid type)
+{
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", type),
+				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
+}
+
+/*
+ * Read one argument that has a type.
+ */
+static void
+read_argument(ParamExternData *param, Datum stored, int *nest_level)
+{
+	char	   *string;
+
+	switch (param->ptype)
+	{
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+			param->value = stored;
+			return;
+		default:
+			break;
+	}
+
+	if (!input_is_fixed(param->ptype))
+		check_type_exists(param->ptype);
+	if (param->isnull)
+		return;
+
+	string = TextDatumGetCString(stored);
+	switch (param->ptype)
+	{
+		case INT4OID:
+			param->value = Int32GetDatum(pg_strtoint32(string));
+			break;
+		case INT8OID:
+			param->value = Int64GetDatum(pg_strtoint64(string));
+			break;
+		default:
+			param->value = read_other(param->ptype, string, nest_level);
+	}
+}
+
+/*
+ * The values are valid for their domains as these were when the task was
+ * scheduled; they are checked again, NULLs as well, as the domains are now.
+ */
+static void
+check_domains(ParamListInfo params, ArgumentContext *context)
+{
+	for (int i = 0; i < params->numParams; i++)
+	{
+		ParamExternData *param = &params->params[i];
+
+		context->number = i + 1;
+		if (OidIsValid(param->ptype) && !input_is_fixed(param->ptype) &&
+			get_typtype(param->ptype) == TYPTYPE_DOMAIN)
+			domain_check(param->value, param->isnull, param->ptype,
+						 NULL, NULL);
+	}
+}
+
+/*
+ * Parser hook: what $n is.  For a number without an argument, NULL makes the
+ * parser say so.
+ */
+static Node *
+bind_parameter(ParseState *pstate, ParamRef *ref)
+{
+	Binding    *binding = (Binding *) pstate->p_ref_hook_state;
+	int			i = ref->number - 1;
+	ParamExternData *argument;
+	Const	   *literal;
+	Param	   *param;
+
+	if (i < 0 || i >= binding->params->numParams)
+		return NULL;
+	argument = &binding->params->params[i];
+
+	if (!OidIsValid(argument->ptype))
+	{
+		/* as make_const() does it for a string in the text */
+		literal = makeConst(UNKNOWNOID, -1, InvalidOid, -2,
+							binding->literals[i], argument->isnull, false);
+		literal->location = ref->location;
+		return (Node *) literal;
+	}
+
+	param = makeNode(Param);
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = ref->number;
+	param->paramtype = argument->ptype;
+	param->paramtypmod = -1;
+	param->paramcollid = get_typcollation(argument->ptype);
+	param->location = ref->location;
+	return (Node *) param;
+}
+
+static void
+bind_parameters(ParseState *pstate, void *arg)
+{
+	pstate->p_paramref_hook = bind_parameter;
+	pstate->p_ref_hook_state = arg;
+}
+
+/*
+ * Take a row's arrays apart.  They are copied, since the elements point into
+ * them.
+ */
+static int
+read_arrays(Datum args, Datum types, bool types_null,
+			Datum **texts, bool **nulls, Datum **type_oids, bool **untyped)
+{
+	int			count;
+	int			type_count;
+
+	deconstruct_array(DatumGetArrayTypePCopy(args), TEXTOID, -1, false,
+					  TYPALIGN_INT, texts, nulls, &count);
+	if (types_null)
+	{
+		*type_oids = NULL;
+		return count;
+	}
+
+	deconstruct_array(DatumGetArrayTypePCopy(types), REGTYPEOID, sizeof(Oid),
+					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
+	if (type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count)));
+	return count;
+}
+
+/*
+ * Fill in the argument with the given index, typed or not.
+ */
+static void
+fill_parameter(Binding *binding, int i, Oid type, Datum stored,
+			   bool isnull, int *nest_level)
+{
+	ParamExternData *param = &binding->params->params[i];
+
+	param->value = (Datum) 0;
+	param->isnull = isnull;
+	param->pflags = PARAM_FLAG_CONST;
+	param->ptype = type;
+	binding->literals[i] = (Datum) 0;
+
+	if (OidIsValid(type))
+		read_argument(param, stored, nest_level);
+	else if (!isnull)
+		binding->literals[i] = CStringGetDatum(TextDatumGetCString(stored));
+}
+
+ParamListInfo
+dw_args_params(const char *sql, Datum args, bool args_null,
+			   Datum types, bool types_null)
+{
+	ArgumentContext context;
+	Binding    *binding;
+	Datum	   *texts;
+	Datum	   *type_oids;
+	bool	   *nulls;
+	bool	   *untyped;
+	int			nest_level = 0;
+	int			count;
+
+	if (args_null)
+		return NULL;
+	count = read_arrays(args, types, types_null,
+						&texts, &nulls, &type_oids, &untyped);
+	if (count == 0)
+		return NULL;
+
+	binding = palloc(sizeof(Binding));
+	binding->literals = palloc(count * sizeof(Datum));
+	binding->params = makeParamList(count);
+	binding->params->parserSetup = bind_parameters;
+	binding->params->parserSetupArg = binding;
+
+	push_argument_context(&context, sql);
+	for (int i = 0; i < count; i++)
+	{
+		Oid			type = InvalidOid;
+
+		context.number = i + 1;
+		if (type_oids != NULL && !untyped[i])
+			type = DatumGetObjectId(type_oids[i]);
+		fill_parameter(binding, i, type, texts[i], nulls[i], &nest_level);
+	}
+	leave_fixed_settings(&nest_level);
+	check_domains(binding->params, &context);
+	pop_argument_context(&context);
+
+	return binding->params;
+}

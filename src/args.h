@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.h
+ *	  The arguments of a task: what $1, $2, ... in its SQL stand for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_ARGS_H
+#define DW_ARGS_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "nodes/params.h"
+
+/*
+ * Read the arguments of an SQL function that is declared VARIADIC "any",
+ * from its argument number first (counted from 0) on, and make what a task's
+ * row keeps of them: *args, a text[] in which NULL is a NULL argument, and
+ * *types, a regtype[] of the same length.  A literal without a type has an
+ * invalid type there (printed as -) and keeps the text as it was written.
+ *
+ * Returns how many there are.  Without any, *isnull is true and both Datums
+ * are 0.  The result is in the current memory context.
+ *
+ * A type whose values cannot be kept as text raises an error.
+ */
+extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
+							Datum *args, Datum *types, bool *isnull);
+
+/*
+ * Turn what a task's row keeps back into values, to be passed to
+ * SPI_execute_extended() as options.params.  NULL if there are no arguments.
+ *
+ * A typed argument becomes a parameter with that value.  An untyped one
+ * becomes, wherever $n stands, the same as a literal written there: it takes
+ * its type from that place, each place by itself, and is read under the
+ * settings of the moment, as a literal would be.  This works through the
+ * parserSetup of the result, which is why the list is good for one run of one
+ * task, but not for a plan that is kept.  In the list itself, an untyped
+ * argument has no type (ptype is InvalidOid).
+ *
+ * types may be NULL, as a whole or in its elements: untyped.  The result and
+ * its values are in the current memory context, which must outlive the run;
+ * args and types need not.  sql is only for messages; may be NULL.
+ *
+ * Can run code of the user's (a domain's CHECK, an input function): call it
+ * as the task's owner, in the transaction in which its SQL is to run.
+ */
+extern ParamListInfo dw_args_params(const char *sql,
+									Datum args, bool args_null,
+									Datum types, bool types_null);
+
+#endif							/* DW_ARGS_H */

@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between PostgreSQL 15, 16, 17 and 18, and nothing else.
+ *
+ * The newest form is the one that the code is written in; the macros here
+ * translate it for older majors.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_COMPAT_H
+#define DW_COMPAT_H
+
+#include "postgres.h"
+
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM < 150000
+#error "delay_wheel needs PostgreSQL 15 or later"
+#endif
+
+/*
+ * A process's number for shared memory, counted from 1: 0 means none, which
+ * is a valid number to PostgreSQL itself.
+ */
+#if PG_VERSION_NUM >= 170000
+#define dw_my_proc()		((uint32) MyProcNumber + 1)
+#else
+#define dw_my_proc()		((uint32) MyProc->pgprocno + 1)
+#endif
+#define dw_proc_latch(n)	(&GetPGProcByNumber((n) - 1)->procLatch)
+
+/* A wait event set that lives as long as its process. */
+#if PG_VERSION_NUM >= 170000
+#define dw_create_wait_event_set(n)	CreateWaitEventSet(NULL, n)
+#else
+#define dw_create_wait_event_set(n)	CreateWaitEventSet(TopMemoryContext, n)
+#endif
+
+/* Wait events have names of ours from 17 on. */
+#if PG_VERSION_NUM >= 170000
+#define dw_wait_event(cache, name) \
+	((cache) != 0 ? (cache) : ((cache) = WaitEventExtensionNew(name)))
+#else
+#define dw_wait_event(cache, name)	((void) (cache), PG_WAIT_EXTENSION)
+#endif
+
+#if PG_VERSION_NUM >= 180000
+#define dw_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, NULL, nkeys, 0)
+#else
+#define dw_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, nkeys, 0)
+#endif
+
+/* The record behind a setting, to ask where its value comes from. */
+static inline struct config_generic *
+dw_find_setting(const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+	return find_option(name, false, true, 0);
+#else
+	struct config_generic **all = get_guc_variables();
+	int			n = GetNumConfigOptions();
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+#endif
+}
+
+#endif							/* DW_COMPAT_H */

@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * delay_wheel.c
+ *	  Entry point of the library.
+ *
+ * Run once by the postmaster, when the library is preloaded; all processes
+ * inherit what is installed here.  Without preloading the library can be
+ * loaded, so that a dump can be restored, but its functions refuse to work.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/extension.h"
+#include "ddl.h"
+#include "executor.h"
+#include "fmgr.h"
+#include "launcher.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "touched.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+	{
+		if (creating_extension)
+			ereport(WARNING,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("no task will run before delay_wheel is loaded via \"%s\"",
+							"shared_preload_libraries"),
+					 errhint("Add delay_wheel to \"%s\" in postgresql.conf and restart the server.",
+							 "shared_preload_libraries")));
+		return;
+	}
+
+	dw_executor_install();
+	dw_define_settings();
+
+	/* pg_upgrade must find nothing of us running */
+	if (IsBinaryUpgrade)
+		return;
+
+	dw_shared_install();
+	dw_touched_install();
+	dw_ddl_install();
+	dw_launcher_register();
+}

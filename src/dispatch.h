@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * dispatch.h
+ *	  Which executors are woken, started and ended: decided by the timer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_DISPATCH_H
+#define DW_DISPATCH_H
+
+#include "shared.h"
+
+/* What a new executor is told, in bgw_extra. */
+typedef struct DwExecutorStart
+{
+	uint32		generation;
+} DwExecutorStart;
+
+/*
+ * Brings due tasks and executors together.  Returns when to look again at the
+ * latest, DW_NEVER if a change will be told.
+ */
+extern TimestampTz dw_dispatch(DwDatabase *db);
+
+/* Takes over the executors of a timer that is gone. */
+extern void dw_dispatch_adopt(DwDatabase *db);
+
+#endif							/* DW_DISPATCH_H */

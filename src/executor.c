@@ -1,0 +1,324 @@
+/*-------------------------------------------------------------------------
+ *
+ * executor.c
+ *	  The processes that run tasks.
+ *
+ * An executor is a session of one database and one role, as if the role had
+ * logged in: nothing a task does can escape to other rights.  It takes due
+ * tasks of its role from the ready lists by itself; the timer starts it,
+ * wakes it and makes it end.  It ends when it was idle for
+ * delay_wheel.executor_idle_timeout.
+ *
+ * Its place in shared memory names the task that it runs until the outcome
+ * is committed.  If it is terminated before, its exit callback, which runs
+ * when the abort is finished, hints that task again (A1, A2 of the model).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "compat.h"
+#include "dispatch.h"
+#include "executor.h"
+#include "inject.h"
+#include "lanes.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "run_task.h"
+#include "settings.h"
+#include "storage/ipc.h"
+#include "storage/procarray.h"
+#include "tcop/tcopprot.h"
+#include "touched.h"
+#include "utils/guc.h"
+
+/* After this long without a pause, give way to an owner who waits. */
+#define TURN_US		(100 * 1000)
+
+DwExecutor *dw_this_executor = NULL;
+
+static DwDatabase *my_db = NULL;
+static uint32 wait_event = 0;
+
+/* current_setting('delay_wheel.task_id') */
+static const char *
+show_task_id(void)
+{
+	static char text[24];
+
+	text[0] = '\0';
+	if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY)
+		snprintf(text, sizeof(text), INT64_FORMAT, dw_this_executor->current.id);
+	return text;
+}
+
+/* Called once by the postmaster. */
+void
+dw_executor_install(void)
+{
+	static char *unused = NULL;
+
+	DefineCustomStringVariable("delay_wheel.task_id",
+							   "Id of the task that this session runs; empty outside of a task.",
+							   NULL, &unused, "", PGC_INTERNAL,
+							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL, NULL, show_task_id);
+}
+
+bool
+dw_executor_runs_here(int64 id)
+{
+	return dw_this_executor != NULL &&
+		dw_this_executor->state == DW_EXECUTOR_BUSY &&
+		dw_this_executor->current.id == id;
+}
+
+bool
+dw_xid_is_executor(TransactionId xid)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId &&
+			TransactionIdEquals(pg_atomic_read_u32(&dw_executors[i].xid), xid))
+			return true;
+	return false;
+}
+
+/* Tells the timer that an executor came or went. */
+static void
+tell_timer(void)
+{
+	pg_atomic_write_u32(&my_db->executors_dirty, 1);
+	dw_wake_timer(my_db, DW_AWAKE);
+}
+
+/* Ends the current task, under the ready lock. */
+static void
+finish_current(DwExecutor *me)
+{
+	DwLane	   *lane = &dw_lanes[me->current.lane];
+
+	Assert(lane->running > 0);
+	lane->running--;
+	me->current.id = 0;
+}
+
+/*
+ * Gives the place back.  Registered before the session is set up, so that it
+ * runs after the abort of the transaction.
+ */
+static void
+leave_place(int code, Datum arg)
+{
+	DwExecutor *me = dw_this_executor;
+	bool		connecting;
+	bool		unfinished = false;
+	DwHint		hint;
+
+	if (me == NULL)
+		return;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+	connecting = me->state == DW_EXECUTOR_CONNECTING;
+	if (me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
+	{
+		unfinished = true;
+		hint.id = me->current.id;
+		hint.due = me->current.due;
+		ItemPointerSet(&hint.tid, me->current.block, me->current.offset);
+		hint.lane = dw_lane_ref(&dw_lanes[me->current.lane]);
+		finish_current(me);
+	}
+	if (connecting)
+		dw_owner_blocked(my_db, me->owner);
+	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
+	me->state = DW_EXECUTOR_FREE;
+	me->database = InvalidOid;
+	LWLockRelease(dw_ready_lock(my_db));
+	LWLockRelease(dw_shared->table_lock);
+	dw_this_executor = NULL;
+
+	/* A2 */
+	DW_INJECT("executor-before-rehint");
+	if (unfinished)
+		dw_deliver(my_db, &hint);
+	tell_timer();
+}
+
+/* Takes the place that the timer prepared; false if it is ours no more. */
+static bool
+take_place(int place)
+{
+	DwExecutorStart start;
+	DwExecutor *me = &dw_executors[place];
+	bool		ours;
+
+	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	ours = me->state == DW_EXECUTOR_STARTING && me->generation == start.generation;
+	if (ours)
+	{
+		my_db = dw_database_find(me->database);
+		if (my_db == NULL)
+			me->state = DW_EXECUTOR_FREE;
+		ours = my_db != NULL;
+	}
+	if (ours)
+	{
+		me->state = DW_EXECUTOR_CONNECTING;
+		me->since = dw_now();
+		me->pid = MyProcPid;
+		me->proc = dw_my_proc();
+		dw_this_executor = me;
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return ours;
+}
+
+/* Settings that tasks must not inherit from ALTER ROLE or the server. */
+static void
+settle_session(void)
+{
+	SetConfigOption("application_name", "delay_wheel", PGC_USERSET, PGC_S_OVERRIDE);
+	SetConfigOption("idle_in_transaction_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/* The role can connect: its lanes wait no longer. */
+static void
+unblock_owner(DwExecutor *me)
+{
+	for (int32 i = my_db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		if (dw_lanes[i].owner == me->owner)
+		{
+			dw_lanes[i].retry_at = 0;
+			dw_lanes[i].connect_failures = 0;
+		}
+}
+
+/*
+ * Ends the current task, if any, and takes the next one; false if there is
+ * none: then this executor counts as idle.
+ */
+static bool
+next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
+{
+	bool		found = false;
+	bool		low = false;
+
+	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+	if (me->state == DW_EXECUTOR_BUSY)
+		finish_current(me);
+	if (pg_atomic_read_u32(&my_db->starving) != 0 && dw_now() - turn_began > TURN_US)
+		me->must_exit = true;
+	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
+	{
+		DwLane	   *lane = &dw_lanes[entry->lane];
+
+		found = true;
+		me->current = *entry;
+		pg_atomic_fetch_sub_u64(&my_db->ready, 1);
+		if (lane->load_below > 0 && dw_ready_count(lane) < lane->load_below)
+		{
+			lane->load_below = 0;
+			low = true;
+		}
+	}
+	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
+	me->since = dw_now();
+	LWLockRelease(dw_ready_lock(my_db));
+
+	if (low)
+	{
+		pg_atomic_write_u32(&my_db->lanes_dirty, 1);
+		dw_wake_timer(my_db, DW_AWAKE);
+	}
+	return found;
+}
+
+/* Waits for work; false when it is time to end. */
+static bool
+wait_for_work(DwExecutor *me)
+{
+	int			events;
+
+	if (me->must_exit)
+		return false;
+	if (pg_atomic_read_u32(&my_db->starving) != 0)
+		return false;
+
+	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					   dw_executor_idle_timeout,
+					   dw_wait_event(wait_event, "DelayWheelExecutor"));
+	ResetLatch(MyLatch);
+
+	/* a cancel finds nothing to cancel here */
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	if (events & WL_TIMEOUT)
+	{
+		bool		idle;
+
+		LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+		idle = me->state == DW_EXECUTOR_IDLE;
+		if (idle)
+			me->must_exit = true;	/* do not call us any more */
+		LWLockRelease(dw_ready_lock(my_db));
+		return !idle;
+	}
+	return true;
+}
+
+void
+dw_executor_main(Datum place)
+{
+	DwExecutor *me;
+	DwEntry		entry;
+
+	pqsignal(SIGTERM, die);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+
+	if (!take_place(DatumGetInt32(place)))
+		proc_exit(0);
+	me = dw_this_executor;
+	before_shmem_exit(leave_place, (Datum) 0);
+	DW_INJECT("executor-before-connect");
+	BackgroundWorkerInitializeConnectionByOid(me->database, me->owner, 0);
+	settle_session();
+
+	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+	me->state = DW_EXECUTOR_IDLE;
+	unblock_owner(me);
+	LWLockRelease(dw_ready_lock(my_db));
+	tell_timer();
+
+	for (;;)
+	{
+		TimestampTz turn_began = dw_now();
+
+		while (next_task(me, turn_began, &entry))
+		{
+			CHECK_FOR_INTERRUPTS();
+			dw_run_task(my_db, me, &entry);
+			if (ConfigReloadPending)
+			{
+				ConfigReloadPending = false;
+				ProcessConfigFile(PGC_SIGHUP);
+			}
+		}
+		pgstat_report_stat(true);
+		if (!wait_for_work(me))
+			break;
+	}
+	proc_exit(0);
+}

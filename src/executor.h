@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * executor.h
+ *	  The processes that run tasks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_EXECUTOR_H
+#define DW_EXECUTOR_H
+
+#include "shared.h"
+
+/* The executor that this process is, or NULL. */
+extern DwExecutor *dw_this_executor;
+
+extern void dw_executor_install(void);
+extern PGDLLEXPORT void dw_executor_main(Datum place);
+
+/* Is this process just running the task? */
+extern bool dw_executor_runs_here(int64 id);
+
+/* Is it the transaction in which an executor of this database runs a task? */
+extern bool dw_xid_is_executor(TransactionId xid);
+
+#endif							/* DW_EXECUTOR_H */

@@ -1,0 +1,334 @@
+/*-------------------------------------------------------------------------
+ *
+ * lanes.c
+ *	  The table of lanes, and their ready lists.
+ *
+ * A lane is entered by whoever schedules the first task of its owner, queue
+ * and priority, or by the timer that finds such rows; the timer gives it back
+ * when it is empty and places are short.  Its generation is raised then, so
+ * that what names the old one is noticed.
+ *
+ * The table is under the table lock.  A ready list is filled by the timer and
+ * emptied by executors, under the ready lock of its database.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lanes.h"
+#include "settings.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#define RETRY_CONNECT_MIN	(1 * USECS_PER_SEC)
+#define RETRY_CONNECT_MAX	(5 * USECS_PER_MINUTE)
+
+typedef struct LaneKey
+{
+	Oid			database;
+	Oid			owner;
+	int16		queue;
+	int16		priority;
+} LaneKey;
+
+typedef struct LaneIndexEntry
+{
+	LaneKey		key;
+	int32		lane;
+} LaneIndexEntry;
+
+static HTAB *lane_index = NULL;
+
+Size
+dw_lane_index_size(void)
+{
+	return hash_estimate_size(dw_max_lanes, sizeof(LaneIndexEntry));
+}
+
+void
+dw_lane_index_attach(void)
+{
+	HASHCTL		info;
+
+	info.keysize = sizeof(LaneKey);
+	info.entrysize = sizeof(LaneIndexEntry);
+	lane_index = ShmemInitHash("delay_wheel lane index", dw_max_lanes, dw_max_lanes,
+							   &info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+}
+
+void
+dw_lanes_init(void)
+{
+	for (int i = 0; i < dw_max_lanes; i++)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		memset(lane, 0, sizeof(DwLane));
+		pg_atomic_init_u32(&lane->generation, 1);
+		pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
+		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
+		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
+		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
+	}
+	dw_shared->free_lane = 0;
+	dw_shared->nlanes = 0;
+}
+
+DwLaneRef
+dw_lane_ref(DwLane *lane)
+{
+	DwLaneRef	ref;
+
+	ref.index = lane - dw_lanes;
+	ref.generation = pg_atomic_read_u32(&lane->generation);
+	return ref;
+}
+
+/* Puts a free lane into service; nothing of it is in memory yet. */
+static DwLane *
+take_free_lane(DwDatabase *db, const LaneKey *key)
+{
+	DwLane	   *lane;
+
+	if (dw_shared->free_lane == DW_NO_LANE)
+		return NULL;
+	lane = &dw_lanes[dw_shared->free_lane];
+	dw_shared->free_lane = lane->next;
+	dw_shared->nlanes++;
+
+	lane->database = key->database;
+	lane->owner = key->owner;
+	lane->queue = key->queue;
+	lane->priority = key->priority;
+	pg_atomic_write_u64(&lane->horizon, (uint64) PG_INT64_MIN);
+	pg_atomic_write_u64(&lane->next_far, (uint64) DW_NEVER);
+	pg_atomic_write_u64(&lane->reload_from, (uint64) DW_NEVER);
+	lane->cursor_due = PG_INT64_MIN;
+	lane->cursor_id = PG_INT64_MIN;
+	lane->waiting = 0;
+	lane->load_after = 0;
+	dw_list_init(&lane->ready);
+	lane->spare_state = DW_SPARE_FREE;
+	lane->is_listed = false;
+	lane->running = 0;
+	lane->load_below = 0;
+	lane->retry_at = 0;
+	lane->connect_failures = 0;
+	lane->recheck_at = lane->recheck_from = DW_NEVER;
+	lane->recheck_interval = 0;
+
+	lane->next = db->lanes;
+	/* the timer walks the list without a lock: it alone removes from it */
+	pg_write_barrier();
+	db->lanes = lane - dw_lanes;
+	db->nlanes++;
+	return lane;
+}
+
+/*
+ * Finds or enters the lane; false if there is no free place.  Takes the table
+ * lock.
+ */
+bool
+dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref)
+{
+	LaneKey		key = {db->oid, owner, queue, priority};
+	LaneIndexEntry *entry;
+	DwLane	   *lane = NULL;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	entry = hash_search(lane_index, &key, HASH_FIND, NULL);
+	if (entry)
+		*ref = dw_lane_ref(&dw_lanes[entry->lane]);
+	LWLockRelease(dw_shared->table_lock);
+	if (entry)
+		return true;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	entry = hash_search(lane_index, &key, HASH_FIND, NULL);
+	if (entry)
+		lane = &dw_lanes[entry->lane];
+	else
+	{
+		lane = take_free_lane(db, &key);
+		if (lane)
+		{
+			/* as many places as lanes: this cannot fail */
+			entry = hash_search(lane_index, &key, HASH_ENTER, NULL);
+			entry->lane = lane - dw_lanes;
+		}
+	}
+	if (lane)
+		*ref = dw_lane_ref(lane);
+	LWLockRelease(dw_shared->table_lock);
+	return lane != NULL;
+}
+
+/* Gives a lane back; caller holds the table lock exclusively. */
+static void
+leave_locked(DwDatabase *db, DwLane *lane)
+{
+	LaneKey		key = {lane->database, lane->owner, lane->queue, lane->priority};
+	int32	   *link = &db->lanes;
+
+	while (*link != lane - dw_lanes)
+		link = &dw_lanes[*link].next;
+	*link = lane->next;
+	db->nlanes--;
+	hash_search(lane_index, &key, HASH_REMOVE, NULL);
+
+	pg_atomic_fetch_add_u32(&lane->generation, 1);
+
+	/*
+	 * Full barrier in the above: either a committer that still names this
+	 * lane sees the new generation, and turns to the database's reload_from,
+	 * or what it lowered is seen here.
+	 */
+	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->next_far));
+	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->reload_from));
+
+	lane->database = InvalidOid;
+	lane->next = dw_shared->free_lane;
+	dw_shared->free_lane = lane - dw_lanes;
+	dw_shared->nlanes--;
+}
+
+/* Gives an empty lane back.  Only the database's timer does so. */
+void
+dw_lane_leave(DwDatabase *db, DwLane *lane)
+{
+	Assert(lane->waiting == 0 && dw_ready_count(lane) == 0 && lane->running == 0);
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	leave_locked(db, lane);
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/* Gives back all lanes of a database that is left; under the table lock. */
+void
+dw_lanes_leave(DwDatabase *db)
+{
+	while (db->lanes != DW_NO_LANE)
+		leave_locked(db, &dw_lanes[db->lanes]);
+}
+
+/*
+ * One lane must not hold all executors of a database, nor one owner, since a
+ * task may take for ever: the last place is for another owner, and the one
+ * before for another lane.
+ */
+uint32
+dw_owner_executors(void)
+{
+	return Max(dw_max_executors - 1, 1);
+}
+
+uint32
+dw_lane_executors(void)
+{
+	return Max(dw_max_executors - 2, 1);
+}
+
+uint32
+dw_ready_count(const DwLane *lane)
+{
+	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
+}
+
+void
+dw_ready_list(DwDatabase *db, DwLane *lane)
+{
+	if (lane->is_listed)
+		return;
+	lane->is_listed = true;
+	lane->ready_next = DW_NO_LANE;
+	lane->ready_prev = db->ready_tail;
+	if (db->ready_tail != DW_NO_LANE)
+		dw_lanes[db->ready_tail].ready_next = lane - dw_lanes;
+	else
+		db->ready_head = lane - dw_lanes;
+	db->ready_tail = lane - dw_lanes;
+}
+
+void
+dw_ready_unlist(DwDatabase *db, DwLane *lane)
+{
+	if (!lane->is_listed)
+		return;
+	lane->is_listed = false;
+	if (lane->ready_prev != DW_NO_LANE)
+		dw_lanes[lane->ready_prev].ready_next = lane->ready_next;
+	else
+		db->ready_head = lane->ready_next;
+	if (lane->ready_next != DW_NO_LANE)
+		dw_lanes[lane->ready_next].ready_prev = lane->ready_prev;
+	else
+		db->ready_tail = lane->ready_prev;
+}
+
+/* Appends a due task; false if the pool has no place for it. */
+bool
+dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	if (!dw_list_push(dw_pool, &db->account, &lane->ready, entry))
+		return false;
+	dw_ready_list(db, lane);
+	return true;
+}
+
+static void
+take_first_ready(DwDatabase *db, DwLane *lane, DwEntry *entry)
+{
+	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, entry))
+	{
+		Assert(lane->spare_state == DW_SPARE_READY);
+		*entry = lane->spare;
+		lane->spare_state = DW_SPARE_FREE;
+	}
+}
+
+/*
+ * Takes the next task of an owner, from its lanes in turn; false if there is
+ * none that may run now.  The lane's count of running tasks is raised.
+ */
+bool
+dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
+{
+	int32		next;
+
+	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		next = lane->ready_next;
+		if (lane->owner != owner || lane->running >= dw_lane_executors())
+			continue;
+
+		dw_ready_unlist(db, lane);
+		if (dw_ready_count(lane) == 0)
+			continue;
+		take_first_ready(db, lane, entry);
+		lane->running++;
+		if (dw_ready_count(lane) > 0)
+			dw_ready_list(db, lane);
+		return true;
+	}
+	return false;
+}
+
+void
+dw_owner_blocked(DwDatabase *db, Oid owner)
+{
+	TimestampTz now = dw_now();
+
+	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+		int64		wait;
+
+		if (lane->owner != owner || lane->retry_at > now)
+			continue;
+		wait = RETRY_CONNECT_MIN << Min(lane->connect_failures, 16);
+		lane->connect_failures++;
+		lane->retry_at = now + Min(wait, RETRY_CONNECT_MAX);
+	}
+}

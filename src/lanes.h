@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * lanes.h
+ *	  The table of lanes, and their ready lists.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_LANES_H
+#define DW_LANES_H
+
+#include "shared.h"
+
+/* Set-up. */
+extern Size dw_lane_index_size(void);
+extern void dw_lane_index_attach(void);
+extern void dw_lanes_init(void);
+extern void dw_lanes_leave(DwDatabase *db);
+
+/* Entering and leaving. */
+extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref);
+extern void dw_lane_leave(DwDatabase *db, DwLane *lane);
+extern DwLaneRef dw_lane_ref(DwLane *lane);
+
+/* Ready lists; caller holds the ready lock exclusively. */
+extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
+extern bool dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry);
+extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
+extern void dw_ready_list(DwDatabase *db, DwLane *lane);
+extern uint32 dw_ready_count(const DwLane *lane);
+
+/* How many executors one lane, and one owner, may have. */
+extern uint32 dw_lane_executors(void);
+extern uint32 dw_owner_executors(void);
+
+/* The role of these lanes cannot be had: they wait, longer each time. */
+extern void dw_owner_blocked(DwDatabase *db, Oid owner);
+
+#endif							/* DW_LANES_H */

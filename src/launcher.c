@@ -1,0 +1,300 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.c
+ *	  The process that starts a timer for each database.
+ *
+ * One in the server, started when recovery has finished, and restarted by
+ * the postmaster.  It is connected to the shared catalogs only, so it stands
+ * in nobody's way.
+ *
+ * It cannot see which databases have the extension.  At its start it starts a
+ * timer in each, one after the other; a timer that finds no extension ends at
+ * once.  Later, it does so when asked: after CREATE EXTENSION, and when a
+ * task was scheduled and no timer is there (DwDatabase.wanted).  A timer that
+ * ended otherwise is started again.  In between the launcher sleeps on its
+ * latch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "compat.h"
+#include "launcher.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#define BACKOFF_MIN_US	USECS_PER_SEC
+#define BACKOFF_MAX_US	USECS_PER_MINUTE
+/* a timer that lived as long was all right */
+#define HEALTHY_US		(10 * USECS_PER_SEC)
+
+/* What the launcher remembers of each place for a database. */
+typedef struct Place
+{
+	BackgroundWorkerHandle *handle;
+	TimestampTz start_after;
+	int64		backoff;
+} Place;
+
+static Place *places = NULL;
+static uint32 wait_event = 0;
+
+/* Databases of which it is not known whether they have the extension. */
+static List *to_probe = NIL;
+
+void
+dw_launcher_register(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = 1,
+	};
+
+	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel launcher");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel launcher");
+	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "dw_launcher_main", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+static void
+leave(int code, Datum arg)
+{
+	pg_atomic_write_u32(&dw_shared->launcher_proc, 0);
+}
+
+static void
+list_databases(void)
+{
+	Relation	rel;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(rel, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext context;
+
+		/* a limit of -2 marks one whose DROP was interrupted */
+		if (!database->datallowconn || database->datistemplate || database->datconnlimit == -2)
+			continue;
+		context = MemoryContextSwitchTo(TopMemoryContext);
+		to_probe = lappend_oid(to_probe, database->oid);
+		MemoryContextSwitchTo(context);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+}
+
+static void
+back_off(Place *place)
+{
+	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US :
+		Min(place->backoff * 2, BACKOFF_MAX_US);
+	place->start_after = dw_now() + place->backoff;
+}
+
+/* Starts the timer of a place.  False if there is no background worker. */
+static bool
+start_timer(int number)
+{
+	DwDatabase *db = dw_database(number);
+	Place	   *place = &places[number];
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+	};
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_STARTING;
+	db->timer_started = dw_now();
+	db->absent = false;
+	LWLockRelease(dw_shared->table_lock);
+
+	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel timer");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel timer");
+	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "dw_timer_main", BGW_MAXLEN);
+	worker.bgw_main_arg = Int32GetDatum(number);
+	memcpy(worker.bgw_extra, &db->oid, sizeof(Oid));
+	worker.bgw_notify_pid = MyProcPid;
+
+	if (place->handle)
+		pfree(place->handle);
+	place->handle = NULL;
+	if (RegisterDynamicBackgroundWorker(&worker, &place->handle))
+		return true;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_NONE;
+	LWLockRelease(dw_shared->table_lock);
+	if (place->backoff == 0)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not start delay_wheel timer"),
+				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	back_off(place);
+	return false;
+}
+
+/* A timer was registered, but is gone without a word. */
+static void
+notice_dead_timer(int number)
+{
+	DwDatabase *db = dw_database(number);
+	pid_t		pid;
+
+	if (db->timer_state == DW_TIMER_NONE || places[number].handle == NULL ||
+		GetBackgroundWorkerPid(places[number].handle, &pid) != BGWH_STOPPED)
+		return;
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_NONE;
+	pg_atomic_write_u32(&db->timer_proc, 0);
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/*
+ * Decides what becomes of a place whose timer does not run: given back, or
+ * when to start another one.
+ */
+static void
+serve_place(int number, bool *starting, TimestampTz *look_again)
+{
+	DwDatabase *db = dw_database(number);
+	Place	   *place = &places[number];
+	bool		wanted;
+
+	notice_dead_timer(number);
+	if (db->oid == InvalidOid || db->timer_state == DW_TIMER_RUNNING)
+		return;
+	if (db->timer_state == DW_TIMER_STARTING)
+	{
+		*starting = true;
+		return;
+	}
+
+	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
+	if (db->absent && !wanted)
+	{
+		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+		if (pg_atomic_read_u32(&db->wanted) == 0)
+			dw_database_leave(db);
+		LWLockRelease(dw_shared->table_lock);
+		place->backoff = 0;
+		place->start_after = 0;
+		return;
+	}
+
+	if (place->handle)
+	{
+		/* it ran, and ended */
+		pfree(place->handle);
+		place->handle = NULL;
+		if (db->timer_started + HEALTHY_US < dw_now())
+			place->backoff = place->start_after = 0;
+		else if (!db->absent)
+			back_off(place);
+	}
+	if (place->start_after > dw_now())
+	{
+		*look_again = Min(*look_again, place->start_after);
+		return;
+	}
+	if (*starting)
+		return;
+	if (start_timer(number))
+		*starting = true;
+	else
+		*look_again = Min(*look_again, place->start_after);
+}
+
+/* One round; returns when the next one is due at the latest. */
+static TimestampTz
+serve_all(void)
+{
+	TimestampTz look_again = DW_NEVER;
+	bool		starting = false;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		serve_place(i, &starting, &look_again);
+
+	/* one probe at a time: worker slots are few */
+	while (to_probe != NIL && !starting)
+	{
+		Oid			oid = linitial_oid(to_probe);
+		DwDatabase *db = dw_database_enter(oid);
+
+		if (db == NULL)
+			break;
+		to_probe = list_delete_first(to_probe);
+		for (int i = 0; i < dw_max_databases; i++)
+			if (dw_database(i) == db)
+				serve_place(i, &starting, &look_again);
+	}
+	return look_again;
+}
+
+void
+dw_launcher_main(Datum arg)
+{
+	pqsignal(SIGTERM, die);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+	before_shmem_exit(leave, (Datum) 0);
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
+	pg_atomic_write_u32(&dw_shared->launcher_proc, dw_my_proc());
+	pg_memory_barrier();
+	list_databases();
+
+	for (;;)
+	{
+		TimestampTz until;
+		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+		long		timeout = -1;
+
+		ResetLatch(MyLatch);
+		QueryCancelPending = false;
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		until = serve_all();
+		if (until != DW_NEVER)
+		{
+			flags |= WL_TIMEOUT;
+			timeout = TimestampDifferenceMilliseconds(dw_now(), until);
+		}
+		(void) WaitLatch(MyLatch, flags, timeout,
+						 dw_wait_event(wait_event, "DelayWheelLauncher"));
+	}
+}

@@ -1,0 +1,484 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.c
+ *	  Loading tasks of the near future from the table into memory.
+ *
+ * Each lane has a cursor: the first key (due, id) of it that is not in
+ * memory.  Its due time is published as the lane's horizon: who commits a
+ * task up to there brings a hint, who commits one beyond only lowers the
+ * lane's next_far.  A load reads the table from the cursor on, up to the end
+ * of the window, to the share of memory that the lane has, or for about a
+ * millisecond, whichever comes first; so a long load is a row of short ones,
+ * with inbox and due tasks looked after in between.
+ *
+ * To read again from some time on (reload_from: an inbox was full, plain SQL
+ * wrote rows, an error) is to cut the lane there, and to load it.
+ *
+ * The order of the steps, L1 to L7 of the model in test/model, is what makes
+ * sure that no task is overlooked: each row is either visible to the
+ * snapshot, or its committer sees the horizon that was published before it.
+ *
+ * Run by timers only.  Takes no lock that can make it wait: it has due tasks
+ * to hand over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "inject.h"
+#include "lanes.h"
+#include "load.h"
+#include "miscadmin.h"
+#include "near.h"
+#include "settings.h"
+#include "storage/lmgr.h"
+#include "task_rows.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* Rows and time after which a load pauses. */
+#define SLICE_ROWS		1000
+#define SLICE_US		1000
+/* after an error, or when the table is locked */
+#define RETRY_US		USECS_PER_SEC
+#define LOCKED_RETRY_US (100 * 1000)
+
+bool		dw_extension_gone = false;
+
+static DwDatabase *db = NULL;
+
+/* When dw_load_some is to do something; recomputed when lanes are dirty. */
+static TimestampTz next_load = PG_INT64_MIN;
+/* The table holds lanes for which there was no place. */
+static bool lanes_missing = false;
+/* Some lane has enough in memory, but not all: it waits to run low. */
+static bool waits_for_room = false;
+/* A look for lanes failed: not before then. */
+static TimestampTz discover_after = PG_INT64_MIN;
+
+void
+dw_load_reset(DwDatabase *database)
+{
+	db = database;
+	next_load = PG_INT64_MIN;
+	lanes_missing = false;
+	/* R1 */
+	dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+}
+
+/*---- Transactions of the timer ----*/
+
+/*
+ * Begins a transaction with a snapshot (L4) and opens the task table; NULL if
+ * the table is locked by somebody, or gone.
+ */
+static Relation
+begin_read(LOCKMODE lockmode)
+{
+	DwCatalog	cat;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	if (!dw_catalog_lookup(&cat))
+	{
+		dw_extension_gone = true;
+		return NULL;
+	}
+	if (!ConditionalLockRelationOid(cat.task, lockmode))
+		return NULL;
+	/* invalidations came with the lock; the snapshot comes after both */
+	DW_INJECT("load-before-snapshot");
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return table_open(dw_catalog()->task, NoLock);
+}
+
+static void
+end_read(Relation rel)
+{
+	if (rel != NULL)
+	{
+		table_close(rel, NoLock);
+		PopActiveSnapshot();
+	}
+	CommitTransactionCommand();
+}
+
+/* Reports an error caught, and ends its transaction. */
+static void
+end_failed_read(const char *what)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	ErrorData  *error = CopyErrorData();
+
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	RESUME_INTERRUPTS();
+	dw_problem(db, psprintf("could not %s: %s", what, error->message));
+	FreeErrorData(error);
+	MemoryContextSwitchTo(context);
+}
+
+/*---- Lanes that nobody has entered ----*/
+
+/* Enters each lane that the table holds, by a skip scan. */
+static void
+enter_lanes_of_table(Relation rel)
+{
+	DwTaskKey	key;
+	bool		first = true;
+
+	lanes_missing = false;
+	while (dw_next_lane(rel, GetActiveSnapshot(), &key, first))
+	{
+		DwLaneRef	ref;
+
+		CHECK_FOR_INTERRUPTS();
+		first = false;
+		if (!dw_lane_enter(db, key.owner, key.queue, key.priority, &ref))
+		{
+			if (!lanes_missing)
+				ereport(LOG,
+						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						 errmsg("more than %d combinations of owner, queue and priority have pending tasks",
+								dw_max_lanes),
+						 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
+			lanes_missing = true;
+			continue;
+		}
+		dw_atomic_lower(&dw_lanes[ref.index].next_far, key.due);
+	}
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+}
+
+/*
+ * Removes what ended prepared transactions left: who ended them has told us
+ * by now, or we read everything anyway.
+ */
+static void
+empty_prepared(void)
+{
+	Oid			oid = dw_catalog()->prepared;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!ConditionalLockRelationOid(oid, RowExclusiveLock))
+		return;
+	rel = table_open(oid, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		TM_FailureData failure;
+
+		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						   InvalidSnapshot, false, &failure, false);
+	}
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+}
+
+/* The database's reload_from: cuts all lanes, and looks for unknown ones. */
+static void
+reload_database(void)
+{
+	TimestampTz from = dw_atomic_take(&db->reload_from);
+	bool		ok = false;
+
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		dw_near_cut(&dw_lanes[i], from, PG_INT64_MIN);
+	dw_near_apply_cuts();
+
+	PG_TRY();
+	{
+		Relation	rel = begin_read(AccessShareLock);
+
+		if (rel != NULL)
+		{
+			enter_lanes_of_table(rel);
+			empty_prepared();
+			ok = true;
+		}
+		end_read(rel);
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		end_failed_read("look for lanes");
+	}
+	PG_END_TRY();
+
+	if (!ok)
+	{
+		dw_atomic_lower(&db->reload_from, from);
+		discover_after = dw_now() + LOCKED_RETRY_US;
+	}
+}
+
+/*---- Loading one lane ----*/
+
+/*
+ * Reads rows into memory until some limit, moving the lane's cursor along:
+ * it is always the first key that is not in memory, also when making room
+ * for a row cuts this very lane.  Returns the due time of the first row that
+ * is left in the table.
+ */
+static TimestampTz
+scan_lane(Relation rel, DwLane *lane, TimestampTz to)
+{
+	DwLaneScan *scan = dw_lane_scan_begin(rel, lane, GetActiveSnapshot());
+	TimestampTz began = dw_now();
+	TimestampTz first_left = DW_NEVER;
+	int64		origin = dw_origin_stamp();
+	DwTaskKey	key;
+
+	for (int n = 0; dw_lane_scan_next(scan, &key); n++)
+	{
+		DwEntry		entry;
+		bool		pause = n >= SLICE_ROWS ||
+			(n % 64 == 63 && dw_now() - began > SLICE_US);
+
+		DW_INJECT("load-row");
+		/* rows of another database wait for delay_arm() */
+		if (key.origin != origin && !pause)
+			continue;
+		first_left = key.due;
+		if (key.due >= to)
+			break;
+
+		lane->cursor_due = key.due;
+		lane->cursor_id = key.id;
+		entry.due = key.due;
+		entry.id = key.id;
+		entry.block = ItemPointerGetBlockNumber(&key.tid);
+		entry.offset = ItemPointerGetOffsetNumber(&key.tid);
+		entry.lane = lane - dw_lanes;
+		if (pause ||
+			dw_near_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
+			!dw_near_place_hard(lane, &entry))
+		{
+			dw_lane_scan_end(scan);
+			return lane->cursor_due;
+		}
+		lane->cursor_id = key.id + 1;
+		first_left = DW_NEVER;
+	}
+	dw_lane_scan_end(scan);
+
+	/* all up to the end of the window is in memory */
+	if (lane->cursor_due < to)
+	{
+		lane->cursor_due = to;
+		lane->cursor_id = PG_INT64_MIN;
+	}
+	return first_left;
+}
+
+/*
+ * One load: steps L1 to L7.  What was cut from the lane is dropped already
+ * (L2).  True if it may go on at once.
+ */
+static void
+load_lane(DwLane *lane)
+{
+	TimestampTz from_due = lane->cursor_due;
+	int64		from_id = lane->cursor_id;
+	TimestampTz to = Max(dw_time_add(dw_now(), dw_window_us()), from_due);
+	TimestampTz first_left = DW_NEVER;
+	bool		ok = false;
+	int64		retry = LOCKED_RETRY_US;
+
+	/* L1 */
+	DW_INJECT("load-before-take");
+	(void) dw_atomic_take(&lane->next_far);
+	/* L3, B3: published before the snapshot is taken */
+	pg_atomic_write_u64(&lane->horizon, (uint64) to);
+	pg_memory_barrier();
+	DW_INJECT("load-after-publish");
+
+	PG_TRY();
+	{
+		Relation	rel = begin_read(AccessShareLock);
+
+		if (rel != NULL)
+		{
+			DW_INJECT("load-after-snapshot");
+			first_left = scan_lane(rel, lane, to);
+			DW_INJECT("load-after-scan");
+			ok = true;
+		}
+		end_read(rel);
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		retry = RETRY_US;
+		end_failed_read("load tasks");
+	}
+	PG_END_TRY();
+
+	if (!ok)
+	{
+		/* L7: as if nothing had been read */
+		dw_near_cut(lane, from_due, from_id);
+		dw_near_apply_cuts();
+		lane->load_after = dw_now() + retry;
+		return;
+	}
+
+	/* L6 */
+	dw_near_set_cursor(lane, lane->cursor_due, lane->cursor_id);
+	dw_atomic_lower(&lane->next_far, first_left);
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	DW_INJECT("load-after-cursor");
+}
+
+/* A row was locked by a stranger: it is time to look again. */
+static void
+recheck_locked(DwLane *lane, TimestampTz now)
+{
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	if (lane->recheck_at <= now)
+	{
+		dw_atomic_lower(&lane->reload_from, lane->recheck_from);
+		lane->recheck_at = lane->recheck_from = DW_NEVER;
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/*
+ * When a lane must be loaded.  A lane that has enough in memory waits until
+ * it runs low; executors tell when they have taken so many.
+ */
+static TimestampTz
+load_time(DwLane *lane, TimestampTz now)
+{
+	TimestampTz far = dw_atomic_read(&lane->next_far);
+	TimestampTz at;
+	uint32		low = dw_near_limit() / 4;
+	bool		enough;
+
+	if (far == DW_NEVER)
+		return DW_NEVER;
+	/* half a window ahead, so that a load is worth its while */
+	at = Max(dw_time_add(far, -dw_window_us() / 2), lane->load_after);
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	enough = at <= now && dw_near_held(lane) > low;
+	if (enough && low >= lane->waiting)
+		lane->load_below = low - lane->waiting + 1;
+	else
+		lane->load_below = 0;
+	LWLockRelease(dw_ready_lock(db));
+	if (!enough)
+		return at;
+	waits_for_room = true;
+	return DW_NEVER;
+}
+
+/* Cuts the lanes that are to be read again. */
+static void
+take_reloads(TimestampTz now)
+{
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		if (lane->recheck_at <= now)
+			recheck_locked(lane, now);
+		if (dw_atomic_read(&lane->reload_from) != DW_NEVER)
+			/* L1 */
+			dw_near_cut(lane, dw_atomic_take(&lane->reload_from), PG_INT64_MIN);
+	}
+	/* L2, for all of them in one pass */
+	dw_near_apply_cuts();
+}
+
+bool
+dw_load_some(void)
+{
+	TimestampTz now = dw_now();
+	DwLane	   *lane = NULL;
+
+	if (dw_atomic_read(&db->reload_from) != DW_NEVER && discover_after <= now)
+		reload_database();
+
+	/* F1, F2: the flag is cleared before what it stands for is read */
+	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) == 0 && next_load > now)
+		return false;
+
+	take_reloads(now);
+	next_load = DW_NEVER;
+	waits_for_room = false;
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		TimestampTz at = load_time(&dw_lanes[i], now);
+
+		if (at <= now && lane == NULL)
+			lane = &dw_lanes[i];
+		next_load = Min(next_load, Min(at, dw_lanes[i].recheck_at));
+	}
+	if (lane == NULL)
+		return false;
+	load_lane(lane);
+	return true;
+}
+
+void
+dw_load_room_made(void)
+{
+	if (waits_for_room)
+		pg_atomic_write_u32(&db->lanes_dirty, 1);
+}
+
+TimestampTz
+dw_load_next(void)
+{
+	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
+		return discover_after;
+	return next_load;
+}
+
+/*
+ * A lane that has nothing in memory, nothing running and, as its last load
+ * found, nothing in the table is not needed.  It is kept while more than half
+ * of all places are free: its owner is likely to come back.
+ */
+void
+dw_load_tidy(void)
+{
+	int32		next;
+	bool		any = false;
+
+	if (dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
+		return;
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+		bool		empty;
+
+		next = lane->next;
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		empty = dw_near_held(lane) == 0 && lane->running == 0 &&
+			lane->recheck_at == DW_NEVER && lane->cursor_due != PG_INT64_MIN &&
+			dw_atomic_read(&lane->next_far) == DW_NEVER &&
+			dw_atomic_read(&lane->reload_from) == DW_NEVER;
+		if (empty)
+			dw_ready_unlist(db, lane);
+		LWLockRelease(dw_ready_lock(db));
+		if (empty)
+		{
+			dw_lane_leave(db, lane);
+			any = true;
+		}
+	}
+	if (any && lanes_missing)
+		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+}

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.h
+ *	  Loading tasks of the near future from the table into memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_LOAD_H
+#define DW_LOAD_H
+
+#include "shared.h"
+
+/* Is the extension still in this database?  Found out by each load. */
+extern bool dw_extension_gone;
+
+extern void dw_load_reset(DwDatabase *database);
+
+/*
+ * Does a slice of what is to be loaded; true if there is more to do at once.
+ */
+extern bool dw_load_some(void);
+
+/* When a lane must be loaded next, if nobody lowers anything. */
+extern TimestampTz dw_load_next(void);
+
+/* Entries were handed over: a lane that waits for room may go on. */
+extern void dw_load_room_made(void);
+
+/* Gives empty lanes back when places are short. */
+extern void dw_load_tidy(void);
+
+#endif							/* DW_LOAD_H */

@@ -1,0 +1,662 @@
+/*-------------------------------------------------------------------------
+ *
+ * near.c
+ *	  The near future in memory: the timer's side of ring and lanes.
+ *
+ * An entry waits in the ring until its slot opens, then in a heap of the
+ * timer's own that orders the open slot by microsecond, and becomes ready at
+ * its due time.  The heap is of fixed size: what it cannot take stays in its
+ * slot and is looked at again each millisecond.
+ *
+ * All of this is a cache of the table.  When memory is short, the far end of
+ * a lane is dropped and the lane's cursor pulled back to the lowest key
+ * dropped (a cut); that is always allowed.  A lane that has nothing in memory
+ * keeps one entry in its own record, so each can always make progress.
+ *
+ * Run by timers only.  Takes the ring lock to change the ring and the ready
+ * lock to change ready lists and spares, one at a time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "inject.h"
+#include "lanes.h"
+#include "miscadmin.h"
+#include "near.h"
+#include "settings.h"
+#include "utils/memutils.h"
+
+#define HEAP_SIZE		16384
+/* entries handled before the timer looks at other things */
+#define SLICE			1008
+/* a slot of more entries than this is opened ahead of its first due */
+#define SMALL_SLOT		64
+#define LEAD_US			20000
+#define SAMPLE			1024
+
+/* A place in the order of a lane. */
+typedef struct Key
+{
+	TimestampTz due;
+	int64		id;
+} Key;
+
+static DwDatabase *db = NULL;
+static DwRing *ring = NULL;
+
+static DwEntry *heap = NULL;
+static uint32 heap_count = 0;
+
+/* A slot that is being opened, if take.chunks_left > 0. */
+static DwTake take;
+static DwEntry *taken = NULL;
+
+/* The heap was full: the ring is looked at again then. */
+static TimestampTz ring_pause = PG_INT64_MIN;
+
+/* What of each lane is to be dropped; DW_NEVER is nothing. */
+static Key *cuts = NULL;
+static uint32 ncuts = 0;
+
+/* Spares in use. */
+static uint32 nspares = 0;
+
+static int
+compare_keys(const void *a, const void *b)
+{
+	const Key  *x = a;
+	const Key  *y = b;
+
+	if (x->due != y->due)
+		return x->due < y->due ? -1 : 1;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return 0;
+}
+
+static bool
+key_before(const DwEntry *entry, TimestampTz due, int64 id)
+{
+	return entry->due < due || (entry->due == due && entry->id < id);
+}
+
+/*---- The heap of the open slot, by due ----*/
+
+static void
+heap_push(const DwEntry *entry)
+{
+	uint32		i = heap_count++;
+
+	while (i > 0 && entry->due < heap[(i - 1) / 2].due)
+	{
+		heap[i] = heap[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	heap[i] = *entry;
+}
+
+static void
+heap_sift_down(uint32 i, const DwEntry *entry)
+{
+	for (;;)
+	{
+		uint32		child = 2 * i + 1;
+
+		if (child >= heap_count)
+			break;
+		if (child + 1 < heap_count && heap[child + 1].due < heap[child].due)
+			child++;
+		if (entry->due <= heap[child].due)
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = *entry;
+}
+
+static DwEntry
+heap_pop(void)
+{
+	DwEntry		top = heap[0];
+	DwEntry		last = heap[--heap_count];
+
+	if (heap_count > 0)
+		heap_sift_down(0, &last);
+	return top;
+}
+
+static void
+heap_filter(DwKeep keep, void *arg)
+{
+	uint32		n = 0;
+
+	for (uint32 i = 0; i < heap_count; i++)
+		if (keep(&heap[i], arg))
+			heap[n++] = heap[i];
+	heap_count = n;
+	for (uint32 i = heap_count / 2; i-- > 0;)
+	{
+		DwEntry		entry = heap[i];
+
+		heap_sift_down(i, &entry);
+	}
+}
+
+/*---- Counting ----*/
+
+static void
+count_waiting(DwLane *lane, int by)
+{
+	lane->waiting += by;
+	pg_atomic_fetch_add_u64(&db->near, by);
+}
+
+uint32
+dw_near_held(DwLane *lane)
+{
+	return lane->waiting + dw_ready_count(lane);
+}
+
+/*
+ * A lane's share of the database's part of the pool.  What others leave
+ * unused is lent: only when the pool is empty must a lane give back what it
+ * holds beyond its share.
+ */
+uint32
+dw_near_limit(void)
+{
+	uint32		entries = db->account.quota * DW_CHUNK_ENTRIES;
+
+	return Max(entries / Max(db->nlanes, 1), 1);
+}
+
+/*---- Dropping ----*/
+
+void
+dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
+{
+	lane->cursor_due = due;
+	lane->cursor_id = id;
+	pg_atomic_write_u64(&lane->horizon, (uint64) due);
+	pg_memory_barrier();
+}
+
+void
+dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
+{
+	Key		   *cut = &cuts[lane - dw_lanes];
+
+	if (due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id))
+		dw_near_set_cursor(lane, due, id);
+
+	/* what is dropped must be loaded again */
+	dw_atomic_lower(&lane->next_far, lane->cursor_due);
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+
+	if (cut->due == DW_NEVER)
+		ncuts++;
+	cut->due = lane->cursor_due;
+	cut->id = lane->cursor_id;
+}
+
+static bool
+survives_cut(const DwEntry *entry, void *arg)
+{
+	const Key  *cut = &cuts[entry->lane];
+
+	if (cut->due == DW_NEVER || key_before(entry, cut->due, cut->id))
+		return true;
+	count_waiting(&dw_lanes[entry->lane], -1);
+	return false;
+}
+
+static bool
+ready_survives_cut(const DwEntry *entry, void *arg)
+{
+	const Key  *cut = &cuts[entry->lane];
+
+	if (key_before(entry, cut->due, cut->id))
+		return true;
+	pg_atomic_fetch_sub_u64(&db->ready, 1);
+	return false;
+}
+
+/* Drops from a lane's ready list and spare; under the ready lock. */
+static void
+cut_ready(DwLane *lane)
+{
+	const Key  *cut = &cuts[lane - dw_lanes];
+
+	dw_list_filter(dw_pool, &db->account, &lane->ready, ready_survives_cut, NULL);
+	if (lane->spare_state == DW_SPARE_FREE || key_before(&lane->spare, cut->due, cut->id))
+		return;
+	if (lane->spare_state == DW_SPARE_READY)
+		pg_atomic_fetch_sub_u64(&db->ready, 1);
+	else
+	{
+		count_waiting(lane, -1);
+		nspares--;
+	}
+	lane->spare_state = DW_SPARE_FREE;
+}
+
+void
+dw_near_apply_cuts(void)
+{
+	if (ncuts == 0)
+		return;
+
+	/* L2 of the model, and M1, D4 */
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_filter(ring, dw_pool, &db->account, survives_cut, NULL);
+	LWLockRelease(dw_ring_lock(db));
+	take.chunks_left = 0;
+	heap_filter(survives_cut, NULL);
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (cuts[i].due != DW_NEVER)
+		{
+			cut_ready(&dw_lanes[i]);
+			cuts[i].due = DW_NEVER;
+		}
+	LWLockRelease(dw_ready_lock(db));
+	ncuts = 0;
+}
+
+/* A sample of keys, to find one with a given part of all entries before it. */
+typedef struct Sample
+{
+	int			lane;			/* DW_NO_LANE: of any */
+	uint64		seen;
+	int			n;
+	Key			keys[SAMPLE];
+} Sample;
+
+static bool
+add_to_sample(const DwEntry *entry, void *arg)
+{
+	Sample	   *sample = arg;
+	uint64		i;
+
+	if (sample->lane != DW_NO_LANE && entry->lane != sample->lane)
+		return true;
+	/* reservoir sampling; the spread need not be of good quality */
+	i = sample->seen++;
+	if (sample->n < SAMPLE)
+		i = sample->n++;
+	else
+		i = (i * UINT64CONST(0x9E3779B97F4A7C15) >> 16) % sample->seen;
+	if (i < SAMPLE)
+	{
+		sample->keys[i].due = entry->due;
+		sample->keys[i].id = entry->id;
+	}
+	return true;
+}
+
+static void
+take_sample(Sample *sample, DwLane *lane)
+{
+	sample->lane = lane ? lane - dw_lanes : DW_NO_LANE;
+	sample->seen = 0;
+	sample->n = 0;
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_filter(ring, dw_pool, &db->account, add_to_sample, sample);
+	LWLockRelease(dw_ring_lock(db));
+	take.chunks_left = 0;
+	for (uint32 i = 0; i < heap_count; i++)
+		(void) add_to_sample(&heap[i], sample);
+	if (lane)
+	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		dw_list_filter(dw_pool, &db->account, &lane->ready, add_to_sample, sample);
+		LWLockRelease(dw_ready_lock(db));
+	}
+	qsort(sample->keys, sample->n, sizeof(Key), compare_keys);
+}
+
+/* The lane that holds most, if that is more than its share. */
+static DwLane *
+greediest_lane(void)
+{
+	DwLane	   *found = NULL;
+	uint32		most = dw_near_limit();
+
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_near_held(&dw_lanes[i]) > most)
+		{
+			found = &dw_lanes[i];
+			most = dw_near_held(found);
+		}
+	return found;
+}
+
+static bool
+cut_lanes_beyond(const DwEntry *entry, void *arg)
+{
+	const Key  *key = arg;
+
+	if (!key_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
+		dw_near_cut(&dw_lanes[entry->lane], key->due, key->id);
+	return true;
+}
+
+/*
+ * Makes room in the pool: half of what the greediest lane holds beyond its
+ * share goes; if there is none, half of all that waits, from the far end.
+ * False if nothing could be dropped.
+ */
+static bool
+make_room(void)
+{
+	Sample	   *sample = palloc(sizeof(Sample));
+	DwLane	   *lane = greediest_lane();
+	Key			key;
+
+	take_sample(sample, lane);
+	if (sample->n == 0)
+	{
+		pfree(sample);
+		return false;
+	}
+	if (lane)
+	{
+		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_near_held(lane);
+
+		key = sample->keys[Min(keep / 2, (uint64) sample->n - 1)];
+		dw_near_cut(lane, key.due, key.id);
+	}
+	else
+	{
+		key = sample->keys[sample->n / 2];
+		LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+		dw_ring_filter(ring, dw_pool, &db->account, cut_lanes_beyond, &key);
+		LWLockRelease(dw_ring_lock(db));
+		for (uint32 i = 0; i < heap_count; i++)
+			(void) cut_lanes_beyond(&heap[i], &key);
+	}
+	pfree(sample);
+	dw_near_apply_cuts();
+	return true;
+}
+
+void
+dw_near_obey_quota(void)
+{
+	while (db->account.used > db->account.quota && make_room())
+		CHECK_FOR_INTERRUPTS();
+}
+
+/*---- Placing ----*/
+
+static bool
+push_ready(DwLane *lane, const DwEntry *entry)
+{
+	bool		pushed;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	pushed = dw_ready_push(db, lane, entry);
+	if (pushed)
+		pg_atomic_fetch_add_u64(&db->ready, 1);
+	LWLockRelease(dw_ready_lock(db));
+	return pushed;
+}
+
+/* The slot of this entry is open: its tick has begun, or is about to. */
+static bool
+slot_is_open(const DwEntry *entry, TimestampTz now)
+{
+	return dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now);
+}
+
+bool
+dw_near_place(DwLane *lane, const DwEntry *entry)
+{
+	TimestampTz now = dw_now();
+	bool		inserted;
+
+	if (entry->due <= now)
+		return push_ready(lane, entry);
+
+	if (heap_count < HEAP_SIZE && slot_is_open(entry, now))
+	{
+		heap_push(entry);
+		count_waiting(lane, 1);
+		return true;
+	}
+
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
+	LWLockRelease(dw_ring_lock(db));
+	if (inserted)
+		count_waiting(lane, 1);
+	return inserted;
+}
+
+/* The place in the lane's own record, for a lane that has nothing else. */
+static bool
+place_in_spare(DwLane *lane, const DwEntry *entry)
+{
+	bool		placed = false;
+	bool		is_due = entry->due <= dw_now();
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	if (lane->spare_state == DW_SPARE_FREE && dw_near_held(lane) == 0)
+	{
+		placed = true;
+		lane->spare = *entry;
+		lane->spare_state = is_due ? DW_SPARE_READY : DW_SPARE_WAITING;
+		if (is_due)
+		{
+			dw_ready_list(db, lane);
+			pg_atomic_fetch_add_u64(&db->ready, 1);
+		}
+	}
+	LWLockRelease(dw_ready_lock(db));
+	if (placed && !is_due)
+	{
+		count_waiting(lane, 1);
+		nspares++;
+	}
+	return placed;
+}
+
+bool
+dw_near_place_hard(DwLane *lane, const DwEntry *entry)
+{
+	TimestampTz cursor_due = lane->cursor_due;
+	int64		cursor_id = lane->cursor_id;
+
+	if (dw_near_place(lane, entry))
+		return true;
+	DW_INJECT("place-no-room");
+	/* once for the greedy, once for all: then it is really full */
+	for (int i = 0; i < 2 && make_room(); i++)
+	{
+		/* this very lane was cut: what comes after its cursor must wait */
+		if (lane->cursor_due != cursor_due || lane->cursor_id != cursor_id)
+			return false;
+		if (dw_near_place(lane, entry))
+			return true;
+	}
+	return place_in_spare(lane, entry);
+}
+
+/*---- Handing over ----*/
+
+/* An entry left heap, ring or spare: finds its next place. */
+static void
+move_on(const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	count_waiting(lane, -1);
+	if (dw_near_place(lane, entry) || place_in_spare(lane, entry))
+		return;
+	/* the table keeps it until there is room */
+	dw_near_cut(lane, entry->due, entry->id);
+	dw_near_apply_cuts();
+}
+
+static uint32
+hand_over_heap(TimestampTz now)
+{
+	uint32		n = 0;
+
+	for (; heap_count > 0 && heap[0].due <= now && n < SLICE; n++)
+	{
+		DwEntry		entry = heap_pop();
+
+		move_on(&entry);
+	}
+	return n;
+}
+
+static void
+hand_over_spares(TimestampTz now)
+{
+	int32		next;
+
+	for (int32 i = db->lanes; i != DW_NO_LANE && nspares > 0; i = next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		next = lane->next;
+		if (lane->spare_state == DW_SPARE_WAITING && lane->spare.due <= now)
+		{
+			DwEntry		entry = lane->spare;
+
+			lane->spare_state = DW_SPARE_FREE;
+			nspares--;
+			move_on(&entry);
+		}
+	}
+}
+
+/* How long before its first due a slot is opened, so that sorting is done. */
+static int64
+lead_of(TimestampTz due)
+{
+	DwSlot	   *slot = dw_ring_slot(ring, dw_ring_index(ring, dw_ring_tick(ring, due)));
+
+	return slot->list.count > SMALL_SLOT && slot->list.count <= HEAP_SIZE ? LEAD_US : 0;
+}
+
+/* When the ring must be looked at next. */
+static TimestampTz
+ring_next(void)
+{
+	TimestampTz due = dw_ring_next_due(ring);
+
+	if (due == DW_NEVER)
+		return DW_NEVER;
+	return Max(due - lead_of(due), ring_pause);
+}
+
+/* Opens the slot that is next, a slice of it; returns how many came out. */
+static uint32
+open_slot(TimestampTz now)
+{
+	uint32		n = 0;
+
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	if (take.chunks_left == 0 && ring_next() <= now)
+	{
+		int64		tick = dw_ring_tick(ring, dw_ring_next_due(ring));
+
+		dw_ring_take_begin(ring, tick, tick, &take);
+	}
+	if (take.chunks_left > 0)
+		n = dw_ring_take(ring, dw_pool, &db->account, &take, taken, SLICE);
+	LWLockRelease(dw_ring_lock(db));
+
+	/* Out of the ring, into the heap even if the tick has not begun yet. */
+	for (uint32 i = 0; i < n; i++)
+	{
+		if (taken[i].due > now && heap_count < HEAP_SIZE)
+			heap_push(&taken[i]);
+		else
+		{
+			if (taken[i].due > now)
+				ring_pause = now + 1000;
+			move_on(&taken[i]);
+		}
+	}
+	return n;
+}
+
+bool
+dw_near_hand_over(void)
+{
+	TimestampTz now = dw_now();
+	uint32		n;
+
+	n = hand_over_heap(now);
+	if (nspares > 0)
+		hand_over_spares(now);
+	n += open_slot(now);
+
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_advance(ring, dw_ring_tick(ring, now));
+	LWLockRelease(dw_ring_lock(db));
+	return n > 0 || take.chunks_left > 0;
+}
+
+TimestampTz
+dw_near_next(void)
+{
+	TimestampTz next = ring_next();
+
+	if (heap_count > 0)
+		next = Min(next, heap[0].due);
+	for (int32 i = db->lanes; i != DW_NO_LANE && nspares > 0; i = dw_lanes[i].next)
+		if (dw_lanes[i].spare_state == DW_SPARE_WAITING)
+			next = Min(next, dw_lanes[i].spare.due);
+	return next;
+}
+
+static void
+reset_lane(DwLane *lane)
+{
+	dw_list_init(&lane->ready);
+	lane->spare_state = DW_SPARE_FREE;
+	lane->is_listed = false;
+	lane->running = 0;
+	lane->waiting = 0;
+	lane->load_below = 0;
+	lane->load_after = 0;
+	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
+}
+
+void
+dw_near_reset(DwDatabase *database)
+{
+	db = database;
+	ring = dw_ring(db);
+	if (heap == NULL)
+	{
+		heap = MemoryContextAlloc(TopMemoryContext, HEAP_SIZE * sizeof(DwEntry));
+		taken = MemoryContextAlloc(TopMemoryContext, SLICE * sizeof(DwEntry));
+		cuts = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(Key));
+	}
+	for (int i = 0; i < dw_max_lanes; i++)
+		cuts[i].due = DW_NEVER;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		reset_lane(&dw_lanes[i]);
+	db->ready_head = db->ready_tail = DW_NO_LANE;
+	pg_atomic_write_u64(&db->near, 0);
+	pg_atomic_write_u64(&db->ready, 0);
+	dw_pool_reclaim(dw_pool, &db->account);
+	LWLockRelease(dw_ready_lock(db));
+	LWLockRelease(dw_shared->table_lock);
+
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_init(ring, dw_slots, dw_tick_us());
+	dw_ring_advance(ring, dw_ring_tick(ring, dw_now()));
+	LWLockRelease(dw_ring_lock(db));
+}

@@ -1,0 +1,569 @@
+/*-------------------------------------------------------------------------
+ *
+ * run_task.c
+ *	  Claiming and running one task.
+ *
+ * Run by executors, as the role that owns the task.
+ *
+ * The claim is the deletion of the task's row, before its SQL and in the same
+ * transaction: whatever dies, whenever, either both took effect or neither.
+ * The SQL runs in a subtransaction; if it fails, the parent, which still
+ * holds the claim, records the failure.  Only an error at the commit itself
+ * (a deferred constraint, say) undoes the claim too, and is recorded by a
+ * second transaction that claims again.
+ *
+ * Two executors may hold the same entry for a moment, and an entry may be
+ * stale: the claim decides.  Steps X1 to X7 of the model in test/model.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "args.h"
+#include "catalog/namespace.h"
+#include "commands/async.h"
+#include "commands/prepare.h"
+#include "commands/sequence.h"
+#include "compat.h"
+#include "executor.h"
+#include "executor/spi.h"
+#include "inject.h"
+#include "lanes.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "run_task.h"
+#include "stats.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "task_rows.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
+#include "touched.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+
+#define RECHECK_MIN		(5 * USECS_PER_MINUTE)
+#define RECHECK_MAX		USECS_PER_HOUR
+#define RETRY_MIN_MS	100
+#define RETRY_MAX_MS	60000
+/* what of an error is kept, in bytes */
+#define MAX_ERROR_TEXT	16384
+
+/* A claimed row. */
+typedef struct Claim
+{
+	HeapTuple	tuple;
+	DwTaskKey	key;
+	Datum		values[Natts_task];
+	bool		nulls[Natts_task];
+} Claim;
+
+/* Holds what belongs to one task, beyond its transactions. */
+static MemoryContext task_context = NULL;
+
+/*
+ * The row is locked by a session that is not one of our executors.  If it is
+ * a cancel or a reschedule of ours, its end hints the task again.  A lock by
+ * plain SQL ends without a word: the timer looks again in some minutes.
+ */
+static void
+ask_for_recheck(DwDatabase *db, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	lane->recheck_from = Min(lane->recheck_from, entry->due);
+	if (lane->recheck_at == DW_NEVER)
+	{
+		lane->recheck_interval = Min(Max(lane->recheck_interval * 2, RECHECK_MIN), RECHECK_MAX);
+		lane->recheck_at = dw_now() + lane->recheck_interval;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+/* Is it the task that the entry speaks of, unchanged and ours to run? */
+static bool
+matches(const DwTaskKey *key, const DwEntry *entry)
+{
+	const DwLane *lane = &dw_lanes[entry->lane];
+
+	return key->id == entry->id && key->due == entry->due &&
+		key->owner == lane->owner && key->queue == lane->queue &&
+		key->priority == lane->priority && key->origin == dw_origin_stamp();
+}
+
+/* The row at the entry's tid, or NULL; a stale tid is a miss, not an error. */
+static HeapTuple
+fetch_by_tid(Relation rel, const DwEntry *entry, Snapshot snapshot)
+{
+	TupleTableSlot *slot;
+	HeapTuple	tuple = NULL;
+	ItemPointerData tid;
+
+	if (entry->offset == InvalidOffsetNumber ||
+		entry->block >= RelationGetNumberOfBlocks(rel))
+		return NULL;
+	ItemPointerSet(&tid, entry->block, entry->offset);
+	slot = table_slot_create(rel, NULL);
+	if (table_tuple_fetch_row_version(rel, &tid, snapshot, slot))
+		tuple = ExecCopySlotHeapTuple(slot);
+	ExecDropSingleTupleTableSlot(slot);
+	if (tuple != NULL)
+	{
+		DwTaskKey	key;
+
+		/* the place may have been given to another row */
+		dw_task_key(rel, tuple, &key);
+		if (key.id == entry->id)
+			return tuple;
+		heap_freetuple(tuple);
+	}
+	return NULL;
+}
+
+/*
+ * Claims the task: deletes its row.  False if there is nothing to do: it is
+ * gone, was moved, or somebody else has it, whose end will be heard of.
+ */
+static bool
+claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	bool		success = false;
+
+	/* X1: before the deletion, so that a cancel knows who holds the row */
+	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
+	pg_memory_barrier();
+
+	for (;;)
+	{
+		TM_FailureData failure;
+		TM_Result	result;
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+		claimed->tuple = fetch_by_tid(rel, entry, snapshot);
+		/* X3 */
+		if (claimed->tuple == NULL)
+			claimed->tuple = dw_task_find(rel, entry->id, snapshot);
+		UnregisterSnapshot(snapshot);
+		if (claimed->tuple == NULL)
+			break;
+		dw_task_key(rel, claimed->tuple, &claimed->key);
+		if (!matches(&claimed->key, entry))
+			break;
+
+		/* X2 */
+		DW_INJECT("claim-before-delete");
+		result = heap_delete(rel, &claimed->key.tid, GetCurrentCommandId(true),
+							 InvalidSnapshot, false, &failure, false);
+		if (result == TM_Ok)
+		{
+			success = true;
+			break;
+		}
+		if (result == TM_BeingModified)
+		{
+			if (!dw_xid_is_executor(failure.xmax))
+				ask_for_recheck(db, entry);
+			break;
+		}
+		/* changed since the snapshot: look again */
+		CHECK_FOR_INTERRUPTS();
+	}
+
+	if (success)
+	{
+		heap_deform_tuple(claimed->tuple, RelationGetDescr(rel),
+						  claimed->values, claimed->nulls);
+		CommandCounterIncrement();
+	}
+	table_close(rel, NoLock);
+	return success;
+}
+
+static char *
+task_text(const Claim *claimed, AttrNumber column)
+{
+	if (claimed->nulls[column - 1])
+		return NULL;
+	return TextDatumGetCString(claimed->values[column - 1]);
+}
+
+/* Nobody arms the statement timeout for a background worker. */
+static void
+arm_timeout(const Claim *claimed)
+{
+	int			ms = StatementTimeout;
+
+	if (!claimed->nulls[Anum_task_timeout - 1])
+		ms = DatumGetInt32(claimed->values[Anum_task_timeout - 1]);
+	if (ms > 0)
+		enable_timeout_after(STATEMENT_TIMEOUT, ms);
+}
+
+static void
+disarm_timeout(void)
+{
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	QueryCancelPending = false;
+}
+
+static void
+execute_sql(const char *sql, ParamListInfo params)
+{
+	SPIExecuteOptions options = {0};
+	int			result;
+
+	options.params = params;
+	options.dest = None_Receiver;	/* a result may be huge */
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	result = SPI_execute_extended(sql, &options);
+	/* some statements are refused without an error */
+	if (result == SPI_ERROR_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("transaction control is not possible in a task")));
+	if (result == SPI_ERROR_COPY)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot COPY to or from the client in a task")));
+	if (result < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
+	SPI_finish();
+}
+
+/*
+ * Runs the SQL of a claimed task in a subtransaction.  Returns NULL, or the
+ * error, with everything undone that the SQL did.
+ */
+static ErrorData *
+run_sql(const Claim *claimed)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char	   *sql = task_text(claimed, Anum_task_sql);
+	char	   *search_path = task_text(claimed, Anum_task_search_path);
+	ErrorData  *error = NULL;
+
+	debug_query_string = sql;
+	pgstat_report_activity(STATE_RUNNING, sql);
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(context);
+		if (search_path)
+			(void) set_config_option("search_path", search_path, PGC_USERSET,
+									 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+		arm_timeout(claimed);
+		PushActiveSnapshot(GetTransactionSnapshot());
+		DW_INJECT("run-before-sql");
+		execute_sql(sql, dw_args_params(sql,
+										claimed->values[Anum_task_args - 1],
+										claimed->nulls[Anum_task_args - 1],
+										claimed->values[Anum_task_arg_types - 1],
+										claimed->nulls[Anum_task_arg_types - 1]));
+		PopActiveSnapshot();
+		disarm_timeout();
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		disarm_timeout();
+		MemoryContextSwitchTo(task_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+
+	DW_INJECT("run-after-sql");
+	return error;
+}
+
+static void
+set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
+{
+	if (text == NULL)
+		return;
+	values[column - 1] =
+		PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, strlen(text), MAX_ERROR_TEXT)));
+	nulls[column - 1] = false;
+}
+
+/* Records a claimed task as failed, in the transaction of the claim. */
+static void
+record_failure(const Claim *claimed, ErrorData *error)
+{
+	static const AttrNumber same[][2] = {
+		{Anum_failed_id, Anum_task_id},
+		{Anum_failed_due, Anum_task_due},
+		{Anum_failed_origin, Anum_task_origin},
+		{Anum_failed_owner, Anum_task_owner},
+		{Anum_failed_queue, Anum_task_queue},
+		{Anum_failed_priority, Anum_task_priority},
+		{Anum_failed_crashes, Anum_task_crashes},
+		{Anum_failed_max_attempts, Anum_task_max_attempts},
+		{Anum_failed_timeout, Anum_task_timeout},
+		{Anum_failed_sql, Anum_task_sql},
+		{Anum_failed_args, Anum_task_args},
+		{Anum_failed_arg_types, Anum_task_arg_types},
+		{Anum_failed_search_path, Anum_task_search_path},
+		{Anum_failed_key, Anum_task_key},
+		{Anum_failed_tag, Anum_task_tag},
+		{Anum_failed_more, Anum_task_more},
+	};
+	Datum		values[Natts_failed] = {0};
+	bool		nulls[Natts_failed];
+
+	DW_INJECT("record-before-insert");
+	memset(nulls, true, sizeof(nulls));
+	for (size_t i = 0; i < lengthof(same); i++)
+	{
+		values[same[i][0] - 1] = claimed->values[same[i][1] - 1];
+		nulls[same[i][0] - 1] = claimed->nulls[same[i][1] - 1];
+	}
+	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
+	nulls[Anum_failed_failed_at - 1] = false;
+	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(claimed->key.attempts + 1, PG_INT16_MAX));
+	nulls[Anum_failed_attempts - 1] = false;
+	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
+	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
+	set_text(values, nulls, Anum_failed_detail, error->detail);
+	set_text(values, nulls, Anum_failed_hint, error->hint);
+	set_text(values, nulls, Anum_failed_context, error->context);
+	dw_failed_insert(values, nulls);
+}
+
+/* Begins a transaction in which a claim sees what is committed. */
+static int
+begin_transaction(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactReadOnly = false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return NewGUCNestLevel();
+}
+
+static void
+commit_transaction(int guc_level)
+{
+	AtEOXact_GUC(false, guc_level);
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	DW_INJECT("run-before-commit");
+	CommitTransactionCommand();
+	DW_INJECT("run-after-commit");
+}
+
+/* Ends an unsuccessful claim's transaction. */
+static void
+abandon_transaction(int guc_level)
+{
+	AtEOXact_GUC(false, guc_level);
+	AbortCurrentTransaction();
+}
+
+/* The task ran and was undone by an error at its commit: record that. */
+static void
+record_commit_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry,
+					  int attempts, ErrorData *error)
+{
+	int			guc_level = begin_transaction();
+	Claim		claimed;
+
+	if (!claim(db, me, entry, &claimed) || claimed.key.attempts != attempts)
+	{
+		abandon_transaction(guc_level);
+		return;
+	}
+	record_failure(&claimed, error);
+	commit_transaction(guc_level);
+}
+
+/* What one try of a task leads to. */
+typedef struct Try
+{
+	bool		claimed;		/* the error, if any, is the task's */
+	int			attempts;
+	bool		failed;
+	bool		used_temp;
+} Try;
+
+/* Claims and runs, in one transaction. */
+static void
+claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
+{
+	int			guc_level = begin_transaction();
+	Claim		claimed;
+	ErrorData  *error;
+
+	if (!claim(db, me, entry, &claimed))
+	{
+		abandon_transaction(guc_level);
+		return;
+	}
+	try->attempts = claimed.key.attempts;
+	try->claimed = true;
+	dw_count_lateness(db, dw_now() - claimed.key.due);
+
+	error = run_sql(&claimed);
+	if (error)
+	{
+		try->failed = true;
+		record_failure(&claimed, error);
+	}
+	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
+	commit_transaction(guc_level);
+	pg_atomic_fetch_add_u64(error ? &db->failed : &db->done, 1);
+}
+
+/*
+ * One transaction's worth of work, with errors caught; returns the error
+ * after the abort is finished, or NULL.  error_to_record is NULL for running
+ * the task.
+ */
+static ErrorData *
+try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try,
+		 ErrorData *error_to_record)
+{
+	ErrorData  *error = NULL;
+
+	PG_TRY();
+	{
+		if (error_to_record == NULL)
+			claim_and_run(db, me, entry, try);
+		else
+		{
+			record_commit_failure(db, me, entry, try->attempts, error_to_record);
+			pg_atomic_fetch_add_u64(&db->failed, 1);
+		}
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		disable_all_timeouts(false);
+		QueryCancelPending = false;
+		MemoryContextSwitchTo(task_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
+	MemoryContextSwitchTo(task_context);
+	return error;
+}
+
+/* Waits before another try; the slot keeps the task. */
+static void
+back_off(int *wait_ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 *wait_ms, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	*wait_ms = Min(*wait_ms * 2, RETRY_MAX_MS);
+}
+
+static void
+report_problem(DwDatabase *db, const DwEntry *entry, ErrorData *error)
+{
+	char	   *text = psprintf("could not record the outcome of task %lld: %s",
+								(long long) entry->id, error->message);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
+	dw_problem(db, text);
+}
+
+void
+dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+{
+	Try			try = {0};
+	ErrorData  *task_error = NULL;
+	int			wait_ms = RETRY_MIN_MS;
+
+	if (task_context == NULL)
+		task_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel task",
+											 ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(task_context);
+	MemoryContextSwitchTo(task_context);
+
+	/* the clock was set back meanwhile: not due any more */
+	if (dw_now() < entry->due)
+	{
+		DwHint		hint = {.due = entry->due, .id = entry->id};
+
+		ItemPointerSet(&hint.tid, entry->block, entry->offset);
+		hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
+		dw_deliver(db, &hint);
+		return;
+	}
+
+	for (;;)
+	{
+		ErrorData  *error = try_task(db, me, entry, &try, task_error);
+
+		if (error == NULL)
+			break;
+		if (try.claimed && task_error == NULL)
+		{
+			/* an error at commit is the task's own; record it at once */
+			task_error = error;
+			continue;
+		}
+		/* not the task's fault: try again, for as long as it takes */
+		report_problem(db, entry, error);
+		back_off(&wait_ms);
+	}
+
+	pgstat_report_activity(STATE_IDLE, NULL);
+	debug_query_string = NULL;
+	dw_clean_session();
+	if (try.used_temp)
+	{
+		StartTransactionCommand();
+		ResetTempTableNamespace();
+		CommitTransactionCommand();
+	}
+	pgstat_report_stat(false);
+	MemoryContextReset(task_context);
+}
+
+/*
+ * Settings, cursors, session locks, prepared statements and sequence values
+ * do not outlive a task.  What a procedural language keeps, does.
+ */
+void
+dw_clean_session(void)
+{
+	PortalHashTableDeleteAll();
+	ResetAllOptions();
+	DropAllPreparedStatements();
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	ResetSequenceCaches();
+}

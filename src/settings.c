@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *	  The settings of delay_wheel.
+ *
+ * Run by the postmaster when the library is preloaded; the values are read
+ * by all processes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "settings.h"
+#include "utils/guc.h"
+
+int			dw_slots = 3600;
+int			dw_tick = 1000;
+int			dw_turns_ahead = 2;
+int			dw_ring_memory = 32 * 1024;
+int			dw_inbox_size = 1024;
+int			dw_max_lanes = 16384;
+int			dw_max_databases = 64;
+int			dw_max_executors = 4;
+int			dw_executor_idle_timeout = 60 * 1000;
+bool		dw_check_sql_text = true;
+
+void
+dw_define_settings(void)
+{
+	DefineCustomIntVariable("delay_wheel.slots",
+							"Number of slots in the ring of each database.",
+							NULL, &dw_slots, 3600, 2, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.tick",
+							"Width of a slot of the ring.",
+							"Tasks are ordered by microsecond inside a slot; the width does not limit precision.",
+							&dw_tick, 1000, 10, 3600 * 1000,
+							PGC_POSTMASTER, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.turns_ahead",
+							"Turns of the ring that tasks are loaded into memory ahead of their due time.",
+							NULL, &dw_turns_ahead, 2, 1, 1000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.ring_memory",
+							"Shared memory for tasks of the near future, for all databases together.",
+							"Tasks that find no place stay in their table until there is one.",
+							&dw_ring_memory, 32 * 1024, 16, 1024 * 1024 * 1024,
+							PGC_POSTMASTER, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.inbox_size",
+							"Number of just committed tasks that can wait for each database's timer.",
+							"A full inbox costs a look into the table, nothing else.",
+							&dw_inbox_size, 1024, 1, 1024 * 1024,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_lanes",
+							"Number of combinations of owner, queue and priority that can have pending tasks at once.",
+							NULL, &dw_max_lanes, 16384, 1, 65535,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_databases",
+							"Number of databases that can be served at once.",
+							NULL, &dw_max_databases, 64, 1, 10000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_executors",
+							"Number of executor processes for each database.",
+							"One lane gets all but two of them, and one owner all but one, so that others stay on time.",
+							&dw_max_executors, 4, 1, 1024,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.executor_idle_timeout",
+							"Time after which an executor without work ends.",
+							NULL, &dw_executor_idle_timeout, 60 * 1000, 100, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("delay_wheel.check_sql",
+							 "Parse the SQL of a task when it is scheduled.",
+							 NULL, &dw_check_sql_text, true,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("delay_wheel");
+}

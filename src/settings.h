@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The settings of delay_wheel, and what follows from them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_SETTINGS_H
+#define DW_SETTINGS_H
+
+#include "postgres.h"
+
+extern int	dw_slots;
+extern int	dw_tick;			/* ms */
+extern int	dw_turns_ahead;
+extern int	dw_ring_memory;		/* kB */
+extern int	dw_inbox_size;
+extern int	dw_max_lanes;
+extern int	dw_max_databases;
+extern int	dw_max_executors;
+extern int	dw_executor_idle_timeout;	/* ms */
+extern bool dw_check_sql_text;
+
+/* Width of a slot, and how far ahead of now tasks are loaded, in us. */
+#define dw_tick_us()	((int64) dw_tick * 1000)
+#define dw_window_us()	(dw_tick_us() * dw_slots * dw_turns_ahead)
+
+extern void dw_define_settings(void);
+
+#endif							/* DW_SETTINGS_H */

@@ -1,0 +1,392 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.c
+ *	  Shared memory: its request, its set-up, and the parts that have no file
+ *	  of their own: databases, inbox, wake-ups, the clock.
+ *
+ * All processes run this.  Everything is in the main segment, of a size that
+ * the settings fix at the start of the server; nothing here grows.  After a
+ * crash the segment is made anew and the timers fill it from the tables.
+ *
+ * dw_inbox_push, dw_wake_timer and dw_wake_launcher are called in commit
+ * callbacks: they never fail, wait or allocate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "inject.h"
+#include "lanes.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+DwShared   *dw_shared = NULL;
+DwPool	   *dw_pool = NULL;
+DwLane	   *dw_lanes = NULL;
+DwExecutor *dw_executors = NULL;
+
+static char *databases = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static uint32
+pool_chunks(void)
+{
+	return Max(((Size) dw_ring_memory * 1024) / sizeof(DwChunk), 2);
+}
+
+static Size
+inbox_offset(void)
+{
+	return MAXALIGN(sizeof(DwDatabase));
+}
+
+static Size
+ring_offset(void)
+{
+	return add_size(inbox_offset(),
+					MAXALIGN(mul_size(dw_inbox_size, sizeof(DwHint))));
+}
+
+static Size
+database_size(void)
+{
+	return CACHELINEALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
+}
+
+static uint32
+executor_places(void)
+{
+	return max_worker_processes;
+}
+
+static void
+request_memory(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	RequestAddinShmemSpace(MAXALIGN(sizeof(DwShared)));
+	RequestAddinShmemSpace(dw_pool_size(pool_chunks()));
+	RequestAddinShmemSpace(mul_size(dw_max_lanes, sizeof(DwLane)));
+	RequestAddinShmemSpace(mul_size(executor_places(), sizeof(DwExecutor)));
+	RequestAddinShmemSpace(mul_size(dw_max_databases, database_size()));
+	RequestAddinShmemSpace(dw_lane_index_size());
+#ifdef DW_INJECTION
+	RequestAddinShmemSpace(dw_inject_size());
+#endif
+	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
+}
+
+static void
+init_database(DwDatabase *db)
+{
+	memset(db, 0, sizeof(DwDatabase));
+	db->oid = InvalidOid;
+	db->lanes = DW_NO_LANE;
+	db->ready_head = db->ready_tail = DW_NO_LANE;
+	pg_atomic_init_u32(&db->wanted, 0);
+	pg_atomic_init_u32(&db->timer_proc, 0);
+	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
+	pg_atomic_init_u32(&db->lanes_dirty, 0);
+	pg_atomic_init_u32(&db->executors_dirty, 0);
+	pg_atomic_init_u32(&db->starving, 0);
+	SpinLockInit(&db->inbox_lock);
+	pg_atomic_init_u64(&db->near, 0);
+	pg_atomic_init_u64(&db->ready, 0);
+	pg_atomic_init_u64(&db->done, 0);
+	pg_atomic_init_u64(&db->failed, 0);
+	pg_atomic_init_u64(&db->lateness_max, 0);
+	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
+		pg_atomic_init_u64(&db->lateness[i], 0);
+}
+
+static void
+init_shared(void)
+{
+	LWLockPadded *locks = GetNamedLWLockTranche("delay_wheel");
+
+	memset(dw_shared, 0, sizeof(DwShared));
+	dw_shared->table_lock = &locks[0].lock;
+	dw_shared->database_locks = &locks[1].lock;
+	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
+	dw_shared->nexecutors = executor_places();
+	dw_shared->database_size = database_size();
+
+	dw_pool_init(dw_pool, pool_chunks());
+
+	memset(dw_executors, 0, sizeof(DwExecutor) * executor_places());
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
+
+	for (int i = 0; i < dw_max_databases; i++)
+		init_database(dw_database(i));
+
+	dw_lanes_init();
+}
+
+static void
+startup_memory(void)
+{
+	bool		found;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	/* reset in case this is a restart within the postmaster */
+	dw_shared = NULL;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	dw_pool = ShmemInitStruct("delay_wheel pool", dw_pool_size(pool_chunks()), &found);
+	dw_lanes = ShmemInitStruct("delay_wheel lanes",
+							   mul_size(dw_max_lanes, sizeof(DwLane)), &found);
+	dw_executors = ShmemInitStruct("delay_wheel executors",
+								   mul_size(executor_places(), sizeof(DwExecutor)), &found);
+	databases = ShmemInitStruct("delay_wheel databases",
+								mul_size(dw_max_databases, database_size()), &found);
+	dw_lane_index_attach();
+	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
+	if (!found)
+		init_shared();
+#ifdef DW_INJECTION
+	dw_inject_init(found);
+#endif
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* Called once by the postmaster, when the library is preloaded. */
+void
+dw_shared_install(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_memory;
+}
+
+/* Raises an error unless the library was preloaded. */
+void
+dw_require_shared(void)
+{
+	if (dw_shared == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("delay_wheel must be loaded via \"%s\"", "shared_preload_libraries"),
+				 errhint("Add delay_wheel to \"%s\" in postgresql.conf and restart the server.",
+						 "shared_preload_libraries")));
+}
+
+DwDatabase *
+dw_database(int number)
+{
+	return (DwDatabase *) (databases + number * database_size());
+}
+
+static int
+database_number(DwDatabase *db)
+{
+	return ((char *) db - databases) / dw_shared->database_size;
+}
+
+DwHint *
+dw_inbox(DwDatabase *db)
+{
+	return (DwHint *) ((char *) db + inbox_offset());
+}
+
+DwRing *
+dw_ring(DwDatabase *db)
+{
+	return (DwRing *) ((char *) db + ring_offset());
+}
+
+LWLock *
+dw_ring_lock(DwDatabase *db)
+{
+	return &((LWLockPadded *) dw_shared->database_locks)[2 * database_number(db)].lock;
+}
+
+LWLock *
+dw_ready_lock(DwDatabase *db)
+{
+	return &((LWLockPadded *) dw_shared->database_locks)[2 * database_number(db) + 1].lock;
+}
+
+/*
+ * The place of a database, or NULL.  Caller holds the table lock, or is a
+ * process that keeps the database from being left: then a place once found
+ * stays.
+ */
+DwDatabase *
+dw_database_find(Oid database)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (db->oid == database)
+			return db;
+	}
+	return NULL;
+}
+
+/* Finds or makes the place of a database; NULL if all places are taken. */
+DwDatabase *
+dw_database_enter(Oid database)
+{
+	DwDatabase *db;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db = dw_database_find(database);
+	if (db == NULL)
+	{
+		db = dw_database_find(InvalidOid);
+		if (db != NULL)
+		{
+			init_database(db);
+			dw_ring_init(dw_ring(db), dw_slots, dw_tick_us());
+			db->account.owner = database;
+			db->oid = database;
+		}
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return db;
+}
+
+/*
+ * Gives the place of a database back.  Only the launcher does so, when the
+ * database has neither timer nor extension; caller holds the table lock.
+ */
+void
+dw_database_leave(DwDatabase *db)
+{
+	dw_lanes_leave(db);
+	dw_pool_reclaim(dw_pool, &db->account);
+	db->oid = InvalidOid;
+}
+
+/*
+ * Divides the pool evenly among the databases that have a timer.  Who holds
+ * more than its new part is woken to give some back.
+ */
+void
+dw_quota_update(void)
+{
+	uint32		n = 0;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+			n++;
+	for (int i = 0; i < dw_max_databases && n > 0; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		SpinLockAcquire(&dw_pool->lock);
+		db->account.quota = Max(dw_pool->nchunks / n, 1);
+		SpinLockRelease(&dw_pool->lock);
+		if (db->account.used > db->account.quota)
+			dw_wake_timer(db, DW_AWAKE);
+	}
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/* Keeps the text of the last problem for the view status. */
+void
+dw_problem(DwDatabase *db, const char *text)
+{
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	strlcpy(db->last_problem, text, sizeof(db->last_problem));
+	db->last_problem_at = dw_now();
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/*
+ * Puts a hint into the inbox; false if it is full.  *crowded is set if it is
+ * half full: then the timer should look, whatever the due.
+ */
+bool
+dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded)
+{
+	DwHint	   *inbox = dw_inbox(db);
+	bool		pushed = false;
+
+	SpinLockAcquire(&db->inbox_lock);
+	if (db->inbox_count < (uint32) dw_inbox_size)
+	{
+		inbox[(db->inbox_head + db->inbox_count) % dw_inbox_size] = *hint;
+		db->inbox_count++;
+		pushed = true;
+	}
+	if (db->inbox_count >= (uint32) dw_inbox_size / 2)
+		*crowded = true;
+	SpinLockRelease(&db->inbox_lock);
+	return pushed;
+}
+
+/* Takes up to max hints out of the inbox, a few under each lock. */
+uint32
+dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max)
+{
+	DwHint	   *inbox = dw_inbox(db);
+	uint32		n = 0;
+	bool		empty = false;
+
+	while (n < max && !empty)
+	{
+		uint32		stop = Min(max, n + 8);
+
+		SpinLockAcquire(&db->inbox_lock);
+		while (n < stop && db->inbox_count > 0)
+		{
+			hints[n++] = inbox[db->inbox_head];
+			db->inbox_head = (db->inbox_head + 1) % dw_inbox_size;
+			db->inbox_count--;
+		}
+		empty = db->inbox_count == 0;
+		SpinLockRelease(&db->inbox_lock);
+	}
+	return n;
+}
+
+/*
+ * Step C3 of the protocol: wakes the timer if it sleeps past the time at
+ * which it is needed; DW_AWAKE means at once.  Whatever the timer is to see
+ * must be stored before the call.
+ */
+void
+dw_wake_timer(DwDatabase *db, TimestampTz needed)
+{
+	uint32		proc;
+
+	pg_memory_barrier();
+	proc = pg_atomic_read_u32(&db->timer_proc);
+	if (proc == 0)
+	{
+		pg_atomic_write_u32(&db->wanted, 1);
+		dw_wake_launcher();
+	}
+	else if (dw_atomic_read(&db->sleep_until) > needed)
+		SetLatch(dw_proc_latch(proc));
+}
+
+void
+dw_wake_launcher(void)
+{
+	uint32		proc = pg_atomic_read_u32(&dw_shared->launcher_proc);
+
+	if (proc != 0)
+		SetLatch(dw_proc_latch(proc));
+}
+
+TimestampTz
+dw_now(void)
+{
+	return GetCurrentTimestamp();
+}

@@ -1,0 +1,270 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.h
+ *	  What the processes of delay_wheel share: databases, lanes, executors.
+ *
+ * Who writes what, and under which lock:
+ *
+ * table lock	which databases, lanes and executors exist (entering and
+ *				leaving the fixed arrays)
+ * ring lock	one per database: the ring and the pool accounts are changed
+ *				by its timer only; views read under it
+ * ready lock	one per database: the ready lists of its lanes, what its
+ *				executors run; timer and executors
+ * inbox lock	one per database: a spinlock
+ * atomics		written by committing backends without any lock
+ *
+ * A process holds at most one of the LWLocks at a time, except that the ready
+ * lock may be taken under the table lock.  Pool and inbox spinlocks come last.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_SHARED_H
+#define DW_SHARED_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "ring.h"
+#include "storage/itemptr.h"
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+
+#define DW_NO_LANE		(-1)
+#define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
+#define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
+
+/* Names a lane for as long as it is the same one. */
+typedef struct DwLaneRef
+{
+	uint16		index;
+	uint32		generation;
+} DwLaneRef;
+
+/*
+ * News of a task, from whoever committed it to the timer.  May be lost (with
+ * a reload to follow), doubled or wrong: the table decides.
+ */
+typedef struct DwHint
+{
+	TimestampTz due;
+	int64		id;
+	ItemPointerData tid;
+	DwLaneRef	lane;
+} DwHint;
+
+/* The last place of a lane, used when the pool has none. */
+typedef enum DwSpareState
+{
+	DW_SPARE_FREE = 0,
+	DW_SPARE_WAITING,			/* not due yet; only the timer looks at it */
+	DW_SPARE_READY				/* due; under the ready lock */
+} DwSpareState;
+
+/*
+ * A lane is one (owner, queue, priority) of one database: the unit of
+ * everything that can be blocked, with a cursor of its own into the table.
+ */
+typedef struct DwLane
+{
+	/* identity: table lock */
+	Oid			database;		/* InvalidOid: free */
+	Oid			owner;
+	int16		queue;
+	int16		priority;
+	int32		next;			/* next lane of the database, or free lane */
+	pg_atomic_uint32 generation;	/* raised when the lane is given back */
+
+	/* read by committers, published by the timer */
+	pg_atomic_uint64 horizon;	/* up to here hints are wanted */
+
+	/* lowered by committers, taken by the timer */
+	pg_atomic_uint64 next_far;	/* something is due then, not in memory */
+	pg_atomic_uint64 reload_from;	/* what is in memory from there on is not
+									 * to be trusted */
+
+	/* timer only: the first key that is not in memory */
+	TimestampTz cursor_due;
+	int64		cursor_id;
+	uint32		waiting;		/* entries in ring and heap, and the spare */
+	TimestampTz load_after;		/* backoff after a failed load */
+
+	/* ready lock */
+	DwList		ready;
+	DwEntry		spare;
+	DwSpareState spare_state;
+	bool		is_listed;		/* in the list of lanes with ready tasks */
+	int32		ready_next;
+	int32		ready_prev;
+	uint32		running;		/* executors on it */
+	uint32		load_below;		/* wake the timer when fewer are ready */
+	TimestampTz retry_at;		/* the role cannot connect: wait until then */
+	uint32		connect_failures;
+	TimestampTz recheck_at;		/* a row was locked by a stranger */
+	TimestampTz recheck_from;
+	int64		recheck_interval;
+} DwLane;
+
+#define DW_LATENESS_BUCKETS 512
+
+typedef enum DwTimerState
+{
+	DW_TIMER_NONE = 0,
+	DW_TIMER_STARTING,
+	DW_TIMER_RUNNING
+} DwTimerState;
+
+/* A database that is served. */
+typedef struct DwDatabase
+{
+	/* table lock */
+	Oid			oid;			/* InvalidOid: free */
+	DwTimerState timer_state;
+	TimestampTz timer_started;
+	bool		absent;			/* the last timer found no extension */
+	pid_t		timer_pid;
+	int32		lanes;			/* list of its lanes */
+	uint32		nlanes;
+
+	pg_atomic_uint32 wanted;	/* a timer is wanted: set by anyone */
+	pg_atomic_uint32 timer_proc;	/* dw_my_proc() of the timer, 0 = none */
+
+	/* the handshake of the timer's sleep */
+	pg_atomic_uint64 sleep_until;
+	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
+	pg_atomic_uint32 lanes_dirty;	/* some lane's next_far or reload_from */
+	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
+	pg_atomic_uint32 starving;	/* an owner waits for an executor's place */
+
+	/* inbox lock */
+	slock_t		inbox_lock;
+	uint32		inbox_head;
+	uint32		inbox_count;
+
+	/* ring lock; accounts also under the pool's spinlock */
+	DwAccount	account;
+
+	/* ready lock */
+	int32		ready_head;		/* lanes with ready tasks, in turn */
+	int32		ready_tail;
+	TimestampTz last_problem_at;
+	char		last_problem[256];
+
+	/* statistics */
+	pg_atomic_uint64 near;
+	pg_atomic_uint64 ready;
+	pg_atomic_uint64 done;
+	pg_atomic_uint64 failed;
+	pg_atomic_uint64 lateness_max;
+	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
+} DwDatabase;
+
+typedef enum DwExecutorState
+{
+	DW_EXECUTOR_FREE = 0,		/* the place is free */
+	DW_EXECUTOR_STARTING,		/* registered, not running yet */
+	DW_EXECUTOR_CONNECTING,
+	DW_EXECUTOR_IDLE,
+	DW_EXECUTOR_WOKEN,			/* idle, but called for work */
+	DW_EXECUTOR_BUSY
+} DwExecutorState;
+
+/* A place for an executor: a process of one database and one role. */
+typedef struct DwExecutor
+{
+	/* table lock to enter and leave, ready lock for the rest */
+	Oid			database;
+	Oid			owner;
+	uint32		generation;
+	DwExecutorState state;
+	bool		must_exit;
+	uint32		proc;			/* dw_my_proc() */
+	pid_t		pid;
+	TimestampTz since;			/* of the state */
+	DwEntry		current;		/* what it runs, if busy */
+
+	/* the transaction that deletes the row of current; else invalid */
+	pg_atomic_uint32 xid;
+} DwExecutor;
+
+typedef struct DwShared
+{
+	LWLock	   *table_lock;
+	LWLock	   *database_locks; /* two for each database */
+	pg_atomic_uint32 launcher_proc;
+	int32		free_lane;
+	uint32		nlanes;
+	uint32		nexecutors;		/* places */
+	uint32		database_size;	/* bytes of a database with inbox and ring */
+} DwShared;
+
+extern PGDLLIMPORT DwShared *dw_shared;
+extern DwPool *dw_pool;
+extern DwLane *dw_lanes;
+extern DwExecutor *dw_executors;
+
+extern void dw_shared_install(void);
+extern void dw_require_shared(void);
+
+/* Access by number. */
+extern DwDatabase *dw_database(int number);
+extern DwHint *dw_inbox(DwDatabase *db);
+extern DwRing *dw_ring(DwDatabase *db);
+extern LWLock *dw_ring_lock(DwDatabase *db);
+extern LWLock *dw_ready_lock(DwDatabase *db);
+
+/* Databases. */
+extern DwDatabase *dw_database_find(Oid database);
+extern DwDatabase *dw_database_enter(Oid database);
+extern void dw_database_leave(DwDatabase *db);
+extern void dw_quota_update(void);
+extern void dw_problem(DwDatabase *db, const char *text);
+
+/* News for the timer. */
+extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
+extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
+extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
+extern void dw_wake_launcher(void);
+
+/* The clock: the only place that reads it. */
+extern TimestampTz dw_now(void);
+
+static inline int64
+dw_atomic_read(pg_atomic_uint64 *value)
+{
+	return (int64) pg_atomic_read_u64(value);
+}
+
+/* Lowers a shared time; returns whether that changed it. */
+static inline bool
+dw_atomic_lower(pg_atomic_uint64 *value, int64 to)
+{
+	uint64		old = pg_atomic_read_u64(value);
+
+	while (to < (int64) old)
+		if (pg_atomic_compare_exchange_u64(value, &old, (uint64) to))
+			return true;
+	return false;
+}
+
+static inline int64
+dw_atomic_take(pg_atomic_uint64 *value)
+{
+	return (int64) pg_atomic_exchange_u64(value, (uint64) DW_NEVER);
+}
+
+/* a + b, at most DW_NEVER and at least the lowest time */
+static inline TimestampTz
+dw_time_add(TimestampTz a, int64 b)
+{
+	if (a == DW_NEVER)
+		return a;
+	if (b > 0 && a > DW_NEVER - b)
+		return DW_NEVER;
+	if (b < 0 && a < PG_INT64_MIN + 1 - b)
+		return PG_INT64_MIN + 1;
+	return a + b;
+}
+
+#endif							/* DW_SHARED_H */

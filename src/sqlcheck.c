@@ -1,0 +1,534 @@
+/*-------------------------------------------------------------------------
+ *
+ * sqlcheck.c
+ *	  What can be known to be wrong with a task's SQL when it is scheduled.
+ *
+ * A task that can never run should be refused while somebody is there to
+ * read the message, not fail in the background hours later.  Only the raw
+ * parser runs here: it needs no catalog and costs about a microsecond, while
+ * parse analysis would cost several, take locks, and judge by names as they
+ * are now and not as they are when the task is due.
+ *
+ * The rule for refusing is that no state of the database could let the
+ * statement run: it must be visible in the raw parse tree.  What depends on
+ * a catalog stays with the server at run time, such as REINDEX of a
+ * partitioned table, or DROP SUBSCRIPTION, which runs in a transaction if
+ * the subscription has no slot.
+ *
+ * Runs in the backend that schedules.  Relies on tasks being run through SPI
+ * in a background process, inside a transaction that is not theirs to end;
+ * the statements refused are those that raise an error there, in any
+ * supported major (look for PreventInTransactionBlock in the sources).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/defrem.h"
+#include "mb/pg_wchar.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
+#include "parser/scanner.h"
+#include "parser/scansup.h"
+#include "tcop/cmdtag.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+
+#include "sqlcheck.h"
+
+/*
+ * The lexer's code for $n.  No installed header has it, but the first tokens
+ * of every grammar on top of the core scanner are fixed (see the comment in
+ * parser/scanner.h): IDENT = 258, UIDENT, FCONST, SCONST, USCONST, BCONST,
+ * XCONST, Op, ICONST, PARAM.
+ */
+#define PARAM_TOKEN		267
+
+/* Why a statement cannot be a task, or part of one */
+typedef struct Refusal
+{
+	const char *command;		/* its name in messages */
+	int			code;			/* SQLSTATE */
+	const char *detail;
+	const char *hint;
+} Refusal;
+
+/* What $n means inside a statement */
+typedef enum ParamUse
+{
+	PARAMS_BOUND,				/* the task's argument */
+	PARAMS_OWN,					/* something of the statement itself */
+	PARAMS_NONE					/* nothing: an error when it runs */
+} ParamUse;
+
+
+/*
+ * Error positions point into the task's text, which is not what the client
+ * sent: report them as those of an internal query.
+ */
+static void
+sql_text_callback(void *arg)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) arg);
+	}
+	errcontext("SQL text of a delayed task");
+}
+
+/*
+ * Like parser_errposition(), for a byte offset in the task's text.
+ */
+static int
+text_errposition(const char *sql, int location)
+{
+	return errposition(pg_mbstrlen_with_len(sql, location) + 1);
+}
+
+/*
+ * The value of a boolean option in a list of DefElem; the last one counts.
+ */
+static bool
+option_is_on(List *options, const char *name, bool default_value)
+{
+	bool		result = default_value;
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, name) == 0)
+			result = defGetBoolean(option);
+	}
+	return result;
+}
+
+static bool
+has_option(List *options, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Record that a statement cannot run inside a transaction.
+ */
+static bool
+needs_no_transaction(Refusal *refusal, const char *command, const char *hint)
+{
+	refusal->command = command;
+	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
+	refusal->detail = "The command cannot run inside a transaction block, and a task always runs inside one.";
+	refusal->hint = hint != NULL ? hint :
+		"Run the command from a client session.";
+	return true;
+}
+
+static bool
+refuses_reindex(ReindexStmt *stmt, Refusal *refusal)
+{
+	if (option_is_on(stmt->params, "concurrently", false))
+		return needs_no_transaction(refusal, "REINDEX CONCURRENTLY",
+									"Use REINDEX without CONCURRENTLY.");
+
+	switch (stmt->kind)
+	{
+		case REINDEX_OBJECT_SCHEMA:
+			return needs_no_transaction(refusal, "REINDEX SCHEMA",
+										"Use REINDEX TABLE for each table.");
+		case REINDEX_OBJECT_SYSTEM:
+			return needs_no_transaction(refusal, "REINDEX SYSTEM", NULL);
+		case REINDEX_OBJECT_DATABASE:
+			return needs_no_transaction(refusal, "REINDEX DATABASE",
+										"Use REINDEX TABLE for each table.");
+		default:
+			return false;
+	}
+}
+
+static bool
+refuses_alter_table(AlterTableStmt *stmt, Refusal *refusal)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_DetachPartition &&
+			castNode(PartitionCmd, cmd->def)->concurrent)
+			return needs_no_transaction(refusal,
+										"ALTER TABLE ... DETACH PARTITION CONCURRENTLY",
+										"Use DETACH PARTITION without CONCURRENTLY.");
+	}
+	return false;
+}
+
+static bool
+refuses_create_subscription(CreateSubscriptionStmt *stmt, Refusal *refusal)
+{
+	/* without a connection, no slot is created unless told so */
+	bool		connect = option_is_on(stmt->options, "connect", true);
+
+	if (option_is_on(stmt->options, "create_slot", connect))
+		return needs_no_transaction(refusal,
+									"CREATE SUBSCRIPTION ... WITH (create_slot = true)",
+									"Create the replication slot beforehand and use WITH (create_slot = false).");
+	return false;
+}
+
+/*
+ * Forms that talk to the publisher.  They fail for a disabled subscription
+ * too, so there is no state in which they could run.
+ */
+static bool
+refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
+{
+	switch (stmt->kind)
+	{
+		case ALTER_SUBSCRIPTION_REFRESH:
+			return needs_no_transaction(refusal, "ALTER SUBSCRIPTION ... REFRESH",
+										NULL);
+		case ALTER_SUBSCRIPTION_SET_PUBLICATION:
+		case ALTER_SUBSCRIPTION_ADD_PUBLICATION:
+		case ALTER_SUBSCRIPTION_DROP_PUBLICATION:
+			if (option_is_on(stmt->options, "refresh", true))
+				return needs_no_transaction(refusal,
+											"ALTER SUBSCRIPTION with refresh",
+											"Use WITH (refresh = false).");
+			return false;
+		case ALTER_SUBSCRIPTION_OPTIONS:
+			/* since 17 and 18; unknown options before */
+			if (has_option(stmt->options, "failover"))
+				return needs_no_transaction(refusal,
+											"ALTER SUBSCRIPTION ... SET (failover)",
+											NULL);
+			if (!option_is_on(stmt->options, "two_phase", true))
+				return needs_no_transaction(refusal,
+											"ALTER SUBSCRIPTION ... SET (two_phase = false)",
+											NULL);
+			return false;
+		default:
+			return false;
+	}
+}
+
+static bool
+refuses_copy(CopyStmt *stmt, Refusal *refusal)
+{
+	if (stmt->filename != NULL)
+		return false;
+
+	refusal->command = stmt->is_from ? "COPY FROM STDIN" : "COPY TO STDOUT";
+	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
+	refusal->detail = "A task runs in the background, without a client.";
+	refusal->hint = stmt->is_from ?
+		"Use INSERT, or COPY from a file or program." :
+		"Use COPY to a file or program.";
+	return true;
+}
+
+/*
+ * Transaction control is refused as a whole, savepoints included: SPI takes
+ * none of it.
+ */
+static bool
+refuses_transaction_control(Node *stmt, Refusal *refusal)
+{
+	refusal->command = GetCommandTagName(CreateCommandTag(stmt));
+	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
+	refusal->detail = "A task runs in a transaction that ends when the task has ended.";
+	refusal->hint = "Leave the command out; to undo part of the work on an error, use a PL/pgSQL block with an EXCEPTION clause.";
+	return true;
+}
+
+static bool
+refuses_listen(Refusal *refusal)
+{
+	refusal->command = "LISTEN";
+	refusal->code = ERRCODE_FEATURE_NOT_SUPPORTED;
+	refusal->detail = "A task runs in the background, without a client that could be notified.";
+	refusal->hint = "Use LISTEN in the session that is to be notified.";
+	return true;
+}
+
+/*
+ * Can this statement never run as part of a task?
+ */
+static bool
+refuses(Node *stmt, Refusal *refusal)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_TransactionStmt:
+			return refuses_transaction_control(stmt, refusal);
+		case T_ListenStmt:
+			return refuses_listen(refusal);
+		case T_CopyStmt:
+			return refuses_copy((CopyStmt *) stmt, refusal);
+		case T_VacuumStmt:
+			/* ANALYZE is the same node, and can run */
+			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
+				needs_no_transaction(refusal, "VACUUM",
+									 "Run VACUUM from a client session; a task can run ANALYZE.");
+		case T_ClusterStmt:
+			return ((ClusterStmt *) stmt)->relation == NULL &&
+				needs_no_transaction(refusal, "CLUSTER without a table",
+									 "Use CLUSTER for each table.");
+		case T_ReindexStmt:
+			return refuses_reindex((ReindexStmt *) stmt, refusal);
+		case T_IndexStmt:
+			return ((IndexStmt *) stmt)->concurrent &&
+				needs_no_transaction(refusal, "CREATE INDEX CONCURRENTLY",
+									 "Use CREATE INDEX without CONCURRENTLY.");
+		case T_DropStmt:
+			return ((DropStmt *) stmt)->removeType == OBJECT_INDEX &&
+				((DropStmt *) stmt)->concurrent &&
+				needs_no_transaction(refusal, "DROP INDEX CONCURRENTLY",
+									 "Use DROP INDEX without CONCURRENTLY.");
+		case T_AlterTableStmt:
+			return refuses_alter_table((AlterTableStmt *) stmt, refusal);
+		case T_CreatedbStmt:
+			return needs_no_transaction(refusal, "CREATE DATABASE", NULL);
+		case T_DropdbStmt:
+			return needs_no_transaction(refusal, "DROP DATABASE", NULL);
+		case T_AlterDatabaseStmt:
+			return has_option(((AlterDatabaseStmt *) stmt)->options, "tablespace") &&
+				needs_no_transaction(refusal, "ALTER DATABASE SET TABLESPACE", NULL);
+		case T_CreateTableSpaceStmt:
+			return needs_no_transaction(refusal, "CREATE TABLESPACE", NULL);
+		case T_DropTableSpaceStmt:
+			return needs_no_transaction(refusal, "DROP TABLESPACE", NULL);
+		case T_AlterSystemStmt:
+			return needs_no_transaction(refusal, "ALTER SYSTEM", NULL);
+		case T_DiscardStmt:
+			return ((DiscardStmt *) stmt)->target == DISCARD_ALL &&
+				needs_no_transaction(refusal, "DISCARD ALL",
+									 "Leave the command out: a task does not see the session state of others.");
+		case T_CreateSubscriptionStmt:
+			return refuses_create_subscription((CreateSubscriptionStmt *) stmt,
+											   refusal);
+		case T_AlterSubscriptionStmt:
+			return refuses_alter_subscription((AlterSubscriptionStmt *) stmt,
+											  refusal);
+		default:
+			return false;
+	}
+}
+
+/*
+ * Raise the error if the statement cannot be part of a task.
+ */
+static void
+check_statement(const char *sql, RawStmt *raw)
+{
+	Refusal		refusal;
+	int			location = raw->stmt_location;
+
+	if (!refuses(raw->stmt, &refusal))
+		return;
+
+	/* the location is where the previous statement ended */
+	while (scanner_isspace(sql[location]))
+		location++;
+
+	ereport(ERROR,
+			(errcode(refusal.code),
+	/* translator: %s is an SQL command */
+			 errmsg("cannot execute %s in a delayed task", refusal.command),
+			 errdetail("%s", refusal.detail),
+			 errhint("%s", refusal.hint),
+			 text_errposition(sql, location)));
+}
+
+/*
+ * Queries are analyzed with the task's arguments at hand, and so are the
+ * utility statements that contain one.  PREPARE and function bodies have
+ * parameters of their own.
+ */
+static ParamUse
+parameter_use(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_SelectStmt:
+		case T_InsertStmt:
+		case T_UpdateStmt:
+		case T_DeleteStmt:
+		case T_MergeStmt:
+		case T_ExplainStmt:
+		case T_DeclareCursorStmt:
+		case T_CallStmt:
+			return PARAMS_BOUND;
+		case T_CreateTableAsStmt:
+			return ((CreateTableAsStmt *) stmt)->objtype == OBJECT_TABLE ?
+				PARAMS_BOUND : PARAMS_NONE;
+		case T_PrepareStmt:
+		case T_CreateFunctionStmt:
+			return PARAMS_OWN;
+		default:
+			return PARAMS_NONE;
+	}
+}
+
+/*
+ * Find the statement that a byte of the text belongs to.
+ */
+static Node *
+statement_at(List *statements, int location)
+{
+	Node	   *result = NULL;
+	ListCell   *lc;
+
+	foreach(lc, statements)
+	{
+		RawStmt    *raw = lfirst_node(RawStmt, lc);
+
+		if (raw->stmt_location > location)
+			break;
+		result = raw->stmt;
+	}
+	return result;
+}
+
+/*
+ * Check one use of $n; returns whether it stands for a task's argument.
+ */
+static bool
+check_parameter(const char *sql, Node *stmt, int number, int location,
+				int nargs)
+{
+	ParamUse	use = parameter_use(stmt);
+
+	if (use == PARAMS_OWN)
+		return false;
+
+	if (use == PARAMS_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_PARAMETER),
+		/* translator: %s is an SQL command */
+				 errmsg("parameters cannot be used in %s",
+						GetCommandTagName(CreateCommandTag(stmt))),
+				 errhint("Put the value into the SQL text, for example with format(), when the task is scheduled."),
+				 text_errposition(sql, location)));
+
+	if (number < 1 || number > nargs)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_PARAMETER),
+				 errmsg("there is no argument for parameter $%d", number),
+				 errdetail_plural("The task has %d argument.",
+								  "The task has %d arguments.",
+								  nargs, nargs),
+				 errhint("Pass one argument after the SQL text for each of $1, $2, and so on."),
+				 text_errposition(sql, location)));
+
+	return true;
+}
+
+/*
+ * An argument that nothing refers to is most likely a mistake, and its type
+ * may be unknown.
+ */
+static void
+check_all_used(const bool *used, int nargs)
+{
+	for (int i = 0; i < nargs; i++)
+	{
+		if (!used[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("argument %d is not used by the task", i + 1),
+					 errhint("Refer to the argument as $%d in the SQL text, or do not pass it.",
+							 i + 1)));
+	}
+}
+
+/*
+ * Compare the parameters in the text with the number of arguments.  The
+ * lexer finds them, since there is no walker for raw utility statements;
+ * quoted strings and comments are not tokens of that kind.
+ */
+static void
+check_parameters(const char *sql, List *statements, int nargs)
+{
+	core_yyscan_t scanner;
+	core_yy_extra_type extra;
+	core_YYSTYPE value;
+	YYLTYPE		location;
+	bool	   *used = palloc0(Max(nargs, 1) * sizeof(bool));
+	int			token;
+
+	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
+
+	/* the parser has given the warnings already */
+	extra.escape_string_warning = false;
+
+	while ((token = core_yylex(&value, &location, scanner)) != 0)
+	{
+		if (token == PARAM_TOKEN &&
+			check_parameter(sql, statement_at(statements, location),
+							value.ival, location, nargs))
+			used[value.ival - 1] = true;
+	}
+	scanner_finish(scanner);
+
+	check_all_used(used, nargs);
+}
+
+static void
+check_text(const char *sql, int nargs)
+{
+	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
+	ListCell   *lc;
+
+	if (statements == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a delayed task must contain an SQL statement"),
+				 errhint("The text is empty, or consists of comments only.")));
+
+	foreach(lc, statements)
+		check_statement(sql, lfirst_node(RawStmt, lc));
+
+	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
+		check_parameters(sql, statements, nargs);
+}
+
+void
+dw_check_sql(const char *sql, int nargs)
+{
+	ErrorContextCallback callback;
+	MemoryContext context;
+	MemoryContext caller;
+
+	callback.callback = sql_text_callback;
+	callback.arg = unconstify(char *, sql);
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+
+	/*
+	 * Of this size, contexts come from a free list, which costs next to
+	 * nothing.  As a child of the caller's it goes away on an error, too.
+	 */
+	context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel SQL check",
+									ALLOCSET_DEFAULT_SIZES);
+	caller = MemoryContextSwitchTo(context);
+
+	check_text(sql, nargs);
+
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+
+	error_context_stack = callback.previous;
+}

@@ -1,0 +1,363 @@
+/*-------------------------------------------------------------------------
+ *
+ * task_rows.c
+ *	  Rows of delay_wheel's tables, by the table access method.
+ *
+ * Run by backends that schedule, by the timer and by executors.  No SQL is
+ * involved: scheduling is a hot path, and an executor, which has no rights
+ * but its role's, must run nothing with more.  The tables are created USING
+ * heap, so the heap's functions are called directly.
+ *
+ * OIDs of the tables are looked up by name and kept until the relation cache
+ * reports a change.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_control.h"
+#include "commands/extension.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "access/xlog.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "task_rows.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+struct DwLaneScan
+{
+	Relation	rel;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+	ScanKeyData keys[4];
+	ScanKeyData members[2];
+};
+
+static DwCatalog catalog;
+static bool catalog_valid = false;
+static bool callback_registered = false;
+
+static void
+forget_catalog(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == catalog.task)
+		catalog_valid = false;
+}
+
+static Oid
+relation_named(Oid schema, const char *name)
+{
+	return get_relname_relid(name, schema);
+}
+
+/*
+ * Looks the extension's relations up; false if the extension is not there.
+ * Whoever may create a schema of our name cannot mislead us: the schema
+ * belongs to the extension if the extension exists.
+ */
+bool
+dw_catalog_lookup(DwCatalog *result)
+{
+	Oid			schema;
+
+	if (!OidIsValid(get_extension_oid("delay_wheel", true)))
+		return false;
+	schema = get_namespace_oid("delay_wheel", true);
+	if (!OidIsValid(schema))
+		return false;
+
+	result->task = relation_named(schema, "task");
+	result->task_pkey = relation_named(schema, "task_pkey");
+	result->task_lane_index = relation_named(schema, "task_lane_due_idx");
+	result->task_key_index = relation_named(schema, "task_key_idx");
+	result->task_id_seq = relation_named(schema, "task_id_seq");
+	result->failed = relation_named(schema, "failed_task");
+	result->failed_pkey = relation_named(schema, "failed_task_pkey");
+	result->prepared = relation_named(schema, "prepared");
+	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
+		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
+		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
+		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared);
+}
+
+/* The OIDs of our relations; an error if the extension is not there. */
+const DwCatalog *
+dw_catalog(void)
+{
+	if (!callback_registered)
+	{
+		CacheRegisterRelcacheCallback(forget_catalog, (Datum) 0);
+		callback_registered = true;
+	}
+	if (!catalog_valid)
+	{
+		if (!dw_catalog_lookup(&catalog))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
+					 errhint("Use CREATE EXTENSION delay_wheel.")));
+		catalog_valid = true;
+	}
+	return &catalog;
+}
+
+/* Identity of this database in this cluster; copies of rows are told by it. */
+int64
+dw_origin_stamp(void)
+{
+	return (int64) hash_combine64(GetSystemIdentifier(),
+								  hash_bytes_uint32_extended(MyDatabaseId, 0));
+}
+
+/* Adds one entry to an index whose columns are given by value. */
+static void
+insert_index_entry(Relation heap, Oid index_oid, const AttrNumber *columns, int ncolumns,
+				   Datum *values, bool *nulls, ItemPointer tid, bool unique)
+{
+	/* a B-tree looks at nothing in there */
+	static IndexInfo info = {.type = T_IndexInfo};
+	Relation	index = index_open(index_oid, RowExclusiveLock);
+	Datum		ivalues[INDEX_MAX_KEYS];
+	bool		inulls[INDEX_MAX_KEYS];
+
+	for (int i = 0; i < ncolumns; i++)
+	{
+		ivalues[i] = values[columns[i] - 1];
+		inulls[i] = nulls[columns[i] - 1];
+	}
+	index_insert(index, ivalues, inulls, tid, heap,
+				 unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false, &info);
+	index_close(index, NoLock);
+}
+
+/*
+ * Inserts a task's row with all its index entries and makes it visible to
+ * what follows in this transaction.  Returns where it is.
+ */
+ItemPointerData
+dw_task_insert(Datum *values, bool *nulls)
+{
+	static const AttrNumber pkey_columns[] = {Anum_task_id};
+	static const AttrNumber lane_columns[] = {
+		Anum_task_owner, Anum_task_queue, Anum_task_priority, Anum_task_due, Anum_task_id
+	};
+	static const AttrNumber key_columns[] = {
+		Anum_task_owner, Anum_task_queue, Anum_task_key, Anum_task_key_gen
+	};
+	const DwCatalog *cat = dw_catalog();
+	Relation	rel = table_open(cat->task, RowExclusiveLock);
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	ItemPointerData tid;
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	tid = tuple->t_self;
+	heap_freetuple(tuple);
+
+	insert_index_entry(rel, cat->task_pkey, pkey_columns, lengthof(pkey_columns),
+					   values, nulls, &tid, true);
+	insert_index_entry(rel, cat->task_lane_index, lane_columns, lengthof(lane_columns),
+					   values, nulls, &tid, false);
+	if (!nulls[Anum_task_key - 1])
+		insert_index_entry(rel, cat->task_key_index, key_columns, lengthof(key_columns),
+						   values, nulls, &tid, true);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+	return tid;
+}
+
+void
+dw_failed_insert(Datum *values, bool *nulls)
+{
+	static const AttrNumber pkey_columns[] = {Anum_failed_id};
+	const DwCatalog *cat = dw_catalog();
+	Relation	rel = table_open(cat->failed, RowExclusiveLock);
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_index_entry(rel, cat->failed_pkey, pkey_columns, lengthof(pkey_columns),
+					   values, nulls, &tuple->t_self, true);
+	heap_freetuple(tuple);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+void
+dw_prepared_insert(Datum *values, bool *nulls)
+{
+	Relation	rel = table_open(dw_catalog()->prepared, RowExclusiveLock);
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	heap_freetuple(tuple);
+	table_close(rel, NoLock);
+}
+
+static Datum
+column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
+{
+	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
+}
+
+void
+dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
+{
+	bool		isnull;
+	Datum		attempts;
+
+	key->id = DatumGetInt64(column(rel, tuple, Anum_task_id, &isnull));
+	key->due = DatumGetTimestampTz(column(rel, tuple, Anum_task_due, &isnull));
+	key->origin = DatumGetInt64(column(rel, tuple, Anum_task_origin, &isnull));
+	key->owner = DatumGetObjectId(column(rel, tuple, Anum_task_owner, &isnull));
+	key->queue = DatumGetInt16(column(rel, tuple, Anum_task_queue, &isnull));
+	key->priority = DatumGetInt16(column(rel, tuple, Anum_task_priority, &isnull));
+	attempts = column(rel, tuple, Anum_task_attempts, &isnull);
+	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
+	key->tid = tuple->t_self;
+}
+
+/* A copy of the row with this id, as the snapshot sees it, or NULL. */
+HeapTuple
+dw_task_find(Relation rel, int64 id, Snapshot snapshot)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->task_pkey, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	return tuple;
+}
+
+/* One column of a row comparison. */
+static void
+init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strategy,
+				RegProcedure compare, Datum value)
+{
+	ScanKeyEntryInitialize(key, SK_ROW_MEMBER | flags, column, strategy,
+						   InvalidOid, InvalidOid, compare, value);
+}
+
+static void
+init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
+{
+	MemSet(key, 0, sizeof(ScanKeyData));
+	key->sk_flags = SK_ROW_HEADER;
+	key->sk_attno = members->sk_attno;
+	key->sk_strategy = strategy;
+	key->sk_argument = PointerGetDatum(members);
+}
+
+/*
+ * Begins to read a lane from its cursor on; a row comparison, since a million
+ * tasks may have one due time.  The scan must be ended in the transaction.
+ */
+DwLaneScan *
+dw_lane_scan_begin(Relation rel, const DwLane *lane, Snapshot snapshot)
+{
+	DwLaneScan *scan = palloc(sizeof(DwLaneScan));
+
+	scan->rel = rel;
+	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
+	scan->slot = table_slot_create(rel, NULL);
+
+	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(lane->owner));
+	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(lane->queue));
+	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(lane->priority));
+	init_row_member(&scan->members[0], 0, 4, BTGreaterEqualStrategyNumber,
+					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(lane->cursor_due));
+	init_row_member(&scan->members[1], SK_ROW_END, 5, BTGreaterEqualStrategyNumber,
+					F_BTINT8CMP, Int64GetDatum(lane->cursor_id));
+	init_row_header(&scan->keys[3], BTGreaterEqualStrategyNumber, scan->members);
+
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 4);
+	index_rescan(scan->scan, scan->keys, 4, NULL, 0);
+	return scan;
+}
+
+bool
+dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
+{
+	HeapTuple	tuple;
+	bool		should_free;
+
+	if (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+		return false;
+	tuple = ExecFetchSlotHeapTuple(scan->slot, false, &should_free);
+	dw_task_key(scan->rel, tuple, key);
+	key->tid = scan->slot->tts_tid;
+	if (should_free)
+		heap_freetuple(tuple);
+	return true;
+}
+
+void
+dw_lane_scan_end(DwLaneScan *scan)
+{
+	index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, NoLock);
+	pfree(scan);
+}
+
+/*
+ * Steps through the distinct lanes of the table by a skip scan: the first, or
+ * the one after *key.  False at the end.
+ */
+bool
+dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
+{
+	Relation	index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	IndexScanDesc scan;
+	ScanKeyData header;
+	ScanKeyData members[3];
+	bool		found;
+
+	init_row_member(&members[0], 0, 1, BTGreaterStrategyNumber,
+					F_BTOIDCMP, ObjectIdGetDatum(key->owner));
+	init_row_member(&members[1], 0, 2, BTGreaterStrategyNumber,
+					F_BTINT2CMP, Int16GetDatum(key->queue));
+	init_row_member(&members[2], SK_ROW_END, 3, BTGreaterStrategyNumber,
+					F_BTINT2CMP, Int16GetDatum(key->priority));
+	init_row_header(&header, BTGreaterStrategyNumber, members);
+
+	scan = dw_index_beginscan(rel, index, snapshot, first ? 0 : 1);
+	index_rescan(scan, &header, first ? 0 : 1, NULL, 0);
+	found = index_getnext_slot(scan, ForwardScanDirection, slot);
+	if (found)
+	{
+		bool		should_free;
+		HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
+
+		dw_task_key(rel, tuple, key);
+		if (should_free)
+			heap_freetuple(tuple);
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, NoLock);
+	return found;
+}

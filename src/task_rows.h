@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * task_rows.h
+ *	  Rows of delay_wheel's tables, by the table access method.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_TASK_ROWS_H
+#define DW_TASK_ROWS_H
+
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup.h"
+#include "shared.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+/* Columns of delay_wheel.task, as the install script has them. */
+enum
+{
+	Anum_task_id = 1,
+	Anum_task_due,
+	Anum_task_origin,
+	Anum_task_owner,
+	Anum_task_queue,
+	Anum_task_priority,
+	Anum_task_attempts,
+	Anum_task_crashes,
+	Anum_task_max_attempts,
+	Anum_task_key_gen,
+	Anum_task_timeout,
+	Anum_task_sql,
+	Anum_task_args,
+	Anum_task_arg_types,
+	Anum_task_search_path,
+	Anum_task_key,
+	Anum_task_tag,
+	Anum_task_more,
+	Natts_task = Anum_task_more
+};
+
+/* Columns of delay_wheel.failed_task. */
+enum
+{
+	Anum_failed_id = 1,
+	Anum_failed_failed_at,
+	Anum_failed_due,
+	Anum_failed_origin,
+	Anum_failed_owner,
+	Anum_failed_queue,
+	Anum_failed_priority,
+	Anum_failed_attempts,
+	Anum_failed_crashes,
+	Anum_failed_max_attempts,
+	Anum_failed_timeout,
+	Anum_failed_sqlstate,
+	Anum_failed_message,
+	Anum_failed_detail,
+	Anum_failed_hint,
+	Anum_failed_context,
+	Anum_failed_sql,
+	Anum_failed_args,
+	Anum_failed_arg_types,
+	Anum_failed_search_path,
+	Anum_failed_key,
+	Anum_failed_tag,
+	Anum_failed_more,
+	Natts_failed = Anum_failed_more
+};
+
+/* Columns of delay_wheel.prepared. */
+enum
+{
+	Anum_prepared_gid = 1,
+	Anum_prepared_owner,
+	Anum_prepared_queue,
+	Anum_prepared_priority,
+	Anum_prepared_due,
+	Natts_prepared = Anum_prepared_due
+};
+
+typedef struct DwCatalog
+{
+	Oid			task;
+	Oid			task_pkey;
+	Oid			task_lane_index;
+	Oid			task_key_index;
+	Oid			task_id_seq;
+	Oid			failed;
+	Oid			failed_pkey;
+	Oid			prepared;
+} DwCatalog;
+
+/* What memory and claims need to know of a row. */
+typedef struct DwTaskKey
+{
+	int64		id;
+	TimestampTz due;
+	int64		origin;
+	Oid			owner;
+	int16		queue;
+	int16		priority;
+	int16		attempts;
+	ItemPointerData tid;
+} DwTaskKey;
+
+/* A scan of one lane in (due, id) order. */
+typedef struct DwLaneScan DwLaneScan;
+
+extern bool dw_catalog_lookup(DwCatalog *catalog);
+extern const DwCatalog *dw_catalog(void);
+extern int64 dw_origin_stamp(void);
+
+extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
+extern void dw_failed_insert(Datum *values, bool *nulls);
+extern void dw_prepared_insert(Datum *values, bool *nulls);
+
+extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
+extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
+
+extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwLane *lane, Snapshot snapshot);
+extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
+extern void dw_lane_scan_end(DwLaneScan *scan);
+extern bool dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first);
+
+#endif							/* DW_TASK_ROWS_H */

@@ -1,0 +1,332 @@
+/*-------------------------------------------------------------------------
+ *
+ * timer.c
+ *	  The process that turns a database's ring.
+ *
+ * One for each database that has the extension.  It never runs a task: it
+ * takes hints from the inbox, loads the near future from the table, hands due
+ * tasks over to the ready lists, sees to executors, and sleeps until exactly
+ * the next of these things is to be done.  There is no poll: each event that
+ * could be missed is covered by the handshake in sleep_until_needed(), steps
+ * H1 to H3 of the model in test/model.
+ *
+ * It is a session of the bootstrap superuser, but runs no SQL at all.
+ *
+ * If it ends, for whatever reason, the launcher starts another one, which
+ * begins with nothing in memory and reads the table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#ifdef __linux__
+#include <sys/timerfd.h>
+#endif
+#include <unistd.h>
+
+#include "compat.h"
+#include "dispatch.h"
+#include "inject.h"
+#include "lanes.h"
+#include "libpq/pqsignal.h"
+#include "load.h"
+#include "miscadmin.h"
+#include "near.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "timer.h"
+#include "utils/guc.h"
+
+#define INBOX_SLICE		256
+
+static DwDatabase *db = NULL;
+
+/* What the timer sleeps on: latch, postmaster death, the kernel's timer. */
+static WaitEventSet *events = NULL;
+static int	timer_fd = -1;
+static uint32 wait_event = 0;
+
+/* Tells that this process ends; the launcher starts another one. */
+static void
+leave_database(int code, Datum arg)
+{
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	pg_atomic_write_u32(&db->timer_proc, 0);
+	db->timer_state = DW_TIMER_NONE;
+	db->timer_pid = 0;
+	db->absent = dw_extension_gone;
+	LWLockRelease(dw_shared->table_lock);
+	dw_quota_update();
+	dw_wake_launcher();
+}
+
+/* Takes the database that the launcher gave us. */
+static void
+enter_database(Datum number)
+{
+	Oid			oid;
+
+	db = dw_database(DatumGetInt32(number));
+	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	if (db->oid != oid || db->timer_state != DW_TIMER_STARTING)
+	{
+		LWLockRelease(dw_shared->table_lock);
+		proc_exit(0);
+	}
+	db->timer_pid = MyProcPid;
+	LWLockRelease(dw_shared->table_lock);
+	before_shmem_exit(leave_database, (Datum) 0);
+	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
+}
+
+/* From here on committers wake this process. */
+static void
+begin_service(void)
+{
+	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_RUNNING;
+	LWLockRelease(dw_shared->table_lock);
+	dw_quota_update();
+	pg_atomic_write_u32(&db->timer_proc, dw_my_proc());
+	pg_memory_barrier();
+
+	dw_near_reset(db);
+	dw_dispatch_adopt(db);
+	dw_load_reset(db);
+}
+
+/*---- Inbox ----*/
+
+/* Steps D1 to D4. */
+static void
+take_hint(const DwHint *hint)
+{
+	DwLane	   *lane = &dw_lanes[hint->lane.index];
+	DwEntry		entry;
+
+	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
+		lane->database != db->oid)
+	{
+		/* the lane was given back meanwhile */
+		dw_atomic_lower(&db->reload_from, hint->due);
+		return;
+	}
+	/* D3: the cursor will come to it */
+	if (hint->due > lane->cursor_due ||
+		(hint->due == lane->cursor_due && hint->id >= lane->cursor_id))
+	{
+		dw_atomic_lower(&lane->next_far, hint->due);
+		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		return;
+	}
+
+	entry.due = hint->due;
+	entry.id = hint->id;
+	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
+	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
+	entry.lane = hint->lane.index;
+	/* D2, or D4 */
+	if (!dw_near_place_hard(lane, &entry))
+	{
+		dw_near_cut(lane, hint->due, hint->id);
+		dw_near_apply_cuts();
+	}
+}
+
+static bool
+drain_inbox(void)
+{
+	DwHint		hints[INBOX_SLICE];
+	uint32		n = dw_inbox_drain(db, hints, INBOX_SLICE);
+
+	DW_INJECT("drain-after-take");
+	for (uint32 i = 0; i < n; i++)
+		take_hint(&hints[i]);
+	return n > 0;
+}
+
+/*---- Sleeping ----*/
+
+static void
+create_events(void)
+{
+	events = dw_create_wait_event_set(3);
+	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+#ifdef __linux__
+	timer_fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (timer_fd < 0)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not create timer: %m")));
+	AddWaitEventToSet(events, WL_SOCKET_READABLE, timer_fd, NULL, NULL);
+#endif
+}
+
+#ifdef __linux__
+/*
+ * Sets the kernel's timer to an absolute time.  A step of the clock cancels
+ * it, which wakes us to look at the new time.
+ */
+static void
+arm_timer(TimestampTz until)
+{
+	struct itimerspec spec = {0};
+	int64		unix_us;
+
+	if (until != DW_NEVER)
+	{
+		unix_us = dw_time_add(until, (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
+		/* a value of zero would disarm it; the kernel takes 292 years */
+		unix_us = Min(Max(unix_us, 1), PG_INT64_MAX / 1000 - 1);
+		spec.it_value.tv_sec = unix_us / USECS_PER_SEC;
+		spec.it_value.tv_nsec = unix_us % USECS_PER_SEC * 1000;
+	}
+	if (timerfd_settime(timer_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &spec, NULL) < 0 &&
+		errno != ECANCELED)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not set timer: %m")));
+}
+
+static void
+clear_timer(void)
+{
+	uint64		expirations;
+
+	while (read(timer_fd, &expirations, sizeof(expirations)) > 0)
+		;
+}
+#endif
+
+/* H3 */
+static void
+wait_for_event(TimestampTz until)
+{
+	WaitEvent	occurred[3];
+	long		timeout = -1;
+	int			n;
+
+#ifdef __linux__
+	arm_timer(until);
+#else
+	if (until != DW_NEVER)
+		timeout = TimestampDifferenceMilliseconds(dw_now(), until);
+#endif
+	pgstat_report_activity(STATE_IDLE, NULL);
+	n = WaitEventSetWait(events, timeout, occurred, lengthof(occurred),
+						 dw_wait_event(wait_event, "DelayWheelTimer"));
+#ifdef __linux__
+	for (int i = 0; i < n; i++)
+		if (occurred[i].events & WL_SOCKET_READABLE)
+			clear_timer();
+#else
+	(void) n;
+#endif
+}
+
+/* H2: is there anything that came before our sleep was known? */
+static bool
+anything_new(void)
+{
+	bool		inbox;
+
+	SpinLockAcquire(&db->inbox_lock);
+	inbox = db->inbox_count > 0;
+	SpinLockRelease(&db->inbox_lock);
+
+	return inbox ||
+		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
+		pg_atomic_read_u32(&db->lanes_dirty) != 0 ||
+		pg_atomic_read_u32(&db->executors_dirty) != 0;
+}
+
+/*
+ * The handshake: first the time is published, then everything is looked at
+ * again.  A committer stores first and then reads the time.  So one of the
+ * two sees the other.
+ */
+static void
+sleep_until_needed(TimestampTz until)
+{
+	/* H1 */
+	pg_atomic_write_u64(&db->sleep_until, (uint64) until);
+	/* B4 */
+	pg_memory_barrier();
+	DW_INJECT("sleep-after-publish");
+	if (!anything_new())
+		wait_for_event(until);
+	/* W0 */
+	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	ResetLatch(MyLatch);
+}
+
+static void
+serve_signals(void)
+{
+	/* there is nothing to cancel here */
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		pg_atomic_write_u32(&db->executors_dirty, 1);
+	}
+}
+
+void
+dw_timer_main(Datum number)
+{
+	TimestampTz dispatch_at = PG_INT64_MIN;
+	MemoryContext round_context;
+
+	pqsignal(SIGTERM, die);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+	enter_database(number);
+	create_events();
+	begin_service();
+	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
+										  ALLOCSET_DEFAULT_SIZES);
+
+	for (;;)
+	{
+		bool		more;
+		bool		handed_over;
+
+		MemoryContextReset(round_context);
+		MemoryContextSwitchTo(round_context);
+		serve_signals();
+		more = drain_inbox();
+		if (db->account.used > db->account.quota)
+			dw_near_obey_quota();
+		handed_over = dw_near_hand_over();
+		if (handed_over)
+			dw_load_room_made();
+
+		if (pg_atomic_exchange_u32(&db->executors_dirty, 0) != 0 || handed_over ||
+			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
+			dispatch_at = dw_dispatch(db);
+
+		if (dw_load_some())
+			more = true;
+		if (dw_extension_gone)
+			break;
+		if (more || handed_over)
+			continue;
+
+		dw_load_tidy();
+		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), dispatch_at)));
+	}
+	proc_exit(0);
+}

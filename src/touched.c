@@ -1,0 +1,341 @@
+/*-------------------------------------------------------------------------
+ *
+ * touched.c
+ *	  What the current transaction did to tasks, and who hears of it.
+ *
+ * Run by backends that schedule, cancel and reschedule, and by executors
+ * whose tasks do so.
+ *
+ * What a transaction wrote and locked is remembered in order of the calls,
+ * with the subtransaction that did it.  At its commit, when the rows are
+ * visible to everybody, hints of what was written go to the timer; at an
+ * abort, when the locks are released, hints of what was locked, since a
+ * claim may have met the lock and forgotten the task.  The callbacks cannot
+ * fail, wait or allocate: all memory is reserved by the dw_touch functions.
+ *
+ * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
+ * read again from there.
+ *
+ * Steps of the model in test/model are named C1 to C3 and A1, A2.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "inject.h"
+#include "lanes.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#define MAX_HINTS	1024
+
+typedef struct Touched
+{
+	DwHint		hint;
+	SubTransactionId subid;
+	bool		locked;			/* else written */
+} Touched;
+
+typedef struct LaneLow
+{
+	DwLaneRef	lane;
+	TimestampTz due;
+} LaneLow;
+
+/* All in TopTransactionContext. */
+static Touched *touched = NULL;
+static int	ntouched = 0;
+static int	touched_size = 0;
+static LaneLow *lows = NULL;
+static int	nlows = 0;
+static int	lows_size = 0;
+
+static bool all_touched = false;
+static bool extension_created = false;
+static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
+
+static DwDatabase *my_database = NULL;
+
+/*
+ * A place once found is valid while this backend is connected: only a
+ * database without extension gives its place back; the check is for that.
+ */
+DwDatabase *
+dw_my_database(void)
+{
+	if (my_database == NULL || my_database->oid != MyDatabaseId)
+		my_database = dw_database_enter(MyDatabaseId);
+	return my_database;
+}
+
+/* Room for one more in an array of the transaction. */
+static void *
+reserve(void *array, int n, int *size, Size element)
+{
+	if (n < *size)
+		return array;
+	if (array == NULL)
+	{
+		*size = 16;
+		return MemoryContextAlloc(TopTransactionContext, *size * element);
+	}
+	*size *= 2;
+	return repalloc(array, *size * element);
+}
+
+void
+dw_touch_lane(DwLaneRef lane, TimestampTz due)
+{
+	/* the last one first: a transaction mostly stays with one lane */
+	for (int i = nlows - 1; i >= 0; i--)
+		if (lows[i].lane.index == lane.index &&
+			lows[i].lane.generation == lane.generation)
+		{
+			lows[i].due = Min(lows[i].due, due);
+			return;
+		}
+	lows = reserve(lows, nlows, &lows_size, sizeof(LaneLow));
+	lows[nlows].lane = lane;
+	lows[nlows].due = due;
+	nlows++;
+}
+
+static void
+remember(const DwHint *hint, bool locked)
+{
+	if (nlows > 0 || ntouched >= MAX_HINTS)
+	{
+		dw_touch_lane(hint->lane, hint->due);
+		return;
+	}
+	touched = reserve(touched, ntouched, &touched_size, sizeof(Touched));
+	touched[ntouched].hint = *hint;
+	touched[ntouched].subid = GetCurrentSubTransactionId();
+	touched[ntouched].locked = locked;
+	ntouched++;
+}
+
+void
+dw_touch_written(const DwHint *hint)
+{
+	remember(hint, false);
+}
+
+void
+dw_touch_locked(const DwHint *hint)
+{
+	remember(hint, true);
+}
+
+void
+dw_touch_all(void)
+{
+	(void) dw_my_database();
+	all_touched = true;
+}
+
+void
+dw_touch_extension(void)
+{
+	(void) dw_my_database();
+	extension_created = true;
+}
+
+void
+dw_touched_prepare_as(const char *gid)
+{
+	strlcpy(prepare_gid, gid, sizeof(prepare_gid));
+}
+
+static void
+forget_all(void)
+{
+	/* the memory went with the transaction */
+	touched = NULL;
+	lows = NULL;
+	ntouched = touched_size = nlows = lows_size = 0;
+	all_touched = extension_created = false;
+	prepare_gid[0] = '\0';
+}
+
+/* The lane must be read again from due on. */
+static void
+reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
+{
+	DwLane	   *lane = &dw_lanes[ref.index];
+
+	dw_atomic_lower(&lane->reload_from, due);
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	pg_memory_barrier();
+	/* see dw_lane_leave */
+	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
+		dw_atomic_lower(&db->reload_from, due);
+}
+
+/*
+ * Step C2: brings one hint to where the timer finds it.  Returns when the
+ * timer is needed; DW_AWAKE is at once.
+ */
+static TimestampTz
+bring(DwDatabase *db, const DwHint *hint)
+{
+	DwLane	   *lane = &dw_lanes[hint->lane.index];
+	TimestampTz needed = DW_NEVER;
+	bool		crowded = false;
+
+	/* C1, the row is visible, comes before the horizon is read */
+	pg_memory_barrier();
+
+	if (hint->due <= dw_atomic_read(&lane->horizon))
+	{
+		DW_INJECT("commit-before-push");
+		if (dw_inbox_push(db, hint, &crowded))
+			return crowded ? DW_AWAKE : hint->due;
+		reload_lane(db, hint->lane, hint->due);
+		return DW_AWAKE;
+	}
+
+	DW_INJECT("commit-before-far");
+	if (dw_atomic_lower(&lane->next_far, hint->due))
+	{
+		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		needed = dw_time_add(hint->due, -dw_window_us() / 2);
+	}
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation)
+	{
+		dw_atomic_lower(&db->reload_from, hint->due);
+		needed = DW_AWAKE;
+	}
+	return needed;
+}
+
+void
+dw_deliver(DwDatabase *db, const DwHint *hint)
+{
+	dw_wake_timer(db, bring(db, hint));
+}
+
+/* At the end of the transaction, committed or not. */
+static void
+deliver_all(bool committed)
+{
+	TimestampTz needed = DW_NEVER;
+	DwDatabase *db = my_database;
+
+	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created)
+		return;
+	/* no place for this database: its rows wait until it gets one */
+	if (db == NULL || db->oid != MyDatabaseId)
+		return;
+
+	DW_INJECT("commit-visible");
+	for (int i = 0; i < ntouched; i++)
+		if (touched[i].locked != committed)
+		{
+			TimestampTz at = bring(db, &touched[i].hint);
+
+			needed = Min(needed, at);
+		}
+	for (int i = 0; i < nlows; i++)
+	{
+		reload_lane(db, lows[i].lane, lows[i].due);
+		needed = DW_AWAKE;
+	}
+	if (all_touched)
+	{
+		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+		needed = DW_AWAKE;
+	}
+	if (committed && extension_created)
+		needed = DW_AWAKE;
+
+	DW_INJECT("commit-before-wake");
+	if (needed != DW_NEVER)
+		dw_wake_timer(db, needed);
+}
+
+/*
+ * What a prepared transaction touched goes into a table, since whoever ends
+ * it may be another process, after a restart.
+ */
+static void
+write_prepared(void)
+{
+	for (int i = 0; i < ntouched; i++)
+		dw_touch_lane(touched[i].hint.lane, touched[i].hint.due);
+	for (int i = 0; i < nlows; i++)
+	{
+		DwLane	   *lane = &dw_lanes[lows[i].lane.index];
+		Datum		values[Natts_prepared];
+		bool		nulls[Natts_prepared] = {0};
+		Oid			owner = lane->owner;
+
+		/* the lane is another one by now: no owner stands for any lane */
+		if (pg_atomic_read_u32(&lane->generation) != lows[i].lane.generation)
+			owner = InvalidOid;
+		values[Anum_prepared_gid - 1] = CStringGetTextDatum(prepare_gid);
+		values[Anum_prepared_owner - 1] = ObjectIdGetDatum(owner);
+		values[Anum_prepared_queue - 1] = Int16GetDatum(lane->queue);
+		values[Anum_prepared_priority - 1] = Int16GetDatum(lane->priority);
+		values[Anum_prepared_due - 1] = TimestampTzGetDatum(lows[i].due);
+		dw_prepared_insert(values, nulls);
+	}
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			deliver_all(true);
+			forget_all();
+			break;
+		case XACT_EVENT_ABORT:
+			deliver_all(false);
+			forget_all();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			write_prepared();
+			break;
+		case XACT_EVENT_PREPARE:
+			forget_all();
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Forgets what an aborted subtransaction wrote, and hints again what it had
+ * locked: its locks are gone.  Lows stay; they cost a look at most.
+ */
+static void
+subxact_callback(SubXactEvent event, SubTransactionId subid,
+				 SubTransactionId parent, void *arg)
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+
+	/* numbers grow: those from subid on are inside */
+	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
+	{
+		ntouched--;
+		if (touched[ntouched].locked && my_database && my_database->oid == MyDatabaseId)
+			dw_deliver(my_database, &touched[ntouched].hint);
+	}
+}
+
+/* Called once per server process tree: backends inherit it. */
+void
+dw_touched_install(void)
+{
+	RegisterXactCallback(xact_callback, NULL);
+	RegisterSubXactCallback(subxact_callback, NULL);
+}

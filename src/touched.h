@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * touched.h
+ *	  What the current transaction did to tasks, and who hears of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_TOUCHED_H
+#define DW_TOUCHED_H
+
+#include "shared.h"
+
+extern void dw_touched_install(void);
+
+/* This transaction wrote the row: tell the timer if it commits. */
+extern void dw_touch_written(const DwHint *hint);
+
+/* It locked the row as it was: tell the timer if it is rolled back. */
+extern void dw_touch_locked(const DwHint *hint);
+
+/* Whatever becomes of this transaction: look at the lane from due on. */
+extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
+
+/* Plain SQL may have written rows: look at everything afterwards. */
+extern void dw_touch_all(void);
+
+/* The extension was created: start a timer, if it commits. */
+extern void dw_touch_extension(void);
+
+/* The name under which this transaction is being prepared. */
+extern void dw_touched_prepare_as(const char *gid);
+
+/* Tells the timer at once; for callbacks and for executors. */
+extern void dw_deliver(DwDatabase *db, const DwHint *hint);
+
+/* This backend's database, or NULL if it has no place. */
+extern DwDatabase *dw_my_database(void);
+
+#endif							/* DW_TOUCHED_H */
