@@ -6,6 +6,7 @@
  * A ProcessUtility hook, run by all backends, for
  *
  * CREATE EXTENSION delay_wheel: a timer is started when it has committed;
+ * DROP EXTENSION: the timer looks at what is left;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -93,8 +94,11 @@ before_utility(Node *statement)
 static void
 after_utility(Node *statement)
 {
-	if (IsA(statement, CreateExtensionStmt) &&
-		strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0)
+	if (IsA(statement, DropStmt) && ((DropStmt *) statement)->removeType == OBJECT_EXTENSION)
+		dw_touch_all();
+
+	else if (IsA(statement, CreateExtensionStmt) &&
+			 strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0)
 		dw_touch_extension();
 }
 
@@ -103,13 +107,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
-	/* the tree may be gone after the command: COMMIT frees much */
 	Node	   *statement = pstmt->utilityStmt;
-	bool		is_ours = IsA(statement, TransactionStmt) || IsA(statement, CreateExtensionStmt);
-	bool		look_after = IsA(statement, CreateExtensionStmt);
+	/* the tree may be gone after the command: COMMIT frees much */
+	bool		look_after = IsA(statement, CreateExtensionStmt) || IsA(statement, DropStmt);
 
-	if (is_ours)
-		before_utility(statement);
+	before_utility(statement);
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
 							 query_env, dest, qc);

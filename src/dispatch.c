@@ -206,6 +206,23 @@ end_idle_executor(DwDatabase *db, Oid not_of)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+void
+dw_dispatch_end_all(DwDatabase *db)
+{
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != db->oid || e->state == DW_EXECUTOR_FREE)
+			continue;
+		e->must_exit = true;
+		if (e->proc != 0)
+			SetLatch(dw_proc_latch(e->proc));
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
 /*
  * Gives an owner another executor if it may have one.  Returns whether it is
  * starving: has none and gets none.
@@ -227,6 +244,17 @@ provide_executor(DwDatabase *db, Oid owner)
 		return false;
 	end_idle_executor(db, owner);
 	return true;
+}
+
+void
+dw_dispatch_expect(DwDatabase *db, DwLane *lane)
+{
+	uint32		total;
+	uint32		of_owner;
+
+	count_executors(db, lane->owner, &total, &of_owner);
+	if (of_owner == 0 && total < (uint32) dw_max_executors && lane->retry_at <= dw_now())
+		start_executor(db, lane->owner);
 }
 
 TimestampTz

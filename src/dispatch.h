@@ -22,7 +22,13 @@ typedef struct DwExecutorStart
  */
 extern TimestampTz dw_dispatch(DwDatabase *db);
 
+/* Starts an executor ahead of time, if the lane's owner has none. */
+extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
+
 /* Takes over the executors of a timer that is gone. */
 extern void dw_dispatch_adopt(DwDatabase *db);
+
+/* Makes all executors of the database end. */
+extern void dw_dispatch_end_all(DwDatabase *db);
 
 #endif							/* DW_DISPATCH_H */

@@ -30,9 +30,9 @@
 #define HEAP_SIZE		16384
 /* entries handled before the timer looks at other things */
 #define SLICE			1008
-/* a slot of more entries than this is opened ahead of its first due */
-#define SMALL_SLOT		64
-#define LEAD_US			20000
+/* how long before its first due time a slot is opened */
+#define LEAD_US			50000
+#define MAX_EXPECTED	8
 #define SAMPLE			1024
 
 /* A place in the order of a lane. */
@@ -61,6 +61,10 @@ static uint32 ncuts = 0;
 
 /* Spares in use. */
 static uint32 nspares = 0;
+
+/* Lanes with tasks due soon, for which an executor may be started ahead. */
+static DwLane *expected[MAX_EXPECTED];
+static int	nexpected = 0;
 
 static int
 compare_keys(const void *a, const void *b)
@@ -535,13 +539,32 @@ hand_over_spares(TimestampTz now)
 	}
 }
 
-/* How long before its first due a slot is opened, so that sorting is done. */
+/*
+ * How long before its first due time a slot is opened, so that its order and
+ * an executor are there in time.  What the heap cannot hold is not.
+ */
 static int64
 lead_of(TimestampTz due)
 {
 	DwSlot	   *slot = dw_ring_slot(ring, dw_ring_index(ring, dw_ring_tick(ring, due)));
 
-	return slot->list.count > SMALL_SLOT && slot->list.count <= HEAP_SIZE ? LEAD_US : 0;
+	return slot->list.count <= HEAP_SIZE - heap_count ? LEAD_US : 0;
+}
+
+static void
+expect(DwLane *lane)
+{
+	for (int i = 0; i < nexpected; i++)
+		if (expected[i] == lane)
+			return;
+	if (nexpected < MAX_EXPECTED)
+		expected[nexpected++] = lane;
+}
+
+DwLane *
+dw_near_expected(void)
+{
+	return nexpected > 0 ? expected[--nexpected] : NULL;
 }
 
 /* When the ring must be looked at next. */
@@ -576,7 +599,10 @@ open_slot(TimestampTz now)
 	for (uint32 i = 0; i < n; i++)
 	{
 		if (taken[i].due > now && heap_count < HEAP_SIZE)
+		{
 			heap_push(&taken[i]);
+			expect(&dw_lanes[taken[i].lane]);
+		}
 		else
 		{
 			if (taken[i].due > now)
@@ -643,6 +669,8 @@ dw_near_reset(DwDatabase *database)
 	}
 	for (int i = 0; i < dw_max_lanes; i++)
 		cuts[i].due = DW_NEVER;
+	ncuts = heap_count = nspares = nexpected = 0;
+	take.chunks_left = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);

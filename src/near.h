@@ -46,6 +46,12 @@ extern void dw_near_obey_quota(void);
 /* Hands over what is due; true if there is more to do at once. */
 extern bool dw_near_hand_over(void);
 
+/*
+ * A lane that has a task due soon, of those that were found while handing
+ * over; NULL if there is no more.
+ */
+extern DwLane *dw_near_expected(void);
+
 /* When something in memory is due next. */
 extern TimestampTz dw_near_next(void);
 

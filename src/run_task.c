@@ -386,9 +386,9 @@ abandon_transaction(int guc_level)
 	AbortCurrentTransaction();
 }
 
-/* The task ran and was undone by an error at its commit: record that. */
+/* The task failed and its transaction was undone: record that. */
 static void
-record_commit_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry,
+record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry,
 					  int attempts, ErrorData *error)
 {
 	int			guc_level = begin_transaction();
@@ -401,14 +401,15 @@ record_commit_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry,
 	}
 	record_failure(&claimed, error);
 	commit_transaction(guc_level);
+	pg_atomic_fetch_add_u64(&db->failed, 1);
 }
 
 /* What one try of a task leads to. */
 typedef struct Try
 {
-	bool		claimed;		/* the error, if any, is the task's */
-	int			attempts;
-	bool		failed;
+	bool		claimed;		/* an error from here on is the task's */
+	int			attempts;		/* before this one */
+	ErrorData  *error;			/* the first one of the task */
 	bool		used_temp;
 } Try;
 
@@ -418,7 +419,6 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
 	int			guc_level = begin_transaction();
 	Claim		claimed;
-	ErrorData  *error;
 
 	if (!claim(db, me, entry, &claimed))
 	{
@@ -429,37 +429,30 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	try->claimed = true;
 	dw_count_lateness(db, dw_now() - claimed.key.due);
 
-	error = run_sql(&claimed);
-	if (error)
-	{
-		try->failed = true;
-		record_failure(&claimed, error);
-	}
+	try->error = run_sql(&claimed);
+	if (try->error)
+		record_failure(&claimed, try->error);
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	commit_transaction(guc_level);
-	pg_atomic_fetch_add_u64(error ? &db->failed : &db->done, 1);
+	pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
 }
 
 /*
- * One transaction's worth of work, with errors caught; returns the error
- * after the abort is finished, or NULL.  error_to_record is NULL for running
- * the task.
+ * One transaction's worth of work, with errors caught: runs the task, or
+ * records the error that undid it.  Returns the error after the abort is
+ * finished, or NULL.
  */
 static ErrorData *
-try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try,
-		 ErrorData *error_to_record)
+try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool record)
 {
 	ErrorData  *error = NULL;
 
 	PG_TRY();
 	{
-		if (error_to_record == NULL)
-			claim_and_run(db, me, entry, try);
+		if (record)
+			record_again(db, me, entry, try->attempts, try->error);
 		else
-		{
-			record_commit_failure(db, me, entry, try->attempts, error_to_record);
-			pg_atomic_fetch_add_u64(&db->failed, 1);
-		}
+			claim_and_run(db, me, entry, try);
 	}
 	PG_CATCH();
 	{
@@ -490,9 +483,10 @@ back_off(int *wait_ms)
 }
 
 static void
-report_problem(DwDatabase *db, const DwEntry *entry, ErrorData *error)
+report_problem(DwDatabase *db, const DwEntry *entry, bool record, ErrorData *error)
 {
-	char	   *text = psprintf("could not record the outcome of task %lld: %s",
+	char	   *text = psprintf("could not %s task %lld: %s",
+								record ? "record the outcome of" : "claim",
 								(long long) entry->id, error->message);
 
 	ereport(LOG,
@@ -504,7 +498,7 @@ void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
 	Try			try = {0};
-	ErrorData  *task_error = NULL;
+	bool		record = false;
 	int			wait_ms = RETRY_MIN_MS;
 
 	if (task_context == NULL)
@@ -526,18 +520,20 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 
 	for (;;)
 	{
-		ErrorData  *error = try_task(db, me, entry, &try, task_error);
+		ErrorData  *error = try_task(db, me, entry, &try, record);
 
 		if (error == NULL)
 			break;
-		if (try.claimed && task_error == NULL)
+		if (try.claimed && !record)
 		{
-			/* an error at commit is the task's own; record it at once */
-			task_error = error;
+			/* an error at commit is the task's own, unless it had one before */
+			record = true;
+			if (try.error == NULL)
+				try.error = error;
 			continue;
 		}
 		/* not the task's fault: try again, for as long as it takes */
-		report_problem(db, entry, error);
+		report_problem(db, entry, record, error);
 		back_off(&wait_ms);
 	}
 

@@ -131,8 +131,8 @@ finite_due(TimestampTz due)
  * The lane of a task, entered if need be.  The last one is remembered: most
  * sessions schedule into one lane only.
  */
-static DwLaneRef
-enter_lane(Oid owner, int16 queue, int16 priority)
+static bool
+enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 {
 	static DwLaneRef last;
 	static Oid	last_owner = InvalidOid;
@@ -140,29 +140,38 @@ enter_lane(Oid owner, int16 queue, int16 priority)
 	static int16 last_priority;
 	DwDatabase *db = dw_my_database();
 
-	if (db == NULL)
+	if (last_owner != owner || last_queue != queue || last_priority != priority ||
+		pg_atomic_read_u32(&dw_lanes[last.index].generation) != last.generation)
+	{
+		last_owner = InvalidOid;
+		if (db == NULL || !dw_lane_enter(db, owner, queue, priority, &last))
+			return false;
+		last_owner = owner;
+		last_queue = queue;
+		last_priority = priority;
+	}
+	*lane = last;
+	return true;
+}
+
+/* The lane of a new task; an error if there is no place for it. */
+static DwLaneRef
+require_lane(Oid owner, int16 queue, int16 priority)
+{
+	DwLaneRef	lane;
+
+	if (enter_lane(owner, queue, priority, &lane))
+		return lane;
+	if (dw_my_database() == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("cannot serve more than %d databases", dw_max_databases),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
-
-	if (last_owner == owner && last_queue == queue && last_priority == priority &&
-		pg_atomic_read_u32(&dw_lanes[last.index].generation) == last.generation)
-		return last;
-
-	if (!dw_lane_enter(db, owner, queue, priority, &last))
-	{
-		last_owner = InvalidOid;
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("more than %d combinations of owner, queue and priority have pending tasks",
-						dw_max_lanes),
-				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
-	}
-	last_owner = owner;
-	last_queue = queue;
-	last_priority = priority;
-	return last;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("more than %d combinations of owner, queue and priority have pending tasks",
+					dw_max_lanes),
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 }
 
 /*
@@ -200,7 +209,7 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 	if (dw_check_sql_text)
 		dw_check_sql(sql, nargs);
 
-	hint.lane = enter_lane(GetUserId(), 0, 0);
+	hint.lane = require_lane(GetUserId(), 0, 0);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	hint.due = due;
 
@@ -276,8 +285,14 @@ touch_locked(const DwTaskKey *key, DwHint *hint)
 	hint->id = key->id;
 	hint->due = key->due;
 	hint->tid = key->tid;
-	hint->lane = enter_lane(key->owner, key->queue, key->priority);
-	dw_touch_locked(hint);
+	if (enter_lane(key->owner, key->queue, key->priority, &hint->lane))
+		dw_touch_locked(hint);
+	else
+	{
+		/* more lanes than places: the timer must look for it */
+		hint->lane.generation = 0;
+		dw_touch_all();
+	}
 }
 
 /*

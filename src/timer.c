@@ -56,6 +56,10 @@ static uint32 wait_event = 0;
 static void
 leave_database(int code, Datum arg)
 {
+	/* without the extension its executors have no place here either */
+	if (dw_extension_gone)
+		dw_dispatch_end_all(db);
+
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	pg_atomic_write_u32(&db->timer_proc, 0);
 	db->timer_state = DW_TIMER_NONE;
@@ -303,6 +307,7 @@ dw_timer_main(Datum number)
 	{
 		bool		more;
 		bool		handed_over;
+		DwLane	   *expected;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
@@ -313,6 +318,8 @@ dw_timer_main(Datum number)
 		handed_over = dw_near_hand_over();
 		if (handed_over)
 			dw_load_room_made();
+		while ((expected = dw_near_expected()) != NULL)
+			dw_dispatch_expect(db, expected);
 
 		if (pg_atomic_exchange_u32(&db->executors_dirty, 0) != 0 || handed_over ||
 			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
