@@ -298,19 +298,8 @@ dw_dispatch(DwDatabase *db)
 }
 
 void
-dw_dispatch_adopt(DwDatabase *db)
+dw_dispatch_begin(void)
 {
-	if (handles == NULL)
-		handles = MemoryContextAllocZero(TopMemoryContext,
-										 dw_shared->nexecutors * sizeof(*handles));
-
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database == db->oid && e->state == DW_EXECUTOR_BUSY)
-			dw_lanes[e->current.lane].running++;
-	}
-	LWLockRelease(dw_ready_lock(db));
+	handles = MemoryContextAllocZero(TopMemoryContext,
+									 dw_shared->nexecutors * sizeof(*handles));
 }

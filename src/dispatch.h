@@ -25,8 +25,11 @@ extern TimestampTz dw_dispatch(DwDatabase *db);
 /* Starts an executor ahead of time, if the lane's owner has none. */
 extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
 
-/* Takes over the executors of a timer that is gone. */
-extern void dw_dispatch_adopt(DwDatabase *db);
+/*
+ * To be called first.  Executors that a former timer started are there and
+ * go on by themselves.
+ */
+extern void dw_dispatch_begin(void);
 
 /* Makes all executors of the database end. */
 extern void dw_dispatch_end_all(DwDatabase *db);

@@ -248,7 +248,7 @@ serve_all(void)
 	while (to_probe != NIL && !starting)
 	{
 		Oid			oid = linitial_oid(to_probe);
-		DwDatabase *db = dw_database_enter(oid);
+		DwDatabase *db = dw_database_enter(oid, false);
 
 		if (db == NULL)
 			break;

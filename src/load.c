@@ -57,6 +57,8 @@ static DwDatabase *db = NULL;
 static TimestampTz next_load = PG_INT64_MIN;
 /* The table holds lanes for which there was no place. */
 static bool lanes_missing = false;
+/* Where the last load was. */
+static int32 last_loaded = DW_NO_LANE;
 /* Some lane has enough in memory, but not all: it waits to run low. */
 static bool waits_for_room = false;
 /* A look for lanes failed: not before then. */
@@ -401,11 +403,57 @@ take_reloads(TimestampTz now)
 	dw_near_apply_cuts();
 }
 
+/* The lane after this one, from the last to the first. */
+static int32
+next_in_turn(int32 lane)
+{
+	return dw_lanes[lane].next != DW_NO_LANE ? dw_lanes[lane].next : db->lanes;
+}
+
+/*
+ * Loads what is to be loaded, lane after lane, for about a slice's time; goes
+ * on after the lane that was last.  True if there is more to do.
+ */
+static bool
+load_lanes(TimestampTz now)
+{
+	bool		loaded = false;
+	int32		first;
+	int32		i;
+
+	next_load = DW_NEVER;
+	waits_for_room = false;
+	if (db->lanes == DW_NO_LANE)
+		return false;
+
+	/* the lane may have been given back meanwhile */
+	first = last_loaded != DW_NO_LANE && dw_lanes[last_loaded].database == db->oid ?
+		next_in_turn(last_loaded) : db->lanes;
+	i = first;
+	do
+	{
+		TimestampTz at = load_time(&dw_lanes[i], now);
+
+		if (at <= now)
+		{
+			load_lane(&dw_lanes[i]);
+			last_loaded = i;
+			loaded = true;
+			if (dw_extension_gone || dw_now() - now > SLICE_US)
+				break;
+		}
+		else
+			next_load = Min(next_load, at);
+		next_load = Min(next_load, dw_lanes[i].recheck_at);
+		i = next_in_turn(i);
+	} while (i != first);
+	return loaded;
+}
+
 bool
 dw_load_some(void)
 {
 	TimestampTz now = dw_now();
-	DwLane	   *lane = NULL;
 
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER && discover_after <= now)
 		reload_database();
@@ -415,20 +463,7 @@ dw_load_some(void)
 		return false;
 
 	take_reloads(now);
-	next_load = DW_NEVER;
-	waits_for_room = false;
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-	{
-		TimestampTz at = load_time(&dw_lanes[i], now);
-
-		if (at <= now && lane == NULL)
-			lane = &dw_lanes[i];
-		next_load = Min(next_load, Min(at, dw_lanes[i].recheck_at));
-	}
-	if (lane == NULL)
-		return false;
-	load_lane(lane);
-	return true;
+	return load_lanes(now);
 }
 
 void

@@ -432,6 +432,8 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	}
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	/* the clock may have been set back: no slot before the current one */
+	dw_ring_advance(ring, dw_ring_tick(ring, now));
 	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
 	LWLockRelease(dw_ring_lock(db));
 	if (inserted)
@@ -649,7 +651,6 @@ reset_lane(DwLane *lane)
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
 	lane->is_listed = false;
-	lane->running = 0;
 	lane->waiting = 0;
 	lane->load_below = 0;
 	lane->load_after = 0;

@@ -403,9 +403,8 @@ forget_strays(DwRing *ring)
 void
 dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
 {
-	Assert(nslots > 0 && tick_us > 0);
 	/* dw_ring_next_due() relies on one turn being a valid time span */
-	Assert(tick_us <= PG_INT64_MAX / nslots);
+	Assert(nslots > 0 && tick_us > 0 && tick_us <= PG_INT64_MAX / nslots);
 
 	ring->nslots = nslots;
 	ring->tick_us = tick_us;

@@ -334,6 +334,9 @@ take_row(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
 		}
 		if (result == TM_Ok)
 			return ROW_TAKEN;
+		/* deleted by plain SQL in this very command */
+		if (result == TM_SelfModified)
+			return ROW_GONE;
 
 		/* changed or moved meanwhile: look again */
 		heap_freetuple(*tuple);

@@ -83,10 +83,14 @@ request_memory(void)
 	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
 }
 
+/* Begins anew; but whoever pins the place is going to unpin it. */
 static void
 init_database(DwDatabase *db)
 {
+	uint32		pins = pg_atomic_read_u32(&db->pins);
+
 	memset(db, 0, sizeof(DwDatabase));
+	pg_atomic_init_u32(&db->pins, pins);
 	db->oid = InvalidOid;
 	db->lanes = DW_NO_LANE;
 	db->ready_head = db->ready_tail = DW_NO_LANE;
@@ -126,7 +130,10 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 
 	for (int i = 0; i < dw_max_databases; i++)
+	{
+		pg_atomic_init_u32(&dw_database(i)->pins, 0);
 		init_database(dw_database(i));
+	}
 
 	dw_lanes_init();
 }
@@ -236,9 +243,12 @@ dw_database_find(Oid database)
 	return NULL;
 }
 
-/* Finds or makes the place of a database; NULL if all places are taken. */
+/*
+ * Finds or makes the place of a database, and pins it if asked to; NULL if
+ * all places are taken.
+ */
 DwDatabase *
-dw_database_enter(Oid database)
+dw_database_enter(Oid database, bool pin)
 {
 	DwDatabase *db;
 
@@ -246,7 +256,11 @@ dw_database_enter(Oid database)
 	db = dw_database_find(database);
 	if (db == NULL)
 	{
-		db = dw_database_find(InvalidOid);
+		/* not one that somebody is about to find out not to be his */
+		for (int i = 0; i < dw_max_databases && db == NULL; i++)
+			if (dw_database(i)->oid == InvalidOid &&
+				pg_atomic_read_u32(&dw_database(i)->pins) == 0)
+				db = dw_database(i);
 		if (db != NULL)
 		{
 			init_database(db);
@@ -255,20 +269,49 @@ dw_database_enter(Oid database)
 			db->oid = database;
 		}
 	}
+	if (db != NULL && pin)
+		pg_atomic_fetch_add_u32(&db->pins, 1);
 	LWLockRelease(dw_shared->table_lock);
 	return db;
 }
 
+/* Pins a place known from before, if it is still that of the database. */
+bool
+dw_database_pin(DwDatabase *db, Oid database)
+{
+	/* full barrier: either we see that it is given back, or our pin is seen */
+	pg_atomic_fetch_add_u32(&db->pins, 1);
+	if (db->oid == database)
+		return true;
+	pg_atomic_fetch_sub_u32(&db->pins, 1);
+	return false;
+}
+
+void
+dw_database_unpin(DwDatabase *db)
+{
+	pg_atomic_fetch_sub_u32(&db->pins, 1);
+}
+
 /*
- * Gives the place of a database back.  Only the launcher does so, when the
- * database has neither timer nor extension; caller holds the table lock.
+ * Gives the place of a database back, unless it is pinned.  Only the launcher
+ * does so, when the database has neither timer nor extension; caller holds
+ * the table lock exclusively.
  */
 void
 dw_database_leave(DwDatabase *db)
 {
+	Oid			database = db->oid;
+
+	db->oid = InvalidOid;
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->pins) != 0)
+	{
+		db->oid = database;
+		return;
+	}
 	dw_lanes_leave(db);
 	dw_pool_reclaim(dw_pool, &db->account);
-	db->oid = InvalidOid;
 }
 
 /*

@@ -127,6 +127,9 @@ typedef struct DwDatabase
 	int32		lanes;			/* list of its lanes */
 	uint32		nlanes;
 
+	/* transactions that count on this place; it is not given back meanwhile */
+	pg_atomic_uint32 pins;
+
 	pg_atomic_uint32 wanted;	/* a timer is wanted: set by anyone */
 	pg_atomic_uint32 timer_proc;	/* dw_my_proc() of the timer, 0 = none */
 
@@ -216,7 +219,9 @@ extern LWLock *dw_ready_lock(DwDatabase *db);
 
 /* Databases. */
 extern DwDatabase *dw_database_find(Oid database);
-extern DwDatabase *dw_database_enter(Oid database);
+extern DwDatabase *dw_database_enter(Oid database, bool pin);
+extern bool dw_database_pin(DwDatabase *db, Oid database);
+extern void dw_database_unpin(DwDatabase *db);
 extern void dw_database_leave(DwDatabase *db);
 extern void dw_quota_update(void);
 extern void dw_problem(DwDatabase *db, const char *text);

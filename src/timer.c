@@ -104,7 +104,7 @@ begin_service(void)
 	pg_memory_barrier();
 
 	dw_near_reset(db);
-	dw_dispatch_adopt(db);
+	dw_dispatch_begin();
 	dw_load_reset(db);
 }
 

@@ -59,17 +59,18 @@ static bool all_touched = false;
 static bool extension_created = false;
 static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
 
+/* Pinned while this transaction may have something to tell. */
 static DwDatabase *my_database = NULL;
+static bool pinned = false;
 
-/*
- * A place once found is valid while this backend is connected: only a
- * database without extension gives its place back; the check is for that.
- */
 DwDatabase *
 dw_my_database(void)
 {
-	if (my_database == NULL || my_database->oid != MyDatabaseId)
-		my_database = dw_database_enter(MyDatabaseId);
+	if (pinned)
+		return my_database;
+	if (my_database == NULL || !dw_database_pin(my_database, MyDatabaseId))
+		my_database = dw_database_enter(MyDatabaseId, true);
+	pinned = my_database != NULL;
 	return my_database;
 }
 
@@ -161,6 +162,9 @@ forget_all(void)
 	ntouched = touched_size = nlows = lows_size = 0;
 	all_touched = extension_created = false;
 	prepare_gid[0] = '\0';
+	if (pinned)
+		dw_database_unpin(my_database);
+	pinned = false;
 }
 
 /* The lane must be read again from due on. */
@@ -231,7 +235,7 @@ deliver_all(bool committed)
 	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created)
 		return;
 	/* no place for this database: its rows wait until it gets one */
-	if (db == NULL || db->oid != MyDatabaseId)
+	if (!pinned)
 		return;
 
 	DW_INJECT("commit-visible");
@@ -253,11 +257,31 @@ deliver_all(bool committed)
 		needed = DW_AWAKE;
 	}
 	if (committed && extension_created)
+	{
+		/* a timer that has just found no extension is to be followed by one */
+		pg_atomic_write_u32(&db->wanted, 1);
+		dw_wake_launcher();
 		needed = DW_AWAKE;
+	}
 
 	DW_INJECT("commit-before-wake");
 	if (needed != DW_NEVER)
 		dw_wake_timer(db, needed);
+}
+
+/* No owner stands for any lane. */
+static void
+write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
+{
+	Datum		values[Natts_prepared];
+	bool		nulls[Natts_prepared] = {0};
+
+	values[Anum_prepared_gid - 1] = CStringGetTextDatum(prepare_gid);
+	values[Anum_prepared_owner - 1] = ObjectIdGetDatum(owner);
+	values[Anum_prepared_queue - 1] = Int16GetDatum(queue);
+	values[Anum_prepared_priority - 1] = Int16GetDatum(priority);
+	values[Anum_prepared_due - 1] = TimestampTzGetDatum(due);
+	dw_prepared_insert(values, nulls);
 }
 
 /*
@@ -272,20 +296,13 @@ write_prepared(void)
 	for (int i = 0; i < nlows; i++)
 	{
 		DwLane	   *lane = &dw_lanes[lows[i].lane.index];
-		Datum		values[Natts_prepared];
-		bool		nulls[Natts_prepared] = {0};
-		Oid			owner = lane->owner;
+		bool		same = pg_atomic_read_u32(&lane->generation) == lows[i].lane.generation;
 
-		/* the lane is another one by now: no owner stands for any lane */
-		if (pg_atomic_read_u32(&lane->generation) != lows[i].lane.generation)
-			owner = InvalidOid;
-		values[Anum_prepared_gid - 1] = CStringGetTextDatum(prepare_gid);
-		values[Anum_prepared_owner - 1] = ObjectIdGetDatum(owner);
-		values[Anum_prepared_queue - 1] = Int16GetDatum(lane->queue);
-		values[Anum_prepared_priority - 1] = Int16GetDatum(lane->priority);
-		values[Anum_prepared_due - 1] = TimestampTzGetDatum(lows[i].due);
-		dw_prepared_insert(values, nulls);
+		write_prepared_row(same ? lane->owner : InvalidOid, lane->queue, lane->priority,
+						   lows[i].due);
 	}
+	if (all_touched)
+		write_prepared_row(InvalidOid, 0, 0, DT_NOBEGIN);
 }
 
 static void
@@ -327,7 +344,7 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
 	{
 		ntouched--;
-		if (touched[ntouched].locked && my_database && my_database->oid == MyDatabaseId)
+		if (touched[ntouched].locked && pinned)
 			dw_deliver(my_database, &touched[ntouched].hint);
 	}
 }
