@@ -297,6 +297,7 @@ load_lane(DwLane *lane)
 	bool		ok = false;
 	int64		retry = LOCKED_RETRY_US;
 
+	lane->refill_at = PG_UINT32_MAX;
 	/* L1 */
 	DW_INJECT("load-before-take");
 	(void) dw_atomic_take(&lane->next_far);
@@ -364,7 +365,7 @@ load_time(DwLane *lane, TimestampTz now)
 {
 	TimestampTz far = dw_atomic_read(&lane->next_far);
 	TimestampTz at;
-	uint32		low = dw_near_limit() / 4;
+	uint32		low = Min(dw_near_limit() / 4, lane->refill_at);
 	bool		enough;
 
 	if (far == DW_NEVER)

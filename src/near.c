@@ -190,14 +190,19 @@ void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 {
 	Key		   *cut = &cuts[lane - dw_lanes];
+	bool		cursor_moves = due < lane->cursor_due ||
+		(due == lane->cursor_due && id < lane->cursor_id);
 
-	if (due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id))
+	if (cursor_moves)
 		dw_near_set_cursor(lane, due, id);
 
-	/* what is dropped must be loaded again */
-	dw_atomic_lower(&lane->next_far, lane->cursor_due);
+	/* what is dropped, or was never in memory, must be loaded */
+	dw_atomic_lower(&lane->next_far, due);
 	pg_atomic_write_u32(&db->lanes_dirty, 1);
 
+	/* nothing from the cursor on is in memory */
+	if (!cursor_moves)
+		return;
 	if (cut->due == DW_NEVER)
 		ncuts++;
 	cut->due = lane->cursor_due;
@@ -273,6 +278,7 @@ dw_near_apply_cuts(void)
 typedef struct Sample
 {
 	int			lane;			/* DW_NO_LANE: of any */
+	Key			from;			/* of what is there or after it */
 	uint64		seen;
 	int			n;
 	Key			keys[SAMPLE];
@@ -284,7 +290,8 @@ add_to_sample(const DwEntry *entry, void *arg)
 	Sample	   *sample = arg;
 	uint64		i;
 
-	if (sample->lane != DW_NO_LANE && entry->lane != sample->lane)
+	if ((sample->lane != DW_NO_LANE && entry->lane != sample->lane) ||
+		key_before(entry, sample->from.due, sample->from.id))
 		return true;
 	/* reservoir sampling; the spread need not be of good quality */
 	i = sample->seen++;
@@ -301,9 +308,10 @@ add_to_sample(const DwEntry *entry, void *arg)
 }
 
 static void
-take_sample(Sample *sample, DwLane *lane)
+take_sample(Sample *sample, DwLane *lane, Key from)
 {
 	sample->lane = lane ? lane - dw_lanes : DW_NO_LANE;
+	sample->from = from;
 	sample->seen = 0;
 	sample->n = 0;
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
@@ -343,23 +351,39 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 	const Key  *key = arg;
 
 	if (!key_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
+	{
 		dw_near_cut(&dw_lanes[entry->lane], key->due, key->id);
+		dw_lanes[entry->lane].refill_at = 0;	/* see wait_for_room */
+	}
 	return true;
 }
 
 /*
- * Makes room in the pool: half of what the greediest lane holds beyond its
- * share goes; if there is none, half of all that waits, from the far end.
- * False if nothing could be dropped.
+ * A lane that memory has no room for is not loaded again before it has used
+ * up half of what it holds, its next tasks: else lanes would push each other
+ * out for ever.  A lane that holds nothing finds a place: the spare.
+ */
+static void
+wait_for_room(DwLane *lane)
+{
+	lane->refill_at = dw_near_held(lane) / 2;
+}
+
+/*
+ * Makes room in the pool for an entry: the greediest lane gives back what it
+ * holds beyond its share, and half of that; if there is none, half of all
+ * goes that waits for a later time than the entry.  False if nothing could be
+ * dropped.
  */
 static bool
-make_room(void)
+make_room(Key wanted)
 {
+	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
 	Sample	   *sample = palloc(sizeof(Sample));
 	DwLane	   *lane = greediest_lane();
 	Key			key;
 
-	take_sample(sample, lane);
+	take_sample(sample, lane, lane ? first : wanted);
 	if (sample->n == 0)
 	{
 		pfree(sample);
@@ -383,13 +407,18 @@ make_room(void)
 	}
 	pfree(sample);
 	dw_near_apply_cuts();
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].refill_at == 0)
+			wait_for_room(&dw_lanes[i]);
 	return true;
 }
 
 void
 dw_near_obey_quota(void)
 {
-	while (db->account.used > db->account.quota && make_room())
+	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
+
+	while (db->account.used > db->account.quota && make_room(first))
 		CHECK_FOR_INTERRUPTS();
 }
 
@@ -474,20 +503,25 @@ dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 {
 	TimestampTz cursor_due = lane->cursor_due;
 	int64		cursor_id = lane->cursor_id;
+	const Key	wanted = {entry->due, entry->id};
 
 	if (dw_near_place(lane, entry))
 		return true;
 	DW_INJECT("place-no-room");
 	/* once for the greedy, once for all: then it is really full */
-	for (int i = 0; i < 2 && make_room(); i++)
+	for (int i = 0; i < 2 && make_room(wanted); i++)
 	{
 		/* this very lane was cut: what comes after its cursor must wait */
-		if (lane->cursor_due != cursor_due || lane->cursor_id != cursor_id)
+		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
+			!key_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
 		if (dw_near_place(lane, entry))
 			return true;
 	}
-	return place_in_spare(lane, entry);
+	if (place_in_spare(lane, entry))
+		return true;
+	wait_for_room(lane);
+	return false;
 }
 
 /*---- Handing over ----*/
@@ -654,6 +688,7 @@ reset_lane(DwLane *lane)
 	lane->waiting = 0;
 	lane->load_below = 0;
 	lane->load_after = 0;
+	lane->refill_at = PG_UINT32_MAX;
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 

@@ -30,9 +30,10 @@ extern uint32 dw_near_limit(void);
 extern uint32 dw_near_held(DwLane *lane);
 
 /*
- * Pulls the lane's cursor back to (due, id), if it is not there already; what
- * is in memory from the cursor on is dropped by dw_near_apply_cuts(), for all
- * lanes in one pass.
+ * What the lane has in memory from (due, id) on is not to be trusted, or to
+ * be dropped, and must be loaded.  Pulls the cursor back to there; what is in
+ * memory from the cursor on is dropped by dw_near_apply_cuts(), for all lanes
+ * in one pass.
  */
 extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);
 extern void dw_near_apply_cuts(void);

@@ -270,9 +270,10 @@ run_sql(const Claim *claimed)
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(context);
+		/* until the end of the transaction: deferred triggers belong to it */
 		if (search_path)
 			(void) set_config_option("search_path", search_path, PGC_USERSET,
-									 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 		arm_timeout(claimed);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		DW_INJECT("run-before-sql");
@@ -356,7 +357,7 @@ record_failure(const Claim *claimed, ErrorData *error)
 }
 
 /* Begins a transaction in which a claim sees what is committed. */
-static int
+static void
 begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
@@ -364,13 +365,15 @@ begin_transaction(void)
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	return NewGUCNestLevel();
 }
 
+/*
+ * What the task has set is in force at its commit, too: for its deferred
+ * triggers, and for settings of the commit itself.  dw_clean_session undoes it.
+ */
 static void
-commit_transaction(int guc_level)
+commit_transaction(void)
 {
-	AtEOXact_GUC(false, guc_level);
 	if (ActiveSnapshotSet())
 		PopActiveSnapshot();
 	DW_INJECT("run-before-commit");
@@ -378,29 +381,21 @@ commit_transaction(int guc_level)
 	DW_INJECT("run-after-commit");
 }
 
-/* Ends an unsuccessful claim's transaction. */
-static void
-abandon_transaction(int guc_level)
-{
-	AtEOXact_GUC(false, guc_level);
-	AbortCurrentTransaction();
-}
-
 /* The task failed and its transaction was undone: record that. */
 static void
 record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry,
 					  int attempts, ErrorData *error)
 {
-	int			guc_level = begin_transaction();
 	Claim		claimed;
 
+	begin_transaction();
 	if (!claim(db, me, entry, &claimed) || claimed.key.attempts != attempts)
 	{
-		abandon_transaction(guc_level);
+		AbortCurrentTransaction();
 		return;
 	}
 	record_failure(&claimed, error);
-	commit_transaction(guc_level);
+	commit_transaction();
 	pg_atomic_fetch_add_u64(&db->failed, 1);
 }
 
@@ -417,12 +412,12 @@ typedef struct Try
 static void
 claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
-	int			guc_level = begin_transaction();
 	Claim		claimed;
 
+	begin_transaction();
 	if (!claim(db, me, entry, &claimed))
 	{
-		abandon_transaction(guc_level);
+		AbortCurrentTransaction();
 		return;
 	}
 	try->attempts = claimed.key.attempts;
@@ -433,7 +428,7 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	if (try->error)
 		record_failure(&claimed, try->error);
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	commit_transaction(guc_level);
+	commit_transaction();
 	pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
 }
 
@@ -558,6 +553,11 @@ void
 dw_clean_session(void)
 {
 	PortalHashTableDeleteAll();
+	/* these two are not among all options */
+	(void) set_config_option("session_authorization", NULL, PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	(void) set_config_option("role", NULL, PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
 	ResetAllOptions();
 	DropAllPreparedStatements();
 	LockReleaseAll(USER_LOCKMETHOD, true);

@@ -89,6 +89,8 @@ typedef struct DwLane
 	int64		cursor_id;
 	uint32		waiting;		/* entries in ring and heap, and the spare */
 	TimestampTz load_after;		/* backoff after a failed load */
+	uint32		refill_at;		/* memory was short: loaded again when the lane
+								 * holds no more than that */
 
 	/* ready lock */
 	DwList		ready;

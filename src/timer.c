@@ -102,6 +102,8 @@ begin_service(void)
 	dw_quota_update();
 	pg_atomic_write_u32(&db->timer_proc, dw_my_proc());
 	pg_memory_barrier();
+	/* it starts one timer at a time */
+	dw_wake_launcher();
 
 	dw_near_reset(db);
 	dw_dispatch_begin();

@@ -182,11 +182,12 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 }
 
 /*
- * Step C2: brings one hint to where the timer finds it.  Returns when the
- * timer is needed; DW_AWAKE is at once.
+ * Step C2: brings one hint to where the timer finds it; one that stands for
+ * many tasks from its due time on goes into no inbox.  Returns when the timer
+ * is needed; DW_AWAKE is at once.
  */
 static TimestampTz
-bring(DwDatabase *db, const DwHint *hint)
+bring(DwDatabase *db, const DwHint *hint, bool many)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	TimestampTz needed = DW_NEVER;
@@ -198,7 +199,7 @@ bring(DwDatabase *db, const DwHint *hint)
 	if (hint->due <= dw_atomic_read(&lane->horizon))
 	{
 		DW_INJECT("commit-before-push");
-		if (dw_inbox_push(db, hint, &crowded))
+		if (!many && dw_inbox_push(db, hint, &crowded))
 			return crowded ? DW_AWAKE : hint->due;
 		reload_lane(db, hint->lane, hint->due);
 		return DW_AWAKE;
@@ -222,7 +223,7 @@ bring(DwDatabase *db, const DwHint *hint)
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {
-	dw_wake_timer(db, bring(db, hint));
+	dw_wake_timer(db, bring(db, hint, false));
 }
 
 /* At the end of the transaction, committed or not. */
@@ -242,14 +243,16 @@ deliver_all(bool committed)
 	for (int i = 0; i < ntouched; i++)
 		if (touched[i].locked != committed)
 		{
-			TimestampTz at = bring(db, &touched[i].hint);
+			TimestampTz at = bring(db, &touched[i].hint, false);
 
 			needed = Min(needed, at);
 		}
 	for (int i = 0; i < nlows; i++)
 	{
-		reload_lane(db, lows[i].lane, lows[i].due);
-		needed = DW_AWAKE;
+		DwHint		low = {.due = lows[i].due, .lane = lows[i].lane};
+		TimestampTz at = bring(db, &low, true);
+
+		needed = Min(needed, at);
 	}
 	if (all_touched)
 	{
