@@ -242,14 +242,13 @@ COMMENT ON VIEW delay_wheel.failed IS
 CREATE FUNCTION delay_wheel.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_running() IS 'executors of this database, see delay_wheel.running';
-CREATE VIEW delay_wheel.running WITH (security_barrier) AS
+COMMENT ON FUNCTION delay_wheel.get_running() IS 'one''s own executors of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.running';
+CREATE VIEW delay_wheel.running AS
 SELECT r.pid, r.owner, r.task, r.due, r.since
 FROM delay_wheel.get_running() r
-WHERE r.task IS NOT NULL
-  AND (pg_catalog.pg_has_role(r.owner, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'));
+WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
-'tasks that executors of this database run just now';
+'one''s own tasks that executors of this database run just now; all of them for pg_read_all_stats and superusers';
 
 CREATE FUNCTION delay_wheel.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
 RETURNS SETOF record

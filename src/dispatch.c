@@ -262,7 +262,6 @@ dw_dispatch(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	TimestampTz look_again = DW_NEVER;
-	Oid			owner = InvalidOid;
 	List	   *missing = NIL;
 	ListCell   *lc;
 	bool		starving = false;
@@ -279,17 +278,18 @@ dw_dispatch(DwDatabase *db)
 		next = lane->ready_next;
 		if (dw_ready_count(lane) == 0)
 			dw_ready_unlist(db, lane);
+		else if (lane->running >= dw_lane_executors() || wake_executors(db, lane) <= 0)
+			continue;
 		else if (lane->retry_at > now)
 			look_again = Min(look_again, lane->retry_at);
-		else if (lane->running < dw_lane_executors() && wake_executors(db, lane) > 0)
+		else
 			missing = list_append_unique_oid(missing, lane->owner);
 	}
 	LWLockRelease(dw_ready_lock(db));
 
 	foreach(lc, missing)
 	{
-		owner = lfirst_oid(lc);
-		if (provide_executor(db, owner))
+		if (provide_executor(db, lfirst_oid(lc)))
 			starving = true;
 	}
 	list_free(missing);

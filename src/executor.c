@@ -121,6 +121,8 @@ leave_place(int code, Datum arg)
 	if (me == NULL)
 		return;
 
+	/* an error may have struck while one was held */
+	LWLockReleaseAll();
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	connecting = me->state == DW_EXECUTOR_CONNECTING;
@@ -146,6 +148,8 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished)
 		dw_deliver(my_db, &hint);
+	if (connecting)
+		dw_problem(my_db, "an executor could not connect, see the server's log");
 	tell_timer();
 }
 

@@ -8,7 +8,8 @@
  *
  * dw_inject_attach(point text, action text, skip int, hits int) returns void
  *		action is wait, error, fatal, crash or log; the first skip passes
- *		through the point do nothing, the next hits do it (0: all of them)
+ *		through the point do nothing, the next hits do it (0: all of them);
+ *		a point at which processes may wait stays until it is detached
  * dw_inject_detach(point text) returns void
  *		releases those that wait
  * dw_inject_waiting(point text) returns int
@@ -39,7 +40,7 @@ typedef struct Point
 	char		name[48];		/* empty: free */
 	char		action[8];
 	int			skip;
-	int			hits;			/* 0: without end */
+	int			hits;			/* 0: without end, -1: no more */
 	int			waiting;
 	uint32		generation;
 } Point;
@@ -134,13 +135,15 @@ dw_inject_point(const char *name)
 	{
 		if (point->skip > 0)
 			point->skip--;
-		else
+		else if (point->hits >= 0)
 		{
 			strcpy(action, point->action);
 			generation = point->generation;
+			if (point->hits > 0 && --point->hits == 0)
+				point->hits = -1;
 			if (strcmp(action, "wait") == 0)
 				point->waiting++;
-			else if (point->hits > 0 && --point->hits == 0)
+			else if (point->hits < 0)
 				remove_point(point);
 		}
 	}

@@ -194,6 +194,7 @@ reload_database(void)
 	TimestampTz from = dw_atomic_take(&db->reload_from);
 	bool		ok = false;
 
+	DW_INJECT("reload-after-take");
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		dw_near_cut(&dw_lanes[i], from, PG_INT64_MIN);
 	dw_near_apply_cuts();
@@ -205,6 +206,7 @@ reload_database(void)
 		if (rel != NULL)
 		{
 			enter_lanes_of_table(rel);
+			DW_INJECT("reload-after-scan");
 			empty_prepared();
 			ok = true;
 		}

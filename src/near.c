@@ -554,9 +554,10 @@ hand_over_heap(TimestampTz now)
 	return n;
 }
 
-static void
+static uint32
 hand_over_spares(TimestampTz now)
 {
+	uint32		n = 0;
 	int32		next;
 
 	for (int32 i = db->lanes; i != DW_NO_LANE && nspares > 0; i = next)
@@ -571,8 +572,10 @@ hand_over_spares(TimestampTz now)
 			lane->spare_state = DW_SPARE_FREE;
 			nspares--;
 			move_on(&entry);
+			n++;
 		}
 	}
+	return n;
 }
 
 /*
@@ -657,7 +660,7 @@ dw_near_hand_over(void)
 
 	n = hand_over_heap(now);
 	if (nspares > 0)
-		hand_over_spares(now);
+		n += hand_over_spares(now);
 	n += open_slot(now);
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);

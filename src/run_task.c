@@ -148,6 +148,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
 	/* X1: before the deletion, so that a cancel knows who holds the row */
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
 	pg_memory_barrier();
+	DW_INJECT("claim-before-fetch");
 
 	for (;;)
 	{
@@ -187,6 +188,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
 
 	if (success)
 	{
+		DW_INJECT("claim-after-delete");
 		heap_deform_tuple(claimed->tuple, RelationGetDescr(rel),
 						  claimed->values, claimed->nulls);
 		CommandCounterIncrement();

@@ -56,6 +56,9 @@ static uint32 wait_event = 0;
 static void
 leave_database(int code, Datum arg)
 {
+	/* an error may have struck while one was held */
+	LWLockReleaseAll();
+
 	/* without the extension its executors have no place here either */
 	if (dw_extension_gone)
 		dw_dispatch_end_all(db);
@@ -105,7 +108,9 @@ begin_service(void)
 	/* it starts one timer at a time */
 	dw_wake_launcher();
 
+	DW_INJECT("begin-before-reset");
 	dw_near_reset(db);
+	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin();
 	dw_load_reset(db);
 }

@@ -29,36 +29,29 @@ PG_FUNCTION_INFO_V1(dw_get_running);
 PG_FUNCTION_INFO_V1(dw_get_ring);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
-/* The tick of a time; rounds down, also before 2000. */
-static int64
-tick_of(TimestampTz due)
+/* What a ring is like just now, whether this database has one or not. */
+static DwRing
+ring_shape(void)
 {
-	int64		tick = due / dw_tick_us();
+	DwRing		shape = {.nslots = dw_slots, .tick_us = dw_tick_us()};
 
-	return due % dw_tick_us() < 0 ? tick - 1 : tick;
-}
-
-static int32
-slot_of(int64 tick)
-{
-	int64		slot = tick % dw_slots;
-
-	return slot < 0 ? slot + dw_slots : slot;
+	shape.current_tick = dw_ring_tick(&shape, dw_now());
+	return shape;
 }
 
 Datum
 dw_place(PG_FUNCTION_ARGS)
 {
-	int64		tick = tick_of(PG_GETARG_TIMESTAMPTZ(0));
-	int64		ahead = tick - tick_of(dw_now());
+	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
+	DwRing		shape = ring_shape();
 	TupleDesc	desc;
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	values[0] = Int32GetDatum(slot_of(tick));
-	values[1] = Int64GetDatum(Max(ahead, 0) / dw_slots);
+	values[0] = Int32GetDatum(dw_ring_index(&shape, dw_ring_tick(&shape, due)));
+	values[1] = Int64GetDatum(dw_ring_cycle(&shape, due));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
@@ -82,6 +75,9 @@ dw_get_running(PG_FUNCTION_ARGS)
 		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
 		LWLockRelease(dw_shared->table_lock);
 		if (e.state == DW_EXECUTOR_FREE || e.database != MyDatabaseId)
+			continue;
+		if (!has_privs_of_role(GetUserId(), e.owner) &&
+			!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 			continue;
 		values[0] = Int32GetDatum(e.pid);
 		nulls[0] = e.pid == 0;
@@ -115,7 +111,8 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	DwDatabase *db;
 	DwSlot	   *slots;
 	DwRing	   *ring;
-	int32		current = slot_of(tick_of(dw_now()));
+	DwRing		shape = ring_shape();
+	int32		current = dw_ring_index(&shape, shape.current_tick);
 
 	dw_require_shared();
 	InitMaterializedSRF(fcinfo, 0);
@@ -130,7 +127,6 @@ dw_get_ring(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < dw_slots; i++)
 	{
-		int64		now_tick = tick_of(dw_now());
 		bool		empty = slots[i].list.count == 0;
 		Datum		values[5];
 		bool		nulls[5] = {0};
@@ -140,8 +136,8 @@ dw_get_ring(PG_FUNCTION_ARGS)
 		nulls[2] = nulls[3] = empty;
 		if (!empty)
 		{
-			values[2] = Int64GetDatum(Max(tick_of(slots[i].min_due) - now_tick, 0) / dw_slots);
-			values[3] = Int64GetDatum(Max(tick_of(slots[i].max_due) - now_tick, 0) / dw_slots);
+			values[2] = Int64GetDatum(dw_ring_cycle(&shape, slots[i].min_due));
+			values[3] = Int64GetDatum(dw_ring_cycle(&shape, slots[i].max_due));
 		}
 		values[4] = BoolGetDatum(i == current);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
@@ -213,6 +209,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	Datum		values[20] = {0};
 	bool		nulls[20] = {0};
 	NameData	database;
+	DwRing		shape = ring_shape();
 
 	if (name == NULL)
 		return;
@@ -225,7 +222,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	namestrcpy(&database, name);
 	values[0] = NameGetDatum(&database);
 	values[1] = CStringGetTextDatum(states[db->timer_state]);
-	values[2] = Int32GetDatum(slot_of(tick_of(dw_now())));
+	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
 	values[3] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
 	nulls[3] = horizon == DW_NEVER;
 	values[4] = Int32GetDatum(db->nlanes);

@@ -39,12 +39,10 @@
 #ifndef DUE3
 #define DUE3 DUE2
 #endif
-#ifndef NMOD
-#define NMOD 0			/* transactions that cancel or reschedule */
-#endif
 #ifndef MODT
-#define MODT NT			/* they touch ids 1..MODT */
+#define MODT NT			/* ids 1..MODT may be cancelled or rescheduled */
 #endif
+/* MOD1, MOD2: transactions that cancel or reschedule.  LOCKED: row 1 is locked for ever. */
 #ifndef CRASH
 #define CRASH 0			/* times the timer dies */
 #endif
@@ -198,8 +196,12 @@ proctype Sched(byte i)
 #endif
 }
 
-/* A transaction that cancels or reschedules. */
-proctype Mod()
+/* A transaction that cancels or reschedules; what: the ways it may end. */
+#define CANCEL 1
+#define RESCHED 2
+#define ABORT 4
+
+proctype Mod(byte what)
 {
 	byte i, d, t, n, h, b, s;
 
@@ -215,10 +217,10 @@ proctype Mod()
 	};
 T2:
 	if
-	:: atomic { vis[i] && tid[i] == t && !lock[i] -> lock[i] = 1 }
+	:: d_step { vis[i] && tid[i] == t && !lock[i] -> lock[i] = 1 }
 	:: atomic { vis[i] && tid[i] != t ->
 #ifdef MUT_CANCEL_OLD_SNAP
-			goto Gone
+			assert(false)	/* "gone", and it is not */
 #else
 			t = tid[i];
 #ifndef MUT_LOCK_STALE
@@ -227,58 +229,41 @@ T2:
 			goto T2
 #endif
 		}
-	:: !vis[i] -> goto Gone
+	:: atomic { !vis[i] -> FORGET; goto Gone }
 	fi;
+#ifdef MUT_NB_B1
+	h = horizon;
+#endif
 	if				/* T3 */
-#ifndef NO_CANCEL
-	:: d_step { vis[i] = 0; lock[i] = 0 };
-#ifndef MUT_NO_CANCEL_HINT
+	:: d_step { what & CANCEL -> vis[i] = 0; lock[i] = 0 };
+#ifndef MUT_CANCEL_NO_HINT
 		bring(d, i, t); C3(FORGET)
 #endif
-#endif
-#ifndef NO_RESCHED
-	:: atomic { if :: n = 1 :: n = MAXT fi };
-#ifdef MUT_NB_B1
-		h = horizon;
-#endif
+	:: atomic { what & RESCHED -> if :: n = 1 :: n = MAXT fi };
 #ifdef MUT_HINT_EARLY
 		bring(n, i, t + 1); C3(skip);
-		d_step { tid[i] = t + 1; due[i] = n; lock[i] = 0 }
+		d_step { tid[i] = t + 1; due[i] = n; lock[i] = 0; FORGET }
 #else
 		d_step { tid[i] = t + 1; due[i] = n; lock[i] = 0 };	/* C1 */
-#ifdef MUT_RESCHED_OLD_DUE
+#if defined(MUT_RESCHED_OLD_DUE)
 		bring(d, i, t + 1); C3(FORGET)
-#else
-#ifndef MUT_NO_RESCHED_HINT
+#elif !defined(MUT_RESCHED_NO_HINT)
 		bring(n, i, t + 1); C3(FORGET)
 #endif
 #endif
-#endif
-#endif
-#ifndef NO_ABORT
-	::
-#ifdef MUT_NB_B1
-		h = horizon;
-#endif
+	:: what & ABORT ->
 #ifdef MUT_ABORT_EARLY
 		bring(d, i, t); C3(skip);
-		lock[i] = 0
+		d_step { lock[i] = 0; FORGET }
 #else
 		lock[i] = 0;		/* A1 */
 #ifndef MUT_ABORT_NO_HINT
-		bring(d, i, t); C3(FORGET)		/* A2 */
+		bring(d, i, t); C3(FORGET)	/* A2 */
 #endif
-#endif
-#endif
-#ifdef HOLD
-	:: false			/* idle in transaction for ever */
 #endif
 	fi;
 Gone:
-#ifdef MUT_CANCEL_OLD_SNAP
-	assert(!vis[i] || tid[i] == t);
-#endif
-	atomic { FORGET }
+	skip
 }
 
 #ifdef MUT_SKIP_HANDED
@@ -751,18 +736,22 @@ init {
 #if NEXEC > 1
 		run Exec();
 #endif
+#ifdef LOCKED
+		vis[1] = 1; lock[1] = 1; tid[1] = 1; due[1] = DUE1;
+#else
 		run Sched(1);
+#endif
 #if NT > 1
 		run Sched(2);
 #endif
 #if NT > 2
 		run Sched(3);
 #endif
-#if NMOD > 0
-		run Mod();
+#ifdef MOD1
+		run Mod(MOD1);
 #endif
-#if NMOD > 1
-		run Mod();
+#ifdef MOD2
+		run Mod(MOD2);
 #endif
 		run Env()
 	}
