@@ -21,6 +21,7 @@ COMMENT ON FUNCTION delay_wheel.origin() IS
 
 -- CACHE 1: the order of ids is the order of scheduling, which is relied on
 CREATE SEQUENCE delay_wheel.task_id_seq AS bigint CACHE 1;
+COMMENT ON SEQUENCE delay_wheel.task_id_seq IS 'ids of tasks, in the order of scheduling';
 
 CREATE TABLE delay_wheel.task
 (

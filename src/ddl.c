@@ -10,7 +10,8 @@
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
- * is told to the timer when it has ended, by this one's own end.
+ * is told to the timer when it has ended, by this one's own end; so is an
+ * extension that it created.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +24,7 @@
 #include "lanes.h"
 #include "nodes/parsenodes.h"
 #include "shared.h"
+#include "storage/lmgr.h"
 #include "task_rows.h"
 #include "tcop/utility.h"
 #include "touched.h"
@@ -36,9 +38,10 @@ static ProcessUtility_hook_type prev_process_utility = NULL;
 /*
  * The rows that a transaction wrote when it was prepared are seen dirty, since
  * it has not ended.  Whatever its end is, the lanes are looked at then: the
- * row locks of its cancels are gone in both cases.
+ * row locks of its cancels are gone in both cases.  False if there is no
+ * extension (yet).
  */
-static void
+static bool
 touch_what_was_prepared(const char *gid)
 {
 	DwCatalog	cat;
@@ -49,10 +52,18 @@ touch_what_was_prepared(const char *gid)
 	HeapTuple	tuple;
 
 	if (!dw_catalog_lookup(&cat))
-		return;
+		return false;
+
+	/* the prepared transaction itself may have locked or dropped the table */
+	rel = ConditionalLockRelationOid(cat.prepared, AccessShareLock) ?
+		try_table_open(cat.prepared, NoLock) : NULL;
+	if (rel == NULL)
+	{
+		dw_touch_all();
+		return true;
+	}
 
 	InitDirtySnapshot(dirty);
-	rel = table_open(cat.prepared, AccessShareLock);
 	ScanKeyInit(&key, Anum_prepared_gid, BTEqualStrategyNumber, F_TEXTEQ,
 				CStringGetTextDatum(gid));
 	scan = systable_beginscan(rel, InvalidOid, false, &dirty, 1, &key);
@@ -71,12 +82,15 @@ touch_what_was_prepared(const char *gid)
 			dw_touch_lane(lane, due);
 		else
 			dw_touch_all();
+		dw_touch_prepared();
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+	return true;
 }
 
-static void
+/* Returns whether the extension may come to be by this, unnamed. */
+static bool
 before_utility(Node *statement)
 {
 	if (IsA(statement, TransactionStmt))
@@ -85,18 +99,32 @@ before_utility(Node *statement)
 
 		if (stmt->kind == TRANS_STMT_PREPARE)
 			dw_touched_prepare_as(stmt->gid);
-		else if (stmt->kind == TRANS_STMT_COMMIT_PREPARED ||
-				 stmt->kind == TRANS_STMT_ROLLBACK_PREPARED)
+		else if (stmt->kind == TRANS_STMT_COMMIT_PREPARED)
+			return !touch_what_was_prepared(stmt->gid);
+		else if (stmt->kind == TRANS_STMT_ROLLBACK_PREPARED)
 			touch_what_was_prepared(stmt->gid);
 	}
+	return false;
+}
+
+static bool
+drops_extension(DropStmt *statement)
+{
+	ListCell   *lc;
+
+	if (statement->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(lc, statement->objects)
+		if (strcmp(strVal(lfirst(lc)), "delay_wheel") == 0)
+			return true;
+	return false;
 }
 
 static void
 after_utility(Node *statement)
 {
-	if (IsA(statement, DropStmt) && ((DropStmt *) statement)->removeType == OBJECT_EXTENSION)
+	if (IsA(statement, DropStmt) && drops_extension((DropStmt *) statement))
 		dw_touch_all();
-
 	else if (IsA(statement, CreateExtensionStmt) &&
 			 strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0)
 		dw_touch_extension();
@@ -110,8 +138,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	Node	   *statement = pstmt->utilityStmt;
 	/* the tree may be gone after the command: COMMIT frees much */
 	bool		look_after = IsA(statement, CreateExtensionStmt) || IsA(statement, DropStmt);
+	bool		may_create = before_utility(statement);
+	DwCatalog	cat;
 
-	before_utility(statement);
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
 							 query_env, dest, qc);
@@ -120,6 +149,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 								query_env, dest, qc);
 	if (look_after)
 		after_utility(statement);
+	else if (may_create && dw_catalog_lookup(&cat))
+		dw_touch_extension();
 }
 
 void

@@ -90,6 +90,8 @@ list_databases(void)
 	HeapTuple	tuple;
 
 	StartTransactionCommand();
+	/* the server's default may be one that waits */
+	XactIsoLevel = XACT_READ_COMMITTED;
 	(void) GetTransactionSnapshot();
 	rel = table_open(DatabaseRelationId, AccessShareLock);
 	scan = table_beginscan_catalog(rel, 0, NULL);

@@ -87,6 +87,8 @@ begin_read(LOCKMODE lockmode)
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+	/* the server's default may be one that waits or fails */
+	XactIsoLevel = XACT_READ_COMMITTED;
 	if (!dw_catalog_lookup(&cat))
 	{
 		dw_extension_gone = true;
@@ -161,8 +163,8 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Removes what ended prepared transactions left: who ended them has told us
- * by now, or we read everything anyway.
+ * Removes what ended prepared transactions left: who ended them looked at it
+ * before, or we read everything anyway.
  */
 static void
 empty_prepared(void)
@@ -224,6 +226,34 @@ reload_database(void)
 		dw_atomic_lower(&db->reload_from, from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
 	}
+}
+
+/* Prepared transactions have ended; the next time if it cannot be done now. */
+static void
+forget_prepared(void)
+{
+	bool		ok = false;
+
+	PG_TRY();
+	{
+		Relation	rel = begin_read(AccessShareLock);
+
+		if (rel != NULL)
+		{
+			empty_prepared();
+			ok = true;
+		}
+		end_read(rel);
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		end_failed_read("forget prepared transactions");
+	}
+	PG_END_TRY();
+
+	if (!ok)
+		pg_atomic_write_u32(&db->prepared_ended, 1);
 }
 
 /*---- Loading one lane ----*/
@@ -460,6 +490,8 @@ dw_load_some(void)
 
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER && discover_after <= now)
 		reload_database();
+	if (pg_atomic_exchange_u32(&db->prepared_ended, 0) != 0)
+		forget_prepared();
 
 	/* F1, F2: the flag is cleared before what it stands for is read */
 	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) == 0 && next_load > now)

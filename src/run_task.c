@@ -429,8 +429,12 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	try->error = run_sql(&claimed);
 	if (try->error)
 		record_failure(&claimed, try->error);
-	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
+	else
+		arm_timeout(&claimed);	/* deferred triggers can take long, too */
 	commit_transaction();
+	disarm_timeout();
+	/* after the commit: its triggers may have created something, too */
+	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
 }
 

@@ -141,6 +141,7 @@ typedef struct DwDatabase
 	pg_atomic_uint32 lanes_dirty;	/* some lane's next_far or reload_from */
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* an owner waits for an executor's place */
+	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
 
 	/* inbox lock */
 	slock_t		inbox_lock;

@@ -159,7 +159,8 @@ drain_inbox(void)
 	DwHint		hints[INBOX_SLICE];
 	uint32		n = dw_inbox_drain(db, hints, INBOX_SLICE);
 
-	DW_INJECT("drain-after-take");
+	if (n > 0)
+		DW_INJECT("drain-after-take");
 	for (uint32 i = 0; i < n; i++)
 		take_hint(&hints[i]);
 	return n > 0;
@@ -269,13 +270,17 @@ anything_new(void)
 static void
 sleep_until_needed(TimestampTz until)
 {
+	DW_INJECT("sleep-before-publish");
 	/* H1 */
 	pg_atomic_write_u64(&db->sleep_until, (uint64) until);
 	/* B4 */
 	pg_memory_barrier();
 	DW_INJECT("sleep-after-publish");
 	if (!anything_new())
+	{
+		DW_INJECT("sleep-before-wait");
 		wait_for_event(until);
+	}
 	/* W0 */
 	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
 	ResetLatch(MyLatch);

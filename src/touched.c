@@ -45,6 +45,7 @@ typedef struct LaneLow
 {
 	DwLaneRef	lane;
 	TimestampTz due;
+	bool		locked;			/* some of it was locked */
 } LaneLow;
 
 /* All in TopTransactionContext. */
@@ -57,6 +58,7 @@ static int	lows_size = 0;
 
 static bool all_touched = false;
 static bool extension_created = false;
+static bool prepared_ended = false;
 static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
 
 /* Pinned while this transaction may have something to tell. */
@@ -89,8 +91,8 @@ reserve(void *array, int n, int *size, Size element)
 	return repalloc(array, *size * element);
 }
 
-void
-dw_touch_lane(DwLaneRef lane, TimestampTz due)
+static void
+lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 {
 	/* the last one first: a transaction mostly stays with one lane */
 	for (int i = nlows - 1; i >= 0; i--)
@@ -98,12 +100,20 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 			lows[i].lane.generation == lane.generation)
 		{
 			lows[i].due = Min(lows[i].due, due);
+			lows[i].locked |= locked;
 			return;
 		}
 	lows = reserve(lows, nlows, &lows_size, sizeof(LaneLow));
 	lows[nlows].lane = lane;
 	lows[nlows].due = due;
+	lows[nlows].locked = locked;
 	nlows++;
+}
+
+void
+dw_touch_lane(DwLaneRef lane, TimestampTz due)
+{
+	lower_lane(lane, due, false);
 }
 
 static void
@@ -111,7 +121,7 @@ remember(const DwHint *hint, bool locked)
 {
 	if (nlows > 0 || ntouched >= MAX_HINTS)
 	{
-		dw_touch_lane(hint->lane, hint->due);
+		lower_lane(hint->lane, hint->due, locked);
 		return;
 	}
 	touched = reserve(touched, ntouched, &touched_size, sizeof(Touched));
@@ -148,6 +158,12 @@ dw_touch_extension(void)
 }
 
 void
+dw_touch_prepared(void)
+{
+	prepared_ended = true;
+}
+
+void
 dw_touched_prepare_as(const char *gid)
 {
 	strlcpy(prepare_gid, gid, sizeof(prepare_gid));
@@ -160,7 +176,7 @@ forget_all(void)
 	touched = NULL;
 	lows = NULL;
 	ntouched = touched_size = nlows = lows_size = 0;
-	all_touched = extension_created = false;
+	all_touched = extension_created = prepared_ended = false;
 	prepare_gid[0] = '\0';
 	if (pinned)
 		dw_database_unpin(my_database);
@@ -259,6 +275,8 @@ deliver_all(bool committed)
 		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
+	if (prepared_ended)
+		pg_atomic_write_u32(&db->prepared_ended, 1);
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension is to be followed by one */
@@ -294,6 +312,13 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 static void
 write_prepared(void)
 {
+	DwCatalog	cat;
+
+	if (ntouched == 0 && nlows == 0 && !all_touched)
+		return;
+	/* this very transaction has dropped the extension */
+	if (!dw_catalog_lookup(&cat))
+		return;
 	for (int i = 0; i < ntouched; i++)
 		dw_touch_lane(touched[i].hint.lane, touched[i].hint.due);
 	for (int i = 0; i < nlows; i++)
@@ -313,6 +338,10 @@ xact_callback(XactEvent event, void *arg)
 {
 	switch (event)
 	{
+		case XACT_EVENT_PRE_COMMIT:
+			if (ntouched > 0)
+				DW_INJECT("commit-before-visible");
+			break;
 		case XACT_EVENT_COMMIT:
 			deliver_all(true);
 			forget_all();
@@ -334,7 +363,8 @@ xact_callback(XactEvent event, void *arg)
 
 /*
  * Forgets what an aborted subtransaction wrote, and hints again what it had
- * locked: its locks are gone.  Lows stay; they cost a look at most.
+ * locked: its locks are gone.  Lows stay; they cost a look at most, which
+ * those with locks get now, too.
  */
 static void
 subxact_callback(SubXactEvent event, SubTransactionId subid,
@@ -350,6 +380,12 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 		if (touched[ntouched].locked && pinned)
 			dw_deliver(my_database, &touched[ntouched].hint);
 	}
+	for (int i = 0; i < nlows && pinned; i++)
+		if (lows[i].locked)
+		{
+			reload_lane(my_database, lows[i].lane, lows[i].due);
+			dw_wake_timer(my_database, DW_AWAKE);
+		}
 }
 
 /* Called once per server process tree: backends inherit it. */

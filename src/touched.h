@@ -27,6 +27,9 @@ extern void dw_touch_all(void);
 /* The extension was created: start a timer, if it commits. */
 extern void dw_touch_extension(void);
 
+/* This transaction ends a prepared one that left rows for that. */
+extern void dw_touch_prepared(void);
+
 /* The name under which this transaction is being prepared. */
 extern void dw_touched_prepare_as(const char *gid);
 

@@ -15,6 +15,9 @@
 #ifndef RC
 #define RC 1			/* entries the ring holds */
 #endif
+#ifndef ROOM
+#define ROOM (rn < RC)		/* a load starts when so much is free */
+#endif
 #ifndef IC
 #define IC 1			/* hints the inbox holds */
 #endif
@@ -39,9 +42,14 @@
 #ifndef DUE3
 #define DUE3 DUE2
 #endif
+#ifndef NEW1
+#define NEW1 1			/* rescheduled to: this or MAXT */
+#endif
 #ifndef MODT
 #define MODT NT			/* ids 1..MODT may be cancelled or rescheduled */
 #endif
+/* BULK: a committer may lower reload_from instead, as a large transaction or plain SQL does. */
+/* READY_SURVIVES: what has been handed outlives the timer. */
 /* MOD1, MOD2: transactions that cancel or reschedule.  LOCKED: row 1 is locked for ever. */
 #ifndef CRASH
 #define CRASH 0			/* times the timer dies */
@@ -127,22 +135,25 @@ inline bring(d, i, t)
 	s = sleep_until;
 #endif
 	if
-	:: d_step { d WITHIN h ->
-			if
-			:: nfull(inbox) ->	/* C2p */
-				inbox!K(d, i), t;
-				b = d
-			:: full(inbox) ->	/* C2r */
+	:: d_step { d WITHIN h && len(inbox) < IC ->	/* C2p */
+			inbox!K(d, i), t;
+			b = d;
+			h = 0
+		}
+#ifdef BULK
+	:: d_step { h = 0 };
+#else
+	:: d_step { d WITHIN h && len(inbox) == IC -> h = 0 };
+#endif
+		d_step {		/* C2r: the inbox may have been emptied in between */
 #ifndef MUT_FULL_FORGET
-				if :: d < reload_from -> reload_from = d :: else fi;
+			if :: d < reload_from -> reload_from = d :: else fi;
 #endif
 #ifdef MUT_WAKE_RELOAD_DUE
-				b = d
+			b = d
 #else
-				b = now
+			b = now
 #endif
-			fi;
-			h = 0
 		}
 	:: d_step { !(d WITHIN h) ->	/* C2f */
 #ifdef MUT_DIRTY_FIRST
@@ -239,7 +250,7 @@ T2:
 #ifndef MUT_CANCEL_NO_HINT
 		bring(d, i, t); C3(FORGET)
 #endif
-	:: atomic { what & RESCHED -> if :: n = 1 :: n = MAXT fi };
+	:: atomic { what & RESCHED -> if :: n = NEW1 :: n = MAXT fi };
 #ifdef MUT_HINT_EARLY
 		bring(n, i, t + 1); C3(skip);
 		d_step { tid[i] = t + 1; due[i] = n; lock[i] = 0; FORGET }
@@ -418,7 +429,12 @@ inline take_hint()
 		inbox?k, t;		/* D1 */
 		if
 #ifndef MUT_HINT_PAST_CURSOR
+#ifdef DRAIN_TO_RING
+		:: k >= cursor && k < to && rn < RC -> ring_put(k, t)
+		:: k >= cursor && !(k < to && rn < RC) ->
+#else
 		:: k >= cursor ->	/* D3 */
+#endif
 #ifndef MUT_D3_FORGET
 			lower_far(DUE(k))
 #endif
@@ -444,12 +460,35 @@ inline take_hint()
 }
 
 /*
- * L4, L5: one step, since what lies between them is private to the timer.  Leaves cut, the first key
- * not kept, and nf, the due of the first row from there on.  It may stop after any kept entry (a slice
- * is over, or an error came there).
+ * L4, L5: one step, since what lies between them is private to the timer; SPLIT_SCAN makes them two,
+ * DRAIN_IN_LOAD takes a hint from the inbox between them, DRAIN_TO_RING puts it into the ring if it is
+ * in the interval.  Leaves cut, the first key not kept, and nf, the due of the first row from there on.
+ * It may stop after any kept entry: a slice is over, or an error comes there.
  */
+#ifdef SPLIT_SCAN
+#define S(a) old_##a
+#else
+#define S(a) a
+#endif
+
 inline scan()
 {
+#ifdef SPLIT_SCAN
+	d_step {			/* L4 */
+		j = 1;
+		do
+		:: j <= NT -> old_vis[j] = vis[j]; old_due[j] = due[j]; old_tid[j] = tid[j]; j++
+		:: else -> break
+		od;
+		j = 0
+	};
+#endif
+#ifdef DRAIN_IN_LOAD
+	if :: nempty(inbox) -> take_hint() :: true fi;
+#endif
+#ifdef MUT_DROP_LATE
+	d_step { ring_drop(from) };	/* L2 */
+#endif
 	atomic {
 		cut = to;
 		nf = INF;
@@ -468,7 +507,7 @@ inline scan()
 #ifdef MUT_SKIP_HANDED
 					:: out[j] -> skip
 #endif
-					:: vis[j] && K(due[j], j) >= lo && K(due[j], j) < m -> m = K(due[j], j)
+					:: S(vis)[j] && K(S(due)[j], j) >= lo && K(S(due)[j], j) < m -> m = K(S(due)[j], j)
 					:: else
 					fi;
 					j++
@@ -489,7 +528,7 @@ inline scan()
 #endif
 				break
 			:: m < to && rn < RC && kept -> cut = m; nf = DUE(m); break
-			:: m < to && rn < RC -> ring_put(m, tid[ID(m)]); kept = 1; lo = m + 1
+			:: m < to && rn < RC -> ring_put(m, S(tid)[ID(m)]); kept = 1; lo = m + 1
 			fi
 		od;
 #ifdef MUT_CURSOR_DUE_PAST
@@ -500,7 +539,17 @@ inline scan()
 #endif
 		m = 0;
 		lo = 0;
-		kept = 0
+		kept = 0;
+#ifdef SPLIT_SCAN
+		d_step {
+			j = 1;
+			do
+			:: j <= NT -> old_vis[j] = 0; old_due[j] = 0; old_tid[j] = 0; j++
+			:: else -> break
+			od;
+			j = 0
+		};
+#endif
 	}
 }
 
@@ -519,6 +568,9 @@ proctype Timer()
 #ifdef MUT_ERR_LESS
 	byte oldcur;
 #endif
+#ifdef SPLIT_SCAN
+	byte old_vis[NT + 1], old_due[NT + 1], old_tid[NT + 1];
+#endif
 
 	do
 	:: {
@@ -532,6 +584,7 @@ proctype Timer()
 			sleep_until = 0;
 			k = 0; t = 0; j = 0; from = 0; to = 0; cut = 0; nf = 0; lo = 0; m = 0; su = 0;
 			kept = 0; x = 0;
+#ifndef READY_SURVIVES
 			do
 			:: nempty(ready) -> ready?k, t;
 #ifdef MUT_SKIP_HANDED
@@ -541,9 +594,18 @@ proctype Timer()
 				t = 0
 			:: empty(ready) -> break
 			od
+#endif
 			};
 W0:
-			atomic { latch = 0; sleep_until = 0; su = 0 };
+			atomic {
+#ifndef MUT_LATCH_LATE
+				latch = 0;
+#endif
+#ifndef MUT_NOT_AWAKE
+				sleep_until = 0;
+#endif
+				su = 0
+			};
 D1:
 			if
 			:: nempty(inbox) -> take_hint(); goto D1
@@ -577,7 +639,7 @@ D1:
 			fi;
 #endif
 			if
-			:: reload_from < INF || (kf < INF && kf <= now + AHEAD && rn < RC)
+			:: reload_from < INF || (kf < INF && kf <= now + AHEAD && ROOM)
 			:: rn > 0 && DUE(rk[0]) <= now ->
 				atomic {	/* G1 */
 					ready!rk[0], rt[0];
@@ -613,19 +675,19 @@ D1:
 #ifndef MUT_FAR_LATE
 			d_step { next_far = INF; kf = INF };
 #endif
-#ifndef MUT_DROP_LATE
+#if !defined(MUT_DROP_LATE) && !defined(MUT_DROP_AFTER_SCAN)
 			d_step { ring_drop(from) };	/* L2 */
 #endif
 			MAY_FAIL;
 			to = K(now + AHEAD + 1, 0);
 #ifdef MUT_SNAP_EARLY
-			scan();			/* also: B3 taken out */
+			scan();			/* which is also what L3 without B3 looks like */
 			horizon = DUE(to);
 #else
 			horizon = DUE(to);	/* L3, B3 */
 			scan();			/* L4, L5 */
 #endif
-#ifdef MUT_DROP_LATE
+#ifdef MUT_DROP_AFTER_SCAN
 			d_step { ring_drop(from) };
 #endif
 			MAY_FAIL;
@@ -637,6 +699,9 @@ D1:
 #endif
 			/* L6 */
 			d_step {
+#ifdef L6_MIN
+				if :: cursor < from && cursor < cut -> cut = cursor :: else fi;
+#endif
 				cursor = cut;
 #ifndef MUT_HORIZON_HIGH
 				horizon = DUE(cut)
@@ -663,6 +728,9 @@ L7:
 				cursor = oldcur;
 				from = oldcur;
 #endif
+#ifdef MUT_ERR_ANY
+				from = K(MAXT, 0);
+#endif
 				if :: DUE(from) < reload_from -> reload_from = DUE(from) :: else fi;
 #endif
 				from = 0; to = 0; cut = 0; nf = 0
@@ -673,7 +741,7 @@ H1:
 				su = INF;
 				if :: rn > 0 -> su = DUE(rk[0]) :: else fi;
 				if
-				:: kf < INF && rn < RC && LOAD_AT(kf) < su ->
+				:: kf < INF && ROOM && LOAD_AT(kf) < su ->
 					su = LOAD_AT(kf)
 				:: else
 				fi
@@ -693,6 +761,9 @@ H1:
 #endif
 #ifdef MUT_NB_B4
 			sleep_until = su;
+#endif
+#ifdef MUT_LATCH_LATE
+			latch = 0;
 #endif
 			latch || now >= su;	/* H3 */
 			goto W0
