@@ -95,6 +95,8 @@ reserve_place(DwDatabase *db, Oid owner)
 static void
 start_executor(DwDatabase *db, Oid owner)
 {
+	/* said once, until one could be started again */
+	static bool out_of_workers = false;
 	int			place = reserve_place(db, owner);
 	BackgroundWorker worker = {
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
@@ -124,7 +126,10 @@ start_executor(DwDatabase *db, Oid owner)
 		MemoryContextSwitchTo(context);
 	}
 	if (registered)
+	{
+		out_of_workers = false;
 		return;
+	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
@@ -136,10 +141,12 @@ start_executor(DwDatabase *db, Oid owner)
 	dw_owner_blocked(db, owner);
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not start delay_wheel executor"),
-			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	if (!out_of_workers)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not start delay_wheel executor"),
+				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	out_of_workers = true;
 	dw_problem(db, "no free background worker for an executor");
 }
 

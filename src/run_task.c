@@ -483,15 +483,17 @@ back_off(int *wait_ms)
 	*wait_ms = Min(*wait_ms * 2, RETRY_MAX_MS);
 }
 
+/* The log has it once for each task, the view status always. */
 static void
-report_problem(DwDatabase *db, const DwEntry *entry, bool record, ErrorData *error)
+report_problem(DwDatabase *db, const DwEntry *entry, bool record, bool first, ErrorData *error)
 {
 	char	   *text = psprintf("could not %s task %lld: %s",
 								record ? "record the outcome of" : "claim",
 								(long long) entry->id, error->message);
 
-	ereport(LOG,
-			(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
+	if (first)
+		ereport(LOG,
+				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
 	dw_problem(db, text);
 }
 
@@ -534,7 +536,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 			continue;
 		}
 		/* not the task's fault: try again, for as long as it takes */
-		report_problem(db, entry, record, error);
+		report_problem(db, entry, record, wait_ms == RETRY_MIN_MS, error);
 		back_off(&wait_ms);
 	}
 

@@ -269,8 +269,12 @@ require_owner(const DwTaskKey *key)
 static TM_Result
 wait_for_holder(Relation rel, HeapTuple tuple, TransactionId holder, TM_FailureData *failure)
 {
-	/* several holders, who locked the row by plain SQL: queue up as usual */
-	if (tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI)
+	/*
+	 * Several holders, who locked the row by plain SQL: queue up as usual. Or
+	 * our own transaction has locked it so: then there is nobody to wait for.
+	 */
+	if ((tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI) ||
+		TransactionIdIsCurrentTransactionId(holder))
 		return heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
 						   InvalidSnapshot, true, failure, false);
 
