@@ -54,7 +54,7 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (e->state == DW_EXECUTOR_STARTING && e->database == db->oid)
 	{
-		dw_owner_blocked(db, e->owner);
+		dw_owner_blocked(db, e->owner, DW_RETRY_CONNECT_MAX);
 		e->generation++;
 		e->state = DW_EXECUTOR_FREE;
 		e->database = InvalidOid;
@@ -92,7 +92,8 @@ reserve_place(DwDatabase *db, Oid owner)
 	return place;
 }
 
-static void
+/* False if there is no background worker to be had. */
+static bool
 start_executor(DwDatabase *db, Oid owner)
 {
 	/* said once, until one could be started again */
@@ -128,7 +129,7 @@ start_executor(DwDatabase *db, Oid owner)
 	if (registered)
 	{
 		out_of_workers = false;
-		return;
+		return true;
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -138,7 +139,7 @@ start_executor(DwDatabase *db, Oid owner)
 		dw_executors[place].state = DW_EXECUTOR_FREE;
 		dw_executors[place].database = InvalidOid;
 	}
-	dw_owner_blocked(db, owner);
+	dw_owner_blocked(db, owner, DW_RETRY_WORKER_MAX);
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);
 	if (!out_of_workers)
@@ -148,6 +149,7 @@ start_executor(DwDatabase *db, Oid owner)
 				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
 	out_of_workers = true;
 	dw_problem(db, "no free background worker for an executor");
+	return false;
 }
 
 /*
@@ -241,12 +243,9 @@ provide_executor(DwDatabase *db, Oid owner)
 	uint32		of_owner;
 
 	count_executors(db, owner, &total, &of_owner);
-	if (total < (uint32) dw_max_executors)
-	{
-		if (of_owner < dw_owner_executors())
-			start_executor(db, owner);
+	if (total < (uint32) dw_max_executors &&
+		(of_owner >= dw_owner_executors() || start_executor(db, owner)))
 		return false;
-	}
 	if (of_owner > 0)
 		return false;
 	end_idle_executor(db, owner);
@@ -261,7 +260,21 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 
 	count_executors(db, lane->owner, &total, &of_owner);
 	if (of_owner == 0 && total < (uint32) dw_max_executors && lane->retry_at <= dw_now())
-		start_executor(db, lane->owner);
+		(void) start_executor(db, lane->owner);
+}
+
+/* When the first of the lanes that wait for an executor is to be tried again. */
+static TimestampTz
+earliest_retry(DwDatabase *db, TimestampTz now)
+{
+	TimestampTz earliest = DW_NEVER;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		if (dw_lanes[i].retry_at > now)
+			earliest = Min(earliest, dw_lanes[i].retry_at);
+	LWLockRelease(dw_ready_lock(db));
+	return earliest;
 }
 
 TimestampTz
@@ -299,6 +312,8 @@ dw_dispatch(DwDatabase *db)
 		if (provide_executor(db, lfirst_oid(lc)))
 			starving = true;
 	}
+	if (missing != NIL)
+		look_again = Min(look_again, earliest_retry(db, now));
 	list_free(missing);
 	pg_atomic_write_u32(&db->starving, starving);
 	return look_again;

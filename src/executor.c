@@ -116,6 +116,7 @@ leave_place(int code, Datum arg)
 	DwExecutor *me = dw_this_executor;
 	bool		connecting;
 	bool		unfinished = false;
+	bool		gone;
 	DwHint		hint;
 
 	if (me == NULL)
@@ -136,13 +137,20 @@ leave_place(int code, Datum arg)
 		finish_current(me);
 	}
 	if (connecting)
-		dw_owner_blocked(my_db, me->owner);
+		dw_owner_blocked(my_db, me->owner, DW_RETRY_CONNECT_MAX);
+	gone = my_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
 	me->database = InvalidOid;
 	LWLockRelease(dw_ready_lock(my_db));
 	LWLockRelease(dw_shared->table_lock);
 	dw_this_executor = NULL;
+	if (gone)
+	{
+		/* no extension, no tasks; the place waits for us to be given back */
+		dw_wake_launcher();
+		return;
+	}
 
 	/* A2 */
 	DW_INJECT("executor-before-rehint");

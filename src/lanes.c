@@ -20,8 +20,7 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
-#define RETRY_CONNECT_MIN	(1 * USECS_PER_SEC)
-#define RETRY_CONNECT_MAX	(5 * USECS_PER_MINUTE)
+#define RETRY_MIN	(1 * USECS_PER_SEC)
 
 typedef struct LaneKey
 {
@@ -317,7 +316,7 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 }
 
 void
-dw_owner_blocked(DwDatabase *db, Oid owner)
+dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait)
 {
 	TimestampTz now = dw_now();
 
@@ -328,8 +327,8 @@ dw_owner_blocked(DwDatabase *db, Oid owner)
 
 		if (lane->owner != owner || lane->retry_at > now)
 			continue;
-		wait = RETRY_CONNECT_MIN << Min(lane->connect_failures, 16);
+		wait = RETRY_MIN << Min(lane->connect_failures, 16);
 		lane->connect_failures++;
-		lane->retry_at = now + Min(wait, RETRY_CONNECT_MAX);
+		lane->retry_at = now + Min(wait, max_wait);
 	}
 }

@@ -32,7 +32,12 @@ extern uint32 dw_ready_count(const DwLane *lane);
 extern uint32 dw_lane_executors(void);
 extern uint32 dw_owner_executors(void);
 
-/* The role of these lanes cannot be had: they wait, longer each time. */
-extern void dw_owner_blocked(DwDatabase *db, Oid owner);
+/*
+ * No executor can be had for these lanes: they wait, longer each time, up to
+ * max_wait.  Under the ready lock.
+ */
+#define DW_RETRY_CONNECT_MAX	(5 * USECS_PER_MINUTE)
+#define DW_RETRY_WORKER_MAX		(5 * USECS_PER_SEC)
+extern void dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait);
 
 #endif							/* DW_LANES_H */

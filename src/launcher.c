@@ -37,6 +37,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -111,6 +112,27 @@ list_databases(void)
 	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
+}
+
+static bool
+database_exists(Oid oid)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	ScanKeyData key;
+	bool		exists;
+
+	StartTransactionCommand();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(oid));
+	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
+	exists = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+	return exists;
 }
 
 static void
@@ -202,6 +224,14 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 	}
 
 	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
+	if (!database_exists(db->oid))
+	{
+		/* dropped: no timer could connect to it */
+		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+		db->absent = true;
+		LWLockRelease(dw_shared->table_lock);
+		wanted = false;
+	}
 	if (db->absent && !wanted)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);

@@ -41,6 +41,7 @@
 #include "stats.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
+#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "task_rows.h"
@@ -48,6 +49,7 @@
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
@@ -136,6 +138,25 @@ fetch_by_tid(Relation rel, const DwEntry *entry, Snapshot snapshot)
 }
 
 /*
+ * A row is visible a moment before the end of the transaction that wrote it
+ * is complete, and before others hear of what that one changed in catalogs:
+ * the task might run the old version of a function.  Its lock on its own xid
+ * goes last.
+ */
+static void
+wait_for_writer(Relation rel, HeapTuple tuple)
+{
+	static TransactionId ended = InvalidTransactionId;
+	TransactionId writer = HeapTupleHeaderGetXmin(tuple->t_data);
+
+	if (!TransactionIdIsNormal(writer) || TransactionIdEquals(writer, ended))
+		return;
+	XactLockTableWait(writer, rel, &tuple->t_self, XLTW_None);
+	AcceptInvalidationMessages();
+	ended = writer;
+}
+
+/*
  * Claims the task: deletes its row.  False if there is nothing to do: it is
  * gone, was moved, or somebody else has it, whose end will be heard of.
  */
@@ -166,6 +187,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
 		dw_task_key(rel, claimed->tuple, &claimed->key);
 		if (!matches(&claimed->key, entry))
 			break;
+		wait_for_writer(rel, claimed->tuple);
 
 		/* X2 */
 		DW_INJECT("claim-before-delete");
@@ -538,6 +560,9 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 		/* not the task's fault: try again, for as long as it takes */
 		report_problem(db, entry, record, wait_ms == RETRY_MIN_MS, error);
 		back_off(&wait_ms);
+		/* told to end, as after DROP EXTENSION; a task that is left is hinted */
+		if (me->must_exit)
+			proc_exit(0);
 	}
 
 	pgstat_report_activity(STATE_IDLE, NULL);

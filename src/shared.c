@@ -304,6 +304,11 @@ dw_database_leave(DwDatabase *db)
 {
 	Oid			database = db->oid;
 
+	/* its executors are on their way out, but use it until they are gone */
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == database)
+			return;
+
 	db->oid = InvalidOid;
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->pins) != 0)

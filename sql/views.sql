@@ -1,0 +1,91 @@
+--
+-- VIEWS
+-- tasks shows where the ring places each task; ring what is in memory, running
+-- what runs, status how it is all going.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set helpers :abs_srcdir '/test/sql/helpers.sql'
+\set ECHO none
+\i :helpers
+\set ECHO all
+
+SELECT current_setting('delay_wheel.slots')::int AS slots, extract(epoch FROM current_setting('delay_wheel.tick')::interval) AS tick \gset
+CREATE TABLE views_effect (label text);
+
+-- A slot later for each tick, the same one after each turn; turns counted
+-- whole, none for what is past.
+SELECT bool_and((p.slot - h.slot + :slots) % :slots = (s % :slots + :slots) % :slots) AS slots_follow, min(p.slot) >= 0 AND max(p.slot) < :slots AS in_range
+	FROM (SELECT now() AS t0) t, generate_series(-2 * :slots, 2 * :slots, 7) s,
+		delay_wheel.place(t0) h, delay_wheel.place(t0 + s * :tick * interval '1 s') p;
+SELECT n, p.slot = h.slot AS same_slot, q.cycle_num = n AS turns
+	FROM generate_series(0, 1000, 250) n,
+		delay_wheel.place(now()) h, delay_wheel.place(now() + n * :slots * :tick * interval '1 s') p,
+		delay_wheel.place(clock_timestamp() + (n * :slots + 0.5) * :tick * interval '1 s') q
+	ORDER BY n;
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel.place('1900-01-01 00:00:00.000001+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num > 0 AS far FROM delay_wheel.place('294276-12-31 23:59:59.999999+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel.place('4714-11-24 00:00:00+00 BC');
+SELECT delay_wheel.place(NULL);
+
+-- the article's example: 3610 seconds from slot 1 on are slot 11, a turn later
+SELECT (p.slot - h.slot + :slots) % :slots = (3610 / :tick)::int % :slots AS ten_slots_on,
+	   p.cycle_num IN (floor(3610 / :tick / :slots), floor(3609 / :tick / :slots)) AS a_turn_later
+	FROM delay_wheel.place(now()) h, delay_wheel.place(now() + interval '3610 s') p;
+
+-- in the view, the same
+BEGIN;
+SELECT delay_schedule('3610 s', 'SELECT 1', VARIADIC NULL::text[]) AS id \gset
+SELECT t.slot = p.slot AND abs(t.cycle_num - p.cycle_num) <= 1 AS as_placed, queue, priority, key, tag, attempts, last_error, armed
+	FROM delay_wheel.tasks t, delay_wheel.place(now() + interval '3610 s') p WHERE id = :id;
+ROLLBACK;
+
+-- What is due within the next turn is in memory, in its slot; what is due in
+-- a year is not.
+SELECT delay_schedule('17 min', 'SELECT 1') AS id1 \gset
+SELECT delay_schedule_at(due, 'SELECT 2') AS id2 FROM delay_wheel.tasks WHERE id = :id1 \gset
+SELECT delay_schedule('1 year', 'SELECT 3') AS id3 \gset
+SELECT slot AS slot1 FROM delay_wheel.tasks WHERE id = :id1 \gset
+-- (news of what is due after the timer wakes anyway wait until then)
+SELECT delay_schedule('0', 'SELECT 4') > 0 AS ok;
+SELECT pg_temp.wait_for(format('tasks = 2 FROM delay_wheel.ring WHERE slot = %s', :slot1));
+SELECT count(*) = :slots AS all_slots, count(*) FILTER (WHERE is_current) AS current, min(slot), max(slot) = :slots - 1 AS max FROM delay_wheel.ring;
+SELECT tasks, min_cycle, max_cycle FROM delay_wheel.ring WHERE slot = :slot1;
+-- (a slot can hold what was cancelled: that is noticed when it falls due)
+SELECT near >= 2 AS near, horizon < now() + interval '1 year' AS horizon_before_the_rest, lanes > 0 AS lanes, memory_used > 0 AND memory_used <= memory_limit AS memory
+	FROM delay_wheel.status WHERE database = current_database();
+SELECT delay_cancel(:id1), delay_cancel(:id2), delay_cancel(:id3);
+
+-- The current index is the clock's.
+SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, delay_wheel.place(clock_timestamp()) p WHERE database = current_database()');
+SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, delay_wheel.place(clock_timestamp()) p WHERE is_current');
+
+-- running: which task, since when, until it is done
+SELECT pg_advisory_lock(4711);
+SELECT delay_schedule('0', 'SELECT pg_advisory_lock_shared(4711)') AS id \gset
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.running)');
+SELECT r.task = :id AS this_one, r.due = t.due AS same_due, r.since >= r.due AND r.since <= clock_timestamp() AS since, pg_get_userbyid(r.owner) = current_user AS mine, a.backend_type, a.datname = current_database() AS here, a.query
+	FROM delay_wheel.running r JOIN pg_stat_activity a USING (pid) JOIN delay_wheel.tasks t ON t.id = r.task;
+SELECT running, executors > 0 AS executors, state FROM delay_wheel.status WHERE database = current_database();
+-- it is running: it cannot be cancelled or moved any more, and nobody waits
+SELECT delay_cancel(:id), delay_reschedule(:id, '1 hour'), delay_reschedule_at(:id, now());
+BEGIN;
+SELECT delay_cancel(:id);
+ROLLBACK;
+SELECT pg_advisory_unlock(4711);
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.running)');
+SELECT delay_cancel(:id);
+
+-- status: what was done is counted, with its lateness
+SELECT done, failed FROM delay_wheel.status WHERE database = current_database() \gset before_
+SELECT count(delay_schedule('0', 'INSERT INTO views_effect VALUES (''done'')')) FROM generate_series(1, 100);
+SELECT delay_schedule('0', 'SELECT 1 / 0') > 0 AS ok;
+SELECT pg_temp.wait_until_done();
+SELECT pg_temp.wait_for(format('done - %s >= 100 AND failed - %s >= 1 FROM delay_wheel.status WHERE database = current_database()', :before_done, :before_failed));
+SELECT done - :before_done AS done, failed - :before_failed AS failed,
+	   lateness_p50 >= 0 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max AS lateness,
+	   last_problem
+	FROM delay_wheel.status WHERE database = current_database();
+SELECT backend_type, count(*) > 0 AS there FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND (datname = current_database() OR datname IS NULL) GROUP BY 1 ORDER BY 1;
+
+DELETE FROM delay_wheel.failed_task;
+DROP TABLE views_effect;
