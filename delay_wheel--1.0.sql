@@ -66,7 +66,7 @@ CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, queue, priority, due,
 CREATE UNIQUE INDEX task_key_idx ON delay_wheel.task (owner, queue, key, key_gen) WHERE key IS NOT NULL;
 
 COMMENT ON TABLE delay_wheel.task IS
-'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it';
+'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
 COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, never before';
 COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel.origin()';
@@ -126,12 +126,12 @@ CREATE TABLE delay_wheel.failed_task
 	key text,
 	tag text,
 	more jsonb,
-	CONSTRAINT failed_task_pkey PRIMARY KEY (id)
+	CONSTRAINT failed_task_pkey PRIMARY KEY (id, failed_at)
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 COMMENT ON TABLE delay_wheel.failed_task IS
-'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed';
+'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until they are deleted';
 
 /*
  * What a prepared transaction touched, written by itself, so that whoever
@@ -169,6 +169,18 @@ COMMENT ON FUNCTION delay_wheel.task_changed() IS
 CREATE TRIGGER task_changed AFTER INSERT OR UPDATE ON delay_wheel.task
 	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changed;
+
+-- who may write to any table, as pg_write_all_data, must not run SQL as others
+CREATE FUNCTION delay_wheel.task_guard() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_task_guard' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.task_guard() IS
+'refuses rows that plain SQL writes for a role whose rights the current user does not have';
+CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.task
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_guard;
+CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.failed_task
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+ALTER TABLE delay_wheel.failed_task ENABLE ALWAYS TRIGGER task_guard;
 
 /*---- Scheduling ----*/
 

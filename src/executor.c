@@ -44,6 +44,9 @@ DwExecutor *dw_this_executor = NULL;
 static DwDatabase *my_db = NULL;
 static uint32 wait_event = 0;
 
+/* This executor has seen a task to its end. */
+static bool proved = false;
+
 /* current_setting('delay_wheel.task_id') */
 static const char *
 show_task_id(void)
@@ -106,6 +109,22 @@ finish_current(DwExecutor *me)
 	me->current.id = 0;
 }
 
+/* Notes why an executor ended, if it should not have. */
+static void
+report_end(DwExecutor *me, bool connecting, int64 task)
+{
+	char		text[128];
+
+	if (connecting)
+		snprintf(text, sizeof(text), "an executor for the role with OID %u could not connect, see the server's log",
+				 me->owner);
+	else if (task != 0)
+		snprintf(text, sizeof(text), "an executor ended while it ran task " INT64_FORMAT, task);
+	else
+		return;
+	dw_problem(my_db, text);
+}
+
 /*
  * Gives the place back.  Registered before the session is set up, so that it
  * runs after the abort of the transaction.
@@ -138,6 +157,9 @@ leave_place(int code, Datum arg)
 	}
 	if (connecting)
 		dw_owner_blocked(my_db, me->owner, DW_RETRY_CONNECT_MAX);
+	else if (unfinished && !proved)
+		/* it may well be the task that ended us: not at once again */
+		dw_owner_blocked(my_db, me->owner, DW_RETRY_ENDED_MAX);
 	gone = my_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
@@ -156,8 +178,7 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished)
 		dw_deliver(my_db, &hint);
-	if (connecting)
-		dw_problem(my_db, "an executor could not connect, see the server's log");
+	report_end(me, connecting, unfinished ? hint.id : 0);
 	tell_timer();
 }
 
@@ -200,16 +221,20 @@ settle_session(void)
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/* The role can connect: its lanes wait no longer. */
+/* An executor of this owner works: its lanes wait no longer. */
 static void
 unblock_owner(DwExecutor *me)
 {
-	for (int32 i = my_db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+	for (int32 i = my_db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		if (dw_lanes[i].owner == me->owner)
 		{
 			dw_lanes[i].retry_at = 0;
-			dw_lanes[i].connect_failures = 0;
+			dw_lanes[i].start_failures = 0;
 		}
+	LWLockRelease(dw_ready_lock(my_db));
+	LWLockRelease(dw_shared->table_lock);
 }
 
 /*
@@ -222,6 +247,11 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	bool		found = false;
 	bool		low = false;
 
+	if (!proved && me->state == DW_EXECUTOR_BUSY)
+	{
+		proved = true;
+		unblock_owner(me);
+	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 		finish_current(me);
@@ -310,7 +340,6 @@ dw_executor_main(Datum place)
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
-	unblock_owner(me);
 	LWLockRelease(dw_ready_lock(my_db));
 	tell_timer();
 
@@ -320,6 +349,8 @@ dw_executor_main(Datum place)
 
 		while (next_task(me, turn_began, &entry))
 		{
+			/* a cancel meant a task before */
+			QueryCancelPending = false;
 			CHECK_FOR_INTERRUPTS();
 			dw_run_task(my_db, me, &entry);
 			if (ConfigReloadPending)

@@ -113,7 +113,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->running = 0;
 	lane->load_below = 0;
 	lane->retry_at = 0;
-	lane->connect_failures = 0;
+	lane->start_failures = 0;
 	lane->recheck_at = lane->recheck_from = DW_NEVER;
 	lane->recheck_interval = 0;
 
@@ -320,15 +320,15 @@ dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait)
 {
 	TimestampTz now = dw_now();
 
-	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 		int64		wait;
 
 		if (lane->owner != owner || lane->retry_at > now)
 			continue;
-		wait = RETRY_MIN << Min(lane->connect_failures, 16);
-		lane->connect_failures++;
+		wait = RETRY_MIN << Min(lane->start_failures, 16);
+		lane->start_failures++;
 		lane->retry_at = now + Min(wait, max_wait);
 	}
 }

@@ -83,6 +83,14 @@ leave(int code, Datum arg)
 	pg_atomic_write_u32(&dw_shared->launcher_proc, 0);
 }
 
+/* Can a timer connect to the database, and should it? */
+static bool
+is_to_be_served(Form_pg_database database)
+{
+	/* a limit of -2 marks one whose DROP was interrupted */
+	return database->datallowconn && !database->datistemplate && database->datconnlimit != -2;
+}
+
 static void
 list_databases(void)
 {
@@ -101,8 +109,7 @@ list_databases(void)
 		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
 		MemoryContext context;
 
-		/* a limit of -2 marks one whose DROP was interrupted */
-		if (!database->datallowconn || database->datistemplate || database->datconnlimit == -2)
+		if (!is_to_be_served(database))
 			continue;
 		context = MemoryContextSwitchTo(TopMemoryContext);
 		to_probe = lappend_oid(to_probe, database->oid);
@@ -115,24 +122,26 @@ list_databases(void)
 }
 
 static bool
-database_exists(Oid oid)
+database_is_to_be_served(Oid oid)
 {
 	Relation	rel;
 	SysScanDesc scan;
 	ScanKeyData key;
-	bool		exists;
+	HeapTuple	tuple;
+	bool		result;
 
 	StartTransactionCommand();
 	rel = table_open(DatabaseRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(oid));
 	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
-	exists = HeapTupleIsValid(systable_getnext(scan));
+	tuple = systable_getnext(scan);
+	result = HeapTupleIsValid(tuple) && is_to_be_served((Form_pg_database) GETSTRUCT(tuple));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
-	return exists;
+	return result;
 }
 
 static void
@@ -224,9 +233,9 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 	}
 
 	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
-	if (!database_exists(db->oid))
+	if (!database_is_to_be_served(db->oid))
 	{
-		/* dropped: no timer could connect to it */
+		/* dropped, or a template that others want to copy */
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);

@@ -151,7 +151,7 @@ enter_lanes_of_table(Relation rel)
 			if (!lanes_missing)
 				ereport(LOG,
 						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						 errmsg("more than %d combinations of owner, queue and priority have pending tasks",
+						 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
 								dw_max_lanes),
 						 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 			lanes_missing = true;
@@ -518,7 +518,7 @@ dw_load_next(void)
 
 /*
  * A lane that has nothing in memory, nothing running and, as its last load
- * found, nothing in the table is not needed.  It is kept while more than half
+ * or the last look for lanes found, nothing in the table is not needed.  It is kept while more than half
  * of all places are free: its owner is likely to come back.
  */
 void
@@ -529,6 +529,9 @@ dw_load_tidy(void)
 
 	if (dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
 		return;
+	/* what the table has is not known now */
+	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
+		return;
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -537,7 +540,7 @@ dw_load_tidy(void)
 		next = lane->next;
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		empty = dw_near_held(lane) == 0 && lane->running == 0 &&
-			lane->recheck_at == DW_NEVER && lane->cursor_due != PG_INT64_MIN &&
+			lane->recheck_at == DW_NEVER &&
 			dw_atomic_read(&lane->next_far) == DW_NEVER &&
 			dw_atomic_read(&lane->reload_from) == DW_NEVER;
 		if (empty)

@@ -68,8 +68,8 @@ typedef struct Claim
 {
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	Datum		values[Natts_task];
-	bool		nulls[Natts_task];
+	Datum	   *values;
+	bool	   *nulls;
 } Claim;
 
 /* Holds what belongs to one task, beyond its transactions. */
@@ -211,8 +211,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
 	if (success)
 	{
 		DW_INJECT("claim-after-delete");
-		heap_deform_tuple(claimed->tuple, RelationGetDescr(rel),
-						  claimed->values, claimed->nulls);
+		dw_deform(rel, claimed->tuple, &claimed->values, &claimed->nulls);
 		CommandCounterIncrement();
 	}
 	table_close(rel, NoLock);
@@ -336,6 +335,16 @@ set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
 	nulls[column - 1] = false;
 }
 
+/* The context, and where in which SQL the error is, which psql would show. */
+static char *
+whole_context(const ErrorData *error)
+{
+	if (error->internalquery == NULL || error->internalpos <= 0)
+		return error->context;
+	return psprintf("at character %d of: %s%s%s", error->internalpos, error->internalquery,
+					error->context ? "\n" : "", error->context ? error->context : "");
+}
+
 /* Records a claimed task as failed, in the transaction of the claim. */
 static void
 record_failure(const Claim *claimed, ErrorData *error)
@@ -376,8 +385,13 @@ record_failure(const Claim *claimed, ErrorData *error)
 	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
 	set_text(values, nulls, Anum_failed_detail, error->detail);
 	set_text(values, nulls, Anum_failed_hint, error->hint);
-	set_text(values, nulls, Anum_failed_context, error->context);
+	set_text(values, nulls, Anum_failed_context, whole_context(error));
 	dw_failed_insert(values, nulls);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld failed: %s", (long long) claimed->key.id,
+					error->message ? error->message : "missing error text")));
 }
 
 /* Begins a transaction in which a claim sees what is committed. */

@@ -27,6 +27,7 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "executor.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "inject.h"
 #include "lanes.h"
@@ -44,6 +45,7 @@
 
 PG_FUNCTION_INFO_V1(dw_origin);
 PG_FUNCTION_INFO_V1(dw_task_changed);
+PG_FUNCTION_INFO_V1(dw_task_guard);
 PG_FUNCTION_INFO_V1(dw_schedule);
 PG_FUNCTION_INFO_V1(dw_schedule_at);
 PG_FUNCTION_INFO_V1(dw_cancel);
@@ -76,6 +78,42 @@ dw_task_changed(PG_FUNCTION_ARGS)
 	if (dw_shared != NULL)
 		dw_touch_all();
 	PG_RETURN_POINTER(NULL);
+}
+
+/* The owner in a row of delay_wheel.task or failed_task; 0 if it is null. */
+static Oid
+owner_of_row(TriggerData *trigger, HeapTuple tuple)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	bool		isnull;
+	Datum		owner = SPI_getbinval(tuple, desc, SPI_fnumber(desc, "owner"), &isnull);
+
+	return isnull ? InvalidOid : DatumGetObjectId(owner);
+}
+
+/*
+ * Trigger on delay_wheel.task and failed_task: plain SQL must not make a task
+ * of a role whose rights the current user does not have, nor change one.
+ */
+Datum
+dw_task_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	HeapTuple	row;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by trigger manager", "task_guard")));
+
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
+	if (!has_privs_of_role(GetUserId(), owner_of_row(trigger, row)) ||
+		!has_privs_of_role(GetUserId(), owner_of_row(trigger, trigger->tg_trigtuple)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to write a task of another role"),
+				 errhint("Use SET ROLE and delay_schedule().")));
+	return PointerGetDatum(row);
 }
 
 /* What SQL would check for a statement that writes. */
@@ -154,22 +192,35 @@ enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 	return true;
 }
 
-/* The lane of a new task; an error if there is no place for it. */
+/*
+ * The lane of a new task.  If all places are taken, the timer is given a
+ * second to find one that is not needed any more.
+ */
 static DwLaneRef
 require_lane(Oid owner, int16 queue, int16 priority)
 {
 	DwLaneRef	lane;
+	DwDatabase *db = dw_my_database();
 
-	if (enter_lane(owner, queue, priority, &lane))
-		return lane;
-	if (dw_my_database() == NULL)
+	if (db == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("cannot serve more than %d databases", dw_max_databases),
+				 errmsg("cannot serve another database: the limit of %d is reached", dw_max_databases),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+
+	for (int i = 0; i < 100; i++)
+	{
+		if (enter_lane(owner, queue, priority, &lane))
+			return lane;
+		dw_wake_timer(db, DW_AWAKE);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("more than %d combinations of owner, queue and priority have pending tasks",
+			 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
 					dw_max_lanes),
 			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 }
@@ -375,8 +426,8 @@ reschedule(int64 id, TimestampTz due)
 	HeapTuple	tuple;
 	DwTaskKey	key;
 	DwHint		hint;
-	Datum		values[Natts_task];
-	bool		nulls[Natts_task];
+	Datum	   *values;
+	bool	   *nulls;
 
 	if (take_row(rel, id, &tuple, &key, &hint) != ROW_TAKEN)
 	{
@@ -384,7 +435,7 @@ reschedule(int64 id, TimestampTz due)
 		return false;
 	}
 
-	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
+	dw_deform(rel, tuple, &values, &nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	hint.due = due;
 	hint.tid = dw_task_insert(values, nulls);

@@ -101,8 +101,8 @@ typedef struct DwLane
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
 	uint32		load_below;		/* wake the timer when fewer are ready */
-	TimestampTz retry_at;		/* the role cannot connect: wait until then */
-	uint32		connect_failures;
+	TimestampTz retry_at;		/* no executor could be had: not before then */
+	uint32		start_failures;
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
 	int64		recheck_interval;

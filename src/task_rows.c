@@ -25,13 +25,16 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_control.h"
+#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "common/hashfn.h"
 #include "compat.h"
 #include "access/xlog.h"
+#include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "storage/lmgr.h"
 #include "task_rows.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -56,7 +59,8 @@ static bool callback_registered = false;
 static void
 forget_catalog(Datum arg, Oid relid)
 {
-	if (relid == InvalidOid || relid == catalog.task)
+	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
+		relid == catalog.prepared)
 		catalog_valid = false;
 }
 
@@ -96,6 +100,55 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared);
 }
 
+/*
+ * Raises an error if a table has not the columns that we know it to have.  If
+ * it is locked, it is being altered, of which we shall hear: the timer must
+ * not wait.
+ */
+static void
+check_columns(Oid table, const Oid *types, int n)
+{
+	Relation	rel;
+	TupleDesc	desc;
+
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
+		return;
+	rel = table_open(table, NoLock);
+	desc = RelationGetDescr(rel);
+	for (int i = 0; i < n; i++)
+		if (i >= desc->natts || TupleDescAttr(desc, i)->attisdropped ||
+			TupleDescAttr(desc, i)->atttypid != types[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
+							RelationGetRelationName(rel)),
+					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
+	table_close(rel, NoLock);
+}
+
+static void
+check_tables(const DwCatalog *cat)
+{
+	static const Oid task_types[Natts_task] = {
+		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
+		INT2OID, INT2OID, INT2OID, INT2OID, INT4OID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
+	};
+	static const Oid failed_types[Natts_failed] = {
+		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
+		INT2OID, INT2OID, INT2OID, INT4OID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
+	};
+	static const Oid prepared_types[Natts_prepared] = {
+		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
+	};
+
+	check_columns(cat->task, task_types, Natts_task);
+	check_columns(cat->failed, failed_types, Natts_failed);
+	check_columns(cat->prepared, prepared_types, Natts_prepared);
+}
+
 /* The OIDs of our relations; an error if the extension is not there. */
 const DwCatalog *
 dw_catalog(void)
@@ -112,7 +165,18 @@ dw_catalog(void)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
+		/* before the check, whose locks may bring the news of another change */
 		catalog_valid = true;
+		PG_TRY();
+		{
+			check_tables(&catalog);
+		}
+		PG_CATCH();
+		{
+			catalog_valid = false;
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
 	}
 	return &catalog;
 }
@@ -125,25 +189,118 @@ dw_origin_stamp(void)
 								  hash_bytes_uint32_extended(MyDatabaseId, 0));
 }
 
-/* Adds one entry to an index whose columns are given by value. */
+/*
+ * A tuple of the table's own width, from the columns that we know: somebody
+ * may have added others, which stay null.
+ */
+static HeapTuple
+form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *all_values;
+	bool	   *all_nulls;
+
+	if (desc->natts == n)
+		return heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
+
+	all_values = palloc0(desc->natts * sizeof(Datum));
+	all_nulls = palloc(desc->natts * sizeof(bool));
+	memset(all_nulls, true, desc->natts * sizeof(bool));
+	memcpy(all_values, values, n * sizeof(Datum));
+	memcpy(all_nulls, nulls, n * sizeof(bool));
+	return heap_form_tuple(desc, all_values, all_nulls);
+}
+
+void
+dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	*values = palloc(desc->natts * sizeof(Datum));
+	*nulls = palloc(desc->natts * sizeof(bool));
+	heap_deform_tuple(tuple, desc, *values, *nulls);
+}
+
+/* Adds one entry to an index of ours, whose columns are plain. */
 static void
-insert_index_entry(Relation heap, Oid index_oid, const AttrNumber *columns, int ncolumns,
-				   Datum *values, bool *nulls, ItemPointer tid, bool unique)
+insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns,
+						const Datum *values, const bool *nulls, ItemPointer tid)
 {
 	/* a B-tree looks at nothing in there */
 	static IndexInfo info = {.type = T_IndexInfo};
-	Relation	index = index_open(index_oid, RowExclusiveLock);
 	Datum		ivalues[INDEX_MAX_KEYS];
 	bool		inulls[INDEX_MAX_KEYS];
 
-	for (int i = 0; i < ncolumns; i++)
+	for (int i = 0; columns[i] != 0; i++)
 	{
 		ivalues[i] = values[columns[i] - 1];
 		inulls[i] = nulls[columns[i] - 1];
 	}
 	index_insert(index, ivalues, inulls, tid, heap,
-				 unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false, &info);
-	index_close(index, NoLock);
+				 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+				 false, &info);
+}
+
+/* The same for an index of somebody else, which may have expressions. */
+static void
+insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
+{
+	IndexInfo  *info = BuildIndexInfo(index);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
+	EState	   *estate = CreateExecutorState();
+	Datum		values[INDEX_MAX_KEYS];
+	bool		nulls[INDEX_MAX_KEYS];
+
+	ExecStoreHeapTuple(tuple, slot, false);
+	GetPerTupleExprContext(estate)->ecxt_scantuple = slot;
+	if (ExecQual(ExecPrepareQual(info->ii_Predicate, estate), GetPerTupleExprContext(estate)))
+	{
+		FormIndexDatum(info, slot, estate, values, nulls);
+		index_insert(index, values, nulls, &tuple->t_self, heap,
+					 info->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false, info);
+	}
+	FreeExecutorState(estate);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* An index that we know how to fill without looking at its definition. */
+typedef struct KnownIndex
+{
+	Oid			oid;
+	const AttrNumber *columns;	/* ends with 0; NULL: this row is not in it */
+} KnownIndex;
+
+/*
+ * Adds entries for a new row to all indexes of a table: ours, a second one of
+ * each while REINDEX CONCURRENTLY runs, and what others have added.
+ */
+static void
+insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
+					const KnownIndex *known, int nknown)
+{
+	List	   *indexes = RelationGetIndexList(heap);
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		const KnownIndex *k = NULL;
+		Relation	index;
+
+		for (int i = 0; i < nknown; i++)
+			if (known[i].oid == lfirst_oid(lc))
+				k = &known[i];
+		if (k != NULL && k->columns == NULL)
+			continue;
+		index = index_open(lfirst_oid(lc), RowExclusiveLock);
+		if (!index->rd_index->indisready)
+			;
+		else if (k != NULL)
+			insert_into_known_index(heap, index, k->columns, values, nulls, &tuple->t_self);
+		else
+			insert_into_any_index(heap, index, tuple);
+		index_close(index, NoLock);
+	}
+	list_free(indexes);
 }
 
 /*
@@ -153,59 +310,56 @@ insert_index_entry(Relation heap, Oid index_oid, const AttrNumber *columns, int 
 ItemPointerData
 dw_task_insert(Datum *values, bool *nulls)
 {
-	static const AttrNumber pkey_columns[] = {Anum_task_id};
+	static const AttrNumber pkey_columns[] = {Anum_task_id, 0};
 	static const AttrNumber lane_columns[] = {
-		Anum_task_owner, Anum_task_queue, Anum_task_priority, Anum_task_due, Anum_task_id
+		Anum_task_owner, Anum_task_queue, Anum_task_priority, Anum_task_due, Anum_task_id, 0
 	};
 	static const AttrNumber key_columns[] = {
-		Anum_task_owner, Anum_task_queue, Anum_task_key, Anum_task_key_gen
+		Anum_task_owner, Anum_task_queue, Anum_task_key, Anum_task_key_gen, 0
 	};
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	/* again, now that the lock keeps indexes from being exchanged */
 	const DwCatalog *cat = dw_catalog();
-	Relation	rel = table_open(cat->task, RowExclusiveLock);
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	const KnownIndex known[] = {
+		{cat->task_pkey, pkey_columns},
+		{cat->task_lane_index, lane_columns},
+		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns},
+	};
+	HeapTuple	tuple = form_tuple(rel, values, nulls, Natts_task);
 	ItemPointerData tid;
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known));
 	tid = tuple->t_self;
 	heap_freetuple(tuple);
-
-	insert_index_entry(rel, cat->task_pkey, pkey_columns, lengthof(pkey_columns),
-					   values, nulls, &tid, true);
-	insert_index_entry(rel, cat->task_lane_index, lane_columns, lengthof(lane_columns),
-					   values, nulls, &tid, false);
-	if (!nulls[Anum_task_key - 1])
-		insert_index_entry(rel, cat->task_key_index, key_columns, lengthof(key_columns),
-						   values, nulls, &tid, true);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	return tid;
 }
 
-void
-dw_failed_insert(Datum *values, bool *nulls)
+static void
+insert_row(Oid table, Datum *values, bool *nulls, int n)
 {
-	static const AttrNumber pkey_columns[] = {Anum_failed_id};
-	const DwCatalog *cat = dw_catalog();
-	Relation	rel = table_open(cat->failed, RowExclusiveLock);
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	Relation	rel = table_open(table, RowExclusiveLock);
+	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_index_entry(rel, cat->failed_pkey, pkey_columns, lengthof(pkey_columns),
-					   values, nulls, &tuple->t_self, true);
+	insert_into_indexes(rel, tuple, values, nulls, NULL, 0);
 	heap_freetuple(tuple);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }
 
 void
+dw_failed_insert(Datum *values, bool *nulls)
+{
+	insert_row(dw_catalog()->failed, values, nulls, Natts_failed);
+}
+
+void
 dw_prepared_insert(Datum *values, bool *nulls)
 {
-	Relation	rel = table_open(dw_catalog()->prepared, RowExclusiveLock);
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
-
-	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	heap_freetuple(tuple);
-	table_close(rel, NoLock);
+	insert_row(dw_catalog()->prepared, values, nulls, Natts_prepared);
 }
 
 static Datum

@@ -116,6 +116,8 @@ extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 
+/* A row's columns, those that others added included. */
+extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 
