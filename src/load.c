@@ -48,6 +48,8 @@
 /* after an error, or when the table is locked */
 #define RETRY_US		USECS_PER_SEC
 #define LOCKED_RETRY_US (100 * 1000)
+/* the same error within this time belongs to the same episode */
+#define EPISODE_US		(10 * RETRY_US)
 
 bool		dw_extension_gone = false;
 
@@ -113,15 +115,20 @@ end_read(Relation rel)
 	CommitTransactionCommand();
 }
 
-/* Reports an error caught, and ends its transaction. */
+/* Reports an error caught, once for an episode, and ends its transaction. */
 static void
 end_failed_read(const char *what)
 {
+	static int	last_sqlstate = 0;
+	static TimestampTz last_at = 0;
 	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
 	ErrorData  *error = CopyErrorData();
 
 	HOLD_INTERRUPTS();
-	EmitErrorReport();
+	if (error->sqlerrcode != last_sqlstate || dw_now() - last_at > EPISODE_US)
+		EmitErrorReport();
+	last_sqlstate = error->sqlerrcode;
+	last_at = dw_now();
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
