@@ -40,12 +40,15 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#define BACKOFF_MIN_US	USECS_PER_SEC
+#define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
 /* a timer that lived as long was all right */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
+/* one that a former launcher started, and is not there by then, never will be */
+#define START_LIMIT_US	USECS_PER_MINUTE
 
 /* What the launcher remembers of each place for a database. */
 typedef struct Place
@@ -134,7 +137,8 @@ database_is_to_be_served(Oid oid)
 	rel = table_open(DatabaseRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(oid));
-	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
+	/* without a database, an index is there only if the init file had it */
+	scan = systable_beginscan(rel, DatabaseOidIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	result = HeapTupleIsValid(tuple) && is_to_be_served((Form_pg_database) GETSTRUCT(tuple));
 	systable_endscan(scan);
@@ -201,10 +205,16 @@ static void
 notice_dead_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
+	BackgroundWorkerHandle *handle = places[number].handle;
+	bool		dead;
 	pid_t		pid;
 
-	if (db->timer_state == DW_TIMER_NONE || places[number].handle == NULL ||
-		GetBackgroundWorkerPid(places[number].handle, &pid) != BGWH_STOPPED)
+	if (handle != NULL)
+		dead = GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED;
+	else
+		dead = db->timer_state == DW_TIMER_STARTING &&
+			dw_now() - db->timer_started > START_LIMIT_US;
+	if (db->timer_state == DW_TIMER_NONE || !dead)
 		return;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->timer_state = DW_TIMER_NONE;
@@ -229,6 +239,8 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 	if (db->timer_state == DW_TIMER_STARTING)
 	{
 		*starting = true;
+		if (place->handle == NULL)
+			*look_again = Min(*look_again, db->timer_started + START_LIMIT_US);
 		return;
 	}
 

@@ -421,8 +421,7 @@ commit_transaction(void)
 
 /* The task failed and its transaction was undone: record that. */
 static void
-record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry,
-					  int attempts, ErrorData *error)
+record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts, ErrorData *error)
 {
 	Claim		claimed;
 

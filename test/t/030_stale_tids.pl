@@ -1,0 +1,127 @@
+# Rows move, vanish and give their places to others while the ring holds where
+# they were: that is a miss and a look by id, never an error, and never another
+# task's row.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $n = 5000;
+# enough for what is done to the table in between
+my $delay = '8 s';
+
+my $node = new_node('stale', conf => "autovacuum = off\n");
+$node->safe_psql('postgres', q{
+	CREATE TABLE ran (n int, id bigint);
+	CREATE FUNCTION schedule(first int, count int, delay interval) RETURNS bigint LANGUAGE sql AS $$
+		SELECT count(delay_schedule(delay, 'INSERT INTO ran VALUES ($1, current_setting(''delay_wheel.task_id'')::bigint)', first + i))
+		FROM generate_series(0, count - 1) i
+	$$;
+});
+
+# Fills the ring, does something to the table, and waits until the tasks with
+# these numbers, and only they, have run.
+sub check
+{
+	my ($what, $do, $from, $to) = @_;
+
+	$node->safe_psql('postgres', "TRUNCATE ran; SELECT schedule(1, $n, '$delay')");
+	my $begun = time();
+	wait_for($node, 'SELECT near >= ' . $n . ' FROM delay_wheel.status', "$what: the ring is full");
+	my $positions = $node->safe_psql('postgres', 'SELECT md5(string_agg(ctid::text, $$ $$ ORDER BY id)), count(*) FROM delay_wheel.task');
+	$do->();
+	isnt($node->safe_psql('postgres', 'SELECT md5(string_agg(ctid::text, $$ $$ ORDER BY id)), count(*) FROM delay_wheel.task'),
+		$positions, "$what: rows have moved, or are gone");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM ran WHERE n > 0'), 0, "$what: before they were due")
+	  or diag(sprintf('%.1f s after they were scheduled', time() - $begun));
+
+	wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', "$what: all tasks run", 120);
+	wait_for($node, 'SELECT near + ready = 0 FROM delay_wheel.status', "$what: nothing is left in memory");
+	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n), min(n), max(n) FROM ran'),
+		join('|', $to - $from + 1, $to - $from + 1, $from, $to), "$what: each once, and no other");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 0, "$what: none failed");
+}
+
+check(
+	'VACUUM FULL',
+	sub {
+		# those in front go, so that each of the others gets another place
+		$node->safe_psql('postgres', q{
+			SELECT delay_cancel(id) FROM delay_wheel.task ORDER BY id LIMIT 1000;
+			VACUUM FULL delay_wheel.task;
+		});
+	},
+	1001, $n);
+
+check(
+	'VACUUM with truncation',
+	sub {
+		my $size = 'SELECT pg_relation_size(\'delay_wheel.task\')';
+
+		$node->safe_psql('postgres', 'ALTER TABLE delay_wheel.task SET (vacuum_truncate = on)');
+		my $before = $node->safe_psql('postgres', $size);
+		# by plain SQL, which tells nobody
+		$node->safe_psql('postgres', q{
+			DELETE FROM delay_wheel.task WHERE id NOT IN (SELECT id FROM delay_wheel.task ORDER BY id LIMIT 1000)});
+		wait_until(60, sub {
+			$node->safe_psql('postgres', 'VACUUM delay_wheel.task');
+			return $node->safe_psql('postgres', $size) < $before;
+		});
+		cmp_ok($node->safe_psql('postgres', $size), '<', $before, 'the table has become smaller');
+	},
+	1, 1000);
+
+check(
+	'places of deleted rows given to others',
+	sub {
+		# the ring has these places for the deleted ones
+		$node->safe_psql('postgres', q{
+			CREATE TEMP TABLE place AS SELECT ctid AS place FROM delay_wheel.task;
+			DELETE FROM delay_wheel.task;
+			VACUUM delay_wheel.task;
+			SELECT schedule(100001, 4000, '8 s');
+			SELECT 1 / (SELECT count(*) FROM delay_wheel.task t JOIN place p ON t.ctid = p.place);
+		});
+	},
+	100001, 104000);
+
+check(
+	'TRUNCATE',
+	sub {
+		$node->safe_psql('postgres', qq{
+			TRUNCATE delay_wheel.task;
+			SELECT schedule(200001, 3000, '$delay');
+		});
+	},
+	200001, 203000);
+
+# while they run
+$node->safe_psql('postgres', q{
+	TRUNCATE ran;
+	SELECT schedule(i * 10, 10, make_interval(secs => i / 100.0)) FROM generate_series(1, 500) i;
+});
+my $rounds = 0;
+wait_until(
+	120,
+	sub {
+		$node->safe_psql('postgres', 'VACUUM FULL delay_wheel.task');
+		$rounds++;
+		return $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task') == 0;
+	});
+note("$rounds times VACUUM FULL");
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'VACUUM FULL meanwhile: all tasks run', 120);
+is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran'), '5000|5000',
+	'VACUUM FULL meanwhile: each once');
+
+my @errors = grep { / (ERROR|FATAL|PANIC|WARNING): / } split /\n/, log_since($node, 0);
+is(join("\n", @errors), '', 'no error in the log');
+
+$node->stop;
+done_testing();

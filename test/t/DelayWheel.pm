@@ -1,0 +1,190 @@
+# What the TAP tests of delay_wheel share.
+#
+# Environment:
+#   DW_LIBDIR            directory of the delay_wheel.so to be tested, instead
+#                        of the installed one
+#   DW_INJECTION_LIBDIR  directory of the build with injection points
+#   DW_LONG              true for the long versions
+
+package DelayWheel;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+our @EXPORT = qw(
+  new_node wait_for wait_until log_position log_since
+  has_injection create_injection attach detach wait_until_waiting
+  worker_pids context_switches long_tests
+);
+
+sub long_tests { return $ENV{DW_LONG} ? 1 : 0; }
+
+sub has_injection { return defined $ENV{DW_INJECTION_LIBDIR}; }
+
+#
+# A new cluster, started, with the extension in database postgres.  Options:
+#   preload => 0      without the library (and without the extension)
+#   injection => 1    with the injection build and its functions
+#   conf => text      more settings
+#   extension => 0    do not create the extension
+#   start => 0        do not start it
+#   init => [...]     arguments for init
+#
+sub new_node
+{
+	my ($name, %options) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $preload = $options{preload} // 1;
+	my $libdir = $ENV{DW_LIBDIR};
+
+	if ($options{injection})
+	{
+		$libdir = $ENV{DW_INJECTION_LIBDIR}
+		  or die "DW_INJECTION_LIBDIR is not set";
+	}
+	$node->init(@{ $options{init} // [] });
+	$node->append_conf('postgresql.conf',
+		    "max_worker_processes = 20\n"
+		  . "max_prepared_transactions = 10\n"
+		  . "log_line_prefix = '%m [%p] %b '\n"
+		  . ($libdir ? "dynamic_library_path = '$libdir:\$libdir'\n" : '')
+		  . ($preload ? "shared_preload_libraries = 'delay_wheel'\n" : '')
+		  . ($options{conf} // ''));
+	return $node unless $options{start} // 1;
+
+	$node->start;
+	if ($preload && ($options{extension} // 1))
+	{
+		$node->safe_psql('postgres', 'CREATE EXTENSION delay_wheel');
+		create_injection($node) if $options{injection};
+	}
+	return $node;
+}
+
+# Waits until the code returns true; false if it did not in time.
+sub wait_until
+{
+	my ($seconds, $code) = @_;
+	my $deadline = time() + $seconds;
+
+	for (;;)
+	{
+		return 1 if $code->();
+		return 0 if time() > $deadline;
+		sleep(0.05);
+	}
+}
+
+#
+# A test: the query comes to return true (or the expected value).  It may fail
+# in between: the server may be restarting.
+#
+sub wait_for
+{
+	my ($node, $sql, $what, $seconds, %options) = @_;
+	my $expected = $options{expected} // 't';
+	my $db = $options{db} // 'postgres';
+	my ($out, $err) = ('', '');
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	my $done = wait_until(
+		$seconds // 60,
+		sub {
+			(undef, $out, $err) = $node->psql($db, $sql);
+			return defined $out && $out eq $expected;
+		});
+	ok($done, $what)
+	  or diag("waited for: $sql\nlast answer: " . ($out // '') . "\n" . ($err // ''));
+	return $done;
+}
+
+#
+# The server's log, from a position on.
+#
+sub log_position { return -s $_[0]->logfile // 0; }
+
+sub log_since
+{
+	my ($node, $position) = @_;
+	return PostgreSQL::Test::Utils::slurp_file($node->logfile, $position);
+}
+
+#
+# Injection points, see src/inject.c.
+#
+sub create_injection
+{
+	my ($node, $db) = @_;
+
+	$node->safe_psql($db // 'postgres', q{
+		CREATE FUNCTION dw_inject_attach(text, text, int, int) RETURNS void
+			AS 'delay_wheel', 'dw_inject_attach' LANGUAGE C STRICT;
+		CREATE FUNCTION dw_inject_detach(text) RETURNS void
+			AS 'delay_wheel', 'dw_inject_detach' LANGUAGE C STRICT;
+		CREATE FUNCTION dw_inject_waiting(text) RETURNS int
+			AS 'delay_wheel', 'dw_inject_waiting' LANGUAGE C STRICT;
+	});
+	return;
+}
+
+sub attach
+{
+	my ($node, $point, $action, $skip, $hits) = @_;
+	$node->safe_psql('postgres',
+		sprintf("SELECT dw_inject_attach('%s', '%s', %d, %d)", $point, $action, $skip // 0, $hits // 0));
+	return;
+}
+
+sub detach
+{
+	my ($node, $point) = @_;
+	$node->safe_psql('postgres', "SELECT dw_inject_detach('$point')");
+	return;
+}
+
+# A test: so many processes (at least one) have come to wait at the point.
+sub wait_until_waiting
+{
+	my ($node, $point, $what, $n) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return wait_for($node, sprintf("SELECT dw_inject_waiting('%s') >= %d", $point, $n // 1),
+		$what // "a process waits at $point");
+}
+
+#
+# Our processes, by kind: launcher, timer, executor; all of them without.
+#
+sub worker_pids
+{
+	my ($node, $kind, $db) = @_;
+	my $out = $node->safe_psql($db // 'postgres',
+		"SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel "
+		  . ($kind // '%') . "' ORDER BY pid");
+
+	return split /\n/, $out;
+}
+
+#
+# How often a process has gone to sleep of its own accord; undef if it is
+# gone, or the system does not tell.
+#
+sub context_switches
+{
+	my ($pid) = @_;
+
+	open(my $status, '<', "/proc/$pid/status") or return undef;
+	while (my $line = <$status>)
+	{
+		return $1 if $line =~ /^voluntary_ctxt_switches:\s+(\d+)/;
+	}
+	return undef;
+}
+
+1;
