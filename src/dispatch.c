@@ -243,13 +243,11 @@ provide_executor(DwDatabase *db, Oid owner)
 	uint32		of_owner;
 
 	count_executors(db, owner, &total, &of_owner);
-	if (total < (uint32) dw_max_executors &&
-		(of_owner >= dw_owner_executors() || start_executor(db, owner)))
-		return false;
-	if (of_owner > 0)
+	if (of_owner >= dw_owner_executors() ||
+		(total < (uint32) dw_max_executors && start_executor(db, owner)))
 		return false;
 	end_idle_executor(db, owner);
-	return true;
+	return of_owner == 0;
 }
 
 void
