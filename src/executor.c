@@ -7,7 +7,7 @@
  * logged in: nothing a task does can escape to other rights.  It takes due
  * tasks of its role from the ready lists by itself; the timer starts it,
  * wakes it and makes it end.  It ends when it was idle for
- * delay_wheel.executor_idle_timeout.
+ * delay_wheel.executor_idle_timeout, or is an hour old.
  *
  * Its place in shared memory names the task that it runs until the outcome
  * is committed.  If it is terminated before, its exit callback, which runs
@@ -39,6 +39,9 @@
 /* After this long without a pause, give way to an owner who waits. */
 #define TURN_US		(100 * 1000)
 
+/* What tasks make a session keep goes with it, at the latest after this. */
+#define MAX_AGE_US	USECS_PER_HOUR
+
 DwExecutor *dw_this_executor = NULL;
 
 static DwDatabase *my_db = NULL;
@@ -46,6 +49,7 @@ static uint32 wait_event = 0;
 
 /* This executor has seen a task to its end. */
 static bool proved = false;
+static TimestampTz born = 0;
 
 /* current_setting('delay_wheel.task_id') */
 static const char *
@@ -255,7 +259,8 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 		finish_current(me);
-	if (pg_atomic_read_u32(&my_db->starving) != 0 && dw_now() - turn_began > TURN_US)
+	if ((pg_atomic_read_u32(&my_db->starving) != 0 && dw_now() - turn_began > TURN_US) ||
+		dw_now() - born > MAX_AGE_US)
 		me->must_exit = true;
 	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
 	{
@@ -337,6 +342,7 @@ dw_executor_main(Datum place)
 	DW_INJECT("executor-before-connect");
 	BackgroundWorkerInitializeConnectionByOid(me->database, me->owner, 0);
 	settle_session();
+	born = dw_now();
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;

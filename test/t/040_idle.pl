@@ -112,9 +112,10 @@ for my $end (qw(ROLLBACK COMMIT))
 	ok(settle(1), "$end: our processes come to rest");
 	my @workers = workers();
 	my %before = count_switches(@workers);
-	sleep($seconds / 2);
+	my $held = $end eq 'ROLLBACK' ? $seconds : $seconds / 2;
+	sleep($held);
 	my %after = count_switches(@workers);
-	is_deeply(\%after, \%before, sprintf('%s: nobody looks at it for %d s', $end, $seconds / 2));
+	is_deeply(\%after, \%before, sprintf('%s: nobody looks at it for %d s', $end, $held));
 	is($node->safe_psql('postgres', "SELECT count(*) FROM ran WHERE name = '$end'"), 0, "$end: it has not run");
 
 	$holder->query_safe("$end; SELECT pg_sleep(0)");
