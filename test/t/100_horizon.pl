@@ -98,11 +98,11 @@ sub settled
 	my $done = wait_until($seconds, sub {
 		sample_memory();
 		my (undef, $lost) = $node->psql('postgres',
-			'SELECT count(*) FROM plan WHERE id NOT IN (SELECT id FROM effects)');
+			'SELECT count(*) FROM plan p WHERE NOT EXISTS (SELECT FROM effects e WHERE e.id = p.id)');
 		return ($lost // '') eq '0';
 	});
 	ok($done, "$what: nothing is lost") or diag $node->safe_psql('postgres', q{
-		SELECT *, now() FROM plan WHERE id NOT IN (SELECT id FROM effects) LIMIT 20;
+		SELECT *, now() FROM plan p WHERE NOT EXISTS (SELECT FROM effects e WHERE e.id = p.id) LIMIT 20;
 		SELECT * FROM delay_wheel.status});
 	is( $node->safe_psql('postgres', q{
 			SELECT count(*), count(DISTINCT id) FILTER (WHERE started >= due)
