@@ -23,11 +23,9 @@
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
-#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
 #include "run_task.h"
 #include "settings.h"
 #include "storage/ipc.h"
@@ -35,6 +33,7 @@
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/guc.h"
+#include "worker.h"
 
 /* After this long without a pause, give way to an owner who waits. */
 #define TURN_US		(100 * 1000)
@@ -153,10 +152,7 @@ leave_place(int code, Datum arg)
 	if (me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
 	{
 		unfinished = true;
-		hint.id = me->current.id;
-		hint.due = me->current.due;
-		ItemPointerSet(&hint.tid, me->current.block, me->current.offset);
-		hint.lane = dw_lane_ref(&dw_lanes[me->current.lane]);
+		hint = dw_entry_hint(&me->current);
 		finish_current(me);
 	}
 	if (connecting)
@@ -303,14 +299,7 @@ wait_for_work(DwExecutor *me)
 					   dw_wait_event(wait_event, "DelayWheelExecutor"));
 	ResetLatch(MyLatch);
 
-	/* a cancel finds nothing to cancel here */
-	QueryCancelPending = false;
-	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
+	(void) dw_worker_interrupts();
 	if (events & WL_TIMEOUT)
 	{
 		bool		idle;
@@ -331,9 +320,7 @@ dw_executor_main(Datum place)
 	DwExecutor *me;
 	DwEntry		entry;
 
-	pqsignal(SIGTERM, die);
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	BackgroundWorkerUnblockSignals();
+	dw_worker_begin();
 
 	if (!take_place(DatumGetInt32(place)))
 		proc_exit(0);
@@ -355,15 +342,8 @@ dw_executor_main(Datum place)
 
 		while (next_task(me, turn_began, &entry))
 		{
-			/* a cancel meant a task before */
-			QueryCancelPending = false;
-			CHECK_FOR_INTERRUPTS();
+			(void) dw_worker_interrupts();
 			dw_run_task(my_db, me, &entry);
-			if (ConfigReloadPending)
-			{
-				ConfigReloadPending = false;
-				ProcessConfigFile(PGC_SIGHUP);
-			}
 		}
 		pgstat_report_stat(true);
 		if (!wait_for_work(me))

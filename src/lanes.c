@@ -83,6 +83,16 @@ dw_lane_ref(DwLane *lane)
 	return ref;
 }
 
+DwHint
+dw_entry_hint(const DwEntry *entry)
+{
+	DwHint		hint = {.due = entry->due, .id = entry->id};
+
+	ItemPointerSet(&hint.tid, entry->block, entry->offset);
+	hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
+	return hint;
+}
+
 /* Puts a free lane into service; nothing of it is in memory yet. */
 static DwLane *
 take_free_lane(DwDatabase *db, const LaneKey *key)

@@ -21,6 +21,9 @@ extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority
 extern void dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
+/* The hint that brings an entry back to the timer. */
+extern DwHint dw_entry_hint(const DwEntry *entry);
+
 /* Ready lists; caller holds the ready lock exclusively. */
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern bool dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry);

@@ -27,21 +27,18 @@
 #include "catalog/pg_database.h"
 #include "compat.h"
 #include "launcher.h"
-#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "tcop/tcopprot.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
+#include "worker.h"
 
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
@@ -316,9 +313,7 @@ serve_all(void)
 void
 dw_launcher_main(Datum arg)
 {
-	pqsignal(SIGTERM, die);
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	BackgroundWorkerUnblockSignals();
+	dw_worker_begin();
 	before_shmem_exit(leave, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
@@ -334,13 +329,7 @@ dw_launcher_main(Datum arg)
 		long		timeout = -1;
 
 		ResetLatch(MyLatch);
-		QueryCancelPending = false;
-		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
+		(void) dw_worker_interrupts();
 		until = serve_all();
 		if (until != DW_NEVER)
 		{

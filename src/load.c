@@ -83,7 +83,7 @@ dw_load_reset(DwDatabase *database)
  * the table is locked by somebody, or gone.
  */
 static Relation
-begin_read(LOCKMODE lockmode)
+begin_read(void)
 {
 	DwCatalog	cat;
 
@@ -96,7 +96,7 @@ begin_read(LOCKMODE lockmode)
 		dw_extension_gone = true;
 		return NULL;
 	}
-	if (!ConditionalLockRelationOid(cat.task, lockmode))
+	if (!ConditionalLockRelationOid(cat.task, AccessShareLock))
 		return NULL;
 	/* invalidations came with the lock; the snapshot comes after both */
 	DW_INJECT("load-before-snapshot");
@@ -210,7 +210,7 @@ reload_database(void)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_read(AccessShareLock);
+		Relation	rel = begin_read();
 
 		if (rel != NULL)
 		{
@@ -243,7 +243,7 @@ forget_prepared(void)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_read(AccessShareLock);
+		Relation	rel = begin_read();
 
 		if (rel != NULL)
 		{
@@ -324,7 +324,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 
 /*
  * One load: steps L1 to L7.  What was cut from the lane is dropped already
- * (L2).  True if it may go on at once.
+ * (L2).
  */
 static void
 load_lane(DwLane *lane)
@@ -347,7 +347,7 @@ load_lane(DwLane *lane)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_read(AccessShareLock);
+		Relation	rel = begin_read();
 
 		if (rel != NULL)
 		{
@@ -524,9 +524,10 @@ dw_load_next(void)
 }
 
 /*
- * A lane that has nothing in memory, nothing running and, as its last load
- * or the last look for lanes found, nothing in the table is not needed.  It is kept while more than half
- * of all places are free: its owner is likely to come back.
+ * A lane that has nothing in memory, nothing running and, as its last load or
+ * the last look for lanes found, nothing in the table is not needed.  It is
+ * kept while more than half of all places are free: its owner is likely to
+ * come back.
  */
 void
 dw_load_tidy(void)

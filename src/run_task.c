@@ -548,10 +548,8 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	/* the clock was set back meanwhile: not due any more */
 	if (dw_now() < entry->due)
 	{
-		DwHint		hint = {.due = entry->due, .id = entry->id};
+		DwHint		hint = dw_entry_hint(entry);
 
-		ItemPointerSet(&hint.tid, entry->block, entry->offset);
-		hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
 		dw_deliver(db, &hint);
 		return;
 	}

@@ -28,20 +28,17 @@
 #include "dispatch.h"
 #include "inject.h"
 #include "lanes.h"
-#include "libpq/pqsignal.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "tcop/tcopprot.h"
 #include "timer.h"
-#include "utils/guc.h"
+#include "worker.h"
 
 #define INBOX_SLICE		256
 
@@ -286,29 +283,13 @@ sleep_until_needed(TimestampTz until)
 	ResetLatch(MyLatch);
 }
 
-static void
-serve_signals(void)
-{
-	/* there is nothing to cancel here */
-	QueryCancelPending = false;
-	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-		pg_atomic_write_u32(&db->executors_dirty, 1);
-	}
-}
-
 void
 dw_timer_main(Datum number)
 {
 	TimestampTz dispatch_at = PG_INT64_MIN;
 	MemoryContext round_context;
 
-	pqsignal(SIGTERM, die);
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	BackgroundWorkerUnblockSignals();
+	dw_worker_begin();
 	enter_database(number);
 	create_events();
 	begin_service();
@@ -323,7 +304,9 @@ dw_timer_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		serve_signals();
+		/* there may be more executors now, or fewer */
+		if (dw_worker_interrupts())
+			pg_atomic_write_u32(&db->executors_dirty, 1);
 		more = drain_inbox();
 		if (db->account.used > db->account.quota)
 			dw_near_obey_quota();

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  What launcher, timers and executors have in common as processes.
+ *
+ * SIGTERM ends a worker at its next check for interrupts, also while it waits
+ * for a lock; SIGINT is as background workers have it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "worker.h"
+
+void
+dw_worker_begin(void)
+{
+	pqsignal(SIGTERM, die);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+}
+
+bool
+dw_worker_interrupts(void)
+{
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (!ConfigReloadPending)
+		return false;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	return true;
+}

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  What launcher, timers and executors have in common as processes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_WORKER_H
+#define DW_WORKER_H
+
+#include "postgres.h"
+
+/* Sets up signals; to be called first. */
+extern void dw_worker_begin(void);
+
+/*
+ * Serves what signals asked for, between pieces of work: ends this process,
+ * reads the settings again (then true).  A cancel finds nothing to cancel.
+ */
+extern bool dw_worker_interrupts(void);
+
+#endif							/* DW_WORKER_H */
