@@ -226,14 +226,14 @@ delay_wheel.max_executors = %d
 # Ends what the clients have left prepared, one way or the other.
 sub end_prepared
 {
-	my ($ret, $out) = $node->psql('postgres', q{SELECT gid FROM pg_prepared_xacts WHERE prepared < now() - interval '0.5 s'});
+	my ($ret, $out) = try_psql($node, 'postgres', q{SELECT gid FROM pg_prepared_xacts WHERE prepared < now() - interval '0.5 s'});
 
 	return if $ret != 0;
 	for my $gid (split /\n/, $out)
 	{
 		my $how = random_of('COMMIT', 'ROLLBACK');
 
-		($ret) = $node->psql('postgres', "$how PREPARED '$gid'");
+		($ret) = try_psql($node, 'postgres', "$how PREPARED '$gid'");
 		$happened{lc "$how prepared"}++ if $ret == 0;
 	}
 }
@@ -281,7 +281,7 @@ for my $round (@rounds)
 			60,
 			sub {
 				end_prepared();
-				(undef, $overdue) = $node->psql('postgres',
+				(undef, $overdue) = try_psql($node, 'postgres',
 					q{SELECT count(*) FROM delay_wheel.task WHERE due < now() - interval '3 s'});
 				return ($overdue // '') eq '0';
 			}),
@@ -303,7 +303,7 @@ note(join(', ', map { "$_: $happened{$_}" } sort keys %happened));
 #
 # What is left runs, in peace.
 #
-ok(wait_until(60, sub { ($node->psql('postgres', 'SELECT 1'))[0] == 0 }), 'the server is up')
+ok(wait_until(60, sub { (try_psql($node, 'postgres', 'SELECT 1'))[0] == 0 }), 'the server is up')
   or restart('immediate');
 wait_until(60, sub { end_prepared(); $node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts') == 0 });
 wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all that was left has run', 180, expected => 0)

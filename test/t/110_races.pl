@@ -150,7 +150,7 @@ sub settled
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	my $done = wait_until($limit, sub {
-		(undef, $lost) = $node->psql('postgres', $pending);
+		(undef, $lost) = try_psql($node, 'postgres', $pending);
 		return ($lost // '') eq '0';
 	});
 	check($done, "$what: nothing is lost") or diag(
@@ -617,7 +617,7 @@ group claim => sub {
 		waiting($point, $point);
 		for my $call (qw(delay_cancel(id) delay_reschedule(id,'1s')))
 		{
-			my (undef, $answer, $error) = $node->psql('postgres',
+			my (undef, $answer, $error) = try_psql($node, 'postgres',
 				"SET statement_timeout = '${limit}s'; SELECT $call FROM plan WHERE name = '$point'");
 			check($answer eq ($call =~ /cancel/ ? 'running' : 'f'), "$call tells that the task runs, at $point")
 			  or diag($error);

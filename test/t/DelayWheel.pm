@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(
-  new_node wait_for wait_until log_position log_since
+  new_node wait_for wait_until try_psql log_position log_since
   has_injection create_injection attach detach wait_until_waiting
   worker_pids context_switches long_tests
 );
@@ -82,6 +82,20 @@ sub wait_until
 }
 
 #
+# Like $node->psql, while the server may be restarting: psql that is refused
+# ends before it has read the query, which must not end the test.
+#
+sub try_psql
+{
+	my ($node, $db, $sql) = @_;
+	my @result = eval { $node->psql($db, $sql) };
+
+	return @result if @result;
+	die $@ if $@ !~ /Broken pipe/;
+	return (2, '', $@);
+}
+
+#
 # A test: the query comes to return true (or the expected value).  It may fail
 # in between: the server may be restarting.
 #
@@ -96,7 +110,7 @@ sub wait_for
 	my $done = wait_until(
 		$seconds // 60,
 		sub {
-			(undef, $out, $err) = $node->psql($db, $sql);
+			(undef, $out, $err) = try_psql($node, $db, $sql);
 			return defined $out && $out eq $expected;
 		});
 	ok($done, $what)
