@@ -30,6 +30,7 @@
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -149,8 +150,13 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 								query_env, dest, qc);
 	if (look_after)
 		after_utility(statement);
-	else if (may_create && dw_catalog_lookup(&cat))
-		dw_touch_extension();
+	else if (may_create)
+	{
+		/* hear of what the prepared transaction has brought along */
+		AcceptInvalidationMessages();
+		if (dw_catalog_lookup(&cat))
+			dw_touch_extension();
+	}
 }
 
 void

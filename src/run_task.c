@@ -582,7 +582,10 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	if (try.used_temp)
 	{
 		StartTransactionCommand();
+		/* catalog rows with wide columns are not deleted without a snapshot */
+		PushActiveSnapshot(GetTransactionSnapshot());
 		ResetTempTableNamespace();
+		PopActiveSnapshot();
 		CommitTransactionCommand();
 	}
 	pgstat_report_stat(false);
