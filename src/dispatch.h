@@ -14,6 +14,7 @@
 typedef struct DwExecutorStart
 {
 	uint32		generation;
+	bool		can_log_in;
 } DwExecutorStart;
 
 /*

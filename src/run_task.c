@@ -25,10 +25,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
-#include "catalog/namespace.h"
-#include "commands/async.h"
-#include "commands/prepare.h"
-#include "commands/sequence.h"
 #include "compat.h"
 #include "executor.h"
 #include "executor/spi.h"
@@ -38,11 +34,11 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "run_task.h"
+#include "session.h"
 #include "stats.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "task_rows.h"
 #include "tcop/dest.h"
@@ -51,7 +47,6 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
@@ -399,7 +394,7 @@ static void
 begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
+	dw_session_start_transaction();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -407,7 +402,7 @@ begin_transaction(void)
 
 /*
  * What the task has set is in force at its commit, too: for its deferred
- * triggers, and for settings of the commit itself.  dw_clean_session undoes it.
+ * triggers, and for settings of the commit itself.  dw_session_clean undoes it.
  */
 static void
 commit_transaction(void)
@@ -415,7 +410,7 @@ commit_transaction(void)
 	if (ActiveSnapshotSet())
 		PopActiveSnapshot();
 	DW_INJECT("run-before-commit");
-	CommitTransactionCommand();
+	dw_session_commit_transaction();
 	DW_INJECT("run-after-commit");
 }
 
@@ -578,32 +573,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 
 	pgstat_report_activity(STATE_IDLE, NULL);
 	debug_query_string = NULL;
-	dw_clean_session();
-	if (try.used_temp)
-	{
-		StartTransactionCommand();
-		ResetTempTableNamespace();
-		CommitTransactionCommand();
-	}
+	dw_session_clean(try.used_temp);
 	pgstat_report_stat(false);
 	MemoryContextReset(task_context);
-}
-
-/*
- * Settings, cursors, session locks, prepared statements and sequence values
- * do not outlive a task.  What a procedural language keeps, does.
- */
-void
-dw_clean_session(void)
-{
-	PortalHashTableDeleteAll();
-	/* these two are not among all options */
-	(void) set_config_option("session_authorization", NULL, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("role", NULL, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	ResetAllOptions();
-	DropAllPreparedStatements();
-	LockReleaseAll(USER_LOCKMETHOD, true);
-	ResetSequenceCaches();
 }

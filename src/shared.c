@@ -101,6 +101,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->lanes_dirty, 0);
 	pg_atomic_init_u32(&db->executors_dirty, 0);
 	pg_atomic_init_u32(&db->starving, 0);
+	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->near, 0);

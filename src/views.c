@@ -27,6 +27,7 @@
 PG_FUNCTION_INFO_V1(dw_place);
 PG_FUNCTION_INFO_V1(dw_get_running);
 PG_FUNCTION_INFO_V1(dw_get_ring);
+PG_FUNCTION_INFO_V1(dw_get_lanes);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 /* What a ring is like just now, whether this database has one or not. */
@@ -142,6 +143,78 @@ dw_get_ring(PG_FUNCTION_ARGS)
 		values[4] = BoolGetDatum(i == current);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
+	return (Datum) 0;
+}
+
+static const char *
+lane_state(const DwLane *lane, TimestampTz now)
+{
+	if (lane->running > 0)
+		return "running";
+	if (dw_ready_count(lane) == 0)
+		return "idle";
+	return lane->retry_at > now ? "blocked" : "ready";
+}
+
+static void
+put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
+{
+	DwLane		lane;
+	Datum		values[11] = {0};
+	bool		nulls[11] = {0};
+	TimestampTz horizon;
+	TimestampTz now = dw_now();
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
+	LWLockRelease(dw_ready_lock(db));
+	if (!has_privs_of_role(GetUserId(), lane.owner) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		return;
+
+	horizon = dw_atomic_read(&lane.horizon);
+	values[0] = ObjectIdGetDatum(lane.owner);
+	values[1] = Int16GetDatum(lane.queue);
+	values[2] = Int16GetDatum(lane.priority);
+	values[3] = CStringGetTextDatum(lane_state(&lane, now));
+	nulls[4] = lane.block == DW_BLOCK_NONE;
+	if (!nulls[4])
+		values[4] = CStringGetTextDatum(dw_block_text(lane.block));
+	nulls[5] = lane.retry_at <= now;
+	values[5] = TimestampTzGetDatum(lane.retry_at);
+	values[6] = Int64GetDatum(lane.waiting);
+	values[7] = Int64GetDatum(dw_ready_count(&lane));
+	values[8] = Int32GetDatum(lane.running);
+	/* there is nothing beyond what is in memory, or nothing is known to be */
+	nulls[9] = dw_atomic_read(&lane.next_far) == DW_NEVER;
+	values[9] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
+	nulls[10] = lane.recheck_at == DW_NEVER;
+	values[10] = TimestampTzGetDatum(lane.recheck_at);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+Datum
+dw_get_lanes(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	DwDatabase *db;
+	int32	   *numbers;
+	int			n = 0;
+
+	dw_require_shared();
+	InitMaterializedSRF(fcinfo, 0);
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+
+	numbers = palloc(sizeof(int32) * dw_max_lanes);
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		numbers[n++] = i;
+	LWLockRelease(dw_shared->table_lock);
+	for (int i = 0; i < n; i++)
+		if (dw_lanes[numbers[i]].database == MyDatabaseId)
+			put_lane(db, numbers[i], result);
 	return (Datum) 0;
 }
 
