@@ -226,7 +226,7 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	return registered;
 }
 
-/* False if none can be had for now: then the owner waits. */
+/* False if there is no worker for it; the owner waits, if it cannot have one. */
 static bool
 start_executor(DwDatabase *db, Oid owner)
 {
@@ -239,7 +239,7 @@ start_executor(DwDatabase *db, Oid owner)
 	if (block != DW_BLOCK_NONE)
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);
-	return block == DW_BLOCK_NONE;
+	return block != DW_BLOCK_NO_WORKER;
 }
 
 /*
@@ -353,11 +353,8 @@ provide_executor(DwDatabase *db, Oid owner)
 {
 	Staff		staff = count_staff(db, owner);
 
-	if (staff.total < places_for(&staff))
-	{
-		(void) start_executor(db, owner);
+	if (staff.total < places_for(&staff) && start_executor(db, owner))
 		return false;
-	}
 	if (staff.of_owner > 0)
 		return false;
 	end_idle_executor(db, owner);
@@ -403,14 +400,14 @@ unblock_all(DwDatabase *db)
 /*
  * Wakes idle executors, and lists owners who could use another one: those who
  * have none before the others, and either in the order of their lanes.  No
- * more are listed than there may be places; returns whether some were left
- * out.
+ * more are listed than there may be places; *left_out tells of others.
+ * Returns how many wait for a background worker.
  */
-static bool
-find_missing(DwDatabase *db, TimestampTz now, List **missing, TimestampTz *look_again)
+static uint32
+find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
 {
 	List	   *more = NIL;
-	bool		left_out = false;
+	uint32		without_worker = 0;
 	int32		next;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
@@ -424,44 +421,44 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, TimestampTz *look_
 		else if (lane->running >= dw_lane_executors() || wake_executors(db, lane) <= 0)
 			continue;
 		else if (lane->retry_at > now)
-			*look_again = Min(*look_again, lane->retry_at);
+			without_worker += lane->block == DW_BLOCK_NO_WORKER &&
+				count_staff(db, lane->owner).of_owner == 0;
 		else if (count_staff(db, lane->owner).of_owner > 0)
 			more = list_append_unique_oid(more, lane->owner);
 		else if (list_length(*missing) >= 2 * dw_max_executors)
-			left_out = true;
+			*left_out = true;
 		else
 			*missing = list_append_unique_oid(*missing, lane->owner);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
 	list_free(more);
-	return left_out;
+	return without_worker;
 }
 
 TimestampTz
 dw_dispatch(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
-	TimestampTz look_again = DW_NEVER;
+	TimestampTz look_again;
 	List	   *missing = NIL;
 	ListCell   *lc;
-	bool		left_out;
-	uint32		starving = 0;
+	bool		left_out = false;
+	uint32		starving;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
 	if (pg_atomic_exchange_u32(&db->rights_changed, 0) != 0)
 		unblock_all(db);
 
-	left_out = find_missing(db, now, &missing, &look_again);
+	starving = find_missing(db, now, &missing, &left_out);
 	foreach(lc, missing)
 	{
 		if (provide_executor(db, lfirst_oid(lc)))
 			starving++;
 	}
-	if (missing != NIL)
-		look_again = Min(look_again, earliest_retry(db, now));
 	list_free(missing);
+	look_again = earliest_retry(db, now);
 	pg_atomic_write_u32(&db->starving, starving);
 
 	if (starving > 0)
