@@ -54,7 +54,7 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (e->state == DW_EXECUTOR_STARTING && e->database == db->oid)
 	{
-		dw_owner_blocked(db, e->owner, DW_RETRY_CONNECT_MAX);
+		dw_owner_blocked(db, e->owner, DW_RETRY_CONNECT_MAX, 0);
 		e->generation++;
 		e->state = DW_EXECUTOR_FREE;
 		e->database = InvalidOid;
@@ -139,7 +139,7 @@ start_executor(DwDatabase *db, Oid owner)
 		dw_executors[place].state = DW_EXECUTOR_FREE;
 		dw_executors[place].database = InvalidOid;
 	}
-	dw_owner_blocked(db, owner, DW_RETRY_WORKER_MAX);
+	dw_owner_blocked(db, owner, DW_RETRY_WORKER_MAX, 0);
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);
 	if (!out_of_workers)
@@ -195,6 +195,13 @@ count_executors(DwDatabase *db, Oid owner, uint32 *total, uint32 *of_owner)
 	}
 }
 
+/* Is it one that does not end anyway? */
+static bool
+is_in_service(DwDatabase *db, const DwExecutor *e)
+{
+	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && !e->must_exit;
+}
+
 /* An idle executor of somebody else ends, to make room. */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of)
@@ -211,6 +218,31 @@ end_idle_executor(DwDatabase *db, Oid not_of)
 			SetLatch(dw_proc_latch(e->proc));
 			break;
 		}
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/* Idle ones first; busy ones end after their task. */
+void
+dw_dispatch_end_surplus(DwDatabase *db)
+{
+	int			surplus = -dw_max_executors;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (is_in_service(db, &dw_executors[i]))
+			surplus++;
+	for (uint32 i = 0; i < 2 * dw_shared->nexecutors && surplus > 0; i++)
+	{
+		DwExecutor *e = &dw_executors[i % dw_shared->nexecutors];
+
+		if (!is_in_service(db, e) ||
+			(i < dw_shared->nexecutors && e->state != DW_EXECUTOR_IDLE))
+			continue;
+		e->must_exit = true;
+		if (e->proc != 0)
+			SetLatch(dw_proc_latch(e->proc));
+		surplus--;
 	}
 	LWLockRelease(dw_ready_lock(db));
 }
@@ -256,6 +288,8 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	uint32		total;
 	uint32		of_owner;
 
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return;
 	count_executors(db, lane->owner, &total, &of_owner);
 	if (of_owner == 0 && total < (uint32) dw_max_executors && lane->retry_at <= dw_now())
 		(void) start_executor(db, lane->owner);
@@ -287,6 +321,12 @@ dw_dispatch(DwDatabase *db)
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
+
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+	{
+		pg_atomic_write_u32(&db->starving, 0);
+		return DW_NEVER;
+	}
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)

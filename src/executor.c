@@ -41,6 +41,9 @@
 /* What tasks make a session keep goes with it, at the latest after this. */
 #define MAX_AGE_US	USECS_PER_HOUR
 
+/* So often in a row a terminated executor is followed by one soon. */
+#define TERMINATED_PATIENCE	5
+
 DwExecutor *dw_this_executor = NULL;
 
 static DwDatabase *my_db = NULL;
@@ -136,6 +139,7 @@ static void
 leave_place(int code, Datum arg)
 {
 	DwExecutor *me = dw_this_executor;
+	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
 	bool		gone;
@@ -155,11 +159,14 @@ leave_place(int code, Datum arg)
 		hint = dw_entry_hint(&me->current);
 		finish_current(me);
 	}
-	if (connecting)
-		dw_owner_blocked(my_db, me->owner, DW_RETRY_CONNECT_MAX);
+	if (terminated && (connecting || (unfinished && !proved)))
+		/* by a person; but if over and over, rather by the task itself */
+		dw_owner_blocked(my_db, me->owner, DW_RETRY_ENDED_MAX, TERMINATED_PATIENCE);
+	else if (connecting)
+		dw_owner_blocked(my_db, me->owner, DW_RETRY_CONNECT_MAX, 0);
 	else if (unfinished && !proved)
 		/* it may well be the task that ended us: not at once again */
-		dw_owner_blocked(my_db, me->owner, DW_RETRY_ENDED_MAX);
+		dw_owner_blocked(my_db, me->owner, DW_RETRY_ENDED_MAX, 0);
 	gone = my_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
@@ -178,7 +185,7 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished)
 		dw_deliver(my_db, &hint);
-	report_end(me, connecting, unfinished ? hint.id : 0);
+	report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();
 }
 

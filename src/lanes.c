@@ -305,6 +305,8 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 {
 	int32		next;
 
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -326,18 +328,19 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 }
 
 void
-dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait)
+dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait, uint32 patience)
 {
 	TimestampTz now = dw_now();
 
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		uint32		failures = lane->start_failures;
 		int64		wait;
 
 		if (lane->owner != owner || lane->retry_at > now)
 			continue;
-		wait = RETRY_MIN << Min(lane->start_failures, 16);
+		wait = RETRY_MIN << (failures > patience ? Min(failures - patience, 16) : 0);
 		lane->start_failures++;
 		lane->retry_at = now + Min(wait, max_wait);
 	}

@@ -37,11 +37,12 @@ extern uint32 dw_owner_executors(void);
 
 /*
  * No executor can be had for these lanes: they wait, longer each time, up to
- * max_wait.  Under the table lock and the ready lock.
+ * max_wait; the first times, as many as patience says, a second only.  Under
+ * the table lock and the ready lock.
  */
 #define DW_RETRY_CONNECT_MAX	(5 * USECS_PER_MINUTE)
 #define DW_RETRY_ENDED_MAX		(30 * USECS_PER_SEC)
 #define DW_RETRY_WORKER_MAX		(5 * USECS_PER_SEC)
-extern void dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait);
+extern void dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait, uint32 patience);
 
 #endif							/* DW_LANES_H */

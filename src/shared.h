@@ -124,6 +124,7 @@ typedef struct DwDatabase
 	Oid			oid;			/* InvalidOid: free */
 	DwTimerState timer_state;
 	TimestampTz timer_started;
+	bool		timer_terminated;	/* the last timer was told to end */
 	bool		absent;			/* the last timer found no extension */
 	pid_t		timer_pid;
 	int32		lanes;			/* list of its lanes */
@@ -142,6 +143,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* an owner waits for an executor's place */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+
+	/* delay_wheel.enabled is off here, as the timer has read it */
+	pg_atomic_uint32 disabled;
 
 	/* inbox lock */
 	slock_t		inbox_lock;
@@ -199,6 +203,7 @@ typedef struct DwShared
 	LWLock	   *table_lock;
 	LWLock	   *database_locks; /* two for each database */
 	pg_atomic_uint32 launcher_proc;
+	bool		recovered;		/* see recovery.c; written by the launcher */
 	int32		free_lane;
 	uint32		nlanes;
 	uint32		nexecutors;		/* places */
