@@ -303,6 +303,13 @@ places_for(const Staff *staff)
 	return limit;
 }
 
+/* Is it one that does not end anyway? */
+static bool
+is_in_service(DwDatabase *db, const DwExecutor *e)
+{
+	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && !e->must_exit;
+}
+
 /* Of the others' executors the one that has been idle longest ends. */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of)
@@ -323,6 +330,31 @@ end_idle_executor(DwDatabase *db, Oid not_of)
 	{
 		idle->must_exit = true;
 		SetLatch(dw_proc_latch(idle->proc));
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/* Idle ones first; busy ones end after their task. */
+void
+dw_dispatch_end_surplus(DwDatabase *db)
+{
+	int			surplus = -dw_max_executors;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (is_in_service(db, &dw_executors[i]))
+			surplus++;
+	for (uint32 i = 0; i < 2 * dw_shared->nexecutors && surplus > 0; i++)
+	{
+		DwExecutor *e = &dw_executors[i % dw_shared->nexecutors];
+
+		if (!is_in_service(db, e) ||
+			(i < dw_shared->nexecutors && e->state != DW_EXECUTOR_IDLE))
+			continue;
+		e->must_exit = true;
+		if (e->proc != 0)
+			SetLatch(dw_proc_latch(e->proc));
+		surplus--;
 	}
 	LWLockRelease(dw_ready_lock(db));
 }
@@ -366,7 +398,8 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 {
 	Staff		staff = count_staff(db, lane->owner);
 
-	if (staff.of_owner == 0 && staff.total < places_for(&staff) && lane->retry_at <= dw_now())
+	if (pg_atomic_read_u32(&db->disabled) == 0 && lane->retry_at <= dw_now() &&
+		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner);
 }
 
@@ -450,6 +483,11 @@ dw_dispatch(DwDatabase *db)
 		free_if_dead(db, i);
 	if (pg_atomic_exchange_u32(&db->rights_changed, 0) != 0)
 		unblock_all(db);
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+	{
+		pg_atomic_write_u32(&db->starving, 0);
+		return DW_NEVER;
+	}
 
 	starving = find_missing(db, now, &missing, &left_out);
 	foreach(lc, missing)

@@ -136,6 +136,7 @@ static void
 leave_place(int code, Datum arg)
 {
 	DwExecutor *me = dw_this_executor;
+	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
 	bool		gone;
@@ -155,7 +156,10 @@ leave_place(int code, Datum arg)
 		hint = dw_entry_hint(&me->current);
 		finish_current(me);
 	}
-	if (connecting)
+	if (terminated && (connecting || (unfinished && !proved)))
+		/* by a person; but if over and over, rather by the task itself */
+		(void) dw_owner_blocked(my_db, me->owner, DW_BLOCK_TERMINATED);
+	else if (connecting)
 		(void) dw_owner_blocked(my_db, me->owner, DW_BLOCK_NOT_CONNECTED);
 	else if (unfinished && !proved)
 		/* it may well be the task that ended us: not at once again */
@@ -178,7 +182,7 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished)
 		dw_deliver(my_db, &hint);
-	report_end(me, connecting, unfinished ? hint.id : 0);
+	report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();
 }
 

@@ -21,6 +21,7 @@
 #include "utils/hsearch.h"
 
 #define RETRY_MIN	(1 * USECS_PER_SEC)
+#define TERMINATED_PATIENCE	5
 
 typedef struct LaneKey
 {
@@ -300,6 +301,8 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 {
 	int32		next;
 
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -328,6 +331,7 @@ longest_wait(DwBlock reason)
 		case DW_BLOCK_NO_WORKER:
 			return 5 * USECS_PER_SEC;
 		case DW_BLOCK_ENDED:
+		case DW_BLOCK_TERMINATED:
 			return 30 * USECS_PER_SEC;
 		default:
 			return 5 * USECS_PER_MINUTE;
@@ -343,6 +347,7 @@ dw_owner_blocked(DwDatabase *db, Oid owner, DwBlock reason)
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		uint32		failures;
 		int64		wait;
 
 		if (lane->owner != owner || lane->retry_at > now)
@@ -353,8 +358,11 @@ dw_owner_blocked(DwDatabase *db, Oid owner, DwBlock reason)
 			lane->start_failures = 0;
 			news = true;
 		}
-		wait = RETRY_MIN << Min(lane->start_failures, 16);
-		lane->start_failures++;
+		/* who was terminated comes back soon, if not over and over */
+		failures = lane->start_failures++;
+		if (reason == DW_BLOCK_TERMINATED)
+			failures -= Min(failures, TERMINATED_PATIENCE);
+		wait = RETRY_MIN << Min(failures, 16);
 		lane->retry_at = now + Min(wait, longest_wait(reason));
 	}
 	return news;
@@ -389,6 +397,8 @@ dw_block_text(DwBlock reason)
 			return "the database does not accept connections";
 		case DW_BLOCK_NOT_CONNECTED:
 			return "an executor could not connect, see the server log";
+		case DW_BLOCK_TERMINATED:
+			return "an executor was terminated while it ran its first task";
 		case DW_BLOCK_ENDED:
 			return "an executor ended while it ran a task, see the server log";
 	}

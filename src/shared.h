@@ -71,7 +71,8 @@ typedef enum DwBlock
 	DW_BLOCK_NO_CONNECT,		/* it lacks CONNECT on the database */
 	DW_BLOCK_CLOSED,			/* the database allows no connections */
 	DW_BLOCK_NOT_CONNECTED,		/* an executor could not connect */
-	DW_BLOCK_ENDED				/* an executor ended during its first task */
+	DW_BLOCK_TERMINATED,		/* an executor was, during its first task */
+	DW_BLOCK_ENDED				/* an executor ended by itself then */
 } DwBlock;
 
 /*
@@ -137,6 +138,7 @@ typedef struct DwDatabase
 	Oid			oid;			/* InvalidOid: free */
 	DwTimerState timer_state;
 	TimestampTz timer_started;
+	bool		timer_terminated;	/* the last timer was told to end */
 	bool		absent;			/* the last timer found no extension */
 	pid_t		timer_pid;
 	int32		lanes;			/* list of its lanes */
@@ -156,6 +158,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+
+	/* delay_wheel.enabled is off here, as the timer has read it */
+	pg_atomic_uint32 disabled;
 
 	/* inbox lock */
 	slock_t		inbox_lock;
@@ -213,6 +218,7 @@ typedef struct DwShared
 	LWLock	   *table_lock;
 	LWLock	   *database_locks; /* two for each database */
 	pg_atomic_uint32 launcher_proc;
+	bool		recovered;		/* see recovery.c; written by the launcher */
 	int32		free_lane;
 	uint32		nlanes;
 	uint32		nexecutors;		/* places */

@@ -10,12 +10,14 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "stats.h"
@@ -269,10 +271,42 @@ count_parked(DwDatabase *db)
 	return n;
 }
 
+/* What is or is not done for a database; db may be NULL: it has no place. */
+static const char *
+service_state(DwDatabase *db)
+{
+	static const char *const states[] = {"stopped", "starting", "running"};
+
+	if (RecoveryInProgress())
+		return "standby";
+	if (dw_recovery_is_held())
+		return "held";
+	if (db == NULL)
+		return "stopped";
+	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
+		return "disabled";
+	return states[db->timer_state];
+}
+
+/* The current database has no place: there is little to say. */
+static void
+put_status_without_place(ReturnSetInfo *result)
+{
+	Datum		values[20] = {0};
+	bool		nulls[20];
+	NameData	database;
+
+	memset(nulls, true, sizeof(nulls));
+	namestrcpy(&database, get_database_name(MyDatabaseId));
+	values[0] = NameGetDatum(&database);
+	values[1] = CStringGetTextDatum(service_state(NULL));
+	nulls[0] = nulls[1] = false;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
 static void
 put_status(DwDatabase *db, ReturnSetInfo *result)
 {
-	static const char *const states[] = {"stopped", "starting", "running"};
 	char		problem[sizeof(db->last_problem)];
 	TimestampTz problem_at;
 	TimestampTz horizon = lowest_horizon(db);
@@ -294,7 +328,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 
 	namestrcpy(&database, name);
 	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(states[db->timer_state]);
+	values[1] = CStringGetTextDatum(service_state(db));
 	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
 	values[3] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
 	nulls[3] = horizon == DW_NEVER;
@@ -331,5 +365,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_database(i)->oid != InvalidOid)
 			put_status(dw_database(i), (ReturnSetInfo *) fcinfo->resultinfo);
+	if (find_my_database() == NULL)
+		put_status_without_place((ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
