@@ -148,11 +148,13 @@ schedule('SELECT pg_advisory_xact_lock_shared(1); INSERT INTO effects VALUES (7)
 wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'an executor takes the last place', 60, expected => 1);
 $position = log_position($node);
 schedule('INSERT INTO effects VALUES (8)', 'other');
-wait_for($node, q{SELECT last_problem LIKE 'no free background worker%' AND parked = 1 FROM delay_wheel.status},
+wait_for($node, q{SELECT last_problem LIKE 'cannot run tasks of role "other": no background worker%' AND parked = 1
+		FROM delay_wheel.status},
 	'the view shows that there is none for another role', 60);
-my $first = $node->safe_psql('postgres', 'SELECT last_problem_at FROM delay_wheel.status');
-wait_for($node, "SELECT last_problem_at > '$first' FROM delay_wheel.status", 'it is tried again', 60);
-is(count_in_log($position, 'could not start delay_wheel executor'), 1, 'the log tells of it once');
+my $retry = q{SELECT max(retry_at) FROM delay_wheel.lanes WHERE owner = 'other'::regrole};
+my $first = $node->safe_psql('postgres', $retry);
+wait_for($node, "SELECT ($retry) > '$first'", 'it is tried again', 60);
+is(count_in_log($position, 'cannot run tasks of role "other"'), 1, 'the log tells of it once');
 $lock->query_safe('SELECT pg_advisory_unlock(1)');
 $lock->quit;
 ran(7, 'the task that held the place runs');

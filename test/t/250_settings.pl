@@ -243,7 +243,7 @@ cmp_ok(executors(), '<=', 2, 'by no more than two executors');
 # also if the timer was away when it was lowered
 set('max_executors', 4);
 $gate->query_safe('SELECT pg_advisory_lock(1)');
-schedule('SELECT pg_advisory_xact_lock_shared(1); INSERT INTO effects VALUES (8)', role => $_) for qw(a a b b);
+schedule('SELECT pg_advisory_xact_lock_shared(1); INSERT INTO effects VALUES (8)', role => $_) for qw(a b c postgres);
 wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'more executors are started', 60, expected => 4);
 $node->safe_psql('postgres', q{ALTER SYSTEM SET delay_wheel.max_executors = 1; SELECT pg_reload_conf();
 	SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'});
