@@ -150,6 +150,9 @@ WITH (vacuum_truncate = off);
 COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
+-- whatever ALTER DEFAULT PRIVILEGES says
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq FROM PUBLIC;
 GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared, delay_wheel.task_id_seq
 	TO pg_database_owner;
 
@@ -166,6 +169,7 @@ CREATE FUNCTION delay_wheel.task_changed() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_changed' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel.task_changed() IS
 'tells the timer of rows that plain SQL wrote into delay_wheel.task';
+REVOKE EXECUTE ON FUNCTION delay_wheel.task_changed() FROM PUBLIC;
 CREATE TRIGGER task_changed AFTER INSERT OR UPDATE ON delay_wheel.task
 	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changed;
@@ -175,6 +179,7 @@ CREATE FUNCTION delay_wheel.task_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_guard' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel.task_guard() IS
 'refuses rows that plain SQL writes for a role whose rights the current user does not have';
+REVOKE EXECUTE ON FUNCTION delay_wheel.task_guard() FROM PUBLIC;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.task
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_guard;
@@ -219,6 +224,29 @@ AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 'like delay_reschedule(bigint, interval), to a point in time';
 
+/*---- Who may schedule ----*/
+
+-- nobody but their owner and superusers, until allowed to
+REVOKE EXECUTE ON FUNCTION
+	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
+	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
+	delay_cancel(bigint), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz)
+	FROM PUBLIC;
+
+CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]) FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel.allow(name[]) IS
+'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions. Plain GRANT does as well; a dump carries the grants';
+
+CREATE FUNCTION delay_wheel.disallow(VARIADIC roles name[]) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_disallow' LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+REVOKE EXECUTE ON FUNCTION delay_wheel.disallow(name[]) FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel.disallow(name[]) IS
+'takes back what delay_wheel.allow(name[]) granted; what a role may do as a member of another one, or since all may, it still may. Tasks that are pending run nevertheless. A role that was allowed can be dropped after this (or after DROP OWNED)';
+
 /*---- Views ----*/
 
 CREATE FUNCTION delay_wheel.place(due timestamptz, OUT slot integer, OUT cycle_num bigint)
@@ -229,7 +257,7 @@ COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
 CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
 SELECT t.id, t.due, t.owner, q.name AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
-	   t.more ->> 'last_error' AS last_error,
+	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel.origin() AS armed
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
@@ -280,10 +308,10 @@ CREATE FUNCTION delay_wheel.get_status(
 	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of each database served, see delay_wheel.status';
+COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
 CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
 COMMENT ON VIEW delay_wheel.status IS
-'state of delay_wheel in each database that it serves, since the start of the server';
+'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
 COMMENT ON COLUMN delay_wheel.status.state IS 'starting, running, stopped';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
@@ -295,4 +323,7 @@ COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory
 COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
 
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.running, delay_wheel.ring, delay_wheel.status
+	TO PUBLIC;
+GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
+	delay_wheel.get_running(), delay_wheel.get_ring(), delay_wheel.get_status()
 	TO PUBLIC;

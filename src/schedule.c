@@ -23,6 +23,7 @@
 #include "access/xact.h"
 #include "args.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "compat.h"
@@ -32,7 +33,9 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "rights.h"
 #include "settings.h"
+#include "signature.h"
 #include "sqlcheck.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
@@ -63,17 +66,30 @@ typedef enum RowState
 Datum
 dw_origin(PG_FUNCTION_ARGS)
 {
+	dw_require_signature(fcinfo, INT8OID, 0, NULL);
 	PG_RETURN_INT64(dw_origin_stamp());
+}
+
+/* What calls a trigger function of ours must be a trigger on a table of ours. */
+static TriggerData *
+require_trigger(FunctionCallInfo fcinfo, const char *function)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
+						function, "delay_wheel")));
+	return trigger;
 }
 
 /* Trigger on delay_wheel.task: plain SQL wrote rows. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager", "task_changed")));
+	(void) require_trigger(fcinfo, "task_changed");
 	/* a restore into a server without the library must go on */
 	if (dw_shared != NULL)
 		dw_touch_all();
@@ -85,9 +101,16 @@ static Oid
 owner_of_row(TriggerData *trigger, HeapTuple tuple)
 {
 	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	int			column = SPI_fnumber(desc, "owner");
 	bool		isnull;
-	Datum		owner = SPI_getbinval(tuple, desc, SPI_fnumber(desc, "owner"), &isnull);
+	Datum		owner;
 
+	if (SPI_gettypeid(desc, column) != REGROLEOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("table \"%s\" has no owners of tasks",
+						RelationGetRelationName(trigger->tg_relation))));
+	owner = SPI_getbinval(tuple, desc, column, &isnull);
 	return isnull ? InvalidOid : DatumGetObjectId(owner);
 }
 
@@ -98,13 +121,13 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 Datum
 dw_task_guard(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TriggerData *trigger = require_trigger(fcinfo, "task_guard");
 	HeapTuple	row;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager", "task_guard")));
+				 errmsg("function \"%s\" must be fired for each row", "task_guard")));
 
 	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 	if (!has_privs_of_role(GetUserId(), owner_of_row(trigger, row)) ||
@@ -260,6 +283,8 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 	if (dw_check_sql_text)
 		dw_check_sql(sql, nargs);
 
+	if (dw_max_pending >= 0)
+		dw_require_room(GetUserId());
 	hint.lane = require_lane(GetUserId(), 0, 0);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	hint.due = due;
@@ -290,6 +315,9 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {INTERVALOID, TEXTOID};
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	require_writable("delay_schedule()");
 	refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
@@ -298,6 +326,9 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {TIMESTAMPTZOID, TEXTOID};
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	require_writable("delay_schedule_at()");
 	refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
@@ -401,12 +432,15 @@ take_row(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {INT8OID};
 	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
 	DwHint		hint;
 	RowState	state;
 
+	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
+	refuse_null(PG_ARGISNULL(0), "task id");
 	require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	state = take_row(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
@@ -447,6 +481,9 @@ reschedule(int64 id, TimestampTz due)
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {INT8OID, INTERVALOID};
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	require_writable("delay_reschedule()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "delay");
@@ -456,6 +493,9 @@ dw_reschedule(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_at(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {INT8OID, TIMESTAMPTZOID};
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	require_writable("delay_reschedule_at()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "due time");

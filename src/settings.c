@@ -25,6 +25,7 @@ int			dw_max_databases = 64;
 int			dw_max_executors = 4;
 int			dw_executor_idle_timeout = 60 * 1000;
 bool		dw_check_sql_text = true;
+int			dw_max_pending = -1;
 
 void
 dw_define_settings(void)
@@ -73,5 +74,10 @@ dw_define_settings(void)
 							 "Parse the SQL of a task when it is scheduled.",
 							 NULL, &dw_check_sql_text, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_pending",
+							"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
+							"To be set for a role by ALTER ROLE, by a superuser.",
+							&dw_max_pending, -1, -1, INT_MAX,
+							PGC_SUSET, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("delay_wheel");
 }

@@ -20,6 +20,7 @@ extern int	dw_max_databases;
 extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
 extern bool dw_check_sql_text;
+extern int	dw_max_pending;
 
 /* Width of a slot, and how far ahead of now tasks are loaded, in us. */
 #define dw_tick_us()	((int64) dw_tick * 1000)

@@ -402,6 +402,32 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 	return tuple;
 }
 
+/*
+ * How many tasks a role has, those of open transactions and those that run
+ * included; counted up to a limit.
+ */
+int
+dw_task_count(Oid owner, int limit)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	SnapshotData dirty;
+	int			n = 0;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 1, &key);
+	while (n < limit && HeapTupleIsValid(systable_getnext(scan)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		n++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return n;
+}
+
 /* One column of a row comparison. */
 static void
 init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strategy,

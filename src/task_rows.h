@@ -120,6 +120,7 @@ extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
+extern int	dw_task_count(Oid owner, int limit);
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwLane *lane, Snapshot snapshot);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);

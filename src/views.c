@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -18,6 +19,7 @@
 #include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
+#include "signature.h"
 #include "stats.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -42,14 +44,18 @@ ring_shape(void)
 Datum
 dw_place(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {TIMESTAMPTZOID};
+	static const Oid columns[] = {INT4OID, INT8OID};
 	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
 	DwRing		shape = ring_shape();
 	TupleDesc	desc;
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
+	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	dw_require_columns(fcinfo, desc, lengthof(columns), columns);
 	values[0] = Int32GetDatum(dw_ring_index(&shape, dw_ring_tick(&shape, due)));
 	values[1] = Int64GetDatum(dw_ring_cycle(&shape, due));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
@@ -58,10 +64,12 @@ dw_place(PG_FUNCTION_ARGS)
 Datum
 dw_get_running(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	static const Oid columns[] = {
+		INT4OID, REGROLEOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		static const char *const states[] = {
@@ -107,7 +115,8 @@ find_my_database(void)
 Datum
 dw_get_ring(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	static const Oid columns[] = {INT4OID, INT8OID, INT8OID, INT8OID, BOOLOID};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
 	DwSlot	   *slots;
 	DwRing	   *ring;
@@ -115,7 +124,6 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	int32		current = dw_ring_index(&shape, shape.current_tick);
 
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
@@ -250,13 +258,29 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* Others' databases are shown to who may see statistics. */
+static bool
+may_see_status(const DwDatabase *db)
+{
+	return db->oid == MyDatabaseId ||
+		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
+}
+
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
+	static const Oid columns[] = {
+		NAMEOID, TEXTOID, INT4OID, TIMESTAMPTZOID,
+		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
+		INT4OID, INT8OID, INT8OID,
+		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->oid != InvalidOid)
-			put_status(dw_database(i), (ReturnSetInfo *) fcinfo->resultinfo);
+		if (may_see_status(dw_database(i)))
+			put_status(dw_database(i), result);
 	return (Datum) 0;
 }
