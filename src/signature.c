@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "commands/trigger.h"
 #include "signature.h"
 #include "utils/regproc.h"
 
@@ -31,7 +32,7 @@ dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *
 {
 	Oid			type = get_fn_expr_rettype(fcinfo->flinfo);
 
-	if (PG_NARGS() < nargs || (OidIsValid(type) && type != result))
+	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs || (OidIsValid(type) && type != result))
 		raise_mismatch(fcinfo);
 	for (int i = 0; i < nargs; i++)
 	{
