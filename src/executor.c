@@ -216,6 +216,8 @@ take_place(int place)
 static void
 settle_session(void)
 {
+	/* the role itself owns the tasks, whatever role it takes on at login */
+	SetConfigOption("role", "none", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("application_name", "delay_wheel", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("idle_in_transaction_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
