@@ -14,6 +14,9 @@
  * ended otherwise is started again.  In between the launcher sleeps on its
  * latch.
  *
+ * A server that came out of recovery may have to wait for its DBA first, see
+ * recovery.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -27,9 +30,11 @@
 #include "catalog/pg_database.h"
 #include "compat.h"
 #include "launcher.h"
+#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -168,6 +173,7 @@ start_timer(int number)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->timer_state = DW_TIMER_STARTING;
 	db->timer_started = dw_now();
+	db->timer_terminated = false;
 	db->absent = false;
 	LWLockRelease(dw_shared->table_lock);
 
@@ -266,7 +272,7 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		/* it ran, and ended */
 		pfree(place->handle);
 		place->handle = NULL;
-		if (db->timer_started + HEALTHY_US < dw_now())
+		if (db->timer_terminated || db->timer_started + HEALTHY_US < dw_now())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
 			back_off(place);
@@ -310,9 +316,47 @@ serve_all(void)
 	return look_again;
 }
 
+/*
+ * Says so when there are fewer background workers than what is served now may
+ * need: at the start, where one database counts, and once for each increase.
+ */
+static void
+check_worker_slots(void)
+{
+	static int	told = 0;
+	static int	told_executors = 0;
+	int			databases = 0;
+	int			needed;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+			databases++;
+	databases = Max(databases, 1);
+	needed = 1 + databases * (1 + dw_max_executors);
+
+	if (dw_max_executors != told_executors)
+		told = 0;
+	told_executors = dw_max_executors;
+	if (needed <= max_worker_processes || needed <= told)
+		return;
+	told = needed;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
+					needed, "max_worker_processes", max_worker_processes),
+			 errdetail("A launcher, and for each database served a timer and up to %d executors: 1 + %d * (1 + %d) = %d.",
+					   dw_max_executors, databases, dw_max_executors, needed),
+			 errhint("Set \"%s\" to %d, and higher by what parallel query, replication and other extensions use, or lower \"%s\".",
+					 "max_worker_processes", needed, "delay_wheel.max_executors")));
+}
+
 void
 dw_launcher_main(Datum arg)
 {
+	bool		held = true;	/* until we know better */
+
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
 	dw_worker_begin();
 	before_shmem_exit(leave, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
@@ -320,17 +364,20 @@ dw_launcher_main(Datum arg)
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
 	pg_atomic_write_u32(&dw_shared->launcher_proc, dw_my_proc());
 	pg_memory_barrier();
-	list_databases();
 
 	for (;;)
 	{
-		TimestampTz until;
+		TimestampTz until = DW_NEVER;
 		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 		long		timeout = -1;
 
 		ResetLatch(MyLatch);
 		(void) dw_worker_interrupts();
-		until = serve_all();
+		if (held && !(held = dw_recovery_must_wait()))
+			list_databases();
+		if (!held)
+			until = serve_all();
+		check_worker_slots();
 		if (until != DW_NEVER)
 		{
 			flags |= WL_TIMEOUT;

@@ -28,6 +28,7 @@
 #include "dispatch.h"
 #include "inject.h"
 #include "lanes.h"
+#include "libpq/pqsignal.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
@@ -64,6 +65,7 @@ leave_database(int code, Datum arg)
 	pg_atomic_write_u32(&db->timer_proc, 0);
 	db->timer_state = DW_TIMER_NONE;
 	db->timer_pid = 0;
+	db->timer_terminated = dw_worker_terminated();
 	db->absent = dw_extension_gone;
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
@@ -91,6 +93,17 @@ enter_database(Datum number)
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
 }
 
+/* To be called whenever settings may have changed. */
+static void
+obey_settings(void)
+{
+	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
+	dw_dispatch_end_surplus(db);
+	/* there may be more executors now, or another window to load */
+	pg_atomic_write_u32(&db->executors_dirty, 1);
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+}
+
 /* From here on committers wake this process. */
 static void
 begin_service(void)
@@ -110,6 +123,7 @@ begin_service(void)
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin();
 	dw_load_reset(db);
+	obey_settings();
 }
 
 /*---- Inbox ----*/
@@ -289,6 +303,8 @@ dw_timer_main(Datum number)
 	TimestampTz dispatch_at = PG_INT64_MIN;
 	MemoryContext round_context;
 
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
 	dw_worker_begin();
 	enter_database(number);
 	create_events();
@@ -304,9 +320,8 @@ dw_timer_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		/* there may be more executors now, or fewer */
 		if (dw_worker_interrupts())
-			pg_atomic_write_u32(&db->executors_dirty, 1);
+			obey_settings();
 		more = drain_inbox();
 		if (db->account.used > db->account.quota)
 			dw_near_obey_quota();
