@@ -319,6 +319,8 @@ dw_executor_main(Datum place)
 	DwExecutor *me;
 	DwEntry		entry;
 
+	/* a cancel is for a task: dw_run_task lets it in */
+	HOLD_CANCEL_INTERRUPTS();
 	dw_worker_begin();
 
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));

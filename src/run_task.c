@@ -584,8 +584,11 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 
 	for (;;)
 	{
-		ErrorData  *error = try_task(db, me, entry, &try, record);
+		ErrorData  *error;
 
+		RESUME_CANCEL_INTERRUPTS();
+		error = try_task(db, me, entry, &try, record);
+		HOLD_CANCEL_INTERRUPTS();
 		if (error == NULL)
 			break;
 		if (try.claimed && !record)
