@@ -283,8 +283,8 @@ AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRI
 COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of each database served, see delay_wheel.status';
 CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
 COMMENT ON VIEW delay_wheel.status IS
-'state of delay_wheel in each database that it serves, since the start of the server';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting, running, stopped';
+'state of delay_wheel in each database that it serves, and in this one, since the start of the server';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting, running, stopped; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';

@@ -7,7 +7,8 @@
  * logged in: nothing a task does can escape to other rights.  It takes due
  * tasks of its role from the ready lists by itself; the timer starts it,
  * wakes it and makes it end.  It ends when it was idle for
- * delay_wheel.executor_idle_timeout, or is an hour old.
+ * delay_wheel.executor_idle_timeout, is an hour old, or stale: a login would
+ * find other rights or settings now (recycle.c).
  *
  * Its place in shared memory names the task that it runs until the outcome
  * is committed.  If it is terminated before, its exit callback, which runs
@@ -138,6 +139,7 @@ leave_place(int code, Datum arg)
 	DwExecutor *me = dw_this_executor;
 	bool		connecting;
 	bool		unfinished = false;
+	bool		put_back;
 	bool		gone;
 	DwHint		hint;
 
@@ -155,7 +157,10 @@ leave_place(int code, Datum arg)
 		hint = dw_entry_hint(&me->current);
 		finish_current(me);
 	}
-	if (connecting)
+	put_back = me->put_back;
+	if (put_back)
+		;						/* nobody is to blame */
+	else if (connecting)
 		dw_owner_blocked(my_db, me->owner, DW_RETRY_CONNECT_MAX);
 	else if (unfinished && !proved)
 		/* it may well be the task that ended us: not at once again */
@@ -178,7 +183,8 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished)
 		dw_deliver(my_db, &hint);
-	report_end(me, connecting, unfinished ? hint.id : 0);
+	if (!put_back)
+		report_end(me, connecting, unfinished ? hint.id : 0);
 	tell_timer();
 }
 
@@ -196,9 +202,12 @@ take_place(int place)
 	if (ours)
 	{
 		my_db = dw_database_find(me->database);
-		if (my_db == NULL)
+		if (my_db == NULL || pg_atomic_read_u32(&my_db->holds) > 0)
+		{
 			me->state = DW_EXECUTOR_FREE;
-		ours = my_db != NULL;
+			me->database = InvalidOid;
+			ours = false;
+		}
 	}
 	if (ours)
 	{
@@ -256,7 +265,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	if (me->state == DW_EXECUTOR_BUSY)
 		finish_current(me);
 	if ((pg_atomic_read_u32(&my_db->starving) != 0 && dw_now() - turn_began > TURN_US) ||
-		dw_now() - born > MAX_AGE_US)
+		dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0)
 		me->must_exit = true;
 	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
 	{

@@ -250,13 +250,39 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* This database has the extension, but no place. */
+static void
+put_missing_status(ReturnSetInfo *result)
+{
+	Datum		values[20] = {0};
+	bool		nulls[20];
+	NameData	database;
+
+	memset(nulls, true, sizeof(nulls));
+	namestrcpy(&database, get_database_name(MyDatabaseId));
+	values[0] = NameGetDatum(&database);
+	values[1] = CStringGetTextDatum(dw_database_place_free() ? "stopped" : "no place");
+	nulls[0] = nulls[1] = false;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		found = false;
+
 	dw_require_shared();
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->oid != InvalidOid)
-			put_status(dw_database(i), (ReturnSetInfo *) fcinfo->resultinfo);
+	{
+		Oid			oid = dw_database(i)->oid;
+
+		if (oid != InvalidOid)
+			put_status(dw_database(i), result);
+		found |= oid == MyDatabaseId;
+	}
+	if (!found)
+		put_missing_status(result);
 	return (Datum) 0;
 }
