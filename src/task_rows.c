@@ -125,7 +125,8 @@ check_columns(Oid table, const Oid *types, int n)
 					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
 							RelationGetRelationName(rel)),
 					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
-	table_close(rel, NoLock);
+	/* not kept: who drops the extension takes the tables in another order */
+	table_close(rel, AccessShareLock);
 }
 
 static void
