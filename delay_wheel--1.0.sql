@@ -271,6 +271,29 @@ CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel.get_ring();
 COMMENT ON VIEW delay_wheel.ring IS
 'for each slot of this database''s ring: tasks in memory, their lowest and highest cycle number, and whether it is the current index';
 
+CREATE FUNCTION delay_wheel.get_lanes(
+	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
+	OUT retry_at timestamptz, OUT near bigint, OUT ready bigint, OUT running integer,
+	OUT horizon timestamptz, OUT recheck_at timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
+CREATE VIEW delay_wheel.lanes AS
+SELECT l.owner, COALESCE(q.name, l.queue::text) AS queue, l.priority, l.state, l.reason, l.retry_at,
+	   l.near, l.ready, l.running, l.horizon, l.recheck_at
+FROM delay_wheel.get_lanes() l
+	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
+COMMENT ON VIEW delay_wheel.lanes IS
+'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_read_all_stats and superusers';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'running: executors are on it; ready: due tasks wait for an executor; blocked: no executor can be had, see reason; idle: nothing is due';
+COMMENT ON COLUMN delay_wheel.lanes.reason IS 'why no executor could be had; null if one could, or none was needed yet';
+COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
+COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor';
+COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';
+COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks up to this due time are in memory; null if no later ones are known';
+COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'when a task is looked at again that another session''s plain SQL has locked';
+
 CREATE FUNCTION delay_wheel.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
 	OUT lanes integer, OUT near bigint, OUT ready bigint, OUT running integer, OUT executors integer,
@@ -283,16 +306,16 @@ AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRI
 COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of each database served, see delay_wheel.status';
 CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
 COMMENT ON VIEW delay_wheel.status IS
-'state of delay_wheel in each database that it serves, and in this one, since the start of the server';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting, running, stopped; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not';
+'state of delay_wheel in each database that it serves, and in the current one, since the start of the server';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.status.ready IS 'tasks in memory that are due and wait for an executor';
-COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes that wait for a role that cannot connect';
+COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes with due tasks for which no executor can be had, see delay_wheel.lanes';
 COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median';
 COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory that this database holds';
 COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.running, delay_wheel.ring, delay_wheel.status
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.running, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;

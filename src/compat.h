@@ -58,6 +58,35 @@
 	index_beginscan(heap, index, snapshot, nkeys, 0)
 #endif
 
+/* Which roles a background worker can connect as: any, or those with LOGIN. */
+#if PG_VERSION_NUM >= 170000
+#define DW_ANY_ROLE_CONNECTS	1
+#define DW_CONNECT_FLAGS		BGWORKER_BYPASS_ROLELOGINCHECK
+#else
+#define DW_ANY_ROLE_CONNECTS	0
+#define DW_CONNECT_FLAGS		0
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#define dw_database_aclcheck(database, role, mode) \
+	object_aclcheck(DatabaseRelationId, database, role, mode)
+#else
+#define dw_database_aclcheck(database, role, mode) \
+	pg_database_aclcheck(database, role, mode)
+#endif
+
+/* All settings; an array that is not to be freed on 15. */
+static inline struct config_generic **
+dw_all_settings(int *n)
+{
+#if PG_VERSION_NUM >= 160000
+	return get_guc_variables(n);
+#else
+	*n = GetNumConfigOptions();
+	return get_guc_variables();
+#endif
+}
+
 #if PG_VERSION_NUM >= 160000
 #define dw_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
 #else
@@ -71,8 +100,8 @@ dw_find_setting(const char *name)
 #if PG_VERSION_NUM >= 160000
 	return find_option(name, false, true, 0);
 #else
-	struct config_generic **all = get_guc_variables();
-	int			n = GetNumConfigOptions();
+	int			n;
+	struct config_generic **all = dw_all_settings(&n);
 
 	for (int i = 0; i < n; i++)
 		if (strcmp(all[i]->name, name) == 0)

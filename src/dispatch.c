@@ -4,18 +4,27 @@
  *	  Which executors are woken, started and ended: decided by the timer.
  *
  * A lane with ready tasks first gets the idle executors of its owner, then a
- * new one, one at a time: those on their way count.  If all places are taken,
- * an idle executor of another owner must go, and busy ones give way after
- * their turn (db->starving).
+ * new one, one at a time: those on their way count.  Owners that have none
+ * come first, and the last place is only for such.  If all places are taken,
+ * the executor that has been idle longest must go, and busy ones give way
+ * after their turn (db->starving).
+ *
+ * A task may take for ever, and cannot be taken back.  If all executors are
+ * stuck, each with one task for more than a second, an owner that has none
+ * gets one more, up to twice max_executors: so owners whose tasks hang delay
+ * no other.
  *
  * Executors are dynamic background workers that the postmaster never
- * restarts; one that does not come up (no worker slot, a role that cannot
- * connect) makes the lanes of its owner wait, longer each time.
+ * restarts.  One that cannot be had (no worker slot, a role that may not
+ * connect: asked before, so that it costs no process) makes the lanes of its
+ * owner wait, longer each time.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "compat.h"
 #include "dispatch.h"
 #include "executor.h"
@@ -23,15 +32,26 @@
 #include "lanes.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "session.h"
 #include "settings.h"
 #include "utils/memutils.h"
 
 /* An executor of a former timer that has not come up by then never will. */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
+/* An executor is stuck that has run the same task for so long. */
+#define STUCK_US		USECS_PER_SEC
+
 /* This timer's workers, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
+/* How many executors a database, and an owner in it, has. */
+typedef struct Staff
+{
+	uint32		total;
+	uint32		stuck;
+	uint32		of_owner;
+} Staff;
 
 /* Frees a place whose worker is gone without ever having taken it. */
 static void
@@ -54,7 +74,7 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (e->state == DW_EXECUTOR_STARTING && e->database == db->oid)
 	{
-		dw_owner_blocked(db, e->owner, DW_RETRY_CONNECT_MAX);
+		(void) dw_owner_blocked(db, e->owner, DW_BLOCK_NOT_CONNECTED);
 		e->generation++;
 		e->state = DW_EXECUTOR_FREE;
 		e->database = InvalidOid;
@@ -94,64 +114,134 @@ reserve_place(DwDatabase *db, Oid owner)
 	return place;
 }
 
-/* False if there is no background worker to be had. */
-static bool
-start_executor(DwDatabase *db, Oid owner)
+static const char *
+hint_for(DwBlock reason)
 {
-	/* said once, until one could be started again */
-	static bool out_of_workers = false;
+	switch (reason)
+	{
+		case DW_BLOCK_NO_WORKER:
+			return "You may need to increase \"max_worker_processes\".";
+		case DW_BLOCK_NO_CONNECT:
+			return "Use GRANT CONNECT ON DATABASE, or cancel the tasks.";
+		case DW_BLOCK_CLOSED:
+			return "Use ALTER DATABASE ... ALLOW_CONNECTIONS true.";
+		default:
+			return NULL;
+	}
+}
+
+/* The owner must wait.  Said once, and again when the reason is another one. */
+static void
+block_owner(DwDatabase *db, Oid owner, DwBlock reason)
+{
+	char	   *name;
+	char	   *text;
+	bool		news;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	news = dw_owner_blocked(db, owner, reason);
+	LWLockRelease(dw_ready_lock(db));
+	LWLockRelease(dw_shared->table_lock);
+	if (!news)
+		return;
+
+	StartTransactionCommand();
+	name = GetUserNameFromId(owner, true);
+	text = psprintf("cannot run tasks of role \"%s\": %s",
+					name ? name : psprintf("%u", owner), dw_block_text(reason));
+	dw_problem(db, text);
+	ereport(LOG,
+			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
+					 ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+			 errmsg_internal("delay_wheel %s", text),
+			 hint_for(reason) ? errhint("%s", hint_for(reason)) : 0));
+	CommitTransactionCommand();
+}
+
+/* Asks what a login would find out by failing, and by a line in the log. */
+static DwBlock
+ask_access(Oid owner, bool *can_log_in)
+{
+	DwAccess	access;
+
+	StartTransactionCommand();
+	access = dw_session_access(owner);
+	CommitTransactionCommand();
+
+	*can_log_in = access == DW_ACCESS_LOGIN;
+	switch (access)
+	{
+		case DW_ACCESS_NO_ROLE:
+			return DW_BLOCK_NO_ROLE;
+		case DW_ACCESS_NO_CONNECT:
+			return DW_BLOCK_NO_CONNECT;
+		case DW_ACCESS_CLOSED:
+			return DW_BLOCK_CLOSED;
+		default:
+			return DW_BLOCK_NONE;
+	}
+}
+
+static void
+free_place(int place)
+{
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_executors[place].state = DW_EXECUTOR_FREE;
+	dw_executors[place].database = InvalidOid;
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/* False if there is no place, or no background worker to be had. */
+static bool
+register_executor(DwDatabase *db, Oid owner, bool can_log_in)
+{
 	int			place = reserve_place(db, owner);
 	BackgroundWorker worker = {
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
 	};
-	DwExecutorStart start;
+	DwExecutorStart start = {.can_log_in = can_log_in};
 	MemoryContext context;
-	bool		registered = false;
+	bool		registered;
 
-	if (place >= 0)
-	{
-		start.generation = dw_executors[place].generation;
-		snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel executor");
-		snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel executor");
-		strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
-		strlcpy(worker.bgw_function_name, "dw_executor_main", BGW_MAXLEN);
-		worker.bgw_main_arg = Int32GetDatum(place);
-		memcpy(worker.bgw_extra, &start, sizeof(start));
-		worker.bgw_notify_pid = MyProcPid;
-		if (handles[place])
-			pfree(handles[place]);
-		handles[place] = NULL;
-		/* the handle is kept */
-		context = MemoryContextSwitchTo(TopMemoryContext);
-		registered = RegisterDynamicBackgroundWorker(&worker, &handles[place]);
-		MemoryContextSwitchTo(context);
-	}
-	if (registered)
-	{
-		out_of_workers = false;
-		return true;
-	}
+	if (place < 0)
+		return false;
+	start.generation = dw_executors[place].generation;
+	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel executor");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel executor");
+	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "dw_executor_main", BGW_MAXLEN);
+	worker.bgw_main_arg = Int32GetDatum(place);
+	memcpy(worker.bgw_extra, &start, sizeof(start));
+	worker.bgw_notify_pid = MyProcPid;
+	if (handles[place])
+		pfree(handles[place]);
+	handles[place] = NULL;
+	/* the handle is kept */
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	registered = RegisterDynamicBackgroundWorker(&worker, &handles[place]);
+	MemoryContextSwitchTo(context);
+	if (!registered)
+		free_place(place);
+	return registered;
+}
 
-	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	if (place >= 0)
-	{
-		dw_executors[place].state = DW_EXECUTOR_FREE;
-		dw_executors[place].database = InvalidOid;
-	}
-	dw_owner_blocked(db, owner, DW_RETRY_WORKER_MAX);
-	LWLockRelease(dw_ready_lock(db));
-	LWLockRelease(dw_shared->table_lock);
-	if (!out_of_workers)
-		ereport(LOG,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("could not start delay_wheel executor"),
-				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	out_of_workers = true;
-	dw_problem(db, "no free background worker for an executor");
-	return false;
+/* False if there is no worker for it; the owner waits, if it cannot have one. */
+static bool
+start_executor(DwDatabase *db, Oid owner)
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		can_log_in;
+	DwBlock		block = ask_access(owner, &can_log_in);
+
+	if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
+		block = DW_BLOCK_NO_WORKER;
+	if (block != DW_BLOCK_NONE)
+		block_owner(db, owner, block);
+	MemoryContextSwitchTo(context);
+	return block != DW_BLOCK_NO_WORKER;
 }
 
 /*
@@ -181,38 +271,92 @@ wake_executors(DwDatabase *db, DwLane *lane)
 	return want;
 }
 
-static void
-count_executors(DwDatabase *db, Oid owner, uint32 *total, uint32 *of_owner)
+static Staff
+count_staff(DwDatabase *db, Oid owner)
 {
-	*total = *of_owner = 0;
+	Staff		staff = {0};
+	TimestampTz now = dw_now();
+
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
 
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
 			continue;
-		(*total)++;
+		staff.total++;
 		if (e->owner == owner)
-			(*of_owner)++;
+			staff.of_owner++;
+		if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
+			staff.stuck++;
 	}
+	return staff;
 }
 
-/* An idle executor of somebody else ends, to make room. */
+/* How many executors there may be before an owner gets another one. */
+static uint32
+places_for(const Staff *staff)
+{
+	uint32		limit = dw_max_executors;
+
+	if (staff->of_owner > 0)
+		return limit - 1;
+	if (staff->stuck >= limit)
+		return Min(staff->stuck + 1, 2 * limit);
+	return limit;
+}
+
+/* Is it one that does not end anyway? */
+static bool
+is_in_service(DwDatabase *db, const DwExecutor *e)
+{
+	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && !e->must_exit;
+}
+
+/* Of the others' executors the one that has been idle longest ends. */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of)
 {
+	DwExecutor *idle = NULL;
+
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
 
 		if (e->database == db->oid && e->owner != not_of &&
-			e->state == DW_EXECUTOR_IDLE && !e->must_exit)
-		{
-			e->must_exit = true;
+			e->state == DW_EXECUTOR_IDLE && !e->must_exit &&
+			(idle == NULL || e->since < idle->since))
+			idle = e;
+	}
+	if (idle)
+	{
+		idle->must_exit = true;
+		SetLatch(dw_proc_latch(idle->proc));
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/* Idle ones first; busy ones end after their task. */
+void
+dw_dispatch_end_surplus(DwDatabase *db)
+{
+	int			surplus = -dw_max_executors;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (is_in_service(db, &dw_executors[i]))
+			surplus++;
+	for (uint32 i = 0; i < 2 * dw_shared->nexecutors && surplus > 0; i++)
+	{
+		DwExecutor *e = &dw_executors[i % dw_shared->nexecutors];
+
+		if (!is_in_service(db, e) ||
+			(i < dw_shared->nexecutors && e->state != DW_EXECUTOR_IDLE))
+			continue;
+		e->must_exit = true;
+		if (e->proc != 0)
 			SetLatch(dw_proc_latch(e->proc));
-			break;
-		}
+		surplus--;
 	}
 	LWLockRelease(dw_ready_lock(db));
 }
@@ -241,25 +385,23 @@ dw_dispatch_end_all(DwDatabase *db)
 static bool
 provide_executor(DwDatabase *db, Oid owner)
 {
-	uint32		total;
-	uint32		of_owner;
+	Staff		staff = count_staff(db, owner);
 
-	count_executors(db, owner, &total, &of_owner);
-	if (of_owner >= dw_owner_executors() ||
-		(total < (uint32) dw_max_executors && start_executor(db, owner)))
+	if (staff.total < places_for(&staff) && start_executor(db, owner))
+		return false;
+	if (staff.of_owner > 0)
 		return false;
 	end_idle_executor(db, owner);
-	return of_owner == 0;
+	return true;
 }
 
 void
 dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 {
-	uint32		total;
-	uint32		of_owner;
+	Staff		staff = count_staff(db, lane->owner);
 
-	count_executors(db, lane->owner, &total, &of_owner);
-	if (of_owner == 0 && total < (uint32) dw_max_executors && lane->retry_at <= dw_now())
+	if (pg_atomic_read_u32(&db->disabled) == 0 && lane->retry_at <= dw_now() &&
+		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner);
 }
 
@@ -277,18 +419,31 @@ earliest_retry(DwDatabase *db, TimestampTz now)
 	return earliest;
 }
 
-TimestampTz
-dw_dispatch(DwDatabase *db)
+/* A right was granted, or the like: those who wait may try at once. */
+static void
+unblock_all(DwDatabase *db)
 {
-	TimestampTz now = dw_now();
-	TimestampTz look_again = DW_NEVER;
-	List	   *missing = NIL;
-	ListCell   *lc;
-	bool		starving = false;
-	int32		next;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		dw_lanes[i].retry_at = 0;
+		dw_lanes[i].start_failures = 0;
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		free_if_dead(db, i);
+/*
+ * Wakes idle executors, and lists owners who could use another one: those who
+ * have none before the others, and either in the order of their lanes.  No
+ * more are listed than there may be places; *left_out tells of others.
+ * Returns how many wait for a background worker.
+ */
+static uint32
+find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
+{
+	List	   *more = NIL;
+	uint32		without_worker = 0;
+	int32		next;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
@@ -301,21 +456,57 @@ dw_dispatch(DwDatabase *db)
 		else if (lane->running >= dw_lane_executors() || wake_executors(db, lane) <= 0)
 			continue;
 		else if (lane->retry_at > now)
-			look_again = Min(look_again, lane->retry_at);
+			without_worker += lane->block == DW_BLOCK_NO_WORKER &&
+				count_staff(db, lane->owner).of_owner == 0;
+		else if (count_staff(db, lane->owner).of_owner > 0)
+			more = list_append_unique_oid(more, lane->owner);
+		else if (list_length(*missing) >= 2 * dw_max_executors)
+			*left_out = true;
 		else
-			missing = list_append_unique_oid(missing, lane->owner);
+			*missing = list_append_unique_oid(*missing, lane->owner);
 	}
 	LWLockRelease(dw_ready_lock(db));
+	*missing = list_concat(*missing, more);
+	list_free(more);
+	return without_worker;
+}
 
+TimestampTz
+dw_dispatch(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+	TimestampTz look_again;
+	List	   *missing = NIL;
+	ListCell   *lc;
+	bool		left_out = false;
+	uint32		starving;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		free_if_dead(db, i);
+	if (pg_atomic_exchange_u32(&db->rights_changed, 0) != 0)
+		unblock_all(db);
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+	{
+		pg_atomic_write_u32(&db->starving, 0);
+		return DW_NEVER;
+	}
+
+	starving = find_missing(db, now, &missing, &left_out);
 	foreach(lc, missing)
 	{
 		if (provide_executor(db, lfirst_oid(lc)))
-			starving = true;
+			starving++;
 	}
-	if (missing != NIL)
-		look_again = Min(look_again, earliest_retry(db, now));
 	list_free(missing);
+	look_again = earliest_retry(db, now);
 	pg_atomic_write_u32(&db->starving, starving);
+
+	if (starving > 0)
+		/* by then, others may be stuck */
+		look_again = Min(look_again, now + STUCK_US);
+	else if (left_out)
+		/* those in front could not have one */
+		look_again = now;
 	return look_again;
 }
 

@@ -14,6 +14,7 @@
 typedef struct DwExecutorStart
 {
 	uint32		generation;
+	bool		can_log_in;
 } DwExecutorStart;
 
 /*
@@ -30,6 +31,9 @@ extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
  * go on by themselves.
  */
 extern void dw_dispatch_begin(void);
+
+/* Makes those executors end that delay_wheel.max_executors does not allow. */
+extern void dw_dispatch_end_surplus(DwDatabase *db);
 
 /* Makes all executors of the database end. */
 extern void dw_dispatch_end_all(DwDatabase *db);

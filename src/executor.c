@@ -3,10 +3,9 @@
  * executor.c
  *	  The processes that run tasks.
  *
- * An executor is a session of one database and one role, as if the role had
- * logged in: nothing a task does can escape to other rights.  It takes due
- * tasks of its role from the ready lists by itself; the timer starts it,
- * wakes it and makes it end.  It ends when it was idle for
+ * An executor is a session of one database and one role (session.c).  It
+ * takes due tasks of its role from the ready lists by itself; the timer
+ * starts it, wakes it and makes it end.  It ends when it was idle for
  * delay_wheel.executor_idle_timeout, is an hour old, or stale: a login would
  * find other rights or settings now (recycle.c).
  *
@@ -28,6 +27,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "run_task.h"
+#include "session.h"
 #include "settings.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
@@ -137,6 +137,7 @@ static void
 leave_place(int code, Datum arg)
 {
 	DwExecutor *me = dw_this_executor;
+	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
 	bool		put_back;
@@ -160,11 +161,14 @@ leave_place(int code, Datum arg)
 	put_back = me->put_back;
 	if (put_back)
 		;						/* nobody is to blame */
+	else if (terminated && (connecting || (unfinished && !proved)))
+		/* by a person; but if over and over, rather by the task itself */
+		(void) dw_owner_blocked(my_db, me->owner, DW_BLOCK_TERMINATED);
 	else if (connecting)
-		dw_owner_blocked(my_db, me->owner, DW_RETRY_CONNECT_MAX);
+		(void) dw_owner_blocked(my_db, me->owner, DW_BLOCK_NOT_CONNECTED);
 	else if (unfinished && !proved)
 		/* it may well be the task that ended us: not at once again */
-		dw_owner_blocked(my_db, me->owner, DW_RETRY_ENDED_MAX);
+		(void) dw_owner_blocked(my_db, me->owner, DW_BLOCK_ENDED);
 	gone = my_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
@@ -184,21 +188,19 @@ leave_place(int code, Datum arg)
 	if (unfinished)
 		dw_deliver(my_db, &hint);
 	if (!put_back)
-		report_end(me, connecting, unfinished ? hint.id : 0);
+		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();
 }
 
 /* Takes the place that the timer prepared; false if it is ours no more. */
 static bool
-take_place(int place)
+take_place(int place, const DwExecutorStart *start)
 {
-	DwExecutorStart start;
 	DwExecutor *me = &dw_executors[place];
 	bool		ours;
 
-	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	ours = me->state == DW_EXECUTOR_STARTING && me->generation == start.generation;
+	ours = me->state == DW_EXECUTOR_STARTING && me->generation == start->generation;
 	if (ours)
 	{
 		my_db = dw_database_find(me->database);
@@ -221,29 +223,27 @@ take_place(int place)
 	return ours;
 }
 
-/* Settings that tasks must not inherit from ALTER ROLE or the server. */
-static void
-settle_session(void)
-{
-	SetConfigOption("application_name", "delay_wheel", PGC_USERSET, PGC_S_OVERRIDE);
-	SetConfigOption("idle_in_transaction_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-}
-
 /* An executor of this owner works: its lanes wait no longer. */
 static void
 unblock_owner(DwExecutor *me)
 {
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	for (int32 i = my_db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].owner == me->owner)
-		{
-			dw_lanes[i].retry_at = 0;
-			dw_lanes[i].start_failures = 0;
-		}
+	dw_owner_unblocked(my_db, me->owner);
 	LWLockRelease(dw_ready_lock(my_db));
 	LWLockRelease(dw_shared->table_lock);
+}
+
+/* Is this executor to give its place to an owner that has none? */
+static bool
+give_way(void)
+{
+	uint32		waiting = pg_atomic_read_u32(&my_db->starving);
+
+	while (waiting > 0)
+		if (pg_atomic_compare_exchange_u32(&my_db->starving, &waiting, waiting - 1))
+			return true;
+	return false;
 }
 
 /*
@@ -264,8 +264,8 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 		finish_current(me);
-	if ((pg_atomic_read_u32(&my_db->starving) != 0 && dw_now() - turn_began > TURN_US) ||
-		dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0)
+	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
+		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
 	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
 	{
@@ -298,9 +298,7 @@ wait_for_work(DwExecutor *me)
 {
 	int			events;
 
-	if (me->must_exit)
-		return false;
-	if (pg_atomic_read_u32(&my_db->starving) != 0)
+	if (me->must_exit || give_way())
 		return false;
 
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -326,18 +324,19 @@ wait_for_work(DwExecutor *me)
 void
 dw_executor_main(Datum place)
 {
+	DwExecutorStart start;
 	DwExecutor *me;
 	DwEntry		entry;
 
 	dw_worker_begin();
 
-	if (!take_place(DatumGetInt32(place)))
+	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));
+	if (!take_place(DatumGetInt32(place), &start))
 		proc_exit(0);
 	me = dw_this_executor;
 	before_shmem_exit(leave_place, (Datum) 0);
 	DW_INJECT("executor-before-connect");
-	BackgroundWorkerInitializeConnectionByOid(me->database, me->owner, 0);
-	settle_session();
+	dw_session_begin(me->database, me->owner, start.can_log_in);
 	born = dw_now();
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);

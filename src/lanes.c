@@ -22,6 +22,7 @@
 #include "utils/hsearch.h"
 
 #define RETRY_MIN	(1 * USECS_PER_SEC)
+#define TERMINATED_PATIENCE	5
 
 typedef struct LaneKey
 {
@@ -123,6 +124,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->is_listed = false;
 	lane->running = 0;
 	lane->load_below = 0;
+	lane->block = DW_BLOCK_NONE;
 	lane->retry_at = 0;
 	lane->start_failures = 0;
 	lane->recheck_at = lane->recheck_from = DW_NEVER;
@@ -242,16 +244,10 @@ dw_lanes_leave(DwDatabase *db)
 }
 
 /*
- * One lane must not hold all executors of a database, nor one owner, since a
- * task may take for ever: the last place is for another owner, and the one
+ * One lane must not hold all executors of a database, since a task may take
+ * for ever: the last place is for another owner (see dispatch.c), and the one
  * before for another lane.
  */
-uint32
-dw_owner_executors(void)
-{
-	return Max(dw_max_executors - 1, 1);
-}
-
 uint32
 dw_lane_executors(void)
 {
@@ -325,6 +321,8 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 {
 	int32		next;
 
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -345,20 +343,84 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 	return false;
 }
 
-void
-dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait)
+static int64
+longest_wait(DwBlock reason)
+{
+	switch (reason)
+	{
+		case DW_BLOCK_NO_WORKER:
+			return 5 * USECS_PER_SEC;
+		case DW_BLOCK_ENDED:
+		case DW_BLOCK_TERMINATED:
+			return 30 * USECS_PER_SEC;
+		default:
+			return 5 * USECS_PER_MINUTE;
+	}
+}
+
+bool
+dw_owner_blocked(DwDatabase *db, Oid owner, DwBlock reason)
 {
 	TimestampTz now = dw_now();
+	bool		news = false;
 
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		uint32		failures;
 		int64		wait;
 
 		if (lane->owner != owner || lane->retry_at > now)
 			continue;
-		wait = RETRY_MIN << Min(lane->start_failures, 16);
-		lane->start_failures++;
-		lane->retry_at = now + Min(wait, max_wait);
+		if (lane->block != reason)
+		{
+			lane->block = reason;
+			lane->start_failures = 0;
+			news = true;
+		}
+		/* who was terminated comes back soon, if not over and over */
+		failures = lane->start_failures++;
+		if (reason == DW_BLOCK_TERMINATED)
+			failures -= Min(failures, TERMINATED_PATIENCE);
+		wait = RETRY_MIN << Min(failures, 16);
+		lane->retry_at = now + Min(wait, longest_wait(reason));
 	}
+	return news;
+}
+
+void
+dw_owner_unblocked(DwDatabase *db, Oid owner)
+{
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].owner == owner)
+		{
+			dw_lanes[i].block = DW_BLOCK_NONE;
+			dw_lanes[i].retry_at = 0;
+			dw_lanes[i].start_failures = 0;
+		}
+}
+
+const char *
+dw_block_text(DwBlock reason)
+{
+	switch (reason)
+	{
+		case DW_BLOCK_NONE:
+			break;
+		case DW_BLOCK_NO_WORKER:
+			return "no background worker is free";
+		case DW_BLOCK_NO_ROLE:
+			return "the role does not exist";
+		case DW_BLOCK_NO_CONNECT:
+			return "the role does not have CONNECT privilege on the database";
+		case DW_BLOCK_CLOSED:
+			return "the database does not accept connections";
+		case DW_BLOCK_NOT_CONNECTED:
+			return "an executor could not connect, see the server log";
+		case DW_BLOCK_TERMINATED:
+			return "an executor was terminated while it ran its first task";
+		case DW_BLOCK_ENDED:
+			return "an executor ended while it ran a task, see the server log";
+	}
+	return "";
 }

@@ -34,17 +34,17 @@ extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
 extern uint32 dw_ready_count(const DwLane *lane);
 
-/* How many executors one lane, and one owner, may have. */
+/* How many executors one lane may have. */
 extern uint32 dw_lane_executors(void);
-extern uint32 dw_owner_executors(void);
 
 /*
- * No executor can be had for these lanes: they wait, longer each time, up to
- * max_wait.  Under the table lock and the ready lock.
+ * No executor can be had for an owner: its lanes wait, longer each time, up
+ * to a time that depends on the reason.  Returns whether that is news: the
+ * first time for this reason.  Under the table lock and the ready lock.
  */
-#define DW_RETRY_CONNECT_MAX	(5 * USECS_PER_MINUTE)
-#define DW_RETRY_ENDED_MAX		(30 * USECS_PER_SEC)
-#define DW_RETRY_WORKER_MAX		(5 * USECS_PER_SEC)
-extern void dw_owner_blocked(DwDatabase *db, Oid owner, int64 max_wait);
+extern bool dw_owner_blocked(DwDatabase *db, Oid owner, DwBlock reason);
+/* An executor of the owner works.  Under both locks, too. */
+extern void dw_owner_unblocked(DwDatabase *db, Oid owner);
+extern const char *dw_block_text(DwBlock reason);
 
 #endif							/* DW_LANES_H */

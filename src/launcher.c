@@ -19,6 +19,9 @@
  * place says so (DwShared.turned_away): when there is one, all databases
  * without are looked into again.
  *
+ * A server that came out of recovery may have to wait for its DBA first, see
+ * recovery.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -33,9 +36,11 @@
 #include "compat.h"
 #include "dispatch.h"
 #include "launcher.h"
+#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -198,6 +203,7 @@ start_timer(int number)
 	db->timer_state = DW_TIMER_STARTING;
 	db->timer_started = dw_now();
 	db->let_go = false;
+	db->timer_terminated = false;
 	db->absent = false;
 	/* what it reads from here on is new */
 	pg_atomic_write_u32(&db->restart, 0);
@@ -303,7 +309,8 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		/* it ran, and ended */
 		pfree(place->handle);
 		place->handle = NULL;
-		if (db->let_go || db->timer_started + HEALTHY_US < dw_now())
+		if (db->let_go || db->timer_terminated ||
+			db->timer_started + HEALTHY_US < dw_now())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
 			back_off(place);
@@ -389,9 +396,47 @@ serve_all(void)
 	return look_again;
 }
 
+/*
+ * Says so when there are fewer background workers than what is served now may
+ * need: at the start, where one database counts, and once for each increase.
+ */
+static void
+check_worker_slots(void)
+{
+	static int	told = 0;
+	static int	told_executors = 0;
+	int			databases = 0;
+	int			needed;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+			databases++;
+	databases = Max(databases, 1);
+	needed = 1 + databases * (1 + dw_max_executors);
+
+	if (dw_max_executors != told_executors)
+		told = 0;
+	told_executors = dw_max_executors;
+	if (needed <= max_worker_processes || needed <= told)
+		return;
+	told = needed;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
+					needed, "max_worker_processes", max_worker_processes),
+			 errdetail("A launcher, and for each database served a timer and up to %d executors: 1 + %d * (1 + %d) = %d.",
+					   dw_max_executors, databases, dw_max_executors, needed),
+			 errhint("Set \"%s\" to %d, and higher by what parallel query, replication and other extensions use, or lower \"%s\".",
+					 "max_worker_processes", needed, "delay_wheel.max_executors")));
+}
+
 void
 dw_launcher_main(Datum arg)
 {
+	bool		held = true;	/* until we know better */
+
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
 	dw_worker_begin();
 	before_shmem_exit(leave, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
@@ -399,17 +444,20 @@ dw_launcher_main(Datum arg)
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
 	pg_atomic_write_u32(&dw_shared->launcher_proc, dw_my_proc());
 	pg_memory_barrier();
-	list_databases();
 
 	for (;;)
 	{
-		TimestampTz until;
+		TimestampTz until = DW_NEVER;
 		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 		long		timeout = -1;
 
 		ResetLatch(MyLatch);
 		(void) dw_worker_interrupts();
-		until = serve_all();
+		if (held && !(held = dw_recovery_must_wait()))
+			list_databases();
+		if (!held)
+			until = serve_all();
+		check_worker_slots();
 		if (until != DW_NEVER)
 		{
 			flags |= WL_TIMEOUT;

@@ -25,10 +25,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
-#include "catalog/namespace.h"
-#include "commands/async.h"
-#include "commands/prepare.h"
-#include "commands/sequence.h"
 #include "compat.h"
 #include "executor.h"
 #include "executor/spi.h"
@@ -38,11 +34,12 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "run_task.h"
+#include "session.h"
+#include "settings.h"
 #include "stats.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "task_rows.h"
 #include "tcop/dest.h"
@@ -51,7 +48,6 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
@@ -62,6 +58,8 @@
 #define RETRY_MAX_MS	60000
 /* what of an error is kept, in bytes */
 #define MAX_ERROR_TEXT	16384
+/* what the log has of a task's SQL, in bytes */
+#define MAX_LOGGED_SQL	1024
 
 /* A claimed row. */
 typedef struct Claim
@@ -226,7 +224,10 @@ task_text(const Claim *claimed, AttrNumber column)
 	return TextDatumGetCString(claimed->values[column - 1]);
 }
 
-/* Nobody arms the statement timeout for a background worker. */
+/*
+ * Nobody arms the statement timeout for a background worker.  A task without
+ * a timeout of its own has the shorter one of those that are set.
+ */
 static void
 arm_timeout(const Claim *claimed)
 {
@@ -234,6 +235,8 @@ arm_timeout(const Claim *claimed)
 
 	if (!claimed->nulls[Anum_task_timeout - 1])
 		ms = DatumGetInt32(claimed->values[Anum_task_timeout - 1]);
+	else if (dw_default_timeout > 0)
+		ms = ms > 0 ? Min(ms, dw_default_timeout) : dw_default_timeout;
 	if (ms > 0)
 		enable_timeout_after(STATEMENT_TIMEOUT, ms);
 }
@@ -282,10 +285,14 @@ run_sql(const Claim *claimed)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	char	   *sql = task_text(claimed, Anum_task_sql);
+	char	   *sql;
 	char	   *search_path = task_text(claimed, Anum_task_search_path);
 	ErrorData  *error = NULL;
 
+	/* the log may quote it when the transaction is over */
+	MemoryContextSwitchTo(task_context);
+	sql = task_text(claimed, Anum_task_sql);
+	MemoryContextSwitchTo(context);
 	debug_query_string = sql;
 	pgstat_report_activity(STATE_RUNNING, sql);
 
@@ -399,7 +406,7 @@ static void
 begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
+	dw_session_start_transaction();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -407,7 +414,7 @@ begin_transaction(void)
 
 /*
  * What the task has set is in force at its commit, too: for its deferred
- * triggers, and for settings of the commit itself.  dw_clean_session undoes it.
+ * triggers, and for settings of the commit itself.  dw_session_clean undoes it.
  */
 static void
 commit_transaction(void)
@@ -415,7 +422,7 @@ commit_transaction(void)
 	if (ActiveSnapshotSet())
 		PopActiveSnapshot();
 	DW_INJECT("run-before-commit");
-	CommitTransactionCommand();
+	dw_session_commit_transaction();
 	DW_INJECT("run-after-commit");
 }
 
@@ -441,6 +448,7 @@ typedef struct Try
 {
 	bool		claimed;		/* an error from here on is the task's */
 	int			attempts;		/* before this one */
+	TimestampTz started;
 	ErrorData  *error;			/* the first one of the task */
 	bool		used_temp;
 } Try;
@@ -459,7 +467,8 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	}
 	try->attempts = claimed.key.attempts;
 	try->claimed = true;
-	dw_count_lateness(db, dw_now() - claimed.key.due);
+	try->started = dw_now();
+	dw_count_lateness(db, try->started - claimed.key.due);
 
 	try->error = run_sql(&claimed);
 	if (try->error)
@@ -532,6 +541,25 @@ report_problem(DwDatabase *db, const DwEntry *entry, bool record, bool first, Er
 	dw_problem(db, text);
 }
 
+/* delay_wheel.log_min_duration: from the claim until the outcome is committed. */
+static void
+log_long_task(const DwEntry *entry, const Try *try)
+{
+	const char *sql = debug_query_string;
+	int64		took = dw_now() - try->started;
+	int			len;
+
+	if (dw_log_min_duration < 0 || took < (int64) dw_log_min_duration * 1000)
+		return;
+	len = pg_mbcliplen(sql, strlen(sql), MAX_LOGGED_SQL);
+	ereport(LOG,
+			(errmsg("delay_wheel task %lld took %.3f ms, begun %.3f ms after it was due",
+					(long long) entry->id, took / 1000.0,
+					(try->started - entry->due) / 1000.0),
+			 errdetail_log("SQL: %.*s%s", len, sql, sql[len] != '\0' ? "..." : ""),
+			 errhidestmt(true)));
+}
+
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
@@ -576,34 +604,11 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 			proc_exit(0);
 	}
 
+	if (debug_query_string != NULL)
+		log_long_task(entry, &try);
 	pgstat_report_activity(STATE_IDLE, NULL);
 	debug_query_string = NULL;
-	dw_clean_session();
-	if (try.used_temp)
-	{
-		StartTransactionCommand();
-		ResetTempTableNamespace();
-		CommitTransactionCommand();
-	}
+	dw_session_clean(try.used_temp);
 	pgstat_report_stat(false);
 	MemoryContextReset(task_context);
-}
-
-/*
- * Settings, cursors, session locks, prepared statements and sequence values
- * do not outlive a task.  What a procedural language keeps, does.
- */
-void
-dw_clean_session(void)
-{
-	PortalHashTableDeleteAll();
-	/* these two are not among all options */
-	(void) set_config_option("session_authorization", NULL, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("role", NULL, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	ResetAllOptions();
-	DropAllPreparedStatements();
-	LockReleaseAll(USER_LOCKMETHOD, true);
-	ResetSequenceCaches();
 }

@@ -16,7 +16,4 @@
  */
 extern void dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry);
 
-/* Ends what a task may have left in the session. */
-extern void dw_clean_session(void);
-
 #endif							/* DW_RUN_TASK_H */

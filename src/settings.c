@@ -12,6 +12,7 @@
 
 #include <limits.h>
 
+#include "recovery.h"
 #include "settings.h"
 #include "utils/guc.h"
 
@@ -24,7 +25,17 @@ int			dw_max_lanes = 16384;
 int			dw_max_databases = 64;
 int			dw_max_executors = 4;
 int			dw_executor_idle_timeout = 60 * 1000;
+bool		dw_enabled = true;
+int			dw_start_after_recovery = DW_START_ON;
+int			dw_default_timeout = 0;
+int			dw_log_min_duration = -1;
 bool		dw_check_sql_text = true;
+
+static const struct config_enum_entry start_after_recovery_options[] = {
+	{"on", DW_START_ON, false},
+	{"hold", DW_START_HOLD, false},
+	{NULL, 0, false}
+};
 
 void
 dw_define_settings(void)
@@ -41,7 +52,7 @@ dw_define_settings(void)
 	DefineCustomIntVariable("delay_wheel.turns_ahead",
 							"Turns of the ring that tasks are loaded into memory ahead of their due time.",
 							NULL, &dw_turns_ahead, 2, 1, 1000,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.ring_memory",
 							"Shared memory for tasks of the near future, for all databases together.",
 							"Tasks that find no place stay in their table until there is one.",
@@ -69,6 +80,26 @@ dw_define_settings(void)
 							"Time after which an executor without work ends.",
 							NULL, &dw_executor_idle_timeout, 60 * 1000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("delay_wheel.enabled",
+							 "Run tasks.",
+							 "For the whole server, or for one database by ALTER DATABASE. When it is off tasks are still accepted; those that run go on to their end.",
+							 &dw_enabled, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("delay_wheel.start_after_recovery",
+							 "Whether tasks run on a server that was promoted or came out of archive recovery.",
+							 "With \"hold\", none runs there before this is set to \"on\". A recovery after a crash does not count.",
+							 &dw_start_after_recovery, DW_START_ON, start_after_recovery_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.default_timeout",
+							"Time after which a task without a timeout of its own is cancelled.",
+							"0 is no such limit. A statement_timeout that is shorter holds instead.",
+							&dw_default_timeout, 0, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.log_min_duration",
+							"Tasks that took at least this long are logged.",
+							"0 logs all tasks, -1 none.",
+							&dw_log_min_duration, -1, -1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.check_sql",
 							 "Parse the SQL of a task when it is scheduled.",
 							 NULL, &dw_check_sql_text, true,

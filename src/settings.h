@@ -19,10 +19,20 @@ extern int	dw_max_lanes;
 extern int	dw_max_databases;
 extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
+extern bool dw_enabled;
+extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
+extern int	dw_default_timeout;		/* ms, 0 = none */
+extern int	dw_log_min_duration;	/* ms, -1 = off */
 extern bool dw_check_sql_text;
 
 /* Width of a slot, and how far ahead of now tasks are loaded, in us. */
 #define dw_tick_us()	((int64) dw_tick * 1000)
+/*
+ * A reload of turns_ahead reaches processes one by one.  That is harmless: a
+ * committer uses the window only to ask for the timer at a due time of the far
+ * future, less half a window, which is never after the due time.  And woken
+ * for whatever reason, the timer goes by its own window.
+ */
 #define dw_window_us()	(dw_tick_us() * dw_slots * dw_turns_ahead)
 
 extern void dw_define_settings(void);

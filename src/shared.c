@@ -19,6 +19,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -107,6 +108,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->starving, 0);
 	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
+	pg_atomic_init_u32(&db->disabled, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
@@ -147,6 +149,7 @@ init_shared(void)
 	}
 
 	dw_lanes_init();
+	dw_recovery_note();
 }
 
 static void

@@ -62,6 +62,19 @@ typedef enum DwSpareState
 	DW_SPARE_READY				/* due; under the ready lock */
 } DwSpareState;
 
+/* Why no executor can be had for the tasks of an owner. */
+typedef enum DwBlock
+{
+	DW_BLOCK_NONE = 0,
+	DW_BLOCK_NO_WORKER,			/* no background worker is free */
+	DW_BLOCK_NO_ROLE,			/* the role was dropped */
+	DW_BLOCK_NO_CONNECT,		/* it lacks CONNECT on the database */
+	DW_BLOCK_CLOSED,			/* the database allows no connections */
+	DW_BLOCK_NOT_CONNECTED,		/* an executor could not connect */
+	DW_BLOCK_TERMINATED,		/* an executor was, during its first task */
+	DW_BLOCK_ENDED				/* an executor ended by itself then */
+} DwBlock;
+
 /*
  * A lane is one (owner, queue, priority) of one database: the unit of
  * everything that can be blocked, with a cursor of its own into the table.
@@ -101,7 +114,8 @@ typedef struct DwLane
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
 	uint32		load_below;		/* wake the timer when fewer are ready */
-	TimestampTz retry_at;		/* no executor could be had: not before then */
+	DwBlock		block;			/* why no executor could be had */
+	TimestampTz retry_at;		/* if so, not before then */
 	uint32		start_failures;
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
@@ -125,6 +139,7 @@ typedef struct DwDatabase
 	DwTimerState timer_state;
 	TimestampTz timer_started;
 	bool		let_go;			/* the last timer ended because it was asked to */
+	bool		timer_terminated;	/* or it was told to */
 	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
 	int32		lanes;			/* list of its lanes */
@@ -146,9 +161,12 @@ typedef struct DwDatabase
 	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
 	pg_atomic_uint32 lanes_dirty;	/* some lane's next_far or reload_from */
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
-	pg_atomic_uint32 starving;	/* an owner waits for an executor's place */
+	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+
+	/* delay_wheel.enabled is off here, as the timer has read it */
+	pg_atomic_uint32 disabled;
 
 	/* inbox lock */
 	slock_t		inbox_lock;
@@ -212,6 +230,7 @@ typedef struct DwShared
 	pg_atomic_uint32 launcher_proc;
 	pg_atomic_uint32 databases_changed; /* the launcher is to list them again */
 	pg_atomic_uint32 turned_away;	/* some database found no place */
+	bool		recovered;		/* see recovery.c; written by the launcher */
 	int32		free_lane;
 	uint32		nlanes;
 	uint32		nexecutors;		/* places */

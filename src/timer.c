@@ -31,6 +31,7 @@
 #include "give_way.h"
 #include "inject.h"
 #include "lanes.h"
+#include "libpq/pqsignal.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
@@ -71,6 +72,7 @@ leave_database(int code, Datum arg)
 	db->timer_state = DW_TIMER_NONE;
 	db->timer_pid = 0;
 	db->let_go = let_go;
+	db->timer_terminated = dw_worker_terminated();
 	db->absent = dw_extension_gone;
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
@@ -94,7 +96,7 @@ enter_database(Datum number)
 	}
 	if (pg_atomic_read_u32(&db->holds) > 0)
 	{
-		/* it began meanwhile; from here on who holds it sees our pid */
+		/* since just now; who begins to hold it from here on sees our pid */
 		db->timer_state = DW_TIMER_NONE;
 		db->let_go = true;
 		LWLockRelease(dw_shared->table_lock);
@@ -118,6 +120,17 @@ asked_to_end(void)
 	return let_go;
 }
 
+/* To be called whenever settings may have changed. */
+static void
+obey_settings(void)
+{
+	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
+	dw_dispatch_end_surplus(db);
+	/* there may be more executors now, or another window to load */
+	pg_atomic_write_u32(&db->executors_dirty, 1);
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+}
+
 /* From here on committers wake this process. */
 static void
 begin_service(void)
@@ -137,6 +150,7 @@ begin_service(void)
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin();
 	dw_load_reset(db);
+	obey_settings();
 }
 
 /*---- Inbox ----*/
@@ -316,6 +330,8 @@ dw_timer_main(Datum number)
 	TimestampTz dispatch_at = PG_INT64_MIN;
 	MemoryContext round_context;
 
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
 	dw_worker_begin();
 	enter_database(number);
 	create_events();
@@ -332,9 +348,8 @@ dw_timer_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		/* there may be more executors now, or fewer */
 		if (dw_worker_interrupts())
-			pg_atomic_write_u32(&db->executors_dirty, 1);
+			obey_settings();
 		more = drain_inbox();
 		if (db->account.used > db->account.quota)
 			dw_near_obey_quota();

@@ -10,12 +10,14 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "stats.h"
@@ -27,6 +29,7 @@
 PG_FUNCTION_INFO_V1(dw_place);
 PG_FUNCTION_INFO_V1(dw_get_running);
 PG_FUNCTION_INFO_V1(dw_get_ring);
+PG_FUNCTION_INFO_V1(dw_get_lanes);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 /* What a ring is like just now, whether this database has one or not. */
@@ -145,6 +148,78 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static const char *
+lane_state(const DwLane *lane, TimestampTz now)
+{
+	if (lane->running > 0)
+		return "running";
+	if (dw_ready_count(lane) == 0)
+		return "idle";
+	return lane->retry_at > now ? "blocked" : "ready";
+}
+
+static void
+put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
+{
+	DwLane		lane;
+	Datum		values[11] = {0};
+	bool		nulls[11] = {0};
+	TimestampTz horizon;
+	TimestampTz now = dw_now();
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
+	LWLockRelease(dw_ready_lock(db));
+	if (!has_privs_of_role(GetUserId(), lane.owner) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		return;
+
+	horizon = dw_atomic_read(&lane.horizon);
+	values[0] = ObjectIdGetDatum(lane.owner);
+	values[1] = Int16GetDatum(lane.queue);
+	values[2] = Int16GetDatum(lane.priority);
+	values[3] = CStringGetTextDatum(lane_state(&lane, now));
+	nulls[4] = lane.block == DW_BLOCK_NONE;
+	if (!nulls[4])
+		values[4] = CStringGetTextDatum(dw_block_text(lane.block));
+	nulls[5] = lane.retry_at <= now;
+	values[5] = TimestampTzGetDatum(lane.retry_at);
+	values[6] = Int64GetDatum(lane.waiting);
+	values[7] = Int64GetDatum(dw_ready_count(&lane));
+	values[8] = Int32GetDatum(lane.running);
+	/* there is nothing beyond what is in memory, or nothing is known to be */
+	nulls[9] = dw_atomic_read(&lane.next_far) == DW_NEVER;
+	values[9] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
+	nulls[10] = lane.recheck_at == DW_NEVER;
+	values[10] = TimestampTzGetDatum(lane.recheck_at);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+Datum
+dw_get_lanes(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	DwDatabase *db;
+	int32	   *numbers;
+	int			n = 0;
+
+	dw_require_shared();
+	InitMaterializedSRF(fcinfo, 0);
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+
+	numbers = palloc(sizeof(int32) * dw_max_lanes);
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		numbers[n++] = i;
+	LWLockRelease(dw_shared->table_lock);
+	for (int i = 0; i < n; i++)
+		if (dw_lanes[numbers[i]].database == MyDatabaseId)
+			put_lane(db, numbers[i], result);
+	return (Datum) 0;
+}
+
 static void
 set_lateness(Datum *value, bool *isnull, double us)
 {
@@ -196,10 +271,42 @@ count_parked(DwDatabase *db)
 	return n;
 }
 
+/* What is or is not done for a database; db may be NULL: it has no place. */
+static const char *
+service_state(DwDatabase *db)
+{
+	static const char *const states[] = {"stopped", "starting", "running"};
+
+	if (RecoveryInProgress())
+		return "standby";
+	if (dw_recovery_is_held())
+		return "held";
+	if (db == NULL)
+		return dw_database_place_free() ? "stopped" : "no place";
+	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
+		return "disabled";
+	return states[db->timer_state];
+}
+
+/* The current database has no place: there is little to say. */
+static void
+put_status_without_place(ReturnSetInfo *result)
+{
+	Datum		values[20] = {0};
+	bool		nulls[20];
+	NameData	database;
+
+	memset(nulls, true, sizeof(nulls));
+	namestrcpy(&database, get_database_name(MyDatabaseId));
+	values[0] = NameGetDatum(&database);
+	values[1] = CStringGetTextDatum(service_state(NULL));
+	nulls[0] = nulls[1] = false;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
 static void
 put_status(DwDatabase *db, ReturnSetInfo *result)
 {
-	static const char *const states[] = {"stopped", "starting", "running"};
 	char		problem[sizeof(db->last_problem)];
 	TimestampTz problem_at;
 	TimestampTz horizon = lowest_horizon(db);
@@ -221,7 +328,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 
 	namestrcpy(&database, name);
 	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(states[db->timer_state]);
+	values[1] = CStringGetTextDatum(service_state(db));
 	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
 	values[3] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
 	nulls[3] = horizon == DW_NEVER;
@@ -250,39 +357,15 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* This database has the extension, but no place. */
-static void
-put_missing_status(ReturnSetInfo *result)
-{
-	Datum		values[20] = {0};
-	bool		nulls[20];
-	NameData	database;
-
-	memset(nulls, true, sizeof(nulls));
-	namestrcpy(&database, get_database_name(MyDatabaseId));
-	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(dw_database_place_free() ? "stopped" : "no place");
-	nulls[0] = nulls[1] = false;
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		found = false;
-
 	dw_require_shared();
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < dw_max_databases; i++)
-	{
-		Oid			oid = dw_database(i)->oid;
-
-		if (oid != InvalidOid)
-			put_status(dw_database(i), result);
-		found |= oid == MyDatabaseId;
-	}
-	if (!found)
-		put_missing_status(result);
+		if (dw_database(i)->oid != InvalidOid)
+			put_status(dw_database(i), (ReturnSetInfo *) fcinfo->resultinfo);
+	if (find_my_database() == NULL)
+		put_status_without_place((ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }

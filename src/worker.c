@@ -18,10 +18,25 @@
 #include "utils/guc.h"
 #include "worker.h"
 
+static volatile sig_atomic_t terminated = false;
+
+static void
+note_and_die(SIGNAL_ARGS)
+{
+	terminated = true;
+	die(postgres_signal_arg);
+}
+
+bool
+dw_worker_terminated(void)
+{
+	return terminated;
+}
+
 void
 dw_worker_begin(void)
 {
-	pqsignal(SIGTERM, die);
+	pqsignal(SIGTERM, note_and_die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 }

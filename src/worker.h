@@ -19,4 +19,7 @@ extern void dw_worker_begin(void);
  */
 extern bool dw_worker_interrupts(void);
 
+/* Was this process told to end, by SIGTERM? */
+extern bool dw_worker_terminated(void);
+
 #endif							/* DW_WORKER_H */

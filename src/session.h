@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *	  The session of an executor: whose it is, and what is left between tasks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_SESSION_H
+#define DW_SESSION_H
+
+#include "postgres.h"
+
+/* May and can sessions of a role be had in this database? */
+typedef enum DwAccess
+{
+	DW_ACCESS_LOGIN,
+	DW_ACCESS_NO_LOGIN,			/* yes, but the role itself could not log in */
+	DW_ACCESS_NO_ROLE,
+	DW_ACCESS_NO_CONNECT,		/* lacks CONNECT on the database */
+	DW_ACCESS_CLOSED			/* the database allows no connections */
+} DwAccess;
+
+/*
+ * To be called in a transaction, by a process that is connected to the
+ * database.
+ */
+extern DwAccess dw_session_access(Oid owner);
+
+/*
+ * Connects this process as the role.  can_log_in is of interest to
+ * PostgreSQL 15 and 16 only.  FATAL if it cannot connect.
+ */
+extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
+
+/*
+ * Around each transaction that runs SQL of the role: begins one and commits
+ * it.  An abort needs nothing else.
+ */
+extern void dw_session_start_transaction(void);
+extern void dw_session_commit_transaction(void);
+
+/*
+ * Ends what a task may have left in the session.  What a procedural language
+ * keeps, stays.
+ */
+extern void dw_session_clean(bool used_temp);
+
+#endif							/* DW_SESSION_H */
