@@ -132,7 +132,7 @@ before_transaction_statement(TransactionStmt *stmt)
 /*---- Commands that need a database without sessions ----*/
 
 static DefElem *
-find_option(List *options, const char *name)
+option_named(List *options, const char *name)
 {
 	ListCell   *lc;
 
@@ -182,7 +182,7 @@ hold_own_database(const char *name)
 static void
 hold_template(CreatedbStmt *stmt)
 {
-	DefElem    *option = find_option(stmt->options, "template");
+	DefElem    *option = option_named(stmt->options, "template");
 	Oid			database;
 
 	database = get_database_oid(option && option->arg ? defGetString(option) : "template1", true);
@@ -211,7 +211,7 @@ hold_for(Node *statement, bool top_level)
 	else if (IsA(statement, CreatedbStmt))
 		hold_template((CreatedbStmt *) statement);
 	else if (IsA(statement, AlterDatabaseStmt) &&
-			 find_option(((AlterDatabaseStmt *) statement)->options, "tablespace"))
+			 option_named(((AlterDatabaseStmt *) statement)->options, "tablespace"))
 		hold_own_database(((AlterDatabaseStmt *) statement)->dbname);
 }
 
@@ -263,7 +263,7 @@ recycle_for(Node *statement)
 		case T_AlterRoleStmt:
 			{
 				AlterRoleStmt *stmt = (AlterRoleStmt *) statement;
-				DefElem    *members = find_option(stmt->options, "rolemembers");
+				DefElem    *members = option_named(stmt->options, "rolemembers");
 
 				recycle_roles(list_make1(stmt->role), false);
 				if (members)

@@ -258,5 +258,52 @@ serves('renamed', 'RENAME by a task');
 serves('db', 'the database of that task');
 
 is($node->safe_psql('db', 'SELECT count(*) FROM delay_wheel.failed'), 0, 'no task has failed');
+
+#
+# One RENAME after the other, while tasks of several roles schedule their
+# followers, so that workers are found in any state.
+#
+my @roles = map { "chain$_" } 1 .. 3;
+$node->append_conf('postgresql.conf', "delay_wheel.executor_idle_timeout = 100ms\n");
+$node->reload;
+$node->safe_psql('postgres', "CREATE ROLE $_ LOGIN") for @roles, 'go_on';
+$node->safe_psql('db', q{
+	CREATE TABLE link (role name DEFAULT current_user, n int);
+	GRANT ALL ON link TO PUBLIC;
+	CREATE FUNCTION chain(n int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO link (n) VALUES (n);
+		IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'go_on') THEN
+			PERFORM delay_schedule(random() * interval '20 ms', 'SELECT chain($1)', n + 1);
+		END IF;
+	END $$;
+	DO $$
+	BEGIN
+		IF to_regproc('delay_wheel.allow') IS NOT NULL THEN
+			PERFORM delay_wheel.allow('public');
+		END IF;
+	END $$;
+});
+$node->safe_psql('db', "SET SESSION AUTHORIZATION $_; SELECT chain(1)") for @roles;
+my ($renamed, $longest) = (0, 0);
+for my $i (1 .. 30)
+{
+	my $begun = time();
+
+	$node->psql('postgres', 'ALTER DATABASE db RENAME TO fro') == 0 or last;
+	$node->psql('postgres', 'ALTER DATABASE fro RENAME TO db') == 0 or last;
+	$longest = time() - $begun if time() - $begun > $longest;
+	# at some moment of the start
+	select(undef, undef, undef, rand(0.05));
+	$renamed++;
+}
+is($renamed, 30, 'a database can be renamed at any time');
+note(sprintf('two in %.3f s at most', $longest));
+$node->safe_psql('postgres', 'DROP ROLE go_on');
+wait_for($node, q{SELECT count(*) FROM delay_wheel.task WHERE due < now() + interval '1 hour'}, 'the tasks end', 60,
+	db => 'db', expected => 0);
+is($node->safe_psql('db', 'SELECT count(*) FROM (SELECT role FROM link GROUP BY role HAVING count(*) = max(n) AND count(DISTINCT n) = max(n)) c'),
+	3, 'each has run once');
+note($node->safe_psql('db', 'SELECT count(*) FROM link') . ' tasks');
 $node->stop;
 done_testing();

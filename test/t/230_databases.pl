@@ -162,6 +162,16 @@ has_run($_, 'mine', "a task runs in $_") for @crowd;
 my $memory = $node->safe_psql('postgres', 'SELECT min(memory_limit) * 13 >= 0.9 * 32 * 1024 * 1024 FROM delay_wheel.status');
 is($memory, 't', 'each has its part of the memory');
 
+# gone before anybody has looked into them
+my $failures = 0;
+for my $i (1 .. 10)
+{
+	$failures += $node->psql('postgres', 'CREATE DATABASE short_lived TEMPLATE crowd10') != 0;
+	$failures += $node->psql('postgres', 'DROP DATABASE short_lived') != 0;
+}
+is($failures, 0, 'databases can be dropped as soon as they are created');
+are_served("@crowd db3 db5 postgres", 'and leave nothing behind');
+
 #
 # A database that is closed, and opened again.
 #
