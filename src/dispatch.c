@@ -101,11 +101,13 @@ reserve_place(DwDatabase *db, Oid owner)
 		e->owner = owner;
 		e->generation++;
 		e->must_exit = false;
+		e->put_back = false;
 		e->pid = 0;
 		e->proc = 0;
 		e->current.id = 0;
 		e->since = dw_now();
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
+		pg_atomic_write_u32(&e->stale, 0);
 		e->state = DW_EXECUTOR_STARTING;
 	}
 	LWLockRelease(dw_shared->table_lock);

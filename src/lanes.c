@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "lanes.h"
+#include "miscadmin.h"
 #include "settings.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -174,6 +175,25 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 		*ref = dw_lane_ref(lane);
 	LWLockRelease(dw_shared->table_lock);
 	return lane != NULL;
+}
+
+bool
+dw_owner_has_tasks_elsewhere(Oid owner)
+{
+	bool		found = false;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int i = 0; i < dw_max_lanes && !found; i++)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		found = lane->database != InvalidOid && lane->database != MyDatabaseId &&
+			lane->owner == owner &&
+			(lane->waiting > 0 || dw_ready_count(lane) > 0 || lane->running > 0 ||
+			 dw_atomic_read(&lane->next_far) != DW_NEVER);
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return found;
 }
 
 /* Gives a lane back; caller holds the table lock exclusively. */

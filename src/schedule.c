@@ -215,6 +215,9 @@ enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 	return true;
 }
 
+/* Stands for none: it never was, so the timer looks for all there are. */
+static const DwLaneRef no_lane = {0, 0};
+
 /*
  * The lane of a new task.  If all places are taken, the timer is given a
  * second to find one that is not needed any more.
@@ -226,10 +229,10 @@ require_lane(Oid owner, int16 queue, int16 priority)
 	DwDatabase *db = dw_my_database();
 
 	if (db == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("cannot serve another database: the limit of %d is reached", dw_max_databases),
-				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	{
+		dw_warn_no_place();
+		return no_lane;
+	}
 
 	for (int i = 0; i < 100; i++)
 	{
@@ -375,8 +378,8 @@ touch_locked(const DwTaskKey *key, DwHint *hint)
 		dw_touch_locked(hint);
 	else
 	{
-		/* more lanes than places: the timer must look for it */
-		hint->lane.generation = 0;
+		/* more lanes, or databases, than places: the timer must look for it */
+		hint->lane = no_lane;
 		dw_touch_all();
 	}
 }

@@ -138,14 +138,20 @@ typedef struct DwDatabase
 	Oid			oid;			/* InvalidOid: free */
 	DwTimerState timer_state;
 	TimestampTz timer_started;
-	bool		timer_terminated;	/* the last timer was told to end */
-	bool		absent;			/* the last timer found no extension */
+	bool		let_go;			/* the last timer ended because it was asked to */
+	bool		timer_terminated;	/* or it was told to */
+	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
 	int32		lanes;			/* list of its lanes */
 	uint32		nlanes;
 
 	/* transactions that count on this place; it is not given back meanwhile */
 	pg_atomic_uint32 pins;
+
+	/* transactions that need the database without our sessions, see hold.c */
+	pg_atomic_uint32 holds;
+	/* the timer is to start anew: settings, or whether to serve, have changed */
+	pg_atomic_uint32 restart;
 
 	pg_atomic_uint32 wanted;	/* a timer is wanted: set by anyone */
 	pg_atomic_uint32 timer_proc;	/* dw_my_proc() of the timer, 0 = none */
@@ -204,6 +210,7 @@ typedef struct DwExecutor
 	uint32		generation;
 	DwExecutorState state;
 	bool		must_exit;
+	bool		put_back;		/* terminated by us, the task is not to blame */
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
 	TimestampTz since;			/* of the state */
@@ -211,6 +218,9 @@ typedef struct DwExecutor
 
 	/* the transaction that deletes the row of current; else invalid */
 	pg_atomic_uint32 xid;
+
+	/* rights or settings of the session have changed: no task any more */
+	pg_atomic_uint32 stale;
 } DwExecutor;
 
 typedef struct DwShared
@@ -218,6 +228,8 @@ typedef struct DwShared
 	LWLock	   *table_lock;
 	LWLock	   *database_locks; /* two for each database */
 	pg_atomic_uint32 launcher_proc;
+	pg_atomic_uint32 databases_changed; /* the launcher is to list them again */
+	pg_atomic_uint32 turned_away;	/* some database found no place */
 	bool		recovered;		/* see recovery.c; written by the launcher */
 	int32		free_lane;
 	uint32		nlanes;
@@ -244,8 +256,10 @@ extern LWLock *dw_ready_lock(DwDatabase *db);
 extern DwDatabase *dw_database_find(Oid database);
 extern DwDatabase *dw_database_enter(Oid database, bool pin);
 extern bool dw_database_pin(DwDatabase *db, Oid database);
+extern DwDatabase *dw_database_find_pin(Oid database);
 extern void dw_database_unpin(DwDatabase *db);
 extern void dw_database_leave(DwDatabase *db);
+extern bool dw_database_place_free(void);
 extern void dw_quota_update(void);
 extern void dw_problem(DwDatabase *db, const char *text);
 
@@ -253,6 +267,7 @@ extern void dw_problem(DwDatabase *db, const char *text);
 extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
+extern void dw_call_timer(DwDatabase *db);
 extern void dw_wake_launcher(void);
 
 /* The clock: the only place that reads it. */

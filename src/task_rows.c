@@ -94,10 +94,12 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed = relation_named(schema, "failed_task");
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
 	result->prepared = relation_named(schema, "prepared");
+	result->queue = relation_named(schema, "queue");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
-		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared);
+		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared) &&
+		OidIsValid(result->queue);
 }
 
 /*
@@ -123,7 +125,8 @@ check_columns(Oid table, const Oid *types, int n)
 					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
 							RelationGetRelationName(rel)),
 					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
-	table_close(rel, NoLock);
+	/* not kept: who drops the extension takes the tables in another order */
+	table_close(rel, AccessShareLock);
 }
 
 static void
@@ -426,6 +429,21 @@ dw_task_count(Oid owner, int limit)
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return n;
+}
+
+/* Has the owner any tasks here?  Asks the index of lanes. */
+bool
+dw_task_of_owner(Relation rel, Oid index, Oid owner)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	return found;
 }
 
 /* One column of a row comparison. */

@@ -90,6 +90,7 @@ typedef struct DwCatalog
 	Oid			failed;
 	Oid			failed_pkey;
 	Oid			prepared;
+	Oid			queue;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -119,6 +120,7 @@ extern void dw_prepared_insert(Datum *values, bool *nulls);
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
+extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit);
 

@@ -76,6 +76,22 @@ dw_my_database(void)
 	return my_database;
 }
 
+void
+dw_warn_no_place(void)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+					dw_max_databases),
+			 errdetail("Tasks of this database wait until there is a place."),
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	warned = true;
+}
+
 /* Room for one more in an array of the transaction. */
 static void *
 reserve(void *array, int n, int *size, Size element)
@@ -153,7 +169,8 @@ dw_touch_all(void)
 void
 dw_touch_extension(void)
 {
-	(void) dw_my_database();
+	if (dw_my_database() == NULL)
+		dw_warn_no_place();
 	extension_created = true;
 }
 
@@ -242,18 +259,40 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 	dw_wake_timer(db, bring(db, hint, false));
 }
 
+/*
+ * There was no place for this database.  There may be one now, which was
+ * loaded before our rows were visible; if not, the launcher sees to it that
+ * the database gets one when there is one, and it is loaded then.
+ */
+static bool
+find_place_late(bool committed)
+{
+	/* visible rows come before the look */
+	pg_memory_barrier();
+	my_database = dw_database_find_pin(MyDatabaseId);
+	pinned = my_database != NULL;
+	all_touched = pinned;
+	if (!pinned && committed)
+	{
+		pg_atomic_write_u32(&dw_shared->turned_away, 1);
+		pg_memory_barrier();
+		dw_wake_launcher();
+	}
+	return pinned;
+}
+
 /* At the end of the transaction, committed or not. */
 static void
 deliver_all(bool committed)
 {
 	TimestampTz needed = DW_NEVER;
-	DwDatabase *db = my_database;
+	DwDatabase *db;
 
 	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created)
 		return;
-	/* no place for this database: its rows wait until it gets one */
-	if (!pinned)
+	if (!pinned && !find_place_late(committed))
 		return;
+	db = my_database;
 
 	DW_INJECT("commit-visible");
 	for (int i = 0; i < ntouched; i++)

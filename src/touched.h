@@ -39,4 +39,7 @@ extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 /* This backend's database, or NULL if it has no place. */
 extern DwDatabase *dw_my_database(void);
 
+/* Warns, once for a session, that it has none. */
+extern void dw_warn_no_place(void);
+
 #endif							/* DW_TOUCHED_H */

@@ -294,7 +294,7 @@ service_state(DwDatabase *db)
 	if (dw_recovery_is_held())
 		return "held";
 	if (db == NULL)
-		return "stopped";
+		return dw_database_place_free() ? "stopped" : "no place";
 	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
 		return "disabled";
 	return states[db->timer_state];
