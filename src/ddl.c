@@ -7,6 +7,7 @@
  *
  * CREATE EXTENSION delay_wheel: a timer is started when it has committed;
  * DROP EXTENSION: the timer looks at what is left;
+ * DROP ROLE: the timers of all databases look for tasks of it;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -128,6 +129,8 @@ after_utility(Node *statement)
 	else if (IsA(statement, CreateExtensionStmt) &&
 			 strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0)
 		dw_touch_extension();
+	else if (IsA(statement, DropRoleStmt))
+		dw_touch_roles();
 }
 
 static void
@@ -137,7 +140,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 {
 	Node	   *statement = pstmt->utilityStmt;
 	/* the tree may be gone after the command: COMMIT frees much */
-	bool		look_after = IsA(statement, CreateExtensionStmt) || IsA(statement, DropStmt);
+	bool		look_after = IsA(statement, CreateExtensionStmt) || IsA(statement, DropStmt) ||
+		IsA(statement, DropRoleStmt);
 	bool		may_create = before_utility(statement);
 	DwCatalog	cat;
 

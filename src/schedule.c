@@ -26,12 +26,14 @@
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "compat.h"
+#include "copies.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "schedule.h"
 #include "settings.h"
 #include "sqlcheck.h"
 #include "storage/lmgr.h"
@@ -113,12 +115,12 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
-	return PointerGetDatum(row);
+	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
 /* What SQL would check for a statement that writes. */
-static void
-require_writable(const char *function)
+void
+dw_require_writable(const char *function)
 {
 	dw_require_shared();
 	PreventCommandDuringRecovery(function);
@@ -290,7 +292,7 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_schedule()");
+	dw_require_writable("delay_schedule()");
 	refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
 }
@@ -298,7 +300,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_schedule_at()");
+	dw_require_writable("delay_schedule_at()");
 	refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
@@ -407,7 +409,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	DwHint		hint;
 	RowState	state;
 
-	require_writable("delay_cancel()");
+	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	state = take_row(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
 	if (state == ROW_TAKEN)
@@ -447,7 +449,7 @@ reschedule(int64 id, TimestampTz due)
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_reschedule()");
+	dw_require_writable("delay_reschedule()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), due_after(PG_GETARG_INTERVAL_P(1))));
@@ -456,7 +458,7 @@ dw_reschedule(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_at(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_reschedule_at()");
+	dw_require_writable("delay_reschedule_at()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "due time");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), finite_due(PG_GETARG_TIMESTAMPTZ(1))));

@@ -89,6 +89,8 @@ typedef struct DwLane
 	int64		cursor_id;
 	uint32		waiting;		/* entries in ring and heap, and the spare */
 	TimestampTz load_after;		/* backoff after a failed load */
+	bool		orphan;			/* its owner does not exist: nothing is in
+								 * memory, see orphans.c */
 	uint32		refill_at;		/* memory was short: loaded again when the lane
 								 * holds no more than that */
 
@@ -109,6 +111,13 @@ typedef struct DwLane
 } DwLane;
 
 #define DW_LATENESS_BUCKETS 512
+
+/*
+ * Are there tasks of another origin, see delay_arm()?  The second flag is set
+ * while the timer looks; it goes when a committer knows better.
+ */
+#define DW_UNARMED_MET		0x01
+#define DW_UNARMED_LOOKING	0x02
 
 typedef enum DwTimerState
 {
@@ -142,6 +151,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* an owner waits for an executor's place */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+	pg_atomic_uint32 roles_dropped; /* a role was: look for its lanes */
+
+	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
 	/* inbox lock */
 	slock_t		inbox_lock;
@@ -234,6 +246,7 @@ extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_wake_launcher(void);
+extern void dw_roles_dropped(void);
 
 /* The clock: the only place that reads it. */
 extern TimestampTz dw_now(void);

@@ -206,8 +206,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[20] = {0};
-	bool		nulls[20] = {0};
+	Datum		values[21] = {0};
+	bool		nulls[21] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 
@@ -247,6 +247,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[18] = CStringGetTextDatum(problem);
 		values[19] = TimestampTzGetDatum(problem_at);
 	}
+	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
