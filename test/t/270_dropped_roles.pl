@@ -188,6 +188,17 @@ $node->safe_psql('postgres', 'DROP ROLE gone');
 $node->safe_psql('postgres', q{COMMIT PREPARED 'of a role that is gone'});
 all_failed('postgres', $oid, 2, 'tasks of a prepared transaction fail when it is committed');
 
+# Dropped by one, of which nobody is told: the next look at everything finds it.
+$oid = create_role('gone');
+schedule('postgres', 'gone', 'NEVER', '1 hour');
+$node->safe_psql('postgres', q{
+	BEGIN;
+	DROP ROLE gone;
+	PREPARE TRANSACTION 'drops a role'});
+$node->safe_psql('postgres', q{COMMIT PREPARED 'drops a role'});
+$node->safe_psql('postgres', 'UPDATE delay_wheel.task SET due = due WHERE false');
+all_failed('postgres', $oid, 1, 'a role that a prepared transaction has dropped');
+
 #
 # A new role that has the number of an old one is not confused with it.
 #
@@ -205,5 +216,28 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM delay_wheel.failed_task WH
 
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE label = 'NEVER'}), 0, 'no task of a role that is gone was run');
 is($node->safe_psql('postgres', 'SELECT id FROM delay_wheel.task'), $kept, 'what is left is what should be');
+
+$node->stop;
+
+#
+# In slices: between them the timer looks after everything else.
+#
+SKIP:
+{
+	skip 'needs the build with injection points', 4 unless has_injection();
+
+	$node = new_node('slices', injection => 1, conf => "log_statement = none\n");
+	$node->safe_psql('postgres', 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC');
+	$oid = create_role('gone');
+	schedule('postgres', 'gone', 'NEVER', '1 hour', 20000);
+	attach($node, 'orphans-before-move', 'wait', 1, 1);
+	$node->safe_psql('postgres', 'DROP ROLE gone');
+	wait_until_waiting($node, 'orphans-before-move', 'one slice is done, another is to begin');
+	my $n = $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed_task');
+	cmp_ok($n, '>', 0, 'some tasks have failed');
+	cmp_ok($n, '<', 20000, 'but not all');
+	detach($node, 'orphans-before-move');
+	all_failed('postgres', $oid, 20000, 'then all of them');
+}
 
 done_testing();
