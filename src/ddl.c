@@ -10,6 +10,7 @@
  * they need a database without sessions, so ours end before (hold.c);
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
+ * DROP ROLE: the timers of all databases look for tasks of it;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -409,7 +410,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 	{
 		if (IsA(statement, DropRoleStmt))
+		{
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
+			dw_touch_roles();
+		}
 		recycle_for(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
 	}

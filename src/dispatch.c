@@ -31,6 +31,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "orphans.h"
 #include "postmaster/bgworker.h"
 #include "session.h"
 #include "settings.h"
@@ -238,6 +239,8 @@ start_executor(DwDatabase *db, Oid owner)
 
 	if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
 		block = DW_BLOCK_NO_WORKER;
+	if (block == DW_BLOCK_NO_ROLE)
+		dw_owner_dropped(db, owner);
 	if (block != DW_BLOCK_NONE)
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);

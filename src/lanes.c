@@ -118,6 +118,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->cursor_id = PG_INT64_MIN;
 	lane->waiting = 0;
 	lane->load_after = 0;
+	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;

@@ -27,6 +27,7 @@
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "compat.h"
+#include "copies.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -34,6 +35,7 @@
 #include "lanes.h"
 #include "miscadmin.h"
 #include "rights.h"
+#include "schedule.h"
 #include "settings.h"
 #include "signature.h"
 #include "sqlcheck.h"
@@ -136,12 +138,12 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
-	return PointerGetDatum(row);
+	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
 /* What SQL would check for a statement that writes. */
-static void
-require_writable(const char *function)
+void
+dw_require_writable(const char *function)
 {
 	dw_require_shared();
 	PreventCommandDuringRecovery(function);
@@ -321,7 +323,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 	static const Oid types[] = {INTERVALOID, TEXTOID};
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
-	require_writable("delay_schedule()");
+	dw_require_writable("delay_schedule()");
 	refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
 }
@@ -332,7 +334,7 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 	static const Oid types[] = {TIMESTAMPTZOID, TEXTOID};
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
-	require_writable("delay_schedule_at()");
+	dw_require_writable("delay_schedule_at()");
 	refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
@@ -444,7 +446,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	refuse_null(PG_ARGISNULL(0), "task id");
-	require_writable("delay_cancel()");
+	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	state = take_row(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
 	if (state == ROW_TAKEN)
@@ -487,7 +489,7 @@ dw_reschedule(PG_FUNCTION_ARGS)
 	static const Oid types[] = {INT8OID, INTERVALOID};
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
-	require_writable("delay_reschedule()");
+	dw_require_writable("delay_reschedule()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), due_after(PG_GETARG_INTERVAL_P(1))));
@@ -499,7 +501,7 @@ dw_reschedule_at(PG_FUNCTION_ARGS)
 	static const Oid types[] = {INT8OID, TIMESTAMPTZOID};
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
-	require_writable("delay_reschedule_at()");
+	dw_require_writable("delay_reschedule_at()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "due time");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), finite_due(PG_GETARG_TIMESTAMPTZ(1))));

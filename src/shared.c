@@ -109,6 +109,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
+	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->unarmed, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
@@ -478,6 +480,24 @@ dw_wake_launcher(void)
 
 	if (proc != 0)
 		SetLatch(dw_proc_latch(proc));
+}
+
+/* Tells the timers of all databases; at the commit of a DROP ROLE. */
+void
+dw_roles_dropped(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		/* one without a timer looks for itself when it begins */
+		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
+			continue;
+		pg_atomic_write_u32(&db->roles_dropped, 1);
+		pg_memory_barrier();
+		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_wake_timer(db, DW_AWAKE);
+	}
 }
 
 TimestampTz

@@ -102,6 +102,8 @@ typedef struct DwLane
 	int64		cursor_id;
 	uint32		waiting;		/* entries in ring and heap, and the spare */
 	TimestampTz load_after;		/* backoff after a failed load */
+	bool		orphan;			/* its owner does not exist: nothing is in
+								 * memory, see orphans.c */
 	uint32		refill_at;		/* memory was short: loaded again when the lane
 								 * holds no more than that */
 
@@ -123,6 +125,13 @@ typedef struct DwLane
 } DwLane;
 
 #define DW_LATENESS_BUCKETS 512
+
+/*
+ * Are there tasks of another origin, see delay_arm()?  The second flag is set
+ * while the timer looks; it goes when a committer knows better.
+ */
+#define DW_UNARMED_MET		0x01
+#define DW_UNARMED_LOOKING	0x02
 
 typedef enum DwTimerState
 {
@@ -164,6 +173,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+	pg_atomic_uint32 roles_dropped; /* a role was: look for its lanes */
+
+	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
@@ -269,6 +281,7 @@ extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_call_timer(DwDatabase *db);
 extern void dw_wake_launcher(void);
+extern void dw_roles_dropped(void);
 
 /* The clock: the only place that reads it. */
 extern TimestampTz dw_now(void);

@@ -59,6 +59,15 @@ static int	lows_size = 0;
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
+static bool roles_dropped = false;
+
+/* What is to be said of tasks of another origin. */
+static enum
+{
+	UNARMED_NO_NEWS,
+	UNARMED_LEFT,
+	UNARMED_NONE_LEFT
+}			unarmed_news = UNARMED_NO_NEWS;
 static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
 
 /* Pinned while this transaction may have something to tell. */
@@ -175,6 +184,19 @@ dw_touch_extension(void)
 }
 
 void
+dw_touch_unarmed(bool left)
+{
+	(void) dw_my_database();
+	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
+}
+
+void
+dw_touch_roles(void)
+{
+	roles_dropped = true;
+}
+
+void
 dw_touch_prepared(void)
 {
 	prepared_ended = true;
@@ -193,7 +215,8 @@ forget_all(void)
 	touched = NULL;
 	lows = NULL;
 	ntouched = touched_size = nlows = lows_size = 0;
-	all_touched = extension_created = prepared_ended = false;
+	all_touched = extension_created = prepared_ended = roles_dropped = false;
+	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	if (pinned)
 		dw_database_unpin(my_database);
@@ -288,7 +311,10 @@ deliver_all(bool committed)
 	TimestampTz needed = DW_NEVER;
 	DwDatabase *db;
 
-	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created)
+	if (committed && roles_dropped)
+		dw_roles_dropped();
+	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created &&
+		unarmed_news == UNARMED_NO_NEWS)
 		return;
 	if (!pinned && !find_place_late(committed))
 		return;
@@ -314,6 +340,8 @@ deliver_all(bool committed)
 		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
+	if (committed && unarmed_news != UNARMED_NO_NEWS)
+		pg_atomic_write_u32(&db->unarmed, unarmed_news == UNARMED_LEFT ? DW_UNARMED_MET : 0);
 	if (prepared_ended)
 		pg_atomic_write_u32(&db->prepared_ended, 1);
 	if (committed && extension_created)
@@ -411,6 +439,10 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 {
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
+
+	/* it may be this one that armed them */
+	if (unarmed_news == UNARMED_NONE_LEFT)
+		unarmed_news = UNARMED_NO_NEWS;
 
 	/* numbers grow: those from subid on are inside */
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)

@@ -24,6 +24,12 @@ extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 /* Plain SQL may have written rows: look at everything afterwards. */
 extern void dw_touch_all(void);
 
+/* Rows of another origin were written; or those that are left are armed. */
+extern void dw_touch_unarmed(bool left);
+
+/* Roles were dropped: tell all timers, if it commits. */
+extern void dw_touch_roles(void);
+
 /* The extension was created: start a timer, if it commits. */
 extern void dw_touch_extension(void);
 

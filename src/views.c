@@ -304,8 +304,8 @@ service_state(DwDatabase *db)
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
-	Datum		values[20] = {0};
-	bool		nulls[20];
+	Datum		values[21] = {0};
+	bool		nulls[21];
 	NameData	database;
 
 	memset(nulls, true, sizeof(nulls));
@@ -325,8 +325,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[20] = {0};
-	bool		nulls[20] = {0};
+	Datum		values[21] = {0};
+	bool		nulls[21] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 
@@ -366,6 +366,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[18] = CStringGetTextDatum(problem);
 		values[19] = TimestampTzGetDatum(problem_at);
 	}
+	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -385,7 +386,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
 		INT4OID, INT8OID, INT8OID,
 		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 
