@@ -4,6 +4,8 @@
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
 #   make test            all tests (test-long: also those that take long)
+#   make test-majors     the tests on every major and on a server with
+#                        assertions (test/majors; as root)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
 #   make injection       the test build, in build/injection
@@ -106,6 +108,9 @@ test:
 test-long:
 	@test/run --long
 
+test-majors:
+	@test/majors/run
+
 check-ring:
 	$(MAKE) -C test/ring check
 
@@ -114,4 +119,4 @@ check-model:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors check-ring check-model FORCE

@@ -9,15 +9,15 @@
 \i :helpers
 \set ECHO all
 
--- its objects
+-- its objects (newer majors count the types of its tables, too)
 SELECT object FROM pg_depend, pg_describe_object(classid, objid, 0) object
 	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
-		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'delay_wheel')
+		AND classid <> 'pg_type'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'delay_wheel')
 	ORDER BY object COLLATE "C";
 -- none without a comment: functions, tables, views, the schema, the extension
 SELECT pg_describe_object(classid, objid, 0) AS object_without_comment
 	FROM pg_depend WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
-		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'delay_wheel')
+		AND classid <> 'pg_type'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'delay_wheel')
 		AND obj_description(objid, classid::regclass::text) IS NULL
 		ORDER BY 1;
 -- columns whose name does not say it all: those of the catalog have one each

@@ -57,6 +57,8 @@ CREATE TABLE session_deferred (i int);
 GRANT ALL ON session_deferred TO PUBLIC;
 CREATE CONSTRAINT TRIGGER session_deferred AFTER INSERT ON session_deferred DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION session_deferred();
+-- a SELECT after each DECLARE: PostgreSQL's SPI fails an assertion when a
+-- command without a snapshot of its own, such as FETCH, comes next
 CREATE TABLE session_leavings (n int, label text, sql text);
 INSERT INTO session_leavings VALUES
 	(1, 'settings', $$SET work_mem = '99MB'; SET search_path = nowhere; SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'German';
@@ -70,11 +72,11 @@ INSERT INTO session_leavings VALUES
 	(5, 'temporary objects', 'CREATE TEMP TABLE session_temp AS SELECT 1 AS i; CREATE TEMP VIEW session_view AS SELECT 1 AS i; CREATE TEMP SEQUENCE session_temp_seq; CREATE FUNCTION pg_temp.session_f() RETURNS int LANGUAGE sql AS ''SELECT 1'''),
 	(6, 'a prepared statement', 'PREPARE session_prepared AS SELECT $1 + 1'),
 	(7, 'an advisory lock', 'SELECT pg_advisory_lock(4711), pg_advisory_lock(4711), pg_advisory_lock_shared(1, 2)'),
-	(8, 'a cursor', 'DECLARE session_cursor CURSOR WITH HOLD FOR SELECT repeat(''x'', 1000) || i FROM generate_series(1, 20000) i; FETCH 3 FROM session_cursor; DECLARE session_cursor2 CURSOR FOR SELECT 1'),
+	(8, 'a cursor', 'DECLARE session_cursor CURSOR WITH HOLD FOR SELECT repeat(''x'', 1000) || i FROM generate_series(1, 20000) i; SELECT 1; FETCH 3 FROM session_cursor; DECLARE session_cursor2 CURSOR FOR SELECT 1'),
 	(9, 'what a deferred trigger did', 'INSERT INTO session_deferred VALUES (1)'),
 	(10, 'all of it, and an error', $$SET work_mem = '99MB'; CREATE TEMP TABLE session_temp2 (); PREPARE session_prepared2 AS SELECT 1;
-		SELECT pg_advisory_lock(4713); DECLARE session_cursor3 CURSOR WITH HOLD FOR SELECT 1; SET ROLE regress_dw_session_group; SELECT 1 / 0$$),
-	(11, 'an error at the commit, of a cursor', 'DECLARE session_cursor4 CURSOR WITH HOLD FOR SELECT 1 / (3 - i) FROM generate_series(1, 5) i; PREPARE session_prepared3 AS SELECT 1; SELECT pg_advisory_lock(4714)'),
+		SELECT pg_advisory_lock(4713); DECLARE session_cursor3 CURSOR WITH HOLD FOR SELECT 1; SELECT 1; SET ROLE regress_dw_session_group; SELECT 1 / 0$$),
+	(11, 'an error at the commit, of a cursor', 'DECLARE session_cursor4 CURSOR WITH HOLD FOR SELECT 1 / (3 - i) FROM generate_series(1, 5) i; SELECT 1; PREPARE session_prepared3 AS SELECT 1; SELECT pg_advisory_lock(4714)'),
 	(12, 'a value of a sequence', 'SELECT nextval(''session_seq'')');
 SELECT n, label FROM session_leavings ORDER BY n;
 

@@ -54,6 +54,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -425,6 +426,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
 
+	/* hear of what the prepared transaction has brought along */
+	if (may_create)
+		AcceptInvalidationMessages();
 	if (created || (may_create && dw_catalog_lookup(&cat)))
 		dw_touch_extension();
 	tell_of_tasks(dropped_roles);

@@ -37,6 +37,7 @@
 #include "storage/lock.h"
 #include "utils/acl.h"
 #include "utils/portal.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #if !DW_ANY_ROLE_CONNECTS
@@ -47,7 +48,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #endif
 
 static bool
@@ -263,7 +263,10 @@ dw_session_clean(bool used_temp)
 	if (used_temp)
 	{
 		dw_session_start_transaction();
+		/* catalog rows with wide columns are not deleted without a snapshot */
+		PushActiveSnapshot(GetTransactionSnapshot());
 		ResetTempTableNamespace();
+		PopActiveSnapshot();
 		dw_session_commit_transaction();
 	}
 }

@@ -31,6 +31,7 @@
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #define MAX_HINTS	1024
 
@@ -386,6 +387,8 @@ write_prepared(void)
 	/* this very transaction has dropped the extension */
 	if (!dw_catalog_lookup(&cat))
 		return;
+	/* a commit has none; a table with wide columns is not touched without */
+	PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < ntouched; i++)
 		dw_touch_lane(touched[i].hint.lane, touched[i].hint.due);
 	for (int i = 0; i < nlows; i++)
@@ -398,6 +401,7 @@ write_prepared(void)
 	}
 	if (all_touched)
 		write_prepared_row(InvalidOid, 0, 0, DT_NOBEGIN);
+	PopActiveSnapshot();
 }
 
 static void
