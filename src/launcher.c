@@ -53,6 +53,8 @@
 
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
+/* for want of a background worker: others come and go */
+#define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
 /* a timer that lived as long was all right */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
 /* one that a former launcher started, and is not there by then, never will be */
@@ -180,10 +182,9 @@ database_is_to_be_served(Oid oid)
 }
 
 static void
-back_off(Place *place)
+back_off(Place *place, int64 max)
 {
-	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US :
-		Min(place->backoff * 2, BACKOFF_MAX_US);
+	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, max);
 	place->start_after = dw_now() + place->backoff;
 }
 
@@ -231,7 +232,7 @@ start_timer(int number)
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),
 				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	back_off(place);
+	back_off(place, NO_WORKER_MAX_US);
 	return false;
 }
 
@@ -313,7 +314,7 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 			db->timer_started + HEALTHY_US < dw_now())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
-			back_off(place);
+			back_off(place, BACKOFF_MAX_US);
 	}
 	if (place->start_after > dw_now())
 	{

@@ -443,20 +443,23 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 
 /*
  * How many tasks a role has, those of open transactions and those that run
- * included; counted up to a limit.
+ * included, unarmed ones not; counted up to a limit.
  */
 int
 dw_task_count(Oid owner, int limit)
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	ScanKeyData key;
+	ScanKeyData keys[2];
 	SysScanDesc scan;
 	SnapshotData dirty;
 	int			n = 0;
 
 	InitDirtySnapshot(dirty);
-	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 1, &key);
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
 	while (n < limit && HeapTupleIsValid(systable_getnext(scan)))
 	{
 		CHECK_FOR_INTERRUPTS();
