@@ -62,14 +62,15 @@ WITH (
 	toast.vacuum_truncate = off
 );
 ALTER SEQUENCE delay_wheel.task_id_seq OWNED BY delay_wheel.task.id;
-CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, queue, priority, due, id);
+-- with the origin, so that tasks of other origins are in nobody's way
+CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, origin, queue, priority, due, id);
 CREATE UNIQUE INDEX task_key_idx ON delay_wheel.task (owner, queue, key, key_gen) WHERE key IS NOT NULL;
 
 COMMENT ON TABLE delay_wheel.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
 COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, never before';
-COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel.origin()';
+COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel.origin(); in another one, it is not run until delay_arm() is called';
 COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and whose rights it has';
 COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
 COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
@@ -98,8 +99,8 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name)
 );
-COMMENT ON TABLE delay_wheel.queue IS 'queues; tasks are in queue 0, the default queue, unless said otherwise';
-INSERT INTO delay_wheel.queue (id, name) VALUES (0, 'default');
+-- none for queue 0: it would be in the way of a copy of the rows
+COMMENT ON TABLE delay_wheel.queue IS 'queues; tasks are in queue 0, the default queue, which needs no row, unless said otherwise';
 
 CREATE TABLE delay_wheel.failed_task
 (
@@ -132,6 +133,7 @@ USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 COMMENT ON TABLE delay_wheel.failed_task IS
 'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until they are deleted';
+COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 /*
  * What a prepared transaction touched, written by itself, so that whoever
@@ -147,9 +149,14 @@ CREATE TABLE delay_wheel.prepared
 )
 USING heap
 WITH (vacuum_truncate = off);
+-- its rows are deleted, too, which a publication of all tables publishes
+ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
 COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
+-- whatever ALTER DEFAULT PRIVILEGES says
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq FROM PUBLIC;
 GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared, delay_wheel.task_id_seq
 	TO pg_database_owner;
 
@@ -157,7 +164,7 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue', 'WHERE id <> 0');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
 
 -- rows written by plain SQL reach the timer through this trigger; also in
@@ -166,6 +173,7 @@ CREATE FUNCTION delay_wheel.task_changed() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_changed' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel.task_changed() IS
 'tells the timer of rows that plain SQL wrote into delay_wheel.task';
+REVOKE EXECUTE ON FUNCTION delay_wheel.task_changed() FROM PUBLIC;
 CREATE TRIGGER task_changed AFTER INSERT OR UPDATE ON delay_wheel.task
 	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changed;
@@ -175,6 +183,7 @@ CREATE FUNCTION delay_wheel.task_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_guard' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel.task_guard() IS
 'refuses rows that plain SQL writes for a role whose rights the current user does not have';
+REVOKE EXECUTE ON FUNCTION delay_wheel.task_guard() FROM PUBLIC;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.task
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_guard;
@@ -219,6 +228,35 @@ AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 'like delay_reschedule(bigint, interval), to a point in time';
 
+CREATE FUNCTION delay_arm() RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_arm() FROM PUBLIC;
+COMMENT ON FUNCTION delay_arm() IS
+'makes tasks that came with a copy of another database (a restored dump, CREATE DATABASE ... TEMPLATE, logical replication, pg_upgrade) this database''s own, if this transaction commits: how many. Until then they are not run. Those that are overdue run at once, in the order of their due times, so look before: SELECT * FROM delay_wheel.tasks WHERE NOT armed; delay_cancel and delay_reschedule work on them. Arms the tasks of all roles whose rights the caller has, of all roles for a superuser; tasks of roles that do not exist are left, with a warning. Only for superusers and the owner of the function, unless granted';
+
+/*---- Who may schedule ----*/
+
+-- nobody but their owner and superusers, until allowed to
+REVOKE EXECUTE ON FUNCTION
+	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
+	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
+	delay_cancel(bigint), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz)
+	FROM PUBLIC;
+
+CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]) FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel.allow(name[]) IS
+'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but delay_arm(). Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions. Plain GRANT does as well; a dump carries the grants';
+
+CREATE FUNCTION delay_wheel.disallow(VARIADIC roles name[]) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_disallow' LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+REVOKE EXECUTE ON FUNCTION delay_wheel.disallow(name[]) FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel.disallow(name[]) IS
+'takes back what delay_wheel.allow(name[]) granted; what a role may do as a member of another one, or since all may, it still may. Tasks that are pending run nevertheless. A role that was allowed can be dropped after this (or after DROP OWNED)';
+
 /*---- Views ----*/
 
 CREATE FUNCTION delay_wheel.place(due timestamptz, OUT slot integer, OUT cycle_num bigint)
@@ -227,9 +265,9 @@ COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
 'slot of the ring and whole turns until a due time';
 
 CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
-SELECT t.id, t.due, t.owner, q.name AS queue, t.priority, t.key, t.tag, t.sql, t.args,
+SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
-	   t.more ->> 'last_error' AS last_error,
+	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel.origin() AS armed
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
@@ -240,10 +278,10 @@ COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
-COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run';
+COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
 
 CREATE VIEW delay_wheel.failed WITH (security_barrier) AS
-SELECT f.id, f.failed_at, f.due, f.owner, q.name AS queue, f.priority, f.key, f.tag, f.sql, f.args,
+SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context
 FROM delay_wheel.failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
@@ -279,7 +317,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
 CREATE VIEW delay_wheel.lanes AS
-SELECT l.owner, COALESCE(q.name, l.queue::text) AS queue, l.priority, l.state, l.reason, l.retry_at,
+SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
 	   l.near, l.ready, l.running, l.horizon, l.recheck_at
 FROM delay_wheel.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
@@ -300,14 +338,15 @@ CREATE FUNCTION delay_wheel.get_status(
 	OUT parked integer, OUT done bigint, OUT failed bigint,
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
 	OUT lateness_p99 double precision, OUT lateness_max double precision,
-	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz)
+	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz,
+	OUT unarmed boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of each database served, see delay_wheel.status';
+COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
 CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
 COMMENT ON VIEW delay_wheel.status IS
-'state of delay_wheel in each database that it serves, and in the current one, since the start of the server';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; stopped: there is no timer process; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
@@ -316,6 +355,10 @@ COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes with due tasks for which n
 COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median';
 COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory that this database holds';
 COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
+COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.running, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+	TO PUBLIC;
+GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
+	delay_wheel.get_running(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_status()
 	TO PUBLIC;

@@ -55,6 +55,7 @@ SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
 CREATE ROLE regress_dw_writer;
 GRANT pg_write_all_data, pg_read_all_data TO regress_dw_writer;
 CREATE ROLE regress_dw_owner;
+SELECT delay_wheel.allow('regress_dw_owner');
 SET SESSION AUTHORIZATION regress_dw_owner;
 SELECT delay_schedule('1 hour', 'SELECT 1') AS id \gset
 SET SESSION AUTHORIZATION regress_dw_writer;
@@ -67,4 +68,5 @@ RESET SESSION AUTHORIZATION;
 SELECT delay_cancel(:id);
 
 DROP TABLE altered_effect;
+SELECT delay_wheel.disallow('regress_dw_owner');
 DROP ROLE regress_dw_writer, regress_dw_owner;

@@ -26,6 +26,7 @@ GRANT ALL ON args_effect TO PUBLIC;
 
 -- The side that runs: a role with settings of its own.
 CREATE ROLE regress_dw_args LOGIN;
+SELECT delay_wheel.allow('regress_dw_args');
 ALTER ROLE regress_dw_args SET DateStyle = 'German, DMY';
 ALTER ROLE regress_dw_args SET IntervalStyle = 'iso_8601';
 ALTER ROLE regress_dw_args SET TimeZone = 'Asia/Kathmandu';
@@ -210,4 +211,5 @@ DROP TYPE args_row, args_range, args_enum, args_other_name;
 DROP DOMAIN args_domain, args_ints;
 SET client_min_messages = warning;
 DROP SCHEMA args_shadow CASCADE;
+SELECT delay_wheel.disallow('regress_dw_args');
 DROP ROLE regress_dw_args;

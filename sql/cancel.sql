@@ -60,6 +60,7 @@ CREATE ROLE regress_dw_owner LOGIN;
 CREATE ROLE regress_dw_member LOGIN IN ROLE regress_dw_owner;
 CREATE ROLE regress_dw_noinherit LOGIN NOINHERIT IN ROLE regress_dw_owner;
 CREATE ROLE regress_dw_other LOGIN;
+SELECT delay_wheel.allow('regress_dw_owner', 'regress_dw_member', 'regress_dw_noinherit', 'regress_dw_other');
 SET SESSION AUTHORIZATION regress_dw_owner;
 SELECT delay_schedule('1 hour', 'INSERT INTO cancel_effect VALUES (current_user)') AS id \gset
 SET SESSION AUTHORIZATION regress_dw_other;
@@ -95,4 +96,5 @@ RESET SESSION AUTHORIZATION;
 SELECT count(*) AS pending, count(*) FILTER (WHERE due > now()) FROM delay_wheel.tasks;
 SELECT label, count(*) FROM cancel_effect GROUP BY label ORDER BY label COLLATE "C";
 DROP TABLE cancel_effect;
+SELECT delay_wheel.disallow('regress_dw_owner', 'regress_dw_member', 'regress_dw_noinherit', 'regress_dw_other');
 DROP ROLE regress_dw_owner, regress_dw_member, regress_dw_noinherit, regress_dw_other;

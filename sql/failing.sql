@@ -43,7 +43,7 @@ SELECT delay_schedule('0', sql) > 0 AS ok FROM unnest(ARRAY[
 	'CALL failing_commit()',
 	'DO $d$BEGIN EXECUTE ''COMMIT''; END$d$',
 	'DO $d$BEGIN EXECUTE ''VACUUM''; END$d$',
-	'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE',
+	'SET LOCAL transaction_isolation = serializable',
 	'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)',
 	'SELECT repeat(''x'', 2000000000)',
 	'DO $d$BEGIN RAISE EXCEPTION ''%'', repeat(''long message '', 100000); END$d$',
@@ -70,6 +70,7 @@ SELECT sql, args, sqlstate, message, detail, hint, context, attempts FROM delay_
 
 -- the role's statement timeout is in force, for the commit as well
 CREATE ROLE regress_dw_timeout LOGIN;
+SELECT delay_wheel.allow('regress_dw_timeout');
 ALTER ROLE regress_dw_timeout SET statement_timeout = '100 ms';
 GRANT ALL ON failing_effect TO PUBLIC;
 CREATE TABLE failing_slow (i int);
@@ -106,4 +107,5 @@ DELETE FROM delay_wheel.failed_task;
 DROP TABLE failing_effect, failing_deferred, failing_unique;
 DROP FUNCTION failing_raise, failing_trigger;
 DROP PROCEDURE failing_commit;
+SELECT delay_wheel.disallow('regress_dw_timeout');
 DROP ROLE regress_dw_timeout;

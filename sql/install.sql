@@ -29,7 +29,7 @@ SELECT obj_description(oid, 'pg_extension') FROM pg_extension WHERE extname = 'd
 SELECT name, setting, unit, context, vartype, short_desc <> '' AS described
 	FROM pg_settings WHERE name LIKE 'delay\_wheel.%' ORDER BY name COLLATE "C";
 SET delay_wheel.no_such_setting = 1;
--- everybody may look and schedule, nobody but superusers may change
+-- everybody may look, nobody but superusers may change
 SELECT c.oid::regclass AS relation, p.privilege
 	FROM pg_class c, unnest('{SELECT, INSERT, UPDATE, DELETE, TRUNCATE}'::text[]) p(privilege)
 	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'v', 'S')

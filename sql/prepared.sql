@@ -81,6 +81,20 @@ PREPARE TRANSACTION 'regress_dw_plain';
 COMMIT PREPARED 'regress_dw_plain';
 SELECT pg_temp.wait_for('count(*) = 1 FROM prepared_effect');
 
+-- tasks that came with a copy are armed by it, or not
+TRUNCATE prepared_effect;
+INSERT INTO delay_wheel.task (due, origin, sql) VALUES (now(), delay_wheel.origin() # 1, $$INSERT INTO prepared_effect VALUES ('armed')$$);
+BEGIN;
+SELECT delay_arm();
+PREPARE TRANSACTION 'regress_dw_arm';
+ROLLBACK PREPARED 'regress_dw_arm';
+SELECT armed FROM delay_wheel.tasks;
+BEGIN;
+SELECT delay_arm();
+PREPARE TRANSACTION 'regress_dw_arm';
+COMMIT PREPARED 'regress_dw_arm';
+SELECT pg_temp.wait_for('count(*) = 1 FROM prepared_effect');
+
 -- one that touched nothing of us, and names that do not exist
 BEGIN;
 CREATE TABLE prepared_other ();

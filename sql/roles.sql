@@ -12,6 +12,7 @@
 CREATE ROLE regress_dw_alice LOGIN;
 CREATE ROLE regress_dw_bob LOGIN;
 CREATE ROLE "regress_dw Quoted ""Role" LOGIN;
+SELECT delay_wheel.allow('regress_dw_alice', 'regress_dw_bob', 'regress_dw Quoted "Role');
 CREATE TABLE roles_effect (label text, who text DEFAULT current_user, session text DEFAULT session_user, path text DEFAULT current_setting('search_path'));
 GRANT INSERT ON roles_effect TO regress_dw_alice, regress_dw_bob, "regress_dw Quoted ""Role";
 CREATE TABLE roles_secret (i int);
@@ -120,4 +121,5 @@ SELECT owner, sqlstate, message FROM delay_wheel.failed WHERE id > :before;
 DELETE FROM delay_wheel.failed_task;
 DROP FUNCTION roles_definer, roles_definer_path;
 DROP TABLE roles_effect, roles_secret, roles_revoked;
+SELECT delay_wheel.disallow('regress_dw_alice', 'regress_dw_bob', 'regress_dw Quoted "Role');
 DROP ROLE regress_dw_alice, regress_dw_bob, "regress_dw Quoted ""Role";

@@ -13,6 +13,7 @@
 CREATE ROLE regress_dw_session LOGIN;
 CREATE ROLE regress_dw_session_group;
 GRANT regress_dw_session_group TO regress_dw_session;
+SELECT delay_wheel.allow('regress_dw_session');
 ALTER ROLE regress_dw_session SET work_mem = '3MB';
 CREATE TABLE session_effect (label text, value text, pid int DEFAULT pg_backend_pid());
 GRANT ALL ON session_effect TO PUBLIC;
@@ -152,4 +153,5 @@ SET delay_wheel.task_id = 1;
 DROP TABLE session_effect, session_leavings, session_deferred, session_see, session_task;
 DROP SEQUENCE session_seq;
 DROP FUNCTION session_state, session_deferred, session_see;
+SELECT delay_wheel.disallow('regress_dw_session');
 DROP ROLE regress_dw_session, regress_dw_session_group;

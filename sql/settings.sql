@@ -27,6 +27,7 @@ SET delay_wheel.slots = 60;
 
 -- who may do what: the service is the superuser's, a timeout one's own
 CREATE ROLE regress_dw_settings LOGIN;
+SELECT delay_wheel.allow('regress_dw_settings');
 CREATE TABLE settings_effect (label text);
 GRANT ALL ON settings_effect TO regress_dw_settings;
 SET ROLE regress_dw_settings;
@@ -52,6 +53,7 @@ ALTER ROLE regress_dw_settings_statement SET delay_wheel.default_timeout = '1h';
 ALTER ROLE regress_dw_settings_statement SET statement_timeout = '20ms';
 CREATE ROLE regress_dw_settings_own LOGIN;
 ALTER ROLE regress_dw_settings_own SET delay_wheel.default_timeout = '20ms';
+SELECT delay_wheel.allow('regress_dw_settings_default', 'regress_dw_settings_statement');
 GRANT ALL ON settings_effect TO PUBLIC;
 SET ROLE regress_dw_settings_default;
 SELECT delay_schedule('0', 'SELECT pg_sleep(600)') > 0 AS ok;
@@ -69,4 +71,5 @@ SELECT label FROM settings_effect;
 DELETE FROM delay_wheel.failed_task WHERE owner::text LIKE 'regress_dw_settings%';
 DROP TABLE settings_effect;
 SELECT pg_temp.wait_until_done();
+SELECT delay_wheel.disallow('regress_dw_settings', 'regress_dw_settings_default', 'regress_dw_settings_statement');
 DROP ROLE regress_dw_settings, regress_dw_settings_default, regress_dw_settings_statement, regress_dw_settings_own;

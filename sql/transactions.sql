@@ -129,6 +129,7 @@ SELECT delay_cancel(:kept);
 --
 CREATE TABLE transactions_many (i int);
 CREATE ROLE regress_dw_many LOGIN;
+SELECT delay_wheel.allow('regress_dw_many');
 ALTER ROLE regress_dw_many SET synchronous_commit = off;
 GRANT ALL ON transactions_many TO regress_dw_many;
 SET SESSION AUTHORIZATION regress_dw_many;
@@ -175,6 +176,7 @@ RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE owner = ''regress_dw_many''::regrole)');
 SELECT count(*), count(DISTINCT i) FROM transactions_many;
 DROP TABLE transactions_many;
+SELECT delay_wheel.disallow('regress_dw_many');
 DROP ROLE regress_dw_many;
 
 --

@@ -87,6 +87,12 @@ dw_all_settings(int *n)
 #endif
 }
 
+#if PG_VERSION_NUM >= 160000
+#define dw_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#else
+#define dw_owns_database(database, role) pg_database_ownercheck(database, role)
+#endif
+
 /* The record behind a setting, to ask where its value comes from. */
 static inline struct config_generic *
 dw_find_setting(const char *name)

@@ -6,12 +6,22 @@
  * A ProcessUtility hook, run by all backends, for
  *
  * CREATE EXTENSION delay_wheel: a timer is started when it has committed;
- * DROP EXTENSION: the timer looks at what is left;
+ * DROP DATABASE, CREATE DATABASE, ALTER DATABASE RENAME and SET TABLESPACE:
+ * they need a database without sessions, so ours end before (hold.c);
+ * commands for databases and roles: what they change is taken in when they
+ * have committed (recycle.c);
+ * DROP ROLE: the timers of all databases look for tasks of it;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
  * is told to the timer when it has ended, by this one's own end; so is an
  * extension that it created.
+ *
+ * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
+ * so that is noticed by an object access hook: the timer looks at what is left.
+ *
+ * Everything here comes before the command's own checks.  What it disturbs, if
+ * the command then fails, goes on by itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,21 +30,39 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "compat.h"
 #include "ddl.h"
+#include "hold.h"
 #include "lanes.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "recycle.h"
+#include "settings.h"
 #include "shared.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
 #include "tcop/utility.h"
 #include "touched.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 static ProcessUtility_hook_type prev_process_utility = NULL;
+static object_access_hook_type prev_object_access = NULL;
+
+/*---- Two-phase commit ----*/
 
 /*
  * The rows that a transaction wrote when it was prepared are seen dirty, since
@@ -92,43 +120,278 @@ touch_what_was_prepared(const char *gid)
 
 /* Returns whether the extension may come to be by this, unnamed. */
 static bool
-before_utility(Node *statement)
+before_transaction_statement(TransactionStmt *stmt)
 {
-	if (IsA(statement, TransactionStmt))
-	{
-		TransactionStmt *stmt = (TransactionStmt *) statement;
-
-		if (stmt->kind == TRANS_STMT_PREPARE)
-			dw_touched_prepare_as(stmt->gid);
-		else if (stmt->kind == TRANS_STMT_COMMIT_PREPARED)
-			return !touch_what_was_prepared(stmt->gid);
-		else if (stmt->kind == TRANS_STMT_ROLLBACK_PREPARED)
-			touch_what_was_prepared(stmt->gid);
-	}
+	if (stmt->kind == TRANS_STMT_PREPARE)
+		dw_touched_prepare_as(stmt->gid);
+	else if (stmt->kind == TRANS_STMT_COMMIT_PREPARED)
+		return !touch_what_was_prepared(stmt->gid);
+	else if (stmt->kind == TRANS_STMT_ROLLBACK_PREPARED)
+		touch_what_was_prepared(stmt->gid);
 	return false;
 }
 
-static bool
-drops_extension(DropStmt *statement)
+/*---- Commands that need a database without sessions ----*/
+
+static DefElem *
+option_named(List *options, const char *name)
 {
 	ListCell   *lc;
 
-	if (statement->removeType != OBJECT_EXTENSION)
-		return false;
-	foreach(lc, statement->objects)
-		if (strcmp(strVal(lfirst(lc)), "delay_wheel") == 0)
-			return true;
-	return false;
+	foreach(lc, options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
+			return lfirst_node(DefElem, lc);
+	return NULL;
+}
+
+static bool
+may_create_databases(void)
+{
+	HeapTuple	role;
+	bool		result;
+
+	if (superuser())
+		return true;
+	role = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	result = HeapTupleIsValid(role) && ((Form_pg_authid) GETSTRUCT(role))->rolcreatedb;
+	if (HeapTupleIsValid(role))
+		ReleaseSysCache(role);
+	return result;
+}
+
+static bool
+is_template(Oid database)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	bool		result;
+
+	result = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
+}
+
+/* Nobody makes us end who has not the right to the command. */
+static void
+hold_own_database(const char *name)
+{
+	Oid			database = get_database_oid(name, true);
+
+	if (OidIsValid(database) && dw_owns_database(database, GetUserId()))
+		dw_hold_database(database);
 }
 
 static void
-after_utility(Node *statement)
+hold_template(CreatedbStmt *stmt)
 {
-	if (IsA(statement, DropStmt) && drops_extension((DropStmt *) statement))
-		dw_touch_all();
-	else if (IsA(statement, CreateExtensionStmt) &&
-			 strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0)
-		dw_touch_extension();
+	DefElem    *option = option_named(stmt->options, "template");
+	Oid			database;
+
+	database = get_database_oid(option && option->arg ? defGetString(option) : "template1", true);
+	if (OidIsValid(database) && may_create_databases() &&
+		(is_template(database) || dw_owns_database(database, GetUserId())))
+		dw_hold_database(database);
+}
+
+static void
+hold_for(Node *statement, bool top_level)
+{
+	if (IsA(statement, RenameStmt))
+	{
+		RenameStmt *stmt = (RenameStmt *) statement;
+
+		if (stmt->renameType == OBJECT_DATABASE)
+			hold_own_database(stmt->subname);
+		return;
+	}
+
+	/* the others are refused in a transaction block */
+	if (IsInTransactionBlock(top_level))
+		return;
+	if (IsA(statement, DropdbStmt))
+		hold_own_database(((DropdbStmt *) statement)->dbname);
+	else if (IsA(statement, CreatedbStmt))
+		hold_template((CreatedbStmt *) statement);
+	else if (IsA(statement, AlterDatabaseStmt) &&
+			 option_named(((AlterDatabaseStmt *) statement)->options, "tablespace"))
+		hold_own_database(((AlterDatabaseStmt *) statement)->dbname);
+}
+
+/*---- Commands that change what a login would find ----*/
+
+static void
+recycle_database(const char *name, bool settings)
+{
+	Oid			database = get_database_oid(name, true);
+
+	if (OidIsValid(database))
+		dw_recycle(database, InvalidOid, settings);
+}
+
+static void
+recycle_roles(List *roles, bool members)
+{
+	ListCell   *lc;
+
+	foreach(lc, roles)
+	{
+		Oid			role = get_rolespec_oid(lfirst_node(RoleSpec, lc), true);
+
+		if (!OidIsValid(role))
+			continue;
+		if (members)
+			dw_recycle_members(role);
+		else
+			dw_recycle(InvalidOid, role, false);
+	}
+}
+
+static void
+recycle_for_settings(AlterRoleSetStmt *stmt)
+{
+	Oid			role = stmt->role ? get_rolespec_oid(stmt->role, true) : InvalidOid;
+	Oid			database = stmt->database ? get_database_oid(stmt->database, true) : InvalidOid;
+
+	if ((stmt->role && !OidIsValid(role)) || (stmt->database && !OidIsValid(database)))
+		return;
+	dw_recycle(database, role, true);
+}
+
+static void
+recycle_for(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_AlterRoleStmt:
+			{
+				AlterRoleStmt *stmt = (AlterRoleStmt *) statement;
+				DefElem    *members = option_named(stmt->options, "rolemembers");
+
+				recycle_roles(list_make1(stmt->role), false);
+				if (members)
+					recycle_roles((List *) members->arg, true);
+				break;
+			}
+		case T_AlterRoleSetStmt:
+			recycle_for_settings((AlterRoleSetStmt *) statement);
+			break;
+		case T_DropRoleStmt:
+			recycle_roles(((DropRoleStmt *) statement)->roles, false);
+			break;
+		case T_GrantRoleStmt:
+			recycle_roles(((GrantRoleStmt *) statement)->grantee_roles, true);
+			break;
+		case T_GrantStmt:
+			{
+				GrantStmt  *stmt = (GrantStmt *) statement;
+				ListCell   *lc;
+
+				if (stmt->objtype != OBJECT_DATABASE)
+					break;
+				foreach(lc, stmt->objects)
+					recycle_database(strVal(lfirst(lc)), false);
+				break;
+			}
+		case T_DropOwnedStmt:
+			/* what was granted to them on the database, too */
+			recycle_roles(((DropOwnedStmt *) statement)->roles, true);
+			break;
+		case T_AlterOwnerStmt:
+			if (((AlterOwnerStmt *) statement)->objectType == OBJECT_DATABASE)
+				recycle_database(strVal(((AlterOwnerStmt *) statement)->object), false);
+			break;
+		case T_AlterDatabaseSetStmt:
+			recycle_database(((AlterDatabaseSetStmt *) statement)->dbname, true);
+			break;
+		case T_AlterDatabaseStmt:
+			recycle_database(((AlterDatabaseStmt *) statement)->dbname, false);
+			dw_recycle_databases();
+			break;
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+			dw_recycle_databases();
+			break;
+		default:
+			break;
+	}
+}
+
+/*---- Roles that are dropped ----*/
+
+typedef struct Dropped
+{
+	char	   *role;
+	bool		here;			/* has tasks in this database */
+	bool		elsewhere;		/* may have some in others */
+} Dropped;
+
+static bool
+has_tasks_here(Oid role)
+{
+	DwCatalog	cat;
+	Relation	rel;
+	bool		result;
+
+	if (!dw_catalog_lookup(&cat) || !ConditionalLockRelationOid(cat.task, AccessShareLock))
+		return false;
+	rel = table_open(cat.task, NoLock);
+	result = dw_task_of_owner(rel, cat.task_lane_index, role);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+/* What to say when the roles are gone. */
+static List *
+look_for_tasks(List *roles)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, roles)
+	{
+		Oid			role = get_rolespec_oid(lfirst_node(RoleSpec, lc), true);
+		Dropped    *dropped;
+
+		if (!OidIsValid(role))
+			continue;
+		dropped = palloc(sizeof(Dropped));
+		dropped->role = GetUserNameFromId(role, false);
+		dropped->here = has_tasks_here(role);
+		dropped->elsewhere = dw_owner_has_tasks_elsewhere(role);
+		result = lappend(result, dropped);
+	}
+	return result;
+}
+
+static void
+tell_of_tasks(List *roles)
+{
+	ListCell   *lc;
+
+	foreach(lc, roles)
+	{
+		Dropped    *dropped = lfirst(lc);
+
+		if (dropped->here)
+			ereport(NOTICE,
+					(errcode(ERRCODE_WARNING),
+					 errmsg("role \"%s\" has pending delay_wheel tasks", dropped->role),
+					 errdetail("They will be moved to delay_wheel.failed.")));
+		else if (dropped->elsewhere)
+			ereport(NOTICE,
+					(errcode(ERRCODE_WARNING),
+					 errmsg("role \"%s\" may have pending delay_wheel tasks in other databases", dropped->role),
+					 errdetail("They will be moved to delay_wheel.failed there.")));
+	}
+}
+
+/*---- The hooks ----*/
+
+static bool
+creates_extension(Node *statement)
+{
+	return IsA(statement, CreateExtensionStmt) &&
+		strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0;
 }
 
 static void
@@ -138,9 +401,23 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 {
 	Node	   *statement = pstmt->utilityStmt;
 	/* the tree may be gone after the command: COMMIT frees much */
-	bool		look_after = IsA(statement, CreateExtensionStmt) || IsA(statement, DropStmt);
-	bool		may_create = before_utility(statement);
+	bool		created = creates_extension(statement);
+	bool		may_create = false;
+	List	   *dropped_roles = NIL;
 	DwCatalog	cat;
+
+	if (IsA(statement, TransactionStmt))
+		may_create = before_transaction_statement((TransactionStmt *) statement);
+	else
+	{
+		if (IsA(statement, DropRoleStmt))
+		{
+			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
+			dw_touch_roles();
+		}
+		recycle_for(statement);
+		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
+	}
 
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
@@ -148,15 +425,23 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
-	if (look_after)
-		after_utility(statement);
-	else if (may_create)
-	{
-		/* hear of what the prepared transaction has brought along */
+
+	/* hear of what the prepared transaction has brought along */
+	if (may_create)
 		AcceptInvalidationMessages();
-		if (dw_catalog_lookup(&cat))
-			dw_touch_extension();
-	}
+	if (created || (may_create && dw_catalog_lookup(&cat)))
+		dw_touch_extension();
+	tell_of_tasks(dropped_roles);
+}
+
+static void
+object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
+{
+	if (prev_object_access)
+		prev_object_access(access, class, object, sub, arg);
+	if (access == OAT_DROP && class == ExtensionRelationId &&
+		object == get_extension_oid("delay_wheel", true))
+		dw_touch_all();
 }
 
 void
@@ -164,4 +449,6 @@ dw_ddl_install(void)
 {
 	prev_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
+	prev_object_access = object_access_hook;
+	object_access_hook = object_access;
 }

@@ -15,8 +15,10 @@
 #include "ddl.h"
 #include "executor.h"
 #include "fmgr.h"
+#include "hold.h"
 #include "launcher.h"
 #include "miscadmin.h"
+#include "recycle.h"
 #include "settings.h"
 #include "shared.h"
 #include "touched.h"
@@ -49,6 +51,8 @@ _PG_init(void)
 
 	dw_shared_install();
 	dw_touched_install();
+	dw_hold_install();
+	dw_recycle_install();
 	dw_ddl_install();
 	dw_launcher_register();
 }

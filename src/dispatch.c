@@ -31,6 +31,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "orphans.h"
 #include "postmaster/bgworker.h"
 #include "session.h"
 #include "settings.h"
@@ -50,7 +51,9 @@ typedef struct Staff
 {
 	uint32		total;
 	uint32		stuck;
+	uint32		leaving;		/* told to end */
 	uint32		of_owner;
+	uint32		arriving;		/* of the owner, not connected yet */
 } Staff;
 
 /* Frees a place whose worker is gone without ever having taken it. */
@@ -101,11 +104,13 @@ reserve_place(DwDatabase *db, Oid owner)
 		e->owner = owner;
 		e->generation++;
 		e->must_exit = false;
+		e->put_back = false;
 		e->pid = 0;
 		e->proc = 0;
 		e->current.id = 0;
 		e->since = dw_now();
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
+		pg_atomic_write_u32(&e->stale, 0);
 		e->state = DW_EXECUTOR_STARTING;
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -236,6 +241,8 @@ start_executor(DwDatabase *db, Oid owner)
 
 	if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
 		block = DW_BLOCK_NO_WORKER;
+	if (block == DW_BLOCK_NO_ROLE)
+		dw_owner_dropped(db, owner);
 	if (block != DW_BLOCK_NONE)
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);
@@ -282,8 +289,14 @@ count_staff(DwDatabase *db, Oid owner)
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
 			continue;
 		staff.total++;
+		if (e->must_exit)
+			staff.leaving++;
 		if (e->owner == owner)
+		{
 			staff.of_owner++;
+			if (e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING)
+				staff.arriving++;
+		}
 		if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
 			staff.stuck++;
 	}
@@ -310,11 +323,15 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && !e->must_exit;
 }
 
-/* Of the others' executors the one that has been idle longest ends. */
+/*
+ * Of the others' executors the one that has been idle longest ends, if it has
+ * been for so long.
+ */
 static void
-end_idle_executor(DwDatabase *db, Oid not_of)
+end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 {
 	DwExecutor *idle = NULL;
+	TimestampTz since = dw_now() - idle_for;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -322,9 +339,11 @@ end_idle_executor(DwDatabase *db, Oid not_of)
 		DwExecutor *e = &dw_executors[i];
 
 		if (e->database == db->oid && e->owner != not_of &&
-			e->state == DW_EXECUTOR_IDLE && !e->must_exit &&
-			(idle == NULL || e->since < idle->since))
+			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
+		{
 			idle = e;
+			since = e->since;
+		}
 	}
 	if (idle)
 	{
@@ -377,20 +396,24 @@ dw_dispatch_end_all(DwDatabase *db)
 }
 
 /*
- * Gives an owner another executor if it may have one.  Returns whether it is
- * starving: has none and gets none.
+ * Gives an owner another executor if it may have one; else one of somebody
+ * else's that is not needed makes room, unless enough do so already for those
+ * who wait before it.  An owner that has none gets the place of any idle one.
+ * Returns false if it has to wait.
  */
 static bool
-provide_executor(DwDatabase *db, Oid owner)
+provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 {
 	Staff		staff = count_staff(db, owner);
 
 	if (staff.total < places_for(&staff) && start_executor(db, owner))
-		return false;
-	if (staff.of_owner > 0)
-		return false;
-	end_idle_executor(db, owner);
-	return true;
+		return true;
+	/* as many as one may have */
+	if (staff.of_owner > 0 && staff.of_owner + 1 >= (uint32) dw_max_executors)
+		return true;
+	if (staff.leaving <= waiting)
+		end_idle_executor(db, owner, staff.of_owner == 0 ? 0 : STUCK_US);
+	return false;
 }
 
 void
@@ -456,12 +479,19 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
 		else if (lane->retry_at > now)
 			without_worker += lane->block == DW_BLOCK_NO_WORKER &&
 				count_staff(db, lane->owner).of_owner == 0;
-		else if (count_staff(db, lane->owner).of_owner > 0)
-			more = list_append_unique_oid(more, lane->owner);
-		else if (list_length(*missing) >= 2 * dw_max_executors)
-			*left_out = true;
 		else
-			*missing = list_append_unique_oid(*missing, lane->owner);
+		{
+			Staff		staff = count_staff(db, lane->owner);
+
+			if (staff.arriving > 0)
+				continue;
+			else if (staff.of_owner > 0)
+				more = list_append_unique_oid(more, lane->owner);
+			else if (list_length(*missing) >= 2 * dw_max_executors)
+				*left_out = true;
+			else
+				*missing = list_append_unique_oid(*missing, lane->owner);
+		}
 	}
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
@@ -478,6 +508,7 @@ dw_dispatch(DwDatabase *db)
 	ListCell   *lc;
 	bool		left_out = false;
 	uint32		starving;
+	uint32		waiting = 0;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
@@ -492,15 +523,18 @@ dw_dispatch(DwDatabase *db)
 	starving = find_missing(db, now, &missing, &left_out);
 	foreach(lc, missing)
 	{
-		if (provide_executor(db, lfirst_oid(lc)))
+		if (provide_executor(db, lfirst_oid(lc), waiting))
+			continue;
+		waiting++;
+		if (count_staff(db, lfirst_oid(lc)).of_owner == 0)
 			starving++;
 	}
 	list_free(missing);
 	look_again = earliest_retry(db, now);
 	pg_atomic_write_u32(&db->starving, starving);
 
-	if (starving > 0)
-		/* by then, others may be stuck */
+	if (waiting > 0)
+		/* by then, others may be stuck, or have been idle for long */
 		look_again = Min(look_again, now + STUCK_US);
 	else if (left_out)
 		/* those in front could not have one */

@@ -6,7 +6,8 @@
  * An executor is a session of one database and one role (session.c).  It
  * takes due tasks of its role from the ready lists by itself; the timer
  * starts it, wakes it and makes it end.  It ends when it was idle for
- * delay_wheel.executor_idle_timeout, or is an hour old.
+ * delay_wheel.executor_idle_timeout, is an hour old, or stale: a login would
+ * find other rights or settings now (recycle.c).
  *
  * Its place in shared memory names the task that it runs until the outcome
  * is committed.  If it is terminated before, its exit callback, which runs
@@ -139,6 +140,7 @@ leave_place(int code, Datum arg)
 	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
+	bool		put_back;
 	bool		gone;
 	DwHint		hint;
 
@@ -156,7 +158,10 @@ leave_place(int code, Datum arg)
 		hint = dw_entry_hint(&me->current);
 		finish_current(me);
 	}
-	if (terminated && (connecting || (unfinished && !proved)))
+	put_back = me->put_back;
+	if (put_back)
+		;						/* nobody is to blame */
+	else if (terminated && (connecting || (unfinished && !proved)))
 		/* by a person; but if over and over, rather by the task itself */
 		(void) dw_owner_blocked(my_db, me->owner, DW_BLOCK_TERMINATED);
 	else if (connecting)
@@ -182,7 +187,8 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished)
 		dw_deliver(my_db, &hint);
-	report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
+	if (!put_back)
+		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();
 }
 
@@ -198,9 +204,12 @@ take_place(int place, const DwExecutorStart *start)
 	if (ours)
 	{
 		my_db = dw_database_find(me->database);
-		if (my_db == NULL)
+		if (my_db == NULL || pg_atomic_read_u32(&my_db->holds) > 0)
+		{
 			me->state = DW_EXECUTOR_FREE;
-		ours = my_db != NULL;
+			me->database = InvalidOid;
+			ours = false;
+		}
 	}
 	if (ours)
 	{
@@ -255,7 +264,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 		finish_current(me);
-	if (dw_now() - born > MAX_AGE_US ||
+	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
 	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
@@ -319,6 +328,8 @@ dw_executor_main(Datum place)
 	DwExecutor *me;
 	DwEntry		entry;
 
+	/* a cancel is for a task: dw_run_task lets it in */
+	HOLD_CANCEL_INTERRUPTS();
 	dw_worker_begin();
 
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "lanes.h"
+#include "miscadmin.h"
 #include "settings.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -117,6 +118,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->cursor_id = PG_INT64_MIN;
 	lane->waiting = 0;
 	lane->load_after = 0;
+	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
@@ -174,6 +176,25 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 		*ref = dw_lane_ref(lane);
 	LWLockRelease(dw_shared->table_lock);
 	return lane != NULL;
+}
+
+bool
+dw_owner_has_tasks_elsewhere(Oid owner)
+{
+	bool		found = false;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int i = 0; i < dw_max_lanes && !found; i++)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		found = lane->database != InvalidOid && lane->database != MyDatabaseId &&
+			lane->owner == owner &&
+			(lane->waiting > 0 || dw_ready_count(lane) > 0 || lane->running > 0 ||
+			 dw_atomic_read(&lane->next_far) != DW_NEVER);
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return found;
 }
 
 /* Gives a lane back; caller holds the table lock exclusively. */

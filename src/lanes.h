@@ -21,6 +21,9 @@ extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority
 extern void dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
+/* May the owner have tasks that are not done, in databases but this one? */
+extern bool dw_owner_has_tasks_elsewhere(Oid owner);
+
 /* The hint that brings an entry back to the timer. */
 extern DwHint dw_entry_hint(const DwEntry *entry);
 

@@ -9,10 +9,15 @@
  *
  * It cannot see which databases have the extension.  At its start it starts a
  * timer in each, one after the other; a timer that finds no extension ends at
- * once.  Later, it does so when asked: after CREATE EXTENSION, and when a
- * task was scheduled and no timer is there (DwDatabase.wanted).  A timer that
- * ended otherwise is started again.  In between the launcher sleeps on its
- * latch.
+ * once.  Later, it does so when asked: in new databases, which may be copies
+ * of one that has it, after CREATE EXTENSION, and when a task was scheduled
+ * and no timer is there (DwDatabase.wanted).  A timer that ended otherwise is
+ * started again, unless somebody holds the database (hold.c).  In between the
+ * launcher sleeps on its latch.
+ *
+ * If there are more databases than places, the others wait.  Who finds no
+ * place says so (DwShared.turned_away): when there is one, all databases
+ * without are looked into again.
  *
  * A server that came out of recovery may have to wait for its DBA first, see
  * recovery.c.
@@ -29,6 +34,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "compat.h"
+#include "dispatch.h"
 #include "launcher.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
@@ -47,6 +53,8 @@
 
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
+/* for want of a background worker: others come and go */
+#define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
 /* a timer that lived as long was all right */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
 /* one that a former launcher started, and is not there by then, never will be */
@@ -65,6 +73,9 @@ static uint32 wait_event = 0;
 
 /* Databases of which it is not known whether they have the extension. */
 static List *to_probe = NIL;
+
+/* Databases that were looked into. */
+static List *probed = NIL;
 
 void
 dw_launcher_register(void)
@@ -97,11 +108,32 @@ is_to_be_served(Form_pg_database database)
 }
 
 static void
+list_database(Form_pg_database database, List **known)
+{
+	DwDatabase *db = dw_database_find(database->oid);
+
+	/* has become a template, which is to be copied: a timer there ends */
+	if (db != NULL && database->datistemplate)
+	{
+		pg_atomic_write_u32(&db->restart, 1);
+		dw_call_timer(db);
+	}
+	if (!is_to_be_served(database))
+		return;
+	if (list_member_oid(probed, database->oid))
+		*known = lappend_oid(*known, database->oid);
+	else if (!list_member_oid(to_probe, database->oid))
+		to_probe = lappend_oid(to_probe, database->oid);
+}
+
+/* Adds databases that were not looked into; forgets those that are no more. */
+static void
 list_databases(void)
 {
 	Relation	rel;
 	TableScanDesc scan;
 	HeapTuple	tuple;
+	List	   *known = NIL;
 
 	StartTransactionCommand();
 	/* the server's default may be one that waits */
@@ -111,19 +143,18 @@ list_databases(void)
 	scan = table_beginscan_catalog(rel, 0, NULL);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
-		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
-		MemoryContext context;
+		MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
 
-		if (!is_to_be_served(database))
-			continue;
-		context = MemoryContextSwitchTo(TopMemoryContext);
-		to_probe = lappend_oid(to_probe, database->oid);
+		list_database((Form_pg_database) GETSTRUCT(tuple), &known);
 		MemoryContextSwitchTo(context);
 	}
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
+
+	list_free(probed);
+	probed = known;
 }
 
 static bool
@@ -151,10 +182,9 @@ database_is_to_be_served(Oid oid)
 }
 
 static void
-back_off(Place *place)
+back_off(Place *place, int64 max)
 {
-	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US :
-		Min(place->backoff * 2, BACKOFF_MAX_US);
+	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, max);
 	place->start_after = dw_now() + place->backoff;
 }
 
@@ -173,8 +203,11 @@ start_timer(int number)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->timer_state = DW_TIMER_STARTING;
 	db->timer_started = dw_now();
+	db->let_go = false;
 	db->timer_terminated = false;
 	db->absent = false;
+	/* what it reads from here on is new */
+	pg_atomic_write_u32(&db->restart, 0);
 	LWLockRelease(dw_shared->table_lock);
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel timer");
@@ -199,7 +232,7 @@ start_timer(int number)
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),
 				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	back_off(place);
+	back_off(place, NO_WORKER_MAX_US);
 	return false;
 }
 
@@ -247,6 +280,10 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		return;
 	}
 
+	/* its end will wake us */
+	if (pg_atomic_read_u32(&db->holds) > 0)
+		return;
+
 	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
 	if (!database_is_to_be_served(db->oid))
 	{
@@ -254,6 +291,7 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
+		dw_dispatch_end_all(db);
 		wanted = false;
 	}
 	if (db->absent && !wanted)
@@ -272,10 +310,11 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		/* it ran, and ended */
 		pfree(place->handle);
 		place->handle = NULL;
-		if (db->timer_terminated || db->timer_started + HEALTHY_US < dw_now())
+		if (db->let_go || db->timer_terminated ||
+			db->timer_started + HEALTHY_US < dw_now())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
-			back_off(place);
+			back_off(place, BACKOFF_MAX_US);
 	}
 	if (place->start_after > dw_now())
 	{
@@ -290,29 +329,71 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		*look_again = Min(*look_again, place->start_after);
 }
 
+/* Starts a timer in a database, to see whether it has the extension. */
+static bool
+probe(Oid oid, bool *starting, TimestampTz *look_again)
+{
+	DwDatabase *db = dw_database_enter(oid, false);
+
+	if (db == NULL)
+		return false;
+	if (db->timer_state == DW_TIMER_NONE)
+		pg_atomic_write_u32(&db->wanted, 1);
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i) == db)
+			serve_place(i, starting, look_again);
+	return true;
+}
+
+/* Says, once for an episode, that all places are taken. */
+static void
+report_no_place(bool wanted)
+{
+	static bool reported = false;
+
+	if (wanted && !reported)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+						dw_max_databases),
+				 errdetail("Tasks of the other databases wait until there is a place."),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	reported = wanted;
+}
+
 /* One round; returns when the next one is due at the latest. */
 static TimestampTz
 serve_all(void)
 {
 	TimestampTz look_again = DW_NEVER;
 	bool		starting = false;
+	bool		full = false;
 
+	if (pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0)
+		list_databases();
 	for (int i = 0; i < dw_max_databases; i++)
 		serve_place(i, &starting, &look_again);
 
+	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
+	{
+		pg_atomic_write_u32(&dw_shared->turned_away, 0);
+		pg_memory_barrier();
+		list_free(probed);
+		probed = NIL;
+		list_databases();
+	}
 	/* one probe at a time: worker slots are few */
-	while (to_probe != NIL && !starting)
+	while (to_probe != NIL && !starting && !full)
 	{
 		Oid			oid = linitial_oid(to_probe);
-		DwDatabase *db = dw_database_enter(oid, false);
 
-		if (db == NULL)
+		full = !probe(oid, &starting, &look_again);
+		if (full)
 			break;
 		to_probe = list_delete_first(to_probe);
-		for (int i = 0; i < dw_max_databases; i++)
-			if (dw_database(i) == db)
-				serve_place(i, &starting, &look_again);
+		probed = list_append_unique_oid(probed, oid);
 	}
+	report_no_place(full || pg_atomic_read_u32(&dw_shared->turned_away) != 0);
 	return look_again;
 }
 

@@ -18,6 +18,9 @@
  * sure that no task is overlooked: each row is either visible to the
  * snapshot, or its committer sees the horizon that was published before it.
  *
+ * Rows of another origin, which came with a copy of another database, lie
+ * beside the lanes in the index, and are passed over.
+ *
  * Run by timers only.  Takes no lock that can make it wait: it has due tasks
  * to hand over.
  *
@@ -29,15 +32,18 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "compat.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
+#include "orphans.h"
 #include "settings.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -65,6 +71,8 @@ static int32 last_loaded = DW_NO_LANE;
 static bool waits_for_room = false;
 /* A look for lanes failed: not before then. */
 static TimestampTz discover_after = PG_INT64_MIN;
+/* The log has it that there are unarmed tasks. */
+static bool unarmed_announced = false;
 
 void
 dw_load_reset(DwDatabase *database)
@@ -72,18 +80,19 @@ dw_load_reset(DwDatabase *database)
 	db = database;
 	next_load = PG_INT64_MIN;
 	lanes_missing = false;
+	unarmed_announced = false;
+	dw_orphans_reset(database);
+	/* a crash may undo what the timer commits, which it must not wait for */
+	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	/* R1 */
 	dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 }
 
 /*---- Transactions of the timer ----*/
 
-/*
- * Begins a transaction with a snapshot (L4) and opens the task table; NULL if
- * the table is locked by somebody, or gone.
- */
-static Relation
-begin_read(void)
+/* The snapshot is that of L4. */
+Relation
+dw_read_begin(void)
 {
 	DwCatalog	cat;
 
@@ -104,8 +113,8 @@ begin_read(void)
 	return table_open(dw_catalog()->task, NoLock);
 }
 
-static void
-end_read(Relation rel)
+void
+dw_read_end(Relation rel)
 {
 	if (rel != NULL)
 	{
@@ -116,8 +125,8 @@ end_read(Relation rel)
 }
 
 /* Reports an error caught, once for an episode, and ends its transaction. */
-static void
-end_failed_read(const char *what)
+void
+dw_read_failed(const char *what)
 {
 	static int	last_sqlstate = 0;
 	static TimestampTz last_at = 0;
@@ -139,12 +148,50 @@ end_failed_read(const char *what)
 
 /*---- Lanes that nobody has entered ----*/
 
-/* Enters each lane that the table holds, by a skip scan. */
+DwTaskKey
+dw_lane_begin(const DwLane *lane)
+{
+	DwTaskKey	key = {
+		.owner = lane->owner,
+		.origin = dw_origin_stamp(),
+		.queue = lane->queue,
+		.priority = lane->priority,
+		.due = PG_INT64_MIN,
+		.id = PG_INT64_MIN,
+	};
+
+	return key;
+}
+
+/* A look has ended; the log has it once in the life of a timer. */
+static void
+report_unarmed(bool met)
+{
+	uint32		looking = pg_atomic_read_u32(&db->unarmed);
+
+	if (looking & DW_UNARMED_LOOKING)
+		(void) pg_atomic_compare_exchange_u32(&db->unarmed, &looking, met ? DW_UNARMED_MET : 0);
+	if (!met || unarmed_announced)
+		return;
+	unarmed_announced = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("database \"%s\" holds tasks that came with a copy; they are not run",
+					get_database_name(MyDatabaseId)),
+			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\" and call delay_arm(), or cancel them.")));
+}
+
+/*
+ * Enters each lane that the table holds, by a skip scan.  Also finds out
+ * whether there are tasks of another origin.
+ */
 static void
 enter_lanes_of_table(Relation rel)
 {
+	int64		origin = dw_origin_stamp();
 	DwTaskKey	key;
 	bool		first = true;
+	bool		unarmed = false;
 
 	lanes_missing = false;
 	while (dw_next_lane(rel, GetActiveSnapshot(), &key, first))
@@ -153,6 +200,11 @@ enter_lanes_of_table(Relation rel)
 
 		CHECK_FOR_INTERRUPTS();
 		first = false;
+		if (key.origin != origin)
+		{
+			unarmed = true;
+			continue;
+		}
 		if (!dw_lane_enter(db, key.owner, key.queue, key.priority, &ref))
 		{
 			if (!lanes_missing)
@@ -167,6 +219,7 @@ enter_lanes_of_table(Relation rel)
 		dw_atomic_lower(&dw_lanes[ref.index].next_far, key.due);
 	}
 	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	report_unarmed(unarmed);
 }
 
 /*
@@ -204,13 +257,15 @@ reload_database(void)
 	bool		ok = false;
 
 	DW_INJECT("reload-after-take");
+	pg_atomic_fetch_or_u32(&db->unarmed, DW_UNARMED_LOOKING);
+	dw_orphans_check_all();
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		dw_near_cut(&dw_lanes[i], from, PG_INT64_MIN);
 	dw_near_apply_cuts();
 
 	PG_TRY();
 	{
-		Relation	rel = begin_read();
+		Relation	rel = dw_read_begin();
 
 		if (rel != NULL)
 		{
@@ -219,12 +274,12 @@ reload_database(void)
 			empty_prepared();
 			ok = true;
 		}
-		end_read(rel);
+		dw_read_end(rel);
 	}
 	PG_CATCH();
 	{
 		ok = false;
-		end_failed_read("look for lanes");
+		dw_read_failed("look for lanes");
 	}
 	PG_END_TRY();
 
@@ -243,19 +298,19 @@ forget_prepared(void)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_read();
+		Relation	rel = dw_read_begin();
 
 		if (rel != NULL)
 		{
 			empty_prepared();
 			ok = true;
 		}
-		end_read(rel);
+		dw_read_end(rel);
 	}
 	PG_CATCH();
 	{
 		ok = false;
-		end_failed_read("forget prepared transactions");
+		dw_read_failed("forget prepared transactions");
 	}
 	PG_END_TRY();
 
@@ -274,12 +329,14 @@ forget_prepared(void)
 static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 {
-	DwLaneScan *scan = dw_lane_scan_begin(rel, lane, GetActiveSnapshot());
+	DwTaskKey	key = dw_lane_begin(lane);
+	DwLaneScan *scan;
 	TimestampTz began = dw_now();
 	TimestampTz first_left = DW_NEVER;
-	int64		origin = dw_origin_stamp();
-	DwTaskKey	key;
 
+	key.due = lane->cursor_due;
+	key.id = lane->cursor_id;
+	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
 	for (int n = 0; dw_lane_scan_next(scan, &key); n++)
 	{
 		DwEntry		entry;
@@ -287,9 +344,6 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 			(n % 64 == 63 && dw_now() - began > SLICE_US);
 
 		DW_INJECT("load-row");
-		/* rows of another database wait for delay_arm() */
-		if (key.origin != origin && !pause)
-			continue;
 		first_left = key.due;
 		if (key.due >= to)
 			break;
@@ -347,7 +401,7 @@ load_lane(DwLane *lane)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_read();
+		Relation	rel = dw_read_begin();
 
 		if (rel != NULL)
 		{
@@ -356,13 +410,13 @@ load_lane(DwLane *lane)
 			DW_INJECT("load-after-scan");
 			ok = true;
 		}
-		end_read(rel);
+		dw_read_end(rel);
 	}
 	PG_CATCH();
 	{
 		ok = false;
 		retry = RETRY_US;
-		end_failed_read("load tasks");
+		dw_read_failed("load tasks");
 	}
 	PG_END_TRY();
 
@@ -407,7 +461,7 @@ load_time(DwLane *lane, TimestampTz now)
 	uint32		low = Min(dw_near_limit() / 4, lane->refill_at);
 	bool		enough;
 
-	if (far == DW_NEVER)
+	if (far == DW_NEVER || lane->orphan)
 		return DW_NEVER;
 	/* half a window ahead, so that a load is worth its while */
 	at = Max(dw_time_add(far, -dw_window_us() / 2), lane->load_after);
@@ -494,18 +548,23 @@ bool
 dw_load_some(void)
 {
 	TimestampTz now = dw_now();
+	bool		more;
 
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER && discover_after <= now)
 		reload_database();
 	if (pg_atomic_exchange_u32(&db->prepared_ended, 0) != 0)
 		forget_prepared();
+	if (dw_extension_gone)
+		return false;
 
 	/* F1, F2: the flag is cleared before what it stands for is read */
-	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) == 0 && next_load > now)
+	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) == 0 && next_load > now &&
+		dw_orphans_next() > now)
 		return false;
 
 	take_reloads(now);
-	return load_lanes(now);
+	more = dw_orphans_some();
+	return load_lanes(now) || more;
 }
 
 void
@@ -518,9 +577,11 @@ dw_load_room_made(void)
 TimestampTz
 dw_load_next(void)
 {
+	TimestampTz next = Min(next_load, dw_orphans_next());
+
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
 		return discover_after;
-	return next_load;
+	return next;
 }
 
 /*
@@ -548,7 +609,7 @@ dw_load_tidy(void)
 		next = lane->next;
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		empty = dw_near_held(lane) == 0 && lane->running == 0 &&
-			lane->recheck_at == DW_NEVER &&
+			lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) &&
 			dw_atomic_read(&lane->next_far) == DW_NEVER &&
 			dw_atomic_read(&lane->reload_from) == DW_NEVER;
 		if (empty)

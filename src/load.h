@@ -9,6 +9,8 @@
 #define DW_LOAD_H
 
 #include "shared.h"
+#include "task_rows.h"
+#include "utils/relcache.h"
 
 /* Is the extension still in this database?  Found out by each load. */
 extern bool dw_extension_gone;
@@ -25,6 +27,18 @@ extern TimestampTz dw_load_next(void);
 
 /* Entries were handed over: a lane that waits for room may go on. */
 extern void dw_load_room_made(void);
+
+/*
+ * A transaction of the timer, with a snapshot and the task table opened; NULL
+ * if the table is locked by somebody, or gone.
+ */
+extern Relation dw_read_begin(void);
+extern void dw_read_end(Relation rel);
+/* The same after an error, which is reported. */
+extern void dw_read_failed(const char *what);
+
+/* Where the rows of a lane begin that are this database's own. */
+extern DwTaskKey dw_lane_begin(const DwLane *lane);
 
 /* Gives empty lanes back when places are short. */
 extern void dw_load_tidy(void);

@@ -356,34 +356,11 @@ whole_context(const ErrorData *error)
 static void
 record_failure(const Claim *claimed, ErrorData *error)
 {
-	static const AttrNumber same[][2] = {
-		{Anum_failed_id, Anum_task_id},
-		{Anum_failed_due, Anum_task_due},
-		{Anum_failed_origin, Anum_task_origin},
-		{Anum_failed_owner, Anum_task_owner},
-		{Anum_failed_queue, Anum_task_queue},
-		{Anum_failed_priority, Anum_task_priority},
-		{Anum_failed_crashes, Anum_task_crashes},
-		{Anum_failed_max_attempts, Anum_task_max_attempts},
-		{Anum_failed_timeout, Anum_task_timeout},
-		{Anum_failed_sql, Anum_task_sql},
-		{Anum_failed_args, Anum_task_args},
-		{Anum_failed_arg_types, Anum_task_arg_types},
-		{Anum_failed_search_path, Anum_task_search_path},
-		{Anum_failed_key, Anum_task_key},
-		{Anum_failed_tag, Anum_task_tag},
-		{Anum_failed_more, Anum_task_more},
-	};
-	Datum		values[Natts_failed] = {0};
+	Datum		values[Natts_failed];
 	bool		nulls[Natts_failed];
 
 	DW_INJECT("record-before-insert");
-	memset(nulls, true, sizeof(nulls));
-	for (size_t i = 0; i < lengthof(same); i++)
-	{
-		values[same[i][0] - 1] = claimed->values[same[i][1] - 1];
-		nulls[same[i][0] - 1] = claimed->nulls[same[i][1] - 1];
-	}
+	dw_failed_from_task(claimed->values, claimed->nulls, values, nulls);
 	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
 	nulls[Anum_failed_failed_at - 1] = false;
 	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(claimed->key.attempts + 1, PG_INT16_MAX));
@@ -584,8 +561,11 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 
 	for (;;)
 	{
-		ErrorData  *error = try_task(db, me, entry, &try, record);
+		ErrorData  *error;
 
+		RESUME_CANCEL_INTERRUPTS();
+		error = try_task(db, me, entry, &try, record);
+		HOLD_CANCEL_INTERRUPTS();
 		if (error == NULL)
 			break;
 		if (try.claimed && !record)

@@ -23,16 +23,21 @@
 #include "access/xact.h"
 #include "args.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "compat.h"
+#include "copies.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "rights.h"
+#include "schedule.h"
 #include "settings.h"
+#include "signature.h"
 #include "sqlcheck.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
@@ -63,17 +68,30 @@ typedef enum RowState
 Datum
 dw_origin(PG_FUNCTION_ARGS)
 {
+	dw_require_signature(fcinfo, INT8OID, 0, NULL);
 	PG_RETURN_INT64(dw_origin_stamp());
+}
+
+/* What calls a trigger function of ours must be a trigger on a table of ours. */
+static TriggerData *
+require_trigger(FunctionCallInfo fcinfo, const char *function)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
+						function, "delay_wheel")));
+	return trigger;
 }
 
 /* Trigger on delay_wheel.task: plain SQL wrote rows. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager", "task_changed")));
+	(void) require_trigger(fcinfo, "task_changed");
 	/* a restore into a server without the library must go on */
 	if (dw_shared != NULL)
 		dw_touch_all();
@@ -85,9 +103,16 @@ static Oid
 owner_of_row(TriggerData *trigger, HeapTuple tuple)
 {
 	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	int			column = SPI_fnumber(desc, "owner");
 	bool		isnull;
-	Datum		owner = SPI_getbinval(tuple, desc, SPI_fnumber(desc, "owner"), &isnull);
+	Datum		owner;
 
+	if (SPI_gettypeid(desc, column) != REGROLEOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("table \"%s\" has no owners of tasks",
+						RelationGetRelationName(trigger->tg_relation))));
+	owner = SPI_getbinval(tuple, desc, column, &isnull);
 	return isnull ? InvalidOid : DatumGetObjectId(owner);
 }
 
@@ -98,13 +123,13 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 Datum
 dw_task_guard(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TriggerData *trigger = require_trigger(fcinfo, "task_guard");
 	HeapTuple	row;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager", "task_guard")));
+				 errmsg("function \"%s\" must be fired for each row", "task_guard")));
 
 	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 	if (!has_privs_of_role(GetUserId(), owner_of_row(trigger, row)) ||
@@ -113,12 +138,12 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
-	return PointerGetDatum(row);
+	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
 /* What SQL would check for a statement that writes. */
-static void
-require_writable(const char *function)
+void
+dw_require_writable(const char *function)
 {
 	dw_require_shared();
 	PreventCommandDuringRecovery(function);
@@ -192,6 +217,9 @@ enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 	return true;
 }
 
+/* Stands for none: it never was, so the timer looks for all there are. */
+static const DwLaneRef no_lane = {0, 0};
+
 /*
  * The lane of a new task.  If all places are taken, the timer is given a
  * second to find one that is not needed any more.
@@ -203,10 +231,10 @@ require_lane(Oid owner, int16 queue, int16 priority)
 	DwDatabase *db = dw_my_database();
 
 	if (db == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("cannot serve another database: the limit of %d is reached", dw_max_databases),
-				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	{
+		dw_warn_no_place();
+		return no_lane;
+	}
 
 	for (int i = 0; i < 100; i++)
 	{
@@ -260,6 +288,8 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 	if (dw_check_sql_text)
 		dw_check_sql(sql, nargs);
 
+	if (dw_max_pending >= 0)
+		dw_require_room(GetUserId());
 	hint.lane = require_lane(GetUserId(), 0, 0);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	hint.due = due;
@@ -290,7 +320,10 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_schedule()");
+	static const Oid types[] = {INTERVALOID, TEXTOID};
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	dw_require_writable("delay_schedule()");
 	refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
 }
@@ -298,7 +331,10 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_schedule_at()");
+	static const Oid types[] = {TIMESTAMPTZOID, TEXTOID};
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	dw_require_writable("delay_schedule_at()");
 	refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
@@ -344,8 +380,8 @@ touch_locked(const DwTaskKey *key, DwHint *hint)
 		dw_touch_locked(hint);
 	else
 	{
-		/* more lanes than places: the timer must look for it */
-		hint->lane.generation = 0;
+		/* more lanes, or databases, than places: the timer must look for it */
+		hint->lane = no_lane;
 		dw_touch_all();
 	}
 }
@@ -401,13 +437,16 @@ take_row(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {INT8OID};
 	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
 	DwHint		hint;
 	RowState	state;
 
-	require_writable("delay_cancel()");
+	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
+	refuse_null(PG_ARGISNULL(0), "task id");
+	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	state = take_row(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
 	if (state == ROW_TAKEN)
@@ -447,7 +486,10 @@ reschedule(int64 id, TimestampTz due)
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_reschedule()");
+	static const Oid types[] = {INT8OID, INTERVALOID};
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_writable("delay_reschedule()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), due_after(PG_GETARG_INTERVAL_P(1))));
@@ -456,7 +498,10 @@ dw_reschedule(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_at(PG_FUNCTION_ARGS)
 {
-	require_writable("delay_reschedule_at()");
+	static const Oid types[] = {INT8OID, TIMESTAMPTZOID};
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_writable("delay_reschedule_at()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "due time");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), finite_due(PG_GETARG_TIMESTAMPTZ(1))));

@@ -216,6 +216,7 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 		BackgroundWorkerInitializeConnectionByOid(database, owner, DW_CONNECT_FLAGS);
 
 	/* what tasks must not inherit from ALTER ROLE or the server */
+	SetConfigOption("role", "none", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("application_name", "delay_wheel", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("idle_in_transaction_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);

@@ -30,6 +30,7 @@ int			dw_start_after_recovery = DW_START_ON;
 int			dw_default_timeout = 0;
 int			dw_log_min_duration = -1;
 bool		dw_check_sql_text = true;
+int			dw_max_pending = -1;
 
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
@@ -104,5 +105,10 @@ dw_define_settings(void)
 							 "Parse the SQL of a task when it is scheduled.",
 							 NULL, &dw_check_sql_text, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_pending",
+							"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
+							"To be set for a role by ALTER ROLE, by a superuser.",
+							&dw_max_pending, -1, -1, INT_MAX,
+							PGC_SUSET, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("delay_wheel");
 }

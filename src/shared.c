@@ -93,8 +93,12 @@ init_database(DwDatabase *db)
 	memset(db, 0, sizeof(DwDatabase));
 	pg_atomic_init_u32(&db->pins, pins);
 	db->oid = InvalidOid;
+	db->absent = true;
 	db->lanes = DW_NO_LANE;
 	db->ready_head = db->ready_tail = DW_NO_LANE;
+	/* only who pins the place holds it */
+	pg_atomic_init_u32(&db->holds, 0);
+	pg_atomic_init_u32(&db->restart, 0);
 	pg_atomic_init_u32(&db->wanted, 0);
 	pg_atomic_init_u32(&db->timer_proc, 0);
 	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
@@ -105,6 +109,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
+	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->unarmed, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
@@ -124,6 +130,8 @@ init_shared(void)
 	dw_shared->table_lock = &locks[0].lock;
 	dw_shared->database_locks = &locks[1].lock;
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
+	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
+	pg_atomic_init_u32(&dw_shared->turned_away, 0);
 	dw_shared->nexecutors = executor_places();
 	dw_shared->database_size = database_size();
 
@@ -131,7 +139,10 @@ init_shared(void)
 
 	memset(dw_executors, 0, sizeof(DwExecutor) * executor_places());
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
+		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+	}
 
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -292,10 +303,31 @@ dw_database_pin(DwDatabase *db, Oid database)
 	return false;
 }
 
+/* Finds and pins a place without any lock; for callbacks.  NULL if none. */
+DwDatabase *
+dw_database_find_pin(Oid database)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->oid == database && dw_database_pin(dw_database(i), database))
+			return dw_database(i);
+	return NULL;
+}
+
 void
 dw_database_unpin(DwDatabase *db)
 {
 	pg_atomic_fetch_sub_u32(&db->pins, 1);
+}
+
+/* Could dw_database_enter make a place? */
+bool
+dw_database_place_free(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->oid == InvalidOid &&
+			pg_atomic_read_u32(&dw_database(i)->pins) == 0)
+			return true;
+	return false;
 }
 
 /*
@@ -429,6 +461,18 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 		SetLatch(dw_proc_latch(proc));
 }
 
+/* Wakes the timer whatever it sleeps for: it is to look at holds or restart. */
+void
+dw_call_timer(DwDatabase *db)
+{
+	uint32		proc;
+
+	pg_memory_barrier();
+	proc = pg_atomic_read_u32(&db->timer_proc);
+	if (proc != 0)
+		SetLatch(dw_proc_latch(proc));
+}
+
 void
 dw_wake_launcher(void)
 {
@@ -436,6 +480,24 @@ dw_wake_launcher(void)
 
 	if (proc != 0)
 		SetLatch(dw_proc_latch(proc));
+}
+
+/* Tells the timers of all databases; at the commit of a DROP ROLE. */
+void
+dw_roles_dropped(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		/* one without a timer looks for itself when it begins */
+		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
+			continue;
+		pg_atomic_write_u32(&db->roles_dropped, 1);
+		pg_memory_barrier();
+		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_wake_timer(db, DW_AWAKE);
+	}
 }
 
 TimestampTz

@@ -102,6 +102,8 @@ typedef struct DwLane
 	int64		cursor_id;
 	uint32		waiting;		/* entries in ring and heap, and the spare */
 	TimestampTz load_after;		/* backoff after a failed load */
+	bool		orphan;			/* its owner does not exist: nothing is in
+								 * memory, see orphans.c */
 	uint32		refill_at;		/* memory was short: loaded again when the lane
 								 * holds no more than that */
 
@@ -124,6 +126,13 @@ typedef struct DwLane
 
 #define DW_LATENESS_BUCKETS 512
 
+/*
+ * Are there tasks of another origin, see delay_arm()?  The second flag is set
+ * while the timer looks; it goes when a committer knows better.
+ */
+#define DW_UNARMED_MET		0x01
+#define DW_UNARMED_LOOKING	0x02
+
 typedef enum DwTimerState
 {
 	DW_TIMER_NONE = 0,
@@ -138,14 +147,20 @@ typedef struct DwDatabase
 	Oid			oid;			/* InvalidOid: free */
 	DwTimerState timer_state;
 	TimestampTz timer_started;
-	bool		timer_terminated;	/* the last timer was told to end */
-	bool		absent;			/* the last timer found no extension */
+	bool		let_go;			/* the last timer ended because it was asked to */
+	bool		timer_terminated;	/* or it was told to */
+	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
 	int32		lanes;			/* list of its lanes */
 	uint32		nlanes;
 
 	/* transactions that count on this place; it is not given back meanwhile */
 	pg_atomic_uint32 pins;
+
+	/* transactions that need the database without our sessions, see hold.c */
+	pg_atomic_uint32 holds;
+	/* the timer is to start anew: settings, or whether to serve, have changed */
+	pg_atomic_uint32 restart;
 
 	pg_atomic_uint32 wanted;	/* a timer is wanted: set by anyone */
 	pg_atomic_uint32 timer_proc;	/* dw_my_proc() of the timer, 0 = none */
@@ -158,6 +173,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+	pg_atomic_uint32 roles_dropped; /* a role was: look for its lanes */
+
+	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
@@ -204,6 +222,7 @@ typedef struct DwExecutor
 	uint32		generation;
 	DwExecutorState state;
 	bool		must_exit;
+	bool		put_back;		/* terminated by us, the task is not to blame */
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
 	TimestampTz since;			/* of the state */
@@ -211,6 +230,9 @@ typedef struct DwExecutor
 
 	/* the transaction that deletes the row of current; else invalid */
 	pg_atomic_uint32 xid;
+
+	/* rights or settings of the session have changed: no task any more */
+	pg_atomic_uint32 stale;
 } DwExecutor;
 
 typedef struct DwShared
@@ -218,6 +240,8 @@ typedef struct DwShared
 	LWLock	   *table_lock;
 	LWLock	   *database_locks; /* two for each database */
 	pg_atomic_uint32 launcher_proc;
+	pg_atomic_uint32 databases_changed; /* the launcher is to list them again */
+	pg_atomic_uint32 turned_away;	/* some database found no place */
 	bool		recovered;		/* see recovery.c; written by the launcher */
 	int32		free_lane;
 	uint32		nlanes;
@@ -244,8 +268,10 @@ extern LWLock *dw_ready_lock(DwDatabase *db);
 extern DwDatabase *dw_database_find(Oid database);
 extern DwDatabase *dw_database_enter(Oid database, bool pin);
 extern bool dw_database_pin(DwDatabase *db, Oid database);
+extern DwDatabase *dw_database_find_pin(Oid database);
 extern void dw_database_unpin(DwDatabase *db);
 extern void dw_database_leave(DwDatabase *db);
+extern bool dw_database_place_free(void);
 extern void dw_quota_update(void);
 extern void dw_problem(DwDatabase *db, const char *text);
 
@@ -253,7 +279,9 @@ extern void dw_problem(DwDatabase *db, const char *text);
 extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
+extern void dw_call_timer(DwDatabase *db);
 extern void dw_wake_launcher(void);
+extern void dw_roles_dropped(void);
 
 /* The clock: the only place that reads it. */
 extern TimestampTz dw_now(void);

@@ -264,6 +264,46 @@ refuses_listen(Refusal *refusal)
 }
 
 /*
+ * A task's transaction has begun before its SQL.  READ ONLY can be set then,
+ * and the level that it has.
+ */
+static bool
+refuses_set(VariableSetStmt *stmt, Refusal *refusal)
+{
+	ListCell   *lc;
+
+	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
+	refusal->detail = "The transaction of a task has begun before its SQL, at READ COMMITTED.";
+	refusal->hint = "Leave the command out.";
+	if (stmt->kind != VAR_SET_MULTI)
+		return false;
+	if (strcmp(stmt->name, "TRANSACTION SNAPSHOT") == 0)
+	{
+		refusal->command = "SET TRANSACTION SNAPSHOT";
+		return true;
+	}
+	if (strcmp(stmt->name, "TRANSACTION") != 0)
+		return false;
+	foreach(lc, stmt->args)
+	{
+		DefElem    *mode = lfirst_node(DefElem, lc);
+
+		if (strcmp(mode->defname, "transaction_deferrable") == 0)
+		{
+			refusal->command = "SET TRANSACTION [NOT] DEFERRABLE";
+			return true;
+		}
+		if (strcmp(mode->defname, "transaction_isolation") == 0 &&
+			strcmp(strVal(&castNode(A_Const, mode->arg)->val), "read committed") != 0)
+		{
+			refusal->command = "SET TRANSACTION ISOLATION LEVEL";
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
  * Can this statement never run as part of a task?
  */
 static bool
@@ -275,6 +315,8 @@ refuses(Node *stmt, Refusal *refusal)
 			return refuses_transaction_control(stmt, refusal);
 		case T_ListenStmt:
 			return refuses_listen(refusal);
+		case T_VariableSetStmt:
+			return refuses_set((VariableSetStmt *) stmt, refusal);
 		case T_CopyStmt:
 			return refuses_copy((CopyStmt *) stmt, refusal);
 		case T_VacuumStmt:

@@ -48,7 +48,7 @@ struct DwLaneScan
 	Relation	index;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
-	ScanKeyData keys[4];
+	ScanKeyData keys[5];
 	ScanKeyData members[2];
 };
 
@@ -94,10 +94,12 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed = relation_named(schema, "failed_task");
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
 	result->prepared = relation_named(schema, "prepared");
+	result->queue = relation_named(schema, "queue");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
-		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared);
+		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared) &&
+		OidIsValid(result->queue);
 }
 
 /*
@@ -123,7 +125,8 @@ check_columns(Oid table, const Oid *types, int n)
 					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
 							RelationGetRelationName(rel)),
 					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
-	table_close(rel, NoLock);
+	/* not kept: who drops the extension takes the tables in another order */
+	table_close(rel, AccessShareLock);
 }
 
 static void
@@ -312,7 +315,8 @@ dw_task_insert(Datum *values, bool *nulls)
 {
 	static const AttrNumber pkey_columns[] = {Anum_task_id, 0};
 	static const AttrNumber lane_columns[] = {
-		Anum_task_owner, Anum_task_queue, Anum_task_priority, Anum_task_due, Anum_task_id, 0
+		Anum_task_owner, Anum_task_origin, Anum_task_queue, Anum_task_priority,
+		Anum_task_due, Anum_task_id, 0
 	};
 	static const AttrNumber key_columns[] = {
 		Anum_task_owner, Anum_task_queue, Anum_task_key, Anum_task_key_gen, 0
@@ -354,6 +358,41 @@ void
 dw_failed_insert(Datum *values, bool *nulls)
 {
 	insert_row(dw_catalog()->failed, values, nulls, Natts_failed);
+}
+
+/*
+ * What a row of failed_task has from that of the task; the rest is null, for
+ * the caller to fill in.
+ */
+void
+dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bool *nulls)
+{
+	static const AttrNumber same[][2] = {
+		{Anum_failed_id, Anum_task_id},
+		{Anum_failed_due, Anum_task_due},
+		{Anum_failed_origin, Anum_task_origin},
+		{Anum_failed_owner, Anum_task_owner},
+		{Anum_failed_queue, Anum_task_queue},
+		{Anum_failed_priority, Anum_task_priority},
+		{Anum_failed_crashes, Anum_task_crashes},
+		{Anum_failed_max_attempts, Anum_task_max_attempts},
+		{Anum_failed_timeout, Anum_task_timeout},
+		{Anum_failed_sql, Anum_task_sql},
+		{Anum_failed_args, Anum_task_args},
+		{Anum_failed_arg_types, Anum_task_arg_types},
+		{Anum_failed_search_path, Anum_task_search_path},
+		{Anum_failed_key, Anum_task_key},
+		{Anum_failed_tag, Anum_task_tag},
+		{Anum_failed_more, Anum_task_more},
+	};
+
+	memset(values, 0, Natts_failed * sizeof(Datum));
+	memset(nulls, true, Natts_failed * sizeof(bool));
+	for (size_t i = 0; i < lengthof(same); i++)
+	{
+		values[same[i][0] - 1] = task[same[i][1] - 1];
+		nulls[same[i][0] - 1] = task_nulls[same[i][1] - 1];
+	}
 }
 
 void
@@ -402,6 +441,50 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 	return tuple;
 }
 
+/*
+ * How many tasks a role has, those of open transactions and those that run
+ * included, unarmed ones not; counted up to a limit.
+ */
+int
+dw_task_count(Oid owner, int limit)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	SnapshotData dirty;
+	int			n = 0;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
+	while (n < limit && HeapTupleIsValid(systable_getnext(scan)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		n++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return n;
+}
+
+/* Has the owner any tasks here?  Asks the index of lanes. */
+bool
+dw_task_of_owner(Relation rel, Oid index, Oid owner)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	return found;
+}
+
 /* One column of a row comparison. */
 static void
 init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strategy,
@@ -422,11 +505,12 @@ init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 }
 
 /*
- * Begins to read a lane from its cursor on; a row comparison, since a million
- * tasks may have one due time.  The scan must be ended in the transaction.
+ * Begins to read the rows of one lane and one origin, from (due, id) on; a
+ * row comparison, since a million tasks may have one due time.  The scan must
+ * be ended in the transaction.
  */
 DwLaneScan *
-dw_lane_scan_begin(Relation rel, const DwLane *lane, Snapshot snapshot)
+dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
 	DwLaneScan *scan = palloc(sizeof(DwLaneScan));
 
@@ -435,19 +519,21 @@ dw_lane_scan_begin(Relation rel, const DwLane *lane, Snapshot snapshot)
 	scan->slot = table_slot_create(rel, NULL);
 
 	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(lane->owner));
-	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT2EQ,
-				Int16GetDatum(lane->queue));
+				ObjectIdGetDatum(from->owner));
+	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(from->origin));
 	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT2EQ,
-				Int16GetDatum(lane->priority));
-	init_row_member(&scan->members[0], 0, 4, BTGreaterEqualStrategyNumber,
-					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(lane->cursor_due));
-	init_row_member(&scan->members[1], SK_ROW_END, 5, BTGreaterEqualStrategyNumber,
-					F_BTINT8CMP, Int64GetDatum(lane->cursor_id));
-	init_row_header(&scan->keys[3], BTGreaterEqualStrategyNumber, scan->members);
+				Int16GetDatum(from->queue));
+	ScanKeyInit(&scan->keys[3], 4, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(from->priority));
+	init_row_member(&scan->members[0], 0, 5, BTGreaterEqualStrategyNumber,
+					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(from->due));
+	init_row_member(&scan->members[1], SK_ROW_END, 6, BTGreaterEqualStrategyNumber,
+					F_BTINT8CMP, Int64GetDatum(from->id));
+	init_row_header(&scan->keys[4], BTGreaterEqualStrategyNumber, scan->members);
 
-	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 4);
-	index_rescan(scan->scan, scan->keys, 4, NULL, 0);
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 5);
+	index_rescan(scan->scan, scan->keys, 5, NULL, 0);
 	return scan;
 }
 
@@ -467,6 +553,13 @@ dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 	return true;
 }
 
+/* A copy of the row that was just read. */
+HeapTuple
+dw_lane_scan_tuple(DwLaneScan *scan)
+{
+	return ExecCopySlotHeapTuple(scan->slot);
+}
+
 void
 dw_lane_scan_end(DwLaneScan *scan)
 {
@@ -477,8 +570,9 @@ dw_lane_scan_end(DwLaneScan *scan)
 }
 
 /*
- * Steps through the distinct lanes of the table by a skip scan: the first, or
- * the one after *key.  False at the end.
+ * Steps through the distinct lanes and origins of the table by a skip scan:
+ * the first, or the one after *key, which becomes the key of its first row.
+ * False at the end.
  */
 bool
 dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
@@ -487,14 +581,16 @@ dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan;
 	ScanKeyData header;
-	ScanKeyData members[3];
+	ScanKeyData members[4];
 	bool		found;
 
 	init_row_member(&members[0], 0, 1, BTGreaterStrategyNumber,
 					F_BTOIDCMP, ObjectIdGetDatum(key->owner));
 	init_row_member(&members[1], 0, 2, BTGreaterStrategyNumber,
+					F_BTINT8CMP, Int64GetDatum(key->origin));
+	init_row_member(&members[2], 0, 3, BTGreaterStrategyNumber,
 					F_BTINT2CMP, Int16GetDatum(key->queue));
-	init_row_member(&members[2], SK_ROW_END, 3, BTGreaterStrategyNumber,
+	init_row_member(&members[3], SK_ROW_END, 4, BTGreaterStrategyNumber,
 					F_BTINT2CMP, Int16GetDatum(key->priority));
 	init_row_header(&header, BTGreaterStrategyNumber, members);
 

@@ -90,6 +90,7 @@ typedef struct DwCatalog
 	Oid			failed;
 	Oid			failed_pkey;
 	Oid			prepared;
+	Oid			queue;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -114,15 +115,20 @@ extern int64 dw_origin_stamp(void);
 
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);
+extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
+								Datum *values, bool *nulls);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
+extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
+extern int	dw_task_count(Oid owner, int limit);
 
-extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwLane *lane, Snapshot snapshot);
+extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
+extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
 extern void dw_lane_scan_end(DwLaneScan *scan);
 extern bool dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first);
 

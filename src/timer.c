@@ -13,7 +13,9 @@
  * It is a session of the bootstrap superuser, but runs no SQL at all.
  *
  * If it ends, for whatever reason, the launcher starts another one, which
- * begins with nothing in memory and reads the table.
+ * begins with nothing in memory and reads the table.  It is also asked to:
+ * by who needs the database without sessions (hold.c), and when settings of
+ * the database have changed.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +28,7 @@
 
 #include "compat.h"
 #include "dispatch.h"
+#include "give_way.h"
 #include "inject.h"
 #include "lanes.h"
 #include "libpq/pqsignal.h"
@@ -44,6 +47,9 @@
 #define INBOX_SLICE		256
 
 static DwDatabase *db = NULL;
+
+/* This process ends because somebody asked it to. */
+static bool let_go = false;
 
 /* What the timer sleeps on: latch, postmaster death, the kernel's timer. */
 static WaitEventSet *events = NULL;
@@ -65,6 +71,7 @@ leave_database(int code, Datum arg)
 	pg_atomic_write_u32(&db->timer_proc, 0);
 	db->timer_state = DW_TIMER_NONE;
 	db->timer_pid = 0;
+	db->let_go = let_go;
 	db->timer_terminated = dw_worker_terminated();
 	db->absent = dw_extension_gone;
 	LWLockRelease(dw_shared->table_lock);
@@ -87,10 +94,30 @@ enter_database(Datum number)
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
+	if (pg_atomic_read_u32(&db->holds) > 0)
+	{
+		/* since just now; who begins to hold it from here on sees our pid */
+		db->timer_state = DW_TIMER_NONE;
+		db->let_go = true;
+		LWLockRelease(dw_shared->table_lock);
+		dw_wake_launcher();
+		proc_exit(0);
+	}
 	db->timer_pid = MyProcPid;
 	LWLockRelease(dw_shared->table_lock);
 	before_shmem_exit(leave_database, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
+}
+
+/*
+ * Does somebody need the database without us, or us to start anew?  Who does
+ * has stored that before setting our latch (dw_call_timer).
+ */
+static bool
+asked_to_end(void)
+{
+	let_go = pg_atomic_read_u32(&db->holds) > 0 || pg_atomic_read_u32(&db->restart) != 0;
+	return let_go;
 }
 
 /* To be called whenever settings may have changed. */
@@ -316,6 +343,7 @@ dw_timer_main(Datum number)
 	{
 		bool		more;
 		bool		handed_over;
+		TimestampTz look_at;
 		DwLane	   *expected;
 
 		MemoryContextReset(round_context);
@@ -337,13 +365,14 @@ dw_timer_main(Datum number)
 
 		if (dw_load_some())
 			more = true;
-		if (dw_extension_gone)
+		if (dw_extension_gone || asked_to_end())
 			break;
 		if (more || handed_over)
 			continue;
 
 		dw_load_tidy();
-		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), dispatch_at)));
+		look_at = Min(dispatch_at, dw_give_way(db));
+		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), look_at)));
 	}
 	proc_exit(0);
 }

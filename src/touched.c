@@ -60,6 +60,15 @@ static int	lows_size = 0;
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
+static bool roles_dropped = false;
+
+/* What is to be said of tasks of another origin. */
+static enum
+{
+	UNARMED_NO_NEWS,
+	UNARMED_LEFT,
+	UNARMED_NONE_LEFT
+}			unarmed_news = UNARMED_NO_NEWS;
 static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
 
 /* Pinned while this transaction may have something to tell. */
@@ -75,6 +84,22 @@ dw_my_database(void)
 		my_database = dw_database_enter(MyDatabaseId, true);
 	pinned = my_database != NULL;
 	return my_database;
+}
+
+void
+dw_warn_no_place(void)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+					dw_max_databases),
+			 errdetail("Tasks of this database wait until there is a place."),
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	warned = true;
 }
 
 /* Room for one more in an array of the transaction. */
@@ -154,8 +179,22 @@ dw_touch_all(void)
 void
 dw_touch_extension(void)
 {
-	(void) dw_my_database();
+	if (dw_my_database() == NULL)
+		dw_warn_no_place();
 	extension_created = true;
+}
+
+void
+dw_touch_unarmed(bool left)
+{
+	(void) dw_my_database();
+	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
+}
+
+void
+dw_touch_roles(void)
+{
+	roles_dropped = true;
 }
 
 void
@@ -177,7 +216,8 @@ forget_all(void)
 	touched = NULL;
 	lows = NULL;
 	ntouched = touched_size = nlows = lows_size = 0;
-	all_touched = extension_created = prepared_ended = false;
+	all_touched = extension_created = prepared_ended = roles_dropped = false;
+	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	if (pinned)
 		dw_database_unpin(my_database);
@@ -243,18 +283,43 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 	dw_wake_timer(db, bring(db, hint, false));
 }
 
+/*
+ * There was no place for this database.  There may be one now, which was
+ * loaded before our rows were visible; if not, the launcher sees to it that
+ * the database gets one when there is one, and it is loaded then.
+ */
+static bool
+find_place_late(bool committed)
+{
+	/* visible rows come before the look */
+	pg_memory_barrier();
+	my_database = dw_database_find_pin(MyDatabaseId);
+	pinned = my_database != NULL;
+	all_touched = pinned;
+	if (!pinned && committed)
+	{
+		pg_atomic_write_u32(&dw_shared->turned_away, 1);
+		pg_memory_barrier();
+		dw_wake_launcher();
+	}
+	return pinned;
+}
+
 /* At the end of the transaction, committed or not. */
 static void
 deliver_all(bool committed)
 {
 	TimestampTz needed = DW_NEVER;
-	DwDatabase *db = my_database;
+	DwDatabase *db;
 
-	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created)
+	if (committed && roles_dropped)
+		dw_roles_dropped();
+	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created &&
+		unarmed_news == UNARMED_NO_NEWS)
 		return;
-	/* no place for this database: its rows wait until it gets one */
-	if (!pinned)
+	if (!pinned && !find_place_late(committed))
 		return;
+	db = my_database;
 
 	DW_INJECT("commit-visible");
 	for (int i = 0; i < ntouched; i++)
@@ -276,6 +341,8 @@ deliver_all(bool committed)
 		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
+	if (committed && unarmed_news != UNARMED_NO_NEWS)
+		pg_atomic_write_u32(&db->unarmed, unarmed_news == UNARMED_LEFT ? DW_UNARMED_MET : 0);
 	if (prepared_ended)
 		pg_atomic_write_u32(&db->prepared_ended, 1);
 	if (committed && extension_created)
@@ -376,6 +443,10 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 {
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
+
+	/* it may be this one that armed them */
+	if (unarmed_news == UNARMED_NONE_LEFT)
+		unarmed_news = UNARMED_NO_NEWS;
 
 	/* numbers grow: those from subid on are inside */
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)

@@ -24,6 +24,12 @@ extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 /* Plain SQL may have written rows: look at everything afterwards. */
 extern void dw_touch_all(void);
 
+/* Rows of another origin were written; or those that are left are armed. */
+extern void dw_touch_unarmed(bool left);
+
+/* Roles were dropped: tell all timers, if it commits. */
+extern void dw_touch_roles(void);
+
 /* The extension was created: start a timer, if it commits. */
 extern void dw_touch_extension(void);
 
@@ -38,5 +44,8 @@ extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 
 /* This backend's database, or NULL if it has no place. */
 extern DwDatabase *dw_my_database(void);
+
+/* Warns, once for a session, that it has none. */
+extern void dw_warn_no_place(void);
 
 #endif							/* DW_TOUCHED_H */

@@ -12,6 +12,7 @@
 
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -20,6 +21,7 @@
 #include "recovery.h"
 #include "settings.h"
 #include "shared.h"
+#include "signature.h"
 #include "stats.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -45,14 +47,18 @@ ring_shape(void)
 Datum
 dw_place(PG_FUNCTION_ARGS)
 {
+	static const Oid types[] = {TIMESTAMPTZOID};
+	static const Oid columns[] = {INT4OID, INT8OID};
 	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
 	DwRing		shape = ring_shape();
 	TupleDesc	desc;
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
+	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	dw_require_columns(fcinfo, desc, lengthof(columns), columns);
 	values[0] = Int32GetDatum(dw_ring_index(&shape, dw_ring_tick(&shape, due)));
 	values[1] = Int64GetDatum(dw_ring_cycle(&shape, due));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
@@ -61,10 +67,12 @@ dw_place(PG_FUNCTION_ARGS)
 Datum
 dw_get_running(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	static const Oid columns[] = {
+		INT4OID, REGROLEOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		static const char *const states[] = {
@@ -110,7 +118,8 @@ find_my_database(void)
 Datum
 dw_get_ring(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	static const Oid columns[] = {INT4OID, INT8OID, INT8OID, INT8OID, BOOLOID};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
 	DwSlot	   *slots;
 	DwRing	   *ring;
@@ -118,7 +127,6 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	int32		current = dw_ring_index(&shape, shape.current_tick);
 
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
@@ -198,13 +206,17 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	static const Oid columns[] = {
+		REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID,
+		TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
 	int32	   *numbers;
 	int			n = 0;
 
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
@@ -282,7 +294,7 @@ service_state(DwDatabase *db)
 	if (dw_recovery_is_held())
 		return "held";
 	if (db == NULL)
-		return "stopped";
+		return dw_database_place_free() ? "stopped" : "no place";
 	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
 		return "disabled";
 	return states[db->timer_state];
@@ -292,8 +304,8 @@ service_state(DwDatabase *db)
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
-	Datum		values[20] = {0};
-	bool		nulls[20];
+	Datum		values[21] = {0};
+	bool		nulls[21];
 	NameData	database;
 
 	memset(nulls, true, sizeof(nulls));
@@ -313,8 +325,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[20] = {0};
-	bool		nulls[20] = {0};
+	Datum		values[21] = {0};
+	bool		nulls[21] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 
@@ -354,18 +366,35 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[18] = CStringGetTextDatum(problem);
 		values[19] = TimestampTzGetDatum(problem_at);
 	}
+	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Others' databases are shown to who may see statistics. */
+static bool
+may_see_status(const DwDatabase *db)
+{
+	return db->oid == MyDatabaseId ||
+		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
 }
 
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
+	static const Oid columns[] = {
+		NAMEOID, TEXTOID, INT4OID, TIMESTAMPTZOID,
+		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
+		INT4OID, INT8OID, INT8OID,
+		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+
 	dw_require_shared();
-	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->oid != InvalidOid)
-			put_status(dw_database(i), (ReturnSetInfo *) fcinfo->resultinfo);
+		if (may_see_status(dw_database(i)))
+			put_status(dw_database(i), result);
 	if (find_my_database() == NULL)
-		put_status_without_place((ReturnSetInfo *) fcinfo->resultinfo);
+		put_status_without_place(result);
 	return (Datum) 0;
 }

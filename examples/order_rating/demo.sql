@@ -22,6 +22,7 @@ CREATE EXTENSION delay_wheel;
 -- The firm's role owns its tables and has no other rights.  Its tasks run with
 -- exactly the rights it has.
 CREATE ROLE shop LOGIN;
+SELECT delay_wheel.allow('shop') \g /dev/null
 CREATE SCHEMA shop AUTHORIZATION shop;
 ALTER ROLE shop SET search_path = shop, public;
 \connect - shop

@@ -34,6 +34,7 @@ delay_wheel.executor_idle_timeout = 2s
 
 $node->safe_psql('postgres', q{
 	CREATE ROLE alice LOGIN;
+	SELECT delay_wheel.allow('alice');
 	CREATE SEQUENCE n_seq;
 	CREATE TABLE expected (n bigint PRIMARY KEY, id bigint, due timestamptz, cancelled boolean DEFAULT false, owner name DEFAULT current_user);
 	CREATE INDEX ON expected (due);

@@ -93,7 +93,7 @@ sub check
 sub new_role
 {
 	my $role = 'r' . ++$serial;
-	$node->safe_psql('postgres', "CREATE ROLE $role LOGIN");
+	$node->safe_psql('postgres', "CREATE ROLE $role LOGIN; SELECT delay_wheel.allow('$role')");
 	return $role;
 }
 

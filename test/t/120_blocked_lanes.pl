@@ -29,6 +29,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE effects (owner name DEFAULT current_user, n int, due timestamptz,
 		at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON effects TO PUBLIC;
+	SELECT delay_wheel.allow('public');
 	CREATE ROLE nologin;
 	CREATE ROLE hanging LOGIN;
 	CREATE ROLE bystander LOGIN;

@@ -138,6 +138,7 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 4\nmax_parallel_wo
 $node->restart;
 $node->safe_psql('postgres', q{
 	CREATE ROLE other LOGIN;
+	SELECT delay_wheel.allow('other');
 	GRANT ALL ON effects TO other;
 	CREATE TABLE seen (n int)});
 # launcher, timer, logical replication launcher: one place is left, which an

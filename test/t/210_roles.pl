@@ -28,6 +28,7 @@ sql(q{
 	CREATE TABLE seen (what text, value text, who text DEFAULT current_user,
 		pid int DEFAULT pg_backend_pid(), at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON seen TO PUBLIC;
+	SELECT delay_wheel.allow('public');
 	CREATE ROLE plain LOGIN;
 	CREATE ROLE service NOLOGIN;
 	CREATE ROLE granted NOLOGIN;
@@ -184,7 +185,7 @@ is(sql(q{SELECT count(*) FROM delay_wheel.lanes WHERE owner::text LIKE 'stranger
 
 # the database does not accept connections
 $node->safe_psql('postgres', 'CREATE DATABASE closed');
-$node->safe_psql('closed', q{CREATE EXTENSION delay_wheel; CREATE TABLE done (x int); GRANT ALL ON done TO PUBLIC});
+$node->safe_psql('closed', q{CREATE EXTENSION delay_wheel; SELECT delay_wheel.allow('plain'); CREATE TABLE done (x int); GRANT ALL ON done TO PUBLIC});
 wait_for($node, q{SELECT state FROM delay_wheel.status WHERE database = 'closed'}, 'another database is served', 60, expected => 'running');
 $position = log_position($node);
 $node->safe_psql('closed', q{SET ROLE plain; SELECT delay_schedule(interval '1.5 s', 'insert into done values (1)')});

@@ -20,6 +20,7 @@ delay_wheel.executor_idle_timeout = 1h
 $node->safe_psql('postgres', q{
 	CREATE TABLE effects (n int, serial int GENERATED ALWAYS AS IDENTITY);
 	CREATE ROLE a LOGIN; CREATE ROLE b LOGIN; CREATE ROLE c LOGIN;
+	SELECT delay_wheel.allow('a', 'b', 'c');
 	GRANT ALL ON effects TO PUBLIC;
 	CREATE DATABASE other});
 $node->safe_psql('other', 'CREATE EXTENSION delay_wheel; CREATE TABLE effects (n int)');

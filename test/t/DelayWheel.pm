@@ -12,6 +12,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Basename qw(dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -35,13 +36,15 @@ sub has_injection { return defined $ENV{DW_INJECTION_LIBDIR}; }
 #   extension => 0    do not create the extension
 #   start => 0        do not start it
 #   init => [...]     arguments for init
+#   bindir => dir     with the programs, and the library, of another PostgreSQL
 #
 sub new_node
 {
 	my ($name, %options) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name,
+		$options{bindir} ? (install_path => dirname($options{bindir})) : ());
 	my $preload = $options{preload} // 1;
-	my $libdir = $ENV{DW_LIBDIR};
+	my $libdir = $options{bindir} ? undef : $ENV{DW_LIBDIR};
 
 	if ($options{injection})
 	{

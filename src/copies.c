@@ -1,0 +1,220 @@
+/*-------------------------------------------------------------------------
+ *
+ * copies.c
+ *	  Tasks that came with a copy of another database.
+ *
+ * Run by backends, and by apply workers of logical replication.
+ *
+ * Each row carries the stamp of the database that it was scheduled in.  One
+ * with another stamp (a restored dump, a TEMPLATE copy, logical replication,
+ * pg_upgrade) is not run, since its original may be.  delay_arm() makes such
+ * tasks this database's own.
+ *
+ * For that, the rows are read lane by lane; each is deleted and inserted again with our
+ * stamp, as delay_reschedule() does.  A row that another transaction changes
+ * meanwhile is waited for as UPDATE does, and then looked for once more: all
+ * rows are read again until none was changed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "compat.h"
+#include "copies.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "inject.h"
+#include "lanes.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
+#include "replication/worker_internal.h"
+#include "schedule.h"
+#include "signature.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(dw_arm);
+
+typedef struct Arming
+{
+	Relation	rel;
+	MemoryContext row_context;
+	int64		origin;			/* ours */
+	int64		armed;
+
+	/* of one pass over all rows */
+	Snapshot	snapshot;
+	int64		ownerless;		/* left, since their owners do not exist */
+	bool		left;			/* some are, for whatever reason */
+	bool		changed;		/* by others: another pass is needed */
+} Arming;
+
+static void
+touch_lane(const DwTaskKey *first)
+{
+	DwDatabase *db = dw_my_database();
+	DwLaneRef	lane;
+
+	if (db != NULL && dw_lane_enter(db, first->owner, first->queue, first->priority, &lane))
+		dw_touch_lane(lane, first->due);
+	else
+		dw_touch_all();
+}
+
+static void
+arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
+{
+	HeapTuple	tuple = dw_lane_scan_tuple(scan);
+	TM_FailureData failure;
+	TM_Result	result;
+	Datum	   *values;
+	bool	   *nulls;
+
+	DW_INJECT("arm-before-delete");
+	result = heap_delete(arming->rel, &key->tid, GetCurrentCommandId(true),
+						 InvalidSnapshot, true, &failure, false);
+	if (result != TM_Ok)
+	{
+		/* gone, or moved: then it is found elsewhere */
+		arming->changed = true;
+		return;
+	}
+	dw_deform(arming->rel, tuple, &values, &nulls);
+	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
+	(void) dw_task_insert(values, nulls);
+	arming->armed++;
+}
+
+/* One lane of another origin, from its first row on. */
+static void
+arm_lane(Arming *arming, const DwTaskKey *first)
+{
+	bool		has_owner = SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(first->owner));
+	DwLaneScan *scan;
+	DwTaskKey	key;
+
+	if (!has_privs_of_role(GetUserId(), first->owner))
+	{
+		arming->left = true;
+		return;
+	}
+	if (has_owner)
+		touch_lane(first);
+	else
+		arming->left = true;
+
+	scan = dw_lane_scan_begin(arming->rel, first, arming->snapshot);
+	while (dw_lane_scan_next(scan, &key))
+	{
+		MemoryContext context = MemoryContextSwitchTo(arming->row_context);
+
+		CHECK_FOR_INTERRUPTS();
+		if (has_owner)
+			arm_row(arming, scan, &key);
+		else
+			arming->ownerless++;
+		MemoryContextSwitchTo(context);
+		MemoryContextReset(arming->row_context);
+	}
+	dw_lane_scan_end(scan);
+}
+
+static void
+arm_all(Arming *arming)
+{
+	DwTaskKey	key;
+	bool		first = true;
+
+	/* as it is now, whatever the isolation level, as for delay_cancel() */
+	arming->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	arming->ownerless = 0;
+	arming->left = arming->changed = false;
+	while (dw_next_lane(arming->rel, arming->snapshot, &key, first))
+	{
+		first = false;
+		if (key.origin != arming->origin)
+			arm_lane(arming, &key);
+	}
+	UnregisterSnapshot(arming->snapshot);
+}
+
+Datum
+dw_arm(PG_FUNCTION_ARGS)
+{
+	Arming		arming = {0};
+
+	dw_require_signature(fcinfo, INT8OID, 0, NULL);
+	dw_require_writable("delay_arm()");
+	arming.rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	arming.origin = dw_origin_stamp();
+	arming.row_context = AllocSetContextCreate(CurrentMemoryContext, "delay_arm",
+											   ALLOCSET_DEFAULT_SIZES);
+	do
+		arm_all(&arming);
+	while (arming.changed);
+	MemoryContextDelete(arming.row_context);
+	table_close(arming.rel, NoLock);
+	dw_touch_unarmed(arming.left);
+
+	if (arming.ownerless > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg_plural("%lld task is left unarmed, since its owner does not exist",
+							   "%lld tasks are left unarmed, since their owners do not exist",
+							   arming.ownerless, (long long) arming.ownerless),
+				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel.task and call delay_arm() again.")));
+	PG_RETURN_INT64(arming.armed);
+}
+
+/* In binary, owners are sent as OIDs of the publisher. */
+static void
+warn_of_binary(void)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	warned = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel", MySubscription->name),
+			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
+			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
+}
+
+/*
+ * An apply worker fires row triggers only: the statement trigger, by which
+ * the timer hears of plain SQL, is silent.
+ */
+bool
+dw_accept_replicated(TriggerData *trigger, HeapTuple row)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	Datum		origin;
+	bool		isnull;
+
+	if (!IsLogicalWorker())
+		return true;
+	if (MySubscription != NULL && MySubscription->binary)
+	{
+		warn_of_binary();
+		return false;
+	}
+	if (dw_shared == NULL || strcmp(RelationGetRelationName(trigger->tg_relation), "task") != 0)
+		return true;
+	origin = SPI_getbinval(row, desc, SPI_fnumber(desc, "origin"), &isnull);
+	if (!isnull && DatumGetInt64(origin) == dw_origin_stamp())
+		dw_touch_all();
+	else
+		dw_touch_unarmed(true);
+	return true;
+}

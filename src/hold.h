@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.h
+ *	  A database without our sessions, for commands that need it so.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_HOLD_H
+#define DW_HOLD_H
+
+#include "postgres.h"
+
+extern void dw_hold_install(void);
+
+/*
+ * Makes timer and executors of the database end and waits until they are
+ * gone, some seconds at most; no others come before the end of this
+ * (sub)transaction.
+ */
+extern void dw_hold_database(Oid database);
+
+#endif							/* DW_HOLD_H */

@@ -1,0 +1,384 @@
+/*-------------------------------------------------------------------------
+ *
+ * orphans.c
+ *	  Tasks of roles that do not exist any more.
+ *
+ * DROP ROLE does not know of our rows.  When a role is gone, its lanes are
+ * marked as orphans: nothing of them is in memory any more, nothing is
+ * loaded, and no executor is started for them.  Their rows are moved to
+ * failed_task, in slices of about a millisecond.
+ *
+ * It is noticed when the role is dropped (the one who does so tells all
+ * timers), when the table is read for its lanes, and when an executor is to
+ * be started.  Rows that come later, from sessions of the role that are still
+ * connected, lower the lane's next_far, as all do whose due time is beyond
+ * its horizon, which is before all times.
+ *
+ * Whether a role exists is read from pg_authid itself: the timer may be told
+ * of a commit before the invalidations of its caches.
+ *
+ * Run by timers only.  Takes no lock that can make it wait: a row that
+ * somebody has locked is left for later.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "compat.h"
+#include "inject.h"
+#include "lanes.h"
+#include "load.h"
+#include "miscadmin.h"
+#include "near.h"
+#include "orphans.h"
+#include "pgstat.h"
+#include "settings.h"
+#include "storage/lmgr.h"
+#include "task_rows.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* Time after which a slice ends; the clock is read after so many steps. */
+#define SLICE_US		1000
+#define SLICE_STEP		16
+/* after an error, or when a table is locked */
+#define RETRY_US		(100 * 1000)
+/* whoever has locked a row by plain SQL ends without a word */
+#define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
+
+static DwDatabase *db = NULL;
+static bool any_orphans = false;
+
+/* The next lane, by number, whose owner is to be looked at. */
+static int	check_at = 0;
+/* the tables were locked, or an error struck: not before then */
+static TimestampTz check_after = PG_INT64_MIN;
+
+/* Which lane is being emptied, up to where, and with what result so far. */
+static int32 emptying = DW_NO_LANE;
+static DwTaskKey reached;
+static bool rows_locked = false;
+static int64 moved = 0;
+
+/* What a slice did, which counts when it has committed. */
+typedef struct Slice
+{
+	int64		moved;
+	bool		ended;
+} Slice;
+
+void
+dw_orphans_reset(DwDatabase *database)
+{
+	db = database;
+	any_orphans = false;
+	emptying = DW_NO_LANE;
+	check_after = PG_INT64_MIN;
+	dw_orphans_check_all();
+}
+
+void
+dw_orphans_check_all(void)
+{
+	check_at = 0;
+}
+
+/* Executors that are still connected as the role must not go on. */
+static void
+end_executors(Oid owner)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != db->oid || e->owner != owner || e->state == DW_EXECUTOR_FREE)
+			continue;
+		e->must_exit = true;
+		if (e->proc != 0)
+			SetLatch(dw_proc_latch(e->proc));
+	}
+}
+
+void
+dw_owner_dropped(DwDatabase *database, Oid owner)
+{
+	Assert(database == db);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].owner == owner && !dw_lanes[i].orphan)
+		{
+			dw_lanes[i].orphan = any_orphans = true;
+			dw_near_cut(&dw_lanes[i], PG_INT64_MIN, PG_INT64_MIN);
+		}
+	dw_near_apply_cuts();
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].orphan)
+			dw_ready_unlist(db, &dw_lanes[i]);
+	end_executors(owner);
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/*---- Who is an orphan ----*/
+
+/* Caller has locked pg_authid. */
+static bool
+role_exists(Oid role)
+{
+	Relation	rel = table_open(AuthIdRelationId, NoLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		exists;
+
+	ScanKeyInit(&key, Anum_pg_authid_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(role));
+	scan = systable_beginscan(rel, AuthIdOidIndexId, true, GetActiveSnapshot(), 1, &key);
+	exists = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	return exists;
+}
+
+/* Looks at owners, as many as fit into a slice. */
+static void
+check_owners(void)
+{
+	TimestampTz began = dw_now();
+	Oid			known = InvalidOid;
+
+	for (int n = 0; check_at < dw_max_lanes; check_at++)
+	{
+		DwLane	   *lane = &dw_lanes[check_at];
+
+		if (lane->database != db->oid || lane->orphan || lane->owner == known)
+			continue;
+		if (n++ % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
+			break;
+		if (role_exists(lane->owner))
+			known = lane->owner;
+		else
+			dw_owner_dropped(db, lane->owner);
+	}
+}
+
+/*---- What becomes of their tasks ----*/
+
+static void
+set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
+{
+	values[column - 1] = CStringGetTextDatum(text);
+	nulls[column - 1] = false;
+}
+
+static void
+insert_failed(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	Datum		values[Natts_failed];
+	bool		nulls[Natts_failed];
+	Datum	   *task;
+	bool	   *task_nulls;
+
+	dw_deform(rel, tuple, &task, &task_nulls);
+	dw_failed_from_task(task, task_nulls, values, nulls);
+	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
+	nulls[Anum_failed_failed_at - 1] = false;
+	values[Anum_failed_attempts - 1] = Int16GetDatum(key->attempts);
+	nulls[Anum_failed_attempts - 1] = false;
+	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(ERRCODE_UNDEFINED_OBJECT));
+	set_text(values, nulls, Anum_failed_message,
+			 psprintf("role with OID %u does not exist", key->owner));
+	set_text(values, nulls, Anum_failed_detail,
+			 "The role that scheduled the task was dropped before the task was run.");
+	dw_failed_insert(values, nulls);
+}
+
+/* Moves rows of the lane to failed_task. */
+static void
+move_rows(Relation rel, Slice *slice)
+{
+	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
+	TimestampTz began = dw_now();
+	DwTaskKey	key;
+
+	for (int n = 0;; n++)
+	{
+		TM_FailureData failure;
+		TM_Result	result;
+
+		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		if (!dw_lane_scan_next(scan, &key))
+		{
+			slice->ended = true;
+			break;
+		}
+		reached.due = key.due;
+		reached.id = key.id + 1;
+		result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
+							 InvalidSnapshot, false, &failure, false);
+		if (result == TM_Ok)
+		{
+			insert_failed(rel, dw_lane_scan_tuple(scan), &key);
+			slice->moved++;
+		}
+		else if (result == TM_BeingModified)
+			rows_locked = true;
+	}
+	dw_lane_scan_end(scan);
+}
+
+/*
+ * Begins a transaction that may write, without waiting for any lock.  NULL if
+ * some table is locked.
+ */
+static Relation
+begin_write(void)
+{
+	Relation	rel = dw_read_begin();
+
+	if (rel != NULL &&
+		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
+		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock))
+		return rel;
+	dw_read_end(rel);
+	return NULL;
+}
+
+static void
+begin_lane(DwLane *lane)
+{
+	emptying = lane - dw_lanes;
+	reached = dw_lane_begin(lane);
+	rows_locked = false;
+	moved = 0;
+	/* lowered again by what comes from here on */
+	(void) dw_atomic_take(&lane->next_far);
+	pg_memory_barrier();
+}
+
+static void
+end_lane(DwLane *lane)
+{
+	if (moved > 0)
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg_plural("%lld pending task of the dropped role with OID %u has failed",
+							   "%lld pending tasks of the dropped role with OID %u have failed",
+							   moved, (long long) moved, lane->owner),
+				 errhint("See delay_wheel.failed.")));
+	if (rows_locked)
+	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		lane->recheck_from = PG_INT64_MIN;
+		lane->recheck_at = Min(lane->recheck_at, dw_now() + LOCKED_ROW_US);
+		LWLockRelease(dw_ready_lock(db));
+	}
+	emptying = DW_NO_LANE;
+	pgstat_report_stat(true);
+}
+
+/* The lane to be emptied next; NULL if there is none now. */
+static DwLane *
+next_orphan(void)
+{
+	if (emptying != DW_NO_LANE)
+		return &dw_lanes[emptying];
+	for (int32 i = db->lanes; i != DW_NO_LANE && any_orphans; i = dw_lanes[i].next)
+		if (dw_lanes[i].orphan &&
+			dw_atomic_read(&dw_lanes[i].next_far) != DW_NEVER)
+			return &dw_lanes[i];
+	return NULL;
+}
+
+/* Empties a lane, a slice of it. */
+static void
+empty_lane(Relation rel, DwLane *lane, Slice *slice)
+{
+	if (emptying == DW_NO_LANE)
+		begin_lane(lane);
+	if (role_exists(lane->owner))
+	{
+		/* a new role of that number */
+		lane->orphan = false;
+		dw_atomic_lower(&lane->next_far, PG_INT64_MIN);
+		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		emptying = DW_NO_LANE;
+		return;
+	}
+	DW_INJECT("orphans-before-move");
+	move_rows(rel, slice);
+}
+
+bool
+dw_orphans_some(void)
+{
+	TimestampTz now = dw_now();
+	DwLane	   *lane;
+	Slice		slice = {0};
+	bool		ok = false;
+
+	if (pg_atomic_exchange_u32(&db->roles_dropped, 0) != 0)
+		dw_orphans_check_all();
+	if (dw_orphans_next() > now)
+		return false;
+	lane = next_orphan();
+
+	PG_TRY();
+	{
+		Relation	rel = begin_write();
+
+		if (rel != NULL)
+		{
+			check_owners();
+			if (lane != NULL)
+				empty_lane(rel, lane, &slice);
+			dw_read_end(rel);
+			ok = true;
+		}
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		dw_read_failed("move tasks of a dropped role");
+	}
+	PG_END_TRY();
+
+	if (!ok)
+	{
+		/* from the beginning: what was moved is moved no more */
+		if (emptying != DW_NO_LANE)
+			dw_atomic_lower(&dw_lanes[emptying].next_far, PG_INT64_MIN);
+		emptying = DW_NO_LANE;
+		check_after = now + RETRY_US;
+	}
+	else
+	{
+		moved += slice.moved;
+		pg_atomic_fetch_add_u64(&db->failed, slice.moved);
+		if (slice.ended)
+			end_lane(lane);
+	}
+	return ok && dw_orphans_next() <= now;
+}
+
+TimestampTz
+dw_orphans_next(void)
+{
+	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
+}
+
+bool
+dw_orphans_holds(const DwLane *lane)
+{
+	return emptying == lane - dw_lanes;
+}

@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ *
+ * recycle.c
+ *	  Commands that change what a login would find: workers start anew.
+ *
+ * An executor is a session like one that logs in; but it lasts.  So that a
+ * task finds the settings of ALTER ROLE and ALTER DATABASE as they are, and
+ * that nobody has a session who must not log in any more, executors end when
+ * these have changed, after the task that they run.
+ *
+ * Run by the backend of such a command, which remembers whom it concerns
+ * until the transaction commits.  Then the places of executors are looked
+ * through without a lock: one that is taken for the wrong role ends
+ * needlessly, and one that is entered afterwards connects after the commit.
+ * The callback cannot fail, wait or allocate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "compat.h"
+#include "recycle.h"
+#include "settings.h"
+#include "shared.h"
+#include "storage/latch.h"
+#include "utils/acl.h"
+
+/* Beyond that, everybody is concerned. */
+#define MAX_CONCERNS	16
+
+typedef struct Concern
+{
+	Oid			database;		/* InvalidOid: all */
+	Oid			role;			/* InvalidOid: all */
+	bool		settings;
+} Concern;
+
+/* Of this transaction. */
+static Concern concerns[MAX_CONCERNS];
+static int	nconcerns = 0;
+static bool databases_changed = false;
+
+void
+dw_recycle(Oid database, Oid role, bool settings)
+{
+	for (int i = 0; i < nconcerns; i++)
+		if (concerns[i].database == database && concerns[i].role == role &&
+			concerns[i].settings == settings)
+			return;
+	if (nconcerns == MAX_CONCERNS)
+	{
+		concerns[0] = (Concern) {.settings = true};
+		nconcerns = 1;
+		return;
+	}
+	concerns[nconcerns++] = (Concern) {database, role, settings};
+}
+
+/* Only those are looked for that have an executor, or wait for one. */
+void
+dw_recycle_members(Oid role)
+{
+	dw_recycle(InvalidOid, role, false);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].state != DW_EXECUTOR_FREE &&
+			is_member_of_role_nosuper(dw_executors[i].owner, role))
+			dw_recycle(InvalidOid, dw_executors[i].owner, false);
+	for (int i = 0; i < dw_max_lanes; i++)
+		if (OidIsValid(dw_lanes[i].database) && dw_lanes[i].retry_at != 0 &&
+			is_member_of_role_nosuper(dw_lanes[i].owner, role))
+			dw_recycle(InvalidOid, dw_lanes[i].owner, false);
+}
+
+void
+dw_recycle_databases(void)
+{
+	databases_changed = true;
+}
+
+static bool
+concerned(Oid database, Oid role)
+{
+	for (int i = 0; i < nconcerns; i++)
+		if ((concerns[i].database == InvalidOid || concerns[i].database == database) &&
+			(concerns[i].role == InvalidOid || concerns[i].role == role))
+			return true;
+	return false;
+}
+
+/* A timer is a session of the bootstrap superuser. */
+static bool
+concerns_timer(Oid database)
+{
+	for (int i = 0; i < nconcerns; i++)
+		if (concerns[i].settings &&
+			(concerns[i].database == InvalidOid || concerns[i].database == database) &&
+			(concerns[i].role == InvalidOid || concerns[i].role == BOOTSTRAP_SUPERUSERID))
+			return true;
+	return false;
+}
+
+static void
+recycle_executors(void)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->state == DW_EXECUTOR_FREE || !concerned(e->database, e->owner))
+			continue;
+		pg_atomic_write_u32(&e->stale, 1);
+		pg_memory_barrier();
+		if (e->proc != 0)
+			SetLatch(dw_proc_latch(e->proc));
+	}
+}
+
+static void
+recycle_timers(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (db->oid == InvalidOid || !concerns_timer(db->oid))
+			continue;
+		pg_atomic_write_u32(&db->restart, 1);
+		dw_call_timer(db);
+	}
+}
+
+/* Owners that no executor could be had for may have got the right. */
+static void
+retry_blocked(void)
+{
+	for (int i = 0; i < dw_max_lanes; i++)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+		Oid			database = lane->database;
+		DwDatabase *db;
+
+		if (database == InvalidOid || lane->retry_at == 0 || !concerned(database, lane->owner))
+			continue;
+		db = dw_database_find_pin(database);
+		if (db == NULL)
+			continue;
+		pg_atomic_write_u32(&db->rights_changed, 1);
+		pg_atomic_write_u32(&db->executors_dirty, 1);
+		dw_wake_timer(db, DW_AWAKE);
+		dw_database_unpin(db);
+	}
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT && nconcerns > 0)
+	{
+		recycle_executors();
+		recycle_timers();
+		retry_blocked();
+	}
+	if (event == XACT_EVENT_COMMIT && databases_changed)
+	{
+		pg_atomic_write_u32(&dw_shared->databases_changed, 1);
+		pg_memory_barrier();
+		dw_wake_launcher();
+	}
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+	{
+		nconcerns = 0;
+		databases_changed = false;
+	}
+}
+
+/* Called once by the postmaster. */
+void
+dw_recycle_install(void)
+{
+	RegisterXactCallback(xact_callback, NULL);
+}

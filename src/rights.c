@@ -1,0 +1,171 @@
+/*-------------------------------------------------------------------------
+ *
+ * rights.c
+ *	  Who may schedule tasks, and how many.
+ *
+ * Run by backends, and by executors whose tasks schedule others.
+ *
+ * Who may is a matter of GRANT: allow() and disallow() only save the user the
+ * list of functions.  They run with the rights of their caller.
+ *
+ * How many tasks a role has pending is not kept anywhere: it would have to
+ * follow every transaction, its subtransactions and its end.  Where there is a
+ * limit, the rows are counted, and a part of what is left may be used up before
+ * they are counted again.  So the limit can be exceeded by what several
+ * sessions were granted at once, a tenth of what was left for each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "rights.h"
+#include "settings.h"
+#include "signature.h"
+#include "task_rows.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+/* After this long the rows are counted again. */
+#define ALLOWANCE_US	(2 * USECS_PER_SEC)
+
+PG_FUNCTION_INFO_V1(dw_allow);
+PG_FUNCTION_INFO_V1(dw_disallow);
+
+/* The names as a list for SQL; "public" is a keyword there even in quotes. */
+static char *
+list_roles(ArrayType *array)
+{
+	StringInfoData list;
+	Datum	   *names;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, &nulls, &n);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("no role is given")));
+	initStringInfo(&list);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("role name must not be null")));
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(*DatumGetName(names[i]))));
+	}
+	return list.data;
+}
+
+/*
+ * The extension's functions for everybody, as a list for SQL: those that are
+ * in the schema given to CREATE EXTENSION.
+ */
+static char *
+list_functions(void)
+{
+	static const char *const query =
+		"SELECT pg_catalog.string_agg(p.oid::regprocedure::text, ', '),"
+		" pg_catalog.bool_and(pg_catalog.pg_has_role(p.proowner, 'USAGE'))"
+		" FROM pg_catalog.pg_extension e"
+		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid"
+		" JOIN pg_catalog.pg_proc p ON p.oid = d.objid AND p.pronamespace = e.extnamespace"
+		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
+		/* whether a copy may run tasks is not an application's decision */
+		" AND p.proname <> 'delay_arm'"
+		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
+		" AND d.classid = 'pg_catalog.pg_proc'::regclass";
+	HeapTuple	row;
+	char	   *list;
+	bool		isnull;
+
+	if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not list the functions of the extension");
+	row = SPI_tuptable->vals[0];
+	list = SPI_getvalue(row, SPI_tuptable->tupdesc, 1);
+	if (list == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"%s\" has no functions", "delay_wheel")));
+	/* GRANT would only warn */
+	if (!DatumGetBool(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of the functions of extension \"%s\"", "delay_wheel")));
+	return list;
+}
+
+static Datum
+change_rights(FunctionCallInfo fcinfo, const char *command)
+{
+	static const Oid types[] = {NAMEARRAYOID};
+	const char *roles;
+	const char *functions;
+
+	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("role name must not be null")));
+	roles = list_roles(PG_GETARG_ARRAYTYPE_P(0));
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	functions = list_functions();
+	if (SPI_execute(psprintf(command, functions, roles), false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not change the rights");
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+Datum
+dw_allow(PG_FUNCTION_ARGS)
+{
+	return change_rights(fcinfo, "GRANT EXECUTE ON ROUTINE %s TO %s");
+}
+
+Datum
+dw_disallow(PG_FUNCTION_ARGS)
+{
+	return change_rights(fcinfo, "REVOKE EXECUTE ON ROUTINE %s FROM %s");
+}
+
+void
+dw_require_room(Oid owner)
+{
+	static struct
+	{
+		Oid			owner;
+		int			limit;
+		int			left;
+		TimestampTz until;
+	}			allowance;
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+
+	if (allowance.owner != owner || allowance.limit != dw_max_pending ||
+		allowance.left == 0 || now >= allowance.until)
+	{
+		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending);
+
+		allowance.left = 0;
+		if (left == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("role \"%s\" has as many pending tasks as it may have: %d",
+							GetUserNameFromId(owner, false), dw_max_pending),
+					 errhint("Wait until some have run, cancel some with %s, or have a superuser increase \"%s\" for the role.",
+							 "delay_cancel()", "delay_wheel.max_pending")));
+		allowance.owner = owner;
+		allowance.limit = dw_max_pending;
+		allowance.left = Max(left / 10, 1);
+		allowance.until = now + ALLOWANCE_US;
+	}
+	allowance.left--;
+}

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * signature.c
+ *	  Are the SQL functions declared as the C code needs it?
+ *
+ * They are, by the install script.  But the library may be newer or older than
+ * the script that was run, and whoever may create functions in C can declare
+ * them in any way: that is to be an error, not a crash of the server.  Where
+ * PostgreSQL does not say how a function was declared (it is called by other C
+ * code), it is trusted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/trigger.h"
+#include "signature.h"
+#include "utils/regproc.h"
+
+static void
+raise_mismatch(FunctionCallInfo fcinfo)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+			 errmsg("function %s is not declared as the library of \"%s\" needs it",
+					format_procedure(fcinfo->flinfo->fn_oid), "delay_wheel"),
+			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
+}
+
+void
+dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args)
+{
+	Oid			type = get_fn_expr_rettype(fcinfo->flinfo);
+
+	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs || (OidIsValid(type) && type != result))
+		raise_mismatch(fcinfo);
+	for (int i = 0; i < nargs; i++)
+	{
+		type = get_fn_expr_argtype(fcinfo->flinfo, i);
+		if (OidIsValid(type) && type != args[i])
+			raise_mismatch(fcinfo);
+	}
+}
+
+void
+dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types)
+{
+	if (desc->natts != n)
+		raise_mismatch(fcinfo);
+	for (int i = 0; i < n; i++)
+		if (TupleDescAttr(desc, i)->atttypid != types[i])
+			raise_mismatch(fcinfo);
+}
+
+ReturnSetInfo *
+dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	dw_require_columns(fcinfo, result->setDesc, n, types);
+	return result;
+}

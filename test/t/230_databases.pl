@@ -1,0 +1,188 @@
+# Many databases: each that has the extension is served, without a list of
+# them; new ones are found; and what happens when there are more than places.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('databases', conf => q{
+max_worker_processes = 40
+delay_wheel.max_databases = 3
+delay_wheel.executor_idle_timeout = 200ms
+});
+my $full = qr/WARNING: \s+ delay_wheel\ has\ no\ place\ for\ another\ database:\ the\ limit\ of\ 3\ is\ reached \s+
+	DETAIL: \s+ Tasks\ of\ this\ database\ wait\ until\ there\ is\ a\ place\. \s+
+	HINT: \s+ Increase\ "delay_wheel\.max_databases"\ and\ restart\ the\ server\./x;
+
+sub sql
+{
+	my ($db, $sql) = @_;
+	my ($out, $err);
+
+	$node->psql($db, $sql, stdout => \$out, stderr => \$err, on_error_die => 0);
+	return ($out, $err);
+}
+
+sub served
+{
+	return $node->safe_psql('postgres', q{
+		SELECT string_agg(database, ' ' ORDER BY database) FROM delay_wheel.status WHERE state = 'running'});
+}
+
+sub are_served
+{
+	my ($names, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return wait_for($node, q{
+		SELECT string_agg(database, ' ' ORDER BY database) FROM delay_wheel.status WHERE state = 'running'},
+		$what, 60, expected => $names);
+}
+
+sub schedule
+{
+	my ($db, $text) = @_;
+	return sql($db, "SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''$text'')')");
+}
+
+sub has_run
+{
+	my ($db, $text, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return wait_for($node, "SELECT count(*) FROM effect WHERE name = '$text'", $what, 60, db => $db, expected => 1);
+}
+
+sub count_in_log
+{
+	my ($position, $pattern) = @_;
+	return scalar(() = log_since($node, $position) =~ /$pattern/g);
+}
+
+# more databases than places, but few with the extension: no matter
+$node->safe_psql('postgres', "CREATE DATABASE plain$_") for 1 .. 6;
+$node->safe_psql('postgres', "CREATE DATABASE db$_") for 1 .. 5;
+for my $db (1 .. 2)
+{
+	my ($out, $err) = sql("db$db", 'CREATE EXTENSION delay_wheel; CREATE TABLE effect (name text)');
+	is($err, '', "the extension is created in db$db");
+}
+are_served('db1 db2 postgres', 'databases are served as soon as they have the extension');
+schedule('db1', 'a');
+has_run('db1', 'a', 'a task runs there');
+
+#
+# One too many.
+#
+my $position = log_position($node);
+my ($out, $err) = sql('db3', q{
+	CREATE EXTENSION delay_wheel;
+	CREATE TABLE effect (name text);
+	SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''a'')');
+	SELECT delay_schedule('1 day', 'SELECT 1')});
+like($err, $full, 'the extension is created in a database that has no place, with a warning');
+is(scalar(() = $err =~ /WARNING/g), 1, 'once for a session');
+is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel.task'), 2, 'its tasks are there');
+($out, $err) = schedule('db3', 'b');
+like($out, qr/^\d+$/, 'a new session schedules, too');
+like($err, $full, 'and is warned');
+my $id = $out;
+is($node->safe_psql('db3', "SELECT delay_reschedule($id, '1 hour'), delay_cancel($id), delay_cancel($id)"),
+	't|cancelled|gone', 'a task can be moved and cancelled');
+is($node->safe_psql('db3', "BEGIN; SAVEPOINT s; SELECT delay_cancel(1); ROLLBACK TO s; SELECT delay_cancel(2); ROLLBACK"),
+	"cancelled\ncancelled", 'which is rolled back');
+$node->safe_psql('db3', q{BEGIN; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''c'')'); PREPARE TRANSACTION 'c'});
+$node->safe_psql('db3', q{COMMIT PREPARED 'c'});
+is($node->safe_psql('db3', q{SELECT state FROM delay_wheel.status WHERE database = current_database()}),
+	'no place', 'the view shows it');
+is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel.status'), 4, 'besides the others');
+ok(wait_until(60, sub { count_in_log($position, 'LOG:  delay_wheel has no place for another database') >= 1 }),
+	'the log tells of it');
+schedule('db3', 'd');
+schedule('db1', 'b');
+has_run('db1', 'b', 'the others are served as before');
+is($node->safe_psql('db3', 'SELECT count(*) FROM effect'), 0, 'nothing has run there');
+is(count_in_log($position, 'LOG:  delay_wheel has no place for another database'), 1, 'the log has told of it once');
+
+#
+# A place is given back.
+#
+$node->safe_psql('db1', 'DROP EXTENSION delay_wheel');
+are_served('db2 db3 postgres', 'then the database that waits gets it');
+has_run('db3', 'a', 'its tasks run');
+has_run('db3', $_, "so do those of others: $_") for qw(c d);
+is($node->safe_psql('db3', 'SELECT count(*) FROM delay_wheel.task'), 1, 'what is to be run later, waits');
+my $warnings = (schedule('db3', 'e'))[1];
+is($warnings, '', 'there is no warning any more');
+has_run('db3', 'e', 'a new one runs, too');
+
+# by a database that goes, to one that has been waiting since before
+($out, $err) = sql('db4', q{CREATE EXTENSION delay_wheel; CREATE TABLE effect (name text)});
+like($err, $full, 'there is no place for db4');
+schedule('db4', 'a');
+$node->safe_psql('postgres', 'DROP DATABASE db2');
+are_served('db3 db4 postgres', 'a dropped database gives its place to db4');
+has_run('db4', 'a', 'its task runs');
+
+# which it does, too, if it is scheduled in the very session that was turned
+# away and committed when there was a place
+($out, $err) = sql('db5', q{CREATE EXTENSION delay_wheel; CREATE TABLE effect (name text)});
+like($err, $full, 'there is no place for db5');
+my $session = $node->background_psql('db5', on_error_stop => 0);
+$session->query(q{BEGIN; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''late'')')});
+$node->safe_psql('postgres', 'DROP DATABASE db4');
+are_served('db3 db5 postgres', 'then there is');
+$session->query('COMMIT');
+$session->quit;
+has_run('db5', 'late', 'a task runs that was scheduled when there was none');
+
+#
+# A restart: those that have the extension get the places.
+#
+$node->restart;
+are_served('db3 db5 postgres', 'after a restart the same are served');
+
+#
+# More places than databases; a crowd of them.
+#
+$node->append_conf('postgresql.conf', "delay_wheel.max_databases = 16\n");
+$node->restart;
+are_served('db3 db5 postgres', 'there are more places');
+my @crowd = map { "crowd$_" } 10 .. 19;
+$node->safe_psql('postgres', 'CREATE DATABASE crowd10 TEMPLATE db5');
+$node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE crowd10") for @crowd[ 1 .. 9 ];
+are_served("@crowd db3 db5 postgres", 'copies are served, though nobody has used them');
+schedule($_, 'mine') for @crowd;
+has_run($_, 'mine', "a task runs in $_") for @crowd;
+my $memory = $node->safe_psql('postgres', 'SELECT min(memory_limit) * 13 >= 0.9 * 32 * 1024 * 1024 FROM delay_wheel.status');
+is($memory, 't', 'each has its part of the memory');
+
+# gone before anybody has looked into them
+my $failures = 0;
+for my $i (1 .. 10)
+{
+	$failures += $node->psql('postgres', 'CREATE DATABASE short_lived TEMPLATE crowd10') != 0;
+	$failures += $node->psql('postgres', 'DROP DATABASE short_lived') != 0;
+}
+is($failures, 0, 'databases can be dropped as soon as they are created');
+are_served("@crowd db3 db5 postgres", 'and leave nothing behind');
+
+#
+# A database that is closed, and opened again.
+#
+$node->safe_psql('postgres', q{
+	ALTER DATABASE crowd10 ALLOW_CONNECTIONS false;
+	SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	WHERE datname = 'crowd10' AND backend_type = 'delay_wheel timer'});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE database = 'crowd10'},
+	'a database that allows no connections gives its place back', 60, expected => 0);
+$node->safe_psql('postgres', 'ALTER DATABASE crowd10 ALLOW_CONNECTIONS true');
+are_served("@crowd db3 db5 postgres", 'it is found again when it allows them');
+
+$node->stop;
+done_testing();

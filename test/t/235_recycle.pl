@@ -1,0 +1,171 @@
+# Settings and rights of ALTER ROLE, ALTER DATABASE, GRANT and REVOKE: a task
+# that is run after the command has committed finds them as a login would,
+# though there is an executor from before.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('recycle', conf => "delay_wheel.executor_idle_timeout = 1h\n");
+$node->safe_psql('postgres', q{
+	CREATE ROLE app LOGIN;
+	CREATE ROLE other LOGIN;
+	CREATE ROLE readers;
+	CREATE ROLE admins;
+	GRANT admins TO readers;
+	CREATE TABLE effect (id serial, name text, pid int DEFAULT pg_backend_pid(), value text);
+	GRANT ALL ON effect, effect_id_seq TO PUBLIC;
+	DO $$
+	BEGIN
+		IF to_regproc('delay_wheel.allow') IS NOT NULL THEN
+			PERFORM delay_wheel.allow('public');
+		END IF;
+	END $$;
+});
+
+my $n = 0;
+
+# Runs a task and returns what it has written: pid and value.
+sub run_task
+{
+	my ($role, $expression) = @_;
+
+	$expression //= "''";
+	$n++;
+	$node->safe_psql('postgres', "
+		SET SESSION AUTHORIZATION $role;
+		SELECT delay_schedule('0', \$\$INSERT INTO effect (name, value) VALUES ('t$n', $expression)\$\$)");
+	wait_until(60, sub { $node->safe_psql('postgres', "SELECT count(*) FROM effect WHERE name = 't$n'") == 1 })
+	  or die "task t$n does not run";
+	return split /\|/, $node->safe_psql('postgres', "SELECT pid, value FROM effect WHERE name = 't$n'"), -1;
+}
+
+my %pid;
+
+sub warm_up
+{
+	$pid{$_} = (run_task($_))[0] for qw(app other);
+	return;
+}
+
+# The command recycles the executor of app, and of no other role if not so
+# said; what the next task finds.
+sub recycles
+{
+	my ($sql, $expression, $expected, %options) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	warm_up();
+	is((run_task('app'))[0], $pid{app}, "before $sql: the executor stays");
+	$node->safe_psql('postgres', $sql);
+	my ($pid, $value) = run_task('app', $expression);
+	isnt($pid, $pid{app}, "$sql: there is a new executor");
+	is($value, $expected, "$sql: it has the new value") if defined $expected;
+	my $other = (run_task('other'))[0];
+	$options{others}
+	  ? isnt($other, $pid{other}, "$sql: for other roles, too")
+	  : is($other, $pid{other}, "$sql: not for other roles");
+	return;
+}
+
+sub timer
+{
+	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'});
+}
+
+my $work_mem = q{current_setting('work_mem')};
+recycles(q{ALTER ROLE app SET work_mem = '1MB'}, $work_mem, '1MB');
+recycles(q{ALTER ROLE app IN DATABASE postgres SET work_mem = '2MB'}, $work_mem, '2MB');
+recycles(q{ALTER ROLE app IN DATABASE postgres RESET work_mem}, $work_mem, '1MB');
+recycles(q{ALTER ROLE app RESET ALL}, $work_mem, '4MB');
+recycles(q{ALTER ROLE ALL SET work_mem = '3MB'}, $work_mem, '3MB', others => 1);
+recycles(q{ALTER ROLE ALL RESET work_mem}, $work_mem, '4MB', others => 1);
+my $timer = timer();
+recycles(q{ALTER DATABASE postgres SET work_mem = '5MB'}, $work_mem, '5MB', others => 1);
+wait_for($node, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND pid <> $timer",
+	'the timer has started anew, too', 60, expected => 1);
+recycles(q{ALTER DATABASE postgres RESET work_mem}, $work_mem, '4MB', others => 1);
+recycles(q{ALTER ROLE app CREATEDB}, undef, undef);
+recycles(q{GRANT readers TO app}, q{pg_has_role('readers', 'USAGE')}, 'true');
+recycles(q{ALTER GROUP readers DROP USER app}, q{pg_has_role('readers', 'USAGE')}, 'false');
+$node->safe_psql('postgres', 'GRANT readers TO app');
+recycles(q{REVOKE admins FROM readers}, q{pg_has_role('admins', 'USAGE')}, 'false');
+recycles(q{GRANT TEMPORARY ON DATABASE postgres TO app}, undef, undef, others => 1);
+recycles(q{DROP OWNED BY app}, undef, undef);
+
+# as many as are remembered one by one, and more
+$node->safe_psql('postgres', "CREATE ROLE crowd$_") for 1 .. 20;
+recycles(join(' ', 'BEGIN;', map({ "ALTER ROLE crowd$_ SET work_mem = '1MB';" } 1 .. 20),
+		q{ALTER ROLE app SET work_mem = '6MB'; COMMIT}), $work_mem, '6MB', others => 1);
+$node->safe_psql('postgres', 'DROP ROLE ' . join(', ', map { "crowd$_" } 1 .. 20));
+
+# what does not come to be changes nothing
+warm_up();
+$timer = timer();
+$node->safe_psql('postgres', q{BEGIN; ALTER ROLE app SET work_mem = '7MB'; ALTER DATABASE postgres SET work_mem = '7MB'; ROLLBACK});
+is_deeply([ run_task('app', $work_mem) ], [ $pid{app}, '6MB' ], 'ALTER ROLE rolled back: the executor stays');
+is(timer(), $timer, 'and so does the timer');
+$node->safe_psql('postgres', q{ALTER DATABASE template1 SET work_mem = '7MB'; ALTER ROLE other SET work_mem = '7MB'});
+is((run_task('app'))[0], $pid{app}, 'another database and another role do not matter');
+
+# a running task comes to its end
+my $lock = $node->background_psql('postgres');
+$lock->query_safe('SELECT pg_advisory_lock(1)');
+$node->safe_psql('postgres', q{
+	SET SESSION AUTHORIZATION app;
+	SELECT delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(1); INSERT INTO effect (name, value) VALUES (''long'', current_setting(''work_mem''))')});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a long task runs', 60, expected => 1);
+$node->safe_psql('postgres', q{ALTER ROLE app SET work_mem = '8MB'});
+is($node->safe_psql('postgres', 'SELECT pid FROM delay_wheel.running'), $pid{app}, 'ALTER ROLE: it goes on');
+$lock->query_safe('SELECT pg_advisory_unlock(1)');
+$lock->quit;
+wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'long'}, 'it comes to its end', 60, expected => 1);
+is($node->safe_psql('postgres', q{SELECT pid, value FROM effect WHERE name = 'long'}), "$pid{app}|6MB", 'as it began');
+my ($pid, $value) = run_task('app', $work_mem);
+isnt($pid, $pid{app}, 'the next one has a new executor');
+is($value, '8MB', 'with the new setting');
+
+#
+# The right to connect.
+#
+warm_up();
+$node->safe_psql('postgres', 'REVOKE CONNECT ON DATABASE postgres FROM PUBLIC; GRANT CONNECT ON DATABASE postgres TO other');
+$node->safe_psql('postgres', q{
+	SET SESSION AUTHORIZATION app;
+	SELECT delay_schedule('0', 'INSERT INTO effect (name) VALUES (''revoked'')')});
+wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'the tasks of a role without CONNECT wait', 60,
+	expected => 1);
+run_task('other');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'revoked'}), 0, 'others do not');
+$node->safe_psql('postgres', 'GRANT CONNECT ON DATABASE postgres TO readers; GRANT readers TO app');
+wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'revoked'}, 'they run when it has the right again', 60, expected => 1);
+
+#
+# Roles that are dropped.
+#
+my $notice = qr/NOTICE:  role "app" has pending delay_wheel tasks\nDETAIL:  They will be moved to delay_wheel\.failed\./;
+my ($out, $err);
+
+$node->safe_psql('postgres', q{
+	SET SESSION AUTHORIZATION app;
+	SELECT delay_schedule('1 day', 'SELECT 1')});
+$node->safe_psql('postgres', 'DROP OWNED BY app, readers');
+$node->psql('postgres', 'BEGIN; DROP ROLE app; ROLLBACK', stdout => \$out, stderr => \$err);
+like($err, $notice, 'DROP ROLE tells of pending tasks');
+$node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+$node->psql('elsewhere', 'BEGIN; DROP ROLE app; ROLLBACK', stdout => \$out, stderr => \$err);
+like($err, qr/NOTICE:  role "app" may have pending delay_wheel tasks in other databases/, 'in other databases, too');
+$node->psql('postgres', 'BEGIN; DROP ROLE app, nobody; ROLLBACK', stdout => \$out, stderr => \$err);
+unlike($err, qr/NOTICE/, 'not if it fails');
+$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE owner = 'app'::regrole});
+$node->psql('postgres', 'DROP ROLE app', stdout => \$out, stderr => \$err);
+is($err, '', 'not of those that were cancelled');
+
+$node->stop;
+done_testing();
