@@ -231,9 +231,12 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	return registered;
 }
 
-/* False if there is no worker for it; the owner waits, if it cannot have one. */
+/*
+ * False if there is no worker for it.  An owner that cannot have any is
+ * blocked; one that only gets no other one goes on with what it has.
+ */
 static bool
-start_executor(DwDatabase *db, Oid owner)
+start_executor(DwDatabase *db, Oid owner, bool is_first)
 {
 	MemoryContext context = CurrentMemoryContext;
 	bool		can_log_in;
@@ -243,7 +246,7 @@ start_executor(DwDatabase *db, Oid owner)
 		block = DW_BLOCK_NO_WORKER;
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
-	if (block != DW_BLOCK_NONE)
+	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);
 	return block != DW_BLOCK_NO_WORKER;
@@ -406,7 +409,8 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 {
 	Staff		staff = count_staff(db, owner);
 
-	if (staff.total < places_for(&staff) && start_executor(db, owner))
+	if (staff.total < places_for(&staff) &&
+		start_executor(db, owner, staff.of_owner == 0))
 		return true;
 	/* as many as one may have */
 	if (staff.of_owner > 0 && staff.of_owner + 1 >= (uint32) dw_max_executors)
@@ -423,7 +427,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 
 	if (pg_atomic_read_u32(&db->disabled) == 0 && lane->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
-		(void) start_executor(db, lane->owner);
+		(void) start_executor(db, lane->owner, true);
 }
 
 /* When the first of the lanes that wait for an executor is to be tried again. */

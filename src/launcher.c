@@ -393,7 +393,9 @@ serve_all(void)
 		to_probe = list_delete_first(to_probe);
 		probed = list_append_unique_oid(probed, oid);
 	}
-	report_no_place(full || pg_atomic_read_u32(&dw_shared->turned_away) != 0);
+	/* while a timer starts, those that are to be probed wait for it, not for a place */
+	if (full || !starting)
+		report_no_place(full || pg_atomic_read_u32(&dw_shared->turned_away) != 0);
 	return look_again;
 }
 

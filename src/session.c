@@ -194,6 +194,9 @@ begin_switched(Oid database, Oid owner)
 				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				 errmsg("role with OID %u may not connect to this database", owner)));
 	exchange_settings(owner, inherited, n);
+	/* a login ranks who it is above settings of that name; so must we */
+	SetConfigOption("session_authorization", GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false),
+					PGC_SUSET, PGC_S_OVERRIDE);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
 	for (int i = 0; i < n; i++)

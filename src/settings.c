@@ -74,7 +74,7 @@ dw_define_settings(void)
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_executors",
 							"Number of executor processes for each database.",
-							"One lane gets all but two of them, and one owner all but one, so that others stay on time.",
+							"One lane gets all but two of them, and one owner all but one, so that others stay on time. If a task hangs in each, owners who have none get one more, up to twice the number.",
 							&dw_max_executors, 4, 1, 1024,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.executor_idle_timeout",

@@ -74,6 +74,15 @@ sql(q{
 sql(q{SET ROLE plain; SELECT by_service('', $$insert into seen (what, value) select 'nologin', rolname || ' ' || rolsuper from pg_roles where rolname = current_user$$)});
 value_of('nologin', 'service false', 'a task of an owner without LOGIN runs as that owner');
 
+# A login ignores this, and so must a session that is switched to its role:
+# nobody chooses the session_user that others see.
+sql('SET ROLE service; ALTER ROLE service SET session_authorization = \'plain\'');
+schedule_as('service', q{insert into seen (what, value) values ('forged', session_user)});
+wait_for($node, q{SELECT count(*) = 1 FROM seen WHERE what = 'forged'}, 'the task ran', 60);
+isnt(sql(q{SELECT value FROM seen WHERE what = 'forged'}), 'plain',
+	'an owner without LOGIN cannot choose its session_user');
+sql('ALTER ROLE service RESET session_authorization');
+
 sql(q{SET ROLE plain; SELECT by_service('', 'insert into deferring values (1)')});
 value_of('deferred', $switched ? 'service on' : 'service off', 'its deferred triggers run as the owner');
 is(sql(q{SELECT value FROM seen WHERE what = 'deferred reset'}),

@@ -147,6 +147,22 @@ has_run('db5', 'late', 'a task runs that was scheduled when there was none');
 $node->restart;
 are_served('db3 db5 postgres', 'after a restart the same are served');
 
+# The log tells once that there is no place, whatever timers do meanwhile.
+$position = log_position($node);
+$node->safe_psql('postgres', 'CREATE DATABASE plain7');
+ok(wait_until(60, sub { count_in_log($position, 'LOG:  delay_wheel has no place for another database') >= 1 }),
+	'there is no place to look into a new database');
+for (1 .. 3)
+{
+	my $timer = q{SELECT pid FROM pg_stat_activity WHERE datname = 'db3' AND backend_type = 'delay_wheel timer'};
+	my $pid = $node->safe_psql('postgres', $timer);
+
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	wait_for($node, "SELECT count(*) FROM ($timer) t WHERE pid <> $pid", 'another timer is there', 60, expected => 1);
+	are_served('db3 db5 postgres', 'and runs');
+}
+is(count_in_log($position, 'LOG:  delay_wheel has no place for another database'), 1, 'the log has told of it once');
+
 #
 # More places than databases; a crowd of them.
 #

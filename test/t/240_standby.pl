@@ -26,6 +26,7 @@ delay_wheel.slots = 60
 delay_wheel.tick = 100ms
 });
 $primary->safe_psql('postgres', q{
+	SELECT delay_wheel.allow('public');
 	CREATE ROLE a LOGIN; CREATE ROLE b LOGIN;
 	-- an executor has no inet_server_port()
 	CREATE TABLE effects (client text, n int, due timestamptz,
