@@ -308,7 +308,8 @@ for my $kind (qw(archive backup))
 	{
 		$node = PostgreSQL::Test::Cluster->new("${kind}_$setting");
 		$node->init_from_backup($primary, 'base', $kind eq 'archive' ? (has_restoring => 1, standby => 0) : ());
-		$node->append_conf('postgresql.conf', "delay_wheel.start_after_recovery = $setting\n");
+		# what one copy does is not for the archive that the next one reads
+		$node->append_conf('postgresql.conf', "archive_mode = off\ndelay_wheel.start_after_recovery = $setting\n");
 		$node->start;
 		wait_for($node, 'SELECT NOT pg_is_in_recovery()', "$kind: recovery has ended");
 		schedule($node, $kind, 1);
