@@ -615,7 +615,7 @@ group claim => sub {
 		as($role, "SELECT plan_in('$point', '0.3 s')");
 		stop_at($point);
 		waiting($point, $point);
-		for my $call (qw(delay_cancel(id) delay_reschedule(id,'1s')))
+		for my $call ('delay_cancel(id)', "delay_reschedule(id,'1s')")
 		{
 			my (undef, $answer, $error) = try_psql($node, 'postgres',
 				"SET statement_timeout = '${limit}s'; SELECT $call FROM plan WHERE name = '$point'");
