@@ -66,6 +66,7 @@ typedef struct Place
 	BackgroundWorkerHandle *handle;
 	TimestampTz start_after;
 	int64		backoff;
+	int			refusals;		/* in a row, for want of a background worker */
 } Place;
 
 static Place *places = NULL;
@@ -222,12 +223,19 @@ start_timer(int number)
 		pfree(place->handle);
 	place->handle = NULL;
 	if (RegisterDynamicBackgroundWorker(&worker, &place->handle))
+	{
+		place->refusals = 0;
 		return true;
+	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->timer_state = DW_TIMER_NONE;
 	LWLockRelease(dw_shared->table_lock);
-	if (place->backoff == 0)
+	/*
+	 * A timer that has just ended keeps its place until the postmaster takes
+	 * notice, and a shutdown ends the timers first: the second one counts.
+	 */
+	if (++place->refusals == 2)
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),
