@@ -34,8 +34,10 @@ CREATE TABLE delay_wheel.task
 	attempts smallint,
 	crashes smallint,
 	max_attempts smallint,
-	key_gen smallint,
 	timeout integer,
+	spared bigint,
+	retry_delay interval,
+	expires interval,
 	sql text NOT NULL,
 	args text[],
 	arg_types regtype[],
@@ -46,7 +48,6 @@ CREATE TABLE delay_wheel.task
 	CONSTRAINT task_pkey PRIMARY KEY (id),
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
-	CONSTRAINT task_key_check CHECK ((key IS NULL) = (key_gen IS NULL)),
 	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )
 USING heap
@@ -64,7 +65,8 @@ WITH (
 ALTER SEQUENCE delay_wheel.task_id_seq OWNED BY delay_wheel.task.id;
 -- with the origin, so that tasks of other origins are in nobody's way
 CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, origin, queue, priority, due, id);
-CREATE UNIQUE INDEX task_key_idx ON delay_wheel.task (owner, queue, key, key_gen) WHERE key IS NOT NULL;
+-- not unique: a task that runs, and whose row is not gone yet, may have a successor
+CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS NOT NULL;
 
 COMMENT ON TABLE delay_wheel.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
@@ -76,14 +78,16 @@ COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is 
 COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
 COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
 COMMENT ON COLUMN delay_wheel.task.crashes IS 'how often the server crashed while the task ran alone; null is never';
-COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is once';
-COMMENT ON COLUMN delay_wheel.task.key_gen IS 'generation of the key, 0 for a first attempt; null if there is no key';
-COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of the task in milliseconds; null is the role''s setting';
+COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
+COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of the task in milliseconds; null is the queue''s, or else the role''s setting';
+COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
+COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one; null is the queue''s, or else 10 seconds';
+COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due; null is at any time';
 COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements';
 COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
 COMMENT ON COLUMN delay_wheel.task.search_path IS 'search_path of the caller, kept where it was not the default of the owner';
-COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each owner, queue and key';
+COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each owner, queue and key; of several rows, the one with the highest id';
 COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
 COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
 
@@ -115,6 +119,8 @@ CREATE TABLE delay_wheel.failed_task
 	crashes smallint,
 	max_attempts smallint,
 	timeout integer,
+	retry_delay interval,
+	expires interval,
 	sqlstate text NOT NULL,
 	message text NOT NULL,
 	detail text,

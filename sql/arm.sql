@@ -75,9 +75,9 @@ SELECT label FROM arm_effect ORDER BY 1;
 
 -- with arguments, a key, a long text, and all else that a row can have
 TRUNCATE arm_effect;
-INSERT INTO delay_wheel.task (due, origin, owner, sql, args, arg_types, search_path, key, key_gen, tag, more)
+INSERT INTO delay_wheel.task (due, origin, owner, sql, args, arg_types, search_path, key, tag, more)
 	VALUES (now(), 1, 'regress_dw_anna', 'INSERT INTO arm_effect VALUES (length($1)) --' || repeat('0123456789', 10000),
-		ARRAY[repeat('x', 100000)], '{text}', 'public', 'key', 0, 'tag', '{"a": 1}') RETURNING id \gset
+		ARRAY[repeat('x', 100000)], '{text}', 'public', 'key', 'tag', '{"a": 1}') RETURNING id \gset
 UPDATE delay_wheel.task SET due = now() + interval '1 hour' WHERE id = :id;
 CREATE TABLE arm_row AS SELECT to_jsonb(t) - 'origin' AS j FROM delay_wheel.task t;
 SELECT delay_arm();

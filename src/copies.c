@@ -33,7 +33,7 @@
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "replication/worker_internal.h"
-#include "schedule.h"
+#include "pending.h"
 #include "signature.h"
 #include "task_rows.h"
 #include "touched.h"

@@ -94,6 +94,17 @@ dw_xid_is_executor(TransactionId xid)
 	return false;
 }
 
+bool
+dw_executor_claims(int64 id, TransactionId xid)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId &&
+			TransactionIdEquals(pg_atomic_read_u32(&dw_executors[i].xid), xid) &&
+			dw_executors[i].current.id == id)
+			return true;
+	return false;
+}
+
 /* Tells the timer that an executor came or went. */
 static void
 tell_timer(void)

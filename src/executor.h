@@ -22,4 +22,7 @@ extern bool dw_executor_runs_here(int64 id);
 /* Is it the transaction in which an executor of this database runs a task? */
 extern bool dw_xid_is_executor(TransactionId xid);
 
+/* Is it the transaction in which an executor runs this very task? */
+extern bool dw_executor_claims(int64 id, TransactionId xid);
+
 #endif							/* DW_EXECUTOR_H */

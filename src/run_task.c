@@ -51,6 +51,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
+#include "verdict.h"
 
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
@@ -159,7 +160,8 @@ wait_for_writer(Relation rel, HeapTuple tuple)
  * gone, was moved, or somebody else has it, whose end will be heard of.
  */
 static bool
-claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
+claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVerdict *verdict,
+	  int *sqlstate, const char **reason)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	bool		success = false;
@@ -210,6 +212,8 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed)
 	{
 		DW_INJECT("claim-after-delete");
 		dw_deform(rel, claimed->tuple, &claimed->values, &claimed->nulls);
+		*verdict = dw_judge(db, rel, claimed->tuple, &claimed->key, claimed->values,
+							claimed->nulls, sqlstate, reason);
 		CommandCounterIncrement();
 	}
 	table_close(rel, NoLock);
@@ -354,7 +358,7 @@ whole_context(const ErrorData *error)
 
 /* Records a claimed task as failed, in the transaction of the claim. */
 static void
-record_failure(const Claim *claimed, ErrorData *error)
+record_failure(const Claim *claimed, int attempts, ErrorData *error)
 {
 	Datum		values[Natts_failed];
 	bool		nulls[Natts_failed];
@@ -363,7 +367,7 @@ record_failure(const Claim *claimed, ErrorData *error)
 	dw_failed_from_task(claimed->values, claimed->nulls, values, nulls);
 	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
 	nulls[Anum_failed_failed_at - 1] = false;
-	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(claimed->key.attempts + 1, PG_INT16_MAX));
+	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(attempts, PG_INT16_MAX));
 	nulls[Anum_failed_attempts - 1] = false;
 	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
 	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
@@ -405,17 +409,23 @@ commit_transaction(void)
 
 /* The task failed and its transaction was undone: record that. */
 static void
-record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts, ErrorData *error)
+record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts, bool was_run,
+			 ErrorData *error)
 {
 	Claim		claimed;
+	DwVerdict	verdict;
+	int			sqlstate;
+	const char *reason;
 
 	begin_transaction();
-	if (!claim(db, me, entry, &claimed) || claimed.key.attempts != attempts)
+	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason) ||
+		claimed.key.attempts != attempts)
 	{
 		AbortCurrentTransaction();
 		return;
 	}
-	record_failure(&claimed, error);
+	/* whatever the verdict: it was run before */
+	record_failure(&claimed, attempts + (was_run ? 1 : 0), error);
 	commit_transaction();
 	pg_atomic_fetch_add_u64(&db->failed, 1);
 }
@@ -424,39 +434,79 @@ record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts,
 typedef struct Try
 {
 	bool		claimed;		/* an error from here on is the task's */
+	bool		was_run;
 	int			attempts;		/* before this one */
 	TimestampTz started;
 	ErrorData  *error;			/* the first one of the task */
 	bool		used_temp;
 } Try;
 
+/* What is recorded of a task that is given up without having been run. */
+static ErrorData *
+refusal(int sqlstate, const char *reason)
+{
+	MemoryContext context = MemoryContextSwitchTo(task_context);
+	ErrorData  *error = palloc0(sizeof(ErrorData));
+
+	error->sqlerrcode = sqlstate;
+	error->message = pstrdup(reason);
+	MemoryContextSwitchTo(context);
+	return error;
+}
+
+/* Runs a task that was claimed, and records it if that fails. */
+static void
+run_claimed(DwDatabase *db, const Claim *claimed, Try *try)
+{
+	try->was_run = true;
+	dw_count_lateness(db, try->started - claimed->key.due);
+	try->error = run_sql(claimed);
+	if (try->error)
+		record_failure(claimed, try->attempts + 1, try->error);
+	else
+		arm_timeout(claimed);	/* deferred triggers can take long, too */
+}
+
 /* Claims and runs, in one transaction. */
 static void
 claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
 	Claim		claimed;
+	DwVerdict	verdict;
+	int			sqlstate;
+	const char *reason;
+	DwHint		hint;
 
 	begin_transaction();
-	if (!claim(db, me, entry, &claimed))
+	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason))
 	{
 		AbortCurrentTransaction();
+		return;
+	}
+	if (verdict == DW_PUT_BACK)
+	{
+		hint = dw_entry_hint(entry);
+		AbortCurrentTransaction();
+		dw_deliver(db, &hint);
 		return;
 	}
 	try->attempts = claimed.key.attempts;
 	try->claimed = true;
 	try->started = dw_now();
-	dw_count_lateness(db, try->started - claimed.key.due);
 
-	try->error = run_sql(&claimed);
-	if (try->error)
-		record_failure(&claimed, try->error);
-	else
-		arm_timeout(&claimed);	/* deferred triggers can take long, too */
+	if (verdict == DW_RUN)
+		run_claimed(db, &claimed, try);
+	else if (verdict == DW_REFUSE)
+	{
+		try->error = refusal(sqlstate, reason);
+		record_failure(&claimed, try->attempts, try->error);
+	}
 	commit_transaction();
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
+	if (verdict != DW_DROP)
+		pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
 }
 
 /*
@@ -472,7 +522,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 	PG_TRY();
 	{
 		if (record)
-			record_again(db, me, entry, try->attempts, try->error);
+			record_again(db, me, entry, try->attempts, try->was_run, try->error);
 		else
 			claim_and_run(db, me, entry, try);
 	}

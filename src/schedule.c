@@ -7,11 +7,6 @@
  * part of the caller's transaction; the timer hears of it at its end, see
  * touched.c.
  *
- * A task is found by its id with a snapshot taken just then, whatever the
- * isolation level: it may have been moved by a transaction that was open
- * when ours began.  Its row's lock decides between this transaction, other
- * ones, and an executor's claim (steps T1 to T3 of the model).
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -34,8 +29,8 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "pending.h"
 #include "rights.h"
-#include "schedule.h"
 #include "settings.h"
 #include "signature.h"
 #include "sqlcheck.h"
@@ -56,14 +51,6 @@ PG_FUNCTION_INFO_V1(dw_schedule_at);
 PG_FUNCTION_INFO_V1(dw_cancel);
 PG_FUNCTION_INFO_V1(dw_reschedule);
 PG_FUNCTION_INFO_V1(dw_reschedule_at);
-
-/* What became of an attempt to take a task's row. */
-typedef enum RowState
-{
-	ROW_TAKEN,
-	ROW_RUNNING,
-	ROW_GONE
-} RowState;
 
 Datum
 dw_origin(PG_FUNCTION_ARGS)
@@ -141,20 +128,6 @@ dw_task_guard(PG_FUNCTION_ARGS)
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
-/* What SQL would check for a statement that writes. */
-void
-dw_require_writable(const char *function)
-{
-	dw_require_shared();
-	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-	if (InSecurityRestrictedOperation())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot execute %s within security-restricted operation", function)));
-}
-
 static void
 refuse_null(bool isnull, const char *what)
 {
@@ -188,69 +161,6 @@ finite_due(TimestampTz due)
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("due time must not be infinite")));
 	return due;
-}
-
-/*
- * The lane of a task, entered if need be.  The last one is remembered: most
- * sessions schedule into one lane only.
- */
-static bool
-enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
-{
-	static DwLaneRef last;
-	static Oid	last_owner = InvalidOid;
-	static int16 last_queue;
-	static int16 last_priority;
-	DwDatabase *db = dw_my_database();
-
-	if (last_owner != owner || last_queue != queue || last_priority != priority ||
-		pg_atomic_read_u32(&dw_lanes[last.index].generation) != last.generation)
-	{
-		last_owner = InvalidOid;
-		if (db == NULL || !dw_lane_enter(db, owner, queue, priority, &last))
-			return false;
-		last_owner = owner;
-		last_queue = queue;
-		last_priority = priority;
-	}
-	*lane = last;
-	return true;
-}
-
-/* Stands for none: it never was, so the timer looks for all there are. */
-static const DwLaneRef no_lane = {0, 0};
-
-/*
- * The lane of a new task.  If all places are taken, the timer is given a
- * second to find one that is not needed any more.
- */
-static DwLaneRef
-require_lane(Oid owner, int16 queue, int16 priority)
-{
-	DwLaneRef	lane;
-	DwDatabase *db = dw_my_database();
-
-	if (db == NULL)
-	{
-		dw_warn_no_place();
-		return no_lane;
-	}
-
-	for (int i = 0; i < 100; i++)
-	{
-		if (enter_lane(owner, queue, priority, &lane))
-			return lane;
-		dw_wake_timer(db, DW_AWAKE);
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
-						 PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
-					dw_max_lanes),
-			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 }
 
 /*
@@ -290,7 +200,9 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 
 	if (dw_max_pending >= 0)
 		dw_require_room(GetUserId());
-	hint.lane = require_lane(GetUserId(), 0, 0);
+	hint.lane = dw_require_lane(GetUserId(), 0, 0);
+	/* before an id is drawn: see marks.c, who waits for those with lower ones */
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	hint.due = due;
 
@@ -339,101 +251,6 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(schedule(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
 
-static void
-require_owner(const DwTaskKey *key)
-{
-	if (!has_privs_of_role(GetUserId(), key->owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) key->id),
-				 errdetail("Only members of the role that scheduled the task, and superusers, may change it.")));
-}
-
-/*
- * Waits for the transaction that holds the row, without becoming the next
- * holder: an executor that comes in between is to be told, not waited for.
- */
-static TM_Result
-wait_for_holder(Relation rel, HeapTuple tuple, TransactionId holder, TM_FailureData *failure)
-{
-	/*
-	 * Several holders, who locked the row by plain SQL: queue up as usual. Or
-	 * our own transaction has locked it so: then there is nobody to wait for.
-	 */
-	if ((tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI) ||
-		TransactionIdIsCurrentTransactionId(holder))
-		return heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, failure, false);
-
-	XactLockTableWait(holder, rel, &tuple->t_self, XLTW_Delete);
-	return TM_BeingModified;
-}
-
-/* Remembers the row as it is, for the case that this is rolled back. */
-static void
-touch_locked(const DwTaskKey *key, DwHint *hint)
-{
-	hint->id = key->id;
-	hint->due = key->due;
-	hint->tid = key->tid;
-	if (enter_lane(key->owner, key->queue, key->priority, &hint->lane))
-		dw_touch_locked(hint);
-	else
-	{
-		/* more lanes, or databases, than places: the timer must look for it */
-		hint->lane = no_lane;
-		dw_touch_all();
-	}
-}
-
-/*
- * Deletes the row of a task, having waited for whoever else changes it.  On
- * success *tuple is a copy of it, *key says what is in it, and *hint is what
- * to tell of it.
- */
-static RowState
-take_row(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
-{
-	if (dw_executor_runs_here(id))
-		return ROW_RUNNING;
-
-	for (;;)
-	{
-		Snapshot	snapshot;
-		TM_FailureData failure;
-		TM_Result	result;
-
-		CHECK_FOR_INTERRUPTS();
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		*tuple = dw_task_find(rel, id, snapshot);
-		UnregisterSnapshot(snapshot);
-		if (*tuple == NULL)
-			return ROW_GONE;
-		dw_task_key(rel, *tuple, key);
-		require_owner(key);
-
-		/* before the deletion: from then on a claim may forget the task */
-		touch_locked(key, hint);
-		DW_INJECT("take-before-delete");
-		result = heap_delete(rel, &key->tid, GetCurrentCommandId(true),
-							 InvalidSnapshot, false, &failure, false);
-		if (result == TM_BeingModified)
-		{
-			if (dw_xid_is_executor(failure.xmax))
-				return ROW_RUNNING;
-			result = wait_for_holder(rel, *tuple, failure.xmax, &failure);
-		}
-		if (result == TM_Ok)
-			return ROW_TAKEN;
-		/* deleted by plain SQL in this very command */
-		if (result == TM_SelfModified)
-			return ROW_GONE;
-
-		/* changed or moved meanwhile: look again */
-		heap_freetuple(*tuple);
-	}
-}
-
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
 {
@@ -442,19 +259,19 @@ dw_cancel(PG_FUNCTION_ARGS)
 	HeapTuple	tuple;
 	DwTaskKey	key;
 	DwHint		hint;
-	RowState	state;
+	DwTaken		state;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = take_row(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
-	if (state == ROW_TAKEN)
+	state = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
+	if (state == DW_TAKEN)
 		CommandCounterIncrement();
 	table_close(rel, NoLock);
 
-	PG_RETURN_TEXT_P(cstring_to_text(state == ROW_TAKEN ? "cancelled" :
-									 state == ROW_RUNNING ? "running" : "gone"));
+	PG_RETURN_TEXT_P(cstring_to_text(state == DW_TAKEN ? "cancelled" :
+									 state == DW_RUNNING ? "running" : "gone"));
 }
 
 /* Moves a task: its row is deleted and inserted again with the same id. */
@@ -468,7 +285,7 @@ reschedule(int64 id, TimestampTz due)
 	Datum	   *values;
 	bool	   *nulls;
 
-	if (take_row(rel, id, &tuple, &key, &hint) != ROW_TAKEN)
+	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
 	{
 		table_close(rel, NoLock);
 		return false;

@@ -111,6 +111,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
+	pg_atomic_init_u32(&db->control, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);

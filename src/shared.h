@@ -175,6 +175,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
 	pg_atomic_uint32 roles_dropped; /* a role was: look for its lanes */
 
+	/* raised when a queue, a pause or a mark was committed */
+	pg_atomic_uint32 control;
+
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
 	/* delay_wheel.enabled is off here, as the timer has read it */

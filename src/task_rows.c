@@ -134,12 +134,12 @@ check_tables(const DwCatalog *cat)
 {
 	static const Oid task_types[Natts_task] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT2OID, INT2OID, INT4OID,
+		INT2OID, INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
 	static const Oid failed_types[Natts_failed] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT2OID, INT4OID,
+		INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
@@ -319,7 +319,7 @@ dw_task_insert(Datum *values, bool *nulls)
 		Anum_task_due, Anum_task_id, 0
 	};
 	static const AttrNumber key_columns[] = {
-		Anum_task_owner, Anum_task_queue, Anum_task_key, Anum_task_key_gen, 0
+		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	/* again, now that the lock keeps indexes from being exchanged */
@@ -377,6 +377,8 @@ dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bo
 		{Anum_failed_crashes, Anum_task_crashes},
 		{Anum_failed_max_attempts, Anum_task_max_attempts},
 		{Anum_failed_timeout, Anum_task_timeout},
+		{Anum_failed_retry_delay, Anum_task_retry_delay},
+		{Anum_failed_expires, Anum_task_expires},
 		{Anum_failed_sql, Anum_task_sql},
 		{Anum_failed_args, Anum_task_args},
 		{Anum_failed_arg_types, Anum_task_arg_types},

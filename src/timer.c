@@ -37,10 +37,12 @@
 #include "near.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "queues.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "sweeper.h"
 #include "timer.h"
 #include "worker.h"
 
@@ -50,6 +52,9 @@ static DwDatabase *db = NULL;
 
 /* This process ends because somebody asked it to. */
 static bool let_go = false;
+
+/* db->control as it was when queues, pauses and marks were looked at. */
+static uint32 control_seen = 0;
 
 /* What the timer sleeps on: latch, postmaster death, the kernel's timer. */
 static WaitEventSet *events = NULL;
@@ -151,6 +156,26 @@ begin_service(void)
 	dw_dispatch_begin();
 	dw_load_reset(db);
 	obey_settings();
+}
+
+/*
+ * Queues, pauses and marks: looks at what was changed, and at what is to be
+ * done by now.  Returns when the next thing is.
+ */
+static TimestampTz
+look_at_control(bool first)
+{
+	uint32		control = pg_atomic_read_u32(&db->control);
+	bool		changed = first || control != control_seen;
+	TimestampTz queues_at;
+	TimestampTz sweeper_at;
+
+	/* before what it stands for is read */
+	control_seen = control;
+	pg_memory_barrier();
+	queues_at = dw_queues_look(db, changed);
+	sweeper_at = dw_sweeper_look(db, changed);
+	return Min(queues_at, sweeper_at);
 }
 
 /*---- Inbox ----*/
@@ -295,6 +320,7 @@ anything_new(void)
 	SpinLockRelease(&db->inbox_lock);
 
 	return inbox ||
+		pg_atomic_read_u32(&db->control) != control_seen ||
 		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		pg_atomic_read_u32(&db->lanes_dirty) != 0 ||
 		pg_atomic_read_u32(&db->executors_dirty) != 0;
@@ -328,6 +354,7 @@ void
 dw_timer_main(Datum number)
 {
 	TimestampTz dispatch_at = PG_INT64_MIN;
+	TimestampTz control_at;
 	MemoryContext round_context;
 
 	/* a cancel has nothing to cancel */
@@ -338,6 +365,7 @@ dw_timer_main(Datum number)
 	begin_service();
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
 										  ALLOCSET_DEFAULT_SIZES);
+	control_at = look_at_control(true);
 
 	for (;;)
 	{
@@ -350,6 +378,8 @@ dw_timer_main(Datum number)
 		MemoryContextSwitchTo(round_context);
 		if (dw_worker_interrupts())
 			obey_settings();
+		if (pg_atomic_read_u32(&db->control) != control_seen || control_at <= dw_now())
+			control_at = look_at_control(false);
 		more = drain_inbox();
 		if (db->account.used > db->account.quota)
 			dw_near_obey_quota();
@@ -371,7 +401,7 @@ dw_timer_main(Datum number)
 			continue;
 
 		dw_load_tidy();
-		look_at = Min(dispatch_at, dw_give_way(db));
+		look_at = Min(Min(dispatch_at, control_at), dw_give_way(db));
 		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), look_at)));
 	}
 	proc_exit(0);

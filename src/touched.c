@@ -61,6 +61,7 @@ static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
 static bool roles_dropped = false;
+static bool control_changed = false;
 
 /* What is to be said of tasks of another origin. */
 static enum
@@ -185,6 +186,13 @@ dw_touch_extension(void)
 }
 
 void
+dw_touch_control(void)
+{
+	(void) dw_my_database();
+	control_changed = true;
+}
+
+void
 dw_touch_unarmed(bool left)
 {
 	(void) dw_my_database();
@@ -216,7 +224,7 @@ forget_all(void)
 	touched = NULL;
 	lows = NULL;
 	ntouched = touched_size = nlows = lows_size = 0;
-	all_touched = extension_created = prepared_ended = roles_dropped = false;
+	all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	if (pinned)
@@ -315,7 +323,7 @@ deliver_all(bool committed)
 	if (committed && roles_dropped)
 		dw_roles_dropped();
 	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created &&
-		unarmed_news == UNARMED_NO_NEWS)
+		!control_changed && unarmed_news == UNARMED_NO_NEWS)
 		return;
 	if (!pinned && !find_place_late(committed))
 		return;
@@ -345,6 +353,12 @@ deliver_all(bool committed)
 		pg_atomic_write_u32(&db->unarmed, unarmed_news == UNARMED_LEFT ? DW_UNARMED_MET : 0);
 	if (prepared_ended)
 		pg_atomic_write_u32(&db->prepared_ended, 1);
+	/* what was prepared may have changed it; after an abort it costs a look */
+	if (control_changed || prepared_ended)
+	{
+		pg_atomic_fetch_add_u32(&db->control, 1);
+		needed = DW_AWAKE;
+	}
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension is to be followed by one */
@@ -382,7 +396,7 @@ write_prepared(void)
 {
 	DwCatalog	cat;
 
-	if (ntouched == 0 && nlows == 0 && !all_touched)
+	if (ntouched == 0 && nlows == 0 && !all_touched && !control_changed)
 		return;
 	/* this very transaction has dropped the extension */
 	if (!dw_catalog_lookup(&cat))
@@ -399,7 +413,7 @@ write_prepared(void)
 		write_prepared_row(same ? lane->owner : InvalidOid, lane->queue, lane->priority,
 						   lows[i].due);
 	}
-	if (all_touched)
+	if (all_touched || control_changed)
 		write_prepared_row(InvalidOid, 0, 0, DT_NOBEGIN);
 	PopActiveSnapshot();
 }

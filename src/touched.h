@@ -24,6 +24,9 @@ extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 /* Plain SQL may have written rows: look at everything afterwards. */
 extern void dw_touch_all(void);
 
+/* Queues, pauses or marks were changed: tell timer and executors, if it commits. */
+extern void dw_touch_control(void);
+
 /* Rows of another origin were written; or those that are left are armed. */
 extern void dw_touch_unarmed(bool left);
 

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * verdict.c
+ *	  Whether a task that was claimed is run.
+ *
+ * Run by executors.  The row is deleted, but the transaction not yet
+ * committed: from here on nobody else can change the task.  What was decided
+ * before, by a mark, a pause or a newer task of the same key, is looked at
+ * only now, so that none of it can come in between.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "keys.h"
+#include "marks.h"
+#include "queues.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+#include "verdict.h"
+
+static bool
+has_expired(const DwTaskKey *key, const Datum *values, const bool *nulls)
+{
+	Datum		until;
+
+	if (nulls[Anum_task_expires - 1])
+		return false;
+	until = DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(key->due),
+								values[Anum_task_expires - 1]);
+	return DatumGetTimestampTz(until) < dw_now();
+}
+
+DwVerdict
+dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
+		 const Datum *values, const bool *nulls, int *sqlstate, const char **reason)
+{
+	if (dw_task_is_cancelled(rel, tuple))
+		return DW_DROP;
+	if (dw_is_paused(db, key->owner, key->queue))
+		return DW_PUT_BACK;
+	if (dw_task_is_superseded(rel, tuple))
+	{
+		*sqlstate = DW_ERRCODE_SUPERSEDED;
+		*reason = "a newer task of the same key is pending or running";
+		return DW_REFUSE;
+	}
+	if (has_expired(key, values, nulls))
+	{
+		*sqlstate = DW_ERRCODE_EXPIRED;
+		*reason = "the task has expired";
+		return DW_REFUSE;
+	}
+	return DW_RUN;
+}

@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * verdict.h
+ *	  Whether a task that was claimed is run.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_VERDICT_H
+#define DW_VERDICT_H
+
+#include "shared.h"
+#include "task_rows.h"
+
+typedef enum DwVerdict
+{
+	DW_RUN,
+	DW_DROP,					/* it was cancelled: the claim stands */
+	DW_PUT_BACK,				/* it is paused: the claim is undone */
+	DW_REFUSE					/* it goes to the failed ones */
+} DwVerdict;
+
+extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
+						  const Datum *values, const bool *nulls,
+						  int *sqlstate, const char **reason);
+
+/* SQLSTATEs of tasks that were given up without an error of their own. */
+#define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
+#define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
+
+#endif							/* DW_VERDICT_H */
