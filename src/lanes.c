@@ -120,6 +120,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
+	lane->queue_place = DW_NO_QUEUE;
+	lane->paused = false;
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
 	lane->is_listed = false;

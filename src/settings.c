@@ -23,6 +23,7 @@ int			dw_ring_memory = 32 * 1024;
 int			dw_inbox_size = 1024;
 int			dw_max_lanes = 16384;
 int			dw_max_databases = 64;
+int			dw_max_queues = 1024;
 int			dw_max_executors = 4;
 int			dw_executor_idle_timeout = 60 * 1000;
 bool		dw_enabled = true;
@@ -71,6 +72,10 @@ dw_define_settings(void)
 	DefineCustomIntVariable("delay_wheel.max_databases",
 							"Number of databases that can be served at once.",
 							NULL, &dw_max_databases, 64, 1, 10000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_queues",
+							"Number of queues that can be declared, in all databases together.",
+							NULL, &dw_max_queues, 1024, 1, 32767,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_executors",
 							"Number of executor processes for each database.",

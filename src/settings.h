@@ -17,6 +17,7 @@ extern int	dw_ring_memory;		/* kB */
 extern int	dw_inbox_size;
 extern int	dw_max_lanes;
 extern int	dw_max_databases;
+extern int	dw_max_queues;
 extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
 extern bool dw_enabled;

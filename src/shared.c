@@ -29,6 +29,7 @@ DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
 DwLane	   *dw_lanes = NULL;
 DwExecutor *dw_executors = NULL;
+DwQueue    *dw_queues = NULL;
 
 static char *databases = NULL;
 
@@ -77,6 +78,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_lanes, sizeof(DwLane)));
 	RequestAddinShmemSpace(mul_size(executor_places(), sizeof(DwExecutor)));
 	RequestAddinShmemSpace(mul_size(dw_max_databases, database_size()));
+	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -111,7 +113,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
-	pg_atomic_init_u32(&db->control, 0);
+	/* another number than it was when the place was given back */
+	pg_atomic_init_u32(&db->control, (uint32) dw_now());
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
@@ -145,6 +148,8 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
 	}
 
+	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+
 	for (int i = 0; i < dw_max_databases; i++)
 	{
 		pg_atomic_init_u32(&dw_database(i)->pins, 0);
@@ -172,6 +177,8 @@ startup_memory(void)
 							   mul_size(dw_max_lanes, sizeof(DwLane)), &found);
 	dw_executors = ShmemInitStruct("delay_wheel executors",
 								   mul_size(executor_places(), sizeof(DwExecutor)), &found);
+	dw_queues = ShmemInitStruct("delay_wheel queues",
+								mul_size(dw_max_queues, sizeof(DwQueue)), &found);
 	databases = ShmemInitStruct("delay_wheel databases",
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();

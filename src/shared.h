@@ -108,6 +108,9 @@ typedef struct DwLane
 								 * holds no more than that */
 
 	/* ready lock */
+	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
+								 * or if it is not declared */
+	bool		paused;			/* those of its owner are, or of the database */
 	DwList		ready;
 	DwEntry		spare;
 	DwSpareState spare_state;
@@ -123,6 +126,37 @@ typedef struct DwLane
 	TimestampTz recheck_from;
 	int64		recheck_interval;
 } DwLane;
+
+#define DW_NO_QUEUE		(-1)
+
+/*
+ * What timer and executors need to know of a declared queue of a database.
+ * Filled in by the timer from the table; the default queue has none.
+ */
+typedef struct DwQueue
+{
+	/* table lock to enter and leave */
+	Oid			database;		/* InvalidOid: free */
+	int16		id;
+
+	/* ready lock: as declared */
+	bool		paused;
+	bool		batch;
+	int32		max_running;	/* 0: no limit */
+	int32		rate;			/* tasks a second, 0: no limit */
+	int32		timeout;		/* ms, -1: none */
+	int16		max_attempts;
+	int64		retry_delay;	/* us */
+
+	/* ready lock: as it stands */
+	uint32		running;		/* executors on its tasks, of all lanes */
+	TimestampTz next_start;		/* by the rate */
+
+	/* statistics */
+	pg_atomic_uint64 done;
+	pg_atomic_uint64 failed;
+	pg_atomic_uint64 cancelled;	/* by a mark, of those that were claimed */
+} DwQueue;
 
 #define DW_LATENESS_BUCKETS 512
 
@@ -255,6 +289,7 @@ typedef struct DwShared
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
+extern DwQueue *dw_queues;
 extern DwExecutor *dw_executors;
 
 extern void dw_shared_install(void);
