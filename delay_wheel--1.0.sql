@@ -225,7 +225,7 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.pause',
-	'WHERE owner = 0 OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
 
 -- rows written by plain SQL reach the timer through this trigger; also in
@@ -486,12 +486,12 @@ COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with 
 
 CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
 SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
-	   pg_catalog.make_interval(secs => q.timeout / 1000.0::double precision) AS timeout,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
 	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
 	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread
 FROM delay_wheel.queue q
 WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
-   OR 0 = ANY (q.users)
+   OR 0::oid = ANY (q.users::oid[])
    OR EXISTS (SELECT FROM pg_catalog.unnest(q.users) u WHERE pg_catalog.pg_has_role(u, 'USAGE'))
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW delay_wheel.queues IS
