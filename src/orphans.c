@@ -129,9 +129,8 @@ dw_owner_dropped(DwDatabase *database, Oid owner)
 
 /*---- Who is an orphan ----*/
 
-/* Caller has locked pg_authid. */
-static bool
-role_exists(Oid role)
+bool
+dw_role_exists(Oid role)
 {
 	Relation	rel = table_open(AuthIdRelationId, NoLock);
 	ScanKeyData key;
@@ -162,7 +161,7 @@ check_owners(void)
 			continue;
 		if (n++ % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
 			break;
-		if (role_exists(lane->owner))
+		if (dw_role_exists(lane->owner))
 			known = lane->owner;
 		else
 			dw_owner_dropped(db, lane->owner);
@@ -306,7 +305,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 {
 	if (emptying == DW_NO_LANE)
 		begin_lane(lane);
-	if (role_exists(lane->owner))
+	if (dw_role_exists(lane->owner))
 	{
 		/* a new role of that number */
 		lane->orphan = false;

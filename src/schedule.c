@@ -30,6 +30,7 @@
 #include "lanes.h"
 #include "miscadmin.h"
 #include "pending.h"
+#include "queues.h"
 #include "rights.h"
 #include "settings.h"
 #include "signature.h"
@@ -88,6 +89,25 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 	return isnull ? InvalidOid : DatumGetObjectId(owner);
 }
 
+/* A task may be put into a queue that the current user may schedule into. */
+static void
+require_queue_of_row(TriggerData *trigger, HeapTuple row)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	int			column = SPI_fnumber(desc, "queue");
+	bool		isnull;
+	int16		queue;
+
+	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
+		RelationGetRelid(trigger->tg_relation) != dw_catalog()->task)
+		return;
+	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
+	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
+				   queue == DatumGetInt16(SPI_getbinval(trigger->tg_trigtuple, desc, column, &isnull))))
+		return;
+	dw_queue_require(queue);
+}
+
 /*
  * Trigger on delay_wheel.task and failed_task: plain SQL must not make a task
  * of a role whose rights the current user does not have, nor change one.
@@ -105,6 +125,7 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
+	require_queue_of_row(trigger, row);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 

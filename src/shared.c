@@ -504,6 +504,8 @@ dw_roles_dropped(void)
 		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
 			continue;
 		pg_atomic_write_u32(&db->roles_dropped, 1);
+		/* it may have owned queues */
+		pg_atomic_fetch_add_u32(&db->control, 1);
 		pg_memory_barrier();
 		pg_atomic_write_u32(&db->lanes_dirty, 1);
 		dw_wake_timer(db, DW_AWAKE);
