@@ -298,6 +298,8 @@ service_state(DwDatabase *db)
 		return dw_database_place_free() ? "stopped" : "no place";
 	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
 		return "disabled";
+	if (db->timer_state == DW_TIMER_RUNNING && db->paused)
+		return "paused";
 	return states[db->timer_state];
 }
 
