@@ -146,6 +146,7 @@ init_shared(void)
 	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 	}
 
 	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
