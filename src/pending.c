@@ -173,6 +173,28 @@ dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 	return ours;
 }
 
+/* Is one of these the executor that runs the task? */
+static bool
+one_claims(int64 id, const TransactionId *xids, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (dw_executor_claims(id, xids[i]))
+			return true;
+	return false;
+}
+
+/* Does an executor run the task just now? */
+static bool
+row_is_claimed(Relation rel, const DwTaskKey *key)
+{
+	ItemPointerData tid = key->tid;
+	TransactionId *others;
+	bool		ours;
+	int			n = row_holders(rel, &tid, &others, &ours);
+
+	return one_claims(key->id, others, n);
+}
+
 /*
  * Waits for the transactions that hold the row of a task, without becoming the
  * next holder: an executor that comes in between is to be told, not waited
@@ -186,9 +208,8 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
-	for (int i = 0; i < n; i++)
-		if (dw_executor_claims(key->id, others[i]))
-			return false;
+	if (one_claims(key->id, others, n))
+		return false;
 	for (int i = 0; i < n; i++)
 		XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
 	return true;
@@ -285,8 +306,9 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 			return DW_GONE;
 		dw_task_key(rel, *tuple, key);
 		require_owner(key);
+		/* not pending any more; but it may have begun before */
 		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
-			return DW_GONE;
+			return row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
 		result = dw_row_delete(rel, key, hint);
 		if (result == TM_Ok)
