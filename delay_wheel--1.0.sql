@@ -300,6 +300,37 @@ AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_at(timestamptz, text, "any") IS
 'like delay_schedule(interval, text, "any"), at a point in time';
 
+CREATE FUNCTION delay_schedule_task(
+	sql_text text,
+	args text[] DEFAULT NULL,
+	arg_types regtype[] DEFAULT NULL,
+	delay interval DEFAULT NULL,
+	due timestamptz DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval) IS
+'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
+args: values of $1, $2 ... as text, read as literals are in this session; arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+delay: from the start of this transaction; due: point in time; with neither, the task runs at once after the commit; both are an error.
+key, 1 to 1000 bytes: at most one pending task for each owner, queue and key. if_exists says what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+queue: see delay_wheel.queue; null is the default queue. tag: for grouping, 1 to 1000 bytes. priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
+max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1. retry_delay, up to 365 days: pause before the second attempt; null is the queue''s, or else 10 seconds. timeout: up to 2147483647 ms, in whole ms; null is the queue''s, or else the role''s. expires: it is not run later than that after due; null is at any time. These must be greater than zero.
+Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
+
+CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_key(text, text) IS
+'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error';
+
 CREATE FUNCTION delay_cancel(id bigint) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint) IS
@@ -366,7 +397,9 @@ COMMENT ON FUNCTION delay_resume_database() IS
 REVOKE EXECUTE ON FUNCTION
 	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
-	delay_cancel(bigint), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
+	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
+	delay_cancel(bigint), delay_cancel_key(text, text),
+	delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text)
 	FROM PUBLIC;
 
@@ -399,8 +432,13 @@ SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default'
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
-WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
+	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
+  -- superseded by a newer one; not a join, so that tasks without a key cost nothing
+  AND (t.key IS NULL OR NOT EXISTS (
+		SELECT FROM delay_wheel.task n
+		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';

@@ -29,6 +29,7 @@
 #include "executor.h"
 #include "executor/spi.h"
 #include "inject.h"
+#include "keys.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -202,7 +203,10 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		if (result == TM_BeingModified)
 		{
 			if (!dw_xid_is_executor(failure.xmax))
+			{
+				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
+			}
 			break;
 		}
 		/* changed since the snapshot: look again */

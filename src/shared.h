@@ -287,6 +287,9 @@ typedef struct DwExecutor
 
 	/* rights or settings of the session have changed: no task any more */
 	pg_atomic_uint32 stale;
+
+	/* a task with a key that it could not claim, being kept; else 0 */
+	pg_atomic_uint64 refused;
 } DwExecutor;
 
 typedef struct DwShared

@@ -470,15 +470,17 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 
 /*
  * How many tasks a role has, those of open transactions and those that run
- * included, unarmed ones not; counted up to a limit.
+ * included, unarmed ones not, nor those that the function, if any, says no to;
+ * counted up to a limit.
  */
 int
-dw_task_count(Oid owner, int limit)
+dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	SnapshotData dirty;
+	HeapTuple	tuple;
 	int			n = 0;
 
 	InitDirtySnapshot(dirty);
@@ -487,10 +489,11 @@ dw_task_count(Oid owner, int limit)
 	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum(dw_origin_stamp()));
 	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
-	while (n < limit && HeapTupleIsValid(systable_getnext(scan)))
+	while (n < limit && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		CHECK_FOR_INTERRUPTS();
-		n++;
+		if (counts == NULL || counts(rel, tuple))
+			n++;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);

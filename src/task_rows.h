@@ -162,7 +162,7 @@ extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **null
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
-extern int	dw_task_count(Oid owner, int limit);
+extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
