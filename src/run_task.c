@@ -27,6 +27,7 @@
 #include "args.h"
 #include "compat.h"
 #include "executor.h"
+#include "failed.h"
 #include "inject.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
@@ -398,7 +399,7 @@ record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts,
 	/* whatever the verdict: it was run before */
 	record_failure(&claimed, attempts + (was_run ? 1 : 0), error);
 	commit_transaction();
-	pg_atomic_fetch_add_u64(&db->failed, 1);
+	dw_failed_recorded(db, 1);
 }
 
 /* What one try of a task leads to. */
@@ -476,8 +477,10 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	if (verdict != DW_DROP)
-		pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
+	if (try->error)
+		dw_failed_recorded(db, 1);
+	else if (verdict != DW_DROP)
+		pg_atomic_fetch_add_u64(&db->done, 1);
 }
 
 /*
