@@ -187,8 +187,9 @@ CREATE TABLE delay_wheel.failed_task
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+CREATE INDEX failed_task_failed_at_idx ON delay_wheel.failed_task (failed_at, id);
 COMMENT ON TABLE delay_wheel.failed_task IS
-'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until they are deleted';
+'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 /*
@@ -346,6 +347,23 @@ AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 'like delay_reschedule(bigint, interval), to a point in time';
 
+CREATE FUNCTION delay_run(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_run(bigint) IS
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, and cursors of the caller are out of its reach. Tasks that are not armed are refused; a null id is an error';
+
+CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_retry(bigint) IS
+'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending, or its queue or its owner does not exist any more. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations up to now do not concern it. A null id is an error';
+
+CREATE FUNCTION delay_redrive(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
+	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_redrive' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_redrive(text, text, text, timestamptz, timestamptz, integer) IS
+'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse are left, with a notice of their number. A queue that does not exist, a malformed sqlstate and a negative max_tasks are errors';
+
 CREATE FUNCTION delay_arm() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_arm() FROM PUBLIC;
@@ -400,7 +418,9 @@ REVOKE EXECUTE ON FUNCTION
 	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
 	delay_cancel(bigint), delay_cancel_key(text, text),
 	delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
-	delay_pause(text), delay_resume(text)
+	delay_pause(text), delay_resume(text),
+	delay_run(bigint), delay_retry(bigint),
+	delay_redrive(text, text, text, timestamptz, timestamptz, integer)
 	FROM PUBLIC;
 
 CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS void
