@@ -18,10 +18,13 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "rights.h"
 #include "settings.h"
@@ -29,6 +32,9 @@
 #include "task_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 /* After this long the rows are counted again. */
@@ -137,6 +143,37 @@ dw_disallow(PG_FUNCTION_ARGS)
 	return change_rights(fcinfo, "REVOKE EXECUTE ON ROUTINE %s FROM %s");
 }
 
+/*
+ * How many tasks a role has, those of open transactions and those that run
+ * included, unarmed and cancelled ones not; counted up to a limit.
+ */
+static int
+count_tasks(Oid owner, int limit)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	SnapshotData dirty;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
+	while (n < limit && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!dw_task_is_cancelled(rel, tuple))
+			n++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return n;
+}
+
 void
 dw_require_room(Oid owner)
 {
@@ -152,7 +189,7 @@ dw_require_room(Oid owner)
 	if (allowance.owner != owner || allowance.limit != dw_max_pending ||
 		allowance.left == 0 || now >= allowance.until)
 	{
-		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending);
+		int			left = dw_max_pending - count_tasks(owner, dw_max_pending);
 
 		allowance.left = 0;
 		if (left == 0)

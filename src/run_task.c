@@ -30,6 +30,7 @@
 #include "executor/spi.h"
 #include "inject.h"
 #include "lanes.h"
+#include "marks.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -200,7 +201,9 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		}
 		if (result == TM_BeingModified)
 		{
-			if (!dw_xid_is_executor(failure.xmax))
+			/* the sweeper removes what is cancelled */
+			if (!dw_xid_is_executor(failure.xmax) &&
+				!dw_task_is_cancelled(rel, claimed->tuple))
 				ask_for_recheck(db, entry);
 			break;
 		}
@@ -490,6 +493,12 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		dw_deliver(db, &hint);
 		return;
 	}
+	if (verdict == DW_DROP)
+	{
+		/* not worth a commit: the sweeper removes the row */
+		AbortCurrentTransaction();
+		return;
+	}
 	try->attempts = claimed.key.attempts;
 	try->claimed = true;
 	try->started = dw_now();
@@ -505,8 +514,7 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	if (verdict != DW_DROP)
-		pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
+	pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
 }
 
 /*

@@ -28,6 +28,7 @@
 #include "fmgr.h"
 #include "inject.h"
 #include "lanes.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "pending.h"
 #include "rights.h"
@@ -59,26 +60,11 @@ dw_origin(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
-/* What calls a trigger function of ours must be a trigger on a table of ours. */
-static TriggerData *
-require_trigger(FunctionCallInfo fcinfo, const char *function)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-
-	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
-						function, "delay_wheel")));
-	return trigger;
-}
-
 /* Trigger on delay_wheel.task: plain SQL wrote rows. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	(void) require_trigger(fcinfo, "task_changed");
+	(void) dw_require_trigger(fcinfo, "task_changed");
 	/* a restore into a server without the library must go on */
 	if (dw_shared != NULL)
 		dw_touch_all();
@@ -110,7 +96,7 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 Datum
 dw_task_guard(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = require_trigger(fcinfo, "task_guard");
+	TriggerData *trigger = dw_require_trigger(fcinfo, "task_guard");
 	HeapTuple	row;
 
 	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
@@ -284,6 +270,7 @@ reschedule(int64 id, TimestampTz due)
 	DwHint		hint;
 	Datum	   *values;
 	bool	   *nulls;
+	int64		mark;
 
 	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
 	{
@@ -293,6 +280,13 @@ reschedule(int64 id, TimestampTz due)
 
 	dw_deform(rel, tuple, &values, &nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	/* a cancellation that did not hit it where it was does not where it comes to */
+	mark = dw_mark_on_row(values, nulls);
+	if (mark != 0)
+	{
+		values[Anum_task_spared - 1] = Int64GetDatum(mark);
+		nulls[Anum_task_spared - 1] = false;
+	}
 	hint.due = due;
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);

@@ -13,9 +13,10 @@
  */
 #include "postgres.h"
 
-#include "commands/trigger.h"
+#include "catalog/namespace.h"
 #include "signature.h"
 #include "utils/regproc.h"
+#include "utils/rel.h"
 
 static void
 raise_mismatch(FunctionCallInfo fcinfo)
@@ -50,6 +51,20 @@ dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *ty
 	for (int i = 0; i < n; i++)
 		if (TupleDescAttr(desc, i)->atttypid != types[i])
 			raise_mismatch(fcinfo);
+}
+
+TriggerData *
+dw_require_trigger(FunctionCallInfo fcinfo, const char *function)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
+						function, "delay_wheel")));
+	return trigger;
 }
 
 ReturnSetInfo *

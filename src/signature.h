@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
+#include "commands/trigger.h"
 #include "fmgr.h"
 #include "funcapi.h"
 
@@ -19,6 +20,9 @@ extern void dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs,
 
 /* The same for the columns of a result. */
 extern void dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types);
+
+/* An error unless it is called by a trigger on a table of ours. */
+extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function);
 
 /* Begins a result of rows with these columns. */
 extern ReturnSetInfo *dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types);

@@ -84,6 +84,29 @@ enum
 	Natts_prepared = Anum_prepared_due
 };
 
+/* Columns of delay_wheel.cancellation. */
+enum
+{
+	Anum_cancellation_id = 1,
+	Anum_cancellation_origin,
+	Anum_cancellation_made_at,
+	Anum_cancellation_made_by,
+	Anum_cancellation_owners,
+	Anum_cancellation_queue,
+	Anum_cancellation_tag,
+	Anum_cancellation_due_from,
+	Anum_cancellation_due_until,
+	Anum_cancellation_removed,
+	Natts_cancellation = Anum_cancellation_removed
+};
+
+/* Columns of delay_wheel.queue that are used without its own code. */
+enum
+{
+	Anum_queue_id = 1,
+	Anum_queue_name
+};
+
 typedef struct DwCatalog
 {
 	Oid			task;
@@ -95,6 +118,8 @@ typedef struct DwCatalog
 	Oid			failed_pkey;
 	Oid			prepared;
 	Oid			queue;
+	Oid			cancellation;
+	Oid			cancellation_pkey;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -110,7 +135,7 @@ typedef struct DwTaskKey
 	ItemPointerData tid;
 } DwTaskKey;
 
-/* A scan of one lane in (due, id) order. */
+/* A scan of one lane in (due, id) order, or of all lanes, one after the other. */
 typedef struct DwLaneScan DwLaneScan;
 
 extern bool dw_catalog_lookup(DwCatalog *catalog);
@@ -122,15 +147,18 @@ extern void dw_failed_insert(Datum *values, bool *nulls);
 extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
 								Datum *values, bool *nulls);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
+extern void dw_cancellation_insert(Datum *values, bool *nulls);
 
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
-extern int	dw_task_count(Oid owner, int limit);
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern DwLaneScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern void dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from);
+extern bool dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
 extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
 extern void dw_lane_scan_end(DwLaneScan *scan);
