@@ -31,6 +31,7 @@
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
+#include "marks.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -202,7 +203,9 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		}
 		if (result == TM_BeingModified)
 		{
-			if (!dw_xid_is_executor(failure.xmax))
+			/* the sweeper removes what is cancelled */
+			if (!dw_xid_is_executor(failure.xmax) &&
+				!dw_task_is_cancelled(rel, claimed->tuple))
 			{
 				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
@@ -465,6 +468,12 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		dw_queue_put_back(db, entry);
 		return;
 	}
+	if (verdict == DW_DROP)
+	{
+		/* not worth a commit: the sweeper removes the row */
+		AbortCurrentTransaction();
+		return;
+	}
 	try->attempts = claimed.key.attempts;
 	try->claimed = true;
 	try->started = dw_now();
@@ -482,7 +491,7 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	if (try->error)
 		dw_failed_recorded(db, 1);
-	else if (verdict != DW_DROP)
+	else
 		pg_atomic_fetch_add_u64(&db->done, 1);
 }
 
