@@ -19,7 +19,7 @@ CREATE ROLE "regress_dw Odd" LOGIN;
 SELECT delay_wheel.allow('regress_dw_dba', 'regress_dw_anna', 'regress_dw_ben');
 CREATE TABLE queues_effect (n int, who text DEFAULT current_user);
 GRANT ALL ON queues_effect TO PUBLIC;
--- these stand for whatever schedules into a queue
+-- by plain SQL, too
 GRANT pg_write_all_data TO regress_dw_dba, regress_dw_anna, regress_dw_ben;
 GRANT SELECT ON delay_wheel.task TO regress_dw_ben;
 CREATE FUNCTION queue_id(queue text) RETURNS smallint LANGUAGE sql SECURITY DEFINER
@@ -99,8 +99,8 @@ SELECT delay_queue_drop('a');
 --
 SELECT delay_queue('mails', users => '{regress_dw_team}', timeout => '0', retry_delay => '10 s', spread => '0');
 SELECT queue_id('mails') AS mails \gset
-CREATE FUNCTION put(n int, queue text, due timestamptz DEFAULT now()) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO delay_wheel.task (due, queue, sql) VALUES ($3, queue_id($2), format('INSERT INTO queues_effect VALUES (%s)', $1)) $$;
+CREATE FUNCTION put(n int, queue text, due timestamptz DEFAULT now()) RETURNS boolean LANGUAGE sql AS $$
+	SELECT delay_schedule_task(format('INSERT INTO queues_effect VALUES (%s)', $1), queue => $2, due => $3) > 0 $$;
 SELECT put(1, 'mails');
 SET SESSION AUTHORIZATION regress_dw_anna;
 SELECT put(2, 'mails');
@@ -108,13 +108,39 @@ SELECT name, users FROM delay_wheel.queues;
 SELECT queue, sql FROM delay_wheel.tasks WHERE queue <> 'mails';
 SET SESSION AUTHORIZATION regress_dw_ben;
 SELECT * FROM pg_temp.error_of($$SELECT put(3, 'mails')$$);
+SELECT * FROM pg_temp.error_of($$SELECT put(3, 'no such queue')$$);
+SELECT * FROM pg_temp.error_of(format($$INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), %s, 'SELECT 1')$$, :mails));
 SELECT * FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), -1, 'SELECT 1')$$);
 INSERT INTO delay_wheel.task (id, due, sql) VALUES (1000000, '2100-01-01', 'SELECT 4');
 \set own 1000000
 SELECT * FROM pg_temp.error_of(format('UPDATE delay_wheel.task SET queue = %s WHERE id = %s', :mails, :own));
 SELECT delay_cancel(:own);
 SELECT name FROM delay_wheel.queues;
+-- by a function of somebody who may
+CREATE FUNCTION pg_temp.put_for_me(n int) RETURNS boolean LANGUAGE sql SECURITY DEFINER AS $$SELECT put($1, 'mails')$$;
+SELECT * FROM pg_temp.error_of('SELECT pg_temp.put_for_me(4)');
 RESET SESSION AUTHORIZATION;
+ALTER FUNCTION pg_temp.put_for_me OWNER TO regress_dw_anna;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT pg_temp.put_for_me(4);
+RESET SESSION AUTHORIZATION;
+-- the queue that was found is kept for the next call: not longer than it may be
+BEGIN;
+SELECT put(9, 'mails');
+SELECT delay_queue('mails', priority => 1, spread => '1 s');
+SELECT put(9, 'mails');
+SAVEPOINT s;
+SELECT delay_queue('mails', priority => -1, spread => '0');
+SELECT put(9, 'mails');
+SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
+ROLLBACK TO s;
+SELECT put(9, 'mails');
+SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
+ROLLBACK;
+BEGIN;
+SELECT put(9, 'mails');
+SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
+ROLLBACK;
 SELECT pg_temp.wait_until_done();
 SELECT n, who FROM queues_effect ORDER BY n;
 -- all roles; the owner's members; superusers
@@ -316,6 +342,6 @@ SELECT * FROM delay_wheel.pause;
 REVOKE EXECUTE ON FUNCTION delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database FROM regress_dw_dba, regress_dw_anna;
 SELECT delay_wheel.disallow('regress_dw_dba', 'regress_dw_anna', 'regress_dw_ben');
 DROP TABLE queues_effect;
-DROP FUNCTION put, queue_id, queues_restricted;
+DROP FUNCTION put, queue_id, queues_restricted, pg_temp.put_for_me;
 REVOKE SELECT ON delay_wheel.task FROM regress_dw_ben;
 DROP ROLE regress_dw_anna, regress_dw_ben, regress_dw_dba, regress_dw_team, "regress_dw Odd";

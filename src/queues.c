@@ -167,6 +167,16 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait);
 }
 
+/* Who has the lock, to schedule into the queue, relies on that it exists. */
+static void
+unlock_queue(Oid table, int16 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, table, id, 0);
+	(void) LockRelease(&tag, AccessShareLock, false);
+}
+
 static int16
 id_of_row(Relation rel, HeapTuple tuple)
 {
@@ -234,6 +244,8 @@ look_up(const char *name)
 			remember_found(rel, tuple, name);
 			break;
 		}
+		if (locked != 0)
+			unlock_queue(oid, locked);
 		locked = id_of_row(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
@@ -326,6 +338,22 @@ dw_queue_require(int16 id)
 	if (name == NULL)
 		raise_unknown(psprintf("%d", id));
 	dw_queue_find(name, &queue);
+}
+
+bool
+dw_queue_keep(int16 id)
+{
+	Oid			oid = dw_catalog()->queue;
+
+	if (id == 0)
+		return true;
+	if (dw_queue_lock(oid, id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD &&
+		!dw_control_is_touched())
+		return true;
+	if (name_of(id) != NULL)
+		return true;
+	unlock_queue(oid, id);
+	return false;
 }
 
 int16

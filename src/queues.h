@@ -41,8 +41,14 @@ typedef struct DwQueueDefaults
  */
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 
-/* The same for a queue known by its id, of a task that is to be put back. */
+/* The same for a queue known by its id. */
 extern void dw_queue_require(int16 id);
+
+/*
+ * Does the queue exist?  If so, it cannot be dropped before the end of the
+ * transaction, which puts a task back into it.
+ */
+extern bool dw_queue_keep(int16 id);
 
 /*
  * The number of a queue, for those who need no rights on it; an error if it
@@ -53,7 +59,7 @@ extern int16 dw_queue_named(const char *name);
 /* The row of a queue, as it is now, or NULL. */
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
 
-/* Locks a queue until the end of the transaction; false if it would wait. */
+/* Locks a queue, or the pause of a role, until the end of the transaction. */
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 
 /* Months have 30 days; what is too long is cut. */

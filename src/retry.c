@@ -27,6 +27,7 @@
 #include "inject.h"
 #include "miscadmin.h"
 #include "pending.h"
+#include "queues.h"
 #include "rights.h"
 #include "settings.h"
 #include "signature.h"
@@ -138,48 +139,12 @@ is_pending(const Retrying *retrying, const FailedRow *row)
 	return tuple != NULL;
 }
 
-/* The number of a queue by name, or its existence by number. */
-static bool
-find_queue(const char *name, int *number)
-{
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	if (name != NULL ? strcmp(name, "default") == 0 : *number == 0)
-	{
-		*number = 0;
-		return true;
-	}
-	rel = table_open(dw_catalog()->queue, AccessShareLock);
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-		int			id = DatumGetInt16(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
-
-		if (name == NULL)
-			found = id == *number;
-		else
-			found = strcmp(TextDatumGetCString(heap_getattr(tuple, 2, RelationGetDescr(rel), &isnull)),
-						   name) == 0;
-		if (found)
-			*number = id;
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
 {
-	int			queue = row->queue;
-
 	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
 		return NO_OWNER;
-	if (!find_queue(NULL, &queue))
+	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
 	if (is_pending(retrying, row))
 		return IS_PENDING;
@@ -370,14 +335,7 @@ read_filter(FunctionCallInfo fcinfo, Filter *filter)
 {
 	filter->queue = -1;
 	if (!PG_ARGISNULL(0))
-	{
-		char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-
-		if (!find_queue(name, &filter->queue))
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("queue \"%s\" does not exist", name)));
-	}
+		filter->queue = dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	filter->tag = text_argument(fcinfo, 1);
 	filter->sqlstate = text_argument(fcinfo, 2);
 	if (filter->sqlstate != NULL)

@@ -361,13 +361,6 @@ option_args(FunctionCallInfo fcinfo, NewTask *task)
 	return nargs;
 }
 
-/* A queue that the current user may use, by an argument that may be null. */
-static void
-find_queue(FunctionCallInfo fcinfo, int number, DwQueueForTask *queue)
-{
-	dw_queue_find(PG_ARGISNULL(number) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(number)), queue);
-}
-
 Datum
 dw_schedule_task(PG_FUNCTION_ARGS)
 {
@@ -389,7 +382,8 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	task.if_exists = dw_option_if_exists(fcinfo);
 	task.priority = dw_option_priority(fcinfo);
 
-	find_queue(fcinfo, DW_ARG_QUEUE, &queue);
+	dw_queue_find(PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
+				  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), &queue);
 	task.queue = queue.id;
 	task.spread = queue.spread;
 	if (task.priority == DW_NO_PRIORITY)
@@ -430,7 +424,6 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
 	Relation	rel;
-	DwQueueForTask queue;
 	DwKey		key;
 	DwTaken		state;
 
@@ -438,9 +431,9 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	find_queue(fcinfo, 1, &queue);
 	key.owner = GetUserId();
-	key.queue = queue.id;
+	/* whether or not one may schedule into it any more */
+	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	state = dw_key_cancel(rel, &key);
