@@ -167,6 +167,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 	  int *sqlstate, const char **reason)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	bool		has_key = false;
 	bool		success = false;
 
 	/* X1: before the deletion, so that a cancel knows who holds the row */
@@ -193,6 +194,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		wait_for_writer(rel, claimed->tuple);
 
 		/* X2 */
+		has_key = dw_key_begin_claim(rel, claimed->tuple);
 		DW_INJECT("claim-before-delete");
 		result = heap_delete(rel, &claimed->key.tid, GetCurrentCommandId(true),
 							 InvalidSnapshot, false, &failure, false);
@@ -201,6 +203,8 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 			success = true;
 			break;
 		}
+		if (has_key)
+			dw_key_leave();
 		if (result == TM_BeingModified)
 		{
 			/* the sweeper removes what is cancelled */
@@ -222,6 +226,8 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		dw_deform(rel, claimed->tuple, &claimed->values, &claimed->nulls);
 		*verdict = dw_judge(db, rel, claimed->tuple, &claimed->key, claimed->values,
 							claimed->nulls, sqlstate, reason);
+		if (has_key)
+			dw_key_leave();
 		CommandCounterIncrement();
 	}
 	table_close(rel, NoLock);
