@@ -23,6 +23,7 @@
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
+#include "limits.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -113,15 +114,15 @@ tell_timer(void)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
-/* Ends the current task, under the ready lock. */
-static void
+/* Ends the current task, under the ready lock; returns its lane. */
+static DwLane *
 finish_current(DwExecutor *me)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 
-	Assert(lane->running > 0);
-	lane->running--;
+	dw_limits_end(lane, me->begun);
 	me->current.id = 0;
+	return lane;
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -167,7 +168,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		hint = dw_entry_hint(&me->current);
-		finish_current(me);
+		(void) finish_current(me);
 	}
 	put_back = me->put_back;
 	if (put_back)
@@ -264,6 +265,8 @@ give_way(void)
 static bool
 next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 {
+	DwLane	   *finished = NULL;
+	TimestampTz look_again = DW_NEVER;
 	bool		found = false;
 	bool		low = false;
 
@@ -274,16 +277,17 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
-		finish_current(me);
+		finished = finish_current(me);
 	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
+	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry, &look_again))
 	{
 		DwLane	   *lane = &dw_lanes[entry->lane];
 
 		found = true;
 		me->current = *entry;
+		me->begun = false;
 		pg_atomic_fetch_sub_u64(&my_db->ready, 1);
 		if (lane->load_below > 0 && dw_ready_count(lane) < lane->load_below)
 		{
@@ -293,12 +297,19 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
+	if (finished != NULL && dw_limits_wanted(finished))
+		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(my_db));
 
 	if (low)
 	{
 		pg_atomic_write_u32(&my_db->lanes_dirty, 1);
-		dw_wake_timer(my_db, DW_AWAKE);
+		look_again = DW_AWAKE;
+	}
+	if (look_again != DW_NEVER)
+	{
+		pg_atomic_write_u32(&my_db->executors_dirty, 1);
+		dw_wake_timer(my_db, look_again);
 	}
 	return found;
 }

@@ -427,7 +427,7 @@ record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts,
 	/* whatever the verdict: it was run before */
 	record_failure(&claimed, attempts + (was_run ? 1 : 0), error);
 	commit_transaction();
-	pg_atomic_fetch_add_u64(&db->failed, 1);
+	dw_count_outcome(db, &dw_lanes[entry->lane], DW_OUTCOME_FAILED);
 }
 
 /* What one try of a task leads to. */
@@ -459,7 +459,7 @@ static void
 run_claimed(DwDatabase *db, const Claim *claimed, Try *try)
 {
 	try->was_run = true;
-	dw_count_lateness(db, try->started - claimed->key.due);
+	dw_count_begin(db, dw_this_executor, try->started - claimed->key.due);
 	try->error = run_sql(claimed);
 	if (try->error)
 		record_failure(claimed, try->attempts + 1, try->error);
@@ -505,8 +505,8 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	if (verdict != DW_DROP)
-		pg_atomic_fetch_add_u64(try->error ? &db->failed : &db->done, 1);
+	dw_count_outcome(db, &dw_lanes[entry->lane], verdict == DW_DROP ? DW_OUTCOME_CANCELLED :
+					 try->error ? DW_OUTCOME_FAILED : DW_OUTCOME_DONE);
 }
 
 /*
