@@ -93,7 +93,7 @@ dw_queues_look(DwDatabase *db, bool changed)
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);
 	/* for want of news of changes */
-	return DW_NEVER;
+	return dw_now() + 200000;
 }
 
 void
