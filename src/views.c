@@ -51,13 +51,14 @@ dw_place(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TIMESTAMPTZOID};
 	static const Oid columns[] = {INT4OID, INT8OID};
-	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
 	DwRing		shape = ring_shape();
+	TimestampTz due;
 	TupleDesc	desc;
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
 	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
+	due = PG_GETARG_TIMESTAMPTZ(0);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	dw_require_columns(fcinfo, desc, lengthof(columns), columns);
