@@ -22,6 +22,7 @@
 #include "lanes.h"
 #include "limits.h"
 #include "miscadmin.h"
+#include "queues.h"
 #include "settings.h"
 #include "stats.h"
 #include "storage/shmem.h"
@@ -167,8 +168,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
-	lane->queue_place = dw_queue_place(key->database, key->queue);
-	lane->paused = lane->queue_place != DW_NO_QUEUE && dw_queues[lane->queue_place].paused;
+	dw_queue_attach_lane(db, lane);
 	lane->passed_over = 0;
 	lane->waits_since = 0;
 	dw_lane_stats_init(lane);

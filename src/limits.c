@@ -27,22 +27,11 @@
 
 #include "lanes.h"
 #include "limits.h"
-#include "settings.h"
 
 #define TOLERANCE_US	(100 * 1000)
 #define TURN_US			(100 * 1000)
 /* the next turn, if nobody comes for this one */
 #define UNUSED_TURN_US	USECS_PER_SEC
-
-int32
-dw_queue_place(Oid database, int16 queue)
-{
-	/* the default queue cannot be declared */
-	for (int i = 0; i < dw_max_queues && queue != 0; i++)
-		if (dw_queues[i].database == database && dw_queues[i].id == queue)
-			return i;
-	return DW_NO_QUEUE;
-}
 
 DwQueue *
 dw_lane_queue(const DwLane *lane)
@@ -52,7 +41,7 @@ dw_lane_queue(const DwLane *lane)
 	if (lane->queue_place == DW_NO_QUEUE)
 		return NULL;
 	queue = &dw_queues[lane->queue_place];
-	/* it may have been dropped meanwhile */
+	/* it may have been dropped just now */
 	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
 }
 

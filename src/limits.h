@@ -14,16 +14,13 @@
 typedef enum DwLimit
 {
 	DW_LIMIT_NONE = 0,
-	DW_LIMIT_PAUSED,
+	DW_LIMIT_PAUSED,			/* for why, see DwPause */
 	DW_LIMIT_RUNNING,			/* max_running of its queue */
 	DW_LIMIT_RATE,
 	DW_LIMIT_TURN				/* it is another owner's turn in the queue */
 } DwLimit;
 
-/* All of these are under the ready lock, but for the first. */
-
-/* The place of a queue in dw_queues, or DW_NO_QUEUE.  Under the table lock. */
-extern int32 dw_queue_place(Oid database, int16 queue);
+/* All of these are under the ready lock. */
 
 /* The queue of a lane, if it is declared; else NULL. */
 extern DwQueue *dw_lane_queue(const DwLane *lane);

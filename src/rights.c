@@ -78,8 +78,9 @@ list_functions(void)
 		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid"
 		" JOIN pg_catalog.pg_proc p ON p.oid = d.objid AND p.pronamespace = e.extnamespace"
 		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
-		/* whether a copy may run tasks is not an application's decision */
-		" AND p.proname <> 'delay_arm'"
+		/* what concerns the tasks of others is not an application's decision */
+		" AND p.proname <> ALL ('{delay_arm,delay_queue,delay_queue_drop,"
+		"delay_pause_database,delay_resume_database}')"
 		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
 		" AND d.classid = 'pg_catalog.pg_proc'::regclass";
 	HeapTuple	row;

@@ -33,6 +33,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "queues.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
@@ -475,7 +476,6 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	DwVerdict	verdict;
 	int			sqlstate;
 	const char *reason;
-	DwHint		hint;
 
 	begin_transaction();
 	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason))
@@ -485,9 +485,8 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	}
 	if (verdict == DW_PUT_BACK)
 	{
-		hint = dw_entry_hint(entry);
 		AbortCurrentTransaction();
-		dw_deliver(db, &hint);
+		dw_queue_put_back(db, entry);
 		return;
 	}
 	try->attempts = claimed.key.attempts;

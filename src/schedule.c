@@ -59,26 +59,11 @@ dw_origin(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
-/* What calls a trigger function of ours must be a trigger on a table of ours. */
-static TriggerData *
-require_trigger(FunctionCallInfo fcinfo, const char *function)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-
-	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
-						function, "delay_wheel")));
-	return trigger;
-}
-
 /* Trigger on delay_wheel.task: plain SQL wrote rows. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	(void) require_trigger(fcinfo, "task_changed");
+	(void) dw_require_trigger(fcinfo, "task_changed", false);
 	/* a restore into a server without the library must go on */
 	if (dw_shared != NULL)
 		dw_touch_all();
@@ -110,13 +95,8 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 Datum
 dw_task_guard(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = require_trigger(fcinfo, "task_guard");
+	TriggerData *trigger = dw_require_trigger(fcinfo, "task_guard", true);
 	HeapTuple	row;
-
-	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired for each row", "task_guard")));
 
 	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 	if (!has_privs_of_role(GetUserId(), owner_of_row(trigger, row)) ||

@@ -60,7 +60,7 @@ static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
-		relid == catalog.prepared)
+		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause)
 		catalog_valid = false;
 }
 
@@ -95,11 +95,17 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
 	result->prepared = relation_named(schema, "prepared");
 	result->queue = relation_named(schema, "queue");
+	result->queue_name_key = relation_named(schema, "queue_name_key");
+	result->queue_id_seq = relation_named(schema, "queue_id_seq");
+	result->pause = relation_named(schema, "pause");
+	result->pause_pkey = relation_named(schema, "pause_pkey");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
 		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared) &&
-		OidIsValid(result->queue);
+		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
+		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
+		OidIsValid(result->pause_pkey);
 }
 
 /*
@@ -146,10 +152,17 @@ check_tables(const DwCatalog *cat)
 	static const Oid prepared_types[Natts_prepared] = {
 		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
 	};
+	static const Oid queue_types[Natts_queue] = {
+		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
+	};
+	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
 
 	check_columns(cat->task, task_types, Natts_task);
 	check_columns(cat->failed, failed_types, Natts_failed);
 	check_columns(cat->prepared, prepared_types, Natts_prepared);
+	check_columns(cat->queue, queue_types, Natts_queue);
+	check_columns(cat->pause, pause_types, Natts_pause);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -401,6 +414,18 @@ void
 dw_prepared_insert(Datum *values, bool *nulls)
 {
 	insert_row(dw_catalog()->prepared, values, nulls, Natts_prepared);
+}
+
+void
+dw_queue_insert(Datum *values, bool *nulls)
+{
+	insert_row(dw_catalog()->queue, values, nulls, Natts_queue);
+}
+
+void
+dw_pause_insert(Datum *values, bool *nulls)
+{
+	insert_row(dw_catalog()->pause, values, nulls, Natts_pause);
 }
 
 static Datum

@@ -192,6 +192,12 @@ dw_touch_control(void)
 	control_changed = true;
 }
 
+bool
+dw_control_is_touched(void)
+{
+	return control_changed;
+}
+
 void
 dw_touch_unarmed(bool left)
 {

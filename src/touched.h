@@ -26,6 +26,8 @@ extern void dw_touch_all(void);
 
 /* Queues, pauses or marks were changed: tell timer and executors, if it commits. */
 extern void dw_touch_control(void);
+/* Has this transaction done so, maybe in a subtransaction that was undone? */
+extern bool dw_control_is_touched(void);
 
 /* Rows of another origin were written; or those that are left are armed. */
 extern void dw_touch_unarmed(bool left);

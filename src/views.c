@@ -10,6 +10,9 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
@@ -19,14 +22,18 @@
 #include "lanes.h"
 #include "limits.h"
 #include "miscadmin.h"
+#include "queues.h"
 #include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "signature.h"
 #include "stats.h"
+#include "task_rows.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(dw_place);
@@ -173,7 +180,7 @@ lane_state(const DwLane *lane, DwLimit limit, TimestampTz now, const char **reas
 	*reason = NULL;
 	if (limit == DW_LIMIT_PAUSED)
 	{
-		*reason = dw_limit_text(limit);
+		*reason = dw_pause_text(lane->paused);
 		return "paused";
 	}
 	if (lane->block != DW_BLOCK_NONE)
@@ -270,7 +277,7 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* A queue's lanes together. */
+/* A queue and its lanes, as it is just now. */
 typedef struct QueueSum
 {
 	DwQueue		queue;
@@ -278,6 +285,10 @@ typedef struct QueueSum
 	int64		near;
 	int64		ready;
 	DwLimit		limit;			/* of a lane with ready tasks */
+	uint64		done;
+	uint64		failed;
+	uint64		retried;
+	uint64		cancelled;
 } QueueSum;
 
 static int
@@ -286,41 +297,112 @@ compare_sums(const void *a, const void *b)
 	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
 }
 
-/* The declared queues of a database, by id, as they are just now. */
+/* Under the table lock and the ready lock. */
+static int
+collect_queues(DwDatabase *db, QueueSum *sums)
+{
+	int			n = 0;
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		DwQueue    *queue = &dw_queues[i];
+		QueueSum   *sum = &sums[n];
+
+		if (queue->database != db->oid)
+			continue;
+		sum->queue = *queue;
+		sum->done = pg_atomic_read_u64(&queue->done);
+		sum->failed = pg_atomic_read_u64(&queue->failed);
+		sum->retried = pg_atomic_read_u64(&queue->retried);
+		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
+		n++;
+	}
+	qsort(sums, n, sizeof(QueueSum), compare_sums);
+	return n;
+}
+
+static void
+add_lane(const DwLane *lane, TimestampTz now, QueueSum *sum)
+{
+	DwLimit		limit;
+	uint32		room;
+	TimestampTz until;
+
+	sum->lanes++;
+	sum->near += lane->waiting;
+	sum->ready += dw_ready_count(lane);
+	if (dw_ready_count(lane) == 0)
+		return;
+	limit = dw_lane_limit(lane, now, &room, &until);
+	if (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE)
+		sum->limit = limit;
+}
+
+/* The queues of a database, by id. */
 static QueueSum *
 sum_queues(DwDatabase *db, int *n)
 {
 	QueueSum   *sums = palloc0(sizeof(QueueSum) * dw_max_queues);
 	TimestampTz now = dw_now();
 
-	*n = 0;
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (int i = 0; i < dw_max_queues; i++)
-		if (dw_queues[i].database == db->oid)
-			memcpy(&sums[(*n)++].queue, &dw_queues[i], sizeof(DwQueue));
-	qsort(sums, *n, sizeof(QueueSum), compare_sums);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	*n = collect_queues(db, sums);
+	for (int32 i = db->lanes; i != DW_NO_LANE && *n > 0; i = dw_lanes[i].next)
 	{
-		DwLane	   *lane = &dw_lanes[i];
-		QueueSum	key = {.queue.id = lane->queue};
+		QueueSum	key = {.queue.id = dw_lanes[i].queue};
 		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
-		uint32		room;
-		TimestampTz until;
-		DwLimit		limit;
 
-		if (sum == NULL)
-			continue;
-		sum->lanes++;
-		sum->near += lane->waiting;
-		sum->ready += dw_ready_count(lane);
-		limit = dw_ready_count(lane) > 0 ? dw_lane_limit(lane, now, &room, &until) : DW_LIMIT_NONE;
-		if (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE)
-			sum->limit = limit;
+		if (sum != NULL)
+			add_lane(&dw_lanes[i], now, sum);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);
 	return sums;
+}
+
+static void
+put_queue(const QueueSum *sum, ReturnSetInfo *result)
+{
+	const DwQueue *queue = &sum->queue;
+	Datum		values[11] = {0};
+	bool		nulls[11] = {0};
+	const char *state = sum->ready > 0 ? "ready" : "idle";
+
+	if (queue->paused)
+		state = "paused";
+	else if (sum->limit != DW_LIMIT_NONE)
+		state = "limited";
+	else if (queue->running > 0)
+		state = "running";
+	values[0] = Int16GetDatum(queue->id);
+	values[1] = CStringGetTextDatum(state);
+	nulls[2] = queue->paused || sum->limit == DW_LIMIT_NONE;
+	if (!nulls[2])
+		values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
+	values[3] = Int32GetDatum(queue->running);
+	values[4] = Int64GetDatum(sum->near);
+	values[5] = Int64GetDatum(sum->ready);
+	values[6] = Int32GetDatum(sum->lanes);
+	values[7] = Int64GetDatum(sum->done);
+	values[8] = Int64GetDatum(sum->failed);
+	values[9] = Int64GetDatum(sum->retried);
+	values[10] = Int64GetDatum(sum->cancelled);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* The sums of a queue that the user may see, or NULL. */
+static QueueSum *
+visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
+{
+	QueueSum	key = {0};
+	bool		isnull;
+
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
+		!dw_queue_is_usable(rel, tuple))
+		return NULL;
+	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
+	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
 }
 
 Datum
@@ -333,6 +415,9 @@ dw_get_queues(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
 	QueueSum   *sums;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 	int			n;
 
 	dw_require_shared();
@@ -340,30 +425,17 @@ dw_get_queues(PG_FUNCTION_ARGS)
 	if (db == NULL)
 		return (Datum) 0;
 	sums = sum_queues(db, &n);
-	for (int i = 0; i < n; i++)
+	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		QueueSum   *sum = &sums[i];
-		Datum		values[lengthof(columns)] = {0};
-		bool		nulls[lengthof(columns)] = {0};
+		QueueSum   *sum = visible_sum(rel, tuple, sums, n);
 
-		values[0] = Int16GetDatum(sum->queue.id);
-		values[1] = CStringGetTextDatum(sum->queue.paused ? "paused" :
-										sum->limit != DW_LIMIT_NONE ? "limited" :
-										sum->queue.running > 0 ? "running" :
-										sum->ready > 0 ? "ready" : "idle");
-		nulls[2] = sum->queue.paused || sum->limit == DW_LIMIT_NONE;
-		if (!nulls[2])
-			values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
-		values[3] = Int32GetDatum(sum->queue.running);
-		values[4] = Int64GetDatum(sum->near);
-		values[5] = Int64GetDatum(sum->ready);
-		values[6] = Int32GetDatum(sum->lanes);
-		values[7] = Int64GetDatum(pg_atomic_read_u64(&sum->queue.done));
-		values[8] = Int64GetDatum(pg_atomic_read_u64(&sum->queue.failed));
-		values[9] = Int64GetDatum(pg_atomic_read_u64(&sum->queue.retried));
-		values[10] = Int64GetDatum(pg_atomic_read_u64(&sum->queue.cancelled));
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (sum != NULL)
+			put_queue(sum, result);
 	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
 	return (Datum) 0;
 }
 
@@ -425,6 +497,8 @@ service_state(DwDatabase *db)
 		return dw_database_place_free() ? "stopped" : "no place";
 	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
 		return "disabled";
+	if (db->timer_state == DW_TIMER_RUNNING && db->paused)
+		return "paused";
 	return states[db->timer_state];
 }
 

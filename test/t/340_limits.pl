@@ -61,9 +61,8 @@ sub set_queue
 
 	%with = (%defaults, %with);
 	query(qq{
-		INSERT INTO delay_wheel.queue (id, name, owner, max_running, rate, paused)
-			SELECT COALESCE(max(id), 0) + 1, '$name', 'anna'::regrole, $with{max_running}, $with{rate}, $with{paused}
-			FROM delay_wheel.queue
+		INSERT INTO delay_wheel.queue (name, max_running, rate, paused, users)
+			VALUES ('$name', $with{max_running}, $with{rate}, $with{paused}, '{-}')
 			ON CONFLICT (name) DO UPDATE SET max_running = EXCLUDED.max_running, rate = EXCLUDED.rate, paused = EXCLUDED.paused});
 	wait_for($node, qq{
 		SELECT q.paused = $with{paused} AND (s.state = 'paused') = $with{paused}
