@@ -524,7 +524,7 @@ lane_needs_executor(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *
 	before = *count;
 	if (lane->running >= dw_lane_executors())
 		return false;
-	if (dw_lane_limit_or_wait(lane, now, &room, &until) == DW_LIMIT_NONE)
+	if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_NONE)
 	{
 		needs = room > before && wake_executors(db, lane, room - before, count) > 0;
 		/* those who were woken use up what the rate allows now */

@@ -114,15 +114,12 @@ tell_timer(void)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
-/* Ends the current task, under the ready lock; returns its lane. */
-static DwLane *
+/* Ends the current task, under the ready lock; true if its queue was full. */
+static bool
 finish_current(DwExecutor *me)
 {
-	DwLane	   *lane = &dw_lanes[me->current.lane];
-
-	dw_limits_end(lane, me->begun);
 	me->current.id = 0;
-	return lane;
+	return dw_limits_end(&dw_lanes[me->current.lane], me->begun);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -265,7 +262,7 @@ give_way(void)
 static bool
 next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 {
-	DwLane	   *finished = NULL;
+	DwLane	   *was_full = NULL;
 	TimestampTz look_again = DW_NEVER;
 	bool		found = false;
 	bool		low = false;
@@ -276,8 +273,8 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		unblock_owner(me);
 	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	if (me->state == DW_EXECUTOR_BUSY)
-		finished = finish_current(me);
+	if (me->state == DW_EXECUTOR_BUSY && finish_current(me))
+		was_full = &dw_lanes[me->current.lane];
 	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
@@ -297,7 +294,9 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
-	if (finished != NULL && dw_limits_wanted(finished))
+	/* somebody else may wait for the place */
+	if (was_full != NULL && !dw_limits_full(was_full) &&
+		pg_atomic_read_u64(&my_db->ready) > 0)
 		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(my_db));
 

@@ -429,7 +429,7 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 {
 	uint32		room;
 	TimestampTz until;
-	DwLimit		limit = dw_lane_limit_or_wait(lane, now, &room, &until);
+	DwLimit		limit = dw_lane_limit(lane, now, &room, &until);
 
 	if (limit == DW_LIMIT_NONE && dw_limits_keep_for_other(db, lane, now))
 	{

@@ -100,12 +100,10 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 		return DW_LIMIT_PAUSED;
 	if (queue == NULL)
 		return DW_LIMIT_NONE;
+	if (dw_limits_full(lane))
+		return DW_LIMIT_RUNNING;
 	if (queue->max_running > 0)
-	{
-		if (queue->running >= (uint32) queue->max_running)
-			return DW_LIMIT_RUNNING;
 		*room = queue->max_running - queue->running;
-	}
 	if (queue->rate > 0)
 	{
 		TimestampTz next = next_start(queue, now);
@@ -124,16 +122,6 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 		return DW_LIMIT_TURN;
 	}
 	return DW_LIMIT_NONE;
-}
-
-DwLimit
-dw_lane_limit_or_wait(DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
-{
-	DwLimit		limit = dw_lane_limit(lane, now, room, until);
-
-	if (limit == DW_LIMIT_RUNNING)
-		dw_lane_queue(lane)->in_demand = true;
-	return limit;
 }
 
 const char *
@@ -173,32 +161,30 @@ dw_limits_take(DwLane *lane, TimestampTz now)
 	}
 }
 
-void
+bool
+dw_limits_full(const DwLane *lane)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	return queue != NULL && queue->max_running > 0 &&
+		queue->running >= (uint32) queue->max_running;
+}
+
+bool
 dw_limits_end(DwLane *lane, bool begun)
 {
 	DwQueue    *queue = dw_lane_queue(lane);
+	bool		was_full = dw_limits_full(lane);
 
 	Assert(lane->running > 0);
 	lane->running--;
 	if (queue == NULL)
-		return;
-	/* a queue that was declared since then has not counted it */
-	if (queue->running > 0)
-		queue->running--;
+		return false;
+	Assert(queue->running > 0);
+	queue->running--;
 	if (queue->rate > 0 && !begun)
 		queue->next_start -= start_interval(queue);
-}
-
-bool
-dw_limits_wanted(DwLane *lane)
-{
-	DwQueue    *queue = dw_lane_queue(lane);
-
-	if (queue == NULL || !queue->in_demand ||
-		(queue->max_running > 0 && queue->running >= (uint32) queue->max_running))
-		return false;
-	queue->in_demand = false;
-	return true;
+	return was_full;
 }
 
 /*---- Turns ----*/

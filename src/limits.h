@@ -33,18 +33,16 @@ extern DwQueue *dw_lane_queue(const DwLane *lane);
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room,
 							 TimestampTz *until);
 
-/* The same; who finds the queue full will hear of the end of a task. */
-extern DwLimit dw_lane_limit_or_wait(DwLane *lane, TimestampTz now, uint32 *room,
-									 TimestampTz *until);
-
 extern const char *dw_limit_text(DwLimit limit);
 
-/* A task of the lane was taken, or has ended, begun or not. */
+/*
+ * A task of the lane was taken, or has ended, begun or not.  The latter
+ * returns whether its queue was full: if the place is not taken at once again,
+ * the timer must hear of it.
+ */
 extern void dw_limits_take(DwLane *lane, TimestampTz now);
-extern void dw_limits_end(DwLane *lane, bool begun);
-
-/* Has the lane's queue room for which somebody waits?  True only once. */
-extern bool dw_limits_wanted(DwLane *lane);
+extern bool dw_limits_end(DwLane *lane, bool begun);
+extern bool dw_limits_full(const DwLane *lane);
 
 /*
  * Turns of owners in a limited queue: keeps a place for one who has waited

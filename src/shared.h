@@ -179,7 +179,6 @@ typedef struct DwQueue
 	uint32		running;		/* executors on its tasks, of all lanes */
 	TimestampTz next_start;		/* by the rate */
 	int64		start_fraction; /* of it, in us / rate */
-	bool		in_demand;		/* who found it full is to be told of its end */
 	Oid			kept_for;		/* until then one place is for this owner */
 	TimestampTz kept_until;
 	TimestampTz next_turn;		/* not before then is one kept again */
