@@ -187,8 +187,9 @@ CREATE TABLE delay_wheel.failed_task
 )
 USING heap
 WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+CREATE INDEX failed_task_failed_at_idx ON delay_wheel.failed_task (failed_at, id);
 COMMENT ON TABLE delay_wheel.failed_task IS
-'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until they are deleted';
+'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 /*
@@ -300,6 +301,37 @@ AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_at(timestamptz, text, "any") IS
 'like delay_schedule(interval, text, "any"), at a point in time';
 
+CREATE FUNCTION delay_schedule_task(
+	sql_text text,
+	args text[] DEFAULT NULL,
+	arg_types regtype[] DEFAULT NULL,
+	delay interval DEFAULT NULL,
+	due timestamptz DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval) IS
+'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
+args: values of $1, $2 ... as text, read as literals are in this session; arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+delay: from the start of this transaction; due: point in time; with neither, the task runs at once after the commit; both are an error.
+key, 1 to 1000 bytes: at most one pending task for each owner, queue and key. if_exists says what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+queue: see delay_wheel.queue; null is the default queue. tag: for grouping, 1 to 1000 bytes. priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
+max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1. retry_delay, up to 365 days: pause before the second attempt; null is the queue''s, or else 10 seconds. timeout: up to 2147483647 ms, in whole ms; null is the queue''s, or else the role''s. expires: it is not run later than that after due; null is at any time. These must be greater than zero.
+Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
+
+CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_key(text, text) IS
+'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error';
+
 CREATE FUNCTION delay_cancel(id bigint) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint) IS
@@ -314,6 +346,23 @@ CREATE FUNCTION delay_reschedule_at(id bigint, due timestamptz) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 'like delay_reschedule(bigint, interval), to a point in time';
+
+CREATE FUNCTION delay_run(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_run(bigint) IS
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, and cursors of the caller are out of its reach. Tasks that are not armed are refused; a null id is an error';
+
+CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_retry(bigint) IS
+'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending, or its queue or its owner does not exist any more. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations up to now do not concern it. A null id is an error';
+
+CREATE FUNCTION delay_redrive(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
+	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_redrive' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_redrive(text, text, text, timestamptz, timestamptz, integer) IS
+'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse are left, with a notice of their number. A queue that does not exist, a malformed sqlstate and a negative max_tasks are errors';
 
 CREATE FUNCTION delay_arm() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -366,8 +415,12 @@ COMMENT ON FUNCTION delay_resume_database() IS
 REVOKE EXECUTE ON FUNCTION
 	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
-	delay_cancel(bigint), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
-	delay_pause(text), delay_resume(text)
+	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
+	delay_cancel(bigint), delay_cancel_key(text, text),
+	delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
+	delay_pause(text), delay_resume(text),
+	delay_run(bigint), delay_retry(bigint),
+	delay_redrive(text, text, text, timestamptz, timestamptz, integer)
 	FROM PUBLIC;
 
 CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS void
@@ -399,8 +452,13 @@ SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default'
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
-WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
+	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
+  -- superseded by a newer one; not a join, so that tasks without a key cost nothing
+  AND (t.key IS NULL OR NOT EXISTS (
+		SELECT FROM delay_wheel.task n
+		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';

@@ -31,6 +31,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "compat.h"
+#include "failed.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
@@ -364,7 +365,8 @@ dw_orphans_some(void)
 	else
 	{
 		moved += slice.moved;
-		pg_atomic_fetch_add_u64(&db->failed, slice.moved);
+		if (slice.moved > 0)
+			dw_failed_recorded(db, slice.moved);
 		if (slice.ended)
 			end_lane(lane);
 	}

@@ -22,6 +22,8 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "keys.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "rights.h"
 #include "settings.h"
@@ -138,6 +140,13 @@ dw_disallow(PG_FUNCTION_ARGS)
 	return change_rights(fcinfo, "REVOKE EXECUTE ON ROUTINE %s FROM %s");
 }
 
+/* Rows of others may still be there, but are no tasks any more. */
+static bool
+is_pending(Relation rel, HeapTuple tuple)
+{
+	return !dw_task_is_cancelled(rel, tuple) && !dw_task_is_superseded(rel, tuple);
+}
+
 void
 dw_require_room(Oid owner)
 {
@@ -153,9 +162,12 @@ dw_require_room(Oid owner)
 	if (allowance.owner != owner || allowance.limit != dw_max_pending ||
 		allowance.left == 0 || now >= allowance.until)
 	{
-		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending);
+		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
 
 		allowance.left = 0;
+		/* look closer only if it matters: mostly there are none to leave out */
+		if (left == 0)
+			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending);
 		if (left == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

@@ -27,8 +27,8 @@
 #include "args.h"
 #include "compat.h"
 #include "executor.h"
-#include "executor/spi.h"
 #include "inject.h"
+#include "keys.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -37,13 +37,13 @@
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
+#include "spi_run.h"
 #include "stats.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "task_rows.h"
-#include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/builtins.h"
@@ -202,7 +202,10 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		if (result == TM_BeingModified)
 		{
 			if (!dw_xid_is_executor(failure.xmax))
+			{
+				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
+			}
 			break;
 		}
 		/* changed since the snapshot: look again */
@@ -253,34 +256,6 @@ disarm_timeout(void)
 	QueryCancelPending = false;
 }
 
-static void
-execute_sql(const char *sql, ParamListInfo params)
-{
-	SPIExecuteOptions options = {0};
-	int			result;
-
-	options.params = params;
-	options.dest = None_Receiver;	/* a result may be huge */
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	result = SPI_execute_extended(sql, &options);
-	/* some statements are refused without an error */
-	if (result == SPI_ERROR_TRANSACTION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("transaction control is not possible in a task")));
-	if (result == SPI_ERROR_COPY)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot COPY to or from the client in a task")));
-	if (result < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
-	SPI_finish();
-}
-
 /*
  * Runs the SQL of a claimed task in a subtransaction.  Returns NULL, or the
  * error, with everything undone that the SQL did.
@@ -312,11 +287,11 @@ run_sql(const Claim *claimed)
 		arm_timeout(claimed);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		DW_INJECT("run-before-sql");
-		execute_sql(sql, dw_args_params(sql,
-										claimed->values[Anum_task_args - 1],
-										claimed->nulls[Anum_task_args - 1],
-										claimed->values[Anum_task_arg_types - 1],
-										claimed->nulls[Anum_task_arg_types - 1]));
+		dw_spi_run(sql, dw_args_params(sql,
+									   claimed->values[Anum_task_args - 1],
+									   claimed->nulls[Anum_task_args - 1],
+									   claimed->values[Anum_task_arg_types - 1],
+									   claimed->nulls[Anum_task_arg_types - 1]));
 		PopActiveSnapshot();
 		disarm_timeout();
 		ReleaseCurrentSubTransaction();

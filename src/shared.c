@@ -117,6 +117,10 @@ init_database(DwDatabase *db)
 	/* another number than it was when the place was given back */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
 	SpinLockInit(&db->inbox_lock);
+	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&db->failed_limit, 0);
+
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
 	pg_atomic_init_u64(&db->done, 0);
@@ -147,6 +151,7 @@ init_shared(void)
 	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 	}
 
 	dw_queues_init();

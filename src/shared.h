@@ -246,6 +246,11 @@ typedef struct DwDatabase
 
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
+	/* retention of failed tasks, see failed.c */
+	pg_atomic_uint64 failed_trim_at;	/* when the sweeper is to look at them */
+	pg_atomic_uint64 failed_trim_after; /* too soon before that */
+	pg_atomic_uint64 failed_limit;	/* too many, when failed has come to that */
+
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
 
@@ -307,6 +312,9 @@ typedef struct DwExecutor
 
 	/* rights or settings of the session have changed: no task any more */
 	pg_atomic_uint32 stale;
+
+	/* a task with a key that it could not claim, being kept; else 0 */
+	pg_atomic_uint64 refused;
 } DwExecutor;
 
 typedef struct DwShared

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "failed.h"
 #include "limits.h"
 #include "port/pg_bitutils.h"
 #include "stats.h"
@@ -130,7 +131,7 @@ dw_count_outcome(DwDatabase *db, DwLane *lane, DwOutcome outcome)
 				pg_atomic_fetch_add_u64(&queue->done, 1);
 			break;
 		case DW_OUTCOME_FAILED:
-			pg_atomic_fetch_add_u64(&db->failed, 1);
+			dw_failed_recorded(db, 1);
 			pg_atomic_fetch_add_u64(&lane->failed, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->failed, 1);

@@ -12,6 +12,7 @@
 
 #include "access/genam.h"
 #include "access/htup.h"
+#include "access/sdir.h"
 #include "shared.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -121,6 +122,7 @@ typedef struct DwCatalog
 	Oid			task_id_seq;
 	Oid			failed;
 	Oid			failed_pkey;
+	Oid			failed_at_index;
 	Oid			prepared;
 	Oid			queue;
 	Oid			queue_name_key;
@@ -145,6 +147,9 @@ typedef struct DwTaskKey
 /* A scan of one lane in (due, id) order. */
 typedef struct DwLaneScan DwLaneScan;
 
+/* A scan of failed tasks in (failed_at, id) order, or backwards. */
+typedef struct DwFailedScan DwFailedScan;
+
 extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern const DwCatalog *dw_catalog(void);
 extern int64 dw_origin_stamp(void);
@@ -152,6 +157,8 @@ extern int64 dw_origin_stamp(void);
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);
 extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
+								Datum *values, bool *nulls);
+extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern void dw_queue_insert(Datum *values, bool *nulls);
@@ -162,12 +169,16 @@ extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **null
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
-extern int	dw_task_count(Oid owner, int limit);
+extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
 extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
 extern void dw_lane_scan_end(DwLaneScan *scan);
+extern DwFailedScan *dw_failed_scan_begin(Relation rel, ScanDirection direction,
+										  TimestampTz failed_at, int64 id, Snapshot snapshot);
+extern HeapTuple dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id);
+extern void dw_failed_scan_end(DwFailedScan *scan);
 extern bool dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first);
 
 #endif							/* DW_TASK_ROWS_H */

@@ -18,6 +18,9 @@ extern void dw_touch_written(const DwHint *hint);
 /* It locked the row as it was: tell the timer if it is rolled back. */
 extern void dw_touch_locked(const DwHint *hint);
 
+/* It locked the row and leaves it: tell the timer at the end, if it is due. */
+extern void dw_touch_kept(const DwHint *hint);
+
 /* Whatever becomes of this transaction: look at the lane from due on. */
 extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 
