@@ -135,6 +135,17 @@ is(query(q{SELECT sum(done), sum(failed) FROM delay_wheel.lanes WHERE queue = 'r
 is(query(q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'rated' AND lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_max}), 3,
 	'each with its lateness');
 
+# what turns out to be gone does not use the rate up
+set_queue('gone', rate => 1);
+query(q{SELECT put('gone', 'anna', 3000, 'INSERT INTO ran (label) VALUES (''gone'')')});
+wait_for($node, q{SELECT ready > 2900 FROM delay_wheel.queues WHERE name = 'gone'}, 'tasks are in memory');
+query(q{DELETE FROM delay_wheel.task t USING delay_wheel.queue q WHERE q.id = t.queue AND q.name = 'gone' AND t.id % 10 <> 0});
+$begun = query('SELECT clock_timestamp()');
+set_queue('gone', rate => 100);
+wait_for($node, q{SELECT count(*) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'gone'},
+	'those that are not gone run', 120, expected => 0);
+cmp_ok(query(qq{SELECT extract(epoch FROM max(began) - '$begun') FROM ran WHERE label = 'gone'}), '<', 12, 'at the rate');
+
 #
 # max_running: of two roles, with executors that are killed.
 #
