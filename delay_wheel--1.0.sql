@@ -576,25 +576,69 @@ COMMENT ON VIEW delay_wheel.ring IS
 CREATE FUNCTION delay_wheel.get_lanes(
 	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
 	OUT retry_at timestamptz, OUT near bigint, OUT ready bigint, OUT running integer,
-	OUT horizon timestamptz, OUT recheck_at timestamptz)
+	OUT horizon timestamptz, OUT recheck_at timestamptz,
+	OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint,
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_max double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
 CREATE VIEW delay_wheel.lanes AS
 SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
-	   l.near, l.ready, l.running, l.horizon, l.recheck_at
+	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
+	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max
 FROM delay_wheel.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
 'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_read_all_stats and superusers';
-COMMENT ON COLUMN delay_wheel.lanes.state IS 'running: executors are on it; ready: due tasks wait for an executor; blocked: no executor can be had, see reason; idle: nothing is due';
-COMMENT ON COLUMN delay_wheel.lanes.reason IS 'why no executor could be had; null if one could, or none was needed yet';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; idle: nothing is due. For the first three see reason';
+COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; else null';
 COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
 COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor';
 COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';
 COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks up to this due time are in memory; null if no later ones are known';
 COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'when a task is looked at again that another session''s plain SQL has locked';
+COMMENT ON COLUMN delay_wheel.lanes.done IS 'tasks that were run, since the lane was entered: at the start of the server, with its first task since then, or again after it was empty and its place was needed';
+COMMENT ON COLUMN delay_wheel.lanes.failed IS 'tasks that were given up, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.retried IS 'attempts that failed and are followed by another one, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since the lane was entered; those cancelled earlier are not counted';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'milliseconds from due to start, median, since the lane was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
+
+CREATE FUNCTION delay_wheel.get_queues(
+	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
+	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
+CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
+SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
+	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread,
+	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled
+FROM delay_wheel.queue q
+	 LEFT JOIN delay_wheel.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id
+WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
+   OR 0::oid = ANY (q.users::oid[])
+   OR EXISTS (SELECT FROM pg_catalog.unnest(q.users) u WHERE pg_catalog.pg_has_role(u, 'USAGE'))
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE');
+COMMENT ON VIEW delay_wheel.queues IS
+'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
+COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
+COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
+COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; idle';
+COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; never above max_running, but for those that ran when it was lowered';
+COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table';
+COMMENT ON COLUMN delay_wheel.queues.lanes IS 'combinations of owner and priority that have, or had, tasks in it';
+COMMENT ON COLUMN delay_wheel.queues.done IS 'tasks that were run, since the start of the server, or since the queue was declared';
+COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since then';
+COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
+COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
 
 CREATE FUNCTION delay_wheel.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
@@ -621,24 +665,8 @@ COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory
 COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
-CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
-SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
-	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
-	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
-	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread
-FROM delay_wheel.queue q
-WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
-   OR 0::oid = ANY (q.users::oid[])
-   OR EXISTS (SELECT FROM pg_catalog.unnest(q.users) u WHERE pg_catalog.pg_has_role(u, 'USAGE'))
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
-COMMENT ON VIEW delay_wheel.queues IS
-'declared queues that one owns or may schedule into, see delay_queue(); all of them for pg_read_all_data and superusers. Null is no limit';
-COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
-COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
-
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
-	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_status()
+	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;

@@ -23,6 +23,7 @@
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
+#include "limits.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -117,15 +118,12 @@ tell_timer(void)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
-/* Ends the current task, under the ready lock. */
-static void
+/* Ends the current task, under the ready lock; true if its queue was full. */
+static bool
 finish_current(DwExecutor *me)
 {
-	DwLane	   *lane = &dw_lanes[me->current.lane];
-
-	Assert(lane->running > 0);
-	lane->running--;
 	me->current.id = 0;
+	return dw_limits_end(&dw_lanes[me->current.lane], me->begun);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -171,7 +169,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		hint = dw_entry_hint(&me->current);
-		finish_current(me);
+		(void) finish_current(me);
 	}
 	put_back = me->put_back;
 	if (put_back)
@@ -268,6 +266,8 @@ give_way(void)
 static bool
 next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 {
+	DwLane	   *was_full = NULL;
+	TimestampTz look_again = DW_NEVER;
 	bool		found = false;
 	bool		low = false;
 
@@ -277,17 +277,18 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		unblock_owner(me);
 	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	if (me->state == DW_EXECUTOR_BUSY)
-		finish_current(me);
+	if (me->state == DW_EXECUTOR_BUSY && finish_current(me))
+		was_full = &dw_lanes[me->current.lane];
 	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
+	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry, &look_again))
 	{
 		DwLane	   *lane = &dw_lanes[entry->lane];
 
 		found = true;
 		me->current = *entry;
+		me->begun = false;
 		pg_atomic_fetch_sub_u64(&my_db->ready, 1);
 		if (lane->load_below > 0 && dw_ready_count(lane) < lane->load_below)
 		{
@@ -297,12 +298,21 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
+	/* somebody else may wait for the place */
+	if (was_full != NULL && !dw_limits_full(was_full) &&
+		pg_atomic_read_u64(&my_db->ready) > 0)
+		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(my_db));
 
 	if (low)
 	{
 		pg_atomic_write_u32(&my_db->lanes_dirty, 1);
-		dw_wake_timer(my_db, DW_AWAKE);
+		look_again = DW_AWAKE;
+	}
+	if (look_again != DW_NEVER)
+	{
+		pg_atomic_write_u32(&my_db->executors_dirty, 1);
+		dw_wake_timer(my_db, look_again);
 	}
 	return found;
 }

@@ -274,6 +274,13 @@ found_holds(DwDatabase *db, const char *name)
 		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
 }
 
+bool
+dw_queue_is_usable(Relation rel, HeapTuple tuple)
+{
+	remember_found(rel, tuple, "");
+	return may_use_found();
+}
+
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
@@ -520,6 +527,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	place->id = id;
 	pg_atomic_init_u64(&place->done, 0);
 	pg_atomic_init_u64(&place->failed, 0);
+	pg_atomic_init_u64(&place->retried, 0);
 	pg_atomic_init_u64(&place->cancelled, 0);
 }
 

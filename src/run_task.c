@@ -27,7 +27,6 @@
 #include "args.h"
 #include "compat.h"
 #include "executor.h"
-#include "failed.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
@@ -407,7 +406,7 @@ record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts,
 	/* whatever the verdict: it was run before */
 	record_failure(&claimed, attempts + (was_run ? 1 : 0), error);
 	commit_transaction();
-	dw_failed_recorded(db, 1);
+	dw_count_outcome(db, &dw_lanes[entry->lane], DW_OUTCOME_FAILED);
 }
 
 /* What one try of a task leads to. */
@@ -439,7 +438,7 @@ static void
 run_claimed(DwDatabase *db, const Claim *claimed, Try *try)
 {
 	try->was_run = true;
-	dw_count_lateness(db, try->started - claimed->key.due);
+	dw_count_begin(db, dw_this_executor, try->started - claimed->key.due);
 	try->error = run_sql(claimed);
 	if (try->error)
 		record_failure(claimed, try->attempts + 1, try->error);
@@ -472,6 +471,7 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	{
 		/* not worth a commit: the sweeper removes the row */
 		AbortCurrentTransaction();
+		dw_count_outcome(db, &dw_lanes[entry->lane], DW_OUTCOME_CANCELLED);
 		return;
 	}
 	try->attempts = claimed.key.attempts;
@@ -489,10 +489,8 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	if (try->error)
-		dw_failed_recorded(db, 1);
-	else
-		pg_atomic_fetch_add_u64(&db->done, 1);
+	dw_count_outcome(db, &dw_lanes[entry->lane],
+					 try->error ? DW_OUTCOME_FAILED : DW_OUTCOME_DONE);
 }
 
 /*
