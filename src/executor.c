@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "compat.h"
 #include "dispatch.h"
@@ -29,6 +30,7 @@
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
+#include "stop.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
@@ -105,6 +107,15 @@ dw_executor_claims(int64 id, TransactionId xid)
 	return false;
 }
 
+bool
+dw_executor_has_claimed(int64 id, HeapTuple tuple)
+{
+	HeapTupleHeader header = tuple->t_data;
+
+	return (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
+		dw_executor_claims(id, HeapTupleHeaderGetRawXmax(header));
+}
+
 /* Tells the timer that an executor came or went. */
 static void
 tell_timer(void)
@@ -113,8 +124,11 @@ tell_timer(void)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
-/* Ends the current task, under the ready lock. */
-static void
+/*
+ * Ends the current task, under the ready lock.  True if it was to be stopped:
+ * then a cancel may be on its way.
+ */
+static bool
 finish_current(DwExecutor *me)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
@@ -122,6 +136,7 @@ finish_current(DwExecutor *me)
 	Assert(lane->running > 0);
 	lane->running--;
 	me->current.id = 0;
+	return dw_stop_over(me);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -167,7 +182,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		hint = dw_entry_hint(&me->current);
-		finish_current(me);
+		(void) finish_current(me);
 	}
 	put_back = me->put_back;
 	if (put_back)
@@ -266,6 +281,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 {
 	bool		found = false;
 	bool		low = false;
+	bool		stopped = false;
 
 	if (!proved && me->state == DW_EXECUTOR_BUSY)
 	{
@@ -274,7 +290,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
-		finish_current(me);
+		stopped = finish_current(me);
 	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
@@ -295,6 +311,8 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	me->since = dw_now();
 	LWLockRelease(dw_ready_lock(my_db));
 
+	if (stopped)
+		dw_stop_absorb();
 	if (low)
 	{
 		pg_atomic_write_u32(&my_db->lanes_dirty, 1);

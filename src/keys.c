@@ -16,3 +16,9 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 {
 	return false;
 }
+
+int64
+dw_key_newer(Relation rel, HeapTuple tuple)
+{
+	return 0;
+}

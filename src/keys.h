@@ -19,4 +19,10 @@
  */
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
 
+/*
+ * The id of a newer task of the same key, pending or running; 0 if there is
+ * none: then the task, which this transaction has claimed, may be retried.
+ */
+extern int64 dw_key_newer(Relation rel, HeapTuple tuple);
+
 #endif							/* DW_KEYS_H */

@@ -45,6 +45,7 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "wait.h"
 
 /* Time after which a slice ends; the clock is read after so many steps. */
 #define SLICE_US		1000
@@ -364,6 +365,8 @@ dw_orphans_some(void)
 	else
 	{
 		moved += slice.moved;
+		if (slice.moved > 0)
+			dw_make_waiters_look(db);
 		pg_atomic_fetch_add_u64(&db->failed, slice.moved);
 		if (slice.ended)
 			end_lane(lane);

@@ -184,6 +184,8 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 			return DW_GONE;
 		dw_task_key(rel, *tuple, key);
 		require_owner(key);
+		if (dw_executor_has_claimed(id, *tuple))
+			return DW_RUNNING;
 		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
 			return DW_GONE;
 

@@ -212,6 +212,8 @@ typedef struct DwDatabase
 	/* raised when a queue, a pause or a mark was committed */
 	pg_atomic_uint32 control;
 
+	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
+
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
 	/* delay_wheel.enabled is off here, as the timer has read it */
@@ -236,6 +238,7 @@ typedef struct DwDatabase
 	pg_atomic_uint64 ready;
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
+	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
 } DwDatabase;
@@ -264,6 +267,11 @@ typedef struct DwExecutor
 	pid_t		pid;
 	TimestampTz since;			/* of the state */
 	DwEntry		current;		/* what it runs, if busy */
+	bool		unstoppable;	/* current is being put back, see stop.c */
+	Oid			stop_by;		/* who wants it to be stopped */
+
+	/* current is to be stopped; written under the ready lock */
+	pg_atomic_uint32 stop;
 
 	/* the transaction that deletes the row of current; else invalid */
 	pg_atomic_uint32 xid;

@@ -13,6 +13,9 @@
  * claim may have met the lock and forgotten the task.  The callbacks cannot
  * fail, wait or allocate: all memory is reserved by the dw_touch functions.
  *
+ * Which tasks it ended is remembered in the same way, for those who wait for
+ * them (wait.c).
+ *
  * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
  * read again from there.
  *
@@ -49,6 +52,13 @@ typedef struct LaneLow
 	bool		locked;			/* some of it was locked */
 } LaneLow;
 
+typedef struct Ended
+{
+	int64		id;
+	DwOutcome	outcome;
+	SubTransactionId subid;
+} Ended;
+
 /* All in TopTransactionContext. */
 static Touched *touched = NULL;
 static int	ntouched = 0;
@@ -56,7 +66,11 @@ static int	touched_size = 0;
 static LaneLow *lows = NULL;
 static int	nlows = 0;
 static int	lows_size = 0;
+static Ended *ended = NULL;
+static int	nended = 0;
+static int	ended_size = 0;
 
+static bool more_ended = false;
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
@@ -170,6 +184,26 @@ dw_touch_locked(const DwHint *hint)
 	remember(hint, true);
 }
 
+/*
+ * Of many cancelled tasks, those who wait find out themselves.  What a task
+ * does with others never keeps its own outcome from being told.
+ */
+void
+dw_touch_ended(int64 id, DwOutcome outcome)
+{
+	(void) dw_my_database();
+	if (nended >= MAX_HINTS && outcome == DW_CANCELLED)
+	{
+		more_ended = true;
+		return;
+	}
+	ended = reserve(ended, nended, &ended_size, sizeof(Ended));
+	ended[nended].id = id;
+	ended[nended].outcome = outcome;
+	ended[nended].subid = GetCurrentSubTransactionId();
+	nended++;
+}
+
 void
 dw_touch_all(void)
 {
@@ -223,8 +257,9 @@ forget_all(void)
 	/* the memory went with the transaction */
 	touched = NULL;
 	lows = NULL;
-	ntouched = touched_size = nlows = lows_size = 0;
-	all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
+	ended = NULL;
+	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
+	more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	if (pinned)
@@ -313,6 +348,20 @@ find_place_late(bool committed)
 	return pinned;
 }
 
+/* Tells those who wait for a task that has ended, or that something changed. */
+static void
+tell_waiters(DwDatabase *db, bool committed)
+{
+	/* who waits has said so before he looked at the rows */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->waiters) == 0)
+		return;
+	for (int i = 0; i < nended && committed; i++)
+		dw_tell_waiters(db, ended[i].id, ended[i].outcome);
+	if (control_changed || prepared_ended || all_touched || more_ended)
+		dw_make_waiters_look(db);
+}
+
 /* At the end of the transaction, committed or not. */
 static void
 deliver_all(bool committed)
@@ -322,7 +371,7 @@ deliver_all(bool committed)
 
 	if (committed && roles_dropped)
 		dw_roles_dropped();
-	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created &&
+	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
 		!control_changed && unarmed_news == UNARMED_NO_NEWS)
 		return;
 	if (!pinned && !find_place_late(committed))
@@ -359,6 +408,7 @@ deliver_all(bool committed)
 		pg_atomic_fetch_add_u32(&db->control, 1);
 		needed = DW_AWAKE;
 	}
+	tell_waiters(db, committed);
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension is to be followed by one */
@@ -469,6 +519,8 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 		if (touched[ntouched].locked && pinned)
 			dw_deliver(my_database, &touched[ntouched].hint);
 	}
+	while (nended > 0 && ended[nended - 1].subid >= subid)
+		nended--;
 	for (int i = 0; i < nlows && pinned; i++)
 		if (lows[i].locked)
 		{
