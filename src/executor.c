@@ -17,7 +17,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "compat.h"
 #include "dispatch.h"
@@ -27,6 +26,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "run_now.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
@@ -60,7 +60,9 @@ show_task_id(void)
 	static char text[24];
 
 	text[0] = '\0';
-	if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY)
+	if (dw_run_now_id != 0)
+		snprintf(text, sizeof(text), INT64_FORMAT, dw_run_now_id);
+	else if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY)
 		snprintf(text, sizeof(text), INT64_FORMAT, dw_this_executor->current.id);
 	return text;
 }
@@ -81,9 +83,10 @@ dw_executor_install(void)
 bool
 dw_executor_runs_here(int64 id)
 {
-	return dw_this_executor != NULL &&
-		dw_this_executor->state == DW_EXECUTOR_BUSY &&
-		dw_this_executor->current.id == id;
+	return (dw_run_now_id != 0 && dw_run_now_id == id) ||
+		(dw_this_executor != NULL &&
+		 dw_this_executor->state == DW_EXECUTOR_BUSY &&
+		 dw_this_executor->current.id == id);
 }
 
 bool
@@ -105,15 +108,6 @@ dw_executor_claims(int64 id, TransactionId xid)
 			dw_executors[i].current.id == id)
 			return true;
 	return false;
-}
-
-bool
-dw_executor_has_claimed(int64 id, HeapTuple tuple)
-{
-	HeapTupleHeader header = tuple->t_data;
-
-	return (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
-		dw_executor_claims(id, HeapTupleHeaderGetRawXmax(header));
 }
 
 /* Tells the timer that an executor came or went. */

@@ -8,7 +8,6 @@
 #ifndef DW_EXECUTOR_H
 #define DW_EXECUTOR_H
 
-#include "access/htup.h"
 #include "shared.h"
 
 /* The executor that this process is, or NULL. */
@@ -25,8 +24,5 @@ extern bool dw_xid_is_executor(TransactionId xid);
 
 /* Is it the transaction in which an executor runs this very task? */
 extern bool dw_executor_claims(int64 id, TransactionId xid);
-
-/* Has an executor claimed the task whose row this is, and is at it? */
-extern bool dw_executor_has_claimed(int64 id, HeapTuple tuple);
 
 #endif							/* DW_EXECUTOR_H */

@@ -31,6 +31,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "compat.h"
+#include "failed.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
@@ -366,8 +367,10 @@ dw_orphans_some(void)
 	{
 		moved += slice.moved;
 		if (slice.moved > 0)
+		{
 			dw_make_waiters_look(db);
-		pg_atomic_fetch_add_u64(&db->failed, slice.moved);
+			dw_failed_recorded(db, slice.moved);
+		}
 		if (slice.ended)
 			end_lane(lane);
 	}

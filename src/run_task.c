@@ -37,16 +37,18 @@
 #include "common/pg_prng.h"
 #include "compat.h"
 #include "executor.h"
-#include "executor/spi.h"
+#include "failed.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "queues.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
+#include "spi_run.h"
 #include "stats.h"
 #include "stop.h"
 #include "storage/bufmgr.h"
@@ -54,7 +56,6 @@
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "task_rows.h"
-#include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/builtins.h"
@@ -237,7 +238,10 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		if (result == TM_BeingModified)
 		{
 			if (!dw_xid_is_executor(failure.xmax))
+			{
+				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
+			}
 			break;
 		}
 		/* changed since the snapshot: look again */
@@ -290,34 +294,6 @@ disarm_timeout(void)
 	QueryCancelPending = false;
 }
 
-static void
-execute_sql(const char *sql, ParamListInfo params)
-{
-	SPIExecuteOptions options = {0};
-	int			result;
-
-	options.params = params;
-	options.dest = None_Receiver;	/* a result may be huge */
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
-	result = SPI_execute_extended(sql, &options);
-	/* some statements are refused without an error */
-	if (result == SPI_ERROR_TRANSACTION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("transaction control is not possible in a task")));
-	if (result == SPI_ERROR_COPY)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot COPY to or from the client in a task")));
-	if (result < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
-	SPI_finish();
-}
-
 /* The cancel may have come when nobody listened, or been caught by the task. */
 static void
 obey_stop(const DwExecutor *me)
@@ -359,11 +335,11 @@ run_sql(DwExecutor *me, const Claim *claimed, bool *timed_out)
 		arm_timeout(claimed);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		DW_INJECT("run-before-sql");
-		execute_sql(sql, dw_args_params(sql,
-										claimed->values[Anum_task_args - 1],
-										claimed->nulls[Anum_task_args - 1],
-										claimed->values[Anum_task_arg_types - 1],
-										claimed->nulls[Anum_task_arg_types - 1]));
+		dw_spi_run(sql, dw_args_params(sql,
+									   claimed->values[Anum_task_args - 1],
+									   claimed->nulls[Anum_task_args - 1],
+									   claimed->values[Anum_task_arg_types - 1],
+									   claimed->nulls[Anum_task_arg_types - 1]));
 		PopActiveSnapshot();
 		disarm_timeout();
 		obey_stop(me);
@@ -471,19 +447,15 @@ refusal(int sqlstate, const char *reason)
 	return error;
 }
 
-/* A newer task of the same key, in whose way this one would be; 0 if none. */
-static int64
-newer_of_key(const Claim *claimed)
+/* Is there no newer task of the same key?  Else *newer is its id. */
+static bool
+is_newest_of_key(const Claim *claimed, int64 *newer)
 {
-	Relation	rel;
-	int64		newer;
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	bool		allowed = dw_key_retry_allowed(rel, claimed->tuple, newer);
 
-	if (claimed->nulls[Anum_task_key - 1])
-		return 0;
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	newer = dw_key_newer(rel, claimed->tuple);
 	table_close(rel, NoLock);
-	return newer;
+	return allowed;
 }
 
 /* Puts a claimed task back, to be run again later, in the transaction of the claim. */
@@ -560,7 +532,7 @@ settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *clai
 	int64		newer = 0;
 
 	try->put_back = has_attempts_left(claimed, try) &&
-		(newer = newer_of_key(claimed)) == 0 &&
+		is_newest_of_key(claimed, &newer) &&
 		dw_stop_forbid(db, me);
 	if (try->put_back)
 	{
@@ -577,8 +549,12 @@ settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *clai
 static void
 count_outcome(DwDatabase *db, const Try *try)
 {
-	pg_atomic_fetch_add_u64(try->put_back ? &db->retried :
-							try->error ? &db->failed : &db->done, 1);
+	if (try->put_back)
+		pg_atomic_fetch_add_u64(&db->retried, 1);
+	else if (try->error)
+		dw_failed_recorded(db, 1);
+	else
+		pg_atomic_fetch_add_u64(&db->done, 1);
 }
 
 /* The task failed and its transaction was undone: settle it once more. */
@@ -641,7 +617,6 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	DwVerdict	verdict;
 	int			sqlstate;
 	const char *reason;
-	DwHint		hint;
 
 	try->claimed = false;
 	try->error = NULL;
@@ -654,9 +629,8 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	}
 	if (verdict == DW_PUT_BACK)
 	{
-		hint = dw_entry_hint(entry);
 		AbortCurrentTransaction();
-		dw_deliver(db, &hint);
+		dw_queue_put_back(db, entry);
 		return;
 	}
 	try->attempts = claimed.key.attempts;

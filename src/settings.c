@@ -32,6 +32,8 @@ int			dw_default_timeout = 0;
 int			dw_log_min_duration = -1;
 bool		dw_check_sql_text = true;
 int			dw_max_pending = -1;
+int			dw_failed_max_age = 90 * 24 * 60;
+int			dw_failed_max_count = 1000000;
 
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
@@ -115,5 +117,15 @@ dw_define_settings(void)
 							"To be set for a role by ALTER ROLE, by a superuser.",
 							&dw_max_pending, -1, -1, INT_MAX,
 							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.failed_max_age",
+							"Time for which failed tasks are kept.",
+							"-1 keeps them for ever.",
+							&dw_failed_max_age, 90 * 24 * 60, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.failed_max_count",
+							"Number of failed tasks that are kept in each database; the oldest ones go.",
+							"-1 is no limit.",
+							&dw_failed_max_count, 1000000, -1, INT_MAX,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("delay_wheel");
 }

@@ -26,6 +26,8 @@ extern int	dw_default_timeout;		/* ms, 0 = none */
 extern int	dw_log_min_duration;	/* ms, -1 = off */
 extern bool dw_check_sql_text;
 extern int	dw_max_pending;
+extern int	dw_failed_max_age;	/* minutes, -1 = for ever */
+extern int	dw_failed_max_count;	/* -1 = no limit */
 
 /* Width of a slot, and how far ahead of now tasks are loaded, in us. */
 #define dw_tick_us()	((int64) dw_tick * 1000)

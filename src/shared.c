@@ -19,6 +19,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "queues.h"
 #include "recovery.h"
 #include "settings.h"
 #include "shared.h"
@@ -119,6 +120,10 @@ init_database(DwDatabase *db)
 	/* another number than it was when the place was given back */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
 	SpinLockInit(&db->inbox_lock);
+	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&db->failed_limit, 0);
+
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
 	pg_atomic_init_u64(&db->done, 0);
@@ -151,9 +156,10 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 	}
 
-	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+	dw_queues_init();
 
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -367,6 +373,7 @@ dw_database_leave(DwDatabase *db)
 		return;
 	}
 	dw_lanes_leave(db);
+	dw_queues_leave(database);
 	dw_pool_reclaim(dw_pool, &db->account);
 }
 

@@ -60,7 +60,7 @@ static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
-		relid == catalog.prepared)
+		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause)
 		catalog_valid = false;
 }
 
@@ -93,13 +93,21 @@ dw_catalog_lookup(DwCatalog *result)
 	result->task_id_seq = relation_named(schema, "task_id_seq");
 	result->failed = relation_named(schema, "failed_task");
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
+	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
 	result->prepared = relation_named(schema, "prepared");
 	result->queue = relation_named(schema, "queue");
+	result->queue_name_key = relation_named(schema, "queue_name_key");
+	result->queue_id_seq = relation_named(schema, "queue_id_seq");
+	result->pause = relation_named(schema, "pause");
+	result->pause_pkey = relation_named(schema, "pause_pkey");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
-		OidIsValid(result->failed_pkey) && OidIsValid(result->prepared) &&
-		OidIsValid(result->queue);
+		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
+		OidIsValid(result->prepared) &&
+		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
+		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
+		OidIsValid(result->pause_pkey);
 }
 
 /*
@@ -146,10 +154,17 @@ check_tables(const DwCatalog *cat)
 	static const Oid prepared_types[Natts_prepared] = {
 		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
 	};
+	static const Oid queue_types[Natts_queue] = {
+		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
+	};
+	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
 
 	check_columns(cat->task, task_types, Natts_task);
 	check_columns(cat->failed, failed_types, Natts_failed);
 	check_columns(cat->prepared, prepared_types, Natts_prepared);
+	check_columns(cat->queue, queue_types, Natts_queue);
+	check_columns(cat->pause, pause_types, Natts_pause);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -342,65 +357,106 @@ dw_task_insert(Datum *values, bool *nulls)
 }
 
 static void
-insert_row(Oid table, Datum *values, bool *nulls, int n)
+insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
 {
-	Relation	rel = table_open(table, RowExclusiveLock);
 	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, NULL, 0);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown);
 	heap_freetuple(tuple);
-	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }
 
 void
 dw_failed_insert(Datum *values, bool *nulls)
 {
-	insert_row(dw_catalog()->failed, values, nulls, Natts_failed);
+	static const AttrNumber pkey_columns[] = {Anum_failed_id, Anum_failed_failed_at, 0};
+	static const AttrNumber failed_at_columns[] = {Anum_failed_failed_at, Anum_failed_id, 0};
+	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
+	const DwCatalog *cat = dw_catalog();
+	const KnownIndex known[] = {
+		{cat->failed_pkey, pkey_columns},
+		{cat->failed_at_index, failed_at_columns},
+	};
+
+	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
+	table_close(rel, NoLock);
 }
 
-/*
- * What a row of failed_task has from that of the task; the rest is null, for
- * the caller to fill in.
- */
+/* What a row of failed_task has in common with that of the task. */
+static const AttrNumber failed_and_task[][2] = {
+	{Anum_failed_id, Anum_task_id},
+	{Anum_failed_due, Anum_task_due},
+	{Anum_failed_origin, Anum_task_origin},
+	{Anum_failed_owner, Anum_task_owner},
+	{Anum_failed_queue, Anum_task_queue},
+	{Anum_failed_priority, Anum_task_priority},
+	{Anum_failed_crashes, Anum_task_crashes},
+	{Anum_failed_max_attempts, Anum_task_max_attempts},
+	{Anum_failed_timeout, Anum_task_timeout},
+	{Anum_failed_retry_delay, Anum_task_retry_delay},
+	{Anum_failed_expires, Anum_task_expires},
+	{Anum_failed_sql, Anum_task_sql},
+	{Anum_failed_args, Anum_task_args},
+	{Anum_failed_arg_types, Anum_task_arg_types},
+	{Anum_failed_search_path, Anum_task_search_path},
+	{Anum_failed_key, Anum_task_key},
+	{Anum_failed_tag, Anum_task_tag},
+	{Anum_failed_more, Anum_task_more},
+};
+
+/* The rest of the row is null, for the caller to fill in. */
 void
 dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bool *nulls)
 {
-	static const AttrNumber same[][2] = {
-		{Anum_failed_id, Anum_task_id},
-		{Anum_failed_due, Anum_task_due},
-		{Anum_failed_origin, Anum_task_origin},
-		{Anum_failed_owner, Anum_task_owner},
-		{Anum_failed_queue, Anum_task_queue},
-		{Anum_failed_priority, Anum_task_priority},
-		{Anum_failed_crashes, Anum_task_crashes},
-		{Anum_failed_max_attempts, Anum_task_max_attempts},
-		{Anum_failed_timeout, Anum_task_timeout},
-		{Anum_failed_retry_delay, Anum_task_retry_delay},
-		{Anum_failed_expires, Anum_task_expires},
-		{Anum_failed_sql, Anum_task_sql},
-		{Anum_failed_args, Anum_task_args},
-		{Anum_failed_arg_types, Anum_task_arg_types},
-		{Anum_failed_search_path, Anum_task_search_path},
-		{Anum_failed_key, Anum_task_key},
-		{Anum_failed_tag, Anum_task_tag},
-		{Anum_failed_more, Anum_task_more},
-	};
-
 	memset(values, 0, Natts_failed * sizeof(Datum));
 	memset(nulls, true, Natts_failed * sizeof(bool));
-	for (size_t i = 0; i < lengthof(same); i++)
+	for (size_t i = 0; i < lengthof(failed_and_task); i++)
 	{
-		values[same[i][0] - 1] = task[same[i][1] - 1];
-		nulls[same[i][0] - 1] = task_nulls[same[i][1] - 1];
+		values[failed_and_task[i][0] - 1] = task[failed_and_task[i][1] - 1];
+		nulls[failed_and_task[i][0] - 1] = task_nulls[failed_and_task[i][1] - 1];
 	}
+}
+
+/* The way back; again the rest is null. */
+void
+dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
+{
+	memset(values, 0, Natts_task * sizeof(Datum));
+	memset(nulls, true, Natts_task * sizeof(bool));
+	for (size_t i = 0; i < lengthof(failed_and_task); i++)
+	{
+		values[failed_and_task[i][1] - 1] = failed[failed_and_task[i][0] - 1];
+		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
+	}
+}
+
+/* For tables with no index that we know. */
+static void
+insert_into(Oid table, Datum *values, bool *nulls, int n)
+{
+	Relation	rel = table_open(table, RowExclusiveLock);
+
+	insert_row(rel, values, nulls, n, NULL, 0);
+	table_close(rel, NoLock);
 }
 
 void
 dw_prepared_insert(Datum *values, bool *nulls)
 {
-	insert_row(dw_catalog()->prepared, values, nulls, Natts_prepared);
+	insert_into(dw_catalog()->prepared, values, nulls, Natts_prepared);
+}
+
+void
+dw_queue_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->queue, values, nulls, Natts_queue);
+}
+
+void
+dw_pause_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
 }
 
 static Datum
@@ -445,15 +501,17 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 
 /*
  * How many tasks a role has, those of open transactions and those that run
- * included, unarmed ones not; counted up to a limit.
+ * included, unarmed ones not, nor those that the function, if any, says no to;
+ * counted up to a limit.
  */
 int
-dw_task_count(Oid owner, int limit)
+dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	SnapshotData dirty;
+	HeapTuple	tuple;
 	int			n = 0;
 
 	InitDirtySnapshot(dirty);
@@ -462,10 +520,11 @@ dw_task_count(Oid owner, int limit)
 	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum(dw_origin_stamp()));
 	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
-	while (n < limit && HeapTupleIsValid(systable_getnext(scan)))
+	while (n < limit && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		CHECK_FOR_INTERRUPTS();
-		n++;
+		if (counts == NULL || counts(rel, tuple))
+			n++;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -564,6 +623,65 @@ dw_lane_scan_tuple(DwLaneScan *scan)
 
 void
 dw_lane_scan_end(DwLaneScan *scan)
+{
+	index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, NoLock);
+	pfree(scan);
+}
+
+struct DwFailedScan
+{
+	Relation	index;
+	IndexScanDesc scan;
+	ScanDirection direction;
+	TupleTableSlot *slot;
+	ScanKeyData key;
+	ScanKeyData members[2];
+};
+
+/*
+ * Begins to read failed tasks after, or if backwards before, a place; from
+ * one of the ends if that is an infinite time.
+ */
+DwFailedScan *
+dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_at, int64 id,
+					 Snapshot snapshot)
+{
+	DwFailedScan *scan = palloc(sizeof(DwFailedScan));
+	StrategyNumber strategy = ScanDirectionIsForward(direction) ?
+		BTGreaterStrategyNumber : BTLessStrategyNumber;
+
+	scan->index = index_open(dw_catalog()->failed_at_index, AccessShareLock);
+	scan->slot = table_slot_create(rel, NULL);
+	scan->direction = direction;
+	init_row_member(&scan->members[0], 0, 1, strategy, F_TIMESTAMPTZ_CMP,
+					TimestampTzGetDatum(failed_at));
+	init_row_member(&scan->members[1], SK_ROW_END, 2, strategy, F_BTINT8CMP, Int64GetDatum(id));
+	init_row_header(&scan->key, strategy, scan->members);
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 1);
+	index_rescan(scan->scan, &scan->key, 1, NULL, 0);
+	return scan;
+}
+
+/* The next row, valid until the one after it is read, or NULL. */
+HeapTuple
+dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
+{
+	HeapTuple	tuple;
+	bool		isnull;
+
+	if (!index_getnext_slot(scan->scan, scan->direction, scan->slot))
+		return NULL;
+	tuple = ExecFetchSlotHeapTuple(scan->slot, false, NULL);
+	*failed_at = DatumGetTimestampTz(column(scan->scan->heapRelation, tuple,
+											Anum_failed_failed_at, &isnull));
+	*id = DatumGetInt64(column(scan->scan->heapRelation, tuple, Anum_failed_id, &isnull));
+	return tuple;
+}
+
+void
+dw_failed_scan_end(DwFailedScan *scan)
 {
 	index_endscan(scan->scan);
 	ExecDropSingleTupleTableSlot(scan->slot);

@@ -28,6 +28,7 @@
 
 #include "compat.h"
 #include "dispatch.h"
+#include "failed.h"
 #include "give_way.h"
 #include "inject.h"
 #include "lanes.h"
@@ -131,6 +132,7 @@ obey_settings(void)
 {
 	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
 	dw_dispatch_end_surplus(db);
+	dw_failed_obey_settings(db);
 	/* there may be more executors now, or another window to load */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
 	pg_atomic_write_u32(&db->lanes_dirty, 1);
@@ -155,6 +157,7 @@ begin_service(void)
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin();
 	dw_load_reset(db);
+	dw_failed_begin(db);
 	obey_settings();
 }
 

@@ -23,7 +23,6 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/multixact.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -35,6 +34,7 @@
 #include "keys.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "pending.h"
 #include "settings.h"
 #include "signature.h"
 #include "storage/ipc.h"
@@ -193,45 +193,31 @@ read_slot(bool *look)
 }
 
 static void
-require_owner(int64 id, Oid owner)
+require_owner(const DwTaskKey *key)
 {
-	if (!has_privs_of_role(GetUserId(), owner))
+	if (!has_privs_of_role(GetUserId(), key->owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) id),
+				 errmsg("permission denied for task %lld", (long long) key->id),
 				 errdetail("Only members of the role that scheduled the task, and superusers, may wait for it.")));
 }
 
-/* Does this transaction keep others from the row: has it written or locked it? */
+/* Has this transaction written or locked the row?  Nobody else takes it then. */
 static bool
-is_held_by_us(HeapTuple tuple)
+is_held_by_us(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
-	HeapTupleHeader header = tuple->t_data;
-	MultiXactMember *members;
-	int			n;
-
-	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)))
-		return true;
-	if (header->t_infomask & HEAP_XMAX_INVALID)
-		return false;
-	if ((header->t_infomask & HEAP_XMAX_IS_MULTI) == 0)
-		return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmax(header));
-	n = GetMultiXactIdMembers(HeapTupleHeaderGetRawXmax(header), &members, false,
-							  HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask));
-	for (int i = 0; i < n; i++)
-		if (TransactionIdIsCurrentTransactionId(members[i].xid))
-			return true;
-	return false;
+	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) ||
+		dw_row_is_locked_here(rel, key);
 }
 
 static void
-refuse_own(int64 id, HeapTuple tuple)
+refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
-	if (!is_held_by_us(tuple))
+	if (!is_held_by_us(rel, tuple, key))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot wait for task %lld", (long long) id),
+			 errmsg("cannot wait for task %lld", (long long) key->id),
 			 errdetail("It was written or locked by this transaction, and does not run before that ends."),
 			 errhint("Commit first, then wait.")));
 }
@@ -284,21 +270,19 @@ look(int64 id, bool first)
 		state = stands_in_failed(id, snapshot) ? HAS_FAILED : GONE;
 	else
 	{
-		if (first)
-		{
-			DwTaskKey	key;
+		DwTaskKey	key;
 
-			dw_task_key(rel, tuple, &key);
-			require_owner(id, key.owner);
-		}
-		if (!dw_executor_has_claimed(id, tuple))
+		dw_task_key(rel, tuple, &key);
+		if (first)
+			require_owner(&key);
+		if (!dw_row_is_claimed(rel, &key))
 		{
 			/* who waits already is told when a superseded one has failed */
 			if (dw_task_is_cancelled(rel, tuple) ||
 				(first && dw_task_is_superseded(rel, tuple)))
 				state = GONE;
 			else if (first)
-				refuse_own(id, tuple);
+				refuse_own(rel, tuple, &key);
 		}
 		heap_freetuple(tuple);
 	}

@@ -1,0 +1,383 @@
+/*-------------------------------------------------------------------------
+ *
+ * failed.c
+ *	  How long failed tasks are kept.
+ *
+ * Failed tasks go when they are older than delay_wheel.failed_max_age, or
+ * when there are more than delay_wheel.failed_max_count, the oldest first.
+ * The sweeper removes them (dw_failed_trim), and nobody looks before there
+ * is something to remove: db->failed_trim_at is when the oldest one is to go,
+ * and whoever records a failure lowers it if nothing is known, or if
+ * there may be too many by now.  The count of failures since the server's
+ * start tells that: the sweeper, having counted the rows, says in
+ * db->failed_limit up to which it may grow.
+ *
+ * Both limits can be exceeded by a hundredth for a while, so that it is many
+ * rows that go at a time.
+ *
+ * A pass counts rows from the newest one backwards, if there may be too many,
+ * which finds the place from where on they are to go, and then deletes from
+ * the oldest one on.  Each slice of it is a transaction; the place that it
+ * has come to is kept, or each slice would step over what those before it
+ * have deleted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "failed.h"
+#include "inject.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* What ends a slice; the clock is read after so many rows. */
+#define SLICE_DELETED	1000
+#define SLICE_US		5000
+#define SLICE_STEP		16
+/* the table is locked, or an error struck */
+#define RETRY_US		USECS_PER_MINUTE
+/* whoever has locked a row ends without a word */
+#define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
+/* passes for the number of rows may take a hundredth of the time */
+#define PAUSE_FACTOR	100
+#define PAUSE_MIN		USECS_PER_SEC
+#define PAUSE_MAX		USECS_PER_MINUTE
+
+/* A place in the order of (failed_at, id). */
+typedef struct Place
+{
+	TimestampTz failed_at;
+	int64		id;
+} Place;
+
+/* What the sweeper knows of its current pass. */
+static struct
+{
+	enum
+	{
+		NO_PASS,
+		COUNTING,
+		DELETING
+	}			phase;
+	TimestampTz began;
+	Place		reached;
+	int64		counted;
+	uint64		failed;			/* db->failed when the counting began */
+	Place		surplus;		/* up to here there are too many */
+	bool		any_locked;
+	TimestampTz oldest;			/* of those that stay; DW_NEVER: there is none */
+}			pass;
+
+static int64
+max_age_us(void)
+{
+	return (int64) dw_failed_max_age * USECS_PER_MINUTE;
+}
+
+/*---- Who records failures, and timers ----*/
+
+void
+dw_failed_ask(DwDatabase *db, TimestampTz at)
+{
+	if (!dw_atomic_lower(&db->failed_trim_at, at))
+		return;
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+void
+dw_failed_recorded(DwDatabase *db, uint64 n)
+{
+	uint64		failed = pg_atomic_add_fetch_u64(&db->failed, n);
+
+	if (dw_failed_max_count >= 0 && failed >= pg_atomic_read_u64(&db->failed_limit))
+		dw_failed_ask(db, Max(dw_now(), dw_atomic_read(&db->failed_trim_after)));
+	else if (dw_failed_max_age >= 0 && dw_atomic_read(&db->failed_trim_at) == DW_NEVER)
+		dw_failed_ask(db, dw_now() + max_age_us());
+}
+
+/* Anything may have to go, as far as we know. */
+static void
+look_at_once(DwDatabase *db)
+{
+	pg_atomic_write_u64(&db->failed_limit, 0);
+	dw_failed_ask(db, dw_now());
+}
+
+void
+dw_failed_begin(DwDatabase *db)
+{
+	DwCatalog	cat;
+	bool		any = true;
+
+	StartTransactionCommand();
+	if (!dw_catalog_lookup(&cat))
+		any = false;
+	else if (ConditionalLockRelationOid(cat.failed, AccessShareLock))
+	{
+		Relation	rel = table_open(cat.failed, NoLock);
+
+		any = RelationGetNumberOfBlocks(rel) > 0;
+		table_close(rel, NoLock);
+	}
+	CommitTransactionCommand();
+	if (any)
+		look_at_once(db);
+}
+
+void
+dw_failed_obey_settings(DwDatabase *db)
+{
+	static int	max_age = INT_MIN;
+	static int	max_count = INT_MIN;
+	bool		first = max_age == INT_MIN;
+
+	if (max_age == dw_failed_max_age && max_count == dw_failed_max_count)
+		return;
+	max_age = dw_failed_max_age;
+	max_count = dw_failed_max_count;
+	if (!first)
+		look_at_once(db);
+}
+
+/*---- The sweeper ----*/
+
+static bool
+is_up_to(const Place *place, const Place *limit)
+{
+	return place->failed_at < limit->failed_at ||
+		(place->failed_at == limit->failed_at && place->id <= limit->id);
+}
+
+static void
+begin_deleting(void)
+{
+	static const Place before_all = {DT_NOBEGIN, PG_INT64_MIN};
+
+	pass.phase = DELETING;
+	pass.reached = before_all;
+}
+
+static void
+begin_pass(DwDatabase *db)
+{
+	static const Place after_all = {DT_NOEND, PG_INT64_MAX};
+
+	memset(&pass, 0, sizeof(pass));
+	pass.began = dw_now();
+	pass.surplus.failed_at = DT_NOBEGIN;
+	pass.surplus.id = PG_INT64_MIN;
+	pass.oldest = DW_NEVER;
+	pass.failed = pg_atomic_read_u64(&db->failed);
+	/* before what it stands for is read */
+	pg_memory_barrier();
+	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->failed_limit))
+	{
+		pass.phase = COUNTING;
+		pass.reached = after_all;
+	}
+	else
+		begin_deleting();
+}
+
+/* Has the slice lasted long enough? */
+static bool
+slice_is_over(TimestampTz began, int rows)
+{
+	CHECK_FOR_INTERRUPTS();
+	return rows % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US;
+}
+
+/* The newest ones stay, as many as may. */
+static void
+count_rows(DwDatabase *db, Relation rel)
+{
+	DwFailedScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
+											  pass.reached.id, GetActiveSnapshot());
+	TimestampTz began = dw_now();
+	bool		ended = false;
+
+	for (int n = 0; !slice_is_over(began, n); n++)
+	{
+		Place		place;
+
+		if (dw_failed_scan_next(scan, &place.failed_at, &place.id) == NULL)
+			ended = true;
+		else if (pass.counted >= dw_failed_max_count)
+		{
+			pass.surplus = place;
+			ended = true;
+		}
+		if (ended)
+			break;
+		pass.counted++;
+		pass.reached = place;
+	}
+	dw_failed_scan_end(scan);
+	if (ended)
+	{
+		int64		room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
+
+		pg_atomic_write_u64(&db->failed_limit, pass.failed + room + 1);
+		begin_deleting();
+	}
+}
+
+/* The oldest ones go.  Returns whether that was all. */
+static bool
+delete_rows(Relation rel)
+{
+	DwFailedScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
+											  pass.reached.id, GetActiveSnapshot());
+	TimestampTz began = dw_now();
+	bool		ended = false;
+	int			deleted = 0;
+
+	for (int n = 0; deleted < SLICE_DELETED && !slice_is_over(began, n); n++)
+	{
+		HeapTuple	tuple;
+		Place		place;
+		TM_FailureData failure;
+		TM_Result	result;
+
+		tuple = dw_failed_scan_next(scan, &place.failed_at, &place.id);
+		if (tuple != NULL && !is_up_to(&place, &pass.surplus) &&
+			(dw_failed_max_age < 0 || place.failed_at > began - max_age_us()))
+			pass.oldest = place.failed_at;
+		if (tuple == NULL || pass.oldest != DW_NEVER)
+		{
+			ended = true;
+			break;
+		}
+		pass.reached = place;
+		result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+							 InvalidSnapshot, false, &failure, false);
+		if (result == TM_Ok)
+			deleted++;
+		else if (result == TM_BeingModified)
+			pass.any_locked = true;
+	}
+	dw_failed_scan_end(scan);
+	return ended;
+}
+
+/* Returns when the next pass is needed. */
+static TimestampTz
+end_pass(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+	int64		pause = Min(Max((now - pass.began) * PAUSE_FACTOR, PAUSE_MIN), PAUSE_MAX);
+	TimestampTz next = DW_NEVER;
+
+	pass.phase = NO_PASS;
+	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
+	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
+	{
+		/* not for each row: up to an hour's worth at a time */
+		next = dw_time_add(pass.oldest, max_age_us());
+		next = dw_time_add(next, Min(max_age_us() / 100, USECS_PER_HOUR));
+		next = Max(next, now + pause);
+	}
+	if (pass.any_locked)
+		next = Min(next, now + LOCKED_ROW_US);
+	return next;
+}
+
+/* One slice.  False if the table is locked; *gone: there is none. */
+static bool
+trim_slice(DwDatabase **db, bool *gone, bool *ended)
+{
+	DwCatalog	cat;
+	Relation	rel;
+
+	if (!dw_catalog_lookup(&cat))
+	{
+		*gone = true;
+		return false;
+	}
+	*db = dw_my_database();
+	if (*db == NULL || !ConditionalLockRelationOid(cat.failed, RowExclusiveLock))
+		return false;
+	/* invalidations came with the lock; the snapshot comes after both */
+	if (pass.phase == NO_PASS)
+		begin_pass(*db);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	rel = table_open(dw_catalog()->failed, NoLock);
+	if (pass.phase == COUNTING)
+		count_rows(*db, rel);
+	else
+		*ended = delete_rows(rel);
+	table_close(rel, NoLock);
+	PopActiveSnapshot();
+	return true;
+}
+
+static void
+report_error(MemoryContext context)
+{
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
+TimestampTz
+dw_failed_trim(bool *more)
+{
+	MemoryContext context = CurrentMemoryContext;
+	DwDatabase *volatile db = NULL;
+	volatile bool ok = false;
+	volatile bool gone = false;
+	volatile bool ended = false;
+
+	*more = false;
+	PG_TRY();
+	{
+		DwDatabase *my_db = NULL;
+		bool		no_table = false;
+		bool		no_more = false;
+
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		/* the server's default may be one that waits or fails */
+		XactIsoLevel = XACT_READ_COMMITTED;
+		ok = trim_slice(&my_db, &no_table, &no_more);
+		DW_INJECT("trim-before-commit");
+		CommitTransactionCommand();
+		db = my_db;
+		gone = no_table;
+		ended = no_more;
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		report_error(context);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+
+	if (!ok)
+	{
+		/* from the beginning: what was deleted is deleted no more */
+		pass.phase = NO_PASS;
+		return gone ? DW_NEVER : dw_now() + RETRY_US;
+	}
+	if (ended)
+		return end_pass(db);
+	*more = true;
+	return DW_NEVER;
+}

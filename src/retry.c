@@ -1,0 +1,500 @@
+/*-------------------------------------------------------------------------
+ *
+ * retry.c
+ *	  The SQL functions that put failed tasks back.
+ *
+ * Run by backends, and by executors whose tasks call them.
+ *
+ * The deletion of the newest of a task's failed rows decides between several
+ * who want to put it back.  Whether it can be put back is looked at before,
+ * and with snapshots taken just then, whatever the isolation level, as for
+ * pending tasks (pending.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "compat.h"
+#include "fmgr.h"
+#include "inject.h"
+#include "miscadmin.h"
+#include "pending.h"
+#include "rights.h"
+#include "settings.h"
+#include "signature.h"
+#include "storage/lmgr.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(dw_retry);
+PG_FUNCTION_INFO_V1(dw_redrive);
+
+/* What became of an attempt to put a task back. */
+typedef enum Outcome
+{
+	PUT_BACK,
+	NOT_THERE,					/* there is no such failed task (any more) */
+	IS_PENDING,
+	KEY_IS_PENDING,				/* another task of its key is */
+	NO_QUEUE,
+	NO_OWNER
+} Outcome;
+
+typedef struct Retrying
+{
+	Relation	failed;
+	Relation	task;
+	int64		spared;			/* 0: not drawn yet */
+} Retrying;
+
+/* A row of failed_task, in our memory context. */
+typedef struct FailedRow
+{
+	HeapTuple	tuple;
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+	Oid			owner;
+	int16		queue;
+	int16		priority;
+} FailedRow;
+
+/* Which tasks delay_redrive() puts back; null or infinite is any. */
+typedef struct Filter
+{
+	int			queue;			/* -1: any */
+	text	   *tag;
+	text	   *sqlstate;
+	TimestampTz from;
+	TimestampTz until;
+} Filter;
+
+static void
+begin_retrying(Retrying *retrying)
+{
+	retrying->failed = table_open(dw_catalog()->failed, RowExclusiveLock);
+	/* before a number is drawn: see marks.c */
+	retrying->task = table_open(dw_catalog()->task, RowExclusiveLock);
+	retrying->spared = 0;
+}
+
+static void
+end_retrying(Retrying *retrying)
+{
+	table_close(retrying->task, NoLock);
+	table_close(retrying->failed, NoLock);
+}
+
+/*---- Can it be put back? ----*/
+
+/* Is there a pending task of this key? */
+static bool
+key_is_pending(const Retrying *retrying, const FailedRow *row)
+{
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	Snapshot	snapshot;
+	bool		found;
+
+	if (row->nulls[Anum_failed_key - 1])
+		return false;
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(row->owner));
+	ScanKeyInit(&keys[1], Anum_task_queue, BTEqualStrategyNumber, F_INT2EQ,
+				Int16GetDatum(row->queue));
+	ScanKeyEntryInitialize(&keys[2], 0, Anum_task_key, BTEqualStrategyNumber, InvalidOid,
+						   DEFAULT_COLLATION_OID, F_TEXTEQ, row->values[Anum_failed_key - 1]);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(retrying->task, dw_catalog()->task_key_index, true, snapshot, 3, keys);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+static bool
+is_pending(const Retrying *retrying, const FailedRow *row)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(retrying->task, row->id, snapshot);
+
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL;
+}
+
+/* The number of a queue by name, or its existence by number. */
+static bool
+find_queue(const char *name, int *number)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	if (name != NULL ? strcmp(name, "default") == 0 : *number == 0)
+	{
+		*number = 0;
+		return true;
+	}
+	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		int			id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
+
+		if (name == NULL)
+			found = id == *number;
+		else
+			found = strcmp(TextDatumGetCString(heap_getattr(tuple, Anum_queue_name, RelationGetDescr(rel), &isnull)),
+						   name) == 0;
+		if (found)
+			*number = id;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+static Outcome
+judge(const Retrying *retrying, const FailedRow *row)
+{
+	int			queue = row->queue;
+
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
+		return NO_OWNER;
+	if (!find_queue(NULL, &queue))
+		return NO_QUEUE;
+	if (is_pending(retrying, row))
+		return IS_PENDING;
+	if (key_is_pending(retrying, row))
+		return KEY_IS_PENDING;
+	return PUT_BACK;
+}
+
+/*---- Putting back ----*/
+
+static void
+read_row(Relation rel, HeapTuple tuple, FailedRow *row)
+{
+	row->tuple = tuple;
+	dw_deform(rel, tuple, &row->values, &row->nulls);
+	row->id = DatumGetInt64(row->values[Anum_failed_id - 1]);
+	row->owner = DatumGetObjectId(row->values[Anum_failed_owner - 1]);
+	row->queue = DatumGetInt16(row->values[Anum_failed_queue - 1]);
+	row->priority = DatumGetInt16(row->values[Anum_failed_priority - 1]);
+}
+
+/* Copies of the failed rows of an id, in the order in which they failed. */
+static List *
+find_rows(Relation rel, int64 id)
+{
+	Relation	index = index_open(dw_catalog()->failed_pkey, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *rows = NIL;
+
+	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan_ordered(rel, index, snapshot, 1, &key);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+		rows = lappend(rows, heap_copytuple(tuple));
+	systable_endscan_ordered(scan);
+	UnregisterSnapshot(snapshot);
+	index_close(index, NoLock);
+	return rows;
+}
+
+/* The task begins anew: due at once, as if it had never been tried. */
+static void
+insert_task(Retrying *retrying, const FailedRow *row)
+{
+	Datum		values[Natts_task];
+	bool		nulls[Natts_task];
+	DwHint		hint;
+
+	if (dw_max_pending >= 0)
+		dw_require_room(row->owner);
+	if (retrying->spared == 0)
+		retrying->spared = nextval_internal(dw_catalog()->task_id_seq, false);
+
+	hint.id = row->id;
+	hint.due = GetCurrentTransactionStartTimestamp();
+	hint.lane = dw_require_lane(row->owner, row->queue, row->priority);
+
+	dw_task_from_failed(row->values, row->nulls, values, nulls);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
+	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
+	values[Anum_task_spared - 1] = Int64GetDatum(retrying->spared);
+	nulls[Anum_task_spared - 1] = false;
+	nulls[Anum_task_crashes - 1] = true;
+	hint.tid = dw_task_insert(values, nulls);
+	dw_touch_written(&hint);
+}
+
+/* Deletes a failed row, having waited for whoever else changes it. */
+static TM_Result
+delete_row(const Retrying *retrying, HeapTuple tuple)
+{
+	TM_FailureData failure;
+
+	return heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
+					   InvalidSnapshot, true, &failure, false);
+}
+
+/*
+ * Puts a task back by its newest failed row; all rows of that id and owner
+ * go.  If tid is given, only if that is the newest one.  *row is that one,
+ * unless NOT_THERE is returned.
+ */
+static Outcome
+put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
+{
+	for (;;)
+	{
+		List	   *rows = find_rows(retrying->failed, id);
+		ListCell   *lc;
+		Outcome		outcome;
+		TM_Result	result;
+
+		CHECK_FOR_INTERRUPTS();
+		if (rows == NIL)
+			return NOT_THERE;
+		read_row(retrying->failed, llast(rows), row);
+		if (tid != NULL && !ItemPointerEquals(tid, &row->tuple->t_self))
+			return NOT_THERE;
+		if (!has_privs_of_role(GetUserId(), row->owner))
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied for task %lld", (long long) id),
+					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
+		outcome = judge(retrying, row);
+		if (outcome != PUT_BACK)
+			return outcome;
+
+		DW_INJECT("retry-before-delete");
+		result = delete_row(retrying, row->tuple);
+		/* deleted by plain SQL in this very command */
+		if (result == TM_SelfModified)
+			return NOT_THERE;
+		/* changed meanwhile: look again */
+		if (result != TM_Ok)
+			continue;
+		foreach(lc, rows)
+		{
+			FailedRow	older;
+
+			read_row(retrying->failed, lfirst(lc), &older);
+			if (older.tuple != row->tuple && older.owner == row->owner)
+				(void) delete_row(retrying, older.tuple);
+		}
+		insert_task(retrying, row);
+		return PUT_BACK;
+	}
+}
+
+static void
+refuse(Outcome why, const FailedRow *row)
+{
+	if (why == NO_OWNER)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", row->owner),
+				 errdetail("The role that scheduled the task was dropped.")));
+	if (why == NO_QUEUE)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the queue of task %lld does not exist any more", (long long) row->id),
+				 errhint("Schedule the task anew, in another queue.")));
+	if (why == KEY_IS_PENDING)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg("another task of key \"%s\" is pending",
+						TextDatumGetCString(row->values[Anum_failed_key - 1])),
+				 errhint("Wait until it has run, or cancel it.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("task %lld is pending", (long long) row->id)));
+}
+
+Datum
+dw_retry(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+	Retrying	retrying;
+	FailedRow	row;
+	Outcome		outcome;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_writable("delay_retry()");
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("task id must not be null")));
+
+	begin_retrying(&retrying);
+	outcome = put_back(&retrying, PG_GETARG_INT64(0), NULL, &row);
+	if (outcome != PUT_BACK && outcome != NOT_THERE)
+		refuse(outcome, &row);
+	end_retrying(&retrying);
+	PG_RETURN_BOOL(outcome == PUT_BACK);
+}
+
+/*---- Many of them ----*/
+
+static text *
+text_argument(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : PG_GETARG_TEXT_PP(n);
+}
+
+static void
+read_filter(FunctionCallInfo fcinfo, Filter *filter)
+{
+	filter->queue = -1;
+	if (!PG_ARGISNULL(0))
+	{
+		char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+		if (!find_queue(name, &filter->queue))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("queue \"%s\" does not exist", name)));
+	}
+	filter->tag = text_argument(fcinfo, 1);
+	filter->sqlstate = text_argument(fcinfo, 2);
+	if (filter->sqlstate != NULL)
+	{
+		char	   *sqlstate = text_to_cstring(filter->sqlstate);
+
+		if (strlen(sqlstate) != 5 ||
+			strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid SQLSTATE: \"%s\"", sqlstate),
+					 errhint("It has five characters, digits and upper case letters.")));
+	}
+	filter->from = PG_ARGISNULL(3) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(3);
+	filter->until = PG_ARGISNULL(4) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(4);
+}
+
+static bool
+same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
+{
+	bool		isnull;
+	Datum		value;
+
+	if (wanted == NULL)
+		return true;
+	value = heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
+	return !isnull &&
+		DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, value,
+											 PointerGetDatum(wanted)));
+}
+
+static bool
+matches(Relation rel, HeapTuple tuple, const Filter *filter)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		isnull;
+	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
+	int			queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
+
+	return (filter->queue < 0 || filter->queue == queue) &&
+		same_text(rel, tuple, Anum_failed_tag, filter->tag) &&
+		same_text(rel, tuple, Anum_failed_sqlstate, filter->sqlstate) &&
+		has_privs_of_role(GetUserId(), owner);
+}
+
+static int64
+redrive(const Filter *filter, int64 max, int64 *left)
+{
+	MemoryContext outer = CurrentMemoryContext;
+	MemoryContext row_context = AllocSetContextCreate(outer, "delay_redrive",
+													  ALLOCSET_DEFAULT_SIZES);
+	Retrying	retrying;
+	Snapshot	snapshot;
+	DwFailedScan *scan;
+	HeapTuple	tuple;
+	TimestampTz failed_at;
+	int64		id;
+	int64		done = 0;
+
+	begin_retrying(&retrying);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = dw_failed_scan_begin(retrying.failed, ForwardScanDirection, filter->from,
+								PG_INT64_MIN, snapshot);
+	while (done < max && (tuple = dw_failed_scan_next(scan, &failed_at, &id)) != NULL)
+	{
+		FailedRow	row;
+
+		CHECK_FOR_INTERRUPTS();
+		if (failed_at >= filter->until && filter->until != DT_NOEND)
+			break;
+		MemoryContextSwitchTo(row_context);
+		if (matches(retrying.failed, tuple, filter))
+		{
+			Outcome		outcome = put_back(&retrying, id, &tuple->t_self, &row);
+
+			if (outcome == PUT_BACK)
+				done++;
+			else if (outcome != NOT_THERE)
+				(*left)++;
+		}
+		MemoryContextSwitchTo(outer);
+		MemoryContextReset(row_context);
+	}
+	dw_failed_scan_end(scan);
+	UnregisterSnapshot(snapshot);
+	end_retrying(&retrying);
+	MemoryContextDelete(row_context);
+	return done;
+}
+
+Datum
+dw_redrive(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {
+		TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID
+	};
+	Filter		filter;
+	int64		max = PG_INT64_MAX;
+	int64		left = 0;
+	int64		done;
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	dw_require_writable("delay_redrive()");
+	read_filter(fcinfo, &filter);
+	if (!PG_ARGISNULL(5))
+		max = PG_GETARG_INT32(5);
+	if (max < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of tasks must not be negative")));
+
+	done = redrive(&filter, max, &left);
+	if (left > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld failed task that matches cannot be put back",
+							   "%lld failed tasks that match cannot be put back",
+							   left, (long long) left),
+				 errhint("%s tells why.", "delay_retry()")));
+	PG_RETURN_INT64(done);
+}

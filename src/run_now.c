@@ -1,0 +1,431 @@
+/*-------------------------------------------------------------------------
+ *
+ * run_now.c
+ *	  delay_run(): running a pending task at once, in one's own transaction.
+ *
+ * Run by backends, and by executors whose tasks call it.
+ *
+ * The task's row is deleted as by an executor, then its SQL runs, and both
+ * are part of the caller's transaction.
+ *
+ * If the session is the owner's own, the SQL is like any other of it.  In all
+ * other cases, a superuser's above all, it must not come to rights that the
+ * owner lacks, also not later on: it runs as the owner, in a
+ * security-restricted operation, which refuses any way back, deferred
+ * triggers, temporary tables, prepared statements and cursors WITH HOLD.
+ * What such an operation lets through is seen to here: settings are undone,
+ * cursors of the caller cannot be read, closed or replaced, cursors of the
+ * task are closed, and objects in the session's temporary schema, where they
+ * might later be taken for others, are refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "args.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "executor.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "marks.h"
+#include "miscadmin.h"
+#include "pending.h"
+#include "run_now.h"
+#include "signature.h"
+#include "spi_run.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/portal.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(dw_run);
+
+int64		dw_run_now_id = 0;
+
+/* A cursor that the task must not get at. */
+typedef struct HiddenCursor
+{
+	const char *name;
+	PortalStatus status;
+} HiddenCursor;
+
+/* A task whose row is deleted, in our memory context. */
+typedef struct Taken
+{
+	DwTaskKey	key;
+	Datum	   *values;
+	bool	   *nulls;
+} Taken;
+
+/*---- As whom ----*/
+
+/*
+ * Is all of this session the owner's, so that there is nothing to escape to?
+ * An executor is, whoever the process is connected as (session.c).
+ */
+static bool
+is_own_session(Oid owner)
+{
+	if (GetUserId() != owner)
+		return false;
+	if (dw_this_executor != NULL)
+		return dw_this_executor->owner == owner;
+	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
+}
+
+static void
+require_role(Oid owner)
+{
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", owner),
+				 errdetail("The role that scheduled the task was dropped.")));
+}
+
+/*---- The search path ----*/
+
+/* What ALTER ROLE or ALTER DATABASE has set search_path to, or NULL. */
+static char *
+search_path_of(Relation rel, Oid database, Oid role)
+{
+	static const char prefix[] = "search_path=";
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	char	   *path = NULL;
+
+	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(database));
+	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(role));
+	scan = systable_beginscan(rel, DbRoleSettingDatidRolidIndexId, true, NULL, 2, keys);
+	while (path == NULL && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Datum		settings = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig,
+											RelationGetDescr(rel), &isnull);
+		Datum	   *items;
+		int			n = 0;
+
+		if (!isnull)
+			deconstruct_array(DatumGetArrayTypeP(settings), TEXTOID, -1, false, TYPALIGN_INT,
+							  &items, NULL, &n);
+		for (int i = 0; i < n; i++)
+		{
+			char	   *item = TextDatumGetCString(items[i]);
+
+			if (strncmp(item, prefix, strlen(prefix)) == 0)
+				path = item + strlen(prefix);
+		}
+	}
+	systable_endscan(scan);
+	return path;
+}
+
+/*
+ * The search path that a new session of the owner begins with.  If that is the
+ * server's, and this session began with another one, it is hidden from us; then
+ * it is taken to be PostgreSQL's own default.
+ */
+static char *
+default_search_path(Oid owner)
+{
+	const struct config_generic *setting = dw_find_setting("search_path");
+	Relation	rel = table_open(DbRoleSettingRelationId, AccessShareLock);
+	char	   *path = search_path_of(rel, MyDatabaseId, owner);
+
+	if (path == NULL)
+		path = search_path_of(rel, InvalidOid, owner);
+	if (path == NULL)
+		path = search_path_of(rel, MyDatabaseId, InvalidOid);
+	if (path == NULL)
+		path = search_path_of(rel, InvalidOid, InvalidOid);
+	table_close(rel, AccessShareLock);
+
+	if (path == NULL && setting != NULL && setting->reset_source <= PGC_S_ARGV)
+		path = pstrdup(GetConfigOptionResetString("search_path"));
+	return path != NULL ? path : pstrdup("\"$user\", public");
+}
+
+/*
+ * Until the nest level of settings is left.  What is in the caller's temporary
+ * schema is not meant by the task of another role.
+ */
+static void
+set_search_path(const Taken *task, bool own)
+{
+	char	   *path;
+
+	if (task->nulls[Anum_task_search_path - 1])
+		path = default_search_path(task->key.owner);
+	else
+		path = TextDatumGetCString(task->values[Anum_task_search_path - 1]);
+	if (!own)
+		path = psprintf("%s%spg_temp", path, path[0] != '\0' ? ", " : "");
+	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*---- Cursors ----*/
+
+/* The names of all cursors, those of the protocol included. */
+static List *
+list_cursors(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *names = NIL;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	if (SPI_execute("SELECT c.name FROM pg_catalog.pg_cursor() c", true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list cursors");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		char	   *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		names = lappend(names, pstrdup(name));
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	return names;
+}
+
+/* A portal that is at work can be neither read nor closed: let it seem so. */
+static List *
+hide_cursors(void)
+{
+	List	   *hidden = NIL;
+	ListCell   *lc;
+
+	foreach(lc, list_cursors())
+	{
+		HiddenCursor *cursor = palloc(sizeof(HiddenCursor));
+		Portal		portal = GetPortalByName(lfirst(lc));
+
+		cursor->name = lfirst(lc);
+		cursor->status = portal->status;
+		hidden = lappend(hidden, cursor);
+	}
+	foreach(lc, hidden)
+		GetPortalByName(((HiddenCursor *) lfirst(lc))->name)->status = PORTAL_ACTIVE;
+	return hidden;
+}
+
+static void
+restore_cursors(List *hidden)
+{
+	ListCell   *lc;
+
+	foreach(lc, hidden)
+	{
+		HiddenCursor *cursor = lfirst(lc);
+		Portal		portal = GetPortalByName(cursor->name);
+
+		if (portal != NULL)
+			portal->status = cursor->status;
+	}
+}
+
+/* Closes the cursors that the task has opened: all that do not seem at work. */
+static void
+close_cursors(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, list_cursors())
+	{
+		Portal		portal = GetPortalByName(lfirst(lc));
+
+		if (portal->status != PORTAL_ACTIVE)
+			PortalDrop(portal, false);
+	}
+}
+
+/*---- The temporary schema ----*/
+
+/*
+ * An error if anything in the session's temporary schema is newer than the
+ * command: a type there, say, comes before that of the same name in
+ * pg_catalog.  Whatever is in a schema depends on it.
+ */
+static void
+refuse_temporary(CommandId since)
+{
+	Oid			temp;
+	Oid			toast;
+	Relation	rel;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	GetTempNamespaceState(&temp, &toast);
+	if (!OidIsValid(temp))
+		return;
+	rel = table_open(DependRelationId, AccessShareLock);
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(NamespaceRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(temp));
+	scan = systable_beginscan(rel, DependReferenceIndexId, true, NULL, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) &&
+			HeapTupleHeaderGetCmin(tuple->t_data) >= since)
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("cannot create temporary objects within security-restricted operation")));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/*---- Running ----*/
+
+static void
+run_sql(const Taken *task)
+{
+	char	   *sql = TextDatumGetCString(task->values[Anum_task_sql - 1]);
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	dw_spi_run(sql, dw_args_params(sql,
+								   task->values[Anum_task_args - 1],
+								   task->nulls[Anum_task_args - 1],
+								   task->values[Anum_task_arg_types - 1],
+								   task->nulls[Anum_task_arg_types - 1]));
+	PopActiveSnapshot();
+}
+
+/*
+ * In a session that is not the owner's.  On an error, the abort of the
+ * (sub)transaction takes the user back, and the settings.
+ */
+static void
+run_sql_restricted(const Taken *task)
+{
+	List	   *hidden = hide_cursors();
+
+	PG_TRY();
+	{
+		Oid			userid;
+		int			context;
+		CommandId	began = GetCurrentCommandId(false);
+
+		GetUserIdAndSecContext(&userid, &context);
+		SetUserIdAndSecContext(task->key.owner,
+							   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+		run_sql(task);
+		close_cursors();
+		CommandCounterIncrement();
+		refuse_temporary(began);
+		SetUserIdAndSecContext(userid, context);
+	}
+	PG_FINALLY();
+	{
+		restore_cursors(hidden);
+	}
+	PG_END_TRY();
+}
+
+static void
+run_context(void *arg)
+{
+	const DwTaskKey *key = arg;
+
+	if (is_own_session(key->owner))
+		errcontext("task %lld, run by delay_run()", (long long) key->id);
+	else
+		errcontext("task %lld, run by delay_run() in a session that is not its owner's",
+				   (long long) key->id);
+}
+
+static void
+run_task(Taken *task)
+{
+	int64		outer_id = dw_run_now_id;
+	bool		own = is_own_session(task->key.owner);
+	int			nest_level = NewGUCNestLevel();
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = run_context,
+		.arg = &task->key
+	};
+
+	error_context_stack = &callback;
+	set_search_path(task, own);
+	dw_run_now_id = task->key.id;
+	PG_TRY();
+	{
+		if (own)
+			run_sql(task);
+		else
+			run_sql_restricted(task);
+	}
+	PG_FINALLY();
+	{
+		dw_run_now_id = outer_id;
+	}
+	PG_END_TRY();
+	AtEOXact_GUC(false, nest_level);
+	error_context_stack = callback.previous;
+}
+
+/* Takes the task; false if there is nothing to run. */
+static bool
+take(int64 id, Taken *task)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	HeapTuple	tuple;
+	DwHint		hint;
+	bool		ready = false;
+
+	if (dw_take_pending(rel, id, &tuple, &task->key, &hint) == DW_TAKEN)
+	{
+		/* a cancellation may have come before the deletion, which then stands */
+		ready = !dw_task_is_cancelled(rel, tuple);
+		dw_deform(rel, tuple, &task->values, &task->nulls);
+		CommandCounterIncrement();
+	}
+	table_close(rel, NoLock);
+	return ready;
+}
+
+Datum
+dw_run(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+	Taken		task;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_writable("delay_run()");
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("task id must not be null")));
+	if (!take(PG_GETARG_INT64(0), &task))
+		PG_RETURN_BOOL(false);
+	require_role(task.key.owner);
+	if (task.key.origin != dw_origin_stamp())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task %lld is not armed", (long long) task.key.id),
+				 errdetail("It came with a copy of another database."),
+				 errhint("See delay_arm().")));
+	run_task(&task);
+	dw_touch_ended(task.key.id, DW_DONE);
+	PG_RETURN_BOOL(true);
+}

@@ -1,0 +1,42 @@
+/*-------------------------------------------------------------------------
+ *
+ * spi_run.c
+ *	  Running the SQL of a task.
+ *
+ * Run by executors, and by backends that run a task at once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/spi.h"
+#include "spi_run.h"
+#include "tcop/dest.h"
+
+void
+dw_spi_run(const char *sql, ParamListInfo params)
+{
+	SPIExecuteOptions options = {0};
+	int			result;
+
+	options.params = params;
+	options.dest = None_Receiver;	/* a result may be huge */
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	result = SPI_execute_extended(sql, &options);
+	/* some statements are refused without an error */
+	if (result == SPI_ERROR_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+				 errmsg("transaction control is not possible in a task")));
+	if (result == SPI_ERROR_COPY)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot COPY to or from the client in a task")));
+	if (result < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
+	SPI_finish();
+}
