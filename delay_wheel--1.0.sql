@@ -156,6 +156,33 @@ COMMENT ON TABLE delay_wheel.pause IS
 'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
 COMMENT ON COLUMN delay_wheel.pause.since IS 'start of the transaction that paused them';
 
+CREATE TABLE delay_wheel.cancellation
+(
+	id bigint NOT NULL,
+	origin bigint NOT NULL,
+	made_at timestamptz NOT NULL,
+	made_by regrole NOT NULL,
+	owners regrole[],
+	queue smallint,
+	tag text,
+	due_from timestamptz,
+	due_until timestamptz,
+	removed bigint NOT NULL,
+	CONSTRAINT cancellation_pkey PRIMARY KEY (id)
+)
+USING heap
+WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.cancellation IS
+'one row for each call of delay_cancel_all(), until all tasks that it has cancelled are removed; read it by the view delay_wheel.cancellations';
+COMMENT ON COLUMN delay_wheel.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
+COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel.origin(); in another one it concerns tasks of that origin only';
+COMMENT ON COLUMN delay_wheel.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellation.queue IS 'tasks of this queue, see delay_wheel.queue; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellation.tag IS 'tasks with this tag; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.due_from IS 'tasks that are due then or later; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.due_until IS 'tasks that are due before; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.removed IS 'rows that the sweeper has removed, brought up to date once a second';
+
 CREATE TABLE delay_wheel.failed_task
 (
 	id bigint NOT NULL,
@@ -212,9 +239,9 @@ COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
 -- whatever ALTER DEFAULT PRIVILEGES says
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared,
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared,
 	delay_wheel.task_id_seq, delay_wheel.queue_id_seq
 	TO pg_database_owner;
 
@@ -227,6 +254,9 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.pause',
 	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+-- also one that names a role that was dropped meanwhile: left out, the tasks of
+-- the others would come back
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.cancellation', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
 
 -- rows written by plain SQL reach the timer through this trigger; also in
@@ -278,6 +308,17 @@ ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER queue_guard;
 CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.pause
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.queue_guard();
 ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER queue_guard;
+
+-- nor cancel what others have scheduled, or undo that; also tells of marks that
+-- plain SQL, a restore or replication wrote
+CREATE FUNCTION delay_wheel.cancellation_guard() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_cancellation_guard' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.cancellation_guard() IS
+'refuses cancellations that plain SQL writes for a role whose rights the current user does not have; tells timer and executors of the others';
+REVOKE EXECUTE ON FUNCTION delay_wheel.cancellation_guard() FROM PUBLIC;
+CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.cancellation
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.cancellation_guard();
+ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
 
 /*---- Scheduling ----*/
 
@@ -341,6 +382,12 @@ CREATE FUNCTION delay_wait(id bigint, timeout interval DEFAULT NULL) RETURNS tex
 AS 'MODULE_PATHNAME', 'dw_wait' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wait(bigint, interval) IS
 'waits until a task has ended, at most for timeout (null: without limit; zero or less: not at all; a day counts 24 hours, a month 30 days): done, failed, cancelled, or timeout if it has not. A failed attempt that is followed by another, and a task that is moved, are waited on. A task that had ended before the call is failed if it stands in delay_wheel.failed, else gone: done, cancelled, or never there as far as this session can see. An error, SQLSTATE 55000, if this very transaction has written or locked the task, or is the task. It does not poll; only a row of delay_wheel.task that was deleted by plain SQL is noticed up to a minute late, as cancelled. The waiting transaction stays open, with its locks and its snapshot: a task that needs one of the locks is not waited for successfully. Only for members of the owner role and superusers: for others an error while the task is pending, and gone afterwards';
+
+CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL, due_until timestamptz DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_cancel_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
+'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. An unknown queue and due times in the wrong order are errors';
 
 CREATE FUNCTION delay_reschedule(id bigint, delay interval) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -422,6 +469,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
 	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
 	delay_cancel(bigint, boolean), delay_cancel_key(text, text),
+	delay_cancel_all(text, text, timestamptz, timestamptz),
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
 	delay_run(bigint), delay_retry(bigint),
@@ -463,7 +511,17 @@ WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
   AND (t.key IS NULL OR NOT EXISTS (
 		SELECT FROM delay_wheel.task n
 		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
-		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())));
+		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())))
+	-- as in marks.c
+	AND NOT EXISTS (
+		SELECT FROM delay_wheel.cancellation c
+		WHERE COALESCE(t.spared, t.id) < c.id
+			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
+			AND (c.owners IS NULL OR t.owner::oid OPERATOR(pg_catalog.=) ANY (c.owners::oid[]))
+			AND (c.queue IS NULL OR c.queue = t.queue)
+			AND (c.tag IS NULL OR c.tag = t.tag)
+			AND (c.due_from IS NULL OR t.due >= c.due_from)
+			AND (c.due_until IS NULL OR t.due < c.due_until));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
@@ -490,6 +548,27 @@ FROM delay_wheel.get_running() r
 WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
 'one''s own tasks that executors of this database run just now; all of them for pg_read_all_stats and superusers';
+
+CREATE FUNCTION delay_wheel.get_cancellations(
+	OUT id bigint, OUT made_at timestamptz, OUT made_by regrole, OUT owners regrole[], OUT queue smallint,
+	OUT tag text, OUT due_from timestamptz, OUT due_until timestamptz, OUT removed bigint, OUT running integer,
+	OUT state text, OUT waiting_for integer[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_cancellations' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_wheel.get_cancellations() IS 'one''s own cancellations that are not complete, all of them for pg_read_all_data and superusers; see delay_wheel.cancellations';
+CREATE VIEW delay_wheel.cancellations AS
+SELECT c.id, c.made_at, c.made_by, c.owners, COALESCE(q.name, CASE c.queue WHEN 0 THEN 'default' ELSE c.queue::text END) AS queue,
+	   c.tag, c.due_from, c.due_until, c.running, c.removed, c.state, c.waiting_for
+FROM delay_wheel.get_cancellations() c
+	 LEFT JOIN delay_wheel.queue q ON q.id = c.queue;
+COMMENT ON VIEW delay_wheel.cancellations IS
+'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.cancellations.id IS 'as delay_cancel_all() returned it';
+COMMENT ON COLUMN delay_wheel.cancellations.owners IS 'roles whose tasks are cancelled; null is all';
+COMMENT ON COLUMN delay_wheel.cancellations.running IS 'its tasks that were running before and still are; delay_cancel_all() does not stop them';
+COMMENT ON COLUMN delay_wheel.cancellations.removed IS 'rows of tasks removed so far, as of a second ago';
+COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_arm()';
+COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones; null in other states';
 
 CREATE FUNCTION delay_wheel.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
 RETURNS SETOF record
@@ -566,8 +645,8 @@ COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, 
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
 COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
-	delay_wheel.get_running(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_status()
+	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_status()
 	TO PUBLIC;

@@ -35,6 +35,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "near.h"
 #include "orphans.h"
@@ -229,7 +230,11 @@ move_rows(Relation rel, Slice *slice)
 							 InvalidSnapshot, false, &failure, false);
 		if (result == TM_Ok)
 		{
-			insert_failed(rel, dw_lane_scan_tuple(scan), &key);
+			HeapTuple	tuple = dw_lane_scan_tuple(scan);
+
+			if (dw_task_is_cancelled(rel, tuple))
+				continue;
+			insert_failed(rel, tuple, &key);
 			slice->moved++;
 		}
 		else if (result == TM_BeingModified)
@@ -250,7 +255,8 @@ begin_write(void)
 	if (rel != NULL &&
 		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock))
+		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
 		return rel;
 	dw_read_end(rel);
 	return NULL;

@@ -312,6 +312,24 @@ dw_queue_require(int16 id)
 	dw_queue_find(name, &queue);
 }
 
+int16
+dw_queue_named(const char *name)
+{
+	Relation	rel;
+	HeapTuple	tuple;
+	int16		id;
+
+	if (strcmp(name, "default") == 0)
+		return 0;
+	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	tuple = dw_queue_row(rel, name);
+	if (tuple == NULL)
+		raise_unknown(name);
+	id = id_of_row(rel, tuple);
+	table_close(rel, AccessShareLock);
+	return id;
+}
+
 /*---- Reading the tables ----*/
 
 static int

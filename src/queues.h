@@ -44,6 +44,12 @@ extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 /* The same for a queue known by its id, of a task that is to be put back. */
 extern void dw_queue_require(int16 id);
 
+/*
+ * The number of a queue, for those who need no rights on it; an error if it
+ * does not exist.
+ */
+extern int16 dw_queue_named(const char *name);
+
 /* The row of a queue, as it is now, or NULL. */
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
 

@@ -41,6 +41,7 @@
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
+#include "marks.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -65,6 +66,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "verdict.h"
+#include "wait.h"
 
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
@@ -237,7 +239,9 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		}
 		if (result == TM_BeingModified)
 		{
-			if (!dw_xid_is_executor(failure.xmax))
+			/* the sweeper removes what is cancelled */
+			if (!dw_xid_is_executor(failure.xmax) &&
+				!dw_task_is_cancelled(rel, claimed->tuple))
 			{
 				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
@@ -633,6 +637,13 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		dw_queue_put_back(db, entry);
 		return;
 	}
+	if (verdict == DW_DROP)
+	{
+		/* not worth a commit: the sweeper removes the row */
+		AbortCurrentTransaction();
+		dw_tell_waiters(db, entry->id, DW_CANCELLED);
+		return;
+	}
 	try->attempts = claimed.key.attempts;
 	try->claimed = true;
 	if (try->repeats == 0)
@@ -645,8 +656,6 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		try->error = refusal(sqlstate, reason);
 		record_failure(&claimed, try->attempts, try->error);
 	}
-	else
-		dw_touch_ended(entry->id, DW_CANCELLED);
 	if (try->again)
 	{
 		AbortCurrentTransaction();
@@ -656,8 +665,7 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	if (verdict != DW_DROP)
-		count_outcome(db, try);
+	count_outcome(db, try);
 }
 
 /*

@@ -30,6 +30,7 @@
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "options.h"
 #include "pending.h"
@@ -466,6 +467,7 @@ reschedule(int64 id, TimestampTz due)
 	DwHint		hint;
 	Datum	   *values;
 	bool	   *nulls;
+	int64		mark;
 
 	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
 	{
@@ -477,6 +479,13 @@ reschedule(int64 id, TimestampTz due)
 	if (!nulls[Anum_task_expires - 1])
 		dw_check_expires(due, values[Anum_task_expires - 1]);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	/* a cancellation that did not hit it where it was does not where it comes to */
+	mark = dw_mark_on_row(values, nulls);
+	if (mark != 0)
+	{
+		values[Anum_task_spared - 1] = Int64GetDatum(mark);
+		nulls[Anum_task_spared - 1] = false;
+	}
 	hint.due = due;
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);

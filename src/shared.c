@@ -119,6 +119,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another number than it was when the place was given back */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
+	pg_atomic_init_u32(&db->sweeper_proc, 0);
+	pg_atomic_init_u32(&db->sweep_wanted, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
@@ -231,8 +233,8 @@ dw_database(int number)
 	return (DwDatabase *) (databases + number * database_size());
 }
 
-static int
-database_number(DwDatabase *db)
+int
+dw_database_number(DwDatabase *db)
 {
 	return ((char *) db - databases) / dw_shared->database_size;
 }
@@ -252,13 +254,13 @@ dw_ring(DwDatabase *db)
 LWLock *
 dw_ring_lock(DwDatabase *db)
 {
-	return &((LWLockPadded *) dw_shared->database_locks)[2 * database_number(db)].lock;
+	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db)].lock;
 }
 
 LWLock *
 dw_ready_lock(DwDatabase *db)
 {
-	return &((LWLockPadded *) dw_shared->database_locks)[2 * database_number(db) + 1].lock;
+	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db) + 1].lock;
 }
 
 /*
@@ -482,7 +484,10 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 		SetLatch(dw_proc_latch(proc));
 }
 
-/* Wakes the timer whatever it sleeps for: it is to look at holds or restart. */
+/*
+ * Wakes the timer, and the sweeper, whatever they sleep for: they are to look
+ * at holds or restart.
+ */
 void
 dw_call_timer(DwDatabase *db)
 {
@@ -490,6 +495,9 @@ dw_call_timer(DwDatabase *db)
 
 	pg_memory_barrier();
 	proc = pg_atomic_read_u32(&db->timer_proc);
+	if (proc != 0)
+		SetLatch(dw_proc_latch(proc));
+	proc = pg_atomic_read_u32(&db->sweeper_proc);
 	if (proc != 0)
 		SetLatch(dw_proc_latch(proc));
 }

@@ -187,6 +187,16 @@ typedef enum DwTimerState
 	DW_TIMER_RUNNING
 } DwTimerState;
 
+typedef enum DwSweeperState
+{
+	DW_SWEEPER_NONE = 0,
+	DW_SWEEPER_STARTING,
+	DW_SWEEPER_RUNNING
+} DwSweeperState;
+
+/* Of so many transactions that the sweeper waits for the view has the pid. */
+#define DW_SWEEP_WAITS	16
+
 /* A database that is served. */
 typedef struct DwDatabase
 {
@@ -198,6 +208,13 @@ typedef struct DwDatabase
 	bool		timer_terminated;	/* or it was told to */
 	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
+	DwSweeperState sweeper_state;
+	TimestampTz sweeper_started;
+	bool		sweeper_failed; /* the last one ended by an error */
+	pid_t		sweeper_pid;
+	bool		sweep_waits;	/* for transactions that were open, some of them: */
+	int			sweep_npids;
+	int			sweep_pids[DW_SWEEP_WAITS]; /* 0: a prepared one */
 	int32		lanes;			/* list of its lanes */
 	uint32		nlanes;
 
@@ -226,6 +243,8 @@ typedef struct DwDatabase
 	pg_atomic_uint32 control;
 
 	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
+	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
+	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
 
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
@@ -330,6 +349,7 @@ extern void dw_require_shared(void);
 
 /* Access by number. */
 extern DwDatabase *dw_database(int number);
+extern int	dw_database_number(DwDatabase *db);
 extern DwHint *dw_inbox(DwDatabase *db);
 extern DwRing *dw_ring(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);

@@ -382,10 +382,6 @@ find_place_late(bool committed)
 static void
 tell_waiters(DwDatabase *db, bool committed)
 {
-	/* who waits has said so before he looked at the rows */
-	pg_memory_barrier();
-	if (pg_atomic_read_u32(&db->waiters) == 0)
-		return;
 	for (int i = 0; i < nended && committed; i++)
 		dw_tell_waiters(db, ended[i].id, ended[i].outcome);
 	if (control_changed || prepared_ended || all_touched || more_ended)

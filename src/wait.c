@@ -104,9 +104,19 @@ wake(int slot)
 	SetLatch(dw_proc_latch(slot + 1));
 }
 
+/* Who waits has said so before he looked at the rows. */
+static bool
+anybody_waits(DwDatabase *db)
+{
+	pg_memory_barrier();
+	return pg_atomic_read_u32(&db->waiters) > 0;
+}
+
 void
 dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
 {
+	if (!anybody_waits(db))
+		return;
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		Slot	   *slot = &slots[i];
@@ -130,6 +140,8 @@ dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
 void
 dw_make_waiters_look(DwDatabase *db)
 {
+	if (!anybody_waits(db))
+		return;
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		Slot	   *slot = &slots[i];
