@@ -31,6 +31,7 @@
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
+#include "stop.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
@@ -118,12 +119,16 @@ tell_timer(void)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
-/* Ends the current task, under the ready lock; true if its queue was full. */
-static bool
-finish_current(DwExecutor *me)
+/*
+ * Ends the current task, under the ready lock.  *was_full: its queue was.
+ * *stopped: it was to be stopped, so a cancel may be on its way.
+ */
+static void
+finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 {
 	me->current.id = 0;
-	return dw_limits_end(&dw_lanes[me->current.lane], me->begun);
+	*stopped = dw_stop_over(me);
+	*was_full = dw_limits_end(&dw_lanes[me->current.lane], me->begun);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -153,6 +158,8 @@ leave_place(int code, Datum arg)
 	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
+	bool		stopped;
+	bool		was_full;
 	bool		put_back;
 	bool		gone;
 	DwHint		hint;
@@ -169,7 +176,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		hint = dw_entry_hint(&me->current);
-		(void) finish_current(me);
+		finish_current(me, &stopped, &was_full);
 	}
 	put_back = me->put_back;
 	if (put_back)
@@ -270,6 +277,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	TimestampTz look_again = DW_NEVER;
 	bool		found = false;
 	bool		low = false;
+	bool		stopped = false;
 
 	if (!proved && me->state == DW_EXECUTOR_BUSY)
 	{
@@ -277,8 +285,14 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		unblock_owner(me);
 	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	if (me->state == DW_EXECUTOR_BUSY && finish_current(me))
-		was_full = &dw_lanes[me->current.lane];
+	if (me->state == DW_EXECUTOR_BUSY)
+	{
+		bool		full;
+
+		finish_current(me, &stopped, &full);
+		if (full)
+			was_full = &dw_lanes[me->current.lane];
+	}
 	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
@@ -304,6 +318,8 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(my_db));
 
+	if (stopped)
+		dw_stop_absorb();
 	if (low)
 	{
 		pg_atomic_write_u32(&my_db->lanes_dirty, 1);

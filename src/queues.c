@@ -32,10 +32,10 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "attempts.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
@@ -93,18 +93,6 @@ static bool is_timer = false;
 
 /* The log has it that there are more queues than places. */
 static bool missing_announced = false;
-
-int64
-dw_interval_us(const Interval *interval)
-{
-	int64		days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	int64		us;
-
-	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us) ||
-		pg_add_s64_overflow(us, interval->time, &us))
-		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
-	return us;
-}
 
 /* A column, or what stands for null in it. */
 static Datum

@@ -65,9 +65,6 @@ extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
 /* Locks a queue, or the pause of a role, until the end of the transaction. */
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 
-/* Months have 30 days; what is too long is cut. */
-extern int64 dw_interval_us(const Interval *interval);
-
 /*---- For timers ----*/
 
 /*

@@ -261,6 +261,7 @@ typedef struct DwDatabase
 	/* raised when a queue, a pause or a mark was committed */
 	pg_atomic_uint32 control;
 
+	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
 	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
 	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
 
@@ -297,6 +298,7 @@ typedef struct DwDatabase
 	pg_atomic_uint64 ready;
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
+	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
 } DwDatabase;
@@ -326,6 +328,11 @@ typedef struct DwExecutor
 	TimestampTz since;			/* of the state */
 	DwEntry		current;		/* what it runs, if busy */
 	bool		begun;			/* its SQL has begun */
+	bool		unstoppable;	/* current is being put back, see stop.c */
+	Oid			stop_by;		/* who wants it to be stopped */
+
+	/* current is to be stopped; written under the ready lock */
+	pg_atomic_uint32 stop;
 
 	/* the transaction that deletes the row of current; else invalid */
 	pg_atomic_uint32 xid;

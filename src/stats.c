@@ -118,30 +118,31 @@ dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us)
 }
 
 void
-dw_count_outcome(DwDatabase *db, DwLane *lane, DwOutcome outcome)
+dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome)
 {
 	DwQueue    *queue = dw_lane_queue(lane);
 
 	switch (outcome)
 	{
-		case DW_OUTCOME_DONE:
+		case DW_COUNTED_DONE:
 			pg_atomic_fetch_add_u64(&db->done, 1);
 			pg_atomic_fetch_add_u64(&lane->done, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->done, 1);
 			break;
-		case DW_OUTCOME_FAILED:
+		case DW_COUNTED_FAILED:
 			dw_failed_recorded(db, 1);
 			pg_atomic_fetch_add_u64(&lane->failed, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->failed, 1);
 			break;
-		case DW_OUTCOME_RETRIED:
+		case DW_COUNTED_RETRIED:
+			pg_atomic_fetch_add_u64(&db->retried, 1);
 			pg_atomic_fetch_add_u64(&lane->retried, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->retried, 1);
 			break;
-		case DW_OUTCOME_CANCELLED:
+		case DW_COUNTED_CANCELLED:
 			pg_atomic_fetch_add_u64(&lane->cancelled, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->cancelled, 1);

@@ -11,19 +11,19 @@
 #include "shared.h"
 
 /* What came of a task that was claimed. */
-typedef enum DwOutcome
+typedef enum DwCounted
 {
-	DW_OUTCOME_DONE,
-	DW_OUTCOME_FAILED,			/* given up */
-	DW_OUTCOME_RETRIED,			/* failed, another attempt follows */
-	DW_OUTCOME_CANCELLED		/* by a mark: not run */
-} DwOutcome;
+	DW_COUNTED_DONE,
+	DW_COUNTED_FAILED,			/* given up */
+	DW_COUNTED_RETRIED,			/* failed, another attempt follows */
+	DW_COUNTED_CANCELLED		/* by a mark: not run */
+} DwCounted;
 
 extern void dw_lane_stats_init(DwLane *lane);
 
 /* The executor begins the SQL of its task, so late. */
 extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
-extern void dw_count_outcome(DwDatabase *db, DwLane *lane, DwOutcome outcome);
+extern void dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome);
 
 /* In microseconds; less than 0 if nothing was counted. */
 extern double dw_lateness_percentile(DwDatabase *db, double fraction);

@@ -506,8 +506,8 @@ service_state(DwDatabase *db)
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
-	Datum		values[21] = {0};
-	bool		nulls[21];
+	Datum		values[22] = {0};
+	bool		nulls[22];
 	NameData	database;
 
 	memset(nulls, true, sizeof(nulls));
@@ -527,8 +527,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[21] = {0};
-	bool		nulls[21] = {0};
+	Datum		values[22] = {0};
+	bool		nulls[22] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 
@@ -569,6 +569,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[19] = TimestampTzGetDatum(problem_at);
 	}
 	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
+	values[21] = Int64GetDatum(pg_atomic_read_u64(&db->retried));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -588,7 +589,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
 		INT4OID, INT8OID, INT8OID,
 		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 
