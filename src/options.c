@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "attempts.h"
 #include "compat.h"
 #include "options.h"
 #include "queues.h"

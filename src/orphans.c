@@ -47,6 +47,7 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "wait.h"
 
 /* Time after which a slice ends; the clock is read after so many steps. */
 #define SLICE_US		1000
@@ -371,7 +372,10 @@ dw_orphans_some(void)
 	{
 		moved += slice.moved;
 		if (slice.moved > 0)
+		{
+			dw_make_waiters_look(db);
 			dw_failed_recorded(db, slice.moved);
+		}
 		if (slice.ended)
 			end_lane(lane);
 	}

@@ -32,10 +32,10 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "attempts.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
@@ -93,18 +93,6 @@ static bool is_timer = false;
 
 /* The log has it that there are more queues than places. */
 static bool missing_announced = false;
-
-int64
-dw_interval_us(const Interval *interval)
-{
-	int64		days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	int64		us;
-
-	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us) ||
-		pg_add_s64_overflow(us, interval->time, &us))
-		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
-	return us;
-}
 
 /* A column, or what stands for null in it. */
 static Datum
@@ -272,6 +260,13 @@ found_holds(DwDatabase *db, const char *name)
 		db != NULL && found.control == pg_atomic_read_u32(&db->control) &&
 		!dw_control_is_touched() &&
 		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
+}
+
+bool
+dw_queue_is_usable(Relation rel, HeapTuple tuple)
+{
+	remember_found(rel, tuple, "");
+	return may_use_found();
 }
 
 void
@@ -520,6 +515,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	place->id = id;
 	pg_atomic_init_u64(&place->done, 0);
 	pg_atomic_init_u64(&place->failed, 0);
+	pg_atomic_init_u64(&place->retried, 0);
 	pg_atomic_init_u64(&place->cancelled, 0);
 }
 

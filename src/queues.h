@@ -59,11 +59,11 @@ extern int16 dw_queue_named(const char *name);
 /* The row of a queue, as it is now, or NULL. */
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
 
+/* May the current user schedule into the queue of this row? */
+extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
+
 /* Locks a queue, or the pause of a role, until the end of the transaction. */
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
-
-/* Months have 30 days; what is too long is cut. */
-extern int64 dw_interval_us(const Interval *interval);
 
 /*---- For timers ----*/
 

@@ -36,9 +36,11 @@
 #include "pending.h"
 #include "queues.h"
 #include "rights.h"
+#include "run_now.h"
 #include "settings.h"
 #include "signature.h"
 #include "sqlcheck.h"
+#include "stop.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
 #include "touched.h"
@@ -398,25 +400,50 @@ return_taken(DwTaken state)
 									 state == DW_RUNNING ? "running" : "gone"));
 }
 
-Datum
-dw_cancel(PG_FUNCTION_ARGS)
+/* Cancels a pending task; one that runs is stopped if that is wanted. */
+static const char *
+cancel(Relation rel, int64 id, bool stop_running)
 {
-	static const Oid types[] = {INT8OID};
-	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
 	DwHint		hint;
-	DwTaken		state;
+
+	for (;;)
+	{
+		switch (dw_take_pending(rel, id, &tuple, &key, &hint))
+		{
+			case DW_TAKEN:
+				CommandCounterIncrement();
+				dw_touch_ended(id, DW_CANCELLED);
+				return "cancelled";
+			case DW_GONE:
+				return "gone";
+			case DW_RUNNING:
+				/* delay_run() runs it in this very session */
+				if (!stop_running || dw_run_now_id == id)
+					return "running";
+				if (dw_stop_task(dw_my_database(), id))
+					return "stopping";
+				/* it has just ended, or was put back: look again */
+				break;
+		}
+	}
+}
+
+Datum
+dw_cancel(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID, BOOLOID};
+	Relation	rel;
+	const char *result;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
-	if (state == DW_TAKEN)
-		CommandCounterIncrement();
+	result = cancel(rel, PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
 	table_close(rel, NoLock);
-	return return_taken(state);
+	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
 Datum

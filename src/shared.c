@@ -25,6 +25,7 @@
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "wait.h"
 
 DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
@@ -81,6 +82,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_databases, database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
+	RequestAddinShmemSpace(dw_wait_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
 #endif
@@ -113,6 +115,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->waiters, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another number than it was when the place was given back */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
@@ -127,6 +130,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->ready, 0);
 	pg_atomic_init_u64(&db->done, 0);
 	pg_atomic_init_u64(&db->failed, 0);
+	pg_atomic_init_u64(&db->retried, 0);
 	pg_atomic_init_u64(&db->lateness_max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
 		pg_atomic_init_u64(&db->lateness[i], 0);
@@ -152,6 +156,7 @@ init_shared(void)
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
+		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 	}
@@ -190,6 +195,7 @@ startup_memory(void)
 	databases = ShmemInitStruct("delay_wheel databases",
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
+	dw_wait_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)
 		init_shared();

@@ -334,10 +334,11 @@ trim(void)
 static bool
 rest_until(TimestampTz until)
 {
-	long		timeout = TimestampDifferenceMilliseconds(dw_now(), until);
+	TimestampTz now = dw_now();
+	long		timeout = TimestampDifferenceMilliseconds(now, until);
 	int			events;
 
-	if (timeout <= 0)
+	if (until <= now)
 		return false;
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
 					   dw_wait_event(wait_event, "DelayWheelSweeper"));
