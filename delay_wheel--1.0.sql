@@ -91,20 +91,70 @@ COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each own
 COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
 COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
 
+-- ids are not given again: failed tasks name theirs for as long as they are kept
+CREATE SEQUENCE delay_wheel.queue_id_seq AS smallint CYCLE;
+COMMENT ON SEQUENCE delay_wheel.queue_id_seq IS 'ids of queues';
+
 CREATE TABLE delay_wheel.queue
 (
-	id smallint NOT NULL,
-	name text NOT NULL,
-	owner regrole,
+	id smallint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.queue_id_seq'),
+	priority smallint NOT NULL DEFAULT 0,
+	max_attempts smallint,
 	paused boolean NOT NULL DEFAULT false,
+	batch boolean NOT NULL DEFAULT true,
+	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
 	max_running integer,
 	rate integer,
+	timeout integer,
+	-- found by an index, whose order the library must know
+	name text COLLATE "C" NOT NULL,
+	users regrole[] NOT NULL DEFAULT '{}',
+	retry_delay interval,
+	spread interval,
 	more jsonb,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
-	CONSTRAINT queue_name_key UNIQUE (name)
-);
+	CONSTRAINT queue_name_key UNIQUE (name),
+	CONSTRAINT queue_id_check CHECK (id > 0),
+	CONSTRAINT queue_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT queue_max_attempts_check CHECK (max_attempts > 0),
+	CONSTRAINT queue_max_running_check CHECK (max_running > 0),
+	CONSTRAINT queue_rate_check CHECK (rate BETWEEN 1 AND 1000000),
+	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
+	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
+	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
+	CONSTRAINT queue_spread_check CHECK (spread >= '0')
+)
+USING heap;
+ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
 -- none for queue 0: it would be in the way of a copy of the rows
-COMMENT ON TABLE delay_wheel.queue IS 'queues; tasks are in queue 0, the default queue, which needs no row, unless said otherwise';
+COMMENT ON TABLE delay_wheel.queue IS
+'queues, as delay_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
+COMMENT ON COLUMN delay_wheel.queue.id IS 'number of the queue, in delay_wheel.task.queue; it is not given again when the queue is dropped';
+COMMENT ON COLUMN delay_wheel.queue.priority IS 'of tasks that say none: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once';
+COMMENT ON COLUMN delay_wheel.queue.paused IS 'no task of the queue is started, see delay_pause';
+COMMENT ON COLUMN delay_wheel.queue.batch IS 'tasks of it may share a transaction with others';
+COMMENT ON COLUMN delay_wheel.queue.owner IS 'role whose members may change, pause and drop the queue';
+COMMENT ON COLUMN delay_wheel.queue.max_running IS 'how many of its tasks run at a time at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started in a second at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
+COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
+COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; null is 10 seconds';
+COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queue.more IS 'what few queues have';
+
+-- owner 0, shown as -, stands for all roles
+CREATE TABLE delay_wheel.pause
+(
+	owner regrole NOT NULL,
+	since timestamptz NOT NULL DEFAULT pg_catalog.now(),
+	CONSTRAINT pause_pkey PRIMARY KEY (owner)
+)
+USING heap;
+COMMENT ON TABLE delay_wheel.pause IS
+'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
+COMMENT ON COLUMN delay_wheel.pause.since IS 'start of the transaction that paused them';
 
 CREATE TABLE delay_wheel.failed_task
 (
@@ -162,16 +212,21 @@ COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
 -- whatever ALTER DEFAULT PRIVILEGES says
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
-REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.failed_task, delay_wheel.prepared, delay_wheel.task_id_seq
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq FROM PUBLIC;
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared,
+	delay_wheel.task_id_seq, delay_wheel.queue_id_seq
 	TO pg_database_owner;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
-SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.pause',
+	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
 
 -- rows written by plain SQL reach the timer through this trigger; also in
@@ -198,6 +253,32 @@ CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.failed_task
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
 ALTER TABLE delay_wheel.failed_task ENABLE ALWAYS TRIGGER task_guard;
 
+-- queues and pauses that plain SQL changes reach timer and executors, too
+CREATE FUNCTION delay_wheel.queue_changed() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_queue_changed' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.queue_changed() IS
+'tells timer and executors that plain SQL changed delay_wheel.queue or delay_wheel.pause';
+REVOKE EXECUTE ON FUNCTION delay_wheel.queue_changed() FROM PUBLIC;
+CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.queue
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.queue_changed();
+ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER queue_changed;
+CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.pause
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.queue_changed();
+ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER queue_changed;
+
+-- who may write to any table must not decide who may use a queue, and what is paused
+CREATE FUNCTION delay_wheel.queue_guard() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_queue_guard' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.queue_guard() IS
+'refuses plain SQL that changes delay_wheel.queue or delay_wheel.pause, but by superusers and the owner of the table';
+REVOKE EXECUTE ON FUNCTION delay_wheel.queue_guard() FROM PUBLIC;
+CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.queue
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.queue_guard();
+ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER queue_guard;
+CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.pause
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.queue_guard();
+ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER queue_guard;
+
 /*---- Scheduling ----*/
 
 CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
@@ -219,6 +300,37 @@ CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text, VARIADIC args 
 AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_at(timestamptz, text, "any") IS
 'like delay_schedule(interval, text, "any"), at a point in time';
+
+CREATE FUNCTION delay_schedule_task(
+	sql_text text,
+	args text[] DEFAULT NULL,
+	arg_types regtype[] DEFAULT NULL,
+	delay interval DEFAULT NULL,
+	due timestamptz DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval) IS
+'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
+args: values of $1, $2 ... as text, read as literals are in this session; arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+delay: from the start of this transaction; due: point in time; with neither, the task runs at once after the commit; both are an error.
+key, 1 to 1000 bytes: at most one pending task for each owner, queue and key. if_exists says what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+queue: see delay_wheel.queue; null is the default queue. tag: for grouping, 1 to 1000 bytes. priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
+max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1. retry_delay, up to 365 days: pause before the second attempt; null is the queue''s, or else 10 seconds. timeout: up to 2147483647 ms, in whole ms; null is the queue''s, or else the role''s. expires: it is not run later than that after due; null is at any time. These must be greater than zero.
+Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
+
+CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_key(text, text) IS
+'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error';
 
 CREATE FUNCTION delay_cancel(id bigint) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
@@ -258,13 +370,55 @@ REVOKE EXECUTE ON FUNCTION delay_arm() FROM PUBLIC;
 COMMENT ON FUNCTION delay_arm() IS
 'makes tasks that came with a copy of another database (a restored dump, CREATE DATABASE ... TEMPLATE, logical replication, pg_upgrade) this database''s own, if this transaction commits: how many. Until then they are not run. Those that are overdue run at once, in the order of their due times, so look before: SELECT * FROM delay_wheel.tasks WHERE NOT armed; delay_cancel and delay_reschedule work on them. Arms the tasks of all roles whose rights the caller has, of all roles for a superuser; tasks of roles that do not exist are left, with a warning. Only for superusers and the owner of the function, unless granted';
 
+/*---- Queues ----*/
+
+CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate integer DEFAULT NULL,
+	priority integer DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL, batch boolean DEFAULT NULL, spread interval DEFAULT NULL,
+	users name[] DEFAULT NULL) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[]) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[]) IS
+'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue. name: up to 63 bytes, not ''default''; max_running: how many of its tasks run at a time, 0 (the default) is no limit; rate: how many are started in a second, up to 1000000, 0 (the default) is no limit; priority: -1, 0 (the default) or 1, timeout: up to 24 days, 0 (the default) is none, max_attempts: 1 (the default) to 32767, retry_delay: 0 to 366 days, 10 seconds by default, all four for tasks that do not say; batch: whether its tasks may share a transaction with others, true by default; spread: due times of new tasks are put off, each by another part of this, up to 366 days, 0 (the default) is not at all; users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles, none by default. Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
+
+CREATE FUNCTION delay_queue_drop(name text) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_queue_drop(text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue_drop(text) IS
+'drops a queue, if this transaction commits. An error if tasks are pending in it, or open transactions have scheduled some; nothing is waited for. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of';
+
+CREATE FUNCTION delay_pause(queue text DEFAULT NULL) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_pause' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_pause(text) IS
+'pauses a queue, or, if it is null, all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume, also over restarts; if there is one already nothing changes. A queue is paused by members of its owner and superusers. Waits for another session''s open pause or resume of the same';
+
+CREATE FUNCTION delay_resume(queue text DEFAULT NULL) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_resume' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_resume(text) IS
+'ends what delay_pause with the same argument began, if this transaction commits: tasks that are overdue run at once, in the order of their due times, at the rate of their queue. What is paused otherwise, too (queue, role, database), stays paused. If there is no such pause nothing changes. Waits and rights as in delay_pause';
+
+CREATE FUNCTION delay_pause_database() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_pause_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_pause_database() FROM PUBLIC;
+COMMENT ON FUNCTION delay_pause_database() IS
+'pauses all tasks of this database, as delay_pause does those of one role. Only for superusers and the owner of the function, unless granted';
+
+CREATE FUNCTION delay_resume_database() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_resume_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_resume_database() FROM PUBLIC;
+COMMENT ON FUNCTION delay_resume_database() IS
+'ends what delay_pause_database began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted';
+
 /*---- Who may schedule ----*/
 
 -- nobody but their owner and superusers, until allowed to
 REVOKE EXECUTE ON FUNCTION
 	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
-	delay_cancel(bigint), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
+	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
+	delay_cancel(bigint), delay_cancel_key(text, text),
+	delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
+	delay_pause(text), delay_resume(text),
 	delay_run(bigint), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer)
 	FROM PUBLIC;
@@ -274,7 +428,7 @@ AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]) FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.allow(name[]) IS
-'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but delay_arm(). Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions. Plain GRANT does as well; a dump carries the grants';
+'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but those for administrators: delay_arm, delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions. Plain GRANT does as well; a dump carries the grants';
 
 CREATE FUNCTION delay_wheel.disallow(VARIADIC roles name[]) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_disallow' LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -298,8 +452,13 @@ SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default'
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
-WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
+	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
+  -- superseded by a newer one; not a join, so that tasks without a key cost nothing
+  AND (t.key IS NULL OR NOT EXISTS (
+		SELECT FROM delay_wheel.task n
+		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
@@ -372,7 +531,7 @@ COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of e
 CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
 COMMENT ON VIEW delay_wheel.status IS
 'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
@@ -383,7 +542,23 @@ COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory
 COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.running, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
+SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
+	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread
+FROM delay_wheel.queue q
+WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
+   OR 0::oid = ANY (q.users::oid[])
+   OR EXISTS (SELECT FROM pg_catalog.unnest(q.users) u WHERE pg_catalog.pg_has_role(u, 'USAGE'))
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+COMMENT ON VIEW delay_wheel.queues IS
+'declared queues that one owns or may schedule into, see delay_queue(); all of them for pg_read_all_data and superusers. Null is no limit';
+COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
+COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
+
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
 	delay_wheel.get_running(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_status()

@@ -33,7 +33,6 @@
 #include "common/shortest_dec.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_node.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
@@ -369,23 +368,18 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, Argument **result)
 	return count;
 }
 
-int
-dw_args_collect(FunctionCallInfo fcinfo, int first,
-				Datum *args, Datum *types, bool *isnull)
+/*
+ * Make what a row keeps of the arguments; there is one at least.
+ */
+static void
+write_arguments(const Argument *arguments, int count, Datum *args, Datum *types)
 {
 	ArgumentContext context;
-	Argument   *arguments = NULL;
 	Datum	   *texts;
 	Datum	   *type_oids;
 	bool	   *nulls;
 	int			nest_level = 0;
 	int			one = 1;
-	int			count = fetch_arguments(fcinfo, first, &arguments);
-
-	*args = *types = (Datum) 0;
-	*isnull = (count == 0);
-	if (count == 0)
-		return 0;
 
 	texts = palloc0(count * sizeof(Datum));
 	type_oids = palloc(count * sizeof(Datum));
@@ -394,7 +388,7 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	push_argument_context(&context, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		Argument   *argument = &arguments[i];
+		const Argument *argument = &arguments[i];
 
 		context.number = i + 1;
 		nulls[i] = argument->isnull;
@@ -416,6 +410,19 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	*types = PointerGetDatum(construct_array(type_oids, count, REGTYPEOID,
 											 sizeof(Oid), true,
 											 TYPALIGN_INT));
+}
+
+int
+dw_args_collect(FunctionCallInfo fcinfo, int first,
+				Datum *args, Datum *types, bool *isnull)
+{
+	Argument   *arguments = NULL;
+	int			count = fetch_arguments(fcinfo, first, &arguments);
+
+	*args = *types = (Datum) 0;
+	*isnull = (count == 0);
+	if (count > 0)
+		write_arguments(arguments, count, args, types);
 	return count;
 }
 
@@ -448,6 +455,98 @@ check_type_exists(Oid type)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("type with OID %u does not exist", type),
 				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
+}
+
+/*
+ * The elements of an array that was given as a list, none if it is empty.
+ */
+static int
+fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *what,
+		   Datum **values, bool **nulls)
+{
+	int			count;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", what)));
+	deconstruct_array(array, type, length, by_value, TYPALIGN_INT, values, nulls, &count);
+	return count;
+}
+
+/*
+ * Read a value that was given as text, as the session would read a literal,
+ * and check it as far as it can be.
+ */
+static void
+parse_argument(Argument *argument, Oid type, char *string)
+{
+	Oid			input;
+	Oid			io_param;
+
+	argument->type = type;
+	argument->isnull = string == NULL;
+	if (type == UNKNOWNOID)
+	{
+		argument->value = CStringGetDatum(string);
+		return;
+	}
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", type)));
+	check_type(type);
+	getTypeInputInfo(type, &input, &io_param);
+	/* a domain has something to say of NULL, too */
+	if (string != NULL || get_typtype(type) == TYPTYPE_DOMAIN)
+		argument->value = OidInputFunctionCall(input, string, io_param, -1);
+}
+
+int
+dw_args_parse(ArrayType *args, ArrayType *types,
+			  Datum *stored_args, Datum *stored_types, bool *isnull)
+{
+	ArgumentContext context;
+	Argument   *arguments;
+	Datum	   *texts = NULL;
+	Datum	   *type_oids = NULL;
+	bool	   *nulls = NULL;
+	bool	   *untyped = NULL;
+	int			count = 0;
+	int			type_count = 0;
+
+	if (args != NULL)
+		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
+	if (types != NULL)
+		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
+								&type_oids, &untyped);
+	if (types != NULL && type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count),
+				 errhint("Without arg_types, all arguments take their types from the statement; '-' in it lets one do so.")));
+
+	*stored_args = *stored_types = (Datum) 0;
+	*isnull = (count == 0);
+	if (count == 0)
+		return 0;
+
+	arguments = palloc0(count * sizeof(Argument));
+	push_argument_context(&context, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		Oid			type = InvalidOid;
+
+		context.number = i + 1;
+		if (types != NULL && !untyped[i])
+			type = DatumGetObjectId(type_oids[i]);
+		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
+					   nulls[i] ? NULL : TextDatumGetCString(texts[i]));
+	}
+	pop_argument_context(&context);
+	write_arguments(arguments, count, stored_args, stored_types);
+	return count;
 }
 
 /*

@@ -12,6 +12,7 @@
 
 #include "fmgr.h"
 #include "nodes/params.h"
+#include "utils/array.h"
 
 /*
  * Read the arguments of an SQL function that is declared VARIADIC "any",
@@ -27,6 +28,14 @@
  */
 extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
 							Datum *args, Datum *types, bool *isnull);
+
+/*
+ * The same for arguments that are given as such arrays.  A value of a type is
+ * read under the settings of the session, as a literal would be; types may be
+ * NULL, as a whole or in its elements: untyped.
+ */
+extern int	dw_args_parse(ArrayType *args, ArrayType *types,
+						  Datum *stored_args, Datum *stored_types, bool *isnull);
 
 /*
  * Turn what a task's row keeps back into values, to be passed to

@@ -93,6 +93,13 @@ dw_all_settings(int *n)
 #define dw_owns_database(database, role) pg_database_ownercheck(database, role)
 #endif
 
+/* Intervals can be infinite from 17 on. */
+#if PG_VERSION_NUM >= 170000
+#define dw_interval_is_finite(i) (!INTERVAL_NOT_FINITE(i))
+#else
+#define dw_interval_is_finite(i) ((void) (i), true)
+#endif
+
 /* The record behind a setting, to ask where its value comes from. */
 static inline struct config_generic *
 dw_find_setting(const char *name)

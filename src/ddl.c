@@ -89,6 +89,7 @@ touch_what_was_prepared(const char *gid)
 	if (rel == NULL)
 	{
 		dw_touch_all();
+		dw_touch_control();
 		return true;
 	}
 

@@ -425,7 +425,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 {
 	Staff		staff = count_staff(db, lane->owner);
 
-	if (pg_atomic_read_u32(&db->disabled) == 0 && lane->retry_at <= dw_now() &&
+	if (pg_atomic_read_u32(&db->disabled) == 0 && !lane->paused && lane->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
 }
@@ -478,7 +478,8 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
 		next = lane->ready_next;
 		if (dw_ready_count(lane) == 0)
 			dw_ready_unlist(db, lane);
-		else if (lane->running >= dw_lane_executors() || wake_executors(db, lane) <= 0)
+		else if (lane->paused || lane->running >= dw_lane_executors() ||
+				 wake_executors(db, lane) <= 0)
 			continue;
 		else if (lane->retry_at > now)
 			without_worker += lane->block == DW_BLOCK_NO_WORKER &&

@@ -17,6 +17,7 @@
 
 #include "lanes.h"
 #include "miscadmin.h"
+#include "queues.h"
 #include "settings.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -120,8 +121,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
-	lane->queue_place = DW_NO_QUEUE;
-	lane->paused = false;
+	dw_queue_attach_lane(db, lane);
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
 	lane->is_listed = false;
@@ -331,7 +331,7 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
 		DwLane	   *lane = &dw_lanes[i];
 
 		next = lane->ready_next;
-		if (lane->owner != owner || lane->running >= dw_lane_executors())
+		if (lane->owner != owner || lane->paused || lane->running >= dw_lane_executors())
 			continue;
 
 		dw_ready_unlist(db, lane);

@@ -17,6 +17,7 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
+#include "access/multixact.h"
 #include "access/xact.h"
 #include "executor.h"
 #include "inject.h"
@@ -26,8 +27,10 @@
 #include "miscadmin.h"
 #include "pending.h"
 #include "settings.h"
+#include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "touched.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
@@ -122,40 +125,160 @@ require_owner(const DwTaskKey *key)
 }
 
 /*
- * Waits for the transaction that holds the row, without becoming the next
- * holder: an executor that comes in between is to be told, not waited for.
+ * Who has deleted or locked a row and is still at it: *ours says whether that
+ * is this transaction, the result is how many others it is.
  */
-static TM_Result
-wait_for_holder(Relation rel, HeapTuple tuple, TransactionId holder, TM_FailureData *failure)
+static int
+row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 {
-	/*
-	 * Several holders, who locked the row by plain SQL: queue up as usual. Or
-	 * our own transaction has locked it so: then there is nobody to wait for.
-	 */
-	if ((tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI) ||
-		TransactionIdIsCurrentTransactionId(holder))
-		return heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, failure, false);
+	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
+	Page		page = BufferGetPage(buffer);
+	HeapTupleHeader header;
+	uint16		infomask;
+	MultiXactMember single;
+	MultiXactMember *holders = &single;
+	int			nholders = 1;
+	int			n = 0;
 
-	XactLockTableWait(holder, rel, &tuple->t_self, XLTW_Delete);
-	return TM_BeingModified;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
+	infomask = header->t_infomask;
+	single.xid = HeapTupleHeaderGetRawXmax(header);
+	UnlockReleaseBuffer(buffer);
+
+	*ours = false;
+	if (infomask & HEAP_XMAX_INVALID)
+		return 0;
+	if (infomask & HEAP_XMAX_IS_MULTI)
+		nholders = GetMultiXactIdMembers(single.xid, &holders, false,
+										 HEAP_XMAX_IS_LOCKED_ONLY(infomask));
+	*others = palloc(sizeof(TransactionId) * Max(nholders, 1));
+	for (int i = 0; i < nholders; i++)
+		if (TransactionIdIsCurrentTransactionId(holders[i].xid))
+			*ours = true;
+		else if (TransactionIdIsInProgress(holders[i].xid))
+			(*others)[n++] = holders[i].xid;
+	return n;
 }
 
-/* Remembers the row as it is, for the case that this is rolled back. */
-static void
-touch_locked(const DwTaskKey *key, DwHint *hint)
+/* Has this transaction locked the row? */
+bool
+dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
+{
+	ItemPointerData tid = key->tid;
+	TransactionId *others;
+	bool		ours;
+
+	(void) row_holders(rel, &tid, &others, &ours);
+	return ours;
+}
+
+/* Is one of these the executor that runs the task? */
+static bool
+one_claims(int64 id, const TransactionId *xids, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (dw_executor_claims(id, xids[i]))
+			return true;
+	return false;
+}
+
+/* Does an executor run the task just now? */
+static bool
+row_is_claimed(Relation rel, const DwTaskKey *key)
+{
+	ItemPointerData tid = key->tid;
+	TransactionId *others;
+	bool		ours;
+	int			n = row_holders(rel, &tid, &others, &ours);
+
+	return one_claims(key->id, others, n);
+}
+
+/*
+ * Waits for the transactions that hold the row of a task, without becoming the
+ * next holder: an executor that comes in between is to be told, not waited
+ * for.  False, at once, if it is an executor that runs the task.
+ */
+bool
+dw_row_wait(Relation rel, const DwTaskKey *key)
+{
+	ItemPointerData tid = key->tid;
+	TransactionId *others;
+	bool		ours;
+	int			n = row_holders(rel, &tid, &others, &ours);
+
+	if (one_claims(key->id, others, n))
+		return false;
+	for (int i = 0; i < n; i++)
+		XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
+	return true;
+}
+
+/* What there is to say of a row; false if the timer must look for it. */
+static bool
+make_hint(const DwTaskKey *key, DwHint *hint)
 {
 	hint->id = key->id;
 	hint->due = key->due;
 	hint->tid = key->tid;
 	if (enter_lane(key->owner, key->queue, key->priority, &hint->lane))
+		return true;
+	/* more lanes, or databases, than places */
+	hint->lane = no_lane;
+	dw_touch_all();
+	return false;
+}
+
+/*
+ * Deletes the row of a task, without waiting for others.  *hint is what to
+ * tell of it as it was, which is done if this is rolled back.
+ */
+TM_Result
+dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
+{
+	ItemPointerData tid = key->tid;
+	TM_FailureData failure;
+	TM_Result	result;
+
+	/* before the deletion: from then on a claim may forget the task */
+	if (make_hint(key, hint))
 		dw_touch_locked(hint);
-	else
+	DW_INJECT("take-before-delete");
+	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
+						 InvalidSnapshot, false, &failure, false);
+	if (result == TM_BeingModified)
 	{
-		/* more lanes, or databases, than places: the timer must look for it */
-		hint->lane = no_lane;
-		dw_touch_all();
+		TransactionId *others;
+		bool		ours;
+
+		/* our own lock alone is no hindrance, but only if it may wait */
+		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
+			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
+								 InvalidSnapshot, true, &failure, false);
 	}
+	return result;
+}
+
+/*
+ * Locks the row of a task until the end of the transaction, so that it is
+ * neither claimed nor changed before, without waiting for others.
+ */
+TM_Result
+dw_row_keep(Relation rel, const DwTaskKey *key)
+{
+	HeapTupleData tuple = {.t_self = key->tid};
+	TM_FailureData failure;
+	Buffer		buffer;
+	DwHint		hint;
+	TM_Result	result;
+
+	if (make_hint(key, &hint))
+		dw_touch_kept(&hint);
+	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
+							 LockWaitSkip, false, &buffer, &failure);
+	ReleaseBuffer(buffer);
+	return result;
 }
 
 /*
@@ -173,7 +296,6 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		TM_FailureData failure;
 		TM_Result	result;
 
 		CHECK_FOR_INTERRUPTS();
@@ -184,25 +306,22 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 			return DW_GONE;
 		dw_task_key(rel, *tuple, key);
 		require_owner(key);
+		/* not pending any more; but it may have begun before */
 		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
-			return DW_GONE;
+			return row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
-		/* before the deletion: from then on a claim may forget the task */
-		touch_locked(key, hint);
-		DW_INJECT("take-before-delete");
-		result = heap_delete(rel, &key->tid, GetCurrentCommandId(true),
-							 InvalidSnapshot, false, &failure, false);
-		if (result == TM_BeingModified)
-		{
-			if (dw_executor_claims(id, failure.xmax))
-				return DW_RUNNING;
-			result = wait_for_holder(rel, *tuple, failure.xmax, &failure);
-		}
+		result = dw_row_delete(rel, key, hint);
 		if (result == TM_Ok)
+		{
+			/* or one of them would be the newest now */
+			dw_key_bury_older(rel, *tuple);
 			return DW_TAKEN;
+		}
 		/* deleted by plain SQL in this very command */
 		if (result == TM_SelfModified)
 			return DW_GONE;
+		if (result == TM_BeingModified && !dw_row_wait(rel, key))
+			return DW_RUNNING;
 
 		/* changed or moved meanwhile: look again */
 		heap_freetuple(*tuple);

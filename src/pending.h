@@ -8,6 +8,7 @@
 #ifndef DW_PENDING_H
 #define DW_PENDING_H
 
+#include "access/tableam.h"
 #include "shared.h"
 #include "task_rows.h"
 
@@ -23,5 +24,11 @@ extern void dw_require_writable(const char *function);
 extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
 extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
 							   DwHint *hint);
+
+/* One row, as it was just found; the table is open, locked for writing. */
+extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);
+extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
+extern bool dw_row_is_locked_here(Relation rel, const DwTaskKey *key);
+extern bool dw_row_wait(Relation rel, const DwTaskKey *key);
 
 #endif							/* DW_PENDING_H */

@@ -1,44 +1,819 @@
 /*-------------------------------------------------------------------------
  *
  * queues.c
- *	  Queues: who may use them, and what is common to their tasks.
+ *	  Queues: who may use them, and what is common to their tasks; pauses.
  *
- * Run by backends, executors and timers.
+ * The tables delay_wheel.queue and delay_wheel.pause are the truth; declare.c
+ * changes them.  Each change that commits raises db->control, by which all
+ * who keep something of it in memory notice:
+ *
+ * backends		keep the queue that they scheduled into last
+ * timers		keep dw_queues in shared memory, and what lanes are paused,
+ *				for pausing and limits where tasks are handed out
+ * executors	keep what is paused, and ask after each claim, since the timer
+ *				may not know yet: no task is started after the commit of a
+ *				pause
+ *
+ * A lane of a queue that is not (yet) in dw_queues is paused: it must not run
+ * without the limits that may be declared for it.
+ *
+ * Scheduling locks its queue, by an object lock of the lock manager (no row
+ * lock: a busy queue would have its row rewritten all the time), so that it
+ * is not dropped meanwhile.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "common/int.h"
+#include "load.h"
+#include "miscadmin.h"
+#include "near.h"
 #include "queues.h"
+#include "settings.h"
+#include "storage/lmgr.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#define DEFAULT_RETRY_DELAY	(10 * USECS_PER_SEC)
+/* after an error, or when the tables are locked */
+#define RETRY_US		USECS_PER_SEC
+#define LOCKED_RETRY_US (100 * 1000)
+
+/* A queue as declared. */
+typedef struct Declared
+{
+	int16		id;
+	bool		paused;
+	bool		batch;
+	int32		max_running;
+	int32		rate;
+	int32		timeout;
+	int16		max_attempts;
+	int64		retry_delay;
+	int32		place;			/* in dw_queues; timers only */
+} Declared;
+
+/* What timer and executors have read of the tables, in order. */
+typedef struct Tables
+{
+	MemoryContext context;
+	uint32		control;		/* executors: as of when it is valid */
+	bool		is_valid;
+	int			nqueues;
+	Declared   *queues;
+	int			nowners;
+	Oid		   *owners;			/* whose tasks are paused */
+	bool		database_paused;
+} Tables;
+
+static Tables tables;
+
+/* This process is the one that keeps dw_queues. */
+static bool is_timer = false;
+
+/* The log has it that there are more queues than places. */
+static bool missing_announced = false;
+
+int64
+dw_interval_us(const Interval *interval)
+{
+	int64		days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
+	int64		us;
+
+	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us) ||
+		pg_add_s64_overflow(us, interval->time, &us))
+		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+	return us;
+}
+
+/* A column, or what stands for null in it. */
+static Datum
+column_or(Relation rel, HeapTuple tuple, AttrNumber attnum, Datum otherwise)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
+
+	return isnull ? otherwise : value;
+}
+
+static int64
+interval_column(Relation rel, HeapTuple tuple, AttrNumber attnum, int64 otherwise)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
+
+	return isnull ? otherwise : dw_interval_us(DatumGetIntervalP(value));
+}
+
+/*---- Finding a queue to schedule into ----*/
+
+/* The queue that this session has found last. */
+static struct
+{
+	bool		is_valid;
+	uint32		control;
+	char		name[NAMEDATALEN];
+	DwQueueForTask queue;
+	Oid			owner;
+	int			nusers;
+	Oid		   *users;
+}			found;
+
+HeapTuple
+dw_queue_row(Relation rel, const char *name)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyEntryInitialize(&key, 0, Anum_queue_name, BTEqualStrategyNumber, InvalidOid,
+						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(name));
+	scan = systable_beginscan(rel, dw_catalog()->queue_name_key, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return tuple;
+}
+
+LockAcquireResult
+dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, table, id, 0);
+	return LockAcquire(&tag, mode, false, !wait);
+}
+
+static int16
+id_of_row(Relation rel, HeapTuple tuple)
+{
+	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
+}
+
+/* Takes over what the row says, in memory that lasts. */
+static void
+remember_found(Relation rel, HeapTuple tuple, const char *name)
+{
+	Datum		users = column_or(rel, tuple, Anum_queue_users, (Datum) 0);
+
+	found.is_valid = false;
+	strlcpy(found.name, name, sizeof(found.name));
+	found.queue.id = id_of_row(rel, tuple);
+	found.queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
+	found.queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
+	found.owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
+	found.nusers = 0;
+	if (found.users)
+		pfree(found.users);
+	found.users = NULL;
+	if (DatumGetPointer(users) != NULL)
+	{
+		ArrayType  *array = DatumGetArrayTypeP(users);
+		int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+		if (n > 0 && !ARR_HASNULL(array))
+		{
+			found.users = MemoryContextAlloc(TopMemoryContext, n * sizeof(Oid));
+			memcpy(found.users, ARR_DATA_PTR(array), n * sizeof(Oid));
+			found.nusers = n;
+		}
+	}
+}
+
+static void
+raise_unknown(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("queue \"%s\" does not exist", name),
+			 errhint("Declare it with %s.", "delay_queue()")));
+}
+
+/*
+ * Looks the queue up and locks it.  The lock may have had to wait for a drop,
+ * so the row that counts is the one found under it.
+ */
+static void
+look_up(const char *name)
+{
+	Oid			oid = dw_catalog()->queue;
+	Relation	rel = table_open(oid, AccessShareLock);
+	int16		locked = 0;
+
+	for (;;)
+	{
+		HeapTuple	tuple = dw_queue_row(rel, name);
+
+		if (tuple == NULL)
+			raise_unknown(name);
+		if (id_of_row(rel, tuple) == locked)
+		{
+			remember_found(rel, tuple, name);
+			break;
+		}
+		locked = id_of_row(rel, tuple);
+		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
+		heap_freetuple(tuple);
+	}
+	table_close(rel, AccessShareLock);
+}
+
+static bool
+may_use_found(void)
+{
+	if (has_privs_of_role(GetUserId(), found.owner))
+		return true;
+	for (int i = 0; i < found.nusers; i++)
+		if (found.users[i] == InvalidOid || has_privs_of_role(GetUserId(), found.users[i]))
+			return true;
+	return false;
+}
+
+/* Is what was found still true, and locked by this transaction? */
+static bool
+found_holds(const char *name)
+{
+	DwDatabase *db = dw_my_database();
+
+	return found.is_valid && strcmp(found.name, name) == 0 &&
+		db != NULL && found.control == pg_atomic_read_u32(&db->control) &&
+		!dw_control_is_touched() &&
+		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
+}
 
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
-	if (name != NULL)
+	if (name == NULL || strcmp(name, "default") == 0)
+	{
+		memset(queue, 0, sizeof(DwQueueForTask));
+		return;
+	}
+	if (!found_holds(name))
+	{
+		DwDatabase *db = dw_my_database();
+		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
+
+		pg_read_barrier();
+		look_up(name);
+		found.control = control;
+		/* not if our own changes are in it, which may be rolled back */
+		found.is_valid = db != NULL && !dw_control_is_touched();
+	}
+	if (!may_use_found())
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("queue \"%s\" does not exist", name)));
-	queue->id = 0;
-	queue->priority = 0;
-	queue->spread = 0;
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for queue \"%s\"", name),
+				 errdetail("Only members of the role that owns the queue, roles that it was declared for, and superusers may schedule into it."),
+				 errhint("Its owner can name users with %s.", "delay_queue()")));
+	*queue = found.queue;
+}
+
+/* The name of a queue; NULL if there is none of this id. */
+static char *
+name_of(int16 id)
+{
+	Relation	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	char	   *name = NULL;
+
+	ScanKeyInit(&key, Anum_queue_id, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(id));
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		name = TextDatumGetCString(column_or(rel, tuple, Anum_queue_name, (Datum) 0));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return name;
+}
+
+void
+dw_queue_require(int16 id)
+{
+	DwQueueForTask queue;
+	char	   *name;
+
+	if (id == 0)
+		return;
+	name = name_of(id);
+	if (name == NULL)
+		raise_unknown(psprintf("%d", id));
+	dw_queue_find(name, &queue);
+}
+
+/*---- Reading the tables ----*/
+
+static int
+compare_declared(const void *a, const void *b)
+{
+	return (int) ((const Declared *) a)->id - (int) ((const Declared *) b)->id;
+}
+
+static int
+compare_oids(const void *a, const void *b)
+{
+	Oid			x = *(const Oid *) a;
+	Oid			y = *(const Oid *) b;
+
+	return x < y ? -1 : x > y ? 1 : 0;
+}
+
+static Declared *
+find_declared(int16 id)
+{
+	Declared	key = {.id = id};
+
+	if (tables.nqueues == 0)
+		return NULL;
+	return bsearch(&key, tables.queues, tables.nqueues, sizeof(Declared), compare_declared);
+}
+
+static bool
+owner_is_paused(Oid owner)
+{
+	return tables.nowners > 0 &&
+		bsearch(&owner, tables.owners, tables.nowners, sizeof(Oid), compare_oids) != NULL;
+}
+
+static void
+read_queue(Relation rel, HeapTuple tuple, Declared *queue)
+{
+	queue->id = id_of_row(rel, tuple);
+	queue->paused = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false)));
+	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
+	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
+	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
+	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
+	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts, Int16GetDatum(1)));
+	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay, DEFAULT_RETRY_DELAY);
+	queue->place = DW_NO_QUEUE;
+}
+
+/* Room for one more. */
+static void *
+reserve(void *array, int n, int *size, Size element)
+{
+	if (n < *size)
+		return array;
+	*size = Max(*size * 2, 16);
+	return array == NULL ? MemoryContextAlloc(tables.context, *size * element) :
+		repalloc(array, *size * element);
+}
+
+/* Caller has locked both tables. */
+static void
+read_tables(Snapshot snapshot)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			size = 0;
+
+	if (tables.context == NULL)
+		tables.context = AllocSetContextCreate(TopMemoryContext, "delay_wheel queues",
+											   ALLOCSET_SMALL_SIZES);
+	tables.is_valid = false;
+	tables.nqueues = tables.nowners = 0;
+	tables.queues = NULL;
+	tables.owners = NULL;
+	tables.database_paused = false;
+	MemoryContextReset(tables.context);
+
+	rel = table_open(dw_catalog()->queue, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		tables.queues = reserve(tables.queues, tables.nqueues, &size, sizeof(Declared));
+		read_queue(rel, tuple, &tables.queues[tables.nqueues++]);
+	}
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+
+	size = 0;
+	rel = table_open(dw_catalog()->pause, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Oid			owner = DatumGetObjectId(column_or(rel, tuple, Anum_pause_owner, InvalidOid));
+
+		tables.owners = reserve(tables.owners, tables.nowners, &size, sizeof(Oid));
+		tables.owners[tables.nowners++] = owner;
+		if (owner == InvalidOid)
+			tables.database_paused = true;
+	}
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+
+	if (tables.nqueues > 0)
+		qsort(tables.queues, tables.nqueues, sizeof(Declared), compare_declared);
+	if (tables.nowners > 0)
+		qsort(tables.owners, tables.nowners, sizeof(Oid), compare_oids);
+}
+
+/* What the tables say. */
+static DwPause
+pause_of(Oid owner, int16 queue)
+{
+	Declared   *declared = queue != 0 ? find_declared(queue) : NULL;
+
+	if (tables.database_paused)
+		return DW_PAUSED_DATABASE;
+	if (owner_is_paused(owner))
+		return DW_PAUSED_OWNER;
+	return declared != NULL && declared->paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+}
+
+/*---- The timer keeps shared memory up to date ----*/
+
+static DwPause
+pause_of_lane(const DwLane *lane)
+{
+	DwPause		paused = pause_of(lane->owner, lane->queue);
+	Declared   *queue;
+
+	if (paused != DW_NOT_PAUSED || lane->queue == 0)
+		return paused;
+	queue = find_declared(lane->queue);
+	if (queue == NULL)
+		return DW_PAUSED_NO_QUEUE;
+	return queue->place == DW_NO_QUEUE ? DW_PAUSED_NO_PLACE : DW_NOT_PAUSED;
+}
+
+static void
+enter_queue(DwDatabase *db, DwQueue *place, int16 id)
+{
+	memset(place, 0, sizeof(DwQueue));
+	place->database = db->oid;
+	place->id = id;
+	pg_atomic_init_u64(&place->done, 0);
+	pg_atomic_init_u64(&place->failed, 0);
+	pg_atomic_init_u64(&place->cancelled, 0);
+}
+
+static void
+set_queue(DwQueue *place, const Declared *queue)
+{
+	place->paused = queue->paused;
+	place->batch = queue->batch;
+	place->max_running = queue->max_running;
+	place->rate = queue->rate;
+	place->timeout = queue->timeout;
+	place->max_attempts = queue->max_attempts;
+	place->retry_delay = queue->retry_delay;
+	/* counted again when the lanes are attached */
+	place->running = 0;
+}
+
+/*
+ * Gives each declared queue a place, and back those of queues that are none
+ * any more.  Returns whether some were.
+ */
+static bool
+place_queues(DwDatabase *db)
+{
+	bool		left = false;
+	int			next = 0;
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		Declared   *queue;
+
+		if (dw_queues[i].database != db->oid)
+			continue;
+		queue = find_declared(dw_queues[i].id);
+		if (queue != NULL)
+			queue->place = i;
+		else
+		{
+			dw_queues[i].database = InvalidOid;
+			left = true;
+		}
+	}
+
+	db->queues_missing = false;
+	for (int i = 0; i < tables.nqueues; i++)
+	{
+		Declared   *queue = &tables.queues[i];
+
+		if (queue->place == DW_NO_QUEUE)
+		{
+			while (next < dw_max_queues && OidIsValid(dw_queues[next].database))
+				next++;
+			if (next == dw_max_queues)
+			{
+				db->queues_missing = true;
+				continue;
+			}
+			enter_queue(db, &dw_queues[next], queue->id);
+			queue->place = next;
+		}
+		set_queue(&dw_queues[queue->place], queue);
+	}
+	return left;
+}
+
+/* Also counts its executors as those of the queue. */
+static void
+attach_lane(DwLane *lane)
+{
+	Declared   *queue = lane->queue != 0 ? find_declared(lane->queue) : NULL;
+
+	lane->queue_place = queue ? queue->place : DW_NO_QUEUE;
+	if (lane->queue_place != DW_NO_QUEUE)
+		dw_queues[lane->queue_place].running += lane->running;
+}
+
+/* Places were given back: databases that lack some look again. */
+static void
+tell_those_without_place(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (!OidIsValid(db->oid) || !db->queues_missing)
+			continue;
+		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_wake_timer(db, DW_AWAKE);
+	}
+}
+
+static void
+report_missing(DwDatabase *db)
+{
+	if (!db->queues_missing)
+		missing_announced = false;
+	else if (!missing_announced)
+	{
+		missing_announced = true;
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
+				 errdetail("Tasks of some queues are not run."),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_queues")));
+		dw_problem(db, "too many queues are declared: tasks of some are not run");
+	}
+}
+
+/*
+ * What was read of the tables goes into shared memory.  A lane that was paused
+ * and is not any more is read again before: tasks may have come to its ready
+ * list in any order, and executors have put back some.
+ */
+static void
+apply_tables(DwDatabase *db)
+{
+	bool		left;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	left = place_queues(db);
+	db->paused = tables.database_paused;
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+		DwPause		paused;
+
+		attach_lane(lane);
+		paused = pause_of_lane(lane);
+		if (paused != DW_NOT_PAUSED)
+			lane->paused = paused;
+		else if (lane->paused != DW_NOT_PAUSED)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
+	}
+	LWLockRelease(dw_ready_lock(db));
+	LWLockRelease(dw_shared->table_lock);
+
+	dw_near_apply_cuts();
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		dw_lanes[i].paused = pause_of_lane(&dw_lanes[i]);
+	LWLockRelease(dw_ready_lock(db));
+
+	if (left)
+		tell_those_without_place();
+	report_missing(db);
 }
 
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)
 {
-	return DW_NEVER;
+	static TimestampTz look_at = DW_NEVER;
+	int64		retry = LOCKED_RETRY_US;
+	bool		ok = false;
+
+	if (!changed && dw_now() < look_at)
+		return look_at;
+	is_timer = true;
+
+	PG_TRY();
+	{
+		Relation	rel = dw_read_begin();
+
+		if (rel != NULL &&
+			ConditionalLockRelationOid(dw_catalog()->queue, AccessShareLock) &&
+			ConditionalLockRelationOid(dw_catalog()->pause, AccessShareLock))
+		{
+			read_tables(GetActiveSnapshot());
+			ok = true;
+		}
+		dw_read_end(rel);
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		retry = RETRY_US;
+		dw_read_failed("read queues");
+	}
+	PG_END_TRY();
+
+	if (ok)
+		apply_tables(db);
+	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
+	return look_at;
+}
+
+/*---- Executors ----*/
+
+/* Where the queue is in dw_queues; caller holds one of the two locks. */
+static int32
+find_place(DwDatabase *db, int16 id)
+{
+	static int32 last = 0;
+
+	if (dw_queues[last].database == db->oid && dw_queues[last].id == id)
+		return last;
+	for (int32 i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid && dw_queues[i].id == id)
+			return last = i;
+	return DW_NO_QUEUE;
 }
 
 void
 dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
 {
+	int32		place;
+
 	defaults->timeout = -1;
 	defaults->max_attempts = 1;
-	defaults->retry_delay = 10 * USECS_PER_SEC;
+	defaults->retry_delay = DEFAULT_RETRY_DELAY;
+	if (queue == 0)
+		return;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	place = find_place(db, queue);
+	if (place != DW_NO_QUEUE)
+	{
+		defaults->timeout = dw_queues[place].timeout;
+		defaults->max_attempts = dw_queues[place].max_attempts;
+		defaults->retry_delay = dw_queues[place].retry_delay;
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/* With locks that are not kept: a long task is to be in nobody's way. */
+static void
+read_tables_now(void)
+{
+	Oid			queue = dw_catalog()->queue;
+	Oid			pause = dw_catalog()->pause;
+	Snapshot	snapshot;
+
+	LockRelationOid(queue, AccessShareLock);
+	LockRelationOid(pause, AccessShareLock);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	read_tables(snapshot);
+	UnregisterSnapshot(snapshot);
+	UnlockRelationOid(pause, AccessShareLock);
+	UnlockRelationOid(queue, AccessShareLock);
 }
 
 bool
 dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 {
-	return false;
+	uint32		control;
+
+	/* a pause is visible before control is raised, and that before it returns */
+	pg_memory_barrier();
+	control = pg_atomic_read_u32(&db->control);
+	if (!tables.is_valid || tables.control != control || dw_control_is_touched())
+	{
+		pg_memory_barrier();
+		read_tables_now();
+		tables.control = control;
+		/* not if our own changes are in it, which may be rolled back */
+		tables.is_valid = !dw_control_is_touched();
+	}
+	return pause_of(owner, queue) != DW_NOT_PAUSED;
+}
+
+/*
+ * The lane is paused now, of which the timer may not have heard, or which it
+ * did not know when the lane was entered: the next executor would come here,
+ * too.  If something was changed since we looked, the timer is about to look.
+ * The tasks are read again from this one on, to keep their order.
+ */
+void
+dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	if (lane->paused == DW_NOT_PAUSED && tables.is_valid &&
+		pg_atomic_read_u32(&db->control) == tables.control)
+		lane->paused = pause_of(lane->owner, lane->queue);
+	LWLockRelease(dw_ready_lock(db));
+
+	/* the lane is not given back while we are on it */
+	dw_atomic_lower(&lane->reload_from, entry->due);
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+/*---- Shared memory ----*/
+
+void
+dw_queues_init(void)
+{
+	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+}
+
+/* A database is left; under the table lock. */
+void
+dw_queues_leave(Oid database)
+{
+	bool		left = false;
+
+	for (int i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == database)
+		{
+			dw_queues[i].database = InvalidOid;
+			left = true;
+		}
+	if (left)
+		tell_those_without_place();
+}
+
+/*
+ * Any process may enter a lane.  What only the timer knows, others find out
+ * when they have claimed its first task.
+ */
+void
+dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
+{
+	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
+	if (db->paused)
+		lane->paused = DW_PAUSED_DATABASE;
+	else if (is_timer && owner_is_paused(lane->owner))
+		lane->paused = DW_PAUSED_OWNER;
+	else if (lane->queue == 0)
+		lane->paused = DW_NOT_PAUSED;
+	else if (lane->queue_place == DW_NO_QUEUE)
+		lane->paused = DW_PAUSED_NO_QUEUE;
+	else
+		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+}
+
+const char *
+dw_pause_text(DwPause reason)
+{
+	switch (reason)
+	{
+		case DW_NOT_PAUSED:
+			break;
+		case DW_PAUSED_DATABASE:
+			return "all tasks of the database are paused";
+		case DW_PAUSED_OWNER:
+			return "all tasks of the role are paused";
+		case DW_PAUSED_QUEUE:
+			return "the queue is paused";
+		case DW_PAUSED_NO_QUEUE:
+			return "the queue is not declared";
+		case DW_PAUSED_NO_PLACE:
+			return "too many queues are declared, see delay_wheel.max_queues";
+	}
+	return "";
 }

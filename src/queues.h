@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queues.h
- *	  Queues: who may use them, and what is common to their tasks.
+ *	  Queues: who may use them, and what is common to their tasks; pauses.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,11 @@
 
 #include "postgres.h"
 
+#include "access/htup.h"
+#include "datatype/timestamp.h"
 #include "shared.h"
+#include "storage/lock.h"
+#include "utils/relcache.h"
 
 /* What scheduling needs to know of a queue. */
 typedef struct DwQueueForTask
@@ -28,17 +32,36 @@ typedef struct DwQueueDefaults
 	int64		retry_delay;	/* us */
 } DwQueueDefaults;
 
+/*---- For backends ----*/
+
 /*
  * Finds a queue by name, NULL for the default queue; an error if it does not
- * exist, or the current user may not schedule into it.
+ * exist, or the current user may not schedule into it.  It cannot be dropped
+ * before the end of the transaction.
  */
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 
+/* The same for a queue known by its id, of a task that is to be put back. */
+extern void dw_queue_require(int16 id);
+
+/* The row of a queue, as it is now, or NULL. */
+extern HeapTuple dw_queue_row(Relation rel, const char *name);
+
+/* Locks a queue until the end of the transaction; false if it would wait. */
+extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
+
+/* Months have 30 days; what is too long is cut. */
+extern int64 dw_interval_us(const Interval *interval);
+
+/*---- For timers ----*/
+
 /*
- * For timers: brings queues and pauses in shared memory up to date, if they
- * were changed.  Returns when it wants to be called again.
+ * Brings queues and pauses in shared memory up to date, if they were changed.
+ * Returns when it wants to be called again.
  */
 extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
+
+/*---- For executors ----*/
 
 extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults);
 
@@ -47,5 +70,18 @@ extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defa
  * of which the timer has not heard yet included.
  */
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
+
+/* A task was claimed in spite of a pause, and the claim is undone. */
+extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
+
+/*---- Shared memory ----*/
+
+extern void dw_queues_init(void);
+extern void dw_queues_leave(Oid database);
+
+/* A lane is entered; under the table lock. */
+extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);
+
+extern const char *dw_pause_text(DwPause reason);
 
 #endif							/* DW_QUEUES_H */

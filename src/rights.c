@@ -22,6 +22,8 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "keys.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "rights.h"
 #include "settings.h"
@@ -78,8 +80,9 @@ list_functions(void)
 		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid"
 		" JOIN pg_catalog.pg_proc p ON p.oid = d.objid AND p.pronamespace = e.extnamespace"
 		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
-		/* whether a copy may run tasks is not an application's decision */
-		" AND p.proname <> 'delay_arm'"
+		/* what concerns the tasks of others is not an application's decision */
+		" AND p.proname <> ALL ('{delay_arm,delay_queue,delay_queue_drop,"
+		"delay_pause_database,delay_resume_database}')"
 		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
 		" AND d.classid = 'pg_catalog.pg_proc'::regclass";
 	HeapTuple	row;
@@ -137,6 +140,13 @@ dw_disallow(PG_FUNCTION_ARGS)
 	return change_rights(fcinfo, "REVOKE EXECUTE ON ROUTINE %s FROM %s");
 }
 
+/* Rows of others may still be there, but are no tasks any more. */
+static bool
+is_pending(Relation rel, HeapTuple tuple)
+{
+	return !dw_task_is_cancelled(rel, tuple) && !dw_task_is_superseded(rel, tuple);
+}
+
 void
 dw_require_room(Oid owner)
 {
@@ -152,9 +162,12 @@ dw_require_room(Oid owner)
 	if (allowance.owner != owner || allowance.limit != dw_max_pending ||
 		allowance.left == 0 || now >= allowance.until)
 	{
-		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending);
+		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
 
 		allowance.left = 0;
+		/* look closer only if it matters: mostly there are none to leave out */
+		if (left == 0)
+			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending);
 		if (left == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

@@ -29,10 +29,12 @@
 #include "executor.h"
 #include "failed.h"
 #include "inject.h"
+#include "keys.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "queues.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
@@ -201,7 +203,10 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		if (result == TM_BeingModified)
 		{
 			if (!dw_xid_is_executor(failure.xmax))
+			{
+				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
+			}
 			break;
 		}
 		/* changed since the snapshot: look again */
@@ -447,7 +452,6 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	DwVerdict	verdict;
 	int			sqlstate;
 	const char *reason;
-	DwHint		hint;
 
 	begin_transaction();
 	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason))
@@ -457,9 +461,8 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	}
 	if (verdict == DW_PUT_BACK)
 	{
-		hint = dw_entry_hint(entry);
 		AbortCurrentTransaction();
-		dw_deliver(db, &hint);
+		dw_queue_put_back(db, entry);
 		return;
 	}
 	try->attempts = claimed.key.attempts;

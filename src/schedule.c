@@ -21,15 +21,19 @@
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
+#include "common/hashfn.h"
 #include "compat.h"
 #include "copies.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "inject.h"
+#include "keys.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "options.h"
 #include "pending.h"
+#include "queues.h"
 #include "rights.h"
 #include "settings.h"
 #include "signature.h"
@@ -48,7 +52,9 @@ PG_FUNCTION_INFO_V1(dw_task_changed);
 PG_FUNCTION_INFO_V1(dw_task_guard);
 PG_FUNCTION_INFO_V1(dw_schedule);
 PG_FUNCTION_INFO_V1(dw_schedule_at);
+PG_FUNCTION_INFO_V1(dw_schedule_task);
 PG_FUNCTION_INFO_V1(dw_cancel);
+PG_FUNCTION_INFO_V1(dw_cancel_key);
 PG_FUNCTION_INFO_V1(dw_reschedule);
 PG_FUNCTION_INFO_V1(dw_reschedule_at);
 
@@ -59,26 +65,11 @@ dw_origin(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
-/* What calls a trigger function of ours must be a trigger on a table of ours. */
-static TriggerData *
-require_trigger(FunctionCallInfo fcinfo, const char *function)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-
-	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
-						function, "delay_wheel")));
-	return trigger;
-}
-
 /* Trigger on delay_wheel.task: plain SQL wrote rows. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	(void) require_trigger(fcinfo, "task_changed");
+	(void) dw_require_trigger(fcinfo, "task_changed", false);
 	/* a restore into a server without the library must go on */
 	if (dw_shared != NULL)
 		dw_touch_all();
@@ -110,13 +101,8 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 Datum
 dw_task_guard(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = require_trigger(fcinfo, "task_guard");
+	TriggerData *trigger = dw_require_trigger(fcinfo, "task_guard", true);
 	HeapTuple	row;
-
-	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired for each row", "task_guard")));
 
 	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 	if (!has_privs_of_role(GetUserId(), owner_of_row(trigger, row)) ||
@@ -178,44 +164,62 @@ search_path_is_default(void)
 		GetUserId() == GetAuthenticatedUserId();
 }
 
-/* Writes a new task and remembers it for the end of the transaction. */
-static int64
-schedule(FunctionCallInfo fcinfo, TimestampTz due)
+/* A task to be: what is null in its row, and has no other place here, stays so. */
+typedef struct NewTask
 {
-	Datum		values[Natts_task] = {0};
+	TimestampTz due;
+	int16		queue;
+	int16		priority;
+	int64		spread;			/* due is up to so many us later */
+	DwIfExists	if_exists;
+	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
-	char	   *sql;
-	int			nargs;
+} NewTask;
+
+static void
+init_task(NewTask *task, FunctionCallInfo fcinfo, int sql)
+{
+	refuse_null(PG_ARGISNULL(sql), "SQL text");
+	memset(task, 0, sizeof(NewTask));
+	memset(task->nulls, true, sizeof(task->nulls));
+	task->values[Anum_task_sql - 1] = PG_GETARG_DATUM(sql);
+	task->nulls[Anum_task_sql - 1] = false;
+}
+
+/* By its id, so that a task that is put back has the same place. */
+static TimestampTz
+spread_due(const NewTask *task, int64 id)
+{
+	uint64		hash;
+
+	if (task->spread <= 0)
+		return task->due;
+	hash = hash_bytes_extended((unsigned char *) &id, sizeof(id), 0);
+	return finite_due(dw_time_add(task->due, hash % task->spread));
+}
+
+/* Draws an id, writes the row and remembers it for the end of the transaction. */
+static int64
+insert_task(NewTask *task, DwLaneRef lane)
+{
+	Datum	   *values = task->values;
+	bool	   *nulls = task->nulls;
 	DwHint		hint;
 
-	refuse_null(PG_ARGISNULL(1), "SQL text");
-	sql = text_to_cstring(PG_GETARG_TEXT_PP(1));
-
-	memset(nulls, true, sizeof(nulls));
-	nargs = dw_args_collect(fcinfo, 2, &values[Anum_task_args - 1],
-							&values[Anum_task_arg_types - 1], &nulls[Anum_task_args - 1]);
-	nulls[Anum_task_arg_types - 1] = nulls[Anum_task_args - 1];
-	if (dw_check_sql_text)
-		dw_check_sql(sql, nargs);
-
-	if (dw_max_pending >= 0)
-		dw_require_room(GetUserId());
-	hint.lane = dw_require_lane(GetUserId(), 0, 0);
-	/* before an id is drawn: see marks.c, who waits for those with lower ones */
-	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	hint.lane = lane;
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
-	hint.due = due;
+	hint.due = spread_due(task, hint.id);
+	if (!nulls[Anum_task_expires - 1])
+		dw_check_expires(hint.due, values[Anum_task_expires - 1]);
 
 	values[Anum_task_id - 1] = Int64GetDatum(hint.id);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	values[Anum_task_owner - 1] = ObjectIdGetDatum(GetUserId());
-	values[Anum_task_queue - 1] = Int16GetDatum(0);
-	values[Anum_task_priority - 1] = Int16GetDatum(0);
+	values[Anum_task_queue - 1] = Int16GetDatum(task->queue);
+	values[Anum_task_priority - 1] = Int16GetDatum(task->priority);
 	for (int i = Anum_task_id; i <= Anum_task_priority; i++)
 		nulls[i - 1] = false;
-	values[Anum_task_sql - 1] = PG_GETARG_DATUM(1);
-	nulls[Anum_task_sql - 1] = false;
 	if (!search_path_is_default())
 	{
 		values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
@@ -229,6 +233,61 @@ schedule(FunctionCallInfo fcinfo, TimestampTz due)
 	return hint.id;
 }
 
+/* A task with a key: its id, or that of the one that is pending already. */
+static int64
+insert_keyed_task(NewTask *task, DwLaneRef lane)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	DwKey		key = {
+		.owner = GetUserId(),
+		.queue = task->queue,
+		.key = DatumGetTextPP(task->values[Anum_task_key - 1])
+	};
+	int64		id;
+
+	if (dw_key_enter(rel, &key, task->if_exists, &id))
+	{
+		if (dw_max_pending >= 0)
+			dw_require_room(GetUserId());
+		id = insert_task(task, lane);
+		dw_key_leave();
+	}
+	table_close(rel, NoLock);
+	return id;
+}
+
+static int64
+schedule(NewTask *task, int nargs)
+{
+	bool		has_key = !task->nulls[Anum_task_key - 1];
+	DwLaneRef	lane;
+
+	if (dw_check_sql_text)
+		dw_check_sql(text_to_cstring(DatumGetTextPP(task->values[Anum_task_sql - 1])), nargs);
+	if (dw_max_pending >= 0 && !has_key)
+		dw_require_room(GetUserId());
+	lane = dw_require_lane(GetUserId(), task->queue, task->priority);
+	/* before an id is drawn: see marks.c, who waits for those with lower ones */
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	return has_key ? insert_keyed_task(task, lane) : insert_task(task, lane);
+}
+
+/* delay_schedule and delay_schedule_at: arguments follow the SQL text. */
+static int64
+schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
+{
+	NewTask		task;
+	int			nargs;
+
+	init_task(&task, fcinfo, 1);
+	task.due = due;
+	nargs = dw_args_collect(fcinfo, 2, &task.values[Anum_task_args - 1],
+							&task.values[Anum_task_arg_types - 1],
+							&task.nulls[Anum_task_args - 1]);
+	task.nulls[Anum_task_arg_types - 1] = task.nulls[Anum_task_args - 1];
+	return schedule(&task, nargs);
+}
+
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
@@ -237,7 +296,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule()");
 	refuse_null(PG_ARGISNULL(0), "delay");
-	PG_RETURN_INT64(schedule(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
+	PG_RETURN_INT64(schedule_plain(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
 Datum
@@ -248,7 +307,80 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_at()");
 	refuse_null(PG_ARGISNULL(0), "due time");
-	PG_RETURN_INT64(schedule(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
+	PG_RETURN_INT64(schedule_plain(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
+}
+
+/* When delay_schedule_task is to run: after a delay, at a time, or now. */
+static TimestampTz
+option_due(FunctionCallInfo fcinfo)
+{
+	if (!PG_ARGISNULL(DW_ARG_DELAY) && !PG_ARGISNULL(DW_ARG_DUE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay and due cannot both be given"),
+				 errhint("Without any of them the task runs at once after the commit.")));
+	if (!PG_ARGISNULL(DW_ARG_DELAY))
+		return due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
+	if (!PG_ARGISNULL(DW_ARG_DUE))
+		return finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
+	return GetCurrentTransactionStartTimestamp();
+}
+
+static int
+option_args(FunctionCallInfo fcinfo, NewTask *task)
+{
+	int			nargs;
+
+	nargs = dw_args_parse(PG_ARGISNULL(DW_ARG_ARGS) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS),
+						  PG_ARGISNULL(DW_ARG_ARG_TYPES) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARG_TYPES),
+						  &task->values[Anum_task_args - 1],
+						  &task->values[Anum_task_arg_types - 1],
+						  &task->nulls[Anum_task_args - 1]);
+	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
+	return nargs;
+}
+
+/* A queue that the current user may use, by an argument that may be null. */
+static void
+find_queue(FunctionCallInfo fcinfo, int number, DwQueueForTask *queue)
+{
+	dw_queue_find(PG_ARGISNULL(number) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(number)), queue);
+}
+
+Datum
+dw_schedule_task(PG_FUNCTION_ARGS)
+{
+	static const Oid types[DW_NARGS] = {
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, INTERVALOID, TIMESTAMPTZOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID,
+		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID
+	};
+	NewTask		task;
+	DwQueueForTask queue;
+	int			nargs;
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	dw_require_writable("delay_schedule_task()");
+	init_task(&task, fcinfo, DW_ARG_SQL);
+	task.due = option_due(fcinfo);
+	nargs = option_args(fcinfo, &task);
+	dw_options_read(fcinfo, task.values, task.nulls);
+	task.if_exists = dw_option_if_exists(fcinfo);
+	task.priority = dw_option_priority(fcinfo);
+
+	find_queue(fcinfo, DW_ARG_QUEUE, &queue);
+	task.queue = queue.id;
+	task.spread = queue.spread;
+	if (task.priority == DW_NO_PRIORITY)
+		task.priority = queue.priority;
+	PG_RETURN_INT64(schedule(&task, nargs));
+}
+
+static Datum
+return_taken(DwTaken state)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(state == DW_TAKEN ? "cancelled" :
+									 state == DW_RUNNING ? "running" : "gone"));
 }
 
 Datum
@@ -269,9 +401,32 @@ dw_cancel(PG_FUNCTION_ARGS)
 	if (state == DW_TAKEN)
 		CommandCounterIncrement();
 	table_close(rel, NoLock);
+	return return_taken(state);
+}
 
-	PG_RETURN_TEXT_P(cstring_to_text(state == DW_TAKEN ? "cancelled" :
-									 state == DW_RUNNING ? "running" : "gone"));
+Datum
+dw_cancel_key(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {TEXTOID, TEXTOID};
+	Relation	rel;
+	DwQueueForTask queue;
+	DwKey		key;
+	DwTaken		state;
+
+	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
+	dw_require_writable("delay_cancel_key()");
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	find_queue(fcinfo, 1, &queue);
+	key.owner = GetUserId();
+	key.queue = queue.id;
+	key.key = PG_GETARG_TEXT_PP(0);
+	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	state = dw_key_cancel(rel, &key);
+	if (state == DW_TAKEN)
+		CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return return_taken(state);
 }
 
 /* Moves a task: its row is deleted and inserted again with the same id. */
@@ -292,6 +447,8 @@ reschedule(int64 id, TimestampTz due)
 	}
 
 	dw_deform(rel, tuple, &values, &nulls);
+	if (!nulls[Anum_task_expires - 1])
+		dw_check_expires(due, values[Anum_task_expires - 1]);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	hint.due = due;
 	hint.tid = dw_task_insert(values, nulls);

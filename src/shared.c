@@ -19,6 +19,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "queues.h"
 #include "recovery.h"
 #include "settings.h"
 #include "shared.h"
@@ -150,9 +151,10 @@ init_shared(void)
 	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 	}
 
-	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+	dw_queues_init();
 
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -365,6 +367,7 @@ dw_database_leave(DwDatabase *db)
 		return;
 	}
 	dw_lanes_leave(db);
+	dw_queues_leave(database);
 	dw_pool_reclaim(dw_pool, &db->account);
 }
 

@@ -75,6 +75,17 @@ typedef enum DwBlock
 	DW_BLOCK_ENDED				/* an executor ended by itself then */
 } DwBlock;
 
+/* Why no task of a lane is started, though executors could be had. */
+typedef enum DwPause
+{
+	DW_NOT_PAUSED = 0,
+	DW_PAUSED_DATABASE,			/* all tasks of the database are paused */
+	DW_PAUSED_OWNER,			/* those of its owner */
+	DW_PAUSED_QUEUE,			/* those of its queue */
+	DW_PAUSED_NO_QUEUE,			/* its queue is not declared, or not yet known */
+	DW_PAUSED_NO_PLACE			/* dw_queues has no place for its queue */
+} DwPause;
+
 /*
  * A lane is one (owner, queue, priority) of one database: the unit of
  * everything that can be blocked, with a cursor of its own into the table.
@@ -109,8 +120,8 @@ typedef struct DwLane
 
 	/* ready lock */
 	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
-								 * or if it is not declared */
-	bool		paused;			/* those of its owner are, or of the database */
+								 * or if the lane is paused for want of one */
+	DwPause		paused;			/* for whatever reason */
 	DwList		ready;
 	DwEntry		spare;
 	DwSpareState spare_state;
@@ -131,7 +142,9 @@ typedef struct DwLane
 
 /*
  * What timer and executors need to know of a declared queue of a database.
- * Filled in by the timer from the table; the default queue has none.
+ * Filled in by the timer from the table; the default queue has none.  Places
+ * of a database change under the table lock together with its ready lock, so
+ * either is enough to read its own ones.
  */
 typedef struct DwQueue
 {
@@ -230,6 +243,10 @@ typedef struct DwDatabase
 	/* ring lock; accounts also under the pool's spinlock */
 	DwAccount	account;
 
+	/* table lock to change, with the ready lock */
+	bool		paused;			/* see delay_pause_database() */
+	bool		queues_missing; /* some queue has no place */
+
 	/* ready lock */
 	int32		ready_head;		/* lanes with ready tasks, in turn */
 	int32		ready_tail;
@@ -275,6 +292,9 @@ typedef struct DwExecutor
 
 	/* rights or settings of the session have changed: no task any more */
 	pg_atomic_uint32 stale;
+
+	/* a task with a key that it could not claim, being kept; else 0 */
+	pg_atomic_uint64 refused;
 } DwExecutor;
 
 typedef struct DwShared

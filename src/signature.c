@@ -13,9 +13,11 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "signature.h"
 #include "utils/regproc.h"
+#include "utils/rel.h"
 
 static void
 raise_mismatch(FunctionCallInfo fcinfo)
@@ -60,4 +62,22 @@ dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_columns(fcinfo, result->setDesc, n, types);
 	return result;
+}
+
+TriggerData *
+dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
+						function, "delay_wheel")));
+	if (for_row && !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be fired for each row", function)));
+	return trigger;
 }

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
+#include "commands/trigger.h"
 #include "fmgr.h"
 #include "funcapi.h"
 
@@ -22,5 +23,11 @@ extern void dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, c
 
 /* Begins a result of rows with these columns. */
 extern ReturnSetInfo *dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types);
+
+/*
+ * What calls a trigger function of ours must be a trigger on a table of ours,
+ * maybe one for each row.
+ */
+extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
 
 #endif							/* DW_SIGNATURE_H */

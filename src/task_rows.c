@@ -60,7 +60,7 @@ static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
-		relid == catalog.prepared)
+		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause)
 		catalog_valid = false;
 }
 
@@ -96,11 +96,18 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
 	result->prepared = relation_named(schema, "prepared");
 	result->queue = relation_named(schema, "queue");
+	result->queue_name_key = relation_named(schema, "queue_name_key");
+	result->queue_id_seq = relation_named(schema, "queue_id_seq");
+	result->pause = relation_named(schema, "pause");
+	result->pause_pkey = relation_named(schema, "pause_pkey");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
 		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
-		OidIsValid(result->prepared) && OidIsValid(result->queue);
+		OidIsValid(result->prepared) &&
+		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
+		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
+		OidIsValid(result->pause_pkey);
 }
 
 /*
@@ -147,10 +154,17 @@ check_tables(const DwCatalog *cat)
 	static const Oid prepared_types[Natts_prepared] = {
 		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
 	};
+	static const Oid queue_types[Natts_queue] = {
+		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
+	};
+	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
 
 	check_columns(cat->task, task_types, Natts_task);
 	check_columns(cat->failed, failed_types, Natts_failed);
 	check_columns(cat->prepared, prepared_types, Natts_prepared);
+	check_columns(cat->queue, queue_types, Natts_queue);
+	check_columns(cat->pause, pause_types, Natts_pause);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -417,13 +431,32 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 	}
 }
 
+/* For tables with no index that we know. */
+static void
+insert_into(Oid table, Datum *values, bool *nulls, int n)
+{
+	Relation	rel = table_open(table, RowExclusiveLock);
+
+	insert_row(rel, values, nulls, n, NULL, 0);
+	table_close(rel, NoLock);
+}
+
 void
 dw_prepared_insert(Datum *values, bool *nulls)
 {
-	Relation	rel = table_open(dw_catalog()->prepared, RowExclusiveLock);
+	insert_into(dw_catalog()->prepared, values, nulls, Natts_prepared);
+}
 
-	insert_row(rel, values, nulls, Natts_prepared, NULL, 0);
-	table_close(rel, NoLock);
+void
+dw_queue_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->queue, values, nulls, Natts_queue);
+}
+
+void
+dw_pause_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
 }
 
 static Datum
@@ -468,15 +501,17 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 
 /*
  * How many tasks a role has, those of open transactions and those that run
- * included, unarmed ones not; counted up to a limit.
+ * included, unarmed ones not, nor those that the function, if any, says no to;
+ * counted up to a limit.
  */
 int
-dw_task_count(Oid owner, int limit)
+dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	SnapshotData dirty;
+	HeapTuple	tuple;
 	int			n = 0;
 
 	InitDirtySnapshot(dirty);
@@ -485,10 +520,11 @@ dw_task_count(Oid owner, int limit)
 	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum(dw_origin_stamp()));
 	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
-	while (n < limit && HeapTupleIsValid(systable_getnext(scan)))
+	while (n < limit && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		CHECK_FOR_INTERRUPTS();
-		n++;
+		if (counts == NULL || counts(rel, tuple))
+			n++;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);

@@ -85,6 +85,34 @@ enum
 	Natts_prepared = Anum_prepared_due
 };
 
+/* Columns of delay_wheel.queue. */
+enum
+{
+	Anum_queue_id = 1,
+	Anum_queue_priority,
+	Anum_queue_max_attempts,
+	Anum_queue_paused,
+	Anum_queue_batch,
+	Anum_queue_owner,
+	Anum_queue_max_running,
+	Anum_queue_rate,
+	Anum_queue_timeout,
+	Anum_queue_name,
+	Anum_queue_users,
+	Anum_queue_retry_delay,
+	Anum_queue_spread,
+	Anum_queue_more,
+	Natts_queue = Anum_queue_more
+};
+
+/* Columns of delay_wheel.pause. */
+enum
+{
+	Anum_pause_owner = 1,
+	Anum_pause_since,
+	Natts_pause = Anum_pause_since
+};
+
 typedef struct DwCatalog
 {
 	Oid			task;
@@ -97,6 +125,10 @@ typedef struct DwCatalog
 	Oid			failed_at_index;
 	Oid			prepared;
 	Oid			queue;
+	Oid			queue_name_key;
+	Oid			queue_id_seq;
+	Oid			pause;
+	Oid			pause_pkey;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -129,13 +161,15 @@ extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
+extern void dw_queue_insert(Datum *values, bool *nulls);
+extern void dw_pause_insert(Datum *values, bool *nulls);
 
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
-extern int	dw_task_count(Oid owner, int limit);
+extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);

@@ -10,8 +10,10 @@
  * with the subtransaction that did it.  At its commit, when the rows are
  * visible to everybody, hints of what was written go to the timer; at an
  * abort, when the locks are released, hints of what was locked, since a
- * claim may have met the lock and forgotten the task.  The callbacks cannot
- * fail, wait or allocate: all memory is reserved by the dw_touch functions.
+ * claim may have met the lock and forgotten the task.  What was kept is only
+ * locked, so both ends release it; but no claim has come before its due time.
+ * The callbacks cannot fail, wait or allocate: all memory is reserved by the
+ * dw_touch functions.
  *
  * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
  * read again from there.
@@ -35,11 +37,18 @@
 
 #define MAX_HINTS	1024
 
+typedef enum TouchKind
+{
+	TOUCH_WRITTEN,
+	TOUCH_LOCKED,				/* to be deleted or moved */
+	TOUCH_KEPT					/* locked, but left as it is */
+} TouchKind;
+
 typedef struct Touched
 {
 	DwHint		hint;
 	SubTransactionId subid;
-	bool		locked;			/* else written */
+	TouchKind	kind;
 } Touched;
 
 typedef struct LaneLow
@@ -144,30 +153,45 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 }
 
 static void
-remember(const DwHint *hint, bool locked)
+remember(const DwHint *hint, TouchKind kind)
 {
 	if (nlows > 0 || ntouched >= MAX_HINTS)
 	{
-		lower_lane(hint->lane, hint->due, locked);
+		lower_lane(hint->lane, hint->due, kind != TOUCH_WRITTEN);
 		return;
 	}
 	touched = reserve(touched, ntouched, &touched_size, sizeof(Touched));
 	touched[ntouched].hint = *hint;
 	touched[ntouched].subid = GetCurrentSubTransactionId();
-	touched[ntouched].locked = locked;
+	touched[ntouched].kind = kind;
 	ntouched++;
 }
 
 void
 dw_touch_written(const DwHint *hint)
 {
-	remember(hint, false);
+	remember(hint, TOUCH_WRITTEN);
 }
 
 void
 dw_touch_locked(const DwHint *hint)
 {
-	remember(hint, true);
+	remember(hint, TOUCH_LOCKED);
+}
+
+void
+dw_touch_kept(const DwHint *hint)
+{
+	remember(hint, TOUCH_KEPT);
+}
+
+/* Is it news at the end of the (sub)transaction that did it? */
+static bool
+is_news(const Touched *t, bool committed)
+{
+	if (t->kind == TOUCH_KEPT)
+		return t->hint.due <= dw_now();
+	return committed == (t->kind == TOUCH_WRITTEN);
 }
 
 void
@@ -190,6 +214,12 @@ dw_touch_control(void)
 {
 	(void) dw_my_database();
 	control_changed = true;
+}
+
+bool
+dw_control_is_touched(void)
+{
+	return control_changed;
 }
 
 void
@@ -331,7 +361,7 @@ deliver_all(bool committed)
 
 	DW_INJECT("commit-visible");
 	for (int i = 0; i < ntouched; i++)
-		if (touched[i].locked != committed)
+		if (is_news(&touched[i], committed))
 		{
 			TimestampTz at = bring(db, &touched[i].hint, false);
 
@@ -466,7 +496,7 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
 	{
 		ntouched--;
-		if (touched[ntouched].locked && pinned)
+		if (pinned && is_news(&touched[ntouched], false))
 			dw_deliver(my_database, &touched[ntouched].hint);
 	}
 	for (int i = 0; i < nlows && pinned; i++)

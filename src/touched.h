@@ -18,6 +18,9 @@ extern void dw_touch_written(const DwHint *hint);
 /* It locked the row as it was: tell the timer if it is rolled back. */
 extern void dw_touch_locked(const DwHint *hint);
 
+/* It locked the row and leaves it: tell the timer at the end, if it is due. */
+extern void dw_touch_kept(const DwHint *hint);
+
 /* Whatever becomes of this transaction: look at the lane from due on. */
 extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 
@@ -26,6 +29,8 @@ extern void dw_touch_all(void);
 
 /* Queues, pauses or marks were changed: tell timer and executors, if it commits. */
 extern void dw_touch_control(void);
+/* Has this transaction done so, maybe in a subtransaction that was undone? */
+extern bool dw_control_is_touched(void);
 
 /* Rows of another origin were written; or those that are left are armed. */
 extern void dw_touch_unarmed(bool left);

@@ -39,10 +39,10 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		return DW_DROP;
 	if (dw_is_paused(db, key->owner, key->queue))
 		return DW_PUT_BACK;
-	if (dw_task_is_superseded(rel, tuple))
+	if (!dw_key_claimed(rel, tuple))
 	{
 		*sqlstate = DW_ERRCODE_SUPERSEDED;
-		*reason = "a newer task of the same key is pending or running";
+		*reason = DW_SUPERSEDED_MESSAGE;
 		return DW_REFUSE;
 	}
 	if (has_expired(key, values, nulls))

@@ -49,13 +49,14 @@ dw_place(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TIMESTAMPTZOID};
 	static const Oid columns[] = {INT4OID, INT8OID};
-	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
 	DwRing		shape = ring_shape();
+	TimestampTz due;
 	TupleDesc	desc;
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
 	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
+	due = PG_GETARG_TIMESTAMPTZ(0);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	dw_require_columns(fcinfo, desc, lengthof(columns), columns);
@@ -297,6 +298,8 @@ service_state(DwDatabase *db)
 		return dw_database_place_free() ? "stopped" : "no place";
 	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
 		return "disabled";
+	if (db->timer_state == DW_TIMER_RUNNING && db->paused)
+		return "paused";
 	return states[db->timer_state];
 }
 

@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  What delay_schedule_task can be told of a task.
+ *
+ * Run by backends that schedule.  Null always means that an option is not
+ * given.  What could not be used later, by an executor, is refused here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "options.h"
+#include "task_rows.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+/* The index of keys must have room for one; tags are kept as short. */
+#define MAX_TEXT		DW_MAX_KEY
+#define MAX_RETRY_DELAY	(365 * USECS_PER_DAY)
+
+text *
+dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
+{
+	text	   *value;
+
+	if (PG_ARGISNULL(number))
+		return NULL;
+	value = PG_GETARG_TEXT_PP(number);
+	if (VARSIZE_ANY_EXHDR(value) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be empty", name),
+				 errhint("Null stands for none.")));
+	if (VARSIZE_ANY_EXHDR(value) > MAX_TEXT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is too long", name),
+				 errdetail("It has %zu bytes, the maximum is %d.", (size_t) VARSIZE_ANY_EXHDR(value), MAX_TEXT),
+				 errhint("Use a hash of it, for instance %s.", "md5()")));
+	return value;
+}
+
+/* A whole number within a range; 0 if it is null. */
+static int32
+read_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, int32 high)
+{
+	int32		value;
+
+	if (PG_ARGISNULL(number))
+		return 0;
+	value = PG_GETARG_INT32(number);
+	if (value < low || value > high)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be between %d and %d", name, low, high)));
+	return value;
+}
+
+/* Microseconds of an interval, with months of 30 days; or a bit too many. */
+static int64
+interval_us(const Interval *interval)
+{
+	double		estimate = (interval->month * 30.0 + interval->day) * USECS_PER_DAY + interval->time;
+
+	if (estimate >= PG_INT64_MAX / 2)
+		return PG_INT64_MAX;
+	if (estimate <= PG_INT64_MIN / 2)
+		return PG_INT64_MIN;
+	return (interval->month * INT64CONST(30) + interval->day) * USECS_PER_DAY + interval->time;
+}
+
+/* An interval that must be positive, and not above a maximum; 0 if it is null. */
+static int64
+read_interval(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
+{
+	Interval   *interval;
+	int64		us;
+
+	if (PG_ARGISNULL(number))
+		return 0;
+	interval = PG_GETARG_INTERVAL_P(number);
+	us = interval_us(interval);
+	if (!dw_interval_is_finite(interval))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("%s must not be infinite", name)));
+	if (us <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be greater than zero", name)));
+	if (us > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be at most %s", name, max_text)));
+	return us;
+}
+
+static void
+put(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
+{
+	values[column - 1] = value;
+	nulls[column - 1] = isnull;
+}
+
+void
+dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
+	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
+	int32		attempts = read_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
+	int64		timeout = read_interval(fcinfo, DW_ARG_TIMEOUT, "timeout",
+										PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
+
+	put(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
+	put(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	put(values, nulls, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
+	/* at least one millisecond: zero would be none */
+	put(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), timeout == 0);
+	(void) read_interval(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay", MAX_RETRY_DELAY, "365 days");
+	put(values, nulls, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
+		PG_ARGISNULL(DW_ARG_RETRY_DELAY));
+	(void) read_interval(fcinfo, DW_ARG_EXPIRES, "expires", PG_INT64_MAX, "");
+	put(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
+		PG_ARGISNULL(DW_ARG_EXPIRES));
+}
+
+int16
+dw_option_priority(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(DW_ARG_PRIORITY))
+		return DW_NO_PRIORITY;
+	return read_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
+}
+
+DwIfExists
+dw_option_if_exists(FunctionCallInfo fcinfo)
+{
+	static const struct
+	{
+		const char *name;
+		DwIfExists	value;
+	}			options[] = {{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"error", DW_RAISE}};
+	char	   *name;
+
+	if (PG_ARGISNULL(DW_ARG_IF_EXISTS))
+		return DW_KEEP;
+	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
+	for (size_t i = 0; i < lengthof(options); i++)
+		if (strcmp(options[i].name, name) == 0)
+		{
+			/* rather a key that came out as null */
+			if (options[i].value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
+				ereport(ERROR,
+						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						 errmsg("if_exists => '%s' needs a key", name),
+						 errhint("Only a task with a key can exist already.")));
+			return options[i].value;
+		}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for if_exists: \"%s\"", name),
+			 errhint("Use 'keep', 'replace' or 'error'.")));
+}
+
+void
+dw_check_expires(TimestampTz due, Datum expires)
+{
+	(void) DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(due), expires);
+}

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.h
+ *	  What delay_schedule_task can be told of a task.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_OPTIONS_H
+#define DW_OPTIONS_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "keys.h"
+
+/* The arguments of delay_schedule_task, as the install script has them. */
+enum
+{
+	DW_ARG_SQL,
+	DW_ARG_ARGS,
+	DW_ARG_ARG_TYPES,
+	DW_ARG_DELAY,
+	DW_ARG_DUE,
+	DW_ARG_KEY,
+	DW_ARG_IF_EXISTS,
+	DW_ARG_QUEUE,
+	DW_ARG_TAG,
+	DW_ARG_PRIORITY,
+	DW_ARG_MAX_ATTEMPTS,
+	DW_ARG_RETRY_DELAY,
+	DW_ARG_TIMEOUT,
+	DW_ARG_EXPIRES,
+	DW_NARGS
+};
+
+/*
+ * Reads those of the row that need nothing but a check: key, tag, attempts,
+ * pauses and times.  An error if one is not valid.
+ */
+extern void dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+
+/* Its priority; -2 if none is given. */
+extern int16 dw_option_priority(FunctionCallInfo fcinfo);
+#define DW_NO_PRIORITY	(-2)
+
+/* What to do if a task of the key is pending. */
+extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
+
+/* A text, NULL if it is null; what is too long, or empty, is an error. */
+extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);
+
+/* An error if the time at which a task expires is none. */
+extern void dw_check_expires(TimestampTz due, Datum expires);
+
+#endif							/* DW_OPTIONS_H */
