@@ -260,6 +260,22 @@ found_holds(const char *name)
 		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
 }
 
+/* Makes the queue the one that was found. */
+static void
+find(const char *name)
+{
+	DwDatabase *db = dw_my_database();
+	uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
+
+	if (found_holds(name))
+		return;
+	pg_read_barrier();
+	look_up(name);
+	found.control = control;
+	/* not if our own changes are in it, which may be rolled back */
+	found.is_valid = db != NULL && !dw_control_is_touched();
+}
+
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
@@ -268,17 +284,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		memset(queue, 0, sizeof(DwQueueForTask));
 		return;
 	}
-	if (!found_holds(name))
-	{
-		DwDatabase *db = dw_my_database();
-		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
-
-		pg_read_barrier();
-		look_up(name);
-		found.control = control;
-		/* not if our own changes are in it, which may be rolled back */
-		found.is_valid = db != NULL && !dw_control_is_touched();
-	}
+	find(name);
 	if (!may_use_found())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -310,18 +316,18 @@ name_of(int16 id)
 	return name;
 }
 
-void
-dw_queue_require(int16 id)
+bool
+dw_queue_may_use(int16 id)
 {
-	DwQueueForTask queue;
 	char	   *name;
 
 	if (id == 0)
-		return;
+		return true;
 	name = name_of(id);
 	if (name == NULL)
-		raise_unknown(psprintf("%d", id));
-	dw_queue_find(name, &queue);
+		return false;
+	find(name);
+	return may_use_found();
 }
 
 /*---- Reading the tables ----*/

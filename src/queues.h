@@ -41,8 +41,8 @@ typedef struct DwQueueDefaults
  */
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 
-/* The same for a queue known by its id, of a task that is to be put back. */
-extern void dw_queue_require(int16 id);
+/* Would that find a queue known by its id, of a task that is to be put back? */
+extern bool dw_queue_may_use(int16 id);
 
 /* The row of a queue, as it is now, or NULL. */
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
