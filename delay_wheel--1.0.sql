@@ -79,10 +79,10 @@ COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among d
 COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
 COMMENT ON COLUMN delay_wheel.task.crashes IS 'how often the server crashed while the task ran alone; null is never';
 COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
-COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of the task in milliseconds; null is the queue''s, or else the role''s setting';
+COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
-COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one; null is the queue''s, or else 10 seconds';
-COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due; null is at any time';
+COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements';
 COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
@@ -156,6 +156,33 @@ COMMENT ON TABLE delay_wheel.pause IS
 'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
 COMMENT ON COLUMN delay_wheel.pause.since IS 'start of the transaction that paused them';
 
+CREATE TABLE delay_wheel.cancellation
+(
+	id bigint NOT NULL,
+	origin bigint NOT NULL,
+	made_at timestamptz NOT NULL,
+	made_by regrole NOT NULL,
+	owners regrole[],
+	queue smallint,
+	tag text,
+	due_from timestamptz,
+	due_until timestamptz,
+	removed bigint NOT NULL,
+	CONSTRAINT cancellation_pkey PRIMARY KEY (id)
+)
+USING heap
+WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.cancellation IS
+'one row for each call of delay_cancel_all(), until all tasks that it has cancelled are removed; read it by the view delay_wheel.cancellations';
+COMMENT ON COLUMN delay_wheel.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
+COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel.origin(); in another one it concerns tasks of that origin only';
+COMMENT ON COLUMN delay_wheel.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellation.queue IS 'tasks of this queue, see delay_wheel.queue; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellation.tag IS 'tasks with this tag; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.due_from IS 'tasks that are due then or later; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.due_until IS 'tasks that are due before; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.removed IS 'rows that the sweeper has removed, brought up to date once a second';
+
 CREATE TABLE delay_wheel.failed_task
 (
 	id bigint NOT NULL,
@@ -212,9 +239,9 @@ COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
 -- whatever ALTER DEFAULT PRIVILEGES says
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared,
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared,
 	delay_wheel.task_id_seq, delay_wheel.queue_id_seq
 	TO pg_database_owner;
 
@@ -227,6 +254,9 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.pause',
 	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+-- also one that names a role that was dropped meanwhile: left out, the tasks of
+-- the others would come back
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.cancellation', '');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
 
 -- rows written by plain SQL reach the timer through this trigger; also in
@@ -278,6 +308,17 @@ ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER queue_guard;
 CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.pause
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.queue_guard();
 ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER queue_guard;
+
+-- nor cancel what others have scheduled, or undo that; also tells of marks that
+-- plain SQL, a restore or replication wrote
+CREATE FUNCTION delay_wheel.cancellation_guard() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_cancellation_guard' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.cancellation_guard() IS
+'refuses cancellations that plain SQL writes for a role whose rights the current user does not have; tells timer and executors of the others';
+REVOKE EXECUTE ON FUNCTION delay_wheel.cancellation_guard() FROM PUBLIC;
+CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.cancellation
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.cancellation_guard();
+ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
 
 /*---- Scheduling ----*/
 
@@ -332,10 +373,21 @@ AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_key(text, text) IS
 'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error';
 
-CREATE FUNCTION delay_cancel(id bigint) RETURNS text
+CREATE FUNCTION delay_cancel(id bigint, stop_running boolean DEFAULT false) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_cancel(bigint) IS
-'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. Only for members of the owner role and superusers';
+COMMENT ON FUNCTION delay_cancel(bigint, boolean) IS
+'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped, unless stop_running is true); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. With stop_running, a task that runs is stopped at once, whatever becomes of this transaction: stopping; it fails with SQLSTATE 57014 and a message that says who stopped it, and is not tried again. A task that is just committing may still be done, and one that is not interruptible (as a function in C that does not look for cancels) goes on until it is; delay_wait(id) tells. Null if an argument is null. Only for members of the owner role and superusers';
+
+CREATE FUNCTION delay_wait(id bigint, timeout interval DEFAULT NULL) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_wait' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_wait(bigint, interval) IS
+'waits until a task has ended, at most for timeout (null: without limit; zero or less: not at all; a day counts 24 hours, a month 30 days): done, failed, cancelled, or timeout if it has not. A failed attempt that is followed by another, and a task that is moved, are waited on. A task that had ended before the call is failed if it stands in delay_wheel.failed, else gone: done, cancelled, or never there as far as this session can see. An error, SQLSTATE 55000, if this very transaction has written or locked the task, or is the task. It does not poll; only a row of delay_wheel.task that was deleted by plain SQL is noticed up to a minute late, as cancelled. The waiting transaction stays open, with its locks and its snapshot: a task that needs one of the locks is not waited for successfully. Only for members of the owner role and superusers: for others an error while the task is pending, and gone afterwards';
+
+CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL, due_until timestamptz DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_cancel_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
+'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. An unknown queue and due times in the wrong order are errors';
 
 CREATE FUNCTION delay_reschedule(id bigint, delay interval) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -355,7 +407,7 @@ COMMENT ON FUNCTION delay_run(bigint) IS
 CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_retry(bigint) IS
-'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), if its queue is gone or the caller may not use it, or if its owner is gone. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations up to now do not concern it. A null id is an error';
+'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), or if its queue or its owner does not exist any more. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations up to now do not concern it. A null id is an error';
 
 CREATE FUNCTION delay_redrive(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
 	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)
@@ -416,8 +468,9 @@ REVOKE EXECUTE ON FUNCTION
 	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
 	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
-	delay_cancel(bigint), delay_cancel_key(text, text),
-	delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
+	delay_cancel(bigint, boolean), delay_cancel_key(text, text),
+	delay_cancel_all(text, text, timestamptz, timestamptz),
+	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
 	delay_run(bigint), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer)
@@ -458,7 +511,17 @@ WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
   AND (t.key IS NULL OR NOT EXISTS (
 		SELECT FROM delay_wheel.task n
 		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
-		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())));
+		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())))
+	-- as in marks.c
+	AND NOT EXISTS (
+		SELECT FROM delay_wheel.cancellation c
+		WHERE COALESCE(t.spared, t.id) < c.id
+			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
+			AND (c.owners IS NULL OR t.owner::oid OPERATOR(pg_catalog.=) ANY (c.owners::oid[]))
+			AND (c.queue IS NULL OR c.queue = t.queue)
+			AND (c.tag IS NULL OR c.tag = t.tag)
+			AND (c.due_from IS NULL OR t.due >= c.due_from)
+			AND (c.due_until IS NULL OR t.due < c.due_until));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
@@ -486,6 +549,27 @@ WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
 'one''s own tasks that executors of this database run just now; all of them for pg_read_all_stats and superusers';
 
+CREATE FUNCTION delay_wheel.get_cancellations(
+	OUT id bigint, OUT made_at timestamptz, OUT made_by regrole, OUT owners regrole[], OUT queue smallint,
+	OUT tag text, OUT due_from timestamptz, OUT due_until timestamptz, OUT removed bigint, OUT running integer,
+	OUT state text, OUT waiting_for integer[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_cancellations' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_wheel.get_cancellations() IS 'one''s own cancellations that are not complete, all of them for pg_read_all_data and superusers; see delay_wheel.cancellations';
+CREATE VIEW delay_wheel.cancellations AS
+SELECT c.id, c.made_at, c.made_by, c.owners, COALESCE(q.name, CASE c.queue WHEN 0 THEN 'default' ELSE c.queue::text END) AS queue,
+	   c.tag, c.due_from, c.due_until, c.running, c.removed, c.state, c.waiting_for
+FROM delay_wheel.get_cancellations() c
+	 LEFT JOIN delay_wheel.queue q ON q.id = c.queue;
+COMMENT ON VIEW delay_wheel.cancellations IS
+'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.cancellations.id IS 'as delay_cancel_all() returned it';
+COMMENT ON COLUMN delay_wheel.cancellations.owners IS 'roles whose tasks are cancelled; null is all';
+COMMENT ON COLUMN delay_wheel.cancellations.running IS 'its tasks that were running before and still are; delay_cancel_all() does not stop them';
+COMMENT ON COLUMN delay_wheel.cancellations.removed IS 'rows of tasks removed so far, as of a second ago';
+COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_arm()';
+COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones; null in other states';
+
 CREATE FUNCTION delay_wheel.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_ring' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -497,25 +581,69 @@ COMMENT ON VIEW delay_wheel.ring IS
 CREATE FUNCTION delay_wheel.get_lanes(
 	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
 	OUT retry_at timestamptz, OUT near bigint, OUT ready bigint, OUT running integer,
-	OUT horizon timestamptz, OUT recheck_at timestamptz)
+	OUT horizon timestamptz, OUT recheck_at timestamptz,
+	OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint,
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_max double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
 CREATE VIEW delay_wheel.lanes AS
 SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
-	   l.near, l.ready, l.running, l.horizon, l.recheck_at
+	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
+	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max
 FROM delay_wheel.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
 'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_read_all_stats and superusers';
-COMMENT ON COLUMN delay_wheel.lanes.state IS 'running: executors are on it; ready: due tasks wait for an executor; blocked: no executor can be had, see reason; idle: nothing is due';
-COMMENT ON COLUMN delay_wheel.lanes.reason IS 'why no executor could be had; null if one could, or none was needed yet';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; idle: nothing is due. For the first three see reason';
+COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; else null';
 COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
 COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor';
 COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';
 COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks up to this due time are in memory; null if no later ones are known';
 COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'when a task is looked at again that another session''s plain SQL has locked';
+COMMENT ON COLUMN delay_wheel.lanes.done IS 'tasks that were run, since the lane was entered: at the start of the server, with its first task since then, or again after it was empty and its place was needed';
+COMMENT ON COLUMN delay_wheel.lanes.failed IS 'tasks that were given up, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.retried IS 'attempts that failed and are followed by another one, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since the lane was entered; those cancelled earlier are not counted';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'milliseconds from due to start, median, since the lane was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
+
+CREATE FUNCTION delay_wheel.get_queues(
+	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
+	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
+CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
+SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
+	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread,
+	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled
+FROM delay_wheel.queue q
+	 LEFT JOIN delay_wheel.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id
+WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
+   OR 0::oid = ANY (q.users::oid[])
+   OR EXISTS (SELECT FROM pg_catalog.unnest(q.users) u WHERE pg_catalog.pg_has_role(u, 'USAGE'))
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE');
+COMMENT ON VIEW delay_wheel.queues IS
+'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
+COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
+COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
+COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; idle';
+COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; never above max_running, but for those that ran when it was lowered';
+COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table';
+COMMENT ON COLUMN delay_wheel.queues.lanes IS 'combinations of owner and priority that have, or had, tasks in it';
+COMMENT ON COLUMN delay_wheel.queues.done IS 'tasks that were run, since the start of the server, or since the queue was declared';
+COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since then';
+COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
+COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
 
 CREATE FUNCTION delay_wheel.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
@@ -524,7 +652,7 @@ CREATE FUNCTION delay_wheel.get_status(
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
 	OUT lateness_p99 double precision, OUT lateness_max double precision,
 	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz,
-	OUT unarmed boolean)
+	OUT unarmed boolean, OUT retried bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
@@ -537,29 +665,16 @@ COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.status.ready IS 'tasks in memory that are due and wait for an executor';
 COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes with due tasks for which no executor can be had, see delay_wheel.lanes';
-COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median';
+COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median; each attempt counts, from its own due time';
 COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory that this database holds';
 COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
+COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
+COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
+COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
-CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
-SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
-	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
-	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
-	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread
-FROM delay_wheel.queue q
-WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
-   OR 0::oid = ANY (q.users::oid[])
-   OR EXISTS (SELECT FROM pg_catalog.unnest(q.users) u WHERE pg_catalog.pg_has_role(u, 'USAGE'))
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
-COMMENT ON VIEW delay_wheel.queues IS
-'declared queues that one owns or may schedule into, see delay_queue(); all of them for pg_read_all_data and superusers. Null is no limit';
-COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
-COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
-
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
-	delay_wheel.get_running(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_status()
+	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;

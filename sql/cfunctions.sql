@@ -35,6 +35,8 @@ SELECT count(*) > 10 AS several, count(*) FILTER (WHERE outcome = 'ok') > 0 AS s
 		(SELECT string_agg(CASE WHEN t = '"any"'::regtype THEN 'NULL::text' ELSE
 			CASE WHEN provariadic <> 0 AND provariadic <> '"any"'::regtype THEN 'VARIADIC ' ELSE '' END || format('NULL::%s', t::regtype) END, ', ')
 		FROM unnest(proargtypes) t))) outcome;
+-- some of them have paused tasks
+SELECT delay_resume(), delay_resume_database();
 -- one NULL after the other
 SELECT call, pg_temp.outcome('SELECT ' || call) FROM unnest(ARRAY[
 	'delay_schedule(NULL, ''SELECT 1'', 1)', 'delay_schedule(''1 h'', NULL, 1)', 'delay_schedule(''1 h'', ''SELECT $1'', VARIADIC NULL::int[])',

@@ -193,7 +193,7 @@ SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 --
 CREATE FUNCTION pg_temp.runs(int) RETURNS text LANGUAGE sql AS $$
 	SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM pg_locks l JOIN delay_wheel.running r USING (pid) WHERE l.locktype = ''advisory'' AND NOT l.granted AND l.objid = %s)', $1)) $$;
-SELECT pg_advisory_lock(1), pg_advisory_lock(2);
+SELECT pg_advisory_lock(1);
 SELECT delay_schedule_task('SELECT pg_advisory_xact_lock_shared(1); INSERT INTO keys_effect VALUES (''old'')', key => 'r') AS old \gset
 SELECT pg_temp.runs(1);
 SELECT delay_cancel_key('r') AS running;
@@ -210,19 +210,6 @@ SELECT pg_advisory_unlock(1);
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.running)');
 SELECT label FROM keys_effect WHERE label = 'old';
 SELECT delay_cancel_key('r');
-
--- its executor is terminated while a newer one is pending: that one is the
--- task, the old one has failed
-SELECT pg_advisory_lock(1);
-SELECT delay_schedule_task('SELECT pg_advisory_xact_lock_shared(1); INSERT INTO keys_effect VALUES (''NEVER'')', key => 'r') AS old \gset
-SELECT pg_temp.runs(1);
-SELECT pg_temp.add('r', what => 'successor') AS new \gset
-SELECT count(pg_terminate_backend(pid, 60000)) FROM delay_wheel.running;
-SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.failed WHERE key = ''r'')');
-SELECT id = :old AS old, sqlstate, message, attempts FROM delay_wheel.failed WHERE key = 'r';
-SELECT what FROM pg_temp.pending('r');
-SELECT delay_cancel(:old) AS gone, delay_reschedule(:old, '1 day') AS gone, delay_cancel_key('r');
-SELECT pg_advisory_unlock_all();
 
 -- a task that schedules its own key: a new one, each time
 CREATE TABLE keys_round (n int);

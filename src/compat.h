@@ -58,6 +58,17 @@
 	index_beginscan(heap, index, snapshot, nkeys, 0)
 #endif
 
+/* The process of a virtual transaction, or NULL: it has ended, or is prepared. */
+#if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
+#define dw_vxid_proc(vxid)	ProcNumberGetProc((vxid).procNumber)
+#define dw_proc_lxid(proc)	((proc)->vxid.lxid)
+#else
+#include "storage/sinvaladt.h"
+#define dw_vxid_proc(vxid)	BackendIdGetProc((vxid).backendId)
+#define dw_proc_lxid(proc)	((proc)->lxid)
+#endif
+
 /* Which roles a background worker can connect as: any, or those with LOGIN. */
 #if PG_VERSION_NUM >= 170000
 #define DW_ANY_ROLE_CONNECTS	1

@@ -30,6 +30,7 @@
 #include "fmgr.h"
 #include "inject.h"
 #include "lanes.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "replication/worker_internal.h"
@@ -74,6 +75,8 @@ static void
 arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 {
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
+	/* by a mark that came along, or by one of ours: then it just goes */
+	bool		cancelled = dw_task_is_cancelled(arming->rel, tuple);
 	TM_FailureData failure;
 	TM_Result	result;
 	Datum	   *values;
@@ -88,6 +91,8 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 		arming->changed = true;
 		return;
 	}
+	if (cancelled)
+		return;
 	dw_deform(arming->rel, tuple, &values, &nulls);
 	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
 	(void) dw_task_insert(values, nulls);
@@ -161,6 +166,8 @@ dw_arm(PG_FUNCTION_ARGS)
 	do
 		arm_all(&arming);
 	while (arming.changed);
+	if (!arming.left)
+		dw_marks_armed();
 	MemoryContextDelete(arming.row_context);
 	table_close(arming.rel, NoLock);
 	dw_touch_unarmed(arming.left);

@@ -17,6 +17,7 @@
 #include "fmgr.h"
 #include "hold.h"
 #include "launcher.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "recycle.h"
 #include "settings.h"
@@ -51,6 +52,7 @@ _PG_init(void)
 
 	dw_shared_install();
 	dw_touched_install();
+	dw_marks_install();
 	dw_hold_install();
 	dw_recycle_install();
 	dw_ddl_install();

@@ -14,6 +14,10 @@
  * gets one more, up to twice max_executors: so owners whose tasks hang delay
  * no other.
  *
+ * A lane that is paused, or whose queue is at its limit, wants no executor
+ * (limits.c).  The timer looks again when the rate allows the next task; of
+ * everything else it is told.
+ *
  * Executors are dynamic background workers that the postmaster never
  * restarts.  One that cannot be had (no worker slot, a role that may not
  * connect: asked before, so that it costs no process) makes the lanes of its
@@ -30,6 +34,7 @@
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
+#include "limits.h"
 #include "miscadmin.h"
 #include "orphans.h"
 #include "postmaster/bgworker.h"
@@ -43,8 +48,21 @@
 /* An executor is stuck that has run the same task for so long. */
 #define STUCK_US		USECS_PER_SEC
 
+/* A rate wakes the timer no more often than that. */
+#define COALESCE_US		1000
+
 /* This timer's workers, by place. */
 static BackgroundWorkerHandle **handles = NULL;
+
+/* For how many tasks of a queue executors were woken in this round. */
+typedef struct Woken
+{
+	uint32		round;
+	uint32		count;
+} Woken;
+
+static Woken *woken = NULL;
+static uint32 this_round = 0;
 
 /* How many executors a database, and an owner in it, has. */
 typedef struct Staff
@@ -253,13 +271,13 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 }
 
 /*
- * Wakes idle executors for a lane; returns how many more it could use.  Under
- * the ready lock.
+ * Wakes idle executors for a lane that may begin so many tasks; returns how
+ * many more it could use.  Under the ready lock.
  */
 static int
-wake_executors(DwDatabase *db, DwLane *lane)
+wake_executors(DwDatabase *db, DwLane *lane, uint32 room, uint32 *woken)
 {
-	int			want = Min(dw_ready_count(lane), dw_lane_executors() - lane->running);
+	int			want = Min(Min(dw_ready_count(lane), dw_lane_executors() - lane->running), room);
 
 	for (uint32 i = 0; i < dw_shared->nexecutors && want > 0; i++)
 	{
@@ -272,6 +290,7 @@ wake_executors(DwDatabase *db, DwLane *lane)
 			e->state = DW_EXECUTOR_WOKEN;
 			SetLatch(dw_proc_latch(e->proc));
 			want--;
+			(*woken)++;
 		}
 		else if (e->state != DW_EXECUTOR_BUSY && e->state != DW_EXECUTOR_FREE)
 			want--;
@@ -424,8 +443,14 @@ void
 dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 {
 	Staff		staff = count_staff(db, lane->owner);
+	uint32		room;
+	TimestampTz until;
+	DwLimit		limit;
 
-	if (pg_atomic_read_u32(&db->disabled) == 0 && !lane->paused && lane->retry_at <= dw_now() &&
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	limit = dw_lane_limit(lane, dw_now(), &room, &until);
+	LWLockRelease(dw_ready_lock(db));
+	if (limit == DW_LIMIT_NONE && pg_atomic_read_u32(&db->disabled) == 0 && lane->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
 }
@@ -438,8 +463,14 @@ earliest_retry(DwDatabase *db, TimestampTz now)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
-		if (dw_lanes[i].retry_at > now)
+	{
+		uint32		room;
+		TimestampTz until;
+
+		if (dw_lanes[i].retry_at > now &&
+			dw_lane_limit(&dw_lanes[i], now, &room, &until) == DW_LIMIT_NONE)
 			earliest = Min(earliest, dw_lanes[i].retry_at);
+	}
 	LWLockRelease(dw_ready_lock(db));
 	return earliest;
 }
@@ -457,6 +488,54 @@ unblock_all(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* The count of this round for the lane's queue; NULL if it has no limits. */
+static uint32 *
+woken_for_queue(const DwLane *lane)
+{
+	Woken	   *w;
+
+	if (dw_lane_queue(lane) == NULL)
+		return NULL;
+	w = &woken[lane->queue_place];
+	if (w->round != this_round)
+	{
+		w->round = this_round;
+		w->count = 0;
+	}
+	return &w->count;
+}
+
+/*
+ * Wakes idle executors for a lane; false if it needs no other ones now.  If a
+ * limit is the reason, *look_again is lowered.
+ */
+static bool
+lane_needs_executor(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
+{
+	uint32		unlimited = 0;
+	uint32	   *count = woken_for_queue(lane);
+	uint32		before;
+	uint32		room;
+	TimestampTz until;
+	bool		needs = false;
+
+	if (count == NULL)
+		count = &unlimited;
+	before = *count;
+	if (lane->running >= dw_lane_executors())
+		return false;
+	if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_NONE)
+	{
+		needs = room > before && wake_executors(db, lane, room - before, count) > 0;
+		/* those who were woken use up what the rate allows now */
+		if (*count == before)
+			until = DW_NEVER;
+	}
+	if (until != DW_NEVER)
+		*look_again = Min(*look_again, Max(until, now + COALESCE_US));
+	return needs;
+}
+
 /*
  * Wakes idle executors, and lists owners who could use another one: those who
  * have none before the others, and either in the order of their lanes.  No
@@ -464,12 +543,14 @@ unblock_all(DwDatabase *db)
  * Returns how many wait for a background worker.
  */
 static uint32
-find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
+find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
+			 TimestampTz *look_again)
 {
 	List	   *more = NIL;
 	uint32		without_worker = 0;
 	int32		next;
 
+	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
 	{
@@ -478,8 +559,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
 		next = lane->ready_next;
 		if (dw_ready_count(lane) == 0)
 			dw_ready_unlist(db, lane);
-		else if (lane->paused || lane->running >= dw_lane_executors() ||
-				 wake_executors(db, lane) <= 0)
+		else if (!lane_needs_executor(db, lane, now, look_again))
 			continue;
 		else if (lane->retry_at > now)
 			without_worker += lane->block == DW_BLOCK_NO_WORKER &&
@@ -487,11 +567,15 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out)
 		else
 		{
 			Staff		staff = count_staff(db, lane->owner);
+			TimestampTz turn;
 
 			if (staff.arriving > 0)
 				continue;
 			else if (staff.of_owner > 0)
 				more = list_append_unique_oid(more, lane->owner);
+			/* not somebody else's place for each task that a limit lets in */
+			else if (staff.total >= places_for(&staff) && !dw_limits_is_turn(lane, now, &turn))
+				*look_again = Min(*look_again, turn);
 			else if (list_length(*missing) >= 2 * dw_max_executors)
 				*left_out = true;
 			else
@@ -508,7 +592,7 @@ TimestampTz
 dw_dispatch(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
-	TimestampTz look_again;
+	TimestampTz look_again = DW_NEVER;
 	List	   *missing = NIL;
 	ListCell   *lc;
 	bool		left_out = false;
@@ -525,7 +609,7 @@ dw_dispatch(DwDatabase *db)
 		return DW_NEVER;
 	}
 
-	starving = find_missing(db, now, &missing, &left_out);
+	starving = find_missing(db, now, &missing, &left_out, &look_again);
 	foreach(lc, missing)
 	{
 		if (provide_executor(db, lfirst_oid(lc), waiting))
@@ -535,7 +619,7 @@ dw_dispatch(DwDatabase *db)
 			starving++;
 	}
 	list_free(missing);
-	look_again = earliest_retry(db, now);
+	look_again = Min(look_again, earliest_retry(db, now));
 	pg_atomic_write_u32(&db->starving, starving);
 
 	if (waiting > 0)
@@ -552,4 +636,5 @@ dw_dispatch_begin(void)
 {
 	handles = MemoryContextAllocZero(TopMemoryContext,
 									 dw_shared->nexecutors * sizeof(*handles));
+	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
 }

@@ -23,6 +23,7 @@
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
+#include "limits.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -30,6 +31,7 @@
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
+#include "stop.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
@@ -117,15 +119,16 @@ tell_timer(void)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
-/* Ends the current task, under the ready lock. */
+/*
+ * Ends the current task, under the ready lock.  *was_full: its queue was.
+ * *stopped: it was to be stopped, so a cancel may be on its way.
+ */
 static void
-finish_current(DwExecutor *me)
+finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 {
-	DwLane	   *lane = &dw_lanes[me->current.lane];
-
-	Assert(lane->running > 0);
-	lane->running--;
 	me->current.id = 0;
+	*stopped = dw_stop_over(me);
+	*was_full = dw_limits_end(&dw_lanes[me->current.lane], me->begun);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -155,6 +158,8 @@ leave_place(int code, Datum arg)
 	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
+	bool		stopped;
+	bool		was_full;
 	bool		put_back;
 	bool		gone;
 	DwHint		hint;
@@ -171,7 +176,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		hint = dw_entry_hint(&me->current);
-		finish_current(me);
+		finish_current(me, &stopped, &was_full);
 	}
 	put_back = me->put_back;
 	if (put_back)
@@ -268,8 +273,11 @@ give_way(void)
 static bool
 next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 {
+	DwLane	   *was_full = NULL;
+	TimestampTz look_again = DW_NEVER;
 	bool		found = false;
 	bool		low = false;
+	bool		stopped = false;
 
 	if (!proved && me->state == DW_EXECUTOR_BUSY)
 	{
@@ -278,16 +286,23 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
-		finish_current(me);
+	{
+		bool		full;
+
+		finish_current(me, &stopped, &full);
+		if (full)
+			was_full = &dw_lanes[me->current.lane];
+	}
 	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
 		(dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry))
+	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry, &look_again))
 	{
 		DwLane	   *lane = &dw_lanes[entry->lane];
 
 		found = true;
 		me->current = *entry;
+		me->begun = false;
 		pg_atomic_fetch_sub_u64(&my_db->ready, 1);
 		if (lane->load_below > 0 && dw_ready_count(lane) < lane->load_below)
 		{
@@ -297,12 +312,23 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
+	/* somebody else may wait for the place */
+	if (was_full != NULL && !dw_limits_full(was_full) &&
+		pg_atomic_read_u64(&my_db->ready) > 0)
+		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(my_db));
 
+	if (stopped)
+		dw_stop_absorb();
 	if (low)
 	{
 		pg_atomic_write_u32(&my_db->lanes_dirty, 1);
-		dw_wake_timer(my_db, DW_AWAKE);
+		look_again = DW_AWAKE;
+	}
+	if (look_again != DW_NEVER)
+	{
+		pg_atomic_write_u32(&my_db->executors_dirty, 1);
+		dw_wake_timer(my_db, look_again);
 	}
 	return found;
 }

@@ -172,7 +172,7 @@ look(DwDatabase *db)
 	if (dw_catalog_lookup(&cat))
 	{
 		const Oid	relations[] = {
-			cat.task, cat.task_id_seq, cat.failed, cat.prepared, cat.queue
+			cat.task, cat.task_id_seq, cat.failed, cat.prepared, cat.queue, cat.cancellation
 		};
 
 		if (lock_is_wanted(relations, lengthof(relations)))

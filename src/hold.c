@@ -8,7 +8,8 @@
  * pinned its place, so that the launcher cannot give it to another one, and
  * has raised DwDatabase.holds: no timer and no executor connects any more.
  * Those that are there end: the timer and idle executors at a word, executors
- * that run a task after a moment by SIGTERM, which puts the task back.
+ * that run a task after a moment by SIGTERM, which puts the task back.  The
+ * sweeper ends like the timer.
  *
  * The hold ends with the transaction, or the subtransaction, whatever comes
  * of the command; then the launcher looks what has become of the database.
@@ -68,6 +69,8 @@ list_workers(DwDatabase *db, pid_t *pids)
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	if (db->timer_pid != 0)
 		pids[n++] = db->timer_pid;
+	if (db->sweeper_pid != 0)
+		pids[n++] = db->sweeper_pid;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (is_other_executor(db, &dw_executors[i]) && dw_executors[i].pid != 0)
 			pids[n++] = dw_executors[i].pid;
@@ -114,8 +117,8 @@ send_away(DwDatabase *db, bool busy_ones)
 static void
 wait_until_gone(DwDatabase *db)
 {
-	pid_t	   *connected = palloc((dw_shared->nexecutors + 1) * sizeof(pid_t));
-	pid_t	   *left = palloc((dw_shared->nexecutors + 1) * sizeof(pid_t));
+	pid_t	   *connected = palloc((dw_shared->nexecutors + 2) * sizeof(pid_t));
+	pid_t	   *left = palloc((dw_shared->nexecutors + 2) * sizeof(pid_t));
 	int			n = list_workers(db, connected);
 	TimestampTz began = dw_now();
 

@@ -292,7 +292,12 @@ settle(Relation rel, const DwKey *key, const KeyRow *row, DwIfExists if_exists)
 	if (if_exists == DW_RAISE)
 		raise_exists(key, row);
 	if (if_exists == DW_REPLACE)
-		return dw_row_delete(rel, task, &hint) == TM_Ok ? SETTLED : SETTLE_AGAIN;
+	{
+		if (dw_row_delete(rel, task, &hint) != TM_Ok)
+			return SETTLE_AGAIN;
+		dw_touch_ended(task->id, DW_CANCELLED);
+		return SETTLED;
+	}
 
 	/* nobody else can claim it */
 	if (is_own_insertion(row) || dw_row_is_locked_here(rel, task))
@@ -419,8 +424,12 @@ dw_key_cancel(Relation rel, const DwKey *key)
 			if (is_claimed(row, rows))
 				continue;
 			if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
+			{
 				busy = row;
-			else if (row == last)
+				continue;
+			}
+			dw_touch_ended(row->task.id, DW_CANCELLED);
+			if (row == last)
 				taken = true;
 		}
 		if (busy != NULL)
@@ -472,6 +481,7 @@ bury(Relation rel, const KeyRow *row, int64 newer)
 	nulls[Anum_failed_sqlstate - 1] = nulls[Anum_failed_message - 1] = false;
 	nulls[Anum_failed_detail - 1] = false;
 	dw_failed_insert(values, nulls);
+	dw_touch_ended(row->task.id, DW_FAILED);
 }
 
 /*

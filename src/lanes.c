@@ -11,19 +11,31 @@
  * The table is under the table lock.  A ready list is filled by the timer and
  * emptied by executors, under the ready lock of its database.
  *
+ * Lanes with ready tasks are listed in turn.  Those of one owner and queue,
+ * which differ in priority, take their turn together, and one task: from the
+ * highest of them, unless a lower one has been passed over 15 times in a row.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "lanes.h"
+#include "limits.h"
 #include "miscadmin.h"
 #include "queues.h"
 #include "settings.h"
+#include "stats.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 #define TERMINATED_PATIENCE	5
+
+/* A lane of lower priority is next after it was passed over so often. */
+#define PASSED_OVER_MAX	15
+
+/* Timers are not woken more often than that by a rate. */
+#define COALESCE_US		1000
 
 typedef struct LaneKey
 {
@@ -70,6 +82,7 @@ dw_lanes_init(void)
 		pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
 		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
 		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
+		dw_lane_stats_init(lane);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
 	dw_shared->free_lane = 0;
@@ -94,6 +107,40 @@ dw_entry_hint(const DwEntry *entry)
 	ItemPointerSet(&hint.tid, entry->block, entry->offset);
 	hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
 	return hint;
+}
+
+/* Joins the circle of the lanes of the same owner and queue. */
+static void
+join_peers(DwDatabase *db, DwLane *lane)
+{
+	int32		self = lane - dw_lanes;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	lane->peer = self;
+	for (int16 priority = -1; priority <= 1; priority++)
+	{
+		LaneKey		key = {lane->database, lane->owner, lane->queue, priority};
+		LaneIndexEntry *entry = hash_search(lane_index, &key, HASH_FIND, NULL);
+
+		if (entry == NULL || entry->lane == self)
+			continue;
+		lane->peer = dw_lanes[entry->lane].peer;
+		dw_lanes[entry->lane].peer = self;
+		break;
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+static void
+leave_peers(DwDatabase *db, DwLane *lane)
+{
+	DwLane	   *before = lane;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	while (before->peer != lane - dw_lanes)
+		before = &dw_lanes[before->peer];
+	before->peer = lane->peer;
+	LWLockRelease(dw_ready_lock(db));
 }
 
 /* Puts a free lane into service; nothing of it is in memory yet. */
@@ -122,6 +169,10 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
 	dw_queue_attach_lane(db, lane);
+	lane->passed_over = 0;
+	lane->waits_since = 0;
+	dw_lane_stats_init(lane);
+	join_peers(db, lane);
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
 	lane->is_listed = false;
@@ -210,6 +261,7 @@ leave_locked(DwDatabase *db, DwLane *lane)
 		link = &dw_lanes[*link].next;
 	*link = lane->next;
 	db->nlanes--;
+	leave_peers(db, lane);
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);
 
 	pg_atomic_fetch_add_u32(&lane->generation, 1);
@@ -263,11 +315,9 @@ dw_ready_count(const DwLane *lane)
 	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
 }
 
-void
-dw_ready_list(DwDatabase *db, DwLane *lane)
+static void
+link_last(DwDatabase *db, DwLane *lane)
 {
-	if (lane->is_listed)
-		return;
 	lane->is_listed = true;
 	lane->ready_next = DW_NO_LANE;
 	lane->ready_prev = db->ready_tail;
@@ -276,6 +326,16 @@ dw_ready_list(DwDatabase *db, DwLane *lane)
 	else
 		db->ready_head = lane - dw_lanes;
 	db->ready_tail = lane - dw_lanes;
+}
+
+void
+dw_ready_list(DwDatabase *db, DwLane *lane)
+{
+	if (lane->is_listed)
+		return;
+	lane->passed_over = 0;
+	lane->waits_since = dw_now();
+	link_last(db, lane);
 }
 
 void
@@ -315,32 +375,106 @@ take_first_ready(DwDatabase *db, DwLane *lane, DwEntry *entry)
 	}
 }
 
-/*
- * Takes the next task of an owner, from its lanes in turn; false if there is
- * none that may run now.  The lane's count of running tasks is raised.
- */
-bool
-dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry)
+static bool
+goes_before(const DwLane *a, const DwLane *b)
 {
+	bool		a_waited = a->passed_over >= PASSED_OVER_MAX;
+	bool		b_waited = b->passed_over >= PASSED_OVER_MAX;
+
+	if (a_waited != b_waited)
+		return a_waited;
+	return a->priority > b->priority;
+}
+
+static bool
+can_give(const DwLane *lane)
+{
+	return dw_ready_count(lane) > 0 && lane->running < dw_lane_executors();
+}
+
+/* Of a lane and its peers, the one whose task is next. */
+static DwLane *
+choose_peer(DwLane *lane)
+{
+	DwLane	   *best = lane;
+
+	for (DwLane *peer = &dw_lanes[lane->peer]; peer != lane; peer = &dw_lanes[peer->peer])
+		if (can_give(peer) && goes_before(peer, best))
+			best = peer;
+	return best;
+}
+
+/* A task of this lane was taken: the next turn is another queue's. */
+static void
+end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
+{
+	DwLane	   *lane = taken;
+
+	do
+	{
+		if (lane->priority < taken->priority && can_give(lane))
+			lane->passed_over++;
+		lane->waits_since = now;
+		dw_ready_unlist(db, lane);
+		if (dw_ready_count(lane) > 0)
+			link_last(db, lane);
+		lane = &dw_lanes[lane->peer];
+	} while (lane != taken);
+	taken->passed_over = 0;
+}
+
+/* May a task of the lane be taken now?  If not, *look_again is lowered. */
+static bool
+may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
+{
+	uint32		room;
+	TimestampTz until;
+	DwLimit		limit = dw_lane_limit(lane, now, &room, &until);
+
+	if (limit == DW_LIMIT_NONE && dw_limits_keep_for_other(db, lane, now))
+	{
+		/* that one is to be woken */
+		*look_again = now;
+		limit = dw_lane_limit(lane, now, &room, &until);
+	}
+	if (limit != DW_LIMIT_NONE && until != DW_NEVER)
+		*look_again = Min(*look_again, Max(until, now + COALESCE_US));
+	return limit == DW_LIMIT_NONE;
+}
+
+bool
+dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again)
+{
+	TimestampTz now = dw_now();
 	int32		next;
 
+	*look_again = DW_NEVER;
 	if (pg_atomic_read_u32(&db->disabled) != 0)
 		return false;
 	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		TimestampTz until;
+		uint32		room;
 
 		next = lane->ready_next;
-		if (lane->owner != owner || lane->paused || lane->running >= dw_lane_executors())
+		if (lane->owner != owner || lane->running >= dw_lane_executors())
+			continue;
+		if (dw_ready_count(lane) == 0)
+		{
+			dw_ready_unlist(db, lane);
+			continue;
+		}
+		if (!may_take(db, lane, now, look_again))
 			continue;
 
-		dw_ready_unlist(db, lane);
-		if (dw_ready_count(lane) == 0)
-			continue;
+		lane = choose_peer(lane);
 		take_first_ready(db, lane, entry);
-		lane->running++;
-		if (dw_ready_count(lane) > 0)
-			dw_ready_list(db, lane);
+		dw_limits_take(lane, now);
+		end_turn(db, lane, now);
+		/* the rate is used up: somebody must look when it allows another one */
+		if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_RATE)
+			*look_again = Min(*look_again, Max(until, now + COALESCE_US));
 		return true;
 	}
 	return false;

@@ -27,9 +27,15 @@ extern bool dw_owner_has_tasks_elsewhere(Oid owner);
 /* The hint that brings an entry back to the timer. */
 extern DwHint dw_entry_hint(const DwEntry *entry);
 
-/* Ready lists; caller holds the ready lock exclusively. */
+/*
+ * Takes the next task of an owner, from its queues in turn; false if there is
+ * none that may run now.  The counts of running tasks are raised.  The timer
+ * is to look again at *look_again, if that is not DW_NEVER.
+ */
+extern bool dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again);
+
+/* Ready lists; caller holds the ready lock exclusively, as for the above. */
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
-extern bool dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
 extern uint32 dw_ready_count(const DwLane *lane);

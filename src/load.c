@@ -333,16 +333,20 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	DwLaneScan *scan;
 	TimestampTz began = dw_now();
 	TimestampTz first_left = DW_NEVER;
+	bool		visible;
 
 	key.due = lane->cursor_due;
 	key.id = lane->cursor_id;
 	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
-	for (int n = 0; dw_lane_scan_next(scan, &key); n++)
+	for (int n = 0; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
 		DwEntry		entry;
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_now() - began > SLICE_US);
 
+		/* also among dead ones, so that many in a row take no longer */
+		if (!visible && !pause)
+			continue;
 		DW_INJECT("load-row");
 		first_left = key.due;
 		if (key.due >= to)

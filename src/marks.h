@@ -11,7 +11,38 @@
 #include "postgres.h"
 
 #include "access/htup.h"
+#include "datatype/timestamp.h"
 #include "utils/relcache.h"
+
+/* A row of delay_wheel.cancellation. */
+typedef struct DwMark
+{
+	int64		id;				/* hits tasks with lower numbers */
+	int64		origin;
+	bool		ours;			/* made in this database */
+	bool		any_owner;
+	Oid		   *owners;			/* else these, sorted */
+	int			nowners;
+	bool		any_queue;
+	int16		queue;
+	char	   *tag;			/* NULL: any */
+	Size		tag_length;
+	TimestampTz due_from;
+	TimestampTz due_until;		/* exclusive */
+} DwMark;
+
+/* What marks ask of a task. */
+typedef struct DwMarkable
+{
+	int64		number;			/* its id, or up to where it is spared */
+	int64		origin;
+	Oid			owner;
+	int16		queue;
+	TimestampTz due;
+	struct varlena *tag;		/* NULL: none */
+} DwMarkable;
+
+extern void dw_marks_install(void);
 
 /*
  * Is the task hit by a mark of delay_cancel_all(), committed or of this very
@@ -19,5 +50,31 @@
  * call, with a snapshot of its own.
  */
 extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
+
+/*
+ * For a task that is put back by who knows about the marks there are: what
+ * its column spared becomes, so that only later ones hit it.
+ */
+extern int64 dw_spare_from_marks(void);
+
+/*
+ * The same for a task that is moved: the number of the latest mark that hits
+ * the row as it is to be written; 0 if none does.
+ */
+extern int64 dw_mark_on_row(const Datum *values, const bool *nulls);
+
+/* All there are, in a memory that lasts until the next call of any of these. */
+extern const DwMark *dw_marks(int *n);
+/* This transaction writes marks: tell timer and executors, if it commits. */
+extern void dw_marks_touched(void);
+/* What this process knows of them is not to be trusted any more. */
+extern void dw_marks_changed(void);
+
+extern void dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task);
+extern bool dw_mark_hits(const DwMark *mark, const DwMarkable *task);
+extern bool dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue);
+
+/* delay_arm() has left nothing (else) that came with a copy. */
+extern void dw_marks_armed(void);
 
 #endif							/* DW_MARKS_H */

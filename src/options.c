@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "attempts.h"
 #include "compat.h"
 #include "options.h"
 #include "task_rows.h"
@@ -59,19 +60,6 @@ read_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, in
 	return value;
 }
 
-/* Microseconds of an interval, with months of 30 days; or a bit too many. */
-static int64
-interval_us(const Interval *interval)
-{
-	double		estimate = (interval->month * 30.0 + interval->day) * USECS_PER_DAY + interval->time;
-
-	if (estimate >= PG_INT64_MAX / 2)
-		return PG_INT64_MAX;
-	if (estimate <= PG_INT64_MIN / 2)
-		return PG_INT64_MIN;
-	return (interval->month * INT64CONST(30) + interval->day) * USECS_PER_DAY + interval->time;
-}
-
 /* An interval that must be positive, and not above a maximum; 0 if it is null. */
 static int64
 read_interval(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
@@ -82,7 +70,7 @@ read_interval(FunctionCallInfo fcinfo, int number, const char *name, int64 max, 
 	if (PG_ARGISNULL(number))
 		return 0;
 	interval = PG_GETARG_INTERVAL_P(number);
-	us = interval_us(interval);
+	us = dw_interval_us(interval);
 	if (!dw_interval_is_finite(interval))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),

@@ -35,6 +35,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "near.h"
 #include "orphans.h"
@@ -46,6 +47,7 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "wait.h"
 
 /* Time after which a slice ends; the clock is read after so many steps. */
 #define SLICE_US		1000
@@ -130,9 +132,8 @@ dw_owner_dropped(DwDatabase *database, Oid owner)
 
 /*---- Who is an orphan ----*/
 
-/* Caller has locked pg_authid. */
-static bool
-role_exists(Oid role)
+bool
+dw_role_exists(Oid role)
 {
 	Relation	rel = table_open(AuthIdRelationId, NoLock);
 	ScanKeyData key;
@@ -163,7 +164,7 @@ check_owners(void)
 			continue;
 		if (n++ % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
 			break;
-		if (role_exists(lane->owner))
+		if (dw_role_exists(lane->owner))
 			known = lane->owner;
 		else
 			dw_owner_dropped(db, lane->owner);
@@ -228,7 +229,11 @@ move_rows(Relation rel, Slice *slice)
 							 InvalidSnapshot, false, &failure, false);
 		if (result == TM_Ok)
 		{
-			insert_failed(rel, dw_lane_scan_tuple(scan), &key);
+			HeapTuple	tuple = dw_lane_scan_tuple(scan);
+
+			if (dw_task_is_cancelled(rel, tuple))
+				continue;
+			insert_failed(rel, tuple, &key);
 			slice->moved++;
 		}
 		else if (result == TM_BeingModified)
@@ -249,7 +254,8 @@ begin_write(void)
 	if (rel != NULL &&
 		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock))
+		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
 		return rel;
 	dw_read_end(rel);
 	return NULL;
@@ -307,7 +313,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 {
 	if (emptying == DW_NO_LANE)
 		begin_lane(lane);
-	if (role_exists(lane->owner))
+	if (dw_role_exists(lane->owner))
 	{
 		/* a new role of that number */
 		lane->orphan = false;
@@ -366,7 +372,10 @@ dw_orphans_some(void)
 	{
 		moved += slice.moved;
 		if (slice.moved > 0)
+		{
+			dw_make_waiters_look(db);
 			dw_failed_recorded(db, slice.moved);
+		}
 		if (slice.ended)
 			end_lane(lane);
 	}

@@ -18,6 +18,9 @@ extern void dw_orphans_reset(DwDatabase *database);
  */
 extern void dw_owner_dropped(DwDatabase *database, Oid owner);
 
+/* As the active snapshot sees it; caller has locked pg_authid. */
+extern bool dw_role_exists(Oid role);
+
 /* The owners of all lanes are to be looked at. */
 extern void dw_orphans_check_all(void);
 

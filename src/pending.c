@@ -184,8 +184,8 @@ one_claims(int64 id, const TransactionId *xids, int n)
 }
 
 /* Does an executor run the task just now? */
-static bool
-row_is_claimed(Relation rel, const DwTaskKey *key)
+bool
+dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 {
 	ItemPointerData tid = key->tid;
 	TransactionId *others;
@@ -308,7 +308,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 		require_owner(key);
 		/* not pending any more; but it may have begun before */
 		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
-			return row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
+			return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
 		result = dw_row_delete(rel, key, hint);
 		if (result == TM_Ok)

@@ -28,6 +28,7 @@ extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskK
 /* One row, as it was just found; the table is open, locked for writing. */
 extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);
 extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
+extern bool dw_row_is_claimed(Relation rel, const DwTaskKey *key);
 extern bool dw_row_is_locked_here(Relation rel, const DwTaskKey *key);
 extern bool dw_row_wait(Relation rel, const DwTaskKey *key);
 

@@ -26,16 +26,20 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/skey.h"
 #include "access/stratnum.h"
 #include "access/table.h"
+#include "access/xact.h"
+#include "attempts.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
+#include "orphans.h"
 #include "queues.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -89,18 +93,6 @@ static bool is_timer = false;
 
 /* The log has it that there are more queues than places. */
 static bool missing_announced = false;
-
-int64
-dw_interval_us(const Interval *interval)
-{
-	int64		days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	int64		us;
-
-	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us) ||
-		pg_add_s64_overflow(us, interval->time, &us))
-		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
-	return us;
-}
 
 /* A column, or what stands for null in it. */
 static Datum
@@ -161,6 +153,16 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, table, id, 0);
 	return LockAcquire(&tag, mode, false, !wait);
+}
+
+/* Who has the lock, to schedule into the queue, relies on that it exists. */
+static void
+unlock_queue(Oid table, int16 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, table, id, 0);
+	(void) LockRelease(&tag, AccessShareLock, false);
 }
 
 static int16
@@ -230,6 +232,8 @@ look_up(const char *name)
 			remember_found(rel, tuple, name);
 			break;
 		}
+		if (locked != 0)
+			unlock_queue(oid, locked);
 		locked = id_of_row(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
@@ -250,41 +254,42 @@ may_use_found(void)
 
 /* Is what was found still true, and locked by this transaction? */
 static bool
-found_holds(const char *name)
+found_holds(DwDatabase *db, const char *name)
 {
-	DwDatabase *db = dw_my_database();
-
 	return found.is_valid && strcmp(found.name, name) == 0 &&
 		db != NULL && found.control == pg_atomic_read_u32(&db->control) &&
 		!dw_control_is_touched() &&
 		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
 }
 
-/* Makes the queue the one that was found. */
-static void
-find(const char *name)
+bool
+dw_queue_is_usable(Relation rel, HeapTuple tuple)
 {
-	DwDatabase *db = dw_my_database();
-	uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
-
-	if (found_holds(name))
-		return;
-	pg_read_barrier();
-	look_up(name);
-	found.control = control;
-	/* not if our own changes are in it, which may be rolled back */
-	found.is_valid = db != NULL && !dw_control_is_touched();
+	remember_found(rel, tuple, "");
+	return may_use_found();
 }
 
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
+	DwDatabase *db;
+
 	if (name == NULL || strcmp(name, "default") == 0)
 	{
 		memset(queue, 0, sizeof(DwQueueForTask));
 		return;
 	}
-	find(name);
+	db = dw_my_database();
+	if (!found_holds(db, name))
+	{
+		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
+
+		pg_read_barrier();
+		look_up(name);
+		found.control = control;
+		/* not if our own changes are in it, which may be rolled back */
+		found.is_valid = db != NULL && !dw_control_is_touched();
+	}
 	if (!may_use_found())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -316,18 +321,52 @@ name_of(int16 id)
 	return name;
 }
 
-bool
-dw_queue_may_use(int16 id)
+void
+dw_queue_require(int16 id)
 {
+	DwQueueForTask queue;
 	char	   *name;
 
 	if (id == 0)
-		return true;
+		return;
 	name = name_of(id);
 	if (name == NULL)
-		return false;
-	find(name);
-	return may_use_found();
+		raise_unknown(psprintf("%d", id));
+	dw_queue_find(name, &queue);
+}
+
+bool
+dw_queue_keep(int16 id)
+{
+	Oid			oid = dw_catalog()->queue;
+
+	if (id == 0)
+		return true;
+	if (dw_queue_lock(oid, id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD &&
+		!dw_control_is_touched())
+		return true;
+	if (name_of(id) != NULL)
+		return true;
+	unlock_queue(oid, id);
+	return false;
+}
+
+int16
+dw_queue_named(const char *name)
+{
+	Relation	rel;
+	HeapTuple	tuple;
+	int16		id;
+
+	if (strcmp(name, "default") == 0)
+		return 0;
+	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	tuple = dw_queue_row(rel, name);
+	if (tuple == NULL)
+		raise_unknown(name);
+	id = id_of_row(rel, tuple);
+	table_close(rel, AccessShareLock);
+	return id;
 }
 
 /*---- Reading the tables ----*/
@@ -476,6 +515,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	place->id = id;
 	pg_atomic_init_u64(&place->done, 0);
 	pg_atomic_init_u64(&place->failed, 0);
+	pg_atomic_init_u64(&place->retried, 0);
 	pg_atomic_init_u64(&place->cancelled, 0);
 }
 
@@ -624,12 +664,111 @@ apply_tables(DwDatabase *db)
 	report_missing(db);
 }
 
+/*---- Roles that were dropped ----*/
+
+/* The last one is remembered: many queues have the same owner. */
+static bool
+role_exists(Oid role, Oid *known)
+{
+	if (role == InvalidOid || role == *known)
+		return true;
+	if (!dw_role_exists(role))
+		return false;
+	*known = role;
+	return true;
+}
+
+/* The users that exist; NULL if all do. */
+static ArrayType *
+users_that_exist(Datum users, Oid *known)
+{
+	ArrayType  *array = DatumGetArrayTypeP(users);
+	Datum	   *roles;
+	bool	   *nulls;
+	int			n;
+	int			left = 0;
+
+	deconstruct_array(array, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT, &roles, &nulls, &n);
+	for (int i = 0; i < n; i++)
+		if (!nulls[i] && role_exists(DatumGetObjectId(roles[i]), known))
+			roles[left++] = roles[i];
+	if (left == n)
+		return NULL;
+	return construct_array(roles, left, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT);
+}
+
+/* Caller has locked the table for writing. */
+static bool
+adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	ArrayType  *users;
+	Oid			owner;
+	TM_FailureData failure;
+
+	dw_deform(rel, tuple, &values, &nulls);
+	owner = DatumGetObjectId(values[Anum_queue_owner - 1]);
+	users = nulls[Anum_queue_users - 1] ? NULL : users_that_exist(values[Anum_queue_users - 1], known);
+	if (users == NULL && role_exists(owner, known))
+		return false;
+	/* somebody else who changes it makes us look again */
+	if (heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
+					false, &failure, false) != TM_Ok)
+		return false;
+
+	if (users != NULL)
+		values[Anum_queue_users - 1] = PointerGetDatum(users);
+	if (!role_exists(owner, known))
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("queue \"%s\" was owned by a dropped role with OID %u; it is given to role \"%s\"",
+						TextDatumGetCString(values[Anum_queue_name - 1]), owner,
+						GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false))));
+		values[Anum_queue_owner - 1] = ObjectIdGetDatum(BOOTSTRAP_SUPERUSERID);
+	}
+	dw_queue_insert(values, nulls);
+	return true;
+}
+
+/*
+ * PostgreSQL does not know of our rows when a role is dropped.  Queues of such
+ * a role are given to the bootstrap superuser, and it is taken off the lists
+ * of users: else a dump would carry its number, which may mean another role
+ * elsewhere.  In the transaction of a look, with the tables read.
+ */
+static bool
+adopt_queues(void)
+{
+	Oid			known = InvalidOid;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		any = false;
+
+	if (tables.nqueues == 0 ||
+		!ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) ||
+		!ConditionalLockRelationOid(dw_catalog()->queue, RowExclusiveLock))
+		return false;
+	rel = table_open(dw_catalog()->queue, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		any |= adopt_queue(rel, tuple, &known);
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	return any;
+}
+
+/*---- The timer's look ----*/
+
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)
 {
 	static TimestampTz look_at = DW_NEVER;
 	int64		retry = LOCKED_RETRY_US;
 	bool		ok = false;
+	bool		adopted = false;
 
 	if (!changed && dw_now() < look_at)
 		return look_at;
@@ -644,13 +783,14 @@ dw_queues_look(DwDatabase *db, bool changed)
 			ConditionalLockRelationOid(dw_catalog()->pause, AccessShareLock))
 		{
 			read_tables(GetActiveSnapshot());
+			adopted = adopt_queues();
 			ok = true;
 		}
 		dw_read_end(rel);
 	}
 	PG_CATCH();
 	{
-		ok = false;
+		ok = adopted = false;
 		retry = RETRY_US;
 		dw_read_failed("read queues");
 	}
@@ -658,6 +798,8 @@ dw_queues_look(DwDatabase *db, bool changed)
 
 	if (ok)
 		apply_tables(db);
+	if (adopted)
+		pg_atomic_fetch_add_u32(&db->control, 1);
 	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
 	return look_at;
 }

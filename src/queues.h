@@ -41,17 +41,29 @@ typedef struct DwQueueDefaults
  */
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 
-/* Would that find a queue known by its id, of a task that is to be put back? */
-extern bool dw_queue_may_use(int16 id);
+/* The same for a queue known by its id. */
+extern void dw_queue_require(int16 id);
+
+/*
+ * Does the queue exist?  If so, it cannot be dropped before the end of the
+ * transaction, which puts a task back into it.
+ */
+extern bool dw_queue_keep(int16 id);
+
+/*
+ * The number of a queue, for those who need no rights on it; an error if it
+ * does not exist.
+ */
+extern int16 dw_queue_named(const char *name);
 
 /* The row of a queue, as it is now, or NULL. */
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
 
-/* Locks a queue until the end of the transaction; false if it would wait. */
-extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
+/* May the current user schedule into the queue of this row? */
+extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
 
-/* Months have 30 days; what is too long is cut. */
-extern int64 dw_interval_us(const Interval *interval);
+/* Locks a queue, or the pause of a role, until the end of the transaction. */
+extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 
 /*---- For timers ----*/
 

@@ -21,11 +21,11 @@
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "compat.h"
 #include "fmgr.h"
 #include "inject.h"
 #include "keys.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "pending.h"
 #include "queues.h"
@@ -54,7 +54,7 @@ typedef enum Outcome
 	NOT_THERE,					/* there is no such failed task (any more) */
 	IS_PENDING,
 	KEY_IS_PENDING,				/* another task of its key is, or runs */
-	NO_QUEUE,					/* or the current user may not use it */
+	NO_QUEUE,
 	NO_OWNER
 } Outcome;
 
@@ -120,7 +120,7 @@ judge(const Retrying *retrying, const FailedRow *row)
 {
 	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
 		return NO_OWNER;
-	if (!dw_queue_may_use(row->queue))
+	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
 	if (is_pending(retrying, row))
 		return IS_PENDING;
@@ -172,7 +172,7 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	if (dw_max_pending >= 0)
 		dw_require_room(row->owner);
 	if (retrying->spared == 0)
-		retrying->spared = nextval_internal(dw_catalog()->task_id_seq, false);
+		retrying->spared = dw_spare_from_marks();
 
 	hint.id = row->id;
 	hint.due = GetCurrentTransactionStartTimestamp();
@@ -295,9 +295,8 @@ refuse(Outcome why, const FailedRow *row)
 				 errdetail("The role that scheduled the task was dropped.")));
 	if (why == NO_QUEUE)
 		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the queue of task %lld cannot be used", (long long) row->id),
-				 errdetail("It does not exist any more, or the current user may not schedule into it."),
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the queue of task %lld does not exist any more", (long long) row->id),
 				 errhint("Schedule the task anew, in another queue.")));
 	if (why == KEY_IS_PENDING)
 		ereport(ERROR,
@@ -346,12 +345,7 @@ read_filter(FunctionCallInfo fcinfo, Filter *filter)
 {
 	filter->queue = -1;
 	if (!PG_ARGISNULL(0))
-	{
-		DwQueueForTask queue;
-
-		dw_queue_find(text_to_cstring(PG_GETARG_TEXT_PP(0)), &queue);
-		filter->queue = queue.id;
-	}
+		filter->queue = dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	filter->tag = text_argument(fcinfo, 1);
 	filter->sqlstate = text_argument(fcinfo, 2);
 	if (filter->sqlstate != NULL)

@@ -43,6 +43,7 @@
 #include "signature.h"
 #include "spi_run.h"
 #include "task_rows.h"
+#include "touched.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -425,5 +426,6 @@ dw_run(PG_FUNCTION_ARGS)
 				 errdetail("It came with a copy of another database."),
 				 errhint("See delay_arm().")));
 	run_task(&task);
+	dw_touch_ended(task.key.id, DW_DONE);
 	PG_RETURN_BOOL(true);
 }

@@ -8,9 +8,17 @@
  * The claim is the deletion of the task's row, before its SQL and in the same
  * transaction: whatever dies, whenever, either both took effect or neither.
  * The SQL runs in a subtransaction; if it fails, the parent, which still
- * holds the claim, records the failure.  Only an error at the commit itself
- * (a deferred constraint, say) undoes the claim too, and is recorded by a
- * second transaction that claims again.
+ * holds the claim, settles it: the task is put back with a later due time, if
+ * it has attempts left, or recorded as failed.  Only an error at the commit
+ * itself (a deferred constraint, say) undoes the claim too, and is settled by
+ * a second transaction that claims again.
+ *
+ * A task that is put back is a new row with the same id: to all others it is
+ * as if it had been rescheduled (C0 to C3 at the end of this transaction), and
+ * an entry with the old due time that is still about is forgotten.
+ *
+ * After a serialization failure or a deadlock the claim is given up, too, and
+ * the whole done again at once by the same executor, which keeps the entry.
  *
  * Two executors may hold the same entry for a moment, and an entry may be
  * stale: the claim decides.  Steps X1 to X7 of the model in test/model.
@@ -25,12 +33,14 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
+#include "attempts.h"
+#include "common/pg_prng.h"
 #include "compat.h"
 #include "executor.h"
-#include "failed.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
+#include "marks.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -40,6 +50,7 @@
 #include "settings.h"
 #include "spi_run.h"
 #include "stats.h"
+#include "stop.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
@@ -54,6 +65,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "verdict.h"
+#include "wait.h"
 
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
@@ -63,6 +75,9 @@
 #define MAX_ERROR_TEXT	16384
 /* what the log has of a task's SQL, in bytes */
 #define MAX_LOGGED_SQL	1024
+/* How often a task is done again at once, and the longest pause before. */
+#define MAX_REPEATS		10
+#define REPEAT_MAX_US	(100 * 1000)
 
 /* A claimed row. */
 typedef struct Claim
@@ -71,10 +86,28 @@ typedef struct Claim
 	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
+	DwTerms		terms;
 } Claim;
+
+/* What one try of a task leads to. */
+typedef struct Try
+{
+	bool		claimed;		/* an error from here on is the task's */
+	bool		was_run;
+	bool		again;			/* given up, to be done again at once */
+	bool		timed_out;		/* the error is that of the timeout */
+	bool		put_back;		/* it will be run again */
+	bool		used_temp;
+	int			attempts;		/* before this one */
+	int			repeats;		/* of this one, at once */
+	TimestampTz started;
+	ErrorData  *error;			/* the first one of the task */
+} Try;
 
 /* Holds what belongs to one task, beyond its transactions. */
 static MemoryContext task_context = NULL;
+
+static bool timeout_armed = false;
 
 /*
  * The row is locked by a session that is not one of our executors.  If it is
@@ -165,9 +198,12 @@ static bool
 claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVerdict *verdict,
 	  int *sqlstate, const char **reason)
 {
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	Relation	rel;
 	bool		success = false;
 
+	/* a cancel is for the task's own work: it waits until that begins */
+	HOLD_CANCEL_INTERRUPTS();
+	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	/* X1: before the deletion, so that a cancel knows who holds the row */
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
 	pg_memory_barrier();
@@ -202,7 +238,9 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		}
 		if (result == TM_BeingModified)
 		{
-			if (!dw_xid_is_executor(failure.xmax))
+			/* the sweeper removes what is cancelled */
+			if (!dw_xid_is_executor(failure.xmax) &&
+				!dw_task_is_cancelled(rel, claimed->tuple))
 			{
 				dw_key_claim_refused(me, rel, claimed->tuple);
 				ask_for_recheck(db, entry);
@@ -219,9 +257,11 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		dw_deform(rel, claimed->tuple, &claimed->values, &claimed->nulls);
 		*verdict = dw_judge(db, rel, claimed->tuple, &claimed->key, claimed->values,
 							claimed->nulls, sqlstate, reason);
+		dw_terms(db, &claimed->key, claimed->values, claimed->nulls, &claimed->terms);
 		CommandCounterIncrement();
 	}
 	table_close(rel, NoLock);
+	RESUME_CANCEL_INTERRUPTS();
 	return success;
 }
 
@@ -233,28 +273,38 @@ task_text(const Claim *claimed, AttrNumber column)
 	return TextDatumGetCString(claimed->values[column - 1]);
 }
 
-/*
- * Nobody arms the statement timeout for a background worker.  A task without
- * a timeout of its own has the shorter one of those that are set.
- */
+/* Nobody arms the statement timeout for a background worker. */
 static void
 arm_timeout(const Claim *claimed)
 {
-	int			ms = StatementTimeout;
+	timeout_armed = claimed->terms.timeout > 0;
+	if (timeout_armed)
+		enable_timeout_after(STATEMENT_TIMEOUT, claimed->terms.timeout);
+}
 
-	if (!claimed->nulls[Anum_task_timeout - 1])
-		ms = DatumGetInt32(claimed->values[Anum_task_timeout - 1]);
-	else if (dw_default_timeout > 0)
-		ms = ms > 0 ? Min(ms, dw_default_timeout) : dw_default_timeout;
-	if (ms > 0)
-		enable_timeout_after(STATEMENT_TIMEOUT, ms);
+/* Has it struck, so that a cancel is its own? */
+static bool
+timeout_struck(void)
+{
+	return timeout_armed && !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
 static void
 disarm_timeout(void)
 {
 	disable_timeout(STATEMENT_TIMEOUT, false);
+	timeout_armed = false;
 	QueryCancelPending = false;
+}
+
+/* The cancel may have come when nobody listened, or been caught by the task. */
+static void
+obey_stop(const DwExecutor *me)
+{
+	if (dw_stop_requested(me))
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("task was stopped")));
 }
 
 /*
@@ -262,7 +312,7 @@ disarm_timeout(void)
  * error, with everything undone that the SQL did.
  */
 static ErrorData *
-run_sql(const Claim *claimed)
+run_sql(DwExecutor *me, const Claim *claimed, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -295,10 +345,12 @@ run_sql(const Claim *claimed)
 									   claimed->nulls[Anum_task_arg_types - 1]));
 		PopActiveSnapshot();
 		disarm_timeout();
+		obey_stop(me);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
 	{
+		*timed_out = timeout_struck();
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
 		error = CopyErrorData();
@@ -335,7 +387,7 @@ whole_context(const ErrorData *error)
 
 /* Records a claimed task as failed, in the transaction of the claim. */
 static void
-record_failure(const Claim *claimed, int attempts, ErrorData *error)
+record_failure(const Claim *claimed, int attempts, const ErrorData *error)
 {
 	Datum		values[Natts_failed];
 	bool		nulls[Natts_failed];
@@ -352,6 +404,7 @@ record_failure(const Claim *claimed, int attempts, ErrorData *error)
 	set_text(values, nulls, Anum_failed_hint, error->hint);
 	set_text(values, nulls, Anum_failed_context, whole_context(error));
 	dw_failed_insert(values, nulls);
+	dw_touch_ended(claimed->key.id, DW_FAILED);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
@@ -384,40 +437,6 @@ commit_transaction(void)
 	DW_INJECT("run-after-commit");
 }
 
-/* The task failed and its transaction was undone: record that. */
-static void
-record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, int attempts, bool was_run,
-			 ErrorData *error)
-{
-	Claim		claimed;
-	DwVerdict	verdict;
-	int			sqlstate;
-	const char *reason;
-
-	begin_transaction();
-	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason) ||
-		claimed.key.attempts != attempts)
-	{
-		AbortCurrentTransaction();
-		return;
-	}
-	/* whatever the verdict: it was run before */
-	record_failure(&claimed, attempts + (was_run ? 1 : 0), error);
-	commit_transaction();
-	dw_failed_recorded(db, 1);
-}
-
-/* What one try of a task leads to. */
-typedef struct Try
-{
-	bool		claimed;		/* an error from here on is the task's */
-	bool		was_run;
-	int			attempts;		/* before this one */
-	TimestampTz started;
-	ErrorData  *error;			/* the first one of the task */
-	bool		used_temp;
-} Try;
-
 /* What is recorded of a task that is given up without having been run. */
 static ErrorData *
 refusal(int sqlstate, const char *reason)
@@ -431,17 +450,163 @@ refusal(int sqlstate, const char *reason)
 	return error;
 }
 
-/* Runs a task that was claimed, and records it if that fails. */
+/* Is there no newer task of the same key?  Else *newer is its id. */
+static bool
+is_newest_of_key(const Claim *claimed, int64 *newer)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	bool		allowed = dw_key_retry_allowed(rel, claimed->tuple, newer);
+
+	table_close(rel, NoLock);
+	return allowed;
+}
+
+/* Puts a claimed task back, to be run again later, in the transaction of the claim. */
 static void
-run_claimed(DwDatabase *db, const Claim *claimed, Try *try)
+put_back(const DwEntry *entry, Claim *claimed, int failed, const ErrorData *error)
+{
+	DwHint		hint = {.id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])};
+	Datum	   *values = claimed->values;
+	bool	   *nulls = claimed->nulls;
+
+	hint.due = dw_next_attempt(&claimed->terms, failed);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
+	/* it is less than max_attempts, which is a smallint */
+	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
+	values[Anum_task_more - 1] = dw_more_with_error(values[Anum_task_more - 1],
+													nulls[Anum_task_more - 1], error);
+	nulls[Anum_task_attempts - 1] = nulls[Anum_task_more - 1] = false;
+
+	DW_INJECT("retry-before-insert");
+	/* the hint is brought at the end of the transaction, if there is a place */
+	(void) dw_my_database();
+	hint.tid = dw_task_insert(values, nulls);
+	dw_touch_written(&hint);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
+					(long long) entry->id, error->message ? error->message : "missing error text"),
+			 errdetail("This was attempt %d of %d; the next one is due at %s.",
+					   failed, claimed->terms.max_attempts, timestamptz_to_str(hint.due))));
+}
+
+/* Who cancels a task wants an end of it; a timeout does not. */
+static bool
+has_attempts_left(const Claim *claimed, const Try *try)
+{
+	return try->attempts + 1 < claimed->terms.max_attempts &&
+		(try->error->sqlerrcode != ERRCODE_QUERY_CANCELED || try->timed_out);
+}
+
+/* Says who stopped the task; what it had failed with already is not lost. */
+static void
+explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
+{
+	Oid			role = dw_stop_by(db, me);
+	char	   *name = GetUserNameFromId(role, true);
+
+	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		error->detail = psprintf("Before, it had failed with SQLSTATE %s: %s",
+								 unpack_sql_state(error->sqlerrcode), error->message);
+	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
+	error->message = psprintf("task was stopped by role \"%s\" with delay_cancel()",
+							  name ? name : psprintf("%u", role));
+	error->hint = NULL;
+}
+
+static void
+explain_newer(int64 newer, ErrorData *error)
+{
+	error->detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
+							 error->detail ? error->detail : "", error->detail ? "\n" : "",
+							 (long long) newer);
+}
+
+/*
+ * Decides what becomes of a claimed task whose run has failed, in the
+ * transaction of the claim: it is put back, or recorded as failed.
+ */
+static void
+settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, Try *try)
+{
+	int			failed = Max(try->attempts, 0) + 1;
+	ErrorData	said = *try->error;
+	int64		newer = 0;
+
+	try->put_back = has_attempts_left(claimed, try) &&
+		is_newest_of_key(claimed, &newer) &&
+		dw_stop_forbid(db, me);
+	if (try->put_back)
+	{
+		put_back(entry, claimed, failed, &said);
+		return;
+	}
+	if (dw_stop_requested(me))
+		explain_stop(db, me, &said);
+	else if (newer != 0)
+		explain_newer(newer, &said);
+	record_failure(claimed, failed, &said);
+}
+
+static void
+count_outcome(DwDatabase *db, const DwEntry *entry, const Try *try)
+{
+	dw_count_end(db, &dw_lanes[entry->lane],
+					 try->put_back ? DW_COUNTED_RETRIED :
+					 try->error ? DW_COUNTED_FAILED : DW_COUNTED_DONE);
+}
+
+/* The task failed and its transaction was undone: settle it once more. */
+static void
+record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
+{
+	Claim		claimed;
+	DwVerdict	verdict;
+	int			sqlstate;
+	const char *reason;
+
+	begin_transaction();
+	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason) ||
+		claimed.key.attempts != try->attempts)
+	{
+		AbortCurrentTransaction();
+		return;
+	}
+	/* whatever the verdict, if it was run before */
+	if (try->was_run)
+		settle_failure(db, me, entry, &claimed, try);
+	else
+		record_failure(&claimed, try->attempts, try->error);
+	commit_transaction();
+	count_outcome(db, entry, try);
+}
+
+/* Is the whole to be done again at once? */
+static bool
+may_repeat(DwDatabase *db, DwExecutor *me, const Try *try)
+{
+	return dw_is_transient(try->error->sqlerrcode) && try->repeats < MAX_REPEATS &&
+		dw_stop_forbid(db, me);
+}
+
+/* Runs a task that was claimed, and settles it if that fails. */
+static void
+run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, Try *try)
 {
 	try->was_run = true;
-	dw_count_lateness(db, try->started - claimed->key.due);
-	try->error = run_sql(claimed);
-	if (try->error)
-		record_failure(claimed, try->attempts + 1, try->error);
-	else
+	if (try->repeats == 0)
+		dw_count_begin(db, dw_this_executor, try->started - claimed->key.due);
+	try->error = run_sql(me, claimed, &try->timed_out);
+	if (try->error == NULL)
+	{
+		dw_touch_ended(claimed->key.id, DW_DONE);
 		arm_timeout(claimed);	/* deferred triggers can take long, too */
+		return;
+	}
+	try->again = may_repeat(db, me, try);
+	if (!try->again)
+		settle_failure(db, me, entry, claimed, try);
 }
 
 /* Claims and runs, in one transaction. */
@@ -453,6 +618,9 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	int			sqlstate;
 	const char *reason;
 
+	try->claimed = false;
+	try->error = NULL;
+	dw_stop_allow(db, me);
 	begin_transaction();
 	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason))
 	{
@@ -465,25 +633,36 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		dw_queue_put_back(db, entry);
 		return;
 	}
+	if (verdict == DW_DROP)
+	{
+		/* not worth a commit: the sweeper removes the row */
+		AbortCurrentTransaction();
+		dw_count_end(db, &dw_lanes[entry->lane], DW_COUNTED_CANCELLED);
+		dw_tell_waiters(db, entry->id, DW_CANCELLED);
+		return;
+	}
 	try->attempts = claimed.key.attempts;
 	try->claimed = true;
-	try->started = dw_now();
+	if (try->repeats == 0)
+		try->started = dw_now();
 
 	if (verdict == DW_RUN)
-		run_claimed(db, &claimed, try);
+		run_claimed(db, me, entry, &claimed, try);
 	else if (verdict == DW_REFUSE)
 	{
 		try->error = refusal(sqlstate, reason);
 		record_failure(&claimed, try->attempts, try->error);
 	}
+	if (try->again)
+	{
+		AbortCurrentTransaction();
+		return;
+	}
 	commit_transaction();
 	disarm_timeout();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	if (try->error)
-		dw_failed_recorded(db, 1);
-	else if (verdict != DW_DROP)
-		pg_atomic_fetch_add_u64(&db->done, 1);
+	count_outcome(db, entry, try);
 }
 
 /*
@@ -499,15 +678,17 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 	PG_TRY();
 	{
 		if (record)
-			record_again(db, me, entry, try->attempts, try->was_run, try->error);
+			record_again(db, me, entry, try);
 		else
 			claim_and_run(db, me, entry, try);
 	}
 	PG_CATCH();
 	{
 		HOLD_INTERRUPTS();
+		if (try->error == NULL)
+			try->timed_out = timeout_struck();
 		disable_all_timeouts(false);
-		QueryCancelPending = false;
+		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
 		error = CopyErrorData();
 		FlushErrorState();
@@ -529,6 +710,32 @@ back_off(int *wait_ms)
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	*wait_ms = Min(*wait_ms * 2, RETRY_MAX_MS);
+}
+
+/*
+ * Before the same is done again at once: those who met are not to meet again.
+ * A cancel that comes now hits the next run.
+ */
+static void
+pause_before_repeat(DwDatabase *db, DwExecutor *me, Try *try)
+{
+	int64		longest = Min(INT64CONST(1000) << try->repeats, REPEAT_MAX_US);
+
+	try->again = false;
+	try->repeats++;
+	dw_session_clean(false);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	if (me->must_exit)
+	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		me->put_back = true;
+		LWLockRelease(dw_ready_lock(db));
+		proc_exit(0);
+	}
 }
 
 /* The log has it once for each task, the view status always. */
@@ -593,16 +800,25 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 		RESUME_CANCEL_INTERRUPTS();
 		error = try_task(db, me, entry, &try, record);
 		HOLD_CANCEL_INTERRUPTS();
-		if (error == NULL)
-			break;
-		if (try.claimed && !record)
+		if (error != NULL && try.claimed && !record)
 		{
 			/* an error at commit is the task's own, unless it had one before */
-			record = true;
 			if (try.error == NULL)
+			{
 				try.error = error;
+				try.again = may_repeat(db, me, &try);
+			}
+			record = !try.again;
+			if (record)
+				continue;
+		}
+		if (try.again)
+		{
+			pause_before_repeat(db, me, &try);
 			continue;
 		}
+		if (error == NULL)
+			break;
 		/* not the task's fault: try again, for as long as it takes */
 		report_problem(db, entry, record, wait_ms == RETRY_MIN_MS, error);
 		back_off(&wait_ms);

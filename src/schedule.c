@@ -30,14 +30,17 @@
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "options.h"
 #include "pending.h"
 #include "queues.h"
 #include "rights.h"
+#include "run_now.h"
 #include "settings.h"
 #include "signature.h"
 #include "sqlcheck.h"
+#include "stop.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
 #include "touched.h"
@@ -94,6 +97,25 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 	return isnull ? InvalidOid : DatumGetObjectId(owner);
 }
 
+/* A task may be put into a queue that the current user may schedule into. */
+static void
+require_queue_of_row(TriggerData *trigger, HeapTuple row)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	int			column = SPI_fnumber(desc, "queue");
+	bool		isnull;
+	int16		queue;
+
+	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
+		RelationGetRelid(trigger->tg_relation) != dw_catalog()->task)
+		return;
+	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
+	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
+				   queue == DatumGetInt16(SPI_getbinval(trigger->tg_trigtuple, desc, column, &isnull))))
+		return;
+	dw_queue_require(queue);
+}
+
 /*
  * Trigger on delay_wheel.task and failed_task: plain SQL must not make a task
  * of a role whose rights the current user does not have, nor change one.
@@ -111,6 +133,7 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
+	require_queue_of_row(trigger, row);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
@@ -340,13 +363,6 @@ option_args(FunctionCallInfo fcinfo, NewTask *task)
 	return nargs;
 }
 
-/* A queue that the current user may use, by an argument that may be null. */
-static void
-find_queue(FunctionCallInfo fcinfo, int number, DwQueueForTask *queue)
-{
-	dw_queue_find(PG_ARGISNULL(number) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(number)), queue);
-}
-
 Datum
 dw_schedule_task(PG_FUNCTION_ARGS)
 {
@@ -368,7 +384,8 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	task.if_exists = dw_option_if_exists(fcinfo);
 	task.priority = dw_option_priority(fcinfo);
 
-	find_queue(fcinfo, DW_ARG_QUEUE, &queue);
+	dw_queue_find(PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
+				  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), &queue);
 	task.queue = queue.id;
 	task.spread = queue.spread;
 	if (task.priority == DW_NO_PRIORITY)
@@ -383,25 +400,50 @@ return_taken(DwTaken state)
 									 state == DW_RUNNING ? "running" : "gone"));
 }
 
-Datum
-dw_cancel(PG_FUNCTION_ARGS)
+/* Cancels a pending task; one that runs is stopped if that is wanted. */
+static const char *
+cancel(Relation rel, int64 id, bool stop_running)
 {
-	static const Oid types[] = {INT8OID};
-	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
 	DwHint		hint;
-	DwTaken		state;
+
+	for (;;)
+	{
+		switch (dw_take_pending(rel, id, &tuple, &key, &hint))
+		{
+			case DW_TAKEN:
+				CommandCounterIncrement();
+				dw_touch_ended(id, DW_CANCELLED);
+				return "cancelled";
+			case DW_GONE:
+				return "gone";
+			case DW_RUNNING:
+				/* delay_run() runs it in this very session */
+				if (!stop_running || dw_run_now_id == id)
+					return "running";
+				if (dw_stop_task(dw_my_database(), id))
+					return "stopping";
+				/* it has just ended, or was put back: look again */
+				break;
+		}
+	}
+}
+
+Datum
+dw_cancel(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID, BOOLOID};
+	Relation	rel;
+	const char *result;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key, &hint);
-	if (state == DW_TAKEN)
-		CommandCounterIncrement();
+	result = cancel(rel, PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
 	table_close(rel, NoLock);
-	return return_taken(state);
+	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
 Datum
@@ -409,7 +451,6 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
 	Relation	rel;
-	DwQueueForTask queue;
 	DwKey		key;
 	DwTaken		state;
 
@@ -417,9 +458,9 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	find_queue(fcinfo, 1, &queue);
 	key.owner = GetUserId();
-	key.queue = queue.id;
+	/* whether or not one may schedule into it any more */
+	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	state = dw_key_cancel(rel, &key);
@@ -439,6 +480,7 @@ reschedule(int64 id, TimestampTz due)
 	DwHint		hint;
 	Datum	   *values;
 	bool	   *nulls;
+	int64		mark;
 
 	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
 	{
@@ -450,6 +492,13 @@ reschedule(int64 id, TimestampTz due)
 	if (!nulls[Anum_task_expires - 1])
 		dw_check_expires(due, values[Anum_task_expires - 1]);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	/* a cancellation that did not hit it where it was does not where it comes to */
+	mark = dw_mark_on_row(values, nulls);
+	if (mark != 0)
+	{
+		values[Anum_task_spared - 1] = Int64GetDatum(mark);
+		nulls[Anum_task_spared - 1] = false;
+	}
 	hint.due = due;
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);

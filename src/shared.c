@@ -25,6 +25,7 @@
 #include "shared.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "wait.h"
 
 DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
@@ -81,6 +82,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_databases, database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
+	RequestAddinShmemSpace(dw_wait_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
 #endif
@@ -113,9 +115,12 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->waiters, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another number than it was when the place was given back */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
+	pg_atomic_init_u32(&db->sweeper_proc, 0);
+	pg_atomic_init_u32(&db->sweep_wanted, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
@@ -125,6 +130,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->ready, 0);
 	pg_atomic_init_u64(&db->done, 0);
 	pg_atomic_init_u64(&db->failed, 0);
+	pg_atomic_init_u64(&db->retried, 0);
 	pg_atomic_init_u64(&db->lateness_max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
 		pg_atomic_init_u64(&db->lateness[i], 0);
@@ -150,6 +156,7 @@ init_shared(void)
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
+		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 	}
@@ -188,6 +195,7 @@ startup_memory(void)
 	databases = ShmemInitStruct("delay_wheel databases",
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
+	dw_wait_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)
 		init_shared();
@@ -225,8 +233,8 @@ dw_database(int number)
 	return (DwDatabase *) (databases + number * database_size());
 }
 
-static int
-database_number(DwDatabase *db)
+int
+dw_database_number(DwDatabase *db)
 {
 	return ((char *) db - databases) / dw_shared->database_size;
 }
@@ -246,13 +254,13 @@ dw_ring(DwDatabase *db)
 LWLock *
 dw_ring_lock(DwDatabase *db)
 {
-	return &((LWLockPadded *) dw_shared->database_locks)[2 * database_number(db)].lock;
+	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db)].lock;
 }
 
 LWLock *
 dw_ready_lock(DwDatabase *db)
 {
-	return &((LWLockPadded *) dw_shared->database_locks)[2 * database_number(db) + 1].lock;
+	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db) + 1].lock;
 }
 
 /*
@@ -476,7 +484,10 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 		SetLatch(dw_proc_latch(proc));
 }
 
-/* Wakes the timer whatever it sleeps for: it is to look at holds or restart. */
+/*
+ * Wakes the timer, and the sweeper, whatever they sleep for: they are to look
+ * at holds or restart.
+ */
 void
 dw_call_timer(DwDatabase *db)
 {
@@ -484,6 +495,9 @@ dw_call_timer(DwDatabase *db)
 
 	pg_memory_barrier();
 	proc = pg_atomic_read_u32(&db->timer_proc);
+	if (proc != 0)
+		SetLatch(dw_proc_latch(proc));
+	proc = pg_atomic_read_u32(&db->sweeper_proc);
 	if (proc != 0)
 		SetLatch(dw_proc_latch(proc));
 }
@@ -509,6 +523,8 @@ dw_roles_dropped(void)
 		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
 			continue;
 		pg_atomic_write_u32(&db->roles_dropped, 1);
+		/* it may have owned queues */
+		pg_atomic_fetch_add_u32(&db->control, 1);
 		pg_memory_barrier();
 		pg_atomic_write_u32(&db->lanes_dirty, 1);
 		dw_wake_timer(db, DW_AWAKE);

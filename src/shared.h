@@ -86,6 +86,8 @@ typedef enum DwPause
 	DW_PAUSED_NO_PLACE			/* dw_queues has no place for its queue */
 } DwPause;
 
+#define DW_LANE_BUCKETS	64
+
 /*
  * A lane is one (owner, queue, priority) of one database: the unit of
  * everything that can be blocked, with a cursor of its own into the table.
@@ -122,6 +124,10 @@ typedef struct DwLane
 	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
 								 * or if the lane is paused for want of one */
 	DwPause		paused;			/* for whatever reason */
+	int32		peer;			/* lane of the same owner and queue: a circle */
+	uint32		passed_over;	/* tasks of peers of higher priority that were
+								 * taken first, in a row */
+	TimestampTz waits_since;	/* its owner has waited for a turn in the queue */
 	DwList		ready;
 	DwEntry		spare;
 	DwSpareState spare_state;
@@ -136,6 +142,14 @@ typedef struct DwLane
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
 	int64		recheck_interval;
+
+	/* statistics, since the lane was entered */
+	pg_atomic_uint64 done;
+	pg_atomic_uint64 failed;
+	pg_atomic_uint64 retried;	/* attempts that are followed by another one */
+	pg_atomic_uint64 cancelled;
+	pg_atomic_uint64 lateness_max;
+	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];
 } DwLane;
 
 #define DW_NO_QUEUE		(-1)
@@ -161,14 +175,19 @@ typedef struct DwQueue
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 
-	/* ready lock: as it stands */
+	/* ready lock: as it stands, see limits.c */
 	uint32		running;		/* executors on its tasks, of all lanes */
 	TimestampTz next_start;		/* by the rate */
+	int64		start_fraction; /* of it, in us / rate */
+	Oid			kept_for;		/* until then one place is for this owner */
+	TimestampTz kept_until;
+	TimestampTz next_turn;		/* not before then is one kept again */
 
-	/* statistics */
+	/* statistics, since the queue was entered */
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
-	pg_atomic_uint64 cancelled;	/* by a mark, of those that were claimed */
+	pg_atomic_uint64 retried;
+	pg_atomic_uint64 cancelled; /* by a mark, of those that were claimed */
 } DwQueue;
 
 #define DW_LATENESS_BUCKETS 512
@@ -187,6 +206,16 @@ typedef enum DwTimerState
 	DW_TIMER_RUNNING
 } DwTimerState;
 
+typedef enum DwSweeperState
+{
+	DW_SWEEPER_NONE = 0,
+	DW_SWEEPER_STARTING,
+	DW_SWEEPER_RUNNING
+} DwSweeperState;
+
+/* Of so many transactions that the sweeper waits for the view has the pid. */
+#define DW_SWEEP_WAITS	16
+
 /* A database that is served. */
 typedef struct DwDatabase
 {
@@ -198,6 +227,13 @@ typedef struct DwDatabase
 	bool		timer_terminated;	/* or it was told to */
 	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
+	DwSweeperState sweeper_state;
+	TimestampTz sweeper_started;
+	bool		sweeper_failed; /* the last one ended by an error */
+	pid_t		sweeper_pid;
+	bool		sweep_waits;	/* for transactions that were open, some of them: */
+	int			sweep_npids;
+	int			sweep_pids[DW_SWEEP_WAITS]; /* 0: a prepared one */
 	int32		lanes;			/* list of its lanes */
 	uint32		nlanes;
 
@@ -224,6 +260,10 @@ typedef struct DwDatabase
 
 	/* raised when a queue, a pause or a mark was committed */
 	pg_atomic_uint32 control;
+
+	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
+	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
+	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
 
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
@@ -258,6 +298,7 @@ typedef struct DwDatabase
 	pg_atomic_uint64 ready;
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
+	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
 } DwDatabase;
@@ -286,6 +327,12 @@ typedef struct DwExecutor
 	pid_t		pid;
 	TimestampTz since;			/* of the state */
 	DwEntry		current;		/* what it runs, if busy */
+	bool		begun;			/* its SQL has begun */
+	bool		unstoppable;	/* current is being put back, see stop.c */
+	Oid			stop_by;		/* who wants it to be stopped */
+
+	/* current is to be stopped; written under the ready lock */
+	pg_atomic_uint32 stop;
 
 	/* the transaction that deletes the row of current; else invalid */
 	pg_atomic_uint32 xid;
@@ -322,6 +369,7 @@ extern void dw_require_shared(void);
 
 /* Access by number. */
 extern DwDatabase *dw_database(int number);
+extern int	dw_database_number(DwDatabase *db);
 extern DwHint *dw_inbox(DwDatabase *db);
 extern DwRing *dw_ring(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);

@@ -10,7 +10,23 @@
 
 #include "shared.h"
 
-extern void dw_count_lateness(DwDatabase *db, int64 us);
+/* What came of a task that was claimed. */
+typedef enum DwCounted
+{
+	DW_COUNTED_DONE,
+	DW_COUNTED_FAILED,			/* given up */
+	DW_COUNTED_RETRIED,			/* failed, another attempt follows */
+	DW_COUNTED_CANCELLED		/* by a mark: not run */
+} DwCounted;
+
+extern void dw_lane_stats_init(DwLane *lane);
+
+/* The executor begins the SQL of its task, so late. */
+extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
+extern void dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome);
+
+/* In microseconds; less than 0 if nothing was counted. */
 extern double dw_lateness_percentile(DwDatabase *db, double fraction);
+extern double dw_lane_lateness_percentile(DwLane *lane, double fraction);
 
 #endif							/* DW_STATS_H */

@@ -16,4 +16,6 @@
  */
 extern TimestampTz dw_sweeper_look(DwDatabase *db, bool changed);
 
+extern PGDLLEXPORT void dw_sweeper_main(Datum number);
+
 #endif							/* DW_SWEEPER_H */

@@ -49,7 +49,7 @@ struct DwLaneScan
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
 	ScanKeyData keys[5];
-	ScanKeyData members[2];
+	ScanKeyData members[6];
 };
 
 static DwCatalog catalog;
@@ -60,7 +60,8 @@ static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
-		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause)
+		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
+		relid == catalog.cancellation)
 		catalog_valid = false;
 }
 
@@ -100,6 +101,8 @@ dw_catalog_lookup(DwCatalog *result)
 	result->queue_id_seq = relation_named(schema, "queue_id_seq");
 	result->pause = relation_named(schema, "pause");
 	result->pause_pkey = relation_named(schema, "pause_pkey");
+	result->cancellation = relation_named(schema, "cancellation");
+	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
@@ -107,7 +110,8 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->prepared) &&
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
-		OidIsValid(result->pause_pkey);
+		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
+		OidIsValid(result->cancellation_pkey);
 }
 
 /*
@@ -159,12 +163,17 @@ check_tables(const DwCatalog *cat)
 		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
 	};
 	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
+	static const Oid cancellation_types[Natts_cancellation] = {
+		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
+	};
 
 	check_columns(cat->task, task_types, Natts_task);
 	check_columns(cat->failed, failed_types, Natts_failed);
 	check_columns(cat->prepared, prepared_types, Natts_prepared);
 	check_columns(cat->queue, queue_types, Natts_queue);
 	check_columns(cat->pause, pause_types, Natts_pause);
+	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -459,6 +468,12 @@ dw_pause_insert(Datum *values, bool *nulls)
 	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
 }
 
+void
+dw_cancellation_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
+}
+
 static Datum
 column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
 {
@@ -565,6 +580,20 @@ init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 	key->sk_argument = PointerGetDatum(members);
 }
 
+static DwLaneScan *
+begin_scan(Relation rel, Snapshot snapshot, int nkeys)
+{
+	DwLaneScan *scan = palloc(sizeof(DwLaneScan));
+
+	scan->rel = rel;
+	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
+	scan->slot = table_slot_create(rel, NULL);
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
+	/* so that we know where we are among dead entries, too */
+	scan->scan->xs_want_itup = true;
+	return scan;
+}
+
 /*
  * Begins to read the rows of one lane and one origin, from (due, id) on; a
  * row comparison, since a million tasks may have one due time.  The scan must
@@ -573,11 +602,7 @@ init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 DwLaneScan *
 dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
-	DwLaneScan *scan = palloc(sizeof(DwLaneScan));
-
-	scan->rel = rel;
-	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
-	scan->slot = table_slot_create(rel, NULL);
+	DwLaneScan *scan = begin_scan(rel, snapshot, 5);
 
 	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(from->owner));
@@ -592,26 +617,88 @@ dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 	init_row_member(&scan->members[1], SK_ROW_END, 6, BTGreaterEqualStrategyNumber,
 					F_BTINT8CMP, Int64GetDatum(from->id));
 	init_row_header(&scan->keys[4], BTGreaterEqualStrategyNumber, scan->members);
-
-	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 5);
 	index_rescan(scan->scan, scan->keys, 5, NULL, 0);
 	return scan;
 }
 
-bool
-dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
+/* The same for all lanes of all origins, from a key on. */
+DwLaneScan *
+dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
+	DwLaneScan *scan = begin_scan(rel, snapshot, 1);
+
+	dw_lanes_scan_seek(scan, from);
+	return scan;
+}
+
+/* Goes on from another key. */
+void
+dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from)
+{
+	const StrategyNumber strategy = BTGreaterEqualStrategyNumber;
+
+	init_row_member(&scan->members[0], 0, 1, strategy, F_BTOIDCMP, ObjectIdGetDatum(from->owner));
+	init_row_member(&scan->members[1], 0, 2, strategy, F_BTINT8CMP, Int64GetDatum(from->origin));
+	init_row_member(&scan->members[2], 0, 3, strategy, F_BTINT2CMP, Int16GetDatum(from->queue));
+	init_row_member(&scan->members[3], 0, 4, strategy, F_BTINT2CMP, Int16GetDatum(from->priority));
+	init_row_member(&scan->members[4], 0, 5, strategy, F_TIMESTAMPTZ_CMP,
+					TimestampTzGetDatum(from->due));
+	init_row_member(&scan->members[5], SK_ROW_END, 6, strategy, F_BTINT8CMP,
+					Int64GetDatum(from->id));
+	init_row_header(&scan->keys[0], strategy, scan->members);
+	index_rescan(scan->scan, scan->keys, 1, NULL, 0);
+}
+
+static Datum
+entry_column(IndexScanDesc scan, int attnum)
+{
+	bool		isnull;
+
+	return index_getattr(scan->xs_itup, attnum, scan->xs_itupdesc, &isnull);
+}
+
+/*
+ * The next entry of the index, whether the snapshot sees its row or not: there
+ * can be a million dead ones in a row, among which the caller may want to
+ * pause.  False at the end.
+ */
+bool
+dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
+{
+	IndexScanDesc s = scan->scan;
 	HeapTuple	tuple;
 	bool		should_free;
 
-	if (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+	if (index_getnext_tid(s, ForwardScanDirection) == NULL)
 		return false;
+	*visible = index_fetch_heap(s, scan->slot);
+	if (!*visible)
+	{
+		key->owner = DatumGetObjectId(entry_column(s, 1));
+		key->origin = DatumGetInt64(entry_column(s, 2));
+		key->queue = DatumGetInt16(entry_column(s, 3));
+		key->priority = DatumGetInt16(entry_column(s, 4));
+		key->due = DatumGetTimestampTz(entry_column(s, 5));
+		key->id = DatumGetInt64(entry_column(s, 6));
+		return true;
+	}
 	tuple = ExecFetchSlotHeapTuple(scan->slot, false, &should_free);
 	dw_task_key(scan->rel, tuple, key);
 	key->tid = scan->slot->tts_tid;
 	if (should_free)
 		heap_freetuple(tuple);
 	return true;
+}
+
+bool
+dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
+{
+	bool		visible;
+
+	while (dw_lane_scan_step(scan, key, &visible))
+		if (visible)
+			return true;
+	return false;
 }
 
 /* A copy of the row that was just read. */

@@ -113,6 +113,22 @@ enum
 	Natts_pause = Anum_pause_since
 };
 
+/* Columns of delay_wheel.cancellation. */
+enum
+{
+	Anum_cancellation_id = 1,
+	Anum_cancellation_origin,
+	Anum_cancellation_made_at,
+	Anum_cancellation_made_by,
+	Anum_cancellation_owners,
+	Anum_cancellation_queue,
+	Anum_cancellation_tag,
+	Anum_cancellation_due_from,
+	Anum_cancellation_due_until,
+	Anum_cancellation_removed,
+	Natts_cancellation = Anum_cancellation_removed
+};
+
 typedef struct DwCatalog
 {
 	Oid			task;
@@ -129,6 +145,8 @@ typedef struct DwCatalog
 	Oid			queue_id_seq;
 	Oid			pause;
 	Oid			pause_pkey;
+	Oid			cancellation;
+	Oid			cancellation_pkey;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -144,7 +162,7 @@ typedef struct DwTaskKey
 	ItemPointerData tid;
 } DwTaskKey;
 
-/* A scan of one lane in (due, id) order. */
+/* A scan of one lane in (due, id) order, or of all lanes, one after the other. */
 typedef struct DwLaneScan DwLaneScan;
 
 /* A scan of failed tasks in (failed_at, id) order, or backwards. */
@@ -163,6 +181,7 @@ extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern void dw_queue_insert(Datum *values, bool *nulls);
 extern void dw_pause_insert(Datum *values, bool *nulls);
+extern void dw_cancellation_insert(Datum *values, bool *nulls);
 
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
@@ -172,6 +191,9 @@ extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern DwLaneScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern void dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from);
+extern bool dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
 extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
 extern void dw_lane_scan_end(DwLaneScan *scan);

@@ -15,6 +15,9 @@
  * The callbacks cannot fail, wait or allocate: all memory is reserved by the
  * dw_touch functions.
  *
+ * Which tasks it ended is remembered in the same way, for those who wait for
+ * them (wait.c).
+ *
  * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
  * read again from there.
  *
@@ -58,6 +61,13 @@ typedef struct LaneLow
 	bool		locked;			/* some of it was locked */
 } LaneLow;
 
+typedef struct Ended
+{
+	int64		id;
+	DwOutcome	outcome;
+	SubTransactionId subid;
+} Ended;
+
 /* All in TopTransactionContext. */
 static Touched *touched = NULL;
 static int	ntouched = 0;
@@ -65,7 +75,11 @@ static int	touched_size = 0;
 static LaneLow *lows = NULL;
 static int	nlows = 0;
 static int	lows_size = 0;
+static Ended *ended = NULL;
+static int	nended = 0;
+static int	ended_size = 0;
 
+static bool more_ended = false;
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
@@ -194,6 +208,26 @@ is_news(const Touched *t, bool committed)
 	return committed == (t->kind == TOUCH_WRITTEN);
 }
 
+/*
+ * Of many cancelled tasks, those who wait find out themselves.  What a task
+ * does with others never keeps its own outcome from being told.
+ */
+void
+dw_touch_ended(int64 id, DwOutcome outcome)
+{
+	(void) dw_my_database();
+	if (nended >= MAX_HINTS && outcome == DW_CANCELLED)
+	{
+		more_ended = true;
+		return;
+	}
+	ended = reserve(ended, nended, &ended_size, sizeof(Ended));
+	ended[nended].id = id;
+	ended[nended].outcome = outcome;
+	ended[nended].subid = GetCurrentSubTransactionId();
+	nended++;
+}
+
 void
 dw_touch_all(void)
 {
@@ -253,8 +287,9 @@ forget_all(void)
 	/* the memory went with the transaction */
 	touched = NULL;
 	lows = NULL;
-	ntouched = touched_size = nlows = lows_size = 0;
-	all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
+	ended = NULL;
+	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
+	more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	if (pinned)
@@ -343,6 +378,16 @@ find_place_late(bool committed)
 	return pinned;
 }
 
+/* Tells those who wait for a task that has ended, or that something changed. */
+static void
+tell_waiters(DwDatabase *db, bool committed)
+{
+	for (int i = 0; i < nended && committed; i++)
+		dw_tell_waiters(db, ended[i].id, ended[i].outcome);
+	if (control_changed || prepared_ended || all_touched || more_ended)
+		dw_make_waiters_look(db);
+}
+
 /* At the end of the transaction, committed or not. */
 static void
 deliver_all(bool committed)
@@ -352,7 +397,7 @@ deliver_all(bool committed)
 
 	if (committed && roles_dropped)
 		dw_roles_dropped();
-	if (ntouched == 0 && nlows == 0 && !all_touched && !extension_created &&
+	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
 		!control_changed && unarmed_news == UNARMED_NO_NEWS)
 		return;
 	if (!pinned && !find_place_late(committed))
@@ -389,6 +434,7 @@ deliver_all(bool committed)
 		pg_atomic_fetch_add_u32(&db->control, 1);
 		needed = DW_AWAKE;
 	}
+	tell_waiters(db, committed);
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension is to be followed by one */
@@ -499,6 +545,8 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 		if (pinned && is_news(&touched[ntouched], false))
 			dw_deliver(my_database, &touched[ntouched].hint);
 	}
+	while (nended > 0 && ended[nended - 1].subid >= subid)
+		nended--;
 	for (int i = 0; i < nlows && pinned; i++)
 		if (lows[i].locked)
 		{

@@ -9,6 +9,7 @@
 #define DW_TOUCHED_H
 
 #include "shared.h"
+#include "wait.h"
 
 extern void dw_touched_install(void);
 
@@ -17,6 +18,9 @@ extern void dw_touch_written(const DwHint *hint);
 
 /* It locked the row as it was: tell the timer if it is rolled back. */
 extern void dw_touch_locked(const DwHint *hint);
+
+/* It ended a task: tell who waits for that, if it commits. */
+extern void dw_touch_ended(int64 id, DwOutcome outcome);
 
 /* It locked the row and leaves it: tell the timer at the end, if it is due. */
 extern void dw_touch_kept(const DwHint *hint);

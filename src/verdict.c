@@ -12,23 +12,22 @@
  */
 #include "postgres.h"
 
+#include "attempts.h"
 #include "keys.h"
 #include "marks.h"
 #include "queues.h"
-#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 #include "verdict.h"
 
 static bool
 has_expired(const DwTaskKey *key, const Datum *values, const bool *nulls)
 {
-	Datum		until;
+	int64		after;
 
 	if (nulls[Anum_task_expires - 1])
 		return false;
-	until = DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(key->due),
-								values[Anum_task_expires - 1]);
-	return DatumGetTimestampTz(until) < dw_now();
+	after = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
+	return dw_time_add(key->due, after) < dw_now();
 }
 
 DwVerdict

@@ -14,7 +14,8 @@
 typedef enum DwVerdict
 {
 	DW_RUN,
-	DW_DROP,					/* it was cancelled: the claim stands */
+	DW_DROP,					/* it was cancelled: the claim is undone, the row
+								 * is the sweeper's */
 	DW_PUT_BACK,				/* it is paused: the claim is undone */
 	DW_REFUSE					/* it goes to the failed ones */
 } DwVerdict;

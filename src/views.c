@@ -10,6 +10,9 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
@@ -17,21 +20,27 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lanes.h"
+#include "limits.h"
 #include "miscadmin.h"
+#include "queues.h"
 #include "recovery.h"
 #include "settings.h"
 #include "shared.h"
 #include "signature.h"
 #include "stats.h"
+#include "task_rows.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(dw_place);
 PG_FUNCTION_INFO_V1(dw_get_running);
 PG_FUNCTION_INFO_V1(dw_get_ring);
 PG_FUNCTION_INFO_V1(dw_get_lanes);
+PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 /* What a ring is like just now, whether this database has one or not. */
@@ -157,27 +166,53 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static const char *
-lane_state(const DwLane *lane, TimestampTz now)
+static void
+set_lateness(Datum *value, bool *isnull, double us)
 {
-	if (lane->running > 0)
-		return "running";
+	*isnull = us < 0;
+	*value = Float8GetDatum(us / 1000.0);
+}
+
+/* The reason is NULL where the state says all. */
+static const char *
+lane_state(const DwLane *lane, DwLimit limit, TimestampTz now, const char **reason)
+{
+	*reason = NULL;
+	if (limit == DW_LIMIT_PAUSED)
+	{
+		*reason = dw_pause_text(lane->paused);
+		return "paused";
+	}
+	if (lane->block != DW_BLOCK_NONE)
+		*reason = dw_block_text(lane->block);
 	if (dw_ready_count(lane) == 0)
-		return "idle";
-	return lane->retry_at > now ? "blocked" : "ready";
+		return lane->running > 0 ? "running" : "idle";
+	if (lane->retry_at > now && lane->running == 0)
+		return "blocked";
+	if (limit != DW_LIMIT_NONE)
+	{
+		*reason = dw_limit_text(limit);
+		return "limited";
+	}
+	return lane->running > 0 ? "running" : "ready";
 }
 
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
 	DwLane		lane;
-	Datum		values[11] = {0};
-	bool		nulls[11] = {0};
+	DwLimit		limit;
+	uint32		room;
+	TimestampTz until;
+	const char *reason;
+	Datum		values[18] = {0};
+	bool		nulls[18] = {0};
 	TimestampTz horizon;
 	TimestampTz now = dw_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
+	limit = dw_lane_limit(&lane, now, &room, &until);
 	LWLockRelease(dw_ready_lock(db));
 	if (!has_privs_of_role(GetUserId(), lane.owner) &&
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
@@ -187,10 +222,10 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	values[0] = ObjectIdGetDatum(lane.owner);
 	values[1] = Int16GetDatum(lane.queue);
 	values[2] = Int16GetDatum(lane.priority);
-	values[3] = CStringGetTextDatum(lane_state(&lane, now));
-	nulls[4] = lane.block == DW_BLOCK_NONE;
+	values[3] = CStringGetTextDatum(lane_state(&lane, limit, now, &reason));
+	nulls[4] = reason == NULL;
 	if (!nulls[4])
-		values[4] = CStringGetTextDatum(dw_block_text(lane.block));
+		values[4] = CStringGetTextDatum(reason);
 	nulls[5] = lane.retry_at <= now;
 	values[5] = TimestampTzGetDatum(lane.retry_at);
 	values[6] = Int64GetDatum(lane.waiting);
@@ -201,6 +236,13 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	values[9] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
 	nulls[10] = lane.recheck_at == DW_NEVER;
 	values[10] = TimestampTzGetDatum(lane.recheck_at);
+	values[11] = Int64GetDatum(pg_atomic_read_u64(&lane.done));
+	values[12] = Int64GetDatum(pg_atomic_read_u64(&lane.failed));
+	values[13] = Int64GetDatum(pg_atomic_read_u64(&lane.retried));
+	values[14] = Int64GetDatum(pg_atomic_read_u64(&lane.cancelled));
+	set_lateness(&values[15], &nulls[15], dw_lane_lateness_percentile(&lane, 0.5));
+	set_lateness(&values[16], &nulls[16], dw_lane_lateness_percentile(&lane, 0.95));
+	set_lateness(&values[17], &nulls[17], dw_lane_lateness_percentile(&lane, 1));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -210,7 +252,9 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	static const Oid columns[] = {
 		REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID,
 		TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID
+		TIMESTAMPTZOID, TIMESTAMPTZOID,
+		INT8OID, INT8OID, INT8OID, INT8OID,
+		FLOAT8OID, FLOAT8OID, FLOAT8OID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
@@ -233,11 +277,166 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static void
-set_lateness(Datum *value, bool *isnull, double us)
+/* A queue and its lanes, as it is just now. */
+typedef struct QueueSum
 {
-	*isnull = us < 0;
-	*value = Float8GetDatum(us / 1000.0);
+	DwQueue		queue;
+	int32		lanes;
+	int64		near;
+	int64		ready;
+	DwLimit		limit;			/* of a lane with ready tasks */
+	uint64		done;
+	uint64		failed;
+	uint64		retried;
+	uint64		cancelled;
+} QueueSum;
+
+static int
+compare_sums(const void *a, const void *b)
+{
+	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
+}
+
+/* Under the table lock and the ready lock. */
+static int
+collect_queues(DwDatabase *db, QueueSum *sums)
+{
+	int			n = 0;
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		DwQueue    *queue = &dw_queues[i];
+		QueueSum   *sum = &sums[n];
+
+		if (queue->database != db->oid)
+			continue;
+		sum->queue = *queue;
+		sum->done = pg_atomic_read_u64(&queue->done);
+		sum->failed = pg_atomic_read_u64(&queue->failed);
+		sum->retried = pg_atomic_read_u64(&queue->retried);
+		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
+		n++;
+	}
+	qsort(sums, n, sizeof(QueueSum), compare_sums);
+	return n;
+}
+
+static void
+add_lane(const DwLane *lane, TimestampTz now, QueueSum *sum)
+{
+	DwLimit		limit;
+	uint32		room;
+	TimestampTz until;
+
+	sum->lanes++;
+	sum->near += lane->waiting;
+	sum->ready += dw_ready_count(lane);
+	if (dw_ready_count(lane) == 0)
+		return;
+	limit = dw_lane_limit(lane, now, &room, &until);
+	if (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE)
+		sum->limit = limit;
+}
+
+/* The queues of a database, by id. */
+static QueueSum *
+sum_queues(DwDatabase *db, int *n)
+{
+	QueueSum   *sums = palloc0(sizeof(QueueSum) * dw_max_queues);
+	TimestampTz now = dw_now();
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	*n = collect_queues(db, sums);
+	for (int32 i = db->lanes; i != DW_NO_LANE && *n > 0; i = dw_lanes[i].next)
+	{
+		QueueSum	key = {.queue.id = dw_lanes[i].queue};
+		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
+
+		if (sum != NULL)
+			add_lane(&dw_lanes[i], now, sum);
+	}
+	LWLockRelease(dw_ready_lock(db));
+	LWLockRelease(dw_shared->table_lock);
+	return sums;
+}
+
+static void
+put_queue(const QueueSum *sum, ReturnSetInfo *result)
+{
+	const DwQueue *queue = &sum->queue;
+	Datum		values[11] = {0};
+	bool		nulls[11] = {0};
+	const char *state = sum->ready > 0 ? "ready" : "idle";
+
+	if (queue->paused)
+		state = "paused";
+	else if (sum->limit != DW_LIMIT_NONE)
+		state = "limited";
+	else if (queue->running > 0)
+		state = "running";
+	values[0] = Int16GetDatum(queue->id);
+	values[1] = CStringGetTextDatum(state);
+	nulls[2] = queue->paused || sum->limit == DW_LIMIT_NONE;
+	if (!nulls[2])
+		values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
+	values[3] = Int32GetDatum(queue->running);
+	values[4] = Int64GetDatum(sum->near);
+	values[5] = Int64GetDatum(sum->ready);
+	values[6] = Int32GetDatum(sum->lanes);
+	values[7] = Int64GetDatum(sum->done);
+	values[8] = Int64GetDatum(sum->failed);
+	values[9] = Int64GetDatum(sum->retried);
+	values[10] = Int64GetDatum(sum->cancelled);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* The sums of a queue that the user may see, or NULL. */
+static QueueSum *
+visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
+{
+	QueueSum	key = {0};
+	bool		isnull;
+
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
+		!dw_queue_is_usable(rel, tuple))
+		return NULL;
+	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
+	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
+}
+
+Datum
+dw_get_queues(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {
+		INT2OID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID, INT4OID,
+		INT8OID, INT8OID, INT8OID, INT8OID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	DwDatabase *db;
+	QueueSum   *sums;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			n;
+
+	dw_require_shared();
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+	sums = sum_queues(db, &n);
+	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		QueueSum   *sum = visible_sum(rel, tuple, sums, n);
+
+		if (sum != NULL)
+			put_queue(sum, result);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return (Datum) 0;
 }
 
 /* The lowest horizon of a database's lanes: DW_NEVER if there are none. */
@@ -307,8 +506,8 @@ service_state(DwDatabase *db)
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
-	Datum		values[21] = {0};
-	bool		nulls[21];
+	Datum		values[22] = {0};
+	bool		nulls[22];
 	NameData	database;
 
 	memset(nulls, true, sizeof(nulls));
@@ -328,8 +527,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[21] = {0};
-	bool		nulls[21] = {0};
+	Datum		values[22] = {0};
+	bool		nulls[22] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 
@@ -370,6 +569,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[19] = TimestampTzGetDatum(problem_at);
 	}
 	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
+	values[21] = Int64GetDatum(pg_atomic_read_u64(&db->retried));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -389,7 +589,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
 		INT4OID, INT8OID, INT8OID,
 		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 

@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempts.c
+ *	  How often a task is tried, how long, and when again.
+ *
+ * Run by executors, which must come to a decision whatever the row says: so
+ * values that plain SQL has written, and that make no sense, are clipped and
+ * raise no error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "attempts.h"
+#include "common/int.h"
+#include "common/pg_prng.h"
+#include "mb/pg_wchar.h"
+#include "queues.h"
+#include "settings.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+
+/* The pause between two attempts grows up to this, unless it began longer. */
+#define MAX_PAUSE		USECS_PER_HOUR
+/* What of the last error is kept with a pending task, in bytes. */
+#define MAX_LAST_ERROR	500
+
+int64
+dw_interval_us(const Interval *interval)
+{
+	int64		days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
+	int64		us;
+
+	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us))
+		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+	if (pg_add_s64_overflow(us, interval->time, &us))
+		return interval->time < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+	return us;
+}
+
+/* Of the timeouts that hold for the role, the shorter one. */
+static int
+default_timeout(void)
+{
+	if (StatementTimeout <= 0)
+		return dw_default_timeout;
+	if (dw_default_timeout <= 0)
+		return StatementTimeout;
+	return Min(StatementTimeout, dw_default_timeout);
+}
+
+void
+dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *nulls,
+		 DwTerms *terms)
+{
+	DwQueueDefaults defaults;
+
+	dw_queue_defaults(db, key->queue, &defaults);
+	terms->max_attempts = defaults.max_attempts;
+	terms->retry_delay = defaults.retry_delay;
+	terms->timeout = defaults.timeout >= 0 ? defaults.timeout : default_timeout();
+
+	if (!nulls[Anum_task_max_attempts - 1])
+		terms->max_attempts = DatumGetInt16(values[Anum_task_max_attempts - 1]);
+	if (!nulls[Anum_task_retry_delay - 1])
+		terms->retry_delay = dw_interval_us(DatumGetIntervalP(values[Anum_task_retry_delay - 1]));
+	if (!nulls[Anum_task_timeout - 1])
+		terms->timeout = DatumGetInt32(values[Anum_task_timeout - 1]);
+	terms->retry_delay = Max(terms->retry_delay, 0);
+	terms->timeout = Max(terms->timeout, 0);
+}
+
+bool
+dw_is_transient(int sqlstate)
+{
+	return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+/*
+ * The pause doubles with each attempt.  Some jitter keeps tasks that failed
+ * together from coming back together.
+ */
+TimestampTz
+dw_next_attempt(const DwTerms *terms, int failed)
+{
+	int64		longest = Max(terms->retry_delay, MAX_PAUSE);
+	int64		pause = terms->retry_delay;
+	int64		jitter;
+
+	for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
+		pause = pause > longest / 2 ? longest : pause * 2;
+	jitter = pg_prng_uint64_range(&pg_global_prng_state, 0, pause / 4);
+	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
+}
+
+Datum
+dw_more_with_error(Datum more, bool isnull, const ErrorData *error)
+{
+	char	   *text = psprintf("%s: %s", unpack_sql_state(error->sqlerrcode),
+								error->message ? error->message : "missing error text");
+	JsonbParseState *state = NULL;
+	JsonbValue	key = {.type = jbvString};
+	JsonbValue	value = {.type = jbvString};
+	Jsonb	   *last;
+
+	key.val.string.val = "last_error";
+	key.val.string.len = strlen("last_error");
+	value.val.string.val = text;
+	value.val.string.len = pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR);
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	pushJsonbValue(&state, WJB_KEY, &key);
+	pushJsonbValue(&state, WJB_VALUE, &value);
+	last = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+
+	if (isnull || !JB_ROOT_IS_OBJECT(DatumGetJsonbP(more)))
+		return JsonbPGetDatum(last);
+	return DirectFunctionCall2(jsonb_concat, more, JsonbPGetDatum(last));
+}

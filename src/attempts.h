@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempts.h
+ *	  How often a task is tried, how long, and when again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_ATTEMPTS_H
+#define DW_ATTEMPTS_H
+
+#include "shared.h"
+#include "task_rows.h"
+
+/* What holds for one task: its own values, else its queue's, else defaults. */
+typedef struct DwTerms
+{
+	int			timeout;		/* ms, 0: none */
+	int			max_attempts;
+	int64		retry_delay;	/* us */
+} DwTerms;
+
+extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
+					 const bool *nulls, DwTerms *terms);
+
+/* Would the very same, done again at once, probably go well? */
+extern bool dw_is_transient(int sqlstate);
+
+/* When to try again after so many failed attempts. */
+extern TimestampTz dw_next_attempt(const DwTerms *terms, int failed);
+
+/* The column "more" of a task, with the error of its last attempt. */
+extern Datum dw_more_with_error(Datum more, bool isnull, const ErrorData *error);
+
+/* In microseconds, of days of 24 hours and months of 30 days; never an error. */
+extern int64 dw_interval_us(const Interval *interval);
+
+#endif							/* DW_ATTEMPTS_H */

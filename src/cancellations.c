@@ -1,0 +1,384 @@
+/*-------------------------------------------------------------------------
+ *
+ * cancellations.c
+ *	  delay_cancel_all(): its marks are written, and shown.
+ *
+ * Run by backends, by executors whose tasks call it, and by apply workers of
+ * logical replication.  What a mark does is in marks.c; how its tasks are
+ * removed in sweep.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "copies.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "marks.h"
+#include "miscadmin.h"
+#include "pending.h"
+#include "queues.h"
+#include "signature.h"
+#include "storage/lmgr.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(dw_cancel_all);
+PG_FUNCTION_INFO_V1(dw_cancellation_guard);
+PG_FUNCTION_INFO_V1(dw_get_cancellations);
+
+/*---- Writing ----*/
+
+/*
+ * The roles whose tasks the current user may cancel, as of now.  A superuser
+ * may cancel all: null.
+ */
+static bool
+roles_of_user(Datum *roles)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Datum	   *found;
+	int			n = 0;
+	int			size = 16;
+
+	if (superuser())
+		return false;
+	found = palloc(size * sizeof(Datum));
+	rel = table_open(AuthIdRelationId, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Oid			role = ((Form_pg_authid) GETSTRUCT(tuple))->oid;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!has_privs_of_role(GetUserId(), role))
+			continue;
+		if (n == size)
+			found = repalloc(found, (size *= 2) * sizeof(Datum));
+		found[n++] = ObjectIdGetDatum(role);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	*roles = PointerGetDatum(construct_array(found, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
+	return true;
+}
+
+/* Writes the mark; its number is drawn when the task table is locked. */
+static int64
+write_mark(Datum *values, bool *nulls)
+{
+	const DwCatalog *cat = dw_catalog();
+	int64		id;
+
+	/*
+	 * In the order in which schedule() takes them.  Who has drawn a lower
+	 * number holds this lock, too, until the end of its transaction: that is
+	 * how the sweeper finds out whose tasks are still to come.
+	 */
+	LockRelationOid(cat->task, RowExclusiveLock);
+	id = nextval_internal(cat->task_id_seq, false);
+
+	values[Anum_cancellation_id - 1] = Int64GetDatum(id);
+	values[Anum_cancellation_origin - 1] = Int64GetDatum(dw_origin_stamp());
+	values[Anum_cancellation_made_at - 1] = TimestampTzGetDatum(dw_now());
+	values[Anum_cancellation_made_by - 1] = ObjectIdGetDatum(GetUserId());
+	values[Anum_cancellation_removed - 1] = Int64GetDatum(0);
+	nulls[Anum_cancellation_id - 1] = nulls[Anum_cancellation_origin - 1] =
+		nulls[Anum_cancellation_made_at - 1] = nulls[Anum_cancellation_made_by - 1] =
+		nulls[Anum_cancellation_removed - 1] = false;
+	/* before the row is there: an error in between must not leave it unseen */
+	dw_marks_touched();
+	dw_cancellation_insert(values, nulls);
+	return id;
+}
+
+Datum
+dw_cancel_all(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
+	Datum		values[Natts_cancellation] = {0};
+	bool		nulls[Natts_cancellation];
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	if (PG_ARGISNULL(0) && PG_ARGISNULL(1) && PG_ARGISNULL(2) && PG_ARGISNULL(3))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("one of queue, tag, due_from and due_until must not be null"),
+				 errhint("To cancel all tasks, use due_from => '-infinity'.")));
+	if (!PG_ARGISNULL(2) && !PG_ARGISNULL(3) &&
+		PG_GETARG_TIMESTAMPTZ(2) >= PG_GETARG_TIMESTAMPTZ(3))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("due_from must be before due_until")));
+	dw_require_writable("delay_cancel_all()");
+
+	memset(nulls, true, sizeof(nulls));
+	nulls[Anum_cancellation_owners - 1] = !roles_of_user(&values[Anum_cancellation_owners - 1]);
+	if (!PG_ARGISNULL(0))
+	{
+		values[Anum_cancellation_queue - 1] = Int16GetDatum(dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(0))));
+		nulls[Anum_cancellation_queue - 1] = false;
+	}
+	values[Anum_cancellation_tag - 1] = PG_GETARG_DATUM(1);
+	nulls[Anum_cancellation_tag - 1] = PG_ARGISNULL(1);
+	values[Anum_cancellation_due_from - 1] = PG_GETARG_DATUM(2);
+	nulls[Anum_cancellation_due_from - 1] = PG_ARGISNULL(2);
+	values[Anum_cancellation_due_until - 1] = PG_GETARG_DATUM(3);
+	nulls[Anum_cancellation_due_until - 1] = PG_ARGISNULL(3);
+	PG_RETURN_INT64(write_mark(values, nulls));
+}
+
+/*---- Marks of others ----*/
+
+void
+dw_marks_armed(void)
+{
+	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		TM_FailureData failure;
+		bool		isnull;
+		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
+
+		if (DatumGetInt64(origin) == dw_origin_stamp())
+			continue;
+		dw_marks_touched();
+		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						   InvalidSnapshot, true, &failure, false);
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+/* May the current user cancel all tasks that a mark of these owners hits? */
+static bool
+may_write(TriggerData *trigger, HeapTuple row)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	int			column = SPI_fnumber(desc, "owners");
+	bool		isnull;
+	Datum		array;
+	Datum	   *owners;
+	bool	   *nulls;
+	int			n;
+
+	if (SPI_gettypeid(desc, column) != REGROLEARRAYOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("table \"%s\" has no owners of tasks",
+						RelationGetRelationName(trigger->tg_relation))));
+	if (superuser())
+		return true;
+	array = SPI_getbinval(row, desc, column, &isnull);
+	if (isnull)
+		return false;
+	deconstruct_array(DatumGetArrayTypeP(array), REGROLEOID, sizeof(Oid), true, TYPALIGN_INT,
+					  &owners, &nulls, &n);
+	for (int i = 0; i < n; i++)
+		if (nulls[i] || !has_privs_of_role(GetUserId(), DatumGetObjectId(owners[i])))
+			return false;
+	return true;
+}
+
+/*
+ * Trigger on delay_wheel.cancellation: plain SQL, a restore, or an apply
+ * worker of logical replication writes marks.
+ */
+Datum
+dw_cancellation_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = dw_require_trigger(fcinfo, "cancellation_guard", true);
+	HeapTuple	row;
+
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
+	if (!may_write(trigger, row) || !may_write(trigger, trigger->tg_trigtuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to write a cancellation of tasks of other roles"),
+				 errhint("Use delay_cancel_all().")));
+	if (!TRIGGER_FIRED_BY_DELETE(trigger->tg_event) && !dw_accept_replicated(trigger, row))
+		return PointerGetDatum(NULL);
+
+	/* a restore into a server without the library must go on */
+	if (dw_shared != NULL)
+	{
+		dw_marks_touched();
+		/* tasks that are not cancelled any more may have been forgotten */
+		if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+			dw_touch_all();
+	}
+	return PointerGetDatum(row);
+}
+
+/*---- The view cancellations ----*/
+
+/*
+ * The tasks that executors of this database run.  The row of one is there
+ * until the end of its transaction, but deleted by it; an executor that has
+ * only just looked at a row has not deleted it.
+ */
+static DwMarkable *
+running_tasks(int *n)
+{
+	DwMarkable *tasks = palloc(dw_shared->nexecutors * sizeof(DwMarkable));
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	*n = 0;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor	e;
+		TransactionId xid;
+		HeapTuple	tuple;
+
+		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
+		LWLockRelease(dw_shared->table_lock);
+		xid = pg_atomic_read_u32(&e.xid);
+		if (e.state != DW_EXECUTOR_BUSY || e.database != MyDatabaseId || !TransactionIdIsValid(xid))
+			continue;
+		tuple = dw_task_find(rel, e.current.id, snapshot);
+		if (tuple != NULL && !(tuple->t_data->t_infomask & HEAP_XMAX_INVALID) &&
+			TransactionIdEquals(HeapTupleHeaderGetUpdateXid(tuple->t_data), xid))
+			dw_markable(rel, tuple, &tasks[(*n)++]);
+	}
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return tasks;
+}
+
+/* What the sweeper of this database does. */
+typedef struct SweepState
+{
+	bool		runs;
+	bool		waits;
+	int			npids;
+	Datum		pids[DW_SWEEP_WAITS];
+} SweepState;
+
+static SweepState
+sweep_state(void)
+{
+	SweepState	state = {0};
+	DwDatabase *db;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	db = dw_database_find(MyDatabaseId);
+	if (db != NULL && db->sweeper_state == DW_SWEEPER_RUNNING)
+	{
+		state.runs = true;
+		state.waits = db->sweep_waits;
+		for (int i = 0; i < db->sweep_npids; i++)
+			state.pids[state.npids++] = Int32GetDatum(db->sweep_pids[i]);
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return state;
+}
+
+static void
+put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const SweepState *sweep,
+				 int running)
+{
+	/* those of the table that are shown as they are */
+	static const AttrNumber same[] = {
+		Anum_cancellation_id, Anum_cancellation_made_at, Anum_cancellation_made_by,
+		Anum_cancellation_owners, Anum_cancellation_queue, Anum_cancellation_tag,
+		Anum_cancellation_due_from, Anum_cancellation_due_until, Anum_cancellation_removed
+	};
+	Datum	   *row;
+	bool	   *row_nulls;
+	Datum		values[12] = {0};
+	bool		nulls[12] = {0};
+	bool		ours;
+	int			n = 0;
+
+	dw_deform(rel, tuple, &row, &row_nulls);
+	if (!has_privs_of_role(GetUserId(), DatumGetObjectId(row[Anum_cancellation_made_by - 1])) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
+		return;
+	for (; n < lengthof(same); n++)
+	{
+		values[n] = row[same[n] - 1];
+		nulls[n] = row_nulls[same[n] - 1];
+	}
+	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
+	values[n++] = Int32GetDatum(running);
+	values[n++] = CStringGetTextDatum(!ours ? "unarmed" : !sweep->runs ? "queued" :
+									  sweep->waits ? "waiting" : "sweeping");
+	nulls[n] = !ours || !sweep->waits;
+	if (!nulls[n])
+		values[n] = PointerGetDatum(construct_array((Datum *) sweep->pids, sweep->npids, INT4OID,
+													sizeof(int32), true, TYPALIGN_INT));
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* How many of the tasks that run a mark hits. */
+static int
+count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
+{
+	int			n;
+	const DwMark *marks = dw_marks(&n);
+	int			hits = 0;
+
+	for (int i = 0; i < n; i++)
+		for (int j = 0; marks[i].id == mark && j < ntasks; j++)
+			if (dw_mark_hits(&marks[i], &tasks[j]))
+				hits++;
+	return hits;
+}
+
+Datum
+dw_get_cancellations(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {
+		INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, TEXTOID, INT4ARRAYOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	SweepState	sweep;
+	DwMarkable *tasks;
+	int			ntasks;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	dw_require_shared();
+	sweep = sweep_state();
+	tasks = running_tasks(&ntasks);
+	rel = table_open(dw_catalog()->cancellation, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Datum		id = heap_getattr(tuple, Anum_cancellation_id, RelationGetDescr(rel), &isnull);
+
+		put_cancellation(result, rel, tuple, &sweep, count_hits(DatumGetInt64(id), tasks, ntasks));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return (Datum) 0;
+}

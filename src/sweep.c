@@ -1,0 +1,580 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweep.c
+ *	  Removing the rows of cancelled tasks, and then the marks.
+ *
+ * Run by the sweeper.  It goes through the index of lanes, all of them and of
+ * any origin, in passes; a pass is made of slices of some milliseconds, each
+ * a transaction with a snapshot of its own, which removes the rows that the
+ * marks of this pass hit.  Where no mark can hit anything (other owners,
+ * queues, due times) the index is stepped over.  No lock is waited for: a row
+ * that somebody has locked is left for another pass.
+ *
+ * When can a mark go?  When no row is left that it hits, nor can come to be.
+ * Rows can come from transactions that had drawn a lower number than the mark
+ * before it was committed, or had begun to move a task, or to run one that is
+ * tried again, without knowing of the mark.  They all held a lock on the task
+ * table then, until their end, prepared ones, too.  So when a mark is first
+ * seen here, which is after its commit, the lock manager is asked who holds
+ * such a lock.  A pass that began when all of these had ended, and could
+ * remove all it met, is the last one of the mark: what it hits does not move
+ * any more, so nothing can slip past the pass.
+ *
+ * If this process ends in the middle, the next one begins anew.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "inject.h"
+#include "lanes.h"
+#include "load.h"
+#include "marks.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "sweep.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* Time after which a slice ends; the clock is read after so many steps. */
+#define SLICE_US		5000
+#define SLICE_STEP		16
+/* how often the progress is written into the marks */
+#define PROGRESS_US		USECS_PER_SEC
+/* while transactions are waited for, or locked rows */
+#define WAIT_MIN_US		(10 * 1000)
+#define WAIT_MAX_US		USECS_PER_MINUTE
+/* when a table is locked */
+#define RETRY_US		(100 * 1000)
+/* memory is read again if so many of a lane's tasks, and a quarter of it, went */
+#define MANY_TASKS		1000
+
+/* What is known of a mark. */
+typedef struct Sweep
+{
+	int64		id;
+	const DwMark *mark;			/* valid during a slice */
+	VirtualTransactionId *holders;	/* may bring more that it hits */
+	int			nholders;
+	bool		swept;			/* by a pass at least */
+	bool		in_pass;
+	bool		last_pass;		/* if nothing is left */
+	bool		left;			/* some row was locked */
+	int64		removed;		/* rows, not yet added up in the table */
+} Sweep;
+
+static DwDatabase *db = NULL;
+static MemoryContext sweep_context = NULL;
+
+/* In order of their numbers. */
+static Sweep *sweeps = NULL;
+static int	nsweeps = 0;
+
+static bool passing = false;
+static DwTaskKey cursor;
+static TimestampTz progress_at = PG_INT64_MIN;
+static int64 wait_us = WAIT_MIN_US;
+
+/* The lane that the pass is in, and the marks that may hit tasks of it. */
+static DwTaskKey lane;
+static bool in_lane = false;
+static Sweep **lane_sweeps = NULL;
+static int	nlane_sweeps = 0;
+static int64 lane_removed = 0;
+static TimestampTz lane_lowest = DW_NEVER;
+
+void
+dw_sweep_begin(DwDatabase *database)
+{
+	db = database;
+	sweep_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweep",
+										  ALLOCSET_DEFAULT_SIZES);
+	/* a crash may undo what is committed here: it is done again then */
+	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
+}
+
+bool
+dw_sweep_needed(Relation rel)
+{
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	HeapTuple	tuple;
+	bool		found = false;
+
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
+
+		found = DatumGetInt64(origin) == dw_origin_stamp();
+	}
+	systable_endscan(scan);
+	return found;
+}
+
+/*---- Marks, and who may bring more tasks ----*/
+
+static int
+compare_marks(const void *a, const void *b)
+{
+	int64		left = (*(const DwMark *const *) a)->id;
+	int64		right = (*(const DwMark *const *) b)->id;
+
+	return left < right ? -1 : left > right;
+}
+
+/* Marks of this database, in order of their numbers. */
+static const DwMark **
+list_marks(int *n)
+{
+	int			nall;
+	const DwMark *all = dw_marks(&nall);
+	const DwMark **list = palloc(Max(nall, 1) * sizeof(DwMark *));
+
+	*n = 0;
+	for (int i = 0; i < nall; i++)
+		if (all[i].ours)
+			list[(*n)++] = &all[i];
+	qsort(list, *n, sizeof(DwMark *), compare_marks);
+	return list;
+}
+
+/* Who holds a lock on the task table that all take who write to it. */
+static void
+note_holders(Sweep *sweep)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *found;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, dw_catalog()->task);
+	found = GetLockConflicts(&tag, ShareLock, &sweep->nholders);
+	sweep->holders = MemoryContextAlloc(sweep_context,
+										Max(sweep->nholders, 1) * sizeof(VirtualTransactionId));
+	memcpy(sweep->holders, found, sweep->nholders * sizeof(VirtualTransactionId));
+	pfree(found);
+}
+
+/* Takes in which marks there are now: new ones are seen first here. */
+static void
+follow_marks(void)
+{
+	int			n;
+	const DwMark **list = list_marks(&n);
+	Sweep	   *old = sweeps;
+	int			nold = nsweeps;
+	int			j = 0;
+
+	sweeps = MemoryContextAllocZero(sweep_context, Max(n, 1) * sizeof(Sweep));
+	for (nsweeps = 0; nsweeps < n; nsweeps++)
+	{
+		Sweep	   *sweep = &sweeps[nsweeps];
+		const DwMark *mark = list[nsweeps];
+
+		for (; j < nold && old[j].id < mark->id; j++)
+			pfree(old[j].holders);
+		if (j < nold && old[j].id == mark->id)
+			*sweep = old[j++];
+		else
+		{
+			sweep->id = mark->id;
+			note_holders(sweep);
+			wait_us = WAIT_MIN_US;
+		}
+		sweep->mark = mark;
+	}
+	for (; j < nold; j++)
+		pfree(old[j].holders);
+	if (old != NULL)
+		pfree(old);
+	if (lane_sweeps != NULL)
+		pfree(lane_sweeps);
+	lane_sweeps = MemoryContextAlloc(sweep_context, Max(n, 1) * sizeof(Sweep *));
+	pfree(list);
+}
+
+static void
+forget_ended_holders(Sweep *sweep)
+{
+	int			n = 0;
+
+	for (int i = 0; i < sweep->nholders; i++)
+		if (!VirtualXactLock(sweep->holders[i], false))
+			sweep->holders[n++] = sweep->holders[i];
+	if (n < sweep->nholders)
+		wait_us = WAIT_MIN_US;
+	sweep->nholders = n;
+}
+
+static int
+holder_pid(VirtualTransactionId holder)
+{
+	PGPROC	   *proc = VirtualTransactionIdIsRecoveredPreparedXact(holder) ? NULL : dw_vxid_proc(holder);
+
+	return proc && dw_proc_lxid(proc) == holder.localTransactionId ? proc->pid : 0;
+}
+
+/* For the view: that we wait, and for whom. */
+static void
+publish_waits(bool waits)
+{
+	int			pids[DW_SWEEP_WAITS];
+	int			n = 0;
+
+	for (int i = 0; i < nsweeps && waits; i++)
+		for (int j = 0; j < sweeps[i].nholders && n < DW_SWEEP_WAITS; j++)
+		{
+			int			pid = holder_pid(sweeps[i].holders[j]);
+			bool		known = false;
+
+			for (int k = 0; k < n; k++)
+				known |= pids[k] == pid;
+			if (!known)
+				pids[n++] = pid;
+		}
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->sweep_waits = waits;
+	db->sweep_npids = n;
+	memcpy(db->sweep_pids, pids, n * sizeof(int));
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/*---- The marks' own rows ----*/
+
+/* The row of a mark as it is now, or NULL. */
+static HeapTuple
+find_mark(Relation rel, int64 id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->cancellation_pkey, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return tuple;
+}
+
+/* Deletes the row of a mark, and returns what was in it; NULL if it is locked. */
+static HeapTuple
+take_mark(int64 id)
+{
+	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
+	HeapTuple	tuple = find_mark(rel, id);
+	TM_FailureData failure;
+
+	if (tuple != NULL &&
+		heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, false,
+					&failure, false) != TM_Ok)
+		tuple = NULL;
+	CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return tuple;
+}
+
+static void
+write_progress(Sweep *sweep)
+{
+	HeapTuple	tuple = take_mark(sweep->id);
+	Relation	rel;
+	Datum	   *values;
+	bool	   *nulls;
+
+	if (tuple == NULL)
+		return;
+	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
+	dw_deform(rel, tuple, &values, &nulls);
+	table_close(rel, NoLock);
+	values[Anum_cancellation_removed - 1] =
+		Int64GetDatum(DatumGetInt64(values[Anum_cancellation_removed - 1]) + sweep->removed);
+	dw_cancellation_insert(values, nulls);
+	sweep->removed = 0;
+}
+
+static void
+write_all_progress(bool ended)
+{
+	TimestampTz now = dw_now();
+
+	if (now < progress_at && !ended)
+		return;
+	progress_at = now + PROGRESS_US;
+	for (int i = 0; i < nsweeps; i++)
+		if (sweeps[i].removed > 0)
+			write_progress(&sweeps[i]);
+}
+
+/*---- Passes ----*/
+
+/* Begins a pass if one is needed. */
+static bool
+begin_pass(bool waited)
+{
+	bool		needed = false;
+
+	for (int i = 0; i < nsweeps; i++)
+	{
+		Sweep	   *sweep = &sweeps[i];
+
+		forget_ended_holders(sweep);
+		sweep->last_pass = sweep->nholders == 0;
+		/* what was locked in the last one is not looked at again at once */
+		sweep->in_pass = !sweep->swept || (sweep->last_pass && (waited || !sweep->left));
+		needed |= sweep->in_pass;
+	}
+	if (!needed)
+		return false;
+	for (int i = 0; i < nsweeps; i++)
+		if (sweeps[i].in_pass)
+			sweeps[i].left = false;
+	MemSet(&cursor, 0, sizeof(cursor));
+	cursor.origin = cursor.due = cursor.id = PG_INT64_MIN;
+	cursor.queue = cursor.priority = PG_INT16_MIN;
+	in_lane = false;
+	passing = true;
+	return true;
+}
+
+/* The last rows of the pass are removed by this transaction, too. */
+static void
+end_pass(void)
+{
+	passing = false;
+	for (int i = 0; i < nsweeps; i++)
+	{
+		Sweep	   *sweep = &sweeps[i];
+
+		if (!sweep->in_pass)
+			continue;
+		sweep->swept = true;
+		if (sweep->last_pass && !sweep->left)
+			sweep->left = take_mark(sweep->id) == NULL;
+	}
+	/* those that are gone are found missing */
+	dw_marks_changed();
+}
+
+static bool
+is_same_lane(const DwTaskKey *a, const DwTaskKey *b)
+{
+	return a->owner == b->owner && a->origin == b->origin && a->queue == b->queue &&
+		a->priority == b->priority;
+}
+
+/*
+ * The lane is done.  If much of it was in memory, as is likely, memory is read
+ * again: else all that would come to executors in its time.
+ */
+static void
+leave_lane(void)
+{
+	DwLaneRef	ref;
+
+	if (lane_removed >= MANY_TASKS && lane.origin == dw_origin_stamp() &&
+		dw_my_database() == db && dw_lane_enter(db, lane.owner, lane.queue, lane.priority, &ref))
+	{
+		DwLane	   *l = &dw_lanes[ref.index];
+
+		if (lane_lowest <= dw_atomic_read(&l->horizon) &&
+			lane_removed >= (l->waiting + dw_ready_count(l)) / 4)
+			dw_touch_lane(ref, lane_lowest);
+	}
+	lane_removed = 0;
+	lane_lowest = DW_NEVER;
+}
+
+/* Which marks of the pass may hit tasks of the lane of this key? */
+static void
+enter_lane(const DwTaskKey *key)
+{
+	if (!in_lane || !is_same_lane(key, &lane))
+	{
+		if (in_lane)
+			leave_lane();
+		lane = *key;
+		in_lane = true;
+	}
+	nlane_sweeps = 0;
+	for (int i = 0; i < nsweeps; i++)
+		if (sweeps[i].in_pass &&
+			dw_mark_hits_lane(sweeps[i].mark, key->origin, key->owner, key->queue))
+			lane_sweeps[nlane_sweeps++] = &sweeps[i];
+}
+
+/*
+ * Is this a due time that some mark hits?  If not, *key becomes where to go on:
+ * in this lane, or the next one.
+ */
+static bool
+is_of_interest(DwTaskKey *key)
+{
+	TimestampTz due = DW_NEVER;
+
+	for (int i = 0; i < nlane_sweeps; i++)
+	{
+		const DwMark *mark = lane_sweeps[i]->mark;
+
+		if (key->due < mark->due_from)
+			due = Min(due, mark->due_from);
+		else if (key->due < mark->due_until)
+			return true;
+	}
+	if (due == DW_NEVER)
+	{
+		key->priority++;
+		due = PG_INT64_MIN;
+	}
+	key->due = due;
+	key->id = PG_INT64_MIN;
+	return false;
+}
+
+/* Removes a row if it is hit. */
+static void
+sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	DwMarkable	task;
+	TM_FailureData failure;
+	TM_Result	result = TM_Invisible;
+
+	dw_markable(rel, tuple, &task);
+	for (int i = 0; i < nlane_sweeps; i++)
+	{
+		Sweep	   *sweep = lane_sweeps[i];
+
+		if (!dw_mark_hits(sweep->mark, &task))
+			continue;
+		/* the first of them has it; if that fails, it is left for all */
+		if (result == TM_Invisible)
+		{
+			DW_INJECT("sweep-before-delete");
+			result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+								 InvalidSnapshot, false, &failure, false);
+			if (result == TM_Ok)
+			{
+				sweep->removed++;
+				lane_removed++;
+				lane_lowest = Min(lane_lowest, key->due);
+			}
+		}
+		if (result != TM_Ok)
+			sweep->left = true;
+	}
+}
+
+/* A slice of the pass; true if that was the last one. */
+static bool
+sweep_slice(Relation rel)
+{
+	DwLaneScan *scan = dw_lanes_scan_begin(rel, &cursor, GetActiveSnapshot());
+	TimestampTz began = dw_now();
+	bool		ended = false;
+	bool		entered = false;
+
+	for (int n = 1; n % SLICE_STEP != 0 || dw_now() - began < SLICE_US; n++)
+	{
+		DwTaskKey	key;
+		bool		visible;
+
+		CHECK_FOR_INTERRUPTS();
+		ended = !dw_lane_scan_step(scan, &key, &visible);
+		if (ended)
+			break;
+		if (!entered || !is_same_lane(&key, &lane))
+			enter_lane(&key);
+		entered = true;
+		cursor = key;
+		if (!is_of_interest(&cursor))
+		{
+			dw_lanes_scan_seek(scan, &cursor);
+			continue;
+		}
+		cursor.id = key.id + 1;
+		if (visible)
+		{
+			HeapTuple	tuple = dw_lane_scan_tuple(scan);
+
+			sweep_row(rel, tuple, &key);
+			heap_freetuple(tuple);
+		}
+	}
+	dw_lane_scan_end(scan);
+	if (ended && in_lane)
+		leave_lane();
+	return ended;
+}
+
+/*
+ * Begins a transaction that may write, without waiting for any lock.  NULL if
+ * some table is locked.
+ */
+static Relation
+begin_write(void)
+{
+	Relation	rel = dw_read_begin();
+
+	if (rel != NULL &&
+		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
+		return rel;
+	dw_read_end(rel);
+	return NULL;
+}
+
+TimestampTz
+dw_sweep_some(void)
+{
+	static bool waited = false;
+	Relation	rel = begin_write();
+	TimestampTz next = PG_INT64_MIN;
+
+	if (rel == NULL)
+		return dw_extension_gone ? DW_NEVER : dw_now() + RETRY_US;
+
+	follow_marks();
+	if (nsweeps == 0)
+	{
+		passing = false;
+		next = DW_NEVER;
+	}
+	else if (passing)
+	{
+		bool		ended = sweep_slice(rel);
+
+		write_all_progress(ended);
+		if (ended)
+			end_pass();
+	}
+	else if (begin_pass(waited))
+	{
+		/* the slices' snapshots come after the look at who has ended */
+		publish_waits(false);
+		waited = false;
+	}
+	else
+	{
+		publish_waits(true);
+		next = dw_now() + wait_us;
+		wait_us = Min(wait_us * 2, WAIT_MAX_US);
+		waited = true;
+	}
+	DW_INJECT("sweep-before-commit");
+	dw_read_end(rel);
+	pgstat_report_stat(!passing);
+	return next;
+}

@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweep.h
+ *	  Removing the rows of cancelled tasks, and then the marks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_SWEEP_H
+#define DW_SWEEP_H
+
+#include "shared.h"
+
+extern void dw_sweep_begin(DwDatabase *database);
+
+/*
+ * Does a slice of what is to be done.  Returns when there is more to do, unless
+ * a mark is made; a time that has passed is now, DW_NEVER is when there are no
+ * marks of this database.
+ */
+extern TimestampTz dw_sweep_some(void);
+
+/* Are there marks of this database?  For timers, with the table locked. */
+extern bool dw_sweep_needed(Relation rel);
+
+#endif							/* DW_SWEEP_H */

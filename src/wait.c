@@ -1,0 +1,454 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  Waiting for the outcome of a task.
+ *
+ * delay_wait() is run by backends, and by executors whose tasks call it.  Each
+ * process has a slot of its own in shared memory, where it says which task it
+ * waits for.  Whoever ends a task, an executor or a cancelling backend, looks
+ * for it there when its transaction has committed (touched.c), and leaves the
+ * outcome; what concerns many tasks (a mark, a prepared transaction that
+ * ended, the end of the extension) makes all who wait look at their rows.
+ * There is no polling.  Only a row that plain SQL has deleted has nobody to
+ * tell of it: whence a look each minute.
+ *
+ * Nothing is lost in between: the slot is filled in before the row is looked
+ * for, and who ends a task looks at the slots when that is visible.
+ *
+ * A slot has a spinlock: commit callbacks can neither fail nor wait.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "attempts.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "executor.h"
+#include "fmgr.h"
+#include "keys.h"
+#include "marks.h"
+#include "miscadmin.h"
+#include "pending.h"
+#include "settings.h"
+#include "signature.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "wait.h"
+
+/* How long a row that was deleted by plain SQL is waited for at most. */
+#define LOOK_US		USECS_PER_MINUTE
+
+typedef struct Slot
+{
+	slock_t		lock;
+	Oid			database;		/* InvalidOid: it does not wait */
+	int64		id;
+	DwOutcome	outcome;
+	bool		look;
+} Slot;
+
+/* What is known of a task from its row. */
+typedef enum State
+{
+	PENDING,					/* or running */
+	GONE,
+	HAS_FAILED
+} State;
+
+/* By dw_my_proc() - 1. */
+static Slot *slots = NULL;
+
+static uint32 wait_event = 0;
+
+PG_FUNCTION_INFO_V1(dw_wait);
+
+Size
+dw_wait_size(void)
+{
+	return mul_size(MaxBackends, sizeof(Slot));
+}
+
+void
+dw_wait_attach(void)
+{
+	bool		found;
+
+	slots = ShmemInitStruct("delay_wheel waiters", dw_wait_size(), &found);
+	if (found)
+		return;
+	memset(slots, 0, dw_wait_size());
+	for (int i = 0; i < MaxBackends; i++)
+		SpinLockInit(&slots[i].lock);
+}
+
+/*---- Telling ----*/
+
+static void
+wake(int slot)
+{
+	SetLatch(dw_proc_latch(slot + 1));
+}
+
+/* Who waits has said so before he looked at the rows. */
+static bool
+anybody_waits(DwDatabase *db)
+{
+	pg_memory_barrier();
+	return pg_atomic_read_u32(&db->waiters) > 0;
+}
+
+void
+dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
+{
+	if (!anybody_waits(db))
+		return;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Slot	   *slot = &slots[i];
+		bool		told = false;
+
+		if (slot->database != db->oid || slot->id != id)
+			continue;
+		/* still? */
+		SpinLockAcquire(&slot->lock);
+		if (slot->database == db->oid && slot->id == id)
+		{
+			slot->outcome = outcome;
+			told = true;
+		}
+		SpinLockRelease(&slot->lock);
+		if (told)
+			wake(i);
+	}
+}
+
+void
+dw_make_waiters_look(DwDatabase *db)
+{
+	if (!anybody_waits(db))
+		return;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Slot	   *slot = &slots[i];
+
+		if (slot->database != db->oid)
+			continue;
+		SpinLockAcquire(&slot->lock);
+		slot->look = true;
+		SpinLockRelease(&slot->lock);
+		wake(i);
+	}
+}
+
+/*---- Waiting ----*/
+
+static Slot *
+my_slot(void)
+{
+	return &slots[dw_my_proc() - 1];
+}
+
+static void
+begin_wait(DwDatabase *db, int64 id)
+{
+	Slot	   *slot = my_slot();
+
+	SpinLockAcquire(&slot->lock);
+	slot->database = db->oid;
+	slot->id = id;
+	slot->outcome = DW_NOT_ENDED;
+	slot->look = false;
+	SpinLockRelease(&slot->lock);
+	/* full barrier, before the row is looked for */
+	pg_atomic_fetch_add_u32(&db->waiters, 1);
+}
+
+static void
+end_wait(int code, Datum db)
+{
+	Slot	   *slot = my_slot();
+
+	SpinLockAcquire(&slot->lock);
+	slot->database = InvalidOid;
+	SpinLockRelease(&slot->lock);
+	pg_atomic_fetch_sub_u32(&((DwDatabase *) DatumGetPointer(db))->waiters, 1);
+}
+
+/* What the slot says; *look is whether to look at the row. */
+static DwOutcome
+read_slot(bool *look)
+{
+	Slot	   *slot = my_slot();
+	DwOutcome	outcome;
+
+	SpinLockAcquire(&slot->lock);
+	outcome = slot->outcome;
+	*look = slot->look;
+	slot->look = false;
+	SpinLockRelease(&slot->lock);
+	return outcome;
+}
+
+static void
+require_owner(const DwTaskKey *key)
+{
+	if (!has_privs_of_role(GetUserId(), key->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for task %lld", (long long) key->id),
+				 errdetail("Only members of the role that scheduled the task, and superusers, may wait for it.")));
+}
+
+/* Has this transaction written or locked the row?  Nobody else takes it then. */
+static bool
+is_held_by_us(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) ||
+		dw_row_is_locked_here(rel, key);
+}
+
+static void
+refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	if (!is_held_by_us(rel, tuple, key))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot wait for task %lld", (long long) key->id),
+			 errdetail("It was written or locked by this transaction, and does not run before that ends."),
+			 errhint("Commit first, then wait.")));
+}
+
+/* Is the task among the failed ones, and the user allowed to know? */
+static bool
+stands_in_failed(int64 id, Snapshot snapshot)
+{
+	Relation	rel = table_open(dw_catalog()->failed, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Datum		owner = heap_getattr(tuple, Anum_failed_owner, RelationGetDescr(rel), &isnull);
+
+		found = has_privs_of_role(GetUserId(), DatumGetObjectId(owner));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * Looks at the row, with a new snapshot.  What a mark has hit, or a newer task
+ * of its key has replaced, is not pending any more, unless it runs already.
+ * The table is not kept locked: a waiter is in nobody's way.
+ */
+static State
+look(int64 id, bool first)
+{
+	Oid			table = dw_catalog()->task;
+	Relation	rel;
+	Snapshot	snapshot;
+	HeapTuple	tuple;
+	State		state = PENDING;
+
+	/* who drops the extension wakes us before it is gone */
+	LockRelationOid(table, AccessShareLock);
+	rel = table_open(dw_catalog()->task, AccessShareLock);
+	UnlockRelationOid(table, AccessShareLock);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	tuple = dw_task_find(rel, id, snapshot);
+	if (tuple == NULL)
+		state = stands_in_failed(id, snapshot) ? HAS_FAILED : GONE;
+	else
+	{
+		DwTaskKey	key;
+
+		dw_task_key(rel, tuple, &key);
+		if (first)
+			require_owner(&key);
+		if (!dw_row_is_claimed(rel, &key))
+		{
+			/* who waits already is told when a superseded one has failed */
+			if (dw_task_is_cancelled(rel, tuple) ||
+				(first && dw_task_is_superseded(rel, tuple)))
+				state = GONE;
+			else if (first)
+				refuse_own(rel, tuple, &key);
+		}
+		heap_freetuple(tuple);
+	}
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return state;
+}
+
+/*
+ * The row is gone.  Who deleted it lets go of the lock on his xid after he has
+ * told us, if he does that at all.  Versions of the row that were there when
+ * we began to wait cannot be vacuumed away before our snapshot is.
+ */
+static void
+wait_for_deleter(int64 id)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *deleters = NIL;
+	ListCell   *lc;
+
+	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->task_pkey, true, SnapshotAny, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		TransactionId deleter;
+
+		if (tuple->t_data->t_infomask & HEAP_XMAX_INVALID)
+			continue;
+		deleter = HeapTupleHeaderGetUpdateXid(tuple->t_data);
+		if (TransactionIdIsNormal(deleter) && !TransactionIdIsCurrentTransactionId(deleter) &&
+			TransactionIdDidCommit(deleter))
+			deleters = lappend_oid(deleters, deleter);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	foreach(lc, deleters)
+		XactLockTableWait(lfirst_oid(lc), NULL, NULL, XLTW_None);
+	list_free(deleters);
+}
+
+/*
+ * Something has changed: what has become of the task?  It has ended, and
+ * nobody said how, if it was cancelled by a mark, a transaction that was
+ * prepared, or plain SQL.
+ */
+static DwOutcome
+look_again(int64 id)
+{
+	DwOutcome	outcome;
+	bool		again;
+
+	if (look(id, false) == PENDING)
+		return DW_NOT_ENDED;
+	wait_for_deleter(id);
+	outcome = read_slot(&again);
+	if (outcome != DW_NOT_ENDED)
+		return outcome;
+	switch (look(id, false))
+	{
+		case HAS_FAILED:
+			return DW_FAILED;
+		case GONE:
+			return DW_CANCELLED;
+		default:
+			return DW_NOT_ENDED;
+	}
+}
+
+static void
+sleep_until(TimestampTz until)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 TimestampDifferenceMilliseconds(dw_now(), until),
+					 dw_wait_event(wait_event, "DelayWheelWait"));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static const char *
+wait_for_task(int64 id, TimestampTz deadline)
+{
+	static const char *const names[] = {NULL, "done", "failed", "cancelled"};
+	TimestampTz look_at = dw_now() + LOOK_US;
+
+	switch (look(id, true))
+	{
+		case GONE:
+			return "gone";
+		case HAS_FAILED:
+			return names[DW_FAILED];
+		default:
+			break;
+	}
+
+	for (;;)
+	{
+		bool		must_look;
+		DwOutcome	outcome = read_slot(&must_look);
+		TimestampTz now = dw_now();
+
+		if (outcome == DW_NOT_ENDED && (must_look || now >= look_at))
+		{
+			outcome = look_again(id);
+			look_at = now + LOOK_US;
+		}
+		if (outcome != DW_NOT_ENDED)
+			return names[outcome];
+		if (now >= deadline)
+			return "timeout";
+		sleep_until(Min(deadline, look_at));
+	}
+}
+
+Datum
+dw_wait(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID, INTERVALOID};
+	DwDatabase *db;
+	int64		id;
+	TimestampTz deadline = DW_NEVER;
+	const char *result;
+
+	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("task id must not be null")));
+	dw_require_shared();
+	PreventCommandDuringRecovery("delay_wait()");
+	PreventCommandIfParallelMode("delay_wait()");
+	id = PG_GETARG_INT64(0);
+	if (!PG_ARGISNULL(1))
+		deadline = dw_time_add(dw_now(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
+	if (dw_executor_runs_here(id))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task %lld cannot wait for itself", (long long) id)));
+	db = dw_my_database();
+	if (db == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+						dw_max_databases),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+
+	begin_wait(db, id);
+	PG_ENSURE_ERROR_CLEANUP(end_wait, PointerGetDatum(db));
+	{
+		result = wait_for_task(id, deadline);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_wait, PointerGetDatum(db));
+	end_wait(0, PointerGetDatum(db));
+	PG_RETURN_TEXT_P(cstring_to_text(result));
+}
