@@ -103,7 +103,7 @@ SELECT delay_redrive();
 UPDATE delay_wheel.failed_task SET queue = 0, owner = '4294967000';
 SELECT delay_retry(7000000000);
 SELECT delay_redrive();
--- a task of its key is pending; of another owner's, and of another key, not
+-- a task of its key is pending, or a newer one runs; of another owner's, and of another key, not
 UPDATE delay_wheel.failed_task SET key = 'once', owner = current_user::regrole;
 INSERT INTO delay_wheel.task (due, sql, key, owner) VALUES (now() + '1 day', 'SELECT 4', 'twice', current_user::regrole), (now() + '1 day', 'SELECT 4', 'once', 'regress_dw_one');
 BEGIN;
@@ -113,6 +113,14 @@ INSERT INTO delay_wheel.task (due, sql, key) VALUES (now() + '1 day', 'SELECT 4'
 SELECT delay_retry(7000000000);
 SELECT delay_redrive();
 DELETE FROM delay_wheel.task;
+SELECT pg_advisory_lock(350);
+INSERT INTO delay_wheel.task (id, due, sql, key) VALUES (7000000001, now(), 'SELECT pg_advisory_xact_lock(350)', 'once');
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM pg_locks WHERE locktype = ''advisory'' AND NOT granted)');
+SELECT delay_retry(7000000000);
+SELECT pg_advisory_unlock(350);
+SELECT pg_temp.wait_until_done();
+SELECT delay_retry(7000000000);
+SELECT pg_temp.wait_until_done();
 DELETE FROM delay_wheel.failed_task;
 
 -- rights, and how many
@@ -153,6 +161,16 @@ UPDATE failed_switch SET is_broken = true;
 -- delay_redrive
 --
 INSERT INTO delay_wheel.queue (id, name) VALUES (77, 'failed queue');
+-- who may schedule into the queue now does not matter
+INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
+	VALUES (7000000000, '2101-01-01', '2001-01-01', 0, 'regress_dw_one', 77, 0, 1, 'P0001', 'by hand', 'SELECT 1');
+SET SESSION AUTHORIZATION regress_dw_one;
+BEGIN;
+SELECT delay_redrive('failed queue');
+ROLLBACK;
+SELECT delay_retry(7000000000);
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_until_done();
 INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql, tag)
 	SELECT 7000000000 + i, '2101-01-01 00:00+00'::timestamptz + interval '1 min' * i, '2001-01-01', 0, CASE WHEN i % 2 = 0 THEN current_user ELSE 'regress_dw_one' END::regrole,
 		CASE WHEN i % 10 < 2 THEN 77 ELSE 0 END, 0, 1, CASE WHEN i % 3 = 0 THEN '40001' ELSE 'P0001' END, 'by hand', 'SELECT ' || i, CASE WHEN i % 5 = 0 THEN 'five' END

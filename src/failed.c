@@ -31,6 +31,7 @@
 #include "failed.h"
 #include "inject.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "settings.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -282,6 +283,8 @@ end_pass(DwDatabase *db)
 	TimestampTz next = DW_NEVER;
 
 	pass.phase = NO_PASS;
+	/* autovacuum is to know */
+	pgstat_report_stat(true);
 	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{

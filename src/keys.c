@@ -349,6 +349,33 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 	}
 }
 
+bool
+dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
+{
+	for (;;)
+	{
+		List	   *rows;
+		KeyRow	   *row;
+		TransactionId open;
+		bool		claimed;
+
+		CHECK_FOR_INTERRUPTS();
+		lock_key(key);
+		rows = rows_of_key(rel, key);
+		row = newest(rows, false);
+		claimed = row != NULL && is_claimed(row, rows);
+		/* one that runs would be retried itself, if it is not the older one */
+		if (row == NULL || (claimed && row->task.id < id))
+			return true;
+
+		open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
+		dw_key_leave();
+		if (claimed || !TransactionIdIsValid(open))
+			return false;
+		XactLockTableWait(open, rel, &row->task.tid, XLTW_Lock);
+	}
+}
+
 /* Does this very process run a task of the key?  Its row is gone for us. */
 static bool
 runs_here(Relation rel, const DwKey *key)

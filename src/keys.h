@@ -45,6 +45,12 @@ typedef enum DwIfExists
 extern bool dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept);
 extern void dw_key_leave(void);
 
+/*
+ * The same for a task that has failed and is to be put back.  False: there is
+ * another one that is pending, or a newer one that runs.
+ */
+extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id);
+
 /* Cancels the pending task of a key. */
 extern DwTaken dw_key_cancel(Relation rel, const DwKey *key);
 

@@ -5,10 +5,10 @@
  *
  * Run by backends, and by executors whose tasks call them.
  *
- * The deletion of the newest of a task's failed rows decides between several
- * who want to put it back.  Whether it can be put back is looked at before,
- * and with snapshots taken just then, whatever the isolation level, as for
- * pending tasks (pending.c).
+ * The lock of the newest of a task's failed rows decides between several who
+ * want to put it back.  Under it is looked at whether it can be put back, with
+ * snapshots taken just then, whatever the isolation level, as for pending
+ * tasks (pending.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -21,17 +21,18 @@
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "compat.h"
 #include "fmgr.h"
 #include "inject.h"
+#include "keys.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "pending.h"
 #include "queues.h"
 #include "rights.h"
 #include "settings.h"
 #include "signature.h"
-#include "storage/lmgr.h"
+#include "storage/bufmgr.h"
 #include "task_rows.h"
 #include "touched.h"
 #include "utils/acl.h"
@@ -52,7 +53,7 @@ typedef enum Outcome
 	PUT_BACK,
 	NOT_THERE,					/* there is no such failed task (any more) */
 	IS_PENDING,
-	KEY_IS_PENDING,				/* another task of its key is */
+	KEY_IS_PENDING,				/* another task of its key is, or runs */
 	NO_QUEUE,
 	NO_OWNER
 } Outcome;
@@ -104,31 +105,6 @@ end_retrying(Retrying *retrying)
 
 /*---- Can it be put back? ----*/
 
-/* Is there a pending task of this key? */
-static bool
-key_is_pending(const Retrying *retrying, const FailedRow *row)
-{
-	ScanKeyData keys[3];
-	SysScanDesc scan;
-	Snapshot	snapshot;
-	bool		found;
-
-	if (row->nulls[Anum_failed_key - 1])
-		return false;
-	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(row->owner));
-	ScanKeyInit(&keys[1], Anum_task_queue, BTEqualStrategyNumber, F_INT2EQ,
-				Int16GetDatum(row->queue));
-	ScanKeyEntryInitialize(&keys[2], 0, Anum_task_key, BTEqualStrategyNumber, InvalidOid,
-						   DEFAULT_COLLATION_OID, F_TEXTEQ, row->values[Anum_failed_key - 1]);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(retrying->task, dw_catalog()->task_key_index, true, snapshot, 3, keys);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return found;
-}
-
 static bool
 is_pending(const Retrying *retrying, const FailedRow *row)
 {
@@ -148,8 +124,6 @@ judge(const Retrying *retrying, const FailedRow *row)
 		return NO_QUEUE;
 	if (is_pending(retrying, row))
 		return IS_PENDING;
-	if (key_is_pending(retrying, row))
-		return KEY_IS_PENDING;
 	return PUT_BACK;
 }
 
@@ -189,7 +163,7 @@ find_rows(Relation rel, int64 id)
 
 /* The task begins anew: due at once, as if it had never been tried. */
 static void
-insert_task(Retrying *retrying, const FailedRow *row)
+insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 {
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
@@ -198,11 +172,11 @@ insert_task(Retrying *retrying, const FailedRow *row)
 	if (dw_max_pending >= 0)
 		dw_require_room(row->owner);
 	if (retrying->spared == 0)
-		retrying->spared = nextval_internal(dw_catalog()->task_id_seq, false);
+		retrying->spared = dw_spare_from_marks();
 
 	hint.id = row->id;
 	hint.due = GetCurrentTransactionStartTimestamp();
-	hint.lane = dw_require_lane(row->owner, row->queue, row->priority);
+	hint.lane = lane;
 
 	dw_task_from_failed(row->values, row->nulls, values, nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
@@ -214,14 +188,60 @@ insert_task(Retrying *retrying, const FailedRow *row)
 	dw_touch_written(&hint);
 }
 
-/* Deletes a failed row, having waited for whoever else changes it. */
-static TM_Result
-delete_row(const Retrying *retrying, HeapTuple tuple)
+/*
+ * If the task has a key, it is inserted under the lock of that, in which there
+ * must be nothing to wait for.
+ */
+static Outcome
+move_rows(Retrying *retrying, const FailedRow *row, List *rows)
 {
-	TM_FailureData failure;
+	DwLaneRef	lane = dw_require_lane(row->owner, row->queue, row->priority);
+	bool		has_key = !row->nulls[Anum_failed_key - 1];
+	ListCell   *lc;
 
-	return heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
-					   InvalidSnapshot, true, &failure, false);
+	if (has_key)
+	{
+		DwKey		key = {
+			.owner = row->owner,
+			.queue = row->queue,
+			.key = DatumGetTextPP(row->values[Anum_failed_key - 1])
+		};
+
+		if (!dw_key_enter_again(retrying->task, &key, row->id))
+			return KEY_IS_PENDING;
+	}
+	insert_task(retrying, row, lane);
+	if (has_key)
+		dw_key_leave();
+
+	foreach(lc, rows)
+	{
+		HeapTuple	tuple = lfirst(lc);
+		TM_FailureData failure;
+		FailedRow	older;
+
+		read_row(retrying->failed, tuple, &older);
+		if (older.owner == row->owner)
+			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
+							   InvalidSnapshot, true, &failure, false);
+	}
+	CommandCounterIncrement();
+	return PUT_BACK;
+}
+
+/* Locks a failed row, having waited for whoever else changes it. */
+static TM_Result
+lock_row(const Retrying *retrying, const FailedRow *row)
+{
+	HeapTupleData tuple = {.t_self = row->tuple->t_self};
+	TM_FailureData failure;
+	Buffer		buffer;
+	TM_Result	result;
+
+	result = heap_lock_tuple(retrying->failed, &tuple, GetCurrentCommandId(true),
+							 LockTupleExclusive, LockWaitBlock, false, &buffer, &failure);
+	ReleaseBuffer(buffer);
+	return result;
 }
 
 /*
@@ -235,9 +255,8 @@ put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 	for (;;)
 	{
 		List	   *rows = find_rows(retrying->failed, id);
-		ListCell   *lc;
-		Outcome		outcome;
 		TM_Result	result;
+		Outcome		outcome;
 
 		CHECK_FOR_INTERRUPTS();
 		if (rows == NIL)
@@ -250,28 +269,19 @@ put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("permission denied for task %lld", (long long) id),
 					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
-		outcome = judge(retrying, row);
-		if (outcome != PUT_BACK)
-			return outcome;
 
-		DW_INJECT("retry-before-delete");
-		result = delete_row(retrying, row->tuple);
+		DW_INJECT("retry-before-lock");
+		result = lock_row(retrying, row);
 		/* deleted by plain SQL in this very command */
 		if (result == TM_SelfModified)
 			return NOT_THERE;
 		/* changed meanwhile: look again */
 		if (result != TM_Ok)
 			continue;
-		foreach(lc, rows)
-		{
-			FailedRow	older;
-
-			read_row(retrying->failed, lfirst(lc), &older);
-			if (older.tuple != row->tuple && older.owner == row->owner)
-				(void) delete_row(retrying, older.tuple);
-		}
-		insert_task(retrying, row);
-		return PUT_BACK;
+		outcome = judge(retrying, row);
+		if (outcome == PUT_BACK)
+			outcome = move_rows(retrying, row, rows);
+		return outcome;
 	}
 }
 
@@ -291,7 +301,7 @@ refuse(Outcome why, const FailedRow *row)
 	if (why == KEY_IS_PENDING)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
-				 errmsg("another task of key \"%s\" is pending",
+				 errmsg("another task of key \"%s\" is pending or running",
 						TextDatumGetCString(row->values[Anum_failed_key - 1])),
 				 errhint("Wait until it has run, or cancel it.")));
 	ereport(ERROR,
