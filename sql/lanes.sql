@@ -22,6 +22,7 @@ SELECT delay_queue('lanes_slow', rate => 1);
 SELECT delay_queue('lanes_open');
 
 -- nothing was in them yet
+SELECT pg_temp.wait_for('count(state) = 3 FROM delay_wheel.queues WHERE name LIKE ''lanes%''');
 SELECT name, max_running, rate, paused, state, reason, running, near, ready, lanes, done, failed, retried, cancelled
 	FROM delay_wheel.queues WHERE name LIKE 'lanes%' ORDER BY name;
 SELECT queue, state FROM delay_wheel.lanes WHERE queue LIKE 'lanes%';

@@ -227,7 +227,7 @@ holder_pid(VirtualTransactionId holder)
 static void
 publish_waits(bool waits)
 {
-	int			pids[DW_SWEEP_WAITS];
+	int			pids[DW_SWEEP_WAITS] = {0};
 	int			n = 0;
 
 	for (int i = 0; i < nsweeps && waits; i++)
