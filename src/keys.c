@@ -484,32 +484,20 @@ bury(Relation rel, const KeyRow *row, int64 newer)
 	dw_touch_ended(row->task.id, DW_FAILED);
 }
 
-/*
- * Buries what is older than a task.  If an executor is just about to commit
- * the retry of one, its transaction is returned: the caller is to wait for it
- * and to try again.
- */
-static TransactionId
+/* Not those that others are just changing. */
+static void
 bury_older(Relation rel, List *rows, int64 id)
 {
-	TransactionId retry = InvalidTransactionId;
 	ListCell   *lc;
 
 	foreach(lc, rows)
 	{
 		KeyRow	   *row = (KeyRow *) lfirst(lc);
 
-		if (row->task.id >= id)
-			continue;
-		if (TransactionIdIsValid(row->inserter))
-		{
-			if (dw_executor_claims(row->task.id, row->inserter))
-				retry = row->inserter;
-		}
-		else if (!TransactionIdIsValid(row->deleter))
+		if (row->task.id < id && !TransactionIdIsValid(row->inserter) &&
+			!TransactionIdIsValid(row->deleter))
 			bury(rel, row, id);
 	}
-	return retry;
 }
 
 void
@@ -521,37 +509,41 @@ dw_key_bury_older(Relation rel, HeapTuple tuple)
 	if (!key_of(rel, tuple, &key))
 		return;
 	dw_task_key(rel, tuple, &task);
-	(void) bury_older(rel, rows_of_key(rel, &key), task.id);
+	bury_older(rel, rows_of_key(rel, &key), task.id);
 }
 
+bool
+dw_key_begin_claim(Relation rel, HeapTuple tuple)
+{
+	DwKey		key;
+
+	if (!key_of(rel, tuple, &key))
+		return false;
+	lock_key(&key);
+	return true;
+}
+
+/*
+ * The key has been locked since before the deletion: who looks at it later
+ * takes the task for running, so that must be settled by then.  No retry of an
+ * older one is on its way either, see dw_key_retry_allowed().
+ */
 bool
 dw_key_claimed(Relation rel, HeapTuple tuple)
 {
 	DwKey		key;
 	DwTaskKey	task;
+	List	   *rows;
 
 	if (!key_of(rel, tuple, &key))
 		return true;
 	dw_task_key(rel, tuple, &task);
 	forget_refused(task.id);
-	for (;;)
-	{
-		TransactionId retry = InvalidTransactionId;
-		bool		superseded;
-		List	   *rows;
-
-		/* an executor that has found no newer one inserts its retry under it */
-		lock_key(&key);
-		rows = rows_of_key(rel, &key);
-		superseded = superseder(rows, &task) != NULL;
-		if (!superseded)
-			retry = bury_older(rel, rows, task.id);
-		dw_key_leave();
-		if (!TransactionIdIsValid(retry))
-			return !superseded;
-		XactLockTableWait(retry, rel, &task.tid, XLTW_None);
-		CHECK_FOR_INTERRUPTS();
-	}
+	rows = rows_of_key(rel, &key);
+	if (superseder(rows, &task) != NULL)
+		return false;
+	bury_older(rel, rows, task.id);
+	return true;
 }
 
 bool

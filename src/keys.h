@@ -61,8 +61,15 @@ extern DwTaken dw_key_cancel(Relation rel, const DwKey *key);
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
 
 /*
- * For executors that have deleted the row of a task to run it.  False if it is
- * superseded.  Else older ones of its key go to the failed tasks.
+ * For executors that are about to delete the row of a task to run it.  True if
+ * it has a key: then they are to call dw_key_leave() when they have decided
+ * whether it is run.
+ */
+extern bool dw_key_begin_claim(Relation rel, HeapTuple tuple);
+
+/*
+ * In between: false if the task is superseded.  Else older ones of its key go
+ * to the failed tasks.
  */
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
 

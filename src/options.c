@@ -13,6 +13,7 @@
 #include "attempts.h"
 #include "compat.h"
 #include "options.h"
+#include "queues.h"
 #include "task_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

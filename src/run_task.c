@@ -199,6 +199,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 	  int *sqlstate, const char **reason)
 {
 	Relation	rel;
+	bool		has_key = false;
 	bool		success = false;
 
 	/* a cancel is for the task's own work: it waits until that begins */
@@ -228,6 +229,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		wait_for_writer(rel, claimed->tuple);
 
 		/* X2 */
+		has_key = dw_key_begin_claim(rel, claimed->tuple);
 		DW_INJECT("claim-before-delete");
 		result = heap_delete(rel, &claimed->key.tid, GetCurrentCommandId(true),
 							 InvalidSnapshot, false, &failure, false);
@@ -236,6 +238,8 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 			success = true;
 			break;
 		}
+		if (has_key)
+			dw_key_leave();
 		if (result == TM_BeingModified)
 		{
 			/* the sweeper removes what is cancelled */
@@ -257,6 +261,8 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		dw_deform(rel, claimed->tuple, &claimed->values, &claimed->nulls);
 		*verdict = dw_judge(db, rel, claimed->tuple, &claimed->key, claimed->values,
 							claimed->nulls, sqlstate, reason);
+		if (has_key)
+			dw_key_leave();
 		dw_terms(db, &claimed->key, claimed->values, claimed->nulls, &claimed->terms);
 		CommandCounterIncrement();
 	}
