@@ -211,6 +211,21 @@ DELETE FROM delay_wheel.task;
 DELETE FROM delay_wheel.failed_task;
 DELETE FROM delay_wheel.queue WHERE id = 77;
 
+-- a cancellation hits what is pending, not what is put back after it
+SELECT delay_schedule_task('SELECT failed_do(''marked'')', tag => 'marked') AS id \gset
+SELECT pg_temp.wait_until_done();
+SELECT delay_schedule_task('SELECT failed_do(''never'')', tag => 'marked', delay => '1 day') AS id2 \gset
+BEGIN;
+SELECT delay_cancel_all(tag => 'marked') > 0 AS ok;
+SELECT delay_retry(:id), delay_run(:id2);
+SELECT id = :id AS put_back FROM delay_wheel.tasks;
+SELECT delay_cancel_all(tag => 'marked') > 0 AS ok;
+SELECT count(*) AS pending FROM delay_wheel.tasks;
+SELECT delay_run(:id);
+COMMIT;
+SELECT count(*) AS pending FROM delay_wheel.tasks;
+SELECT count(*) AS failed FROM delay_wheel.failed;
+
 -- a task may put others back
 SELECT delay_schedule('0', 'SELECT failed_do($1)', 'retried by a task') AS id \gset
 SELECT pg_temp.wait_until_done();

@@ -117,6 +117,10 @@ look_at_once(DwDatabase *db)
 	dw_failed_ask(db, dw_now());
 }
 
+/*
+ * Nobody knows what a server before has left.  The sweeper will; it is enough
+ * to find out whether it has to look.
+ */
 void
 dw_failed_begin(DwDatabase *db)
 {
@@ -128,10 +132,12 @@ dw_failed_begin(DwDatabase *db)
 		any = false;
 	else if (ConditionalLockRelationOid(cat.failed, AccessShareLock))
 	{
-		Relation	rel = table_open(cat.failed, NoLock);
+		/* it may have been dropped just before */
+		Relation	rel = try_table_open(cat.failed, NoLock);
 
-		any = RelationGetNumberOfBlocks(rel) > 0;
-		table_close(rel, NoLock);
+		any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
+		if (rel != NULL)
+			table_close(rel, NoLock);
 	}
 	CommitTransactionCommand();
 	if (any)

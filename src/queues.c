@@ -940,7 +940,7 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 	else if (lane->queue == 0)
 		lane->paused = DW_NOT_PAUSED;
 	else if (lane->queue_place == DW_NO_QUEUE)
-		lane->paused = DW_PAUSED_NO_QUEUE;
+		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
 	else
 		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
 }

@@ -28,6 +28,9 @@ $node->safe_psql('postgres', q{
 	SELECT delay_queue('work', users => '{other}');
 	CREATE FUNCTION put(n int, queue text DEFAULT NULL, due timestamptz DEFAULT now(), priority int DEFAULT NULL) RETURNS bigint LANGUAGE sql
 		AS $$SELECT delay_schedule_task(format('INSERT INTO effects VALUES (%s)', n), queue => queue, due => due, priority => priority)$$;
+	-- takes its time, so that the end of the list is not reached before the pause
+	CREATE FUNCTION put_slow(n int, due timestamptz) RETURNS bigint LANGUAGE sql
+		AS $$SELECT delay_schedule_task(format('SELECT pg_sleep(0.001); INSERT INTO effects VALUES (%s)', n), queue => 'work', due => due)$$;
 	-- rows deleted, whether or not that was undone: claims
 	CREATE VIEW claims AS SELECT pg_stat_get_tuples_deleted('delay_wheel.task'::regclass) AS n;
 });
@@ -66,7 +69,7 @@ sub has_not_run
 # Under load.
 #
 sql(q{SELECT delay_pause('work');
-	SELECT put(n, 'work', now() - interval '1 hour' + n * interval '1 second') FROM generate_series(1, 2000) n});
+	SELECT put_slow(n, now() - interval '1 hour' + n * interval '1 second') FROM generate_series(1, 2000) n});
 my $session = $node->background_psql('postgres');
 $session->query_safe(q{SELECT delay_resume('work')});
 wait_for($node, 'SELECT count(*) > 100 FROM effects', 'tasks run');
@@ -254,6 +257,12 @@ my $count = () = $names =~ /put/g;
 $node->safe_psql($full, $names);
 wait_for($node, 'SELECT count(*) FROM effects WHERE n = 6000', 'tasks of queues with a place run', 60, expected => $count - 1, db => $full);
 wait_for($node, q{SELECT sum(ready) FROM delay_wheel.lanes WHERE queue <> 'default'}, 'that of the other one waits', 60, expected => 1, db => $full);
+# also when the timer looks again
+$node->safe_psql($full, 'SELECT delay_pause()');
+$node->safe_psql($full, 'SELECT delay_resume()');
+$node->safe_psql($full, 'SELECT put(6001)');
+wait_for($node, 'SELECT count(*) FROM effects WHERE n = 6001', 'a task of the default queue runs', 60, expected => 1, db => $full);
+is($node->safe_psql($full, 'SELECT count(*) FROM effects WHERE n = 6000'), $count - 1, 'that of the queue without a place does not');
 my ($rc, $out, $err) = $node->psql($full, q{SELECT delay_queue('fourth')});
 like($err, qr/ERROR:  too many queues are declared: the limit of 4 is reached.*HINT:  Drop some/s, 'no more can be declared');
 is( scalar(() = log_since($node, $position) =~ /LOG:  too many queues are declared/g), 1, 'the log tells of it once');

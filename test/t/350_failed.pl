@@ -103,10 +103,10 @@ set('failed_max_count', 200);
 $node->safe_psql('postgres', q{SELECT count(delay_schedule('0', 'SELECT 1 / 0')) FROM generate_series(1, 1000)});
 wait_for($node, q{SELECT (SELECT failed FROM delay_wheel.status) >= 1000 AND count(*) BETWEEN 200 AND 202 FROM delay_wheel.failed_task},
 	'the oldest go when there are too many');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.failed_task
-	WHERE id <= (SELECT max(id) FROM delay_wheel.failed_task) - 250}), 0, 'the newest ones are kept');
+insert_failed(1000, q{now() - i * interval '1 hour'}, q{'SELECT ' || i});
 set('failed_max_count', 50);
-wait_for($node, 'SELECT count(*) FROM delay_wheel.failed_task', 'the rest when the limit is lowered', 60, expected => 50);
+wait_for($node, 'SELECT count(*) FROM delay_wheel.failed_task', 'and when the limit is lowered', 60, expected => 50);
+is(count_failed(q{sql LIKE 'SELECT 1 / 0%'}), 50, 'the newest ones are kept');
 set('failed_max_count', 0);
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed_task', 'all of them if none are to be kept', 60, expected => 0);
 
