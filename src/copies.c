@@ -29,6 +29,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "inject.h"
+#include "keys.h"
 #include "lanes.h"
 #include "marks.h"
 #include "miscadmin.h"
@@ -81,6 +82,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	TM_Result	result;
 	Datum	   *values;
 	bool	   *nulls;
+	bool		has_key;
 
 	DW_INJECT("arm-before-delete");
 	result = heap_delete(arming->rel, &key->tid, GetCurrentCommandId(true),
@@ -95,7 +97,10 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 		return;
 	dw_deform(arming->rel, tuple, &values, &nulls);
 	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
+	has_key = dw_key_lock_of(arming->rel, tuple);
 	(void) dw_task_insert(values, nulls);
+	if (has_key)
+		dw_key_leave();
 	arming->armed++;
 }
 

@@ -11,6 +11,8 @@
  * on the key, for as long as that takes, and look with a dirty snapshot, which
  * shows what open transactions do.  Nobody waits while he holds this lock, and
  * a transaction holds one of them at a time, however many keys it schedules.
+ * Who moves a task inserts its row under the lock, too: else a scan could be
+ * past the new one when the old one goes.
  *
  * Rows of a key, in the order of their ids:
  *
@@ -49,6 +51,7 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "storage/procarray.h"
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -394,6 +397,29 @@ runs_here(Relation rel, const DwKey *key)
 }
 
 /*
+ * Leaves out what others have not committed.  False if one of them has done so
+ * meanwhile: the scan may have been past the row that it moved.
+ */
+static bool
+leave_out_uncommitted(List **rows)
+{
+	bool		certain = true;
+	ListCell   *lc;
+
+	foreach(lc, *rows)
+	{
+		TransactionId inserter = ((KeyRow *) lfirst(lc))->inserter;
+
+		if (!TransactionIdIsValid(inserter))
+			continue;
+		if (!TransactionIdIsInProgress(inserter))
+			certain = false;
+		*rows = foreach_delete_current(*rows, lc);
+	}
+	return certain;
+}
+
+/*
  * Deletes all rows of the key that are not running, those that are superseded
  * and of other origins, too.  Returns what became of the newest one.
  */
@@ -410,11 +436,13 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		KeyRow	   *busy = NULL;
 
 		CHECK_FOR_INTERRUPTS();
+		lock_key(key);
 		rows = rows_of_key(rel, key);
-		/* what others have not committed, we do not know of */
-		foreach(lc, rows)
-			if (TransactionIdIsValid(((KeyRow *) lfirst(lc))->inserter))
-				rows = foreach_delete_current(rows, lc);
+		if (!leave_out_uncommitted(&rows))
+		{
+			dw_key_leave();
+			continue;
+		}
 		last = newest(rows, true);
 		foreach(lc, rows)
 		{
@@ -432,6 +460,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 			if (row == last)
 				taken = true;
 		}
+		dw_key_leave();
 		if (busy != NULL)
 		{
 			(void) dw_row_wait(rel, &busy->task);
@@ -513,7 +542,7 @@ dw_key_bury_older(Relation rel, HeapTuple tuple)
 }
 
 bool
-dw_key_begin_claim(Relation rel, HeapTuple tuple)
+dw_key_lock_of(Relation rel, HeapTuple tuple)
 {
 	DwKey		key;
 

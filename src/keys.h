@@ -61,15 +61,15 @@ extern DwTaken dw_key_cancel(Relation rel, const DwKey *key);
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
 
 /*
- * For executors that are about to delete the row of a task to run it.  True if
- * it has a key: then they are to call dw_key_leave() when they have decided
- * whether it is run.
+ * For who inserts the row of a task again, and for executors, from before they
+ * delete it until it is decided whether it is run.  True if it has a key: then
+ * they are to call dw_key_leave().
  */
-extern bool dw_key_begin_claim(Relation rel, HeapTuple tuple);
+extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
 
 /*
- * In between: false if the task is superseded.  Else older ones of its key go
- * to the failed tasks.
+ * For executors, in between: false if the task is superseded.  Else older ones
+ * of its key go to the failed tasks.
  */
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
 

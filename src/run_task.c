@@ -226,7 +226,7 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		wait_for_writer(rel, claimed->tuple);
 
 		/* X2 */
-		has_key = dw_key_begin_claim(rel, claimed->tuple);
+		has_key = dw_key_lock_of(rel, claimed->tuple);
 		DW_INJECT("claim-before-delete");
 		result = heap_delete(rel, &claimed->key.tid, GetCurrentCommandId(true),
 							 InvalidSnapshot, false, &failure, false);

@@ -481,6 +481,7 @@ reschedule(int64 id, TimestampTz due)
 	Datum	   *values;
 	bool	   *nulls;
 	int64		mark;
+	bool		has_key;
 
 	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
 	{
@@ -500,7 +501,10 @@ reschedule(int64 id, TimestampTz due)
 		nulls[Anum_task_spared - 1] = false;
 	}
 	hint.due = due;
+	has_key = dw_key_lock_of(rel, tuple);
 	hint.tid = dw_task_insert(values, nulls);
+	if (has_key)
+		dw_key_leave();
 	dw_touch_written(&hint);
 	table_close(rel, NoLock);
 	return true;

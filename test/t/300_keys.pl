@@ -112,6 +112,38 @@ COMMIT;
 \endif
 }, '-c', 32, '-t', long_tests() ? 2000 : 60);
 is(value('SELECT count(*) FROM surplus'), 0, 'no key has two tasks');
+is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'and none had');
+value('SELECT count(delay_cancel(id)) FROM delay_wheel.tasks');
+
+# One that is moved all the time is always found.
+value(q{
+	SELECT delay_schedule_task('SELECT 1', key => 'moved', delay => '1 day');
+	CREATE TABLE lost (what text);
+	CREATE FUNCTION look() RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		pending bigint := id FROM delay_wheel.tasks WHERE key = 'moved';
+		outcome text;
+	BEGIN
+		IF delay_schedule_task('SELECT 1', key => 'moved', delay => '1 day') <> pending THEN
+			INSERT INTO lost VALUES ('another one was made');
+		END IF;
+		BEGIN
+			outcome := delay_cancel_key('moved');
+			RAISE EXCEPTION 'not really' USING ERRCODE = 'DW000';
+		EXCEPTION WHEN SQLSTATE 'DW000' THEN
+			NULL;
+		END;
+		IF outcome <> 'cancelled' THEN
+			INSERT INTO lost VALUES (outcome);
+		END IF;
+	END $$;
+});
+my $moved = value(q{SELECT id FROM delay_wheel.tasks});
+my @moves = (
+	pgbench("SELECT delay_reschedule($moved, '1 day');\n", '-c', 4, '-T', long_tests() ? 30 : 3),
+	pgbench("SELECT look();\n", '-c', 4, '-T', long_tests() ? 30 : 3));
+ok($_->finish, 'a task is moved, kept and cancelled') for @moves;
+is(value(q{SELECT coalesce(string_agg(what, ','), '') FROM lost}), '', 'it was always there');
 value('SELECT count(delay_cancel(id)) FROM delay_wheel.tasks');
 nothing_pending('nothing is left');
 
