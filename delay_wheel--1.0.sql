@@ -507,11 +507,12 @@ FROM delay_wheel.task t
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
 WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
 	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
-  -- superseded by a newer one; not a join, so that tasks without a key cost nothing
-  AND (t.key IS NULL OR NOT EXISTS (
+	-- superseded by a newer one; IS NOT NULL is for the partial index
+	AND NOT EXISTS (
 		SELECT FROM delay_wheel.task n
-		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
-		  AND (n.origin = t.origin OR n.origin = delay_wheel.origin())))
+		WHERE n.key IS NOT NULL
+			AND n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+			AND (n.origin = t.origin OR n.origin = delay_wheel.origin()))
 	-- as in marks.c
 	AND NOT EXISTS (
 		SELECT FROM delay_wheel.cancellation c
@@ -672,6 +673,10 @@ COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
 COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
 COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
+
+-- a table that was never analyzed is not taken for empty: plans of the views
+-- would seem so expensive that each is compiled
+ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
