@@ -15,7 +15,7 @@
  * no other.
  *
  * A lane that is paused, or whose queue is at its limit, wants no executor
- * (limits.c).  The timer looks again when the rate allows the next task; of
+ * (queue_limits.c).  The timer looks again when the rate allows the next task; of
  * everything else it is told.
  *
  * Executors are dynamic background workers that the postmaster never
@@ -34,10 +34,10 @@
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
-#include "limits.h"
 #include "miscadmin.h"
 #include "orphans.h"
 #include "postmaster/bgworker.h"
+#include "queue_limits.h"
 #include "session.h"
 #include "settings.h"
 #include "utils/memutils.h"

@@ -20,8 +20,8 @@
 #include "postgres.h"
 
 #include "lanes.h"
-#include "limits.h"
 #include "miscadmin.h"
+#include "queue_limits.h"
 #include "queues.h"
 #include "settings.h"
 #include "stats.h"

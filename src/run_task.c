@@ -198,13 +198,10 @@ static bool
 claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVerdict *verdict,
 	  int *sqlstate, const char **reason)
 {
-	Relation	rel;
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	bool		has_key = false;
 	bool		success = false;
 
-	/* a cancel is for the task's own work: it waits until that begins */
-	HOLD_CANCEL_INTERRUPTS();
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	/* X1: before the deletion, so that a cancel knows who holds the row */
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
 	pg_memory_barrier();
@@ -267,7 +264,6 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVe
 		CommandCounterIncrement();
 	}
 	table_close(rel, NoLock);
-	RESUME_CANCEL_INTERRUPTS();
 	return success;
 }
 
@@ -337,6 +333,8 @@ run_sql(DwExecutor *me, const Claim *claimed, bool *timed_out)
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(context);
+		/* a cancel is for the task's own work */
+		RESUME_CANCEL_INTERRUPTS();
 		/* until the end of the transaction: deferred triggers belong to it */
 		if (search_path)
 			(void) set_config_option("search_path", search_path, PGC_USERSET,
@@ -352,10 +350,13 @@ run_sql(DwExecutor *me, const Claim *claimed, bool *timed_out)
 		PopActiveSnapshot();
 		disarm_timeout();
 		obey_stop(me);
+		HOLD_CANCEL_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
 	{
+		/* an error lets them in */
+		HOLD_CANCEL_INTERRUPTS();
 		*timed_out = timeout_struck();
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
@@ -607,12 +608,22 @@ run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed
 	if (try->error == NULL)
 	{
 		dw_touch_ended(claimed->key.id, DW_DONE);
-		arm_timeout(claimed);	/* deferred triggers can take long, too */
 		return;
 	}
 	try->again = may_repeat(db, me, try);
 	if (!try->again)
 		settle_failure(db, me, entry, claimed, try);
+}
+
+/* The commit of what a task has done: its deferred triggers can take long, too. */
+static void
+commit_run(const Claim *claimed)
+{
+	RESUME_CANCEL_INTERRUPTS();
+	arm_timeout(claimed);
+	commit_transaction();
+	disarm_timeout();
+	HOLD_CANCEL_INTERRUPTS();
 }
 
 /* Claims and runs, in one transaction. */
@@ -664,8 +675,10 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		AbortCurrentTransaction();
 		return;
 	}
-	commit_transaction();
-	disarm_timeout();
+	if (verdict == DW_RUN && try->error == NULL)
+		commit_run(&claimed);
+	else
+		commit_transaction();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	count_outcome(db, entry, try);
@@ -691,6 +704,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 	PG_CATCH();
 	{
 		HOLD_INTERRUPTS();
+		HOLD_CANCEL_INTERRUPTS();
 		if (try->error == NULL)
 			try->timed_out = timeout_struck();
 		disable_all_timeouts(false);
@@ -803,9 +817,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	{
 		ErrorData  *error;
 
-		RESUME_CANCEL_INTERRUPTS();
 		error = try_task(db, me, entry, &try, record);
-		HOLD_CANCEL_INTERRUPTS();
 		if (error != NULL && try.claimed && !record)
 		{
 			/* an error at commit is the task's own, unless it had one before */

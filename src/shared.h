@@ -175,7 +175,7 @@ typedef struct DwQueue
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 
-	/* ready lock: as it stands, see limits.c */
+	/* ready lock: as it stands, see queue_limits.c */
 	uint32		running;		/* executors on its tasks, of all lanes */
 	TimestampTz next_start;		/* by the rate */
 	int64		start_fraction; /* of it, in us / rate */

@@ -14,8 +14,8 @@
 #include "postgres.h"
 
 #include "failed.h"
-#include "limits.h"
 #include "port/pg_bitutils.h"
+#include "queue_limits.h"
 #include "stats.h"
 
 #define SUB_BITS	3

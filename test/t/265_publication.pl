@@ -171,6 +171,23 @@ for my $preload (1, 0)
 		wait_for($subscriber, q{SELECT count(*) FROM effects WHERE label = 'own'}, 'own tasks run', 60, expected => 1);
 		$subscriber->safe_psql('postgres', q{DELETE FROM effects WHERE label = 'own'});
 	}
+	# a cancellation that has to wait, and a task that comes after it and is hit
+	my @open = map { $publisher->background_psql('postgres') } (0, 1);
+	$_->query_safe(q{SET SESSION AUTHORIZATION anna; BEGIN; SELECT delay_schedule('3 hours', 'SELECT 1')}) for @open;
+	$publisher->safe_psql('postgres', q{SET SESSION AUTHORIZATION anna; SELECT delay_cancel_all(due_from => now() + interval '2 hours')});
+	wait_for($publisher, 'SELECT state FROM delay_wheel.cancellations', 'a cancellation waits', 60, expected => 'waiting');
+	$open[0]->query_safe('COMMIT');
+	same($subscriber, "$with, a task that is cancelled");
+	my $hit = q{SELECT (SELECT count(*) FROM delay_wheel.task WHERE due > now() + interval '2 hours'),
+		(SELECT count(*) FROM delay_wheel.tasks WHERE due > now() + interval '2 hours'), state FROM delay_wheel.cancellations};
+	is($publisher->safe_psql('postgres', $hit), '1|0|waiting', 'it is hit at the publisher');
+	is($subscriber->safe_psql('postgres', $hit), '1|0|unarmed', 'and at the subscriber') if $preload;
+	$open[1]->query_safe('COMMIT');
+	$_->quit for @open;
+	wait_for($publisher, 'SELECT count(*) FROM delay_wheel.cancellation', 'it comes to its end', 60, expected => 0);
+	same($subscriber, "$with, without it");
+	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.cancellation'), 0, 'also at the subscriber');
+
 	# overdue at both: one runs it, and both lose it
 	$publisher->safe_psql('postgres', "SELECT delay_reschedule($pending, '0')");
 	nothing_due($publisher, "$with, it is run");
@@ -178,7 +195,7 @@ for my $preload (1, 0)
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks WHERE armed'), 0, 'nothing there is armed') if $preload;
 
 	# the whole of a two-phase transaction
-	my $empty = 'TRUNCATE effects, delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared';
+	my $empty = 'TRUNCATE effects, delay_wheel.task, delay_wheel.cancellation, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared';
 	$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION tasks; $empty");
 	changes_only($subscriber) if $preload;
 	$subscriber->safe_psql('postgres', $empty);

@@ -11,6 +11,7 @@ use lib $FindBin::RealBin;
 use DelayWheel;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use List::Util qw(max);
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -113,6 +114,20 @@ cmp_ok($ran, '<', 100000, "$ran had run before");
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 0, 'none has failed');
 add(1, 'after', 'now()');
 wait_for($node, q{SELECT count(*) FROM effects WHERE tag = 'after'}, 'a task that comes after runs', 60, expected => 1);
+
+# An executor that has found the task before, and deletes its row after.
+attach($node, 'sweep-before-delete', 'wait', 0, 1);
+attach($node, 'claim-before-delete', 'wait', 0, 1);
+add(1, 'found', 'now()');
+wait_until_waiting($node, 'claim-before-delete', 'an executor is about to claim a task');
+$node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'found')});
+wait_until_waiting($node, 'sweep-before-delete', 'the sweeper to remove it');
+detach($node, 'claim-before-delete');
+wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'the executor leaves it', 60, expected => 0);
+is(rows_of('found'), 1, 'its row is there');
+detach($node, 'sweep-before-delete');
+swept('found');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE tag = 'found'}), 0, 'it has not run');
 
 #
 # Transactions that were open, and prepared ones, over a restart.
@@ -233,6 +248,33 @@ cmp_ok($took, '<', 5, sprintf('LOCK TABLE and VACUUM FULL in the middle took %.3
 done('lock table');
 
 #
+# No background worker for it: launcher, timer, logical replication launcher,
+# and an executor that waits for a lock.
+#
+$node->append_conf('postgresql.conf', "max_worker_processes = 4\nmax_parallel_workers = 2\n");
+$node->restart;
+$locker->quit;
+$locker = $node->background_psql('postgres');
+$locker->query_safe('SELECT pg_advisory_lock(1)');
+$node->safe_psql('postgres', q{SELECT delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(1)')});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'an executor takes the last place', 60, expected => 1);
+$position = log_position($node);
+add(10, 'no worker', q{now() + interval '1 day'});
+$node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'no worker')});
+ok(wait_until(60, sub { log_since($node, $position) =~ /delay_wheel cannot remove cancelled tasks: no background worker is free/ }),
+	'the log tells that there is none for the sweeper');
+is($node->safe_psql('postgres', 'SELECT state FROM delay_wheel.cancellations'), 'queued', 'so does the view');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.tasks WHERE tag = 'no worker'}), 0, 'the tasks are cancelled nevertheless');
+$locker->query_safe('SELECT pg_advisory_unlock(1)');
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'});
+done('no worker');
+is(scalar(() = log_since($node, $position) =~ /cannot remove cancelled tasks/g), 1, 'the log told it once');
+$node->append_conf('postgresql.conf', "max_worker_processes = 20\n");
+$node->restart;
+$locker->quit;
+$locker = $node->background_psql('postgres');
+
+#
 # A dump that was made in the middle brings nothing back.
 #
 $locker->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
@@ -275,7 +317,14 @@ sub lateness
 		SET ROLE app;
 		SELECT count(delay_schedule_at(d, 'INSERT INTO public.lateness VALUES (\$1, clock_timestamp() - \$2)', '$what', d))
 		FROM generate_series(1, $n) i, LATERAL (SELECT now() + interval '500 ms' + i * interval '5 ms') due(d)});
-	return if $seconds == 0;
+	return $n;
+}
+
+sub lateness_known
+{
+	my ($what, $n) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
 	return wait_for($node, "SELECT count(*) FROM lateness WHERE what = '$what'", "$what: $n other tasks run", 120, expected => $n);
 }
 
@@ -286,14 +335,14 @@ SKIP:
 	# some of them in memory
 	add(1000000, 'million', q{now() + interval '30 min' + i * interval '10 ms'});
 	$node->safe_psql('postgres', 'VACUUM ANALYZE delay_wheel.task; CHECKPOINT');
-	lateness('warm', 5);
-	lateness('before', 15);
+	lateness_known($_, lateness($_, 10)) for qw(warm before);
 	note('a million: ' . time_of_cancel('million') . ' ms');
 	my $begun = time();
-	lateness('during', 15);
+	my $n = lateness('during', 10);
 	swept('million');
 	note(sprintf('removed after %.1f s', time() - $begun));
-	lateness('after', 5);
+	lateness_known('during', $n);
+	lateness_known('after', lateness('after', 5));
 	my %late;
 	for (qw(before during after))
 	{
@@ -306,8 +355,9 @@ SKIP:
 		note("$_: ms to the statement, p50, p95, p99, max: $row");
 	}
 	# what else the machine does is not ours
-	cmp_ok($late{during}[0], '<', 1.2 * $late{before}[0] + 0.5, 'the median stays');
-	cmp_ok($late{during}[1], '<', 1.2 * $late{before}[1] + 5, 'so does the 95th percentile');
+	my @usual = map { max($late{before}[$_], $late{after}[$_]) } (0, 1);
+	cmp_ok($late{during}[0], '<', 1.2 * $usual[0] + 0.5, 'the median stays');
+	cmp_ok($late{during}[1], '<', 1.2 * $usual[1] + 5, 'so does the 95th percentile');
 }
 
 #

@@ -24,6 +24,11 @@ my ($code, $out, $err) =
 is($code, 0, 'all of them run') or diag($err);
 is($err, '', 'without a warning');
 
+# what runs at once
+wait_for($node, 'SELECT n = 109 FROM stock_total', 'the task with a key has run');
+is($node->safe_psql('postgres', "SELECT status || ' ' || (SELECT n FROM stock) FROM purchase"), 'paid 109',
+	'the order is paid, its task cancelled');
+
 is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks'),
 	3, 'the task of the first example and those of two orders are pending');
 
@@ -31,7 +36,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks'),
 $node->safe_psql('postgres', 'SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks');
 wait_for($node, 'SELECT count(*) = 2 FROM t_order WHERE stars = 5 AND status = 1',
 	'the orders have their 5 stars');
-wait_for($node, 'SELECT done = 3 AND failed = 0 FROM delay_wheel.status', 'all tasks are done');
+wait_for($node, 'SELECT done = 4 AND failed = 0 FROM delay_wheel.status', 'all tasks are done');
 
 $node->stop;
 done_testing();

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * limits.h
+ * queue_limits.h
  *	  Pauses, and limits of queues: which lanes may begin tasks now.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef DW_LIMITS_H
-#define DW_LIMITS_H
+#ifndef DW_QUEUE_LIMITS_H
+#define DW_QUEUE_LIMITS_H
 
 #include "shared.h"
 
@@ -52,4 +52,4 @@ extern bool dw_limits_full(const DwLane *lane);
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);
 
-#endif							/* DW_LIMITS_H */
+#endif							/* DW_QUEUE_LIMITS_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * limits.c
+ * queue_limits.c
  *	  Pauses, and limits of queues: which lanes may begin tasks now.
  *
  * Run by timers and executors, under the ready lock: each task that is taken
@@ -26,7 +26,7 @@
 #include "postgres.h"
 
 #include "lanes.h"
-#include "limits.h"
+#include "queue_limits.h"
 
 #define TOLERANCE_US	(100 * 1000)
 #define TURN_US			(100 * 1000)
