@@ -442,7 +442,11 @@ object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 		prev_object_access(access, class, object, sub, arg);
 	if (access == OAT_DROP && class == ExtensionRelationId &&
 		object == get_extension_oid("delay_wheel", true))
+	{
 		dw_touch_all();
+		/* the queues and pauses of another one, created at once, are others */
+		dw_touch_control();
+	}
 }
 
 void
