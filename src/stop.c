@@ -22,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include <signal.h>
 
 #include "libpq/pqsignal.h"
