@@ -22,9 +22,9 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include <signal.h>
 
+#include "access/transam.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "stop.h"
