@@ -148,14 +148,14 @@ SELECT setval('attempts_seq', 1, false);
 SELECT pg_temp.task($$INSERT INTO attempts_effect VALUES ('deadlock', attempts_lose_until(4, '40P01'))$$, 1, '1 hour') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT * FROM attempts_effect WHERE label IN ('serialized', 'deadlock') ORDER BY label;
--- ten times, then it is a failure like others
+-- ten times, then it is a failure like others; in the pauses, another executor may take it over and begin to count
 SELECT setval('attempts_seq', 1, false);
 SELECT pg_temp.task($$SELECT attempts_lose_until(100, '40001')$$, 2, '1 hour') AS id \gset
 SELECT pg_temp.wait_for(format('attempts = 1 FROM delay_wheel.tasks WHERE id = %s', :id));
-SELECT attempts, last_error, (SELECT last_value FROM attempts_seq) AS runs FROM delay_wheel.tasks WHERE id = :id;
+SELECT attempts, last_error, (SELECT last_value >= 11 AND last_value <= 33 FROM attempts_seq) AS some_runs FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
-SELECT attempts, sqlstate, message, (SELECT last_value FROM attempts_seq) AS runs FROM pg_temp.failure(:id);
+SELECT attempts, sqlstate, message, (SELECT last_value >= 22 AND last_value <= 66 FROM attempts_seq) AS some_runs FROM pg_temp.failure(:id);
 -- at the commit, as well
 CREATE FUNCTION attempts_lose_trigger() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM attempts_lose_until(3, '40001'); RETURN NULL; END$$;
 CREATE CONSTRAINT TRIGGER lose AFTER UPDATE ON attempts_parent DEFERRABLE INITIALLY DEFERRED
