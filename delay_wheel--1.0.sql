@@ -407,7 +407,7 @@ COMMENT ON FUNCTION delay_run(bigint) IS
 CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_retry(bigint) IS
-'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), or if its queue or its owner does not exist any more. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations up to now do not concern it. A null id is an error';
+'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), or if its queue or its owner does not exist any more. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations that are committed do not concern it, those of transactions that are still open do. A null id is an error';
 
 CREATE FUNCTION delay_redrive(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
 	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)
