@@ -43,7 +43,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "inject.h"
 #include "marks.h"
 #include "miscadmin.h"
@@ -322,12 +321,6 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 }
 
 /*---- Tasks that are spared ----*/
-
-int64
-dw_spare_from_marks(void)
-{
-	return nextval_internal(dw_catalog()->task_id_seq, false);
-}
 
 int64
 dw_mark_on_row(const Datum *values, const bool *nulls)
