@@ -252,14 +252,24 @@ may_use_found(void)
 	return false;
 }
 
-/* Is what was found still true, and locked by this transaction? */
+static bool
+found_is_current(DwDatabase *db)
+{
+	return db != NULL && found.control == pg_atomic_read_u32(&db->control);
+}
+
+/*
+ * Is what was found still true?  If so, locks it.  Whoever drops it raises
+ * control before he gives his lock back.
+ */
 static bool
 found_holds(DwDatabase *db, const char *name)
 {
-	return found.is_valid && strcmp(found.name, name) == 0 &&
-		db != NULL && found.control == pg_atomic_read_u32(&db->control) &&
-		!dw_control_is_touched() &&
-		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
+	if (!found.is_valid || strcmp(found.name, name) != 0 || !found_is_current(db) ||
+		dw_control_is_touched())
+		return false;
+	return dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) ==
+		LOCKACQUIRE_ALREADY_HELD || found_is_current(db);
 }
 
 bool
