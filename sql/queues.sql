@@ -77,7 +77,7 @@ SELECT code FROM pg_temp.error_of($$SELECT delay_queue('q')$$) UNION ALL SELECT 
 	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_resume('mails')$$)
 	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause_database()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_resume_database()$$);
 COMMIT;
-CREATE FUNCTION queues_restricted() RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION queues_restricted() RETURNS text LANGUAGE plpgsql SET search_path = public AS $$
 BEGIN
 	PERFORM delay_pause();
 	RETURN 'paused';
@@ -337,11 +337,23 @@ SELECT name, users FROM delay_wheel.queues ORDER BY name;
 SELECT delay_queue_drop('of brief');
 
 SELECT delay_queue_drop('mails');
+-- of another extension in the same transaction: what was paused is not
+SELECT delay_pause_database();
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_pause();
+RESET SESSION AUTHORIZATION;
+BEGIN;
+DROP EXTENSION delay_wheel;
+CREATE EXTENSION delay_wheel;
+SELECT delay_wheel.allow('regress_dw_ben');
+COMMIT;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_schedule('0', 'INSERT INTO queues_effect VALUES (70)') > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM queues_effect WHERE n = 70)');
 SELECT * FROM delay_wheel.queue;
 SELECT * FROM delay_wheel.pause;
-REVOKE EXECUTE ON FUNCTION delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database FROM regress_dw_dba, regress_dw_anna;
-SELECT delay_wheel.disallow('regress_dw_dba', 'regress_dw_anna', 'regress_dw_ben');
+SELECT delay_wheel.disallow('regress_dw_ben');
 DROP TABLE queues_effect;
 DROP FUNCTION put, queue_id, queues_restricted, pg_temp.put_for_me;
-REVOKE SELECT ON delay_wheel.task FROM regress_dw_ben;
 DROP ROLE regress_dw_anna, regress_dw_ben, regress_dw_dba, regress_dw_team, "regress_dw Odd";

@@ -65,6 +65,19 @@ static object_access_hook_type prev_object_access = NULL;
 /*---- Two-phase commit ----*/
 
 /*
+ * The end of a prepared transaction gives its locks back before it can be told
+ * of (see queues.c): what others have in memory is to hold no longer already.
+ */
+static void
+raise_control(void)
+{
+	DwDatabase *db = dw_my_database();
+
+	if (db != NULL)
+		pg_atomic_fetch_add_u32(&db->control, 1);
+}
+
+/*
  * The rows that a transaction wrote when it was prepared are seen dirty, since
  * it has not ended.  Whatever its end is, the lanes are looked at then: the
  * row locks of its cancels are gone in both cases.  False if there is no
@@ -79,6 +92,7 @@ touch_what_was_prepared(const char *gid)
 	ScanKeyData key;
 	SnapshotData dirty;
 	HeapTuple	tuple;
+	bool		any = false;
 
 	if (!dw_catalog_lookup(&cat))
 		return false;
@@ -90,6 +104,7 @@ touch_what_was_prepared(const char *gid)
 	{
 		dw_touch_all();
 		dw_touch_control();
+		raise_control();
 		return true;
 	}
 
@@ -113,9 +128,12 @@ touch_what_was_prepared(const char *gid)
 		else
 			dw_touch_all();
 		dw_touch_prepared();
+		any = true;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+	if (any)
+		raise_control();
 	return true;
 }
 
@@ -442,7 +460,11 @@ object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 		prev_object_access(access, class, object, sub, arg);
 	if (access == OAT_DROP && class == ExtensionRelationId &&
 		object == get_extension_oid("delay_wheel", true))
+	{
 		dw_touch_all();
+		/* the queues and pauses of another one, created at once, are others */
+		dw_touch_control();
+	}
 }
 
 void

@@ -252,14 +252,24 @@ may_use_found(void)
 	return false;
 }
 
-/* Is what was found still true, and locked by this transaction? */
+static bool
+found_is_current(DwDatabase *db)
+{
+	return db != NULL && found.control == pg_atomic_read_u32(&db->control);
+}
+
+/*
+ * Is what was found still true?  If so, locks it.  Whoever drops it raises
+ * control before he gives his lock back.
+ */
 static bool
 found_holds(DwDatabase *db, const char *name)
 {
-	return found.is_valid && strcmp(found.name, name) == 0 &&
-		db != NULL && found.control == pg_atomic_read_u32(&db->control) &&
-		!dw_control_is_touched() &&
-		dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD;
+	if (!found.is_valid || strcmp(found.name, name) != 0 || !found_is_current(db) ||
+		dw_control_is_touched())
+		return false;
+	return dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) ==
+		LOCKACQUIRE_ALREADY_HELD || found_is_current(db);
 }
 
 bool
@@ -627,7 +637,8 @@ report_missing(DwDatabase *db)
 /*
  * What was read of the tables goes into shared memory.  A lane that was paused
  * and is not any more is read again before: tasks may have come to its ready
- * list in any order, and executors have put back some.
+ * list in any order, and executors have put back some.  So is one whose queue
+ * is gone: what is in memory may be what was cancelled before.
  */
 static void
 apply_tables(DwDatabase *db)
@@ -645,10 +656,11 @@ apply_tables(DwDatabase *db)
 
 		attach_lane(lane);
 		paused = pause_of_lane(lane);
+		if (paused == DW_NOT_PAUSED ? lane->paused != DW_NOT_PAUSED :
+			paused == DW_PAUSED_NO_QUEUE && lane->paused != paused)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 		if (paused != DW_NOT_PAUSED)
 			lane->paused = paused;
-		else if (lane->paused != DW_NOT_PAUSED)
-			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);

@@ -74,6 +74,9 @@ sub traffic
 			PREPARE TRANSACTION 'two-phase';
 			$end PREPARED 'two-phase'});
 	}
+	$publisher->safe_psql('postgres', "SELECT delay_queue('queue $round', rate => $round, users => '{anna,public}'), delay_pause('queue $round')");
+	$publisher->safe_psql('postgres', 'SELECT delay_resume(name), delay_queue(name, rate => 0) FROM delay_wheel.queues WHERE rate < ' . $round);
+	$publisher->safe_psql('postgres', 'SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE rate IS NULL AND NOT paused ORDER BY name OFFSET 1');
 	nothing_due($publisher, "$what: tasks run at the publisher");
 	wait_for($publisher, 'SELECT count(*) FROM delay_wheel.prepared', 'what was prepared is forgotten', 60, expected => 0);
 	return;
@@ -90,7 +93,8 @@ sub same
 
 	$publisher->wait_for_catchup('tasks');
 	for my $query ($rows, $failed, 'SELECT string_agg(label, \', \' ORDER BY label) FROM effects',
-		'SELECT count(*) FROM delay_wheel.prepared')
+		'SELECT count(*) FROM delay_wheel.prepared',
+		'SELECT q.* FROM delay_wheel.queue q ORDER BY id; SELECT * FROM delay_wheel.pause')
 	{
 		is($subscriber->safe_psql('postgres', $query), $publisher->safe_psql('postgres', $query), $what);
 	}
@@ -116,6 +120,10 @@ sub changes_only
 	my $own = $publisher->safe_psql('postgres', "INSERT INTO delay_wheel.task (due, origin, owner, sql)
 		VALUES (now(), $origin, 'anna', \$\$INSERT INTO public.effects VALUES ('came home')\$\$) RETURNING id");
 	wait_for($subscriber, q{SELECT count(*) FROM effects WHERE label = 'came home'}, 'one that is its own is run', 60, expected => 1);
+	$publisher->safe_psql('postgres', 'SELECT delay_pause_database()');
+	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'so does a pause', 60, expected => 'paused');
+	$publisher->safe_psql('postgres', 'SELECT delay_resume_database()');
+	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'and its end', 60, expected => 'running');
 	$publisher->safe_psql('postgres', "DELETE FROM delay_wheel.task WHERE id IN ($id, $own)");
 	$publisher->wait_for_catchup('tasks');
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task'), 0, 'what the publisher deletes is gone');
@@ -187,7 +195,7 @@ for my $preload (1, 0)
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.tasks WHERE armed'), 0, 'nothing there is armed') if $preload;
 
 	# the whole of a two-phase transaction
-	my $empty = 'TRUNCATE effects, delay_wheel.task, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared';
+	my $empty = 'TRUNCATE effects, delay_wheel.task, delay_wheel.cancellation, delay_wheel.queue, delay_wheel.pause, delay_wheel.failed_task, delay_wheel.prepared';
 	$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION tasks; $empty");
 	changes_only($subscriber) if $preload;
 	$subscriber->safe_psql('postgres', $empty);

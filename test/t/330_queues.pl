@@ -175,6 +175,23 @@ sql(q{COMMIT PREPARED 'resume'});
 ran(4001, 'a prepared resume, committed after a restart, does it');
 ran(4003, 'for all tasks');
 
+# Dropped, for a session that has used the queue before, and waits.
+for my $end (qw(ROLLBACK COMMIT))
+{
+	sql(q{SELECT delay_queue('brief')});
+	my $user = $node->background_psql('postgres', on_error_stop => 0);
+	$user->query_safe(q{SELECT put(4010, 'brief')});
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'a queue is used', 60, expected => 0);
+	sql(q{BEGIN; SELECT delay_queue_drop('brief'); PREPARE TRANSACTION 'drop'});
+	$user->query_until(qr/begun/, "\\echo begun\nSELECT put(4011, 'brief');\n");
+	wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted}, 'who uses it waits', 60, expected => 1);
+	sql("$end PREPARED 'drop'");
+	ran(4011, 'it was not dropped') if $end eq 'ROLLBACK';
+	$user->quit;
+	like($user->{stderr}, qr/queue "brief" does not exist/, 'it was dropped') if $end eq 'COMMIT';
+}
+is(sql('SELECT count(*) FROM delay_wheel.task'), 0, 'no task is in it');
+
 #
 # The database, and all of it over restart and crash.
 #
