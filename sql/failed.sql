@@ -37,7 +37,7 @@ BEGIN;
 SELECT delay_retry(:id);
 SELECT count(*) AS failed FROM delay_wheel.failed;
 SELECT id = :id AS same_id, due = now() AS due_now, origin = delay_wheel.origin() AS armed, owner = current_user::regrole AS owner, queue, priority,
-	attempts, crashes, spared > id AS spared, sql, args, arg_types, key, tag FROM delay_wheel.task;
+	attempts, crashes, spared, sql, args, arg_types, key, tag FROM delay_wheel.task;
 SELECT delay_retry(:id);
 ROLLBACK;
 SELECT count(*) AS failed FROM delay_wheel.failed;
@@ -225,6 +225,19 @@ SELECT delay_run(:id);
 COMMIT;
 SELECT count(*) AS pending FROM delay_wheel.tasks;
 SELECT count(*) AS failed FROM delay_wheel.failed;
+
+-- one that commits later does: what was put back meanwhile is not spared
+SELECT delay_schedule_task('SELECT failed_do(''late mark'')', tag => 'late') AS id \gset
+SELECT pg_temp.wait_until_done();
+BEGIN;
+SELECT delay_cancel_all(tag => 'late') > 0 AS ok;
+PREPARE TRANSACTION 'late mark';
+SELECT delay_pause();
+SELECT delay_retry(:id);
+SELECT count(*) AS pending FROM delay_wheel.tasks;
+COMMIT PREPARED 'late mark';
+SELECT count(*) AS pending FROM delay_wheel.tasks;
+SELECT delay_resume();
 
 -- a task may put others back
 SELECT delay_schedule('0', 'SELECT failed_do($1)', 'retried by a task') AS id \gset

@@ -77,7 +77,7 @@ SELECT code FROM pg_temp.error_of($$SELECT delay_queue('q')$$) UNION ALL SELECT 
 	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_resume('mails')$$)
 	UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_pause_database()$$) UNION ALL SELECT code FROM pg_temp.error_of($$SELECT delay_resume_database()$$);
 COMMIT;
-CREATE FUNCTION queues_restricted() RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION queues_restricted() RETURNS text LANGUAGE plpgsql SET search_path = public AS $$
 BEGIN
 	PERFORM delay_pause();
 	RETURN 'paused';

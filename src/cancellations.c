@@ -25,6 +25,7 @@
 #include "funcapi.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "options.h"
 #include "pending.h"
 #include "queues.h"
 #include "signature.h"
@@ -128,6 +129,9 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("due_from must be before due_until")));
+	/* all processes keep it in memory */
+	if (!PG_ARGISNULL(1))
+		dw_option_refuse_long(PG_GETARG_TEXT_PP(1), "tag");
 	dw_require_writable("delay_cancel_all()");
 
 	memset(nulls, true, sizeof(nulls));

@@ -532,7 +532,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("queue \"%s\" has pending tasks", name),
-					 errhint("Cancel them with %s, or wait until they have run.",
+					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
 							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 	} while (!delete_row(rel, tuple));
 	table_close(rel, NoLock);

@@ -15,6 +15,12 @@
  * The first look takes each lock that a task may have, if it is to be had at
  * once.  Only if one is not, the lock manager is asked who waits for whom.
  *
+ * A session in delay_wait() may have a lock on the tables, too, if its
+ * transaction has read or written tasks.  Then the one who waits for it, the
+ * task that queues up behind that one, and the session that waits for the task
+ * are a deadlock, which PostgreSQL cannot see.  So when a claim does not get
+ * on, those who wait for tasks are made to look whether it is their doing.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -28,6 +34,7 @@
 #include "storage/lock.h"
 #include "task_rows.h"
 #include "utils/lsyscache.h"
+#include "wait.h"
 
 /* A task that has run for so long gives way. */
 #define LONG_US		(500 * 1000)
@@ -39,6 +46,24 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
 		now - e->since >= LONG_US &&
 		pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
+}
+
+/* Has it a task, but not begun to claim it? */
+static bool
+is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
+{
+	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
+		now - e->since >= LONG_US &&
+		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
+}
+
+static bool
+any_is_stuck(const DwDatabase *db, TimestampTz now)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (is_stuck(db, &dw_executors[i], now))
+			return true;
+	return false;
 }
 
 static bool
@@ -162,6 +187,32 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 	}
 }
 
+pid_t
+dw_who_waits_for_us(void)
+{
+	const DwCatalog *cat = dw_catalog();
+	const Oid	relations[] = {cat->task, cat->task_id_seq, cat->failed};
+	LockData   *data = GetLockStatusData();
+
+	for (int h = 0; h < data->nelements; h++)
+	{
+		LockInstanceData *ours = &data->locks[h];
+
+		if (ours->pid != MyProcPid || !is_one_of(&ours->locktag, relations, lengthof(relations)))
+			continue;
+		for (int w = 0; w < data->nelements; w++)
+		{
+			LockInstanceData *waiter = &data->locks[w];
+
+			if (waiter->waitLockMode != NoLock && waiter->pid != MyProcPid &&
+				memcmp(&ours->locktag, &waiter->locktag, sizeof(LOCKTAG)) == 0 &&
+				conflicts(ours->holdMask, waiter->waitLockMode))
+				return waiter->pid;
+		}
+	}
+	return 0;
+}
+
 static void
 look(DwDatabase *db)
 {
@@ -192,6 +243,8 @@ dw_give_way(DwDatabase *db)
 		looked = now;
 		if (any_runs_long(db, now))
 			look(db);
+		if (any_is_stuck(db, now))
+			dw_make_waiters_look(db);
 	}
 	return next_look(db, looked, now);
 }

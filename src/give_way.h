@@ -16,4 +16,7 @@
  */
 extern TimestampTz dw_give_way(DwDatabase *db);
 
+/* Who waits for a lock of this transaction that keeps tasks from running; 0 if nobody does. */
+extern pid_t dw_who_waits_for_us(void);
+
 #endif							/* DW_GIVE_WAY_H */

@@ -25,10 +25,10 @@
  * so had claimed the task before the commit returned: then the task is
  * running.  COMMIT PREPARED raises the number, too.
  *
- * Each process keeps a copy of the marks.  It is good as long as db->control
+ * Each process keeps a copy of the marks.  It lacks none as long as db->control
  * is as it was read before the snapshot of that copy was taken, and this
- * transaction has written none itself.  Mostly there are none: then all this
- * is a comparison of two numbers.
+ * transaction has written none itself; but it may have some that are gone.
+ * Mostly there are none: then all this is a comparison of two numbers.
  *
  * Run by backends, executors, the sweeper; and by timers, which have locked
  * the table before.  Marks are written by cancellations.c.
@@ -43,7 +43,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "inject.h"
 #include "marks.h"
 #include "miscadmin.h"
@@ -291,8 +290,8 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 		(mark->tag == NULL || tag_is(task, mark));
 }
 
-bool
-dw_task_is_cancelled(Relation rel, HeapTuple tuple)
+static bool
+is_hit(Relation rel, HeapTuple tuple)
 {
 	DwMarkable	task;
 	int			n;
@@ -307,13 +306,21 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 	return false;
 }
 
-/*---- Tasks that are spared ----*/
-
-int64
-dw_spare_from_marks(void)
+/*
+ * Nobody tells that a mark was removed.  A task that was moved to where it
+ * would hit is not hit by one that is no more, so what the copy says is not
+ * believed before the marks were read after the row.
+ */
+bool
+dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 {
-	return nextval_internal(dw_catalog()->task_id_seq, false);
+	if (!is_hit(rel, tuple))
+		return false;
+	copy_valid = false;
+	return is_hit(rel, tuple);
 }
+
+/*---- Tasks that are spared ----*/
 
 int64
 dw_mark_on_row(const Datum *values, const bool *nulls)

@@ -52,14 +52,9 @@ extern void dw_marks_install(void);
 extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
 
 /*
- * For a task that is put back by who knows about the marks there are: what
- * its column spared becomes, so that only later ones hit it.
- */
-extern int64 dw_spare_from_marks(void);
-
-/*
- * The same for a task that is moved: the number of the latest mark that hits
- * the row as it is to be written; 0 if none does.
+ * For a task that is moved, or put back, by who knows about the marks there
+ * are: the number of the latest one that hits the row as it is to be written,
+ * for its column spared, so that only later ones hit it; 0 if none does.
  */
 extern int64 dw_mark_on_row(const Datum *values, const bool *nulls);
 

@@ -23,6 +23,17 @@
 #define MAX_TEXT		DW_MAX_KEY
 #define MAX_RETRY_DELAY	(365 * USECS_PER_DAY)
 
+void
+dw_option_refuse_long(const text *value, const char *name)
+{
+	if (VARSIZE_ANY_EXHDR(value) > MAX_TEXT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is too long", name),
+				 errdetail("It has %zu bytes, the maximum is %d.", (size_t) VARSIZE_ANY_EXHDR(value), MAX_TEXT),
+				 errhint("Use a hash of it, for instance %s.", "md5()")));
+}
+
 text *
 dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 {
@@ -36,12 +47,7 @@ dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not be empty", name),
 				 errhint("Null stands for none.")));
-	if (VARSIZE_ANY_EXHDR(value) > MAX_TEXT)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is too long", name),
-				 errdetail("It has %zu bytes, the maximum is %d.", (size_t) VARSIZE_ANY_EXHDR(value), MAX_TEXT),
-				 errhint("Use a hash of it, for instance %s.", "md5()")));
+	dw_option_refuse_long(value, name);
 	return value;
 }
 

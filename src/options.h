@@ -47,6 +47,7 @@ extern int16 dw_option_priority(FunctionCallInfo fcinfo);
 extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
 
 /* A text, NULL if it is null; what is too long, or empty, is an error. */
+extern void dw_option_refuse_long(const text *value, const char *name);
 extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);
 
 /* An error if the time at which a task expires is none. */

@@ -637,7 +637,8 @@ report_missing(DwDatabase *db)
 /*
  * What was read of the tables goes into shared memory.  A lane that was paused
  * and is not any more is read again before: tasks may have come to its ready
- * list in any order, and executors have put back some.
+ * list in any order, and executors have put back some.  So is one whose queue
+ * is gone: what is in memory may be what was cancelled before.
  */
 static void
 apply_tables(DwDatabase *db)
@@ -655,10 +656,11 @@ apply_tables(DwDatabase *db)
 
 		attach_lane(lane);
 		paused = pause_of_lane(lane);
+		if (paused == DW_NOT_PAUSED ? lane->paused != DW_NOT_PAUSED :
+			paused == DW_PAUSED_NO_QUEUE && lane->paused != paused)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 		if (paused != DW_NOT_PAUSED)
 			lane->paused = paused;
-		else if (lane->paused != DW_NOT_PAUSED)
-			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);

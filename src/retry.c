@@ -62,7 +62,6 @@ typedef struct Retrying
 {
 	Relation	failed;
 	Relation	task;
-	int64		spared;			/* 0: not drawn yet */
 } Retrying;
 
 /* A row of failed_task, in our memory context. */
@@ -91,9 +90,8 @@ static void
 begin_retrying(Retrying *retrying)
 {
 	retrying->failed = table_open(dw_catalog()->failed, RowExclusiveLock);
-	/* before a number is drawn: see marks.c */
+	/* before marks are looked at: see sweep.c */
 	retrying->task = table_open(dw_catalog()->task, RowExclusiveLock);
-	retrying->spared = 0;
 }
 
 static void
@@ -168,11 +166,10 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 	DwHint		hint;
+	int64		mark;
 
 	if (dw_max_pending >= 0)
 		dw_require_room(row->owner);
-	if (retrying->spared == 0)
-		retrying->spared = dw_spare_from_marks();
 
 	hint.id = row->id;
 	hint.due = GetCurrentTransactionStartTimestamp();
@@ -181,9 +178,14 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	dw_task_from_failed(row->values, row->nulls, values, nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
-	values[Anum_task_spared - 1] = Int64GetDatum(retrying->spared);
-	nulls[Anum_task_spared - 1] = false;
 	nulls[Anum_task_crashes - 1] = true;
+	/* what has not committed yet hits it, as any task of its id */
+	mark = dw_mark_on_row(values, nulls);
+	if (mark != 0)
+	{
+		values[Anum_task_spared - 1] = Int64GetDatum(mark);
+		nulls[Anum_task_spared - 1] = false;
+	}
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);
 }

@@ -24,6 +24,7 @@
 
 #include <signal.h>
 
+#include "access/transam.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "stop.h"

@@ -31,6 +31,7 @@
 #include "compat.h"
 #include "executor.h"
 #include "fmgr.h"
+#include "give_way.h"
 #include "keys.h"
 #include "marks.h"
 #include "miscadmin.h"
@@ -338,6 +339,21 @@ wait_for_deleter(int64 id)
 	list_free(deleters);
 }
 
+/* Nobody claims a task while somebody waits for a lock that we have. */
+static void
+refuse_deadlock(int64 id)
+{
+	pid_t		pid = dw_who_waits_for_us();
+
+	if (pid != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+				 errmsg("deadlock detected"),
+				 errdetail("This transaction waits for task %lld, which waits for process %d, which waits for a lock of this transaction on the tables of delay_wheel.",
+						   (long long) id, (int) pid),
+				 errhint("Call delay_wait() in a transaction of its own.")));
+}
+
 /*
  * Something has changed: what has become of the task?  It has ended, and
  * nobody said how, if it was cancelled by a mark, a transaction that was
@@ -350,7 +366,10 @@ look_again(int64 id)
 	bool		again;
 
 	if (look(id, false) == PENDING)
+	{
+		refuse_deadlock(id);
 		return DW_NOT_ENDED;
+	}
 	wait_for_deleter(id);
 	outcome = read_slot(&again);
 	if (outcome != DW_NOT_ENDED)

@@ -206,6 +206,20 @@ for my $busy (0, 1)
 }
 
 #
+# A session waits for a task, with a lock of its transaction in the way of who
+# wants the table, and thereby of the task.
+#
+create('SCHEMA public');
+$id = $node->safe_psql('postgres', q{SELECT delay_schedule('1 s', 'INSERT INTO effect VALUES (''waited for'')')});
+my $waiter = $node->background_psql('postgres', on_error_stop => 0);
+$waiter->query_until(qr/begun/, qq{BEGIN; SELECT count(*) FROM delay_wheel.tasks; \\echo begun\nSELECT delay_wait($id);\n});
+$node->safe_psql('postgres', 'VACUUM FULL delay_wheel.task');
+wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'waited for'}, 'after a deadlock: the task runs', 60, expected => 1);
+$waiter->quit;
+like($waiter->{stderr}, qr/deadlock detected.*waits for task $id/s, 'who waited for it is told');
+$node->safe_psql('postgres', 'DELETE FROM effect; DROP EXTENSION delay_wheel; DROP SCHEMA there');
+
+#
 # What PostgreSQL itself refuses.
 #
 create('SCHEMA there');

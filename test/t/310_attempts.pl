@@ -59,11 +59,13 @@ sub ran
 	return wait_for($node, "SELECT count(*) FROM ran WHERE id = $id", $what, 60, expected => 1);
 }
 
+# It sleeps, or waits for a lock.
 sub running
 {
 	my ($id, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", $what, 60, expected => 1);
+	return wait_for($node, "SELECT count(*) FROM delay_wheel.running JOIN pg_stat_activity USING (pid)
+			WHERE task = $id AND wait_event IN ('PgSleep', 'advisory')", $what, 60, expected => 1);
 }
 
 #

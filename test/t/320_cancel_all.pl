@@ -178,6 +178,34 @@ is($node->safe_psql('postgres', q{SELECT string_agg(id::text, ' ') FROM delay_wh
 $node->safe_psql('postgres', "SELECT delay_cancel($id)");
 
 #
+# One is removed while another one stays, of which executors are not told: a
+# task that is moved to where the first would have hit it runs.
+#
+sub run_one
+{
+	my ($tag) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$node->safe_psql('postgres', "SELECT delay_schedule('0', 'INSERT INTO effects VALUES (''$tag'')')");
+	return wait_for($node, "SELECT count(*) FROM effects WHERE tag = '$tag'", "a task runs: $tag", 60, expected => 1);
+}
+my @holder = map { $node->background_psql('postgres') } 1 .. 2;
+my $moved = $node->safe_psql('postgres', q{
+	SELECT delay_schedule_task('INSERT INTO effects VALUES (''moved'')', delay => '1 day', tag => 'moved')});
+$holder[0]->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
+my $first = $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'moved', due_until => now() + interval '1 hour')});
+run_one('first');
+$holder[1]->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
+$node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'none')});
+run_one('second');
+$holder[0]->query_safe('ROLLBACK');
+wait_for($node, "SELECT count(*) FROM delay_wheel.cancellation WHERE id = $first", 'the first one is removed', 90, expected => 0);
+$node->safe_psql('postgres', "SELECT delay_reschedule($moved, '0')");
+wait_for($node, q{SELECT count(*) FROM effects WHERE tag = 'moved'}, 'a task that came later to where it hit runs', 60, expected => 1);
+$holder[1]->query_safe('ROLLBACK');
+$_->quit foreach @holder;
+swept('the second');
+
+#
 # What happens to the sweeper.  It is stopped before the commit of a slice.
 #
 sub sweeping

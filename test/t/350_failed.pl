@@ -124,8 +124,8 @@ for my $round (1 .. 4)
 		FROM (SELECT i % 1500 AS task, string_agg(md5(i::text), '') AS noise FROM generate_series(1, 90000) i GROUP BY 1) n});
 	$done += 1500;
 	wait_for($node, qq{SELECT (SELECT failed FROM delay_wheel.status) >= $done AND count(*) BETWEEN 200 AND 202 FROM delay_wheel.failed_task},
-		"round $round has failed, and so many are left");
-	wait_for($node, $vacuumed, 'autovacuum knows, and has been there');
+		"round $round has failed, and so many are left", 180);
+	wait_for($node, $vacuumed, 'autovacuum knows, and has been there', 180);
 	my @kb = split /\|/, $node->safe_psql('postgres', $sizes);
 	push @totals, $kb[0];
 	note("after $round rounds of 1500 failures, 2 kB each: $kb[0] kB in all, indexes $kb[1] and $kb[2] kB");
