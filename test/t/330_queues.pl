@@ -185,7 +185,14 @@ for my $end (qw(ROLLBACK COMMIT))
 	sql(q{BEGIN; SELECT delay_queue_drop('brief'); PREPARE TRANSACTION 'drop'});
 	$user->query_until(qr/begun/, "\\echo begun\nSELECT put(4011, 'brief');\n");
 	wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted}, 'who uses it waits', 60, expected => 1);
-	sql("$end PREPARED 'drop'");
+	# the lock is given back before it is told that the queue was dropped
+	attach($node, 'commit-visible', 'wait', 0, 1) if has_injection();
+	my $ender = $node->background_psql('postgres');
+	$ender->query_until(qr/begun/, "\\echo begun\n$end PREPARED 'drop';\n");
+	wait_until_waiting($node, 'commit-visible') if has_injection();
+	wait_for($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted}, 'he waits no more', 60, expected => 0);
+	detach($node, 'commit-visible') if has_injection();
+	$ender->quit;
 	ran(4011, 'it was not dropped') if $end eq 'ROLLBACK';
 	$user->quit;
 	like($user->{stderr}, qr/queue "brief" does not exist/, 'it was dropped') if $end eq 'COMMIT';
