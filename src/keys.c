@@ -457,7 +457,8 @@ dw_key_cancel(Relation rel, const DwKey *key)
 				continue;
 			}
 			dw_touch_ended(row->task.id, DW_CANCELLED);
-			if (row == last)
+			/* not the same row, maybe: it has two while it is being moved */
+			if (row->task.id == last->task.id)
 				taken = true;
 		}
 		dw_key_leave();
