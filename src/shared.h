@@ -136,6 +136,8 @@ typedef struct DwLane
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
 	uint32		load_below;		/* wake the timer when fewer are ready */
+	uint32		batch_size;		/* so many share a transaction, if settings allow */
+	uint32		alone;			/* so many do not, before that is tried again */
 	DwBlock		block;			/* why no executor could be had */
 	TimestampTz retry_at;		/* if so, not before then */
 	uint32		start_failures;
@@ -328,13 +330,16 @@ typedef struct DwExecutor
 	TimestampTz since;			/* of the state */
 	DwEntry		current;		/* what it runs, if busy */
 	bool		begun;			/* its SQL has begun */
+	bool		in_batch;		/* others share its transaction, which ends soon,
+								 * see batch.c */
 	bool		unstoppable;	/* current is being put back, see stop.c */
 	Oid			stop_by;		/* who wants it to be stopped */
 
 	/* current is to be stopped; written under the ready lock */
 	pg_atomic_uint32 stop;
 
-	/* the transaction that deletes the row of current; else invalid */
+	/* the transaction that deletes the row of current, and of those before it
+	 * in the batch; else invalid */
 	pg_atomic_uint32 xid;
 
 	/* rights or settings of the session have changed: no task any more */
