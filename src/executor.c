@@ -126,9 +126,14 @@ tell_timer(void)
 static void
 finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 {
+	DwLane	   *lane = &dw_lanes[me->current.lane];
+
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
-	*was_full = dw_limits_end(&dw_lanes[me->current.lane], me->begun);
+	*was_full = dw_limits_end(lane, me->begun);
+	/* the timer may want to give it back */
+	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
+		dw_lane_dirty(my_db, lane);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -322,7 +327,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		dw_stop_absorb();
 	if (low)
 	{
-		pg_atomic_write_u32(&my_db->lanes_dirty, 1);
+		dw_lane_dirty(my_db, &dw_lanes[entry->lane]);
 		look_again = DW_AWAKE;
 	}
 	if (look_again != DW_NEVER)
