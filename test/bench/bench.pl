@@ -299,7 +299,7 @@ sub insert_rate
 
 sub row_schedule
 {
-	for my $sync (qw(on off))
+	for my $sync (split /,/, $opt{syncs})
 	{
 		sync_commit($sync);
 		for my $clients (1, 2)
@@ -344,7 +344,7 @@ sub row_bulk
 {
 	my $n = $opt{bulk};
 
-	for my $sync (qw(on off))
+	for my $sync (split /,/, $opt{syncs})
 	{
 		sync_commit($sync);
 		my %figures = rounds(
@@ -372,7 +372,7 @@ sub row_drain
 	my $n = $opt{burst};
 
 	set_conf('delay_wheel.max_executors' => 1);
-	for my $sync (qw(on off))
+	for my $sync (split /,/, $opt{syncs})
 	{
 		sync_commit($sync);
 		for my $variant ([ 'bound', "'$bound_text', oid", 0.60 ], [ 'literal', 'task_of(oid)', 0.80 ])
@@ -416,7 +416,7 @@ sub burst_row
 	return;
 }
 
-sub row_burst { burst_row('burst', $opt{burst}, $opt{rounds}, qw(on off)); return; }
+sub row_burst { burst_row('burst', $opt{burst}, $opt{rounds}, split /,/, $opt{syncs}); return; }
 sub row_million { burst_row('million', $opt{million}, $opt{million_rounds}, split /,/, $opt{million_sync}); return; }
 
 # For the plot: how many of a great burst were done after each hundredth of the
@@ -807,7 +807,7 @@ sub row_idle
 	my $outside = session('postgres', 'outside', 'postgres');
 	my @ours = pids_of($outside, q{backend_type LIKE 'delay_wheel %'});
 	my $deadline = time() + 120;
-	while (sum(activity_per_minute($outside, 2, @ours)) > 0)
+	while (sum(activity_per_minute($outside, min(2, $opt{idle_seconds}), @ours)) > 0)
 	{
 		die "our processes do not come to rest\n" if time() > $deadline;
 	}
