@@ -29,9 +29,10 @@ $SIG{INT} = $SIG{TERM} = sub { exit 130 };
 my $pending = 0;
 my %mark;
 
+# Rows that are not measured this time keep their figures.
 my $json = JSON::PP->new->canonical->pretty;
 my $results = { rows => {}, plots => {} };
-if (-s $figures_file)
+if (-s $figures_file && (%only || $opt{pass} ne 'both'))
 {
 	open(my $in, '<', $figures_file) or die "$figures_file: $!";
 	local $/ = undef;
@@ -270,9 +271,9 @@ sub watch_memory
 #
 sub pgbench
 {
-	my ($clients, $script) = @_;
+	my ($clients, $delay, $script) = @_;
 	my @command = ("$ENV{DW_BENCH_BINDIR}/pgbench", '-n', '-M', 'prepared', '-c', $clients, '-j', $clients,
-		split(' ', $opt{pgbench}), '-f', "$FindBin::RealBin/$script", '-U', 'shop', 'bench');
+		split(' ', $opt{pgbench}), '-D', "delay=$delay", '-f', "$FindBin::RealBin/$script", '-U', 'shop', 'bench');
 	my $pid = open2(my $out, my $in, 'sh', '-c', 'exec "$0" "$@" 2>&1', @command);
 	local $/ = undef;
 	my $said = readline $out;
@@ -286,12 +287,12 @@ sub pgbench
 # A rate of pgbench; each of its transactions must have left a task.
 sub insert_rate
 {
-	my ($clients, $script, $table) = @_;
+	my ($clients, $delay, $script, $table) = @_;
 
 	clean();
 	run('CHECKPOINT');
 	my $mark = value("SELECT coalesce(max(id), 0) FROM $table");
-	my ($count, $tps) = pgbench($clients, $script);
+	my ($count, $tps) = pgbench($clients, $delay, $script);
 	my $there = value("SELECT count(*) FROM $table WHERE id > $mark");
 	die "$there tasks in $table after $count transactions\n" if $there != $count;
 	return $tps;
@@ -302,25 +303,36 @@ sub row_schedule
 	for my $sync (split /,/, $opt{syncs})
 	{
 		sync_commit($sync);
-		for my $clients (1, 2)
+		# the last ones are for memory, and the timer hears of each
+		for my $variant ([ 1, '48 hours' ], [ 2, '48 hours' ], [ 2, '30 minutes' ])
 		{
 			my %figures = rounds(
 				$opt{rounds},
 				[qw(ours floor)],
 				{
-					ours => sub { insert_rate($clients, 'schedule.pgbench', 'delay_wheel.task') },
-					floor => sub { insert_rate($clients, 'insert.pgbench', 'floor_task') },
+					ours => sub { insert_rate(@$variant, 'schedule.pgbench', 'delay_wheel.task') },
+					floor => sub { insert_rate(@$variant, 'insert.pgbench', 'floor_task') },
 				});
 			record('schedule',
 				%figures,
 				place => 10,
-				variant => $clients == 1 ? '1 client' : '2 clients',
+				variant => "$variant->[0] client" . ($variant->[0] > 1 ? 's' : '') . ", due in $variant->[1]",
 				sync => $sync,
 				unit => 'tasks/s',
 				reach => [ '>=', 0.90 ]);
 		}
 	}
+	forget_memory();
+	return;
+}
+
+# What the ring still holds of tasks that are gone would be in the way of later
+# rows when it falls due.
+sub forget_memory
+{
 	clean();
+	stop_server();
+	start_server();
 	return;
 }
 
@@ -904,11 +916,7 @@ sub row_memory
 	die "shared memory has changed from $before to $after bytes\n" if $before != $after;
 	record('memory', place => 95, variant => "$n tasks in reach", unit => 'of ring_memory', ours => [ $memory{most} / $setting ],
 		reach => [ '<=', 1 ], note => sprintf('all shared memory of delay_wheel: %.1f MB before and after', $after / 1048576));
-	# what is in memory would be in the way of the rows that follow
-	run('TRUNCATE delay_wheel.task') if $pending == 0;
-	stop_server();
-	start_server();
-	clean();
+	forget_memory();
 	return;
 }
 
@@ -924,8 +932,8 @@ sub row_scale
 		$opt{scale_rounds},
 		[qw(schedule insert drain skip_locked)],
 		{
-			schedule => sub { insert_rate(1, 'schedule.pgbench', 'delay_wheel.task') },
-			insert => sub { insert_rate(1, 'insert.pgbench', 'floor_task') },
+			schedule => sub { insert_rate(1, '48 hours', 'schedule.pgbench', 'delay_wheel.task') },
+			insert => sub { insert_rate(1, '48 hours', 'insert.pgbench', 'floor_task') },
 			drain => sub { clean(); wheel_drain($n, 'task_of(oid)') },
 			skip_locked => sub { clean(); skip_locked_drain($n) },
 		});
@@ -981,10 +989,14 @@ sub measure
 
 	return if %only && !$only{$name};
 	say_progress('%s, %d pending', $name, $pending);
+	my $rows = $results->{rows};
+	delete @$rows{ grep { $rows->{$_}{name} eq $name && $rows->{$_}{pending} == $pending } keys %$rows };
 	if (!eval { $row{$name}->(); 1 })
 	{
-		push @errors, "$name, $pending pending: $@";
-		say_progress('  FAILED: %s', $@);
+		my $error = $@ =~ s/\s*\n\s*/; /gr;
+
+		push @errors, "$name, $pending pending: $error\n";
+		record($name, place => 100, variant => '', unit => '', note => "**failed**: $error");
 		close_sessions();
 		eval { stop_server() };
 		start_server();
