@@ -433,7 +433,7 @@ put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 	else
 	{
 		dw_atomic_lower(&lane->reload_from, entry->due);
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_lane_dirty(db, lane);
 	}
 }
 

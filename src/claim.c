@@ -102,7 +102,7 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
 		lane->recheck_at = dw_now() + lane->recheck_interval;
 	}
 	LWLockRelease(dw_ready_lock(db));
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_lane_dirty(db, lane);
 	dw_wake_timer(db, DW_AWAKE);
 }
 

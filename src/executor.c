@@ -144,11 +144,16 @@ tell_timer(void)
 static void
 finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 {
+	DwLane	   *lane = &dw_lanes[me->current.lane];
+
 	if (me->in_batch)
 		dw_batch_end(my_db, me);
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
-	*was_full = dw_limits_end(&dw_lanes[me->current.lane], me->begun);
+	*was_full = dw_limits_end(lane, me->begun);
+	/* the timer may want to give it back */
+	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
+		dw_lane_dirty(my_db, lane);
 }
 
 /* Notes why an executor ended, if it should not have. */
@@ -307,9 +312,9 @@ note_taken(DwExecutor *me, const DwEntry *entry)
 }
 
 static void
-ask_for_load(void)
+ask_for_load(const DwLane *lane)
 {
-	pg_atomic_write_u32(&my_db->lanes_dirty, 1);
+	dw_lane_dirty(my_db, lane);
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
@@ -336,7 +341,7 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 	}
 	LWLockRelease(dw_ready_lock(my_db));
 	if (low)
-		ask_for_load();
+		ask_for_load(&dw_lanes[entry->lane]);
 	return found;
 }
 
@@ -401,7 +406,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	if (stopped)
 		dw_stop_absorb();
 	if (low)
-		ask_for_load();
+		ask_for_load(&dw_lanes[entry->lane]);
 	if (look_again != DW_NEVER)
 	{
 		pg_atomic_write_u32(&my_db->executors_dirty, 1);

@@ -168,6 +168,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
+	lane->look_below = 0;
 	dw_queue_attach_lane(db, lane);
 	lane->passed_over = 0;
 	lane->waits_since = 0;
@@ -191,6 +192,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
+	/* should nothing come of it, it is given back */
+	dw_lane_dirty(db, lane);
 	return lane;
 }
 

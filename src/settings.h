@@ -22,8 +22,7 @@ extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
 extern int	dw_batch_tasks;
 extern int	dw_batch_time;		/* ms */
-extern int	dw_batch_tasks;
-extern int	dw_batch_time;		/* ms */
+extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
 extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
 extern int	dw_default_timeout;		/* ms, 0 = none */

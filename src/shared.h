@@ -32,6 +32,8 @@
 #include "utils/timestamp.h"
 
 #define DW_NO_LANE		(-1)
+/* words of a bitmap of lanes */
+#define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 #define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
 #define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 
@@ -119,6 +121,8 @@ typedef struct DwLane
 								 * memory, see orphans.c */
 	uint32		refill_at;		/* memory was short: loaded again when the lane
 								 * holds no more than that */
+	uint32		look_below;		/* it waits for room: looked at when fewer
+								 * entries wait */
 
 	/* ready lock */
 	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
@@ -253,7 +257,7 @@ typedef struct DwDatabase
 	/* the handshake of the timer's sleep */
 	pg_atomic_uint64 sleep_until;
 	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
-	pg_atomic_uint32 lanes_dirty;	/* some lane's next_far or reload_from */
+	pg_atomic_uint32 lanes_dirty;	/* some lane is in dw_dirty_lanes() */
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
@@ -377,6 +381,7 @@ extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
 extern DwHint *dw_inbox(DwDatabase *db);
 extern DwRing *dw_ring(DwDatabase *db);
+extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
 
@@ -394,6 +399,7 @@ extern void dw_problem(DwDatabase *db, const char *text);
 /* News for the timer. */
 extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
+extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_call_timer(DwDatabase *db);
 extern void dw_wake_launcher(void);
