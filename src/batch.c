@@ -318,6 +318,20 @@ run_members(DwEntry *entry)
 	table_close(rel, NoLock);
 }
 
+/* For tests: so that all goes the way of what was undone. */
+static void
+fail_some(void)
+{
+#ifdef DW_INJECTION
+	static int	n = 0;
+
+	if (dw_fail_batches > 0 && ++n % dw_fail_batches == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("batch failed at its commit")));
+#endif
+}
+
 /* What came of the members is told, and counted, when it is certain. */
 static void
 run_and_commit(DwEntry *entry)
@@ -329,6 +343,7 @@ run_and_commit(DwEntry *entry)
 
 	batch.state = BATCH_COMMITTING;
 	DW_INJECT("batch-before-commit");
+	fail_some();
 	dw_claim_commit_transaction();
 	batch.state = BATCH_DONE;
 	disable_timeout(STATEMENT_TIMEOUT, false);

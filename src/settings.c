@@ -28,6 +28,9 @@ int			dw_max_executors = 4;
 int			dw_executor_idle_timeout = 60 * 1000;
 int			dw_batch_tasks = 100;
 int			dw_batch_time = 5;
+#ifdef DW_INJECTION
+int			dw_fail_batches = 0;
+#endif
 int			dw_plan_cache = 4 * 1024;
 bool		dw_enabled = true;
 int			dw_start_after_recovery = DW_START_ON;
@@ -144,5 +147,11 @@ dw_define_settings(void)
 							"-1 is no limit.",
 							&dw_failed_max_count, 1000000, -1, INT_MAX,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+#ifdef DW_INJECTION
+	DefineCustomIntVariable("delay_wheel.fail_batches",
+							"For tests: one of so many batches fails at its commit.",
+							NULL, &dw_fail_batches, 0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+#endif
 	MarkGUCPrefixReserved("delay_wheel");
 }

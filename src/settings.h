@@ -22,6 +22,9 @@ extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
 extern int	dw_batch_tasks;
 extern int	dw_batch_time;		/* ms */
+#ifdef DW_INJECTION
+extern int	dw_fail_batches;	/* one of so many, 0 = none */
+#endif
 extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
 extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
