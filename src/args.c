@@ -865,8 +865,8 @@ dw_args_types(ParamListInfo params, int *nargs)
 }
 
 /*
- * Take a row's arrays apart.  They are copied, since the elements point into
- * them.
+ * Take a row's arrays apart.  That of the texts is copied, since these point
+ * into it.
  */
 static int
 read_arrays(Datum args, Datum types, bool types_null,
@@ -883,7 +883,7 @@ read_arrays(Datum args, Datum types, bool types_null,
 		return count;
 	}
 
-	deconstruct_array(DatumGetArrayTypePCopy(types), REGTYPEOID, sizeof(Oid),
+	deconstruct_array(DatumGetArrayTypeP(types), REGTYPEOID, sizeof(Oid),
 					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
 	if (type_count != count)
 		ereport(ERROR,
