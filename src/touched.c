@@ -305,7 +305,7 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 	DwLane	   *lane = &dw_lanes[ref.index];
 
 	dw_atomic_lower(&lane->reload_from, due);
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_lane_dirty(db, lane);
 	pg_memory_barrier();
 	/* see dw_lane_leave */
 	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
@@ -339,7 +339,7 @@ bring(DwDatabase *db, const DwHint *hint, bool many)
 	DW_INJECT("commit-before-far");
 	if (dw_atomic_lower(&lane->next_far, hint->due))
 	{
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_lane_dirty(db, lane);
 		needed = dw_time_add(hint->due, -dw_window_us() / 2);
 	}
 	pg_memory_barrier();
