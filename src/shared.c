@@ -30,6 +30,7 @@
 DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
 DwLane	   *dw_lanes = NULL;
+DwOwner    *dw_owners = NULL;
 DwExecutor *dw_executors = NULL;
 DwQueue    *dw_queues = NULL;
 
@@ -85,6 +86,7 @@ request_memory(void)
 	RequestAddinShmemSpace(MAXALIGN(sizeof(DwShared)));
 	RequestAddinShmemSpace(dw_pool_size(pool_chunks()));
 	RequestAddinShmemSpace(mul_size(dw_max_lanes, sizeof(DwLane)));
+	RequestAddinShmemSpace(mul_size(dw_owner_places(), sizeof(DwOwner)));
 	RequestAddinShmemSpace(mul_size(executor_places(), sizeof(DwExecutor)));
 	RequestAddinShmemSpace(mul_size(dw_max_databases, database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
@@ -107,7 +109,9 @@ init_database(DwDatabase *db)
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
-	db->ready_head = db->ready_tail = DW_NO_LANE;
+	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
+	db->blocked_owners = db->ready_owners;
+	db->blocked_until = DW_NEVER;
 	/* only who pins the place holds it */
 	pg_atomic_init_u32(&db->holds, 0);
 	pg_atomic_init_u32(&db->restart, 0);
@@ -197,6 +201,8 @@ startup_memory(void)
 	dw_pool = ShmemInitStruct("delay_wheel pool", dw_pool_size(pool_chunks()), &found);
 	dw_lanes = ShmemInitStruct("delay_wheel lanes",
 							   mul_size(dw_max_lanes, sizeof(DwLane)), &found);
+	dw_owners = ShmemInitStruct("delay_wheel owners",
+								mul_size(dw_owner_places(), sizeof(DwOwner)), &found);
 	dw_executors = ShmemInitStruct("delay_wheel executors",
 								   mul_size(executor_places(), sizeof(DwExecutor)), &found);
 	dw_queues = ShmemInitStruct("delay_wheel queues",
