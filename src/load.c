@@ -676,7 +676,7 @@ dw_load_some(void)
 		return false;
 
 	/* F1, F2: the flag is cleared before what it stands for is read */
-	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) != 0)
+	if (pg_atomic_exchange_u32(&db->any_lane_dirty, 0) != 0)
 		note_dirty_lanes();
 	look_at_lanes(now);
 	more = dw_orphans_some();

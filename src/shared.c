@@ -119,7 +119,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->timer_proc, 0);
 	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
 	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
-	pg_atomic_init_u32(&db->lanes_dirty, 0);
+	pg_atomic_init_u32(&db->any_lane_dirty, 0);
 	pg_atomic_init_u32(&db->executors_dirty, 0);
 	pg_atomic_init_u32(&db->starving, 0);
 	pg_atomic_init_u32(&db->rights_changed, 0);
@@ -496,7 +496,7 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 
 	/* full barrier; the flag comes last, as the timer clears it first */
 	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	pg_atomic_write_u32(&db->any_lane_dirty, 1);
 }
 
 /*
@@ -562,7 +562,7 @@ dw_roles_dropped(void)
 		/* it may have owned queues */
 		pg_atomic_fetch_add_u32(&db->control, 1);
 		pg_memory_barrier();
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		pg_atomic_write_u32(&db->any_lane_dirty, 1);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 }

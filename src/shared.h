@@ -295,7 +295,7 @@ typedef struct DwDatabase
 	/* the handshake of the timer's sleep */
 	pg_atomic_uint64 sleep_until;
 	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
-	pg_atomic_uint32 lanes_dirty;	/* some lane is in dw_dirty_lanes() */
+	pg_atomic_uint32 any_lane_dirty;	/* some lane is in dw_dirty_lanes() */
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
