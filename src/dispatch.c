@@ -562,6 +562,26 @@ lane_in_need(DwDatabase *db, DwOwner *owner, TimestampTz now, TimestampTz *look_
 }
 
 /*
+ * Wakes executors for all owners that have idle ones, also for those far back
+ * in the list, or who can have no other one.
+ */
+static void
+wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+		DwOwner    *owner = &dw_owners[e->owner_place];
+
+		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
+			owner->list == DW_OWNER_UNLISTED || owner->round == this_round)
+			continue;
+		owner->in_need = lane_in_need(db, owner, now, look_again);
+		owner->round = this_round;
+	}
+}
+
+/*
  * Of those who can have no executor, how many wait for a background worker.
  * There is no use in more than there may be executors.
  */
@@ -597,15 +617,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry(db);
 	without_worker = count_without_worker(db);
-	/* executors of owners who can have no other one may still take tasks */
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database == db->oid && e->state == DW_EXECUTOR_IDLE &&
-			dw_owners[e->owner_place].list == DW_OWNER_BLOCKED)
-			(void) lane_in_need(db, &dw_owners[e->owner_place], now, look_again);
-	}
+	wake_idle(db, now, look_again);
 	for (int32 i = db->ready_owners.head; i != DW_NO_OWNER && !*left_out; i = next)
 	{
 		DwOwner    *owner = &dw_owners[i];
@@ -614,7 +626,8 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 		TimestampTz turn;
 
 		next = owner->next;
-		lane = lane_in_need(db, owner, now, look_again);
+		lane = owner->round == this_round ? owner->in_need :
+			lane_in_need(db, owner, now, look_again);
 		if (lane == NULL)
 			continue;
 		staff = count_staff(db, owner->role);

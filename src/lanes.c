@@ -590,6 +590,7 @@ dw_ready_reset(DwDatabase *db)
 		owner->ready_head = owner->ready_tail = DW_NO_LANE;
 		owner->nready = 0;
 		owner->list = DW_OWNER_UNLISTED;
+		owner->round = 0;
 	}
 	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
 	db->blocked_owners = db->ready_owners;

@@ -194,6 +194,10 @@ typedef struct DwOwner
 	DwBlock		block;			/* why no executor could be had */
 	TimestampTz retry_at;		/* if so, not before then */
 	uint32		start_failures;
+
+	/* timer only, see dispatch.c: what was found out in this round */
+	uint32		round;
+	DwLane	   *in_need;		/* it has not enough executors for this lane */
 } DwOwner;
 
 #define DW_NO_QUEUE		(-1)
