@@ -264,6 +264,7 @@ take_place(int place, const DwExecutorStart *start)
 		me->since = dw_now();
 		me->pid = MyProcPid;
 		me->proc = dw_my_proc();
+		me->owner_place = dw_owner_enter(my_db, me->owner);
 		dw_this_executor = me;
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -274,11 +275,9 @@ take_place(int place, const DwExecutorStart *start)
 static void
 unblock_owner(DwExecutor *me)
 {
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	dw_owner_unblocked(my_db, me->owner);
+	dw_owner_unblocked(my_db, &dw_owners[me->owner_place]);
 	LWLockRelease(dw_ready_lock(my_db));
-	LWLockRelease(dw_shared->table_lock);
 }
 
 /* Is this executor to give its place to an owner that has none? */
@@ -389,7 +388,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	if (must_end(me) || (dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry, &look_again))
+	if (!me->must_exit && dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
 		found = true;
 		low = note_taken(me, entry);

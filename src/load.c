@@ -240,6 +240,7 @@ enter_lanes_of_table(Relation rel)
 	bool		visible;
 	bool		ended = true;
 
+	dw_lane_scan_keys_only(scan);
 	/* step by step also among dead entries, so that many in a row take no longer */
 	for (int n = 1; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
@@ -404,6 +405,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	key.due = lane->cursor_due;
 	key.id = lane->cursor_id;
 	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
+	dw_lane_scan_keys_only(scan);
 	for (int n = 0; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
 		DwEntry		entry;
@@ -613,6 +615,7 @@ look_at_lanes(TimestampTz now)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&agenda)];
 
+		DW_COUNT("lanes-looked-at");
 		looked_at[n++] = lane - dw_lanes;
 		dw_lane_heap_remove(&agenda, lane - dw_lanes);
 		if (lane->recheck_at <= now)
@@ -627,10 +630,15 @@ look_at_lanes(TimestampTz now)
 		schedule_load(&dw_lanes[looked_at[i]], now, false);
 }
 
-/* Loads what is to be loaded, lane after lane, for about a slice's time. */
-static void
+/*
+ * Loads what is to be loaded, lane after lane, for about a slice's time.
+ * Returns whether there was any: some of it may be due.
+ */
+static bool
 load_lanes(TimestampTz now)
 {
+	bool		loaded = false;
+
 	while (to_load.n > 0 && !dw_extension_gone && dw_now() - now <= SLICE_US)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
@@ -639,7 +647,9 @@ load_lanes(TimestampTz now)
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
 		schedule_load(lane, dw_now(), true);
+		loaded = true;
 	}
+	return loaded;
 }
 
 void
@@ -666,12 +676,11 @@ dw_load_some(void)
 		return false;
 
 	/* F1, F2: the flag is cleared before what it stands for is read */
-	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) != 0)
+	if (pg_atomic_exchange_u32(&db->any_lane_dirty, 0) != 0)
 		note_dirty_lanes();
 	look_at_lanes(now);
 	more = dw_orphans_some();
-	load_lanes(now);
-	return more || to_load.n > 0 || discovery.under_way;
+	return load_lanes(now) || more || discovery.under_way;
 }
 
 TimestampTz

@@ -790,7 +790,6 @@ reset_lane(DwLane *lane)
 {
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
-	lane->is_listed = false;
 	lane->waiting = 0;
 	lane->load_below = 0;
 	lane->load_after = 0;
@@ -822,7 +821,7 @@ dw_near_reset(DwDatabase *database)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		reset_lane(&dw_lanes[i]);
-	db->ready_head = db->ready_tail = DW_NO_LANE;
+	dw_ready_reset(db);
 	pg_atomic_write_u64(&db->near, 0);
 	pg_atomic_write_u64(&db->ready, 0);
 	dw_pool_reclaim(dw_pool, &db->account);

@@ -36,6 +36,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "lanes.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
@@ -683,7 +684,10 @@ apply_tables(DwDatabase *db)
 			paused == DW_PAUSED_NO_QUEUE && lane->paused != paused)
 			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
 		if (paused != DW_NOT_PAUSED)
+		{
 			lane->paused = paused;
+			dw_ready_obey_pause(db, lane);
+		}
 	}
 	LWLockRelease(dw_ready_lock(db));
 	LWLockRelease(dw_shared->table_lock);
@@ -691,7 +695,10 @@ apply_tables(DwDatabase *db)
 	dw_near_apply_cuts();
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
 		dw_lanes[i].paused = pause_of_lane(&dw_lanes[i]);
+		dw_ready_obey_pause(db, &dw_lanes[i]);
+	}
 	LWLockRelease(dw_ready_lock(db));
 
 	if (left)
@@ -927,7 +934,10 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->paused == DW_NOT_PAUSED && tables.is_valid &&
 		pg_atomic_read_u32(&db->control) == tables.control)
+	{
 		lane->paused = pause_of(lane->owner, lane->queue);
+		dw_ready_obey_pause(db, lane);
+	}
 	LWLockRelease(dw_ready_lock(db));
 
 	/* the lane is not given back while we are on it */
