@@ -904,7 +904,7 @@ sub row_memory
 
 	clean();
 	watch_memory();
-	shop()->query("SELECT count(delay_schedule_at(now() + interval '100 min' + interval '15 min' * oid / $n, task_of(oid)))
+	shop()->query("SELECT count(delay_schedule_at(now() + interval '30 min' + interval '15 min' * oid / $n, task_of(oid)))
 		FROM generate_series(1, $n) oid");
 	while ($held != $memory{most})
 	{
