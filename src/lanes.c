@@ -104,7 +104,7 @@ dw_entry_hint(const DwEntry *entry)
 {
 	DwHint		hint = {.due = entry->due, .id = entry->id};
 
-	ItemPointerSet(&hint.tid, entry->block, entry->offset);
+	ItemPointerSet(&hint.tid, entry->block, dw_entry_offset(entry));
 	hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
 	return hint;
 }
@@ -168,6 +168,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
+	lane->look_below = 0;
 	dw_queue_attach_lane(db, lane);
 	lane->passed_over = 0;
 	lane->waits_since = 0;
@@ -178,6 +179,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->is_listed = false;
 	lane->running = 0;
 	lane->load_below = 0;
+	lane->batch_size = DW_BATCH_MAX;
+	lane->alone = 0;
 	lane->block = DW_BLOCK_NONE;
 	lane->retry_at = 0;
 	lane->start_failures = 0;
@@ -189,6 +192,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
+	/* should nothing come of it, it is given back */
+	dw_lane_dirty(db, lane);
 	return lane;
 }
 
@@ -364,6 +369,15 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	return true;
 }
 
+bool
+dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	if (!dw_list_put_back(dw_pool, &db->account, &lane->ready, entry))
+		return false;
+	dw_ready_list(db, lane);
+	return true;
+}
+
 static void
 take_first_ready(DwDatabase *db, DwLane *lane, DwEntry *entry)
 {
@@ -404,7 +418,17 @@ choose_peer(DwLane *lane)
 	return best;
 }
 
-/* A task of this lane was taken: the next turn is another queue's. */
+/* A task of this lane was taken. */
+static void
+pass_over_peers(DwLane *taken)
+{
+	for (DwLane *peer = &dw_lanes[taken->peer]; peer != taken; peer = &dw_lanes[peer->peer])
+		if (peer->priority < taken->priority && can_give(peer))
+			peer->passed_over++;
+	taken->passed_over = 0;
+}
+
+/* The next turn is another queue's. */
 static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 {
@@ -412,15 +436,12 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 
 	do
 	{
-		if (lane->priority < taken->priority && can_give(lane))
-			lane->passed_over++;
 		lane->waits_since = now;
 		dw_ready_unlist(db, lane);
 		if (dw_ready_count(lane) > 0)
 			link_last(db, lane);
 		lane = &dw_lanes[lane->peer];
 	} while (lane != taken);
-	taken->passed_over = 0;
 }
 
 /* May a task of the lane be taken now?  If not, *look_again is lowered. */
@@ -471,6 +492,7 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again)
 		lane = choose_peer(lane);
 		take_first_ready(db, lane, entry);
 		dw_limits_take(lane, now);
+		pass_over_peers(lane);
 		end_turn(db, lane, now);
 		/* the rate is used up: somebody must look when it allows another one */
 		if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_RATE)
@@ -478,6 +500,46 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again)
 		return true;
 	}
 	return false;
+}
+
+/* Limits count tasks as they begin: their queues run one by one. */
+static bool
+queue_allows_batch(const DwLane *lane)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
+}
+
+static const DwEntry *
+first_ready(const DwLane *lane)
+{
+	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
+
+	if (first == NULL && lane->spare_state == DW_SPARE_READY)
+		first = &lane->spare;
+	return first;
+}
+
+bool
+dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
+{
+	return lane->alone == 0 && !(entry->offset & DW_ENTRY_ALONE) &&
+		dw_ready_count(lane) > 0 && queue_allows_batch(lane);
+}
+
+bool
+dw_ready_pop_next(DwDatabase *db, DwLane *lane, TimestampTz until, DwEntry *entry)
+{
+	const DwEntry *first = first_ready(lane);
+
+	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
+		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
+		pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
+	take_first_ready(db, lane, entry);
+	pass_over_peers(lane);
+	return true;
 }
 
 static int64

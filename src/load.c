@@ -11,6 +11,10 @@
  * millisecond, whichever comes first; so a long load is a row of short ones,
  * with inbox and due tasks looked after in between.
  *
+ * The timer has thousands of lanes to see to, and looks only at those that
+ * somebody has something to say of (dw_lane_dirty), and at those whose time has
+ * come: the agenda.
+ *
  * To read again from some time on (reload_from: an inbox was full, plain SQL
  * wrote rows, an error) is to cut the lane there, and to load it.
  *
@@ -35,11 +39,13 @@
 #include "commands/dbcommands.h"
 #include "compat.h"
 #include "inject.h"
+#include "lane_heap.h"
 #include "lanes.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
 #include "orphans.h"
+#include "port/pg_bitutils.h"
 #include "settings.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
@@ -51,6 +57,8 @@
 /* Rows and time after which a load pauses. */
 #define SLICE_ROWS		1000
 #define SLICE_US		1000
+/* the clock is read after so many steps of a look for lanes */
+#define SLICE_STEP		16
 /* after an error, or when the table is locked */
 #define RETRY_US		USECS_PER_SEC
 #define LOCKED_RETRY_US (100 * 1000)
@@ -63,14 +71,28 @@ bool		dw_extension_gone = false;
 
 static DwDatabase *db = NULL;
 
-/* When dw_load_some is to do something; recomputed when lanes are dirty. */
-static TimestampTz next_load = PG_INT64_MIN;
+/* When lanes are to be looked at. */
+static DwLaneHeap agenda;
+/* Lanes to be loaded now, in turn. */
+static DwLaneHeap to_load;
+/* Lanes that may be given back: a bitmap. */
+static uint64 *idle_lanes = NULL;
+static bool any_idle = false;
+/* Those that are being looked at. */
+static int32 *looked_at = NULL;
+
+/* A look for lanes, as far as it has come. */
+static struct
+{
+	bool		under_way;
+	TimestampTz from;			/* of the reload that it belongs to */
+	DwTaskKey	reached;
+	bool		unarmed;		/* it has met tasks of another origin */
+	bool		lanes_missing;	/* or lanes for which there was no place */
+} discovery;
+
 /* The table holds lanes for which there was no place. */
 static bool lanes_missing = false;
-/* Where the last load was. */
-static int32 last_loaded = DW_NO_LANE;
-/* Some lane has enough in memory, but not all: it waits to run low. */
-static bool waits_for_room = false;
 /* A look for lanes failed: not before then. */
 static TimestampTz discover_after = PG_INT64_MIN;
 /* Prepared transactions have ended, but were forgotten just now. */
@@ -82,9 +104,11 @@ void
 dw_load_reset(DwDatabase *database)
 {
 	db = database;
-	next_load = PG_INT64_MIN;
-	lanes_missing = false;
-	unarmed_announced = false;
+	dw_lane_heap_reset(&agenda);
+	dw_lane_heap_reset(&to_load);
+	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
+	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
+	dw_load_settings_changed();
 	dw_orphans_reset(database);
 	/* a crash may undo what the timer commits, which it must not wait for */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
@@ -185,45 +209,64 @@ report_unarmed(bool met)
 			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\" and call delay_arm(), or cancel them.")));
 }
 
-/*
- * Enters each lane that the table holds, by a skip scan.  Also finds out
- * whether there are tasks of another origin.
- */
 static void
+enter_lane(const DwTaskKey *first)
+{
+	DwLaneRef	ref;
+
+	if (dw_lane_enter(db, first->owner, first->queue, first->priority, &ref))
+	{
+		dw_atomic_lower(&dw_lanes[ref.index].next_far, first->due);
+		dw_lane_dirty(db, &dw_lanes[ref.index]);
+		return;
+	}
+	if (!discovery.lanes_missing && !lanes_missing)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
+						dw_max_lanes),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
+	discovery.lanes_missing = true;
+}
+
+/*
+ * Enters the lanes that the table holds, by a skip scan, for about a slice's
+ * time.  Also finds out whether there are tasks of another origin.  Returns
+ * whether the table's end was reached.
+ */
+static bool
 enter_lanes_of_table(Relation rel)
 {
 	int64		origin = dw_origin_stamp();
+	DwLaneScan *scan = dw_lanes_scan_begin(rel, &discovery.reached, GetActiveSnapshot());
+	TimestampTz began = dw_now();
 	DwTaskKey	key;
-	bool		first = true;
-	bool		unarmed = false;
+	bool		visible;
+	bool		ended = true;
 
-	lanes_missing = false;
-	while (dw_next_lane(rel, GetActiveSnapshot(), &key, first))
+	/* step by step also among dead entries, so that many in a row take no longer */
+	for (int n = 1; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
-		DwLaneRef	ref;
-
 		CHECK_FOR_INTERRUPTS();
-		first = false;
-		if (key.origin != origin)
+		discovery.reached = key;
+		if (visible)
 		{
-			unarmed = true;
-			continue;
+			if (key.origin == origin)
+				enter_lane(&key);
+			else
+				discovery.unarmed = true;
+			/* nothing else of this lane */
+			discovery.reached.due = discovery.reached.id = PG_INT64_MAX;
+			dw_lanes_scan_seek(scan, &discovery.reached);
 		}
-		if (!dw_lane_enter(db, key.owner, key.queue, key.priority, &ref))
+		if (n % SLICE_STEP == 0 && dw_now() - began > SLICE_US)
 		{
-			if (!lanes_missing)
-				ereport(LOG,
-						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
-								dw_max_lanes),
-						 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
-			lanes_missing = true;
-			continue;
+			ended = false;
+			break;
 		}
-		dw_atomic_lower(&dw_lanes[ref.index].next_far, key.due);
 	}
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
-	report_unarmed(unarmed);
+	dw_lane_scan_end(scan);
+	return ended;
 }
 
 /*
@@ -255,17 +298,31 @@ empty_prepared(void)
 
 /* The database's reload_from: cuts all lanes, and looks for unknown ones. */
 static void
-reload_database(void)
+begin_discovery(void)
 {
-	TimestampTz from = dw_atomic_take(&db->reload_from);
-	bool		ok = false;
+	discovery.from = dw_atomic_take(&db->reload_from);
+	discovery.under_way = true;
+	discovery.unarmed = discovery.lanes_missing = false;
+	memset(&discovery.reached, 0, sizeof(discovery.reached));
+	discovery.reached.origin = discovery.reached.due = discovery.reached.id = PG_INT64_MIN;
+	discovery.reached.queue = discovery.reached.priority = PG_INT16_MIN;
 
 	DW_INJECT("reload-after-take");
 	pg_atomic_fetch_or_u32(&db->unarmed, DW_UNARMED_LOOKING);
 	dw_orphans_check_all();
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		dw_near_cut(&dw_lanes[i], from, PG_INT64_MIN);
+		dw_near_cut(&dw_lanes[i], discovery.from, PG_INT64_MIN);
 	dw_near_apply_cuts();
+}
+
+/*
+ * A slice of the look, with a snapshot of its own: whoever commits a row where
+ * it has been already has entered the lane, or lowers reload_from once more.
+ */
+static void
+go_on_discovering(void)
+{
+	bool		ok = false;
 
 	PG_TRY();
 	{
@@ -273,9 +330,12 @@ reload_database(void)
 
 		if (rel != NULL)
 		{
-			enter_lanes_of_table(rel);
+			bool		ended = enter_lanes_of_table(rel);
+
 			DW_INJECT("reload-after-scan");
-			empty_prepared();
+			if (ended)
+				empty_prepared();
+			discovery.under_way = !ended;
 			ok = true;
 		}
 		dw_read_end(rel);
@@ -289,8 +349,14 @@ reload_database(void)
 
 	if (!ok)
 	{
-		dw_atomic_lower(&db->reload_from, from);
+		discovery.under_way = false;
+		dw_atomic_lower(&db->reload_from, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
+	}
+	else if (!discovery.under_way)
+	{
+		lanes_missing = discovery.lanes_missing;
+		report_unarmed(discovery.unarmed);
 	}
 }
 
@@ -449,10 +515,9 @@ load_lane(DwLane *lane)
 		return;
 	}
 
-	/* L6 */
+	/* L6; who called us looks at the lane again */
 	dw_near_set_cursor(lane, lane->cursor_due, lane->cursor_id);
 	dw_atomic_lower(&lane->next_far, first_left);
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
 	DW_INJECT("load-after-cursor");
 }
 
@@ -471,7 +536,8 @@ recheck_locked(DwLane *lane, TimestampTz now)
 
 /*
  * When a lane must be loaded.  A lane that has enough in memory waits until
- * it runs low; executors tell when they have taken so many.
+ * it runs low; executors tell when they have taken so many, or near.c when so
+ * many were handed over to them.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -481,6 +547,7 @@ load_time(DwLane *lane, TimestampTz now)
 	uint32		low = Min(dw_near_limit() / 4, lane->refill_at);
 	bool		enough;
 
+	lane->look_below = 0;
 	if (far == DW_NEVER || lane->orphan)
 		return DW_NEVER;
 	/* half a window ahead, so that a load is worth its while */
@@ -495,18 +562,75 @@ load_time(DwLane *lane, TimestampTz now)
 	LWLockRelease(dw_ready_lock(db));
 	if (!enough)
 		return at;
-	waits_for_room = true;
+	if (low < lane->waiting)
+		lane->look_below = low + 1;
 	return DW_NEVER;
 }
 
-/* Cuts the lanes that are to be read again. */
-static void
-take_reloads(TimestampTz now)
-{
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-	{
-		DwLane	   *lane = &dw_lanes[i];
+/*---- Which lanes to look at ----*/
 
+/*
+ * Decides when the lane is to be loaded.  Those to be loaded now take turns:
+ * one that was just loaded comes after those that have waited.
+ */
+static void
+schedule_load(DwLane *lane, TimestampTz now, bool was_loaded)
+{
+	int32		number = lane - dw_lanes;
+	TimestampTz at = load_time(lane, now);
+
+	if (at <= now)
+	{
+		dw_lane_heap_remove(&agenda, number);
+		if (!dw_lane_heap_has(&to_load, number))
+			dw_lane_heap_set(&to_load, number, was_loaded ? now : at);
+		return;
+	}
+	dw_lane_heap_remove(&to_load, number);
+	dw_lane_heap_set(&agenda, number, Min(at, lane->recheck_at));
+
+	if (dw_atomic_read(&lane->next_far) != DW_NEVER)
+		dw_orphans_wanted(lane);
+	else if (dw_near_held(lane) == 0 && lane->running == 0)
+	{
+		idle_lanes[number / 64] |= UINT64CONST(1) << (number % 64);
+		any_idle = true;
+	}
+}
+
+/* Somebody wants the timer to look at some lanes. */
+static void
+note_dirty_lanes(void)
+{
+	pg_atomic_uint64 *dirty = dw_dirty_lanes(db);
+
+	for (int w = 0; w < DW_LANE_WORDS; w++)
+	{
+		if (pg_atomic_read_u64(&dirty[w]) == 0)
+			continue;
+		for (uint64 word = pg_atomic_exchange_u64(&dirty[w], 0); word != 0; word &= word - 1)
+		{
+			int32		number = w * 64 + pg_rightmost_one_pos64(word);
+
+			/* it may have been given back, and be another database's */
+			if (dw_lanes[number].database == db->oid)
+				dw_lane_heap_set(&agenda, number, PG_INT64_MIN);
+		}
+	}
+}
+
+/* Looks at the lanes whose time has come; cuts those that are to be read again. */
+static void
+look_at_lanes(TimestampTz now)
+{
+	int			n = 0;
+
+	while (dw_lane_heap_first_key(&agenda) <= now)
+	{
+		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&agenda)];
+
+		looked_at[n++] = lane - dw_lanes;
+		dw_lane_heap_remove(&agenda, lane - dw_lanes);
 		if (lane->recheck_at <= now)
 			recheck_locked(lane, now);
 		if (dw_atomic_read(&lane->reload_from) != DW_NEVER)
@@ -515,53 +639,30 @@ take_reloads(TimestampTz now)
 	}
 	/* L2, for all of them in one pass */
 	dw_near_apply_cuts();
+	for (int i = 0; i < n; i++)
+		schedule_load(&dw_lanes[looked_at[i]], now, false);
 }
 
-/* The lane after this one, from the last to the first. */
-static int32
-next_in_turn(int32 lane)
-{
-	return dw_lanes[lane].next != DW_NO_LANE ? dw_lanes[lane].next : db->lanes;
-}
-
-/*
- * Loads what is to be loaded, lane after lane, for about a slice's time; goes
- * on after the lane that was last.  True if there is more to do.
- */
-static bool
+/* Loads what is to be loaded, lane after lane, for about a slice's time. */
+static void
 load_lanes(TimestampTz now)
 {
-	bool		loaded = false;
-	int32		first;
-	int32		i;
-
-	next_load = DW_NEVER;
-	waits_for_room = false;
-	if (db->lanes == DW_NO_LANE)
-		return false;
-
-	/* the lane may have been given back meanwhile */
-	first = last_loaded != DW_NO_LANE && dw_lanes[last_loaded].database == db->oid ?
-		next_in_turn(last_loaded) : db->lanes;
-	i = first;
-	do
+	while (to_load.n > 0 && !dw_extension_gone && dw_now() - now <= SLICE_US)
 	{
-		TimestampTz at = load_time(&dw_lanes[i], now);
+		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 
-		if (at <= now)
-		{
-			load_lane(&dw_lanes[i]);
-			last_loaded = i;
-			loaded = true;
-			if (dw_extension_gone || dw_now() - now > SLICE_US)
-				break;
-		}
-		else
-			next_load = Min(next_load, at);
-		next_load = Min(next_load, dw_lanes[i].recheck_at);
-		i = next_in_turn(i);
-	} while (i != first);
-	return loaded;
+		dw_lane_heap_remove(&to_load, lane - dw_lanes);
+		if (load_time(lane, now) <= now)
+			load_lane(lane);
+		schedule_load(lane, dw_now(), true);
+	}
+}
+
+void
+dw_load_settings_changed(void)
+{
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		dw_lane_dirty(db, &dw_lanes[i]);
 }
 
 bool
@@ -570,79 +671,91 @@ dw_load_some(void)
 	TimestampTz now = dw_now();
 	bool		more;
 
-	if (dw_atomic_read(&db->reload_from) != DW_NEVER && discover_after <= now)
-		reload_database();
+	if (!discovery.under_way && dw_atomic_read(&db->reload_from) != DW_NEVER &&
+		discover_after <= now)
+		begin_discovery();
+	if (discovery.under_way)
+		go_on_discovering();
 	if (pg_atomic_read_u32(&db->prepared_ended) != 0 && forget_prepared_after <= now)
 		forget_prepared();
 	if (dw_extension_gone)
 		return false;
 
 	/* F1, F2: the flag is cleared before what it stands for is read */
-	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) == 0 && next_load > now &&
-		dw_orphans_next() > now)
-		return false;
-
-	take_reloads(now);
+	if (pg_atomic_exchange_u32(&db->lanes_dirty, 0) != 0)
+		note_dirty_lanes();
+	look_at_lanes(now);
 	more = dw_orphans_some();
-	return load_lanes(now) || more;
-}
-
-void
-dw_load_room_made(void)
-{
-	if (waits_for_room)
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+	load_lanes(now);
+	return more || to_load.n > 0 || discovery.under_way;
 }
 
 TimestampTz
 dw_load_next(void)
 {
-	TimestampTz next = Min(next_load, dw_orphans_next());
+	TimestampTz next = Min(dw_lane_heap_first_key(&agenda), dw_orphans_next());
 
+	if (to_load.n > 0 || discovery.under_way)
+		return PG_INT64_MIN;
 	if (pg_atomic_read_u32(&db->prepared_ended) != 0)
 		next = Min(next, forget_prepared_after);
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
-		return discover_after;
+		return Min(next, discover_after);
 	return next;
 }
 
 /*
  * A lane that has nothing in memory, nothing running and, as its last load or
- * the last look for lanes found, nothing in the table is not needed.  It is
- * kept while more than half of all places are free: its owner is likely to
- * come back.
+ * the last look for lanes found, nothing in the table is not needed.
+ */
+static bool
+leave_if_idle(DwLane *lane)
+{
+	bool		idle;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	idle = dw_near_held(lane) == 0 && lane->running == 0 &&
+		lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) &&
+		dw_atomic_read(&lane->next_far) == DW_NEVER &&
+		dw_atomic_read(&lane->reload_from) == DW_NEVER;
+	if (idle)
+		dw_ready_unlist(db, lane);
+	LWLockRelease(dw_ready_lock(db));
+	if (!idle)
+		return false;
+	dw_lane_heap_remove(&agenda, lane - dw_lanes);
+	dw_lane_heap_remove(&to_load, lane - dw_lanes);
+	dw_lane_leave(db, lane);
+	return true;
+}
+
+/*
+ * Lanes are kept while more than half of all places are free: their owners are
+ * likely to come back.  One that turns out not to be idle is noted again when
+ * it is looked at the next time.
  */
 void
 dw_load_tidy(void)
 {
-	int32		next;
-	bool		any = false;
+	bool		any_left = false;
 
-	if (dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
+	if (!any_idle || dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
 		return;
 	/* what the table has is not known now */
-	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
+	if (dw_atomic_read(&db->reload_from) != DW_NEVER || discovery.under_way)
 		return;
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = next)
+	for (int w = 0; w < DW_LANE_WORDS; w++)
 	{
-		DwLane	   *lane = &dw_lanes[i];
-		bool		empty;
-
-		next = lane->next;
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		empty = dw_near_held(lane) == 0 && lane->running == 0 &&
-			lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) &&
-			dw_atomic_read(&lane->next_far) == DW_NEVER &&
-			dw_atomic_read(&lane->reload_from) == DW_NEVER;
-		if (empty)
-			dw_ready_unlist(db, lane);
-		LWLockRelease(dw_ready_lock(db));
-		if (empty)
+		for (uint64 word = idle_lanes[w]; word != 0; word &= word - 1)
 		{
-			dw_lane_leave(db, lane);
-			any = true;
+			DwLane	   *lane = &dw_lanes[w * 64 + pg_rightmost_one_pos64(word)];
+
+			if (lane->database == db->oid && leave_if_idle(lane))
+				any_left = true;
 		}
+		idle_lanes[w] = 0;
 	}
-	if (any && lanes_missing)
+	any_idle = false;
+	if (any_left && lanes_missing)
 		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 }

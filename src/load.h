@@ -25,8 +25,8 @@ extern bool dw_load_some(void);
 /* When a lane must be loaded next, if nobody lowers anything. */
 extern TimestampTz dw_load_next(void);
 
-/* Entries were handed over: a lane that waits for room may go on. */
-extern void dw_load_room_made(void);
+/* All lanes are to be looked at: settings may have changed. */
+extern void dw_load_settings_changed(void);
 
 /*
  * A transaction of the timer, with a snapshot and the task table opened; NULL

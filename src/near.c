@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "inject.h"
+#include "lane_heap.h"
 #include "lanes.h"
 #include "miscadmin.h"
 #include "near.h"
@@ -33,6 +34,8 @@
 /* how long before its first due time a slot is opened */
 #define LEAD_US			50000
 #define MAX_EXPECTED	8
+/* entries handed over under one lock */
+#define HAND_OVER_BATCH	32
 #define SAMPLE			1024
 
 /* A place in the order of a lane. */
@@ -57,10 +60,11 @@ static TimestampTz ring_pause = PG_INT64_MIN;
 
 /* What of each lane is to be dropped; DW_NEVER is nothing. */
 static Key *cuts = NULL;
+static int32 *cut_lanes = NULL;
 static uint32 ncuts = 0;
 
-/* Spares in use. */
-static uint32 nspares = 0;
+/* Lanes with a task in their spare place that is not due yet. */
+static DwLaneHeap spares;
 
 /* Lanes with tasks due soon, for which an executor may be started ahead. */
 static DwLane *expected[MAX_EXPECTED];
@@ -149,10 +153,26 @@ heap_filter(DwKeep keep, void *arg)
 
 /*---- Counting ----*/
 
+/* An entry of the lane has left ring, heap or spare. */
+static inline void
+waits_no_more(DwLane *lane)
+{
+	lane->waiting--;
+	if (lane->waiting < lane->look_below)
+	{
+		/* it waited for room */
+		lane->look_below = 0;
+		dw_lane_dirty(db, lane);
+	}
+}
+
 static void
 count_waiting(DwLane *lane, int by)
 {
-	lane->waiting += by;
+	if (by > 0)
+		lane->waiting += by;
+	else
+		waits_no_more(lane);
 	pg_atomic_fetch_add_u64(&db->near, by);
 }
 
@@ -198,13 +218,13 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 
 	/* what is dropped, or was never in memory, must be loaded */
 	dw_atomic_lower(&lane->next_far, due);
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_lane_dirty(db, lane);
 
 	/* nothing from the cursor on is in memory */
 	if (!cursor_moves)
 		return;
 	if (cut->due == DW_NEVER)
-		ncuts++;
+		cut_lanes[ncuts++] = lane - dw_lanes;
 	cut->due = lane->cursor_due;
 	cut->id = lane->cursor_id;
 }
@@ -245,9 +265,19 @@ cut_ready(DwLane *lane)
 	else
 	{
 		count_waiting(lane, -1);
-		nspares--;
+		dw_lane_heap_remove(&spares, lane - dw_lanes);
 	}
 	lane->spare_state = DW_SPARE_FREE;
+}
+
+/* Else there is nothing to be dropped from the ring, which may be large. */
+static bool
+any_cut_waits(void)
+{
+	for (uint32 i = 0; i < ncuts; i++)
+		if (dw_lanes[cut_lanes[i]].waiting > 0)
+			return true;
+	return false;
 }
 
 void
@@ -257,20 +287,23 @@ dw_near_apply_cuts(void)
 		return;
 
 	/* L2 of the model, and M1, D4 */
-	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	dw_ring_filter(ring, dw_pool, &db->account, survives_cut, NULL);
-	LWLockRelease(dw_ring_lock(db));
-	take.chunks_left = 0;
-	heap_filter(survives_cut, NULL);
+	if (any_cut_waits())
+	{
+		LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+		dw_ring_filter(ring, dw_pool, &db->account, survives_cut, NULL);
+		LWLockRelease(dw_ring_lock(db));
+		take.chunks_left = 0;
+		heap_filter(survives_cut, NULL);
+	}
 
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (cuts[i].due != DW_NEVER)
-		{
-			cut_ready(&dw_lanes[i]);
-			cuts[i].due = DW_NEVER;
-		}
-	LWLockRelease(dw_ready_lock(db));
+	for (uint32 i = 0; i < ncuts; i++)
+	{
+		/* one lane at a time, not to keep executors waiting */
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		cut_ready(&dw_lanes[cut_lanes[i]]);
+		LWLockRelease(dw_ready_lock(db));
+		cuts[cut_lanes[i]].due = DW_NEVER;
+	}
 	ncuts = 0;
 }
 
@@ -336,6 +369,8 @@ greediest_lane(void)
 	DwLane	   *found = NULL;
 	uint32		most = dw_near_limit();
 
+	if (pg_atomic_read_u64(&db->near) + pg_atomic_read_u64(&db->ready) <= most)
+		return NULL;
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		if (dw_near_held(&dw_lanes[i]) > most)
 		{
@@ -381,6 +416,7 @@ make_room(Key wanted)
 	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
 	Sample	   *sample = palloc(sizeof(Sample));
 	DwLane	   *lane = greediest_lane();
+	uint32		n;
 	Key			key;
 
 	take_sample(sample, lane, lane ? first : wanted);
@@ -406,10 +442,11 @@ make_room(Key wanted)
 			(void) cut_lanes_beyond(&heap[i], &key);
 	}
 	pfree(sample);
+	n = ncuts;
 	dw_near_apply_cuts();
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].refill_at == 0)
-			wait_for_room(&dw_lanes[i]);
+	for (uint32 i = 0; i < n; i++)
+		if (dw_lanes[cut_lanes[i]].refill_at == 0)
+			wait_for_room(&dw_lanes[cut_lanes[i]]);
 	return true;
 }
 
@@ -493,7 +530,7 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 	if (placed && !is_due)
 	{
 		count_waiting(lane, 1);
-		nspares++;
+		dw_lane_heap_set(&spares, lane - dw_lanes, entry->due);
 	}
 	return placed;
 }
@@ -540,42 +577,82 @@ move_on(const DwEntry *entry)
 	dw_near_apply_cuts();
 }
 
+/*
+ * Puts due entries, which have left heap or ring, into the ready lists of
+ * their lanes: some under one lock, but not so many that executors would wait
+ * for it.
+ */
+static void
+hand_over(const DwEntry *entries, uint32 n)
+{
+	for (uint32 i = 0; i < n;)
+	{
+		uint32		first = i;
+		uint32		stop = Min(n, i + HAND_OVER_BATCH);
+
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		for (; i < stop; i++)
+		{
+			DwLane	   *lane = &dw_lanes[entries[i].lane];
+
+			if (!dw_ready_push(db, lane, &entries[i]))
+				break;
+			waits_no_more(lane);
+		}
+		pg_atomic_fetch_sub_u64(&db->near, i - first);
+		pg_atomic_fetch_add_u64(&db->ready, i - first);
+		LWLockRelease(dw_ready_lock(db));
+		/* there is no room for this one */
+		if (i < stop)
+			move_on(&entries[i++]);
+	}
+}
+
 static uint32
 hand_over_heap(TimestampTz now)
 {
-	uint32		n = 0;
+	DwEntry		due[HAND_OVER_BATCH];
+	uint32		handed_over = 0;
+	uint32		n;
 
-	for (; heap_count > 0 && heap[0].due <= now && n < SLICE; n++)
+	do
 	{
-		DwEntry		entry = heap_pop();
-
-		move_on(&entry);
-	}
-	return n;
+		for (n = 0; heap_count > 0 && heap[0].due <= now && n < HAND_OVER_BATCH; n++)
+			due[n] = heap_pop();
+		hand_over(due, n);
+		handed_over += n;
+	} while (n == HAND_OVER_BATCH && handed_over < SLICE);
+	return handed_over;
 }
 
 static uint32
 hand_over_spares(TimestampTz now)
 {
 	uint32		n = 0;
-	int32		next;
 
-	for (int32 i = db->lanes; i != DW_NO_LANE && nspares > 0; i = next)
+	for (; dw_lane_heap_first_key(&spares) <= now && n < SLICE; n++)
 	{
-		DwLane	   *lane = &dw_lanes[i];
+		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&spares)];
+		DwEntry		entry = lane->spare;
 
-		next = lane->next;
-		if (lane->spare_state == DW_SPARE_WAITING && lane->spare.due <= now)
-		{
-			DwEntry		entry = lane->spare;
-
-			lane->spare_state = DW_SPARE_FREE;
-			nspares--;
-			move_on(&entry);
-			n++;
-		}
+		dw_lane_heap_remove(&spares, lane - dw_lanes);
+		lane->spare_state = DW_SPARE_FREE;
+		move_on(&entry);
 	}
 	return n;
+}
+
+/* Free places in the heap; those that one step of a pass may need are kept. */
+static uint32
+heap_room(void)
+{
+	return HEAP_SIZE > heap_count + SLICE ? HEAP_SIZE - heap_count - SLICE : 0;
+}
+
+static DwSlot *
+slot_of(TimestampTz due)
+{
+	return dw_ring_slot(ring, dw_ring_index(ring, dw_ring_tick(ring, due)));
 }
 
 /*
@@ -585,9 +662,25 @@ hand_over_spares(TimestampTz now)
 static int64
 lead_of(TimestampTz due)
 {
-	DwSlot	   *slot = dw_ring_slot(ring, dw_ring_index(ring, dw_ring_tick(ring, due)));
+	return slot_of(due)->list.count <= heap_room() ? LEAD_US : 0;
+}
 
-	return slot->list.count <= HEAP_SIZE - heap_count ? LEAD_US : 0;
+/*
+ * Up to when entries are taken out of the slot of the first due time.  If the
+ * heap cannot hold all of them, just as many as should fit into half of what
+ * is free, were they spread evenly: so a slot with a million entries is gone
+ * through some hundred times at most.
+ */
+static TimestampTz
+take_until(TimestampTz due, TimestampTz now)
+{
+	int64		tick = dw_ring_tick(ring, due);
+	uint32		count = slot_of(due)->list.count;
+
+	if (count <= heap_room())
+		return dw_ring_last_due(ring, tick);
+	return Min(dw_time_add(now, dw_tick_us() * (heap_room() / 2) / count),
+			   dw_ring_last_due(ring, tick));
 }
 
 static void
@@ -617,38 +710,52 @@ ring_next(void)
 	return Max(due - lead_of(due), ring_pause);
 }
 
-/* Opens the slot that is next, a slice of it; returns how many came out. */
+/* Takes a slice out of the slot that is next; returns how many came out. */
 static uint32
-open_slot(TimestampTz now)
+take_slice(TimestampTz now)
 {
 	uint32		n = 0;
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
 	if (take.chunks_left == 0 && ring_next() <= now)
 	{
-		int64		tick = dw_ring_tick(ring, dw_ring_next_due(ring));
+		TimestampTz due = dw_ring_next_due(ring);
 
-		dw_ring_take_begin(ring, tick, tick, &take);
+		dw_ring_take_begin(ring, dw_ring_tick(ring, due), take_until(due, now), &take);
 	}
 	if (take.chunks_left > 0)
+	{
+		/* what is not due yet stays where it is, if the heap is full */
+		if (take.until_due > now && heap_room() == 0)
+		{
+			take.until_due = now;
+			ring_pause = now + 1000;
+		}
 		n = dw_ring_take(ring, dw_pool, &db->account, &take, taken, SLICE);
+	}
 	LWLockRelease(dw_ring_lock(db));
+	return n;
+}
 
-	/* Out of the ring, into the heap even if the tick has not begun yet. */
+/* Opens a slot, a slice of it; returns how many came out. */
+static uint32
+open_slot(TimestampTz now)
+{
+	uint32		n = take_slice(now);
+	uint32		ndue = 0;
+
+	/* out of the ring, into the heap even if the tick has not begun yet */
 	for (uint32 i = 0; i < n; i++)
 	{
-		if (taken[i].due > now && heap_count < HEAP_SIZE)
+		if (taken[i].due <= now)
+			taken[ndue++] = taken[i];
+		else
 		{
 			heap_push(&taken[i]);
 			expect(&dw_lanes[taken[i].lane]);
 		}
-		else
-		{
-			if (taken[i].due > now)
-				ring_pause = now + 1000;
-			move_on(&taken[i]);
-		}
 	}
+	hand_over(taken, ndue);
 	return n;
 }
 
@@ -659,8 +766,7 @@ dw_near_hand_over(void)
 	uint32		n;
 
 	n = hand_over_heap(now);
-	if (nspares > 0)
-		n += hand_over_spares(now);
+	n += hand_over_spares(now);
 	n += open_slot(now);
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
@@ -676,10 +782,7 @@ dw_near_next(void)
 
 	if (heap_count > 0)
 		next = Min(next, heap[0].due);
-	for (int32 i = db->lanes; i != DW_NO_LANE && nspares > 0; i = dw_lanes[i].next)
-		if (dw_lanes[i].spare_state == DW_SPARE_WAITING)
-			next = Min(next, dw_lanes[i].spare.due);
-	return next;
+	return Min(next, dw_lane_heap_first_key(&spares));
 }
 
 static void
@@ -693,6 +796,7 @@ reset_lane(DwLane *lane)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
+	lane->look_below = 0;
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
@@ -706,10 +810,12 @@ dw_near_reset(DwDatabase *database)
 		heap = MemoryContextAlloc(TopMemoryContext, HEAP_SIZE * sizeof(DwEntry));
 		taken = MemoryContextAlloc(TopMemoryContext, SLICE * sizeof(DwEntry));
 		cuts = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(Key));
+		cut_lanes = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	}
+	dw_lane_heap_reset(&spares);
 	for (int i = 0; i < dw_max_lanes; i++)
 		cuts[i].due = DW_NEVER;
-	ncuts = heap_count = nspares = nexpected = 0;
+	ncuts = heap_count = nexpected = 0;
 	take.chunks_left = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);

@@ -58,7 +58,8 @@
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
 
 static DwDatabase *db = NULL;
-static bool any_orphans = false;
+/* Some orphan may have tasks. */
+static bool any_wanted = false;
 
 /* The next lane, by number, whose owner is to be looked at. */
 static int	check_at = 0;
@@ -82,7 +83,7 @@ void
 dw_orphans_reset(DwDatabase *database)
 {
 	db = database;
-	any_orphans = false;
+	any_wanted = false;
 	emptying = DW_NO_LANE;
 	check_after = PG_INT64_MIN;
 	dw_orphans_check_all();
@@ -117,7 +118,7 @@ dw_owner_dropped(DwDatabase *database, Oid owner)
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		if (dw_lanes[i].owner == owner && !dw_lanes[i].orphan)
 		{
-			dw_lanes[i].orphan = any_orphans = true;
+			dw_lanes[i].orphan = any_wanted = true;
 			dw_near_cut(&dw_lanes[i], PG_INT64_MIN, PG_INT64_MIN);
 		}
 	dw_near_apply_cuts();
@@ -291,6 +292,7 @@ end_lane(DwLane *lane)
 		LWLockRelease(dw_ready_lock(db));
 	}
 	emptying = DW_NO_LANE;
+	dw_lane_dirty(db, lane);
 	pgstat_report_stat(true);
 }
 
@@ -300,11 +302,18 @@ next_orphan(void)
 {
 	if (emptying != DW_NO_LANE)
 		return &dw_lanes[emptying];
-	for (int32 i = db->lanes; i != DW_NO_LANE && any_orphans; i = dw_lanes[i].next)
+	for (int32 i = db->lanes; i != DW_NO_LANE && any_wanted; i = dw_lanes[i].next)
 		if (dw_lanes[i].orphan &&
 			dw_atomic_read(&dw_lanes[i].next_far) != DW_NEVER)
 			return &dw_lanes[i];
+	any_wanted = false;
 	return NULL;
+}
+
+void
+dw_orphans_wanted(const DwLane *lane)
+{
+	any_wanted |= lane->orphan;
 }
 
 /* Empties a lane, a slice of it. */
@@ -318,7 +327,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 		/* a new role of that number */
 		lane->orphan = false;
 		dw_atomic_lower(&lane->next_far, PG_INT64_MIN);
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_lane_dirty(db, lane);
 		emptying = DW_NO_LANE;
 		return;
 	}
@@ -364,7 +373,10 @@ dw_orphans_some(void)
 	{
 		/* from the beginning: what was moved is moved no more */
 		if (emptying != DW_NO_LANE)
+		{
 			dw_atomic_lower(&dw_lanes[emptying].next_far, PG_INT64_MIN);
+			any_wanted = true;
+		}
 		emptying = DW_NO_LANE;
 		check_after = now + RETRY_US;
 	}

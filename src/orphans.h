@@ -30,6 +30,9 @@ extern bool dw_orphans_some(void);
 /* When there is something to do next, if nobody lowers anything. */
 extern TimestampTz dw_orphans_next(void);
 
+/* The lane may have tasks that nobody has moved yet, if it is an orphan. */
+extern void dw_orphans_wanted(const DwLane *lane);
+
 /* The lane is just being emptied: it must not be given back. */
 extern bool dw_orphans_holds(const DwLane *lane);
 

@@ -909,7 +909,7 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 
 	/* the lane is not given back while we are on it */
 	dw_atomic_lower(&lane->reload_from, entry->due);
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_lane_dirty(db, lane);
 	dw_wake_timer(db, DW_AWAKE);
 }
 

@@ -242,6 +242,45 @@ dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
 	return true;
 }
 
+/* Puts an entry before all others.  Returns false as dw_list_push() does. */
+bool
+dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
+{
+	DwChunk    *head = list->head == DW_NO_CHUNK ? NULL : get_chunk(pool, list->head);
+
+	if (head == NULL || head->first == 0)
+	{
+		uint32		chunkno = alloc_chunk(pool, acct);
+
+		if (chunkno == DW_NO_CHUNK)
+			return false;
+		head = get_chunk(pool, chunkno);
+		head->first = DW_CHUNK_ENTRIES;
+		head->next = list->head;
+		list->head = chunkno;
+		if (list->tail == DW_NO_CHUNK)
+			list->tail = chunkno;
+		list->nchunks++;
+	}
+
+	head->entries[--head->first] = *entry;
+	head->count++;
+	list->count++;
+	return true;
+}
+
+/* The entry that would be popped, or NULL. */
+const DwEntry *
+dw_list_first(DwPool *pool, const DwList *list)
+{
+	DwChunk    *head;
+
+	if (list->head == DW_NO_CHUNK)
+		return NULL;
+	head = get_chunk(pool, list->head);
+	return &head->entries[head->first];
+}
+
 /* Returns false if the list is empty. */
 bool
 dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry)
@@ -439,8 +478,8 @@ dw_ring_tick(const DwRing *ring, int64 due)
  * The last due that belongs to the tick.  Saturates, hence the last tick of
  * all ends with PG_INT64_MAX, and an entry due at PG_INT64_MIN is always due.
  */
-static int64
-last_due(const DwRing *ring, int64 tick)
+int64
+dw_ring_last_due(const DwRing *ring, int64 tick)
 {
 	if (tick >= dw_ring_tick(ring, PG_INT64_MAX))
 		return PG_INT64_MAX;
@@ -489,7 +528,7 @@ dw_ring_advance(DwRing *ring, int64 tick)
 	if (tick > ring->current_tick)
 		nslots = Min((uint64) tick - (uint64) ring->current_tick, ring->nslots);
 
-	limit = last_due(ring, end - 1);
+	limit = dw_ring_last_due(ring, end - 1);
 	for (; nslots > 0; nslots--)
 	{
 		DwSlot	   *slot = dw_ring_slot(ring, slotno);
@@ -601,7 +640,7 @@ dw_ring_next_due(DwRing *ring)
 	uint32		start = dw_ring_index(ring, ring->current_tick);
 	int64		turn_us = ring->tick_us * ring->nslots;
 	int64		best = PG_INT64_MAX;
-	int64		reach = last_due(ring, ring->current_tick);
+	int64		reach = dw_ring_last_due(ring, ring->current_tick);
 
 	/* Less of a reach is always right, so keep off the end of all times */
 	reach = Min(reach, PG_INT64_MAX - turn_us);
@@ -621,14 +660,14 @@ dw_ring_next_due(DwRing *ring)
 }
 
 /*
- * Start a pass over the slot of slot_tick, to take out what has a tick of
- * until_tick or before.
+ * Start a pass over the slot of slot_tick, to take out what is due at
+ * until_due or before.
  */
 void
-dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_tick, DwTake *take)
+dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, DwTake *take)
 {
 	take->slot = dw_ring_index(ring, slot_tick);
-	take->until_tick = until_tick;
+	take->until_due = until_due;
 	take->chunks_left = dw_ring_slot(ring, take->slot)->list.nchunks;
 	take->serial = ++ring->pass_serial;
 
@@ -743,7 +782,6 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 			 DwEntry *out, uint32 max)
 {
 	DwList	   *list = &dw_ring_slot(ring, take->slot)->list;
-	int64		limit = last_due(ring, take->until_tick);
 	uint32		nchunks = max / DW_CHUNK_ENTRIES;
 	uint32		taken = 0;
 
@@ -755,7 +793,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 		take->chunks_left = Min(take->chunks_left, list->nchunks);
 		if (take->chunks_left == 0)
 			break;
-		taken += take_chunk(ring, pool, acct, take->slot, limit, out + taken);
+		taken += take_chunk(ring, pool, acct, take->slot, take->until_due, out + taken);
 		take->chunks_left--;
 	}
 	ring->nentries -= taken;

@@ -73,7 +73,7 @@ typedef struct DwAccount
 	uint32		quota;
 } DwAccount;
 
-/* A queue of entries: pushed at the tail, popped at the head. */
+/* A queue of entries: pushed at the tail, popped at the head, or put back there. */
 typedef struct DwList
 {
 	uint32		head;
@@ -121,7 +121,8 @@ typedef struct DwTake
 	uint32		slot;
 	uint32		chunks_left;	/* still to look at; 0 = the pass is over */
 	uint32		serial;			/* tells the latest pass from older ones */
-	int64		until_tick;		/* entries of this tick or earlier are taken */
+	int64		until_due;		/* entries due by then are taken; may be
+								 * lowered while the pass goes on */
 } DwTake;
 
 /* false: remove the entry */
@@ -135,6 +136,8 @@ extern void dw_pool_reclaim(DwPool *pool, DwAccount *acct);
 /* Lists of entries. */
 extern void dw_list_init(DwList *list);
 extern bool dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
+extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
+extern const DwEntry *dw_list_first(DwPool *pool, const DwList *list);
 extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry);
 extern void dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg);
 
@@ -143,12 +146,13 @@ extern size_t dw_ring_size(uint32 nslots);
 extern void dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us);
 extern DwSlot *dw_ring_slot(DwRing *ring, uint32 slot);
 extern int64 dw_ring_tick(const DwRing *ring, int64 due);
+extern int64 dw_ring_last_due(const DwRing *ring, int64 tick);
 extern uint32 dw_ring_index(const DwRing *ring, int64 tick);
 extern int64 dw_ring_cycle(const DwRing *ring, int64 due);
 extern void dw_ring_advance(DwRing *ring, int64 tick);
 extern bool dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry);
 extern int64 dw_ring_next_due(DwRing *ring);
-extern void dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_tick, DwTake *take);
+extern void dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, DwTake *take);
 extern uint32 dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 						   DwEntry *out, uint32 max);
 extern void dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg);

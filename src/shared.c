@@ -58,9 +58,16 @@ ring_offset(void)
 }
 
 static Size
+dirty_offset(void)
+{
+	return MAXALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
+}
+
+static Size
 database_size(void)
 {
-	return CACHELINEALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
+	return CACHELINEALIGN(add_size(dirty_offset(),
+								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
 static uint32
@@ -134,6 +141,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->lateness_max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
 		pg_atomic_init_u64(&db->lateness[i], 0);
+	for (int i = 0; i < DW_LANE_WORDS; i++)
+		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
 }
 
 static void
@@ -249,6 +258,13 @@ DwRing *
 dw_ring(DwDatabase *db)
 {
 	return (DwRing *) ((char *) db + ring_offset());
+}
+
+/* A bitmap of the lanes that the timer is to look at. */
+pg_atomic_uint64 *
+dw_dirty_lanes(DwDatabase *db)
+{
+	return (pg_atomic_uint64 *) ((char *) db + dirty_offset());
 }
 
 LWLock *
@@ -461,6 +477,20 @@ dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max)
 		SpinLockRelease(&db->inbox_lock);
 	}
 	return n;
+}
+
+/*
+ * Step C2d of the protocol, and its like: the timer is to look at the lane,
+ * when it is awake.  What it is to see there must be stored before the call.
+ */
+void
+dw_lane_dirty(DwDatabase *db, const DwLane *lane)
+{
+	uint32		number = lane - dw_lanes;
+
+	/* full barrier; the flag comes last, as the timer clears it first */
+	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
+	pg_atomic_write_u32(&db->lanes_dirty, 1);
 }
 
 /*

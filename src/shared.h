@@ -32,6 +32,8 @@
 #include "utils/timestamp.h"
 
 #define DW_NO_LANE		(-1)
+/* words of a bitmap of lanes */
+#define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 #define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
 #define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 
@@ -119,6 +121,8 @@ typedef struct DwLane
 								 * memory, see orphans.c */
 	uint32		refill_at;		/* memory was short: loaded again when the lane
 								 * holds no more than that */
+	uint32		look_below;		/* it waits for room: looked at when fewer
+								 * entries wait */
 
 	/* ready lock */
 	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
@@ -136,6 +140,8 @@ typedef struct DwLane
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
 	uint32		load_below;		/* wake the timer when fewer are ready */
+	uint32		batch_size;		/* so many share a transaction, if settings allow */
+	uint32		alone;			/* so many do not, before that is tried again */
 	DwBlock		block;			/* why no executor could be had */
 	TimestampTz retry_at;		/* if so, not before then */
 	uint32		start_failures;
@@ -251,7 +257,7 @@ typedef struct DwDatabase
 	/* the handshake of the timer's sleep */
 	pg_atomic_uint64 sleep_until;
 	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
-	pg_atomic_uint32 lanes_dirty;	/* some lane's next_far or reload_from */
+	pg_atomic_uint32 lanes_dirty;	/* some lane is in dw_dirty_lanes() */
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
@@ -328,13 +334,16 @@ typedef struct DwExecutor
 	TimestampTz since;			/* of the state */
 	DwEntry		current;		/* what it runs, if busy */
 	bool		begun;			/* its SQL has begun */
+	bool		in_batch;		/* others share its transaction, which ends soon,
+								 * see batch.c */
 	bool		unstoppable;	/* current is being put back, see stop.c */
 	Oid			stop_by;		/* who wants it to be stopped */
 
 	/* current is to be stopped; written under the ready lock */
 	pg_atomic_uint32 stop;
 
-	/* the transaction that deletes the row of current; else invalid */
+	/* the transaction that deletes the row of current, and of those before it
+	 * in the batch; else invalid */
 	pg_atomic_uint32 xid;
 
 	/* rights or settings of the session have changed: no task any more */
@@ -372,6 +381,7 @@ extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
 extern DwHint *dw_inbox(DwDatabase *db);
 extern DwRing *dw_ring(DwDatabase *db);
+extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
 
@@ -389,6 +399,7 @@ extern void dw_problem(DwDatabase *db, const char *text);
 /* News for the timer. */
 extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
+extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_call_timer(DwDatabase *db);
 extern void dw_wake_launcher(void);

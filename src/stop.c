@@ -45,7 +45,9 @@ dw_stop_task(DwDatabase *db, int64 id)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		if (e->database != db->oid || e->state != DW_EXECUTOR_BUSY || e->current.id != id)
+		/* a batch is no task's: what it leaves, if anything, runs alone */
+		if (e->database != db->oid || e->state != DW_EXECUTOR_BUSY || e->current.id != id ||
+			e->in_batch)
 			continue;
 		if (e->unstoppable)
 		{

@@ -56,13 +56,20 @@ static DwCatalog catalog;
 static bool catalog_valid = false;
 static bool callback_registered = false;
 
+/*
+ * This transaction has locked the table of tasks, and the indexes that each
+ * task is in, to write to them.  The lock manager knows, too, but a question
+ * to it costs something for each row.
+ */
+static bool writing = false;
+
 static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
 		relid == catalog.cancellation)
-		catalog_valid = false;
+		catalog_valid = writing = false;
 }
 
 static Oid
@@ -213,8 +220,12 @@ dw_catalog(void)
 int64
 dw_origin_stamp(void)
 {
-	return (int64) hash_combine64(GetSystemIdentifier(),
-								  hash_bytes_uint32_extended(MyDatabaseId, 0));
+	static int64 stamp = 0;
+
+	if (stamp == 0)
+		stamp = (int64) hash_combine64(GetSystemIdentifier(),
+									   hash_bytes_uint32_extended(MyDatabaseId, 0));
+	return stamp;
 }
 
 /*
@@ -296,6 +307,7 @@ typedef struct KnownIndex
 {
 	Oid			oid;
 	const AttrNumber *columns;	/* ends with 0; NULL: this row is not in it */
+	LOCKMODE	lockmode;		/* to open it with */
 } KnownIndex;
 
 /*
@@ -319,7 +331,7 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 				k = &known[i];
 		if (k != NULL && k->columns == NULL)
 			continue;
-		index = index_open(lfirst_oid(lc), RowExclusiveLock);
+		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
 		if (!index->rd_index->indisready)
 			;
 		else if (k != NULL)
@@ -329,6 +341,34 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 		index_close(index, NoLock);
 	}
 	list_free(indexes);
+}
+
+void
+dw_tasks_lock(void)
+{
+	if (writing)
+		return;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	/* again, now that this lock keeps indexes from being exchanged */
+	(void) dw_catalog();
+	writing = catalog_valid;
+	/* the news that come with these locks take it back */
+	LockRelationOid(catalog.task_pkey, RowExclusiveLock);
+	LockRelationOid(catalog.task_lane_index, RowExclusiveLock);
+}
+
+/* Opens the table of tasks to write to it; the lock is not to be released. */
+Relation
+dw_tasks_open(void)
+{
+	dw_tasks_lock();
+	return table_open(dw_catalog()->task, writing ? NoLock : RowExclusiveLock);
+}
+
+void
+dw_tasks_unlocked(void)
+{
+	writing = false;
 }
 
 /*
@@ -346,13 +386,12 @@ dw_task_insert(Datum *values, bool *nulls)
 	static const AttrNumber key_columns[] = {
 		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	/* again, now that the lock keeps indexes from being exchanged */
+	Relation	rel = dw_tasks_open();
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
-		{cat->task_pkey, pkey_columns},
-		{cat->task_lane_index, lane_columns},
-		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns},
+		{cat->task_pkey, pkey_columns, writing ? NoLock : RowExclusiveLock},
+		{cat->task_lane_index, lane_columns, writing ? NoLock : RowExclusiveLock},
+		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 	};
 	HeapTuple	tuple = form_tuple(rel, values, nulls, Natts_task);
 	ItemPointerData tid;
@@ -385,8 +424,8 @@ dw_failed_insert(Datum *values, bool *nulls)
 	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
-		{cat->failed_pkey, pkey_columns},
-		{cat->failed_at_index, failed_at_columns},
+		{cat->failed_pkey, pkey_columns, RowExclusiveLock},
+		{cat->failed_at_index, failed_at_columns, RowExclusiveLock},
 	};
 
 	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));

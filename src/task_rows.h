@@ -173,6 +173,15 @@ extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern const DwCatalog *dw_catalog(void);
 extern int64 dw_origin_stamp(void);
 
+/*
+ * Locks the table of tasks to write to it, until the end of the (sub)transaction;
+ * costs nothing the second time.
+ */
+extern void dw_tasks_lock(void);
+extern Relation dw_tasks_open(void);
+/* That lock may be gone. */
+extern void dw_tasks_unlocked(void);
+
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);
 extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,

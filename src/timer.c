@@ -135,7 +135,7 @@ obey_settings(void)
 	dw_failed_obey_settings(db);
 	/* there may be more executors now, or another window to load */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_load_settings_changed();
 }
 
 /* From here on committers wake this process. */
@@ -202,7 +202,7 @@ take_hint(const DwHint *hint)
 		(hint->due == lane->cursor_due && hint->id >= lane->cursor_id))
 	{
 		dw_atomic_lower(&lane->next_far, hint->due);
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_lane_dirty(db, lane);
 		return;
 	}
 
@@ -387,8 +387,6 @@ dw_timer_main(Datum number)
 		if (db->account.used > db->account.quota)
 			dw_near_obey_quota();
 		handed_over = dw_near_hand_over();
-		if (handed_over)
-			dw_load_room_made();
 		while ((expected = dw_near_expected()) != NULL)
 			dw_dispatch_expect(db, expected);
 

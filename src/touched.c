@@ -292,6 +292,7 @@ forget_all(void)
 	more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
+	dw_tasks_unlocked();
 	if (pinned)
 		dw_database_unpin(my_database);
 	pinned = false;
@@ -304,7 +305,7 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 	DwLane	   *lane = &dw_lanes[ref.index];
 
 	dw_atomic_lower(&lane->reload_from, due);
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	dw_lane_dirty(db, lane);
 	pg_memory_barrier();
 	/* see dw_lane_leave */
 	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
@@ -338,7 +339,7 @@ bring(DwDatabase *db, const DwHint *hint, bool many)
 	DW_INJECT("commit-before-far");
 	if (dw_atomic_lower(&lane->next_far, hint->due))
 	{
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		dw_lane_dirty(db, lane);
 		needed = dw_time_add(hint->due, -dw_window_us() / 2);
 	}
 	pg_memory_barrier();
@@ -533,6 +534,7 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 {
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
+	dw_tasks_unlocked();
 
 	/* it may be this one that armed them */
 	if (unarmed_news == UNARMED_NONE_LEFT)

@@ -96,7 +96,7 @@ take_all(const char *what, int64 ticks)
 	{
 		DwTake		take;
 
-		dw_ring_take_begin(ring, tick, tick, &take);
+		dw_ring_take_begin(ring, tick, dw_ring_last_due(ring, tick), &take);
 		while (take.chunks_left > 0)
 			taken += dw_ring_take(ring, pool, &acct, &take, out, OUT_MAX);
 		dw_ring_advance(ring, tick + 1);

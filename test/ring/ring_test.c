@@ -590,7 +590,7 @@ any_due(const World *world, const Side *side)
 }
 
 static void
-accept_taken(World *world, Side *side, const DwTake *take, const DwEntry *out, uint32 n)
+accept_taken(Side *side, const DwTake *take, const DwEntry *out, uint32 n)
 {
 	for (uint32 i = 0; i < n; i++)
 	{
@@ -598,7 +598,7 @@ accept_taken(World *world, Side *side, const DwTake *take, const DwEntry *out, u
 
 		CHECK(known->present && same_entry(&known->entry, &out[i]));
 		CHECK(known->slot == take->slot);
-		CHECK(model_tick(world, out[i].due) <= take->until_tick);
+		CHECK(out[i].due <= take->until_due);
 		model_remove(&side->model, out[i].id);
 	}
 }
@@ -616,7 +616,7 @@ do_take(World *world, Side *side, DwTake *take, DwEntry *out)
 	CHECK(n <= max);
 	CHECK(before == 0 || take->chunks_left < before);
 	CHECK(side->acct.used <= used);
-	accept_taken(world, side, take, out, n);
+	accept_taken(side, take, out, n);
 	if (n > 0)
 		side->model.tight[take->slot] = false;
 	return n;
@@ -624,14 +624,14 @@ do_take(World *world, Side *side, DwTake *take, DwEntry *out)
 
 /* Nothing born before the pass began may be left that is due. */
 static void
-check_pass(World *world, Side *side, const DwTake *take, uint64 begin)
+check_pass(Side *side, const DwTake *take, uint64 begin)
 {
 	for (uint32 i = 0; i < side->model.n; i++)
 	{
 		const Known *known = model_nth(&side->model, i);
 
 		CHECK(known->slot != take->slot || known->born >= begin ||
-			  model_tick(world, known->entry.due) > take->until_tick);
+			  known->entry.due > take->until_due);
 	}
 }
 
@@ -645,6 +645,16 @@ disturb_sessions(Side *side, uint32 slotno)
 	}
 }
 
+/* The end of the tick as a rule, or some time within it. */
+static int64
+some_due_of(const Side *side, int64 tick)
+{
+	int64		due = dw_ring_last_due(side->ring, tick);
+
+	return one_in(3) && due > INT64_MIN + side->ring->tick_us ?
+		due - between(0, side->ring->tick_us) : due;
+}
+
 /* A whole pass that nothing comes between. */
 static void
 do_pass(World *world, Side *side, int64 slot_tick, int64 until_tick)
@@ -653,13 +663,13 @@ do_pass(World *world, Side *side, int64 slot_tick, int64 until_tick)
 	DwTake		take;
 
 	disturb_sessions(side, model_index(world, slot_tick));
-	dw_ring_take_begin(side->ring, slot_tick, until_tick, &take);
+	dw_ring_take_begin(side->ring, slot_tick, some_due_of(side, until_tick), &take);
 	CHECK(take.slot == model_index(world, slot_tick));
 	do
 		do_take(world, side, &take, out);
 	while (take.chunks_left > 0);
 	side->model.tight[take.slot] = true;
-	check_pass(world, side, &take, NEVER);
+	check_pass(side, &take, NEVER);
 }
 
 static void
@@ -701,7 +711,7 @@ op_session(World *world, Side *side)
 
 		some_ticks(world, side, &slot_tick, &until_tick);
 		disturb_sessions(side, model_index(world, slot_tick));
-		dw_ring_take_begin(side->ring, slot_tick, until_tick, &session->take);
+		dw_ring_take_begin(side->ring, slot_tick, some_due_of(side, until_tick), &session->take);
 		session->open = true;
 		session->disturbed = false;
 		session->begin = opno;
@@ -714,12 +724,15 @@ op_session(World *world, Side *side)
 		if (&side->sessions[i] != session && side->sessions[i].take.slot == session->take.slot)
 			side->sessions[i].disturbed = true;
 	}
+	/* it may come to want less */
+	if (one_in(8))
+		session->take.until_due -= session->take.until_due > 0 ? between(0, side->ring->tick_us) : 0;
 	do_take(world, side, &session->take, out);
 	if (session->take.chunks_left == 0)
 	{
 		session->open = false;
 		if (!session->disturbed)
-			check_pass(world, side, &session->take, session->begin);
+			check_pass(side, &session->take, session->begin);
 	}
 }
 
@@ -1114,7 +1127,7 @@ sim_pass(World *world, Side *side, Clock *sim, int64 tick, int64 until, bool noi
 	DwEntry		out[OUT_MAX];
 	DwTake		take;
 
-	dw_ring_take_begin(side->ring, tick, until, &take);
+	dw_ring_take_begin(side->ring, tick, dw_ring_last_due(side->ring, until), &take);
 	while (take.chunks_left > 0)
 	{
 		sim_deliver(world, side, sim, out, do_take(world, side, &take, out));
@@ -1125,7 +1138,7 @@ sim_pass(World *world, Side *side, Clock *sim, int64 tick, int64 until, bool noi
 			op_ring_filter(world, side);
 			/* What is filtered out is not to be waited for */
 			sim->inserted = sim->delivered + side->model.n;
-			dw_ring_take_begin(side->ring, tick, until, &take);
+			dw_ring_take_begin(side->ring, tick, dw_ring_last_due(side->ring, until), &take);
 		}
 	}
 }
@@ -1240,7 +1253,7 @@ case_own_tick(World *world, uint64 nops)
 
 		for (uint64 n = below(4); n > 0; n--)
 			do_insert(world, side, tick * world->tick_us + between(0, 6 * turn));
-		dw_ring_take_begin(side->ring, tick, tick, &take);
+		dw_ring_take_begin(side->ring, tick, dw_ring_last_due(side->ring, tick), &take);
 		while (take.chunks_left > 0)
 		{
 			uint32		n = do_take(world, side, &take, out);
@@ -1406,7 +1419,7 @@ case_filter_in_pass(World *world, uint64 nops)
 		for (uint64 n = below(400); n > 0; n--)
 			do_insert(world, side, due + between(soonest, 2) * world->nslots * world->tick_us +
 					  between(0, world->tick_us - 1));
-		dw_ring_take_begin(side->ring, tick, tick, &take);
+		dw_ring_take_begin(side->ring, tick, dw_ring_last_due(side->ring, tick), &take);
 		do_take(world, side, &take, out);
 		op_ring_filter(world, side);
 
