@@ -23,7 +23,6 @@ my $slack = 32 * 1024;
 my $node = new_node('memory', conf => q{
 	autovacuum = off
 	synchronous_commit = off
-	log_min_messages = fatal
 	delay_wheel.executor_idle_timeout = 1d
 	delay_wheel.failed_max_count = 100
 });
@@ -112,7 +111,7 @@ sub memory_of
 	wait_until(60, sub {
 		($bytes) = log_since($node, $position) =~ /\[$pid\].*Grand total: .*; (\d+) used/;
 		return defined $bytes;
-	});
+	}) or die "process $pid does not tell how much memory it uses";
 	return $bytes;
 }
 
