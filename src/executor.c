@@ -345,15 +345,15 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 }
 
 /*
- * The task runs alone, or begins a batch.  Where batches did not go well, some
- * are run alone in between.
+ * The task runs alone, as one that is not due yet does, or begins a batch.
+ * Where batches did not go well, some are run alone in between.
  */
 static void
 choose_way(DwExecutor *me, const DwEntry *entry)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
-	if (dw_batches_allowed() && dw_ready_may_batch(lane, entry))
+	if (entry->due <= dw_now() && dw_batches_allowed() && dw_ready_may_batch(lane, entry))
 		dw_batch_begin(my_db, me);
 	else if (lane->alone > 0)
 		lane->alone--;

@@ -618,6 +618,16 @@ dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	return true;
 }
 
+static const DwEntry *
+first_ready(const DwLane *lane)
+{
+	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
+
+	if (first == NULL && lane->spare_state == DW_SPARE_READY)
+		first = &lane->spare;
+	return first;
+}
+
 static void
 take_first_ready(DwDatabase *db, DwLane *lane, DwEntry *entry)
 {
@@ -705,15 +715,13 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 	return limit == DW_LIMIT_NONE;
 }
 
-bool
-dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
+/* Takes the next task of the lanes whose first one is due until then. */
+static bool
+pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now, DwEntry *entry,
+		  TimestampTz *look_again)
 {
-	TimestampTz now = dw_now();
 	int32		next;
 
-	*look_again = DW_NEVER;
-	if (pg_atomic_read_u32(&db->disabled) != 0)
-		return false;
 	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -729,7 +737,7 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		if (!may_take(db, lane, now, look_again))
+		if (first_ready(lane)->due > until_due || !may_take(db, lane, now, look_again))
 			continue;
 
 		lane = choose_peer(lane);
@@ -745,6 +753,19 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 	return false;
 }
 
+bool
+dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
+{
+	TimestampTz now = dw_now();
+
+	*look_again = DW_NEVER;
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
+	/* what was handed over ahead of its due time lets others go first */
+	return pop_until(db, owner, now, now, entry, look_again) ||
+		pop_until(db, owner, DW_NEVER, now, entry, look_again);
+}
+
 /* Limits count tasks as they begin: their queues run one by one. */
 static bool
 queue_allows_batch(const DwLane *lane)
@@ -752,16 +773,6 @@ queue_allows_batch(const DwLane *lane)
 	const DwQueue *queue = dw_lane_queue(lane);
 
 	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
-}
-
-static const DwEntry *
-first_ready(const DwLane *lane)
-{
-	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
-
-	if (first == NULL && lane->spare_state == DW_SPARE_READY)
-		first = &lane->spare;
-	return first;
 }
 
 bool

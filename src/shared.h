@@ -34,6 +34,7 @@
 #define DW_NO_LANE		(-1)
 /* words of a bitmap of lanes */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
+#define DW_HEAD_START_US	100 /* see near.c */
 #define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
 #define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 

@@ -107,6 +107,7 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
 	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
 	result->prepared = relation_named(schema, "prepared");
+	result->prepared_gid_index = relation_named(schema, "prepared_gid_idx");
 	result->queue = relation_named(schema, "queue");
 	result->queue_name_key = relation_named(schema, "queue_name_key");
 	result->queue_id_seq = relation_named(schema, "queue_id_seq");
@@ -118,7 +119,7 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
 		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
-		OidIsValid(result->prepared) &&
+		OidIsValid(result->prepared) && OidIsValid(result->prepared_gid_index) &&
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
@@ -483,7 +484,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 	}
 }
 
-/* For tables with no index that we know. */
+/* For tables that are not written often. */
 static void
 insert_into(Oid table, Datum *values, bool *nulls, int n)
 {

@@ -140,6 +140,7 @@ typedef struct DwCatalog
 	Oid			failed_pkey;
 	Oid			failed_at_index;
 	Oid			prepared;
+	Oid			prepared_gid_index;
 	Oid			queue;
 	Oid			queue_name_key;
 	Oid			queue_id_seq;
