@@ -539,16 +539,17 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 }
 
 /*
- * Wakes idle executors of an owner.  Returns the first lane for which there
- * are not enough, or NULL.
+ * Wakes idle executors of an owner, for its lanes from this one on.  Returns
+ * the first for which there are not enough, or NULL.
  */
 static DwLane *
-lane_in_need(DwDatabase *db, DwOwner *owner, TimestampTz now, TimestampTz *look_again)
+lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
+			 TimestampTz *look_again)
 {
 	uint32		coming = executors_coming(db, owner);
 	int32		next;
 
-	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
+	for (int32 i = from; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 
@@ -576,7 +577,7 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
 			owner->list == DW_OWNER_UNLISTED || owner->round == this_round)
 			continue;
-		owner->in_need = lane_in_need(db, owner, now, look_again);
+		owner->in_need = lane_in_need(db, owner, owner->ready_head, now, look_again);
 		owner->round = this_round;
 	}
 }
@@ -627,23 +628,26 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 
 		next = owner->next;
 		lane = owner->round == this_round ? owner->in_need :
-			lane_in_need(db, owner, now, look_again);
+			lane_in_need(db, owner, owner->ready_head, now, look_again);
 		if (lane == NULL)
 			continue;
 		staff = count_staff(db, owner->role);
-		if (staff.arriving > 0)
+		/* not somebody else's place for each task that a limit lets in */
+		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
+			   !dw_limits_is_turn(lane, now, &turn))
+		{
+			*look_again = Min(*look_again, turn);
+			lane = lane_in_need(db, owner, lane->ready_next, now, look_again);
+		}
+		if (lane == NULL || staff.arriving > 0)
 			continue;
 		else if (staff.of_owner > 0)
 			more = lappend_oid(more, owner->role);
-		/* not somebody else's place for each task that a limit lets in */
-		else if (staff.total >= places_for(&staff) && !dw_limits_is_turn(lane, now, &turn))
-			*look_again = Min(*look_again, turn);
 		else if (list_length(*missing) >= 2 * dw_max_executors)
 			*left_out = true;
 		else
 			*missing = lappend_oid(*missing, owner->role);
 	}
-	*look_again = Min(*look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
 	list_free(more);
@@ -681,6 +685,10 @@ dw_dispatch(DwDatabase *db)
 			starving++;
 	}
 	list_free(missing);
+	/* some may just have been blocked */
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	look_again = Min(look_again, db->blocked_until);
+	LWLockRelease(dw_ready_lock(db));
 	pg_atomic_write_u32(&db->starving, starving);
 
 	if (waiting > 0)
