@@ -980,7 +980,8 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	for (int i = 0; i < count; i++)
 	{
 		context.number = i + 1;
-		if (type_oids != NULL && !untyped[i])
+		/* plain SQL may have written that it is unknown: the same as untyped */
+		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
 			binding->types[i] = DatumGetObjectId(type_oids[i]);
 		/* what it is made comes on top, so there is no list of fixed length */
 		if (!OidIsValid(binding->types[i]))
