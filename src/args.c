@@ -865,8 +865,8 @@ dw_args_types(ParamListInfo params, int *nargs)
 }
 
 /*
- * Take a row's arrays apart.  They are copied, since the elements point into
- * them.
+ * Take a row's arrays apart.  That of the texts is copied, since these point
+ * into it.
  */
 static int
 read_arrays(Datum args, Datum types, bool types_null,
@@ -883,7 +883,7 @@ read_arrays(Datum args, Datum types, bool types_null,
 		return count;
 	}
 
-	deconstruct_array(DatumGetArrayTypePCopy(types), REGTYPEOID, sizeof(Oid),
+	deconstruct_array(DatumGetArrayTypeP(types), REGTYPEOID, sizeof(Oid),
 					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
 	if (type_count != count)
 		ereport(ERROR,
@@ -913,6 +913,45 @@ fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
 		param->value = CStringGetDatum(TextDatumGetCString(stored));
 }
 
+/*
+ * A list for so many arguments, not filled in, with its binding.
+ */
+static DwBinding *
+make_list(int count)
+{
+	DwBinding  *binding = palloc0(sizeof(DwBinding));
+	ParamListInfo params = makeParamList(count);
+
+	binding->context = binding->run_context = CurrentMemoryContext;
+	binding->nargs = count;
+	binding->types = palloc0(count * sizeof(Oid));
+	binding->params = params;
+	params->parserSetup = dw_args_parser_setup;
+	params->parserSetupArg = params->paramFetchArg = binding;
+	return binding;
+}
+
+ParamListInfo
+dw_args_constants(const DwConstants *constants)
+{
+	DwBinding  *binding = make_list(constants->count);
+	ParamListInfo params = binding->params;
+
+	for (int i = 0; i < constants->count; i++)
+	{
+		Oid			type = constants->types[i];
+
+		binding->types[i] = type;
+		if (!OidIsValid(type))
+			params->paramFetch = fetch_parameter;
+		params->params[i].value = constants->values[i];
+		params->params[i].isnull = false;
+		params->params[i].pflags = PARAM_FLAG_CONST;
+		params->params[i].ptype = OidIsValid(type) ? type : UNKNOWNOID;
+	}
+	return params;
+}
+
 ParamListInfo
 dw_args_params(const char *sql, Datum args, bool args_null,
 			   Datum types, bool types_null)
@@ -934,19 +973,15 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	if (count == 0)
 		return NULL;
 
-	binding = palloc0(sizeof(DwBinding));
-	binding->context = binding->run_context = CurrentMemoryContext;
-	binding->nargs = count;
-	binding->types = palloc0(count * sizeof(Oid));
-	binding->params = params = makeParamList(count);
-	params->parserSetup = dw_args_parser_setup;
-	params->parserSetupArg = params->paramFetchArg = binding;
+	binding = make_list(count);
+	params = binding->params;
 
 	push_argument_context(&context, sql);
 	for (int i = 0; i < count; i++)
 	{
 		context.number = i + 1;
-		if (type_oids != NULL && !untyped[i])
+		/* plain SQL may have written that it is unknown: the same as untyped */
+		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
 			binding->types[i] = DatumGetObjectId(type_oids[i]);
 		/* what it is made comes on top, so there is no list of fixed length */
 		if (!OidIsValid(binding->types[i]))

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "constants.h"
 #include "fmgr.h"
 #include "nodes/params.h"
 #include "utils/array.h"
@@ -57,6 +58,9 @@ extern int	dw_args_parse(ArrayType *args, ArrayType *types,
 extern ParamListInfo dw_args_params(const char *sql,
 									Datum args, bool args_null,
 									Datum types, bool types_null);
+
+/* The same for the constants of a text, which must outlive the run. */
+extern ParamListInfo dw_args_constants(const DwConstants *constants);
 
 /* The types of the arguments; InvalidOid is untyped. */
 extern const Oid *dw_args_types(ParamListInfo params, int *nargs);

@@ -3,11 +3,15 @@
  * dispatch.c
  *	  Which executors are woken, started and ended: decided by the timer.
  *
- * A lane with ready tasks first gets the idle executors of its owner, then a
- * new one, one at a time: those on their way count.  Owners that have none
- * come first, and the last place is only for such.  If all places are taken,
+ * Owners with ready tasks first get their idle executors woken, then a new
+ * one, one at a time: those on their way count.  Owners that have none come
+ * first, and the last place is only for such.  If all places are taken,
  * the executor that has been idle longest must go, and busy ones give way
  * after their turn (db->starving).
+ *
+ * There may be thousands of owners, each with many lanes, and few executors:
+ * a look ends with as many owners as could get one, and with the lanes of one
+ * as soon as it is known to need one.
  *
  * A task may take for ever, and cannot be taken back.  If all executors are
  * stuck, each with one task for more than a second, an owner that has none
@@ -270,32 +274,42 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 	return block != DW_BLOCK_NO_WORKER;
 }
 
-/*
- * Wakes idle executors for a lane that may begin so many tasks; returns how
- * many more it could use.  Under the ready lock.
- */
-static int
-wake_executors(DwDatabase *db, DwLane *lane, uint32 room, uint32 *woken)
+/* Wakes up to so many idle executors of an owner; returns how many. */
+static uint32
+wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 {
-	int			want = Min(Min(dw_ready_count(lane), dw_lane_executors() - lane->running), room);
+	uint32		n = 0;
 
-	for (uint32 i = 0; i < dw_shared->nexecutors && want > 0; i++)
+	for (uint32 i = 0; i < dw_shared->nexecutors && n < want; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		if (e->database != db->oid || e->owner != lane->owner || e->must_exit)
+		if (e->database != db->oid || e->owner != owner->role || e->must_exit ||
+			e->state != DW_EXECUTOR_IDLE)
 			continue;
-		if (e->state == DW_EXECUTOR_IDLE)
-		{
-			e->state = DW_EXECUTOR_WOKEN;
-			SetLatch(dw_proc_latch(e->proc));
-			want--;
-			(*woken)++;
-		}
-		else if (e->state != DW_EXECUTOR_BUSY && e->state != DW_EXECUTOR_FREE)
-			want--;
+		e->state = DW_EXECUTOR_WOKEN;
+		SetLatch(dw_proc_latch(e->proc));
+		n++;
 	}
-	return want;
+	return n;
+}
+
+/* Executors that are about to take a task of the owner, each one of them. */
+static uint32
+executors_coming(DwDatabase *db, const DwOwner *owner)
+{
+	uint32		n = 0;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database == db->oid && e->owner == owner->role && !e->must_exit &&
+			e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY &&
+			e->state != DW_EXECUTOR_FREE)
+			n++;
+	}
+	return n;
 }
 
 static Staff
@@ -450,29 +464,10 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, dw_now(), &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (limit == DW_LIMIT_NONE && pg_atomic_read_u32(&db->disabled) == 0 && lane->retry_at <= dw_now() &&
+	if (limit == DW_LIMIT_NONE && pg_atomic_read_u32(&db->disabled) == 0 &&
+		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
-}
-
-/* When the first of the lanes that wait for an executor is to be tried again. */
-static TimestampTz
-earliest_retry(DwDatabase *db, TimestampTz now)
-{
-	TimestampTz earliest = DW_NEVER;
-
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
-	{
-		uint32		room;
-		TimestampTz until;
-
-		if (dw_lanes[i].retry_at > now &&
-			dw_lane_limit(&dw_lanes[i], now, &room, &until) == DW_LIMIT_NONE)
-			earliest = Min(earliest, dw_lanes[i].retry_at);
-	}
-	LWLockRelease(dw_ready_lock(db));
-	return earliest;
 }
 
 /* A right was granted, or the like: those who wait may try at once. */
@@ -480,11 +475,7 @@ static void
 unblock_all(DwDatabase *db)
 {
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-	{
-		dw_lanes[i].retry_at = 0;
-		dw_lanes[i].start_failures = 0;
-	}
+	dw_owners_retry_all(db);
 	LWLockRelease(dw_ready_lock(db));
 }
 
@@ -506,81 +497,156 @@ woken_for_queue(const DwLane *lane)
 }
 
 /*
- * Wakes idle executors for a lane; false if it needs no other ones now.  If a
+ * How many tasks of the lane may begin now, beyond those that *coming
+ * executors take, and those that are woken for: those are woken here.  If a
  * limit is the reason, *look_again is lowered.
  */
-static bool
-lane_needs_executor(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
+static uint32
+lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
+		   TimestampTz *look_again)
 {
 	uint32		unlimited = 0;
 	uint32	   *count = woken_for_queue(lane);
-	uint32		before;
 	uint32		room;
 	TimestampTz until;
-	bool		needs = false;
+	uint32		want = 0;
 
+	DW_COUNT("lanes-dispatched");
 	if (count == NULL)
 		count = &unlimited;
-	before = *count;
 	if (lane->running >= dw_lane_executors())
-		return false;
+		return 0;
 	if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_NONE)
 	{
-		needs = room > before && wake_executors(db, lane, room - before, count) > 0;
+		uint32		n;
+
+		if (room > *count)
+			want = Min(Min(dw_ready_count(lane), dw_lane_executors() - lane->running),
+					   room - *count);
+		n = Min(want, *coming);
+		*coming -= n;
+		want -= n;
+		n = want > 0 ? wake_executors(db, dw_lane_owner(lane), want) : 0;
+		want -= n;
+		*count += n;
 		/* those who were woken use up what the rate allows now */
-		if (*count == before)
+		if (n == 0)
 			until = DW_NEVER;
 	}
 	if (until != DW_NEVER)
 		*look_again = Min(*look_again, Max(until, now + COALESCE_US));
-	return needs;
+	return want;
 }
 
 /*
- * Wakes idle executors, and lists owners who could use another one: those who
- * have none before the others, and either in the order of their lanes.  No
- * more are listed than there may be places; *left_out tells of others.
- * Returns how many wait for a background worker.
+ * Wakes idle executors of an owner, for its lanes from this one on.  Returns
+ * the first for which there are not enough, or NULL.
  */
-static uint32
-find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
+static DwLane *
+lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
 			 TimestampTz *look_again)
 {
-	List	   *more = NIL;
-	uint32		without_worker = 0;
+	uint32		coming = executors_coming(db, owner);
 	int32		next;
 
-	this_round++;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
+	for (int32 i = from; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 
 		next = lane->ready_next;
 		if (dw_ready_count(lane) == 0)
 			dw_ready_unlist(db, lane);
-		else if (!lane_needs_executor(db, lane, now, look_again))
-			continue;
-		else if (lane->retry_at > now)
-			without_worker += lane->block == DW_BLOCK_NO_WORKER &&
-				count_staff(db, lane->owner).of_owner == 0;
-		else
-		{
-			Staff		staff = count_staff(db, lane->owner);
-			TimestampTz turn;
+		else if (lane_lacks(db, lane, now, &coming, look_again) > 0)
+			return lane;
+	}
+	return NULL;
+}
 
-			if (staff.arriving > 0)
-				continue;
-			else if (staff.of_owner > 0)
-				more = list_append_unique_oid(more, lane->owner);
-			/* not somebody else's place for each task that a limit lets in */
-			else if (staff.total >= places_for(&staff) && !dw_limits_is_turn(lane, now, &turn))
-				*look_again = Min(*look_again, turn);
-			else if (list_length(*missing) >= 2 * dw_max_executors)
-				*left_out = true;
-			else
-				*missing = list_append_unique_oid(*missing, lane->owner);
+/*
+ * Wakes executors for all owners that have idle ones, also for those far back
+ * in the list, or who can have no other one.
+ */
+static void
+wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+		DwOwner    *owner = &dw_owners[e->owner_place];
+
+		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
+			owner->list == DW_OWNER_UNLISTED || owner->round == this_round)
+			continue;
+		owner->in_need = lane_in_need(db, owner, owner->ready_head, now, look_again);
+		owner->round = this_round;
+	}
+}
+
+/*
+ * Of those who can have no executor, how many wait for a background worker.
+ * There is no use in more than there may be executors.
+ */
+static uint32
+count_without_worker(DwDatabase *db)
+{
+	uint32		n = 0;
+
+	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
+	{
+		if (dw_owners[i].block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
+			break;
+		n += count_staff(db, dw_owners[i].role).of_owner == 0;
+	}
+	return n;
+}
+
+/*
+ * Wakes idle executors, and lists owners who could use another one: those who
+ * have none before the others, and either in turn.  No more are listed than
+ * there may be places; *left_out tells of others.  Returns how many wait for a
+ * background worker.
+ */
+static uint32
+find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
+			 TimestampTz *look_again)
+{
+	List	   *more = NIL;
+	uint32		without_worker;
+	int32		next;
+
+	this_round++;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_owners_retry(db);
+	without_worker = count_without_worker(db);
+	wake_idle(db, now, look_again);
+	for (int32 i = db->ready_owners.head; i != DW_NO_OWNER && !*left_out; i = next)
+	{
+		DwOwner    *owner = &dw_owners[i];
+		DwLane	   *lane;
+		Staff		staff;
+		TimestampTz turn;
+
+		next = owner->next;
+		lane = owner->round == this_round ? owner->in_need :
+			lane_in_need(db, owner, owner->ready_head, now, look_again);
+		if (lane == NULL)
+			continue;
+		staff = count_staff(db, owner->role);
+		/* not somebody else's place for each task that a limit lets in */
+		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
+			   !dw_limits_is_turn(lane, now, &turn))
+		{
+			*look_again = Min(*look_again, turn);
+			lane = lane_in_need(db, owner, lane->ready_next, now, look_again);
 		}
+		if (lane == NULL || staff.arriving > 0)
+			continue;
+		else if (staff.of_owner > 0)
+			more = lappend_oid(more, owner->role);
+		else if (list_length(*missing) >= 2 * dw_max_executors)
+			*left_out = true;
+		else
+			*missing = lappend_oid(*missing, owner->role);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
@@ -619,7 +685,10 @@ dw_dispatch(DwDatabase *db)
 			starving++;
 	}
 	list_free(missing);
-	look_again = Min(look_again, earliest_retry(db, now));
+	/* some may just have been blocked */
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	look_again = Min(look_again, db->blocked_until);
+	LWLockRelease(dw_ready_lock(db));
 	pg_atomic_write_u32(&db->starving, starving);
 
 	if (waiting > 0)

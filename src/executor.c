@@ -264,6 +264,7 @@ take_place(int place, const DwExecutorStart *start)
 		me->since = dw_now();
 		me->pid = MyProcPid;
 		me->proc = dw_my_proc();
+		me->owner_place = dw_owner_enter(my_db, me->owner);
 		dw_this_executor = me;
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -274,11 +275,9 @@ take_place(int place, const DwExecutorStart *start)
 static void
 unblock_owner(DwExecutor *me)
 {
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	dw_owner_unblocked(my_db, me->owner);
+	dw_owner_unblocked(my_db, &dw_owners[me->owner_place]);
 	LWLockRelease(dw_ready_lock(my_db));
-	LWLockRelease(dw_shared->table_lock);
 }
 
 /* Is this executor to give its place to an owner that has none? */
@@ -346,15 +345,15 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 }
 
 /*
- * The task runs alone, or begins a batch.  Where batches did not go well, some
- * are run alone in between.
+ * The task runs alone, as one that is not due yet does, or begins a batch.
+ * Where batches did not go well, some are run alone in between.
  */
 static void
 choose_way(DwExecutor *me, const DwEntry *entry)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
-	if (dw_batches_allowed() && dw_ready_may_batch(lane, entry))
+	if (entry->due <= dw_now() && dw_batches_allowed() && dw_ready_may_batch(lane, entry))
 		dw_batch_begin(my_db, me);
 	else if (lane->alone > 0)
 		lane->alone--;
@@ -389,7 +388,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	if (must_end(me) || (dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, me->owner, entry, &look_again))
+	if (!me->must_exit && dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
 		found = true;
 		low = note_taken(me, entry);

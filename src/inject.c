@@ -14,6 +14,8 @@
  *		releases those that wait
  * dw_inject_waiting(point text) returns int
  *		how many processes wait there
+ * dw_inject_counted(counter text) returns bigint
+ *		how often something was done since the start
  *
  * An error where none may be raised (in a commit callback, say) does nothing.
  *
@@ -29,11 +31,13 @@
 #include "fmgr.h"
 #include "inject.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
 
 #define MAX_POINTS	32
+#define MAX_COUNTERS 8
 
 typedef struct Point
 {
@@ -45,8 +49,15 @@ typedef struct Point
 	uint32		generation;
 } Point;
 
+typedef struct Counter
+{
+	char		name[24];		/* empty: free */
+	pg_atomic_uint64 count;
+} Counter;
+
 typedef struct Points
 {
+	Counter		counters[MAX_COUNTERS];
 	slock_t		lock;
 	int			n;				/* in use; a quick test for none */
 	Point		points[MAX_POINTS];
@@ -57,6 +68,7 @@ static Points *points = NULL;
 PG_FUNCTION_INFO_V1(dw_inject_attach);
 PG_FUNCTION_INFO_V1(dw_inject_detach);
 PG_FUNCTION_INFO_V1(dw_inject_waiting);
+PG_FUNCTION_INFO_V1(dw_inject_counted);
 
 Size
 dw_inject_size(void)
@@ -72,6 +84,8 @@ dw_inject_init(bool found)
 	{
 		memset(points, 0, sizeof(Points));
 		SpinLockInit(&points->lock);
+		for (int i = 0; i < MAX_COUNTERS; i++)
+			pg_atomic_init_u64(&points->counters[i].count, 0);
 	}
 }
 
@@ -117,6 +131,43 @@ wait_at(int i, uint32 generation)
 			CHECK_FOR_INTERRUPTS();
 		}
 	}
+}
+
+static pg_atomic_uint64 *
+find_counter(const char *name)
+{
+	pg_atomic_uint64 *found = NULL;
+
+	SpinLockAcquire(&points->lock);
+	for (int i = 0; i < MAX_COUNTERS && found == NULL; i++)
+	{
+		Counter    *counter = &points->counters[i];
+
+		if (counter->name[0] == '\0')
+			strlcpy(counter->name, name, sizeof(counter->name));
+		if (strcmp(counter->name, name) == 0)
+			found = &counter->count;
+	}
+	SpinLockRelease(&points->lock);
+	return found;
+}
+
+void
+dw_inject_count(const char *name)
+{
+	pg_atomic_uint64 *count = points != NULL ? find_counter(name) : NULL;
+
+	if (count != NULL)
+		pg_atomic_fetch_add_u64(count, 1);
+}
+
+Datum
+dw_inject_counted(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	pg_atomic_uint64 *count = find_counter(name);
+
+	PG_RETURN_INT64(count != NULL ? (int64) pg_atomic_read_u64(count) : 0);
 }
 
 void

@@ -18,9 +18,13 @@
 extern Size dw_inject_size(void);
 extern void dw_inject_init(bool found);
 extern void dw_inject_point(const char *name);
+extern void dw_inject_count(const char *name);
 #define DW_INJECT(name)		dw_inject_point(name)
+/* counts how often something is done, for tests of how much work there is */
+#define DW_COUNT(name)		dw_inject_count(name)
 #else
 #define DW_INJECT(name)		((void) 0)
+#define DW_COUNT(name)		((void) 0)
 #endif
 
 #endif							/* DW_INJECT_H */

@@ -11,14 +11,20 @@
  * The table is under the table lock.  A ready list is filled by the timer and
  * emptied by executors, under the ready lock of its database.
  *
- * Lanes with ready tasks are listed in turn.  Those of one owner and queue,
- * which differ in priority, take their turn together, and one task: from the
- * highest of them, unless a lower one has been passed over 15 times in a row.
+ * Lanes with ready tasks are listed in turn, for each owner by itself: its
+ * executors look at nobody else's.  Those of one queue, which differ in
+ * priority, take their turn together, and one task: from the highest of them,
+ * unless a lower one has been passed over 15 times in a row.  Paused lanes are
+ * not listed.
+ *
+ * Owners with such lanes are listed, too, in turn, for the timer: those who can
+ * have no executor for now apart from the others.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
 #include "queue_limits.h"
@@ -51,12 +57,33 @@ typedef struct LaneIndexEntry
 	int32		lane;
 } LaneIndexEntry;
 
+typedef struct OwnerKey
+{
+	Oid			database;
+	Oid			role;
+} OwnerKey;
+
+typedef struct OwnerIndexEntry
+{
+	OwnerKey	key;
+	int32		owner;
+} OwnerIndexEntry;
+
 static HTAB *lane_index = NULL;
+static HTAB *owner_index = NULL;
+
+/* As many as can have lanes, and executors without lanes. */
+int
+dw_owner_places(void)
+{
+	return dw_max_lanes + max_worker_processes;
+}
 
 Size
 dw_lane_index_size(void)
 {
-	return hash_estimate_size(dw_max_lanes, sizeof(LaneIndexEntry));
+	return add_size(hash_estimate_size(dw_max_lanes, sizeof(LaneIndexEntry)),
+					hash_estimate_size(dw_owner_places(), sizeof(OwnerIndexEntry)));
 }
 
 void
@@ -68,6 +95,10 @@ dw_lane_index_attach(void)
 	info.entrysize = sizeof(LaneIndexEntry);
 	lane_index = ShmemInitHash("delay_wheel lane index", dw_max_lanes, dw_max_lanes,
 							   &info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	info.keysize = sizeof(OwnerKey);
+	info.entrysize = sizeof(OwnerIndexEntry);
+	owner_index = ShmemInitHash("delay_wheel owner index", dw_owner_places(), dw_owner_places(),
+								&info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 }
 
 void
@@ -87,6 +118,169 @@ dw_lanes_init(void)
 	}
 	dw_shared->free_lane = 0;
 	dw_shared->nlanes = 0;
+
+	for (int i = 0; i < dw_owner_places(); i++)
+	{
+		memset(&dw_owners[i], 0, sizeof(DwOwner));
+		dw_owners[i].next_free = i + 1 < dw_owner_places() ? i + 1 : DW_NO_OWNER;
+	}
+	dw_shared->free_owner = 0;
+}
+
+/*---- Owners ----*/
+
+static DwOwner *
+owner_of(const DwLane *lane)
+{
+	return &dw_owners[lane->owner_place];
+}
+
+DwOwner *
+dw_lane_owner(const DwLane *lane)
+{
+	return owner_of(lane);
+}
+
+/* Under the table lock. */
+static bool
+has_executors(const DwOwner *owner)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == owner->database && dw_executors[i].owner == owner->role)
+			return true;
+	return false;
+}
+
+/* Gives the place of an owner back, unless it is needed. */
+static void
+leave_owner(DwOwner *owner)
+{
+	OwnerKey	key = {owner->database, owner->role};
+
+	if (owner->nlanes > 0 || has_executors(owner))
+		return;
+	Assert(owner->list == DW_OWNER_UNLISTED);
+	hash_search(owner_index, &key, HASH_REMOVE, NULL);
+	owner->database = InvalidOid;
+	owner->next_free = dw_shared->free_owner;
+	dw_shared->free_owner = owner - dw_owners;
+}
+
+/* There are more places than owners with lanes, or executors. */
+static DwOwner *
+take_free_owner(void)
+{
+	DwOwner    *owner;
+
+	for (int i = 0; i < dw_owner_places() && dw_shared->free_owner == DW_NO_OWNER; i++)
+		leave_owner(&dw_owners[i]);
+	owner = &dw_owners[dw_shared->free_owner];
+	dw_shared->free_owner = owner->next_free;
+	return owner;
+}
+
+/* Caller holds the table lock exclusively. */
+int32
+dw_owner_enter(DwDatabase *db, Oid role)
+{
+	OwnerKey	key = {db->oid, role};
+	bool		found;
+	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
+	DwOwner    *owner;
+
+	if (entry != NULL)
+		return entry->owner;
+	owner = take_free_owner();
+	memset(owner, 0, sizeof(DwOwner));
+	owner->database = db->oid;
+	owner->role = role;
+	owner->ready_head = owner->ready_tail = DW_NO_LANE;
+	entry = hash_search(owner_index, &key, HASH_ENTER, &found);
+	entry->owner = owner - dw_owners;
+	return entry->owner;
+}
+
+/* Caller holds the table lock; NULL if the role has neither lanes nor executors. */
+static DwOwner *
+find_owner(DwDatabase *db, Oid role)
+{
+	OwnerKey	key = {db->oid, role};
+	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
+
+	return entry ? &dw_owners[entry->owner] : NULL;
+}
+
+static DwOwners *
+list_of(DwDatabase *db, DwOwnerList list)
+{
+	return list == DW_OWNER_BLOCKED ? &db->blocked_owners : &db->ready_owners;
+}
+
+static void
+unlist_owner(DwDatabase *db, DwOwner *owner)
+{
+	DwOwners   *list = list_of(db, owner->list);
+
+	if (owner->list == DW_OWNER_UNLISTED)
+		return;
+	owner->list = DW_OWNER_UNLISTED;
+	if (owner->prev != DW_NO_OWNER)
+		dw_owners[owner->prev].next = owner->next;
+	else
+		list->head = owner->next;
+	if (owner->next != DW_NO_OWNER)
+		dw_owners[owner->next].prev = owner->prev;
+	else
+		list->tail = owner->prev;
+}
+
+static void
+link_owner_last(DwDatabase *db, DwOwner *owner, DwOwnerList which)
+{
+	DwOwners   *list = list_of(db, which);
+
+	owner->list = which;
+	owner->next = DW_NO_OWNER;
+	owner->prev = list->tail;
+	if (list->tail != DW_NO_OWNER)
+		dw_owners[list->tail].next = owner - dw_owners;
+	else
+		list->head = owner - dw_owners;
+	list->tail = owner - dw_owners;
+}
+
+static void
+link_owner_first(DwDatabase *db, DwOwner *owner, DwOwnerList which)
+{
+	DwOwners   *list = list_of(db, which);
+
+	owner->list = which;
+	owner->prev = DW_NO_OWNER;
+	owner->next = list->head;
+	if (list->head != DW_NO_OWNER)
+		dw_owners[list->head].prev = owner - dw_owners;
+	else
+		list->tail = owner - dw_owners;
+	list->head = owner - dw_owners;
+}
+
+/* To where it belongs now; at the end, if it is in that list already. */
+static void
+list_owner(DwDatabase *db, DwOwner *owner)
+{
+	unlist_owner(db, owner);
+	if (owner->nready == 0)
+		return;
+	if (owner->retry_at == 0)
+		link_owner_last(db, owner, DW_OWNER_READY);
+	else
+	{
+		db->blocked_until = Min(db->blocked_until, owner->retry_at);
+		if (owner->block == DW_BLOCK_NO_WORKER)
+			link_owner_first(db, owner, DW_OWNER_BLOCKED);
+		else
+			link_owner_last(db, owner, DW_OWNER_BLOCKED);
+	}
 }
 
 DwLaneRef
@@ -159,6 +353,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->owner = key->owner;
 	lane->queue = key->queue;
 	lane->priority = key->priority;
+	lane->owner_place = dw_owner_enter(db, key->owner);
+	owner_of(lane)->nlanes++;
 	pg_atomic_write_u64(&lane->horizon, (uint64) PG_INT64_MIN);
 	pg_atomic_write_u64(&lane->next_far, (uint64) DW_NEVER);
 	pg_atomic_write_u64(&lane->reload_from, (uint64) DW_NEVER);
@@ -181,9 +377,6 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_below = 0;
 	lane->batch_size = DW_BATCH_MAX;
 	lane->alone = 0;
-	lane->block = DW_BLOCK_NONE;
-	lane->retry_at = 0;
-	lane->start_failures = 0;
 	lane->recheck_at = lane->recheck_from = DW_NEVER;
 	lane->recheck_interval = 0;
 
@@ -279,6 +472,8 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->next_far));
 	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->reload_from));
 
+	owner_of(lane)->nlanes--;
+	leave_owner(owner_of(lane));
 	lane->database = InvalidOid;
 	lane->next = dw_shared->free_lane;
 	dw_shared->free_lane = lane - dw_lanes;
@@ -299,6 +494,9 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 void
 dw_lanes_leave(DwDatabase *db)
 {
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_ready_reset(db);
+	LWLockRelease(dw_ready_lock(db));
 	while (db->lanes != DW_NO_LANE)
 		leave_locked(db, &dw_lanes[db->lanes]);
 }
@@ -323,24 +521,45 @@ dw_ready_count(const DwLane *lane)
 static void
 link_last(DwDatabase *db, DwLane *lane)
 {
+	DwOwner    *owner = owner_of(lane);
+
 	lane->is_listed = true;
 	lane->ready_next = DW_NO_LANE;
-	lane->ready_prev = db->ready_tail;
-	if (db->ready_tail != DW_NO_LANE)
-		dw_lanes[db->ready_tail].ready_next = lane - dw_lanes;
+	lane->ready_prev = owner->ready_tail;
+	if (owner->ready_tail != DW_NO_LANE)
+		dw_lanes[owner->ready_tail].ready_next = lane - dw_lanes;
 	else
-		db->ready_head = lane - dw_lanes;
-	db->ready_tail = lane - dw_lanes;
+		owner->ready_head = lane - dw_lanes;
+	owner->ready_tail = lane - dw_lanes;
+	if (owner->nready++ == 0)
+		list_owner(db, owner);
 }
 
 void
 dw_ready_list(DwDatabase *db, DwLane *lane)
 {
-	if (lane->is_listed)
+	if (lane->is_listed || lane->paused != DW_NOT_PAUSED)
 		return;
 	lane->passed_over = 0;
 	lane->waits_since = dw_now();
 	link_last(db, lane);
+}
+
+static void
+unlink_lane(DwLane *lane)
+{
+	DwOwner    *owner = owner_of(lane);
+
+	lane->is_listed = false;
+	if (lane->ready_prev != DW_NO_LANE)
+		dw_lanes[lane->ready_prev].ready_next = lane->ready_next;
+	else
+		owner->ready_head = lane->ready_next;
+	if (lane->ready_next != DW_NO_LANE)
+		dw_lanes[lane->ready_next].ready_prev = lane->ready_prev;
+	else
+		owner->ready_tail = lane->ready_prev;
+	owner->nready--;
 }
 
 void
@@ -348,15 +567,36 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 {
 	if (!lane->is_listed)
 		return;
-	lane->is_listed = false;
-	if (lane->ready_prev != DW_NO_LANE)
-		dw_lanes[lane->ready_prev].ready_next = lane->ready_next;
-	else
-		db->ready_head = lane->ready_next;
-	if (lane->ready_next != DW_NO_LANE)
-		dw_lanes[lane->ready_next].ready_prev = lane->ready_prev;
-	else
-		db->ready_tail = lane->ready_prev;
+	unlink_lane(lane);
+	if (owner_of(lane)->nready == 0)
+		unlist_owner(db, owner_of(lane));
+}
+
+void
+dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
+{
+	if (lane->paused != DW_NOT_PAUSED)
+		dw_ready_unlist(db, lane);
+	else if (dw_ready_count(lane) > 0)
+		dw_ready_list(db, lane);
+}
+
+void
+dw_ready_reset(DwDatabase *db)
+{
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		DwOwner    *owner = owner_of(&dw_lanes[i]);
+
+		dw_lanes[i].is_listed = false;
+		owner->ready_head = owner->ready_tail = DW_NO_LANE;
+		owner->nready = 0;
+		owner->list = DW_OWNER_UNLISTED;
+		owner->round = 0;
+	}
+	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
+	db->blocked_owners = db->ready_owners;
+	db->blocked_until = DW_NEVER;
 }
 
 /* Appends a due task; false if the pool has no place for it. */
@@ -376,6 +616,16 @@ dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 		return false;
 	dw_ready_list(db, lane);
 	return true;
+}
+
+static const DwEntry *
+first_ready(const DwLane *lane)
+{
+	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
+
+	if (first == NULL && lane->spare_state == DW_SPARE_READY)
+		first = &lane->spare;
+	return first;
 }
 
 static void
@@ -437,11 +687,13 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 	do
 	{
 		lane->waits_since = now;
-		dw_ready_unlist(db, lane);
-		if (dw_ready_count(lane) > 0)
+		if (lane->is_listed)
+			unlink_lane(lane);
+		if (dw_ready_count(lane) > 0 && lane->paused == DW_NOT_PAUSED)
 			link_last(db, lane);
 		lane = &dw_lanes[lane->peer];
 	} while (lane != taken);
+	list_owner(db, owner_of(taken));
 }
 
 /* May a task of the lane be taken now?  If not, *look_again is lowered. */
@@ -463,30 +715,29 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 	return limit == DW_LIMIT_NONE;
 }
 
-bool
-dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again)
+/* Takes the next task of the lanes whose first one is due until then. */
+static bool
+pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now, DwEntry *entry,
+		  TimestampTz *look_again)
 {
-	TimestampTz now = dw_now();
 	int32		next;
 
-	*look_again = DW_NEVER;
-	if (pg_atomic_read_u32(&db->disabled) != 0)
-		return false;
-	for (int32 i = db->ready_head; i != DW_NO_LANE; i = next)
+	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 		TimestampTz until;
 		uint32		room;
 
 		next = lane->ready_next;
-		if (lane->owner != owner || lane->running >= dw_lane_executors())
+		DW_COUNT("lanes-popped");
+		if (lane->running >= dw_lane_executors())
 			continue;
 		if (dw_ready_count(lane) == 0)
 		{
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		if (!may_take(db, lane, now, look_again))
+		if (first_ready(lane)->due > until_due || !may_take(db, lane, now, look_again))
 			continue;
 
 		lane = choose_peer(lane);
@@ -502,6 +753,19 @@ dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again)
 	return false;
 }
 
+bool
+dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
+{
+	TimestampTz now = dw_now();
+
+	*look_again = DW_NEVER;
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
+	/* what was handed over ahead of its due time lets others go first */
+	return pop_until(db, owner, now, now, entry, look_again) ||
+		pop_until(db, owner, DW_NEVER, now, entry, look_again);
+}
+
 /* Limits count tasks as they begin: their queues run one by one. */
 static bool
 queue_allows_batch(const DwLane *lane)
@@ -509,16 +773,6 @@ queue_allows_batch(const DwLane *lane)
 	const DwQueue *queue = dw_lane_queue(lane);
 
 	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
-}
-
-static const DwEntry *
-first_ready(const DwLane *lane)
-{
-	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
-
-	if (first == NULL && lane->spare_state == DW_SPARE_READY)
-		first = &lane->spare;
-	return first;
 }
 
 bool
@@ -558,45 +812,85 @@ longest_wait(DwBlock reason)
 }
 
 bool
-dw_owner_blocked(DwDatabase *db, Oid owner, DwBlock reason)
+dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 {
+	DwOwner    *owner = find_owner(db, role);
 	TimestampTz now = dw_now();
+	uint32		failures;
+	int64		wait;
 	bool		news = false;
 
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	if (owner == NULL || owner->retry_at > now)
+		return false;
+	if (owner->block != reason)
 	{
-		DwLane	   *lane = &dw_lanes[i];
-		uint32		failures;
-		int64		wait;
-
-		if (lane->owner != owner || lane->retry_at > now)
-			continue;
-		if (lane->block != reason)
-		{
-			lane->block = reason;
-			lane->start_failures = 0;
-			news = true;
-		}
-		/* who was terminated comes back soon, if not over and over */
-		failures = lane->start_failures++;
-		if (reason == DW_BLOCK_TERMINATED)
-			failures -= Min(failures, TERMINATED_PATIENCE);
-		wait = RETRY_MIN << Min(failures, 16);
-		lane->retry_at = now + Min(wait, longest_wait(reason));
+		owner->block = reason;
+		owner->start_failures = 0;
+		news = true;
 	}
+	/* who was terminated comes back soon, if not over and over */
+	failures = owner->start_failures++;
+	if (reason == DW_BLOCK_TERMINATED)
+		failures -= Min(failures, TERMINATED_PATIENCE);
+	wait = RETRY_MIN << Min(failures, 16);
+	owner->retry_at = now + Min(wait, longest_wait(reason));
+	list_owner(db, owner);
 	return news;
 }
 
 void
-dw_owner_unblocked(DwDatabase *db, Oid owner)
+dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_lanes[i].owner == owner)
-		{
-			dw_lanes[i].block = DW_BLOCK_NONE;
-			dw_lanes[i].retry_at = 0;
-			dw_lanes[i].start_failures = 0;
-		}
+	if (owner->block == DW_BLOCK_NONE && owner->retry_at == 0)
+		return;
+	owner->block = DW_BLOCK_NONE;
+	owner->retry_at = 0;
+	owner->start_failures = 0;
+	list_owner(db, owner);
+}
+
+static void
+try_again(DwDatabase *db, DwOwner *owner)
+{
+	owner->retry_at = 0;
+	list_owner(db, owner);
+}
+
+void
+dw_owners_retry(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+	TimestampTz next = DW_NEVER;
+	int32		after;
+
+	if (db->blocked_until > now)
+		return;
+	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = after)
+	{
+		DwOwner    *owner = &dw_owners[i];
+
+		after = owner->next;
+		if (owner->retry_at <= now)
+			try_again(db, owner);
+		else
+			next = Min(next, owner->retry_at);
+	}
+	db->blocked_until = next;
+}
+
+void
+dw_owners_retry_all(DwDatabase *db)
+{
+	for (int i = 0; i < dw_owner_places(); i++)
+	{
+		DwOwner    *owner = &dw_owners[i];
+
+		if (owner->database != db->oid || owner->block == DW_BLOCK_NONE)
+			continue;
+		owner->start_failures = 0;
+		try_again(db, owner);
+	}
+	db->blocked_until = DW_NEVER;
 }
 
 const char *

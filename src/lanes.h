@@ -33,6 +33,14 @@ extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority
 extern void dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
+/*
+ * Owners: finds or makes the place of one, under the table lock, exclusively.
+ * It stays as long as the role has lanes or executors.
+ */
+extern int	dw_owner_places(void);
+extern int32 dw_owner_enter(DwDatabase *db, Oid role);
+extern DwOwner *dw_lane_owner(const DwLane *lane);
+
 /* May the owner have tasks that are not done, in databases but this one? */
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);
 
@@ -44,7 +52,7 @@ extern DwHint dw_entry_hint(const DwEntry *entry);
  * none that may run now.  The counts of running tasks are raised.  The timer
  * is to look again at *look_again, if that is not DW_NEVER.
  */
-extern bool dw_ready_pop(DwDatabase *db, Oid owner, DwEntry *entry, TimestampTz *look_again);
+extern bool dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again);
 
 /*
  * Takes the next task of this lane, if it is due until then, it may share a
@@ -67,6 +75,10 @@ extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
 extern uint32 dw_ready_count(const DwLane *lane);
+/* The lane was paused, or is not paused any more. */
+extern void dw_ready_obey_pause(DwDatabase *db, DwLane *lane);
+/* Nothing is ready.  Under the table lock and the ready lock. */
+extern void dw_ready_reset(DwDatabase *db);
 
 /* How many executors one lane may have. */
 extern uint32 dw_lane_executors(void);
@@ -76,9 +88,12 @@ extern uint32 dw_lane_executors(void);
  * to a time that depends on the reason.  Returns whether that is news: the
  * first time for this reason.  Under the table lock and the ready lock.
  */
-extern bool dw_owner_blocked(DwDatabase *db, Oid owner, DwBlock reason);
-/* An executor of the owner works.  Under both locks, too. */
-extern void dw_owner_unblocked(DwDatabase *db, Oid owner);
+extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
+/* An executor of the owner works.  Under the ready lock. */
+extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
+/* Owners whose time has come, or all, may try again.  Under the ready lock. */
+extern void dw_owners_retry(DwDatabase *db);
+extern void dw_owners_retry_all(DwDatabase *db);
 extern const char *dw_block_text(DwBlock reason);
 
 #endif							/* DW_LANES_H */

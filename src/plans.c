@@ -28,7 +28,11 @@
  * when the text is analyzed.
  *
  * A text that comes for the first time leaves nothing but a hash: with
- * constants in the texts, most never come again.
+ * constants in the texts, most never come again.  But if it is of a form whose
+ * constants can be taken out (constants.c), it is looked at without them.
+ * Such a plan is kept only if it cannot matter what the constants are: it
+ * finds its row by a unique index, or reads no table.  Then the generic plan
+ * is as good as any, and no choice of the planner is lost.
  *
  * delay_run() does not come by here, so no plan is used while it is in use.
  *
@@ -38,16 +42,22 @@
 
 #include <ctype.h>
 
+#include "access/htup_details.h"
 #include "args.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_index.h"
 #include "common/hashfn.h"
+#include "constants.h"
 #include "executor/spi_priv.h"
 #include "lib/ilist.h"
+#include "mb/pg_wchar.h"
+#include "nodes/plannodes.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
 #include "plans.h"
 #include "settings.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/syscache.h"
@@ -76,6 +86,7 @@ typedef struct Key
 	const char *search_path;
 	int			nargs;
 	const Oid  *types;
+	bool		any_values;		/* for constants, whatever they are */
 } Key;
 
 /* A text that came again; with its plan, unless it is not to have one. */
@@ -91,6 +102,13 @@ typedef struct KeptPlan
 	int			measured;		/* the plan's generation then */
 	Size		bytes;
 } KeptPlan;
+
+/* A task's SQL, and what it is without its constants. */
+typedef struct TakenText
+{
+	const char *sql;
+	const DwConstants *constants;
+} TakenText;
 
 /* The one that was used last comes first. */
 static dlist_head plans = DLIST_STATIC_INIT(plans);
@@ -175,13 +193,14 @@ add_hash(uint64 hash, const void *data, size_t length)
 }
 
 static void
-make_key(const char *sql, ParamListInfo params, Key *key)
+make_key(const char *sql, ParamListInfo params, bool any_values, Key *key)
 {
 	key->sql = sql;
+	key->any_values = any_values;
 	key->length = strlen(sql);
 	key->search_path = namespace_search_path;
 	key->types = dw_args_types(params, &key->nargs);
-	key->hash = add_hash(0, sql, key->length);
+	key->hash = add_hash(any_values, sql, key->length);
 	key->hash = add_hash(key->hash, key->search_path, strlen(key->search_path));
 	if (key->nargs > 0)
 		key->hash = add_hash(key->hash, key->types, key->nargs * sizeof(Oid));
@@ -191,6 +210,7 @@ static bool
 same_key(const Key *a, const Key *b)
 {
 	return a->length == b->length && a->nargs == b->nargs &&
+		a->any_values == b->any_values &&
 		memcmp(a->sql, b->sql, a->length) == 0 &&
 		strcmp(a->search_path, b->search_path) == 0 &&
 		(a->nargs == 0 || memcmp(a->types, b->types, a->nargs * sizeof(Oid)) == 0);
@@ -365,7 +385,7 @@ can_be_kept(const char *sql)
 }
 
 static SPIPlanPtr
-prepare(const char *sql, DwBinding *binding)
+prepare(const char *sql, DwBinding *binding, bool any_values)
 {
 	SPIPrepareOptions options = {
 		.parseMode = RAW_PARSE_DEFAULT,
@@ -378,10 +398,66 @@ prepare(const char *sql, DwBinding *binding)
 		options.parserSetup = dw_args_parser_setup;
 		options.parserSetupArg = binding;
 	}
+	if (any_values)
+		options.cursorOptions |= CURSOR_OPT_GENERIC_PLAN;
 	spi = SPI_prepare_extended(sql, &options);
 	if (spi == NULL)
 		elog(ERROR, "could not prepare task: %s", SPI_result_code_string(SPI_result));
 	return spi;
+}
+
+/* Are all columns of a unique index given? */
+static bool
+finds_one_row(const IndexScan *scan)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(scan->indexid));
+	Form_pg_index index;
+	Bitmapset  *given = NULL;
+	ListCell   *lc;
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	foreach(lc, scan->indexqual)
+	{
+		OpExpr	   *qual = lfirst(lc);
+
+		if (IsA(qual, OpExpr) && IsA(linitial(qual->args), Var) &&
+			get_mergejoin_opfamilies(qual->opno) != NIL)
+			given = bms_add_member(given, linitial_node(Var, qual->args)->varattno);
+	}
+	index = (Form_pg_index) GETSTRUCT(tuple);
+	result = index->indisunique && bms_num_members(given) == index->indnkeyatts;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* Is there no better plan, whatever the values are? */
+static bool
+suits_any_values(const PlannedStmt *stmt)
+{
+	const Plan *plan = stmt->planTree;
+
+	if (stmt->relationOids == NIL)
+		return true;
+	if (!IsA(plan, ModifyTable) || stmt->subplans != NIL ||
+		list_length(((const ModifyTable *) plan)->resultRelations) != 1)
+		return false;
+	plan = outerPlan(plan);
+	return IsA(plan, IndexScan) && finds_one_row((const IndexScan *) plan);
+}
+
+static bool
+is_sure(SPIPlanPtr spi)
+{
+	CachedPlan *plan = SPI_plan_get_cached_plan(spi);
+	bool		result = plan != NULL && list_length(plan->stmt_list) == 1 &&
+		linitial_node(PlannedStmt, plan->stmt_list)->commandType != CMD_UTILITY &&
+		suits_any_values(linitial(plan->stmt_list));
+
+	if (plan != NULL)
+		ReleaseCachedPlan(plan, NULL);
+	return result;
 }
 
 /*
@@ -407,7 +483,12 @@ add(const Key *key, ParamListInfo params)
 	{
 		if (binding != NULL)
 			dw_args_bind(binding, params);
-		spi = prepare(copy.sql, binding);
+		spi = prepare(copy.sql, binding, key->any_values);
+		if (key->any_values && !is_sure(spi))
+		{
+			(void) SPI_freeplan(spi);
+			spi = NULL;
+		}
 	}
 
 	plan = hash_search(by_hash, &copy.hash, HASH_ENTER, NULL);
@@ -423,22 +504,102 @@ add(const Key *key, ParamListInfo params)
 		(void) SPI_keepplan(spi);
 	dlist_push_head(&plans, &plan->node);
 	nplans++;
+	settle(plan);
+	return plan;
+}
+
+/*
+ * Finds the text, made ready for these arguments; or enters it, if it was seen
+ * before.  NULL if there is none, or only one that happens to have its hash.
+ */
+static KeptPlan *
+find(const Key *key, ParamListInfo params)
+{
+	KeptPlan   *plan = hash_search(by_hash, &key->hash, HASH_FIND, NULL);
+	int64		age;
+
+	if (plan == NULL)
+		return note_seen(key->hash) ? add(key, params) : NULL;
+	if (!same_key(&plan->key, key))
+		return NULL;
+	age = GetCurrentStatementStartTimestamp() - plan->made;
+	if (age > MAX_AGE_US || age < 0)
+	{
+		forget(plan);
+		return add(key, params);
+	}
+	dlist_move_head(&plans, &plan->node);
+	if (plan->spi != NULL && plan->binding != NULL)
+		dw_args_bind(plan->binding, params);
 	return plan;
 }
 
 static bool
-is_old(const KeptPlan *plan)
+run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 {
-	int64		age = GetCurrentStatementStartTimestamp() - plan->made;
+	if (plan == NULL || plan->spi == NULL)
+		return false;
+	*result = SPI_execute_plan_extended(plan->spi, options);
+	if (source_of(plan)->generation != plan->measured)
+		settle(plan);
+	return true;
+}
 
-	return plan->spi != NULL && (age > MAX_AGE_US || age < 0);
+/* An error in the text without its constants is shown in the task's own. */
+static void
+constants_callback(void *arg)
+{
+	const TakenText *taken = arg;
+	int			position = getinternalerrposition();
+	int			location;
+
+	if (position <= 0)
+		return;
+	location = pg_mbcharcliplen(taken->constants->sql, strlen(taken->constants->sql), position - 1);
+	location = dw_constants_location(taken->constants, location);
+	internalerrposition(pg_mbstrlen_with_len(taken->sql, location) + 1);
+	internalerrquery(taken->sql);
+}
+
+/*
+ * The constants are the arguments.  Returns NULL also if the text without them
+ * came for the first time.
+ */
+static KeptPlan *
+find_without_constants(const char *sql, const DwConstants *constants, ParamListInfo params)
+{
+	TakenText	taken = {.sql = sql, .constants = constants};
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = constants_callback,
+		.arg = &taken
+	};
+	KeptPlan   *plan;
+	Key			key;
+
+	make_key(constants->sql, params, true, &key);
+	error_context_stack = &callback;
+	plan = find(&key, params);
+	error_context_stack = callback.previous;
+	return plan;
+}
+
+static bool
+run_without_constants(const char *sql, const SPIExecuteOptions *options, int *result)
+{
+	SPIExecuteOptions with_constants = *options;
+	DwConstants constants;
+
+	if (!dw_constants_take(sql, &constants))
+		return false;
+	with_constants.params = dw_args_constants(&constants);
+	return run(find_without_constants(sql, &constants, with_constants.params),
+			   &with_constants, result);
 }
 
 bool
 dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)
 {
-	ParamListInfo params = options->params;
-	KeptPlan   *plan;
 	Key			key;
 
 	if (dw_plan_cache == 0 || strnlen(sql, MAX_TEXT) == MAX_TEXT)
@@ -446,33 +607,8 @@ dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)
 	if (by_hash == NULL)
 		begin();
 	forget_outdated();
-	make_key(sql, params, &key);
-	plan = hash_search(by_hash, &key.hash, HASH_FIND, NULL);
-	if (plan == NULL && !note_seen(key.hash))
-		return false;
-	if (plan != NULL && !same_key(&plan->key, &key))
-		return false;
-	if (plan != NULL && is_old(plan))
-	{
-		forget(plan);
-		plan = NULL;
-	}
-	if (plan == NULL)
-	{
-		plan = add(&key, params);
-		settle(plan);
-	}
-	else
-	{
-		dlist_move_head(&plans, &plan->node);
-		if (plan->spi != NULL && plan->binding != NULL)
-			dw_args_bind(plan->binding, params);
-	}
-	if (plan->spi == NULL)
-		return false;
-
-	*result = SPI_execute_plan_extended(plan->spi, options);
-	if (source_of(plan)->generation != plan->measured)
-		settle(plan);
-	return true;
+	if (options->params == NULL && run_without_constants(sql, options, result))
+		return true;
+	make_key(sql, options->params, false, &key);
+	return run(find(&key, options->params), options, result);
 }

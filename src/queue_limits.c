@@ -207,7 +207,7 @@ turn_lasts(const DwQueue *queue, TimestampTz now)
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
 {
-	return dw_ready_count(lane) > 0 && !lane->paused && lane->retry_at <= now &&
+	return dw_ready_count(lane) > 0 && !lane->paused && dw_lane_owner(lane)->retry_at <= now &&
 		lane->running < dw_lane_executors() && now - lane->waits_since >= TURN_US;
 }
 
@@ -220,14 +220,18 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	if (!is_limited(queue) || turn_lasts(queue, now))
 		return false;
 	queue->next_turn = now + TURN_US;
-	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+	for (int32 o = db->ready_owners.head; o != DW_NO_OWNER; o = dw_owners[o].next)
 	{
-		DwLane	   *other = &dw_lanes[i];
+		if (dw_owners[o].role == lane->owner)
+			continue;
+		for (int32 i = dw_owners[o].ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		{
+			DwLane	   *other = &dw_lanes[i];
 
-		if (other->queue == lane->queue && other->owner != lane->owner &&
-			waits_for_turn(other, now) &&
-			(longest == NULL || other->waits_since < longest->waits_since))
-			longest = other;
+			if (other->queue == lane->queue && waits_for_turn(other, now) &&
+				(longest == NULL || other->waits_since < longest->waits_since))
+				longest = other;
+		}
 	}
 	if (longest == NULL)
 		return false;

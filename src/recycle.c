@@ -21,6 +21,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "compat.h"
+#include "lanes.h"
 #include "recycle.h"
 #include "settings.h"
 #include "shared.h"
@@ -67,10 +68,10 @@ dw_recycle_members(Oid role)
 		if (dw_executors[i].state != DW_EXECUTOR_FREE &&
 			is_member_of_role_nosuper(dw_executors[i].owner, role))
 			dw_recycle(InvalidOid, dw_executors[i].owner, false);
-	for (int i = 0; i < dw_max_lanes; i++)
-		if (OidIsValid(dw_lanes[i].database) && dw_lanes[i].retry_at != 0 &&
-			is_member_of_role_nosuper(dw_lanes[i].owner, role))
-			dw_recycle(InvalidOid, dw_lanes[i].owner, false);
+	for (int i = 0; i < dw_owner_places(); i++)
+		if (OidIsValid(dw_owners[i].database) && dw_owners[i].block != DW_BLOCK_NONE &&
+			is_member_of_role_nosuper(dw_owners[i].role, role))
+			dw_recycle(InvalidOid, dw_owners[i].role, false);
 }
 
 void
@@ -135,13 +136,14 @@ recycle_timers(void)
 static void
 retry_blocked(void)
 {
-	for (int i = 0; i < dw_max_lanes; i++)
+	for (int i = 0; i < dw_owner_places(); i++)
 	{
-		DwLane	   *lane = &dw_lanes[i];
-		Oid			database = lane->database;
+		DwOwner    *owner = &dw_owners[i];
+		Oid			database = owner->database;
 		DwDatabase *db;
 
-		if (database == InvalidOid || lane->retry_at == 0 || !concerned(database, lane->owner))
+		if (database == InvalidOid || owner->block == DW_BLOCK_NONE ||
+			!concerned(database, owner->role))
 			continue;
 		db = dw_database_find_pin(database);
 		if (db == NULL)

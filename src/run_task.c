@@ -45,6 +45,7 @@
 #include "stop.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/s_lock.h"
 #include "task_rows.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
@@ -654,14 +655,32 @@ finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool
 	MemoryContextReset(task_context);
 }
 
+/*
+ * Tasks are handed over a moment ahead of their due time, too short to sleep.
+ * False if it is more than that: the clock was set back meanwhile.
+ */
+static bool
+await_due(TimestampTz due)
+{
+	for (;;)
+	{
+		int64		ahead = due - dw_now();
+
+		if (ahead <= 0)
+			return true;
+		if (ahead > DW_HEAD_START_US)
+			return false;
+		SPIN_DELAY();
+	}
+}
+
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
 	Try			try = {0};
 
 	enter_task_context();
-	/* the clock was set back meanwhile: not due any more */
-	if (dw_now() < entry->due)
+	if (!await_due(entry->due))
 	{
 		DwHint		hint = dw_entry_hint(entry);
 

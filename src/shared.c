@@ -30,6 +30,7 @@
 DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
 DwLane	   *dw_lanes = NULL;
+DwOwner    *dw_owners = NULL;
 DwExecutor *dw_executors = NULL;
 DwQueue    *dw_queues = NULL;
 
@@ -85,6 +86,7 @@ request_memory(void)
 	RequestAddinShmemSpace(MAXALIGN(sizeof(DwShared)));
 	RequestAddinShmemSpace(dw_pool_size(pool_chunks()));
 	RequestAddinShmemSpace(mul_size(dw_max_lanes, sizeof(DwLane)));
+	RequestAddinShmemSpace(mul_size(dw_owner_places(), sizeof(DwOwner)));
 	RequestAddinShmemSpace(mul_size(executor_places(), sizeof(DwExecutor)));
 	RequestAddinShmemSpace(mul_size(dw_max_databases, database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
@@ -107,7 +109,9 @@ init_database(DwDatabase *db)
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
-	db->ready_head = db->ready_tail = DW_NO_LANE;
+	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
+	db->blocked_owners = db->ready_owners;
+	db->blocked_until = DW_NEVER;
 	/* only who pins the place holds it */
 	pg_atomic_init_u32(&db->holds, 0);
 	pg_atomic_init_u32(&db->restart, 0);
@@ -115,7 +119,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->timer_proc, 0);
 	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
 	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
-	pg_atomic_init_u32(&db->lanes_dirty, 0);
+	pg_atomic_init_u32(&db->any_lane_dirty, 0);
 	pg_atomic_init_u32(&db->executors_dirty, 0);
 	pg_atomic_init_u32(&db->starving, 0);
 	pg_atomic_init_u32(&db->rights_changed, 0);
@@ -197,6 +201,8 @@ startup_memory(void)
 	dw_pool = ShmemInitStruct("delay_wheel pool", dw_pool_size(pool_chunks()), &found);
 	dw_lanes = ShmemInitStruct("delay_wheel lanes",
 							   mul_size(dw_max_lanes, sizeof(DwLane)), &found);
+	dw_owners = ShmemInitStruct("delay_wheel owners",
+								mul_size(dw_owner_places(), sizeof(DwOwner)), &found);
 	dw_executors = ShmemInitStruct("delay_wheel executors",
 								   mul_size(executor_places(), sizeof(DwExecutor)), &found);
 	dw_queues = ShmemInitStruct("delay_wheel queues",
@@ -490,7 +496,7 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 
 	/* full barrier; the flag comes last, as the timer clears it first */
 	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
-	pg_atomic_write_u32(&db->lanes_dirty, 1);
+	pg_atomic_write_u32(&db->any_lane_dirty, 1);
 }
 
 /*
@@ -556,7 +562,7 @@ dw_roles_dropped(void)
 		/* it may have owned queues */
 		pg_atomic_fetch_add_u32(&db->control, 1);
 		pg_memory_barrier();
-		pg_atomic_write_u32(&db->lanes_dirty, 1);
+		pg_atomic_write_u32(&db->any_lane_dirty, 1);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 }

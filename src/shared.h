@@ -34,6 +34,7 @@
 #define DW_NO_LANE		(-1)
 /* words of a bitmap of lanes */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
+#define DW_HEAD_START_US	100 /* see near.c */
 #define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
 #define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 
@@ -102,6 +103,7 @@ typedef struct DwLane
 	int16		queue;
 	int16		priority;
 	int32		next;			/* next lane of the database, or free lane */
+	int32		owner_place;	/* in dw_owners */
 	pg_atomic_uint32 generation;	/* raised when the lane is given back */
 
 	/* read by committers, published by the timer */
@@ -135,16 +137,13 @@ typedef struct DwLane
 	DwList		ready;
 	DwEntry		spare;
 	DwSpareState spare_state;
-	bool		is_listed;		/* in the list of lanes with ready tasks */
+	bool		is_listed;		/* in its owner's list of lanes with ready tasks */
 	int32		ready_next;
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
 	uint32		load_below;		/* wake the timer when fewer are ready */
 	uint32		batch_size;		/* so many share a transaction, if settings allow */
 	uint32		alone;			/* so many do not, before that is tried again */
-	DwBlock		block;			/* why no executor could be had */
-	TimestampTz retry_at;		/* if so, not before then */
-	uint32		start_failures;
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
 	int64		recheck_interval;
@@ -157,6 +156,52 @@ typedef struct DwLane
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];
 } DwLane;
+
+/* In which list of its database an owner is. */
+typedef enum DwOwnerList
+{
+	DW_OWNER_UNLISTED = 0,		/* no task of it is ready */
+	DW_OWNER_READY,
+	DW_OWNER_BLOCKED			/* no executor can be had before retry_at */
+} DwOwnerList;
+
+#define DW_NO_OWNER		(-1)
+
+/* A list of owners, linked both ways. */
+typedef struct DwOwners
+{
+	int32		head;
+	int32		tail;
+} DwOwners;
+
+/*
+ * An owner of lanes of one database.  It stays for as long as it has lanes, or
+ * executors.
+ */
+typedef struct DwOwner
+{
+	/* identity: table lock */
+	Oid			database;		/* InvalidOid: free */
+	Oid			role;
+	uint32		nlanes;
+	int32		next_free;
+
+	/* ready lock */
+	int32		ready_head;		/* its lanes with ready tasks that are not paused,
+								 * in turn */
+	int32		ready_tail;
+	uint32		nready;			/* how many these are */
+	DwOwnerList list;
+	int32		next;			/* in that list */
+	int32		prev;
+	DwBlock		block;			/* why no executor could be had */
+	TimestampTz retry_at;		/* if so, not before then */
+	uint32		start_failures;
+
+	/* timer only, see dispatch.c: what was found out in this round */
+	uint32		round;
+	DwLane	   *in_need;		/* it has not enough executors for this lane */
+} DwOwner;
 
 #define DW_NO_QUEUE		(-1)
 
@@ -257,7 +302,7 @@ typedef struct DwDatabase
 	/* the handshake of the timer's sleep */
 	pg_atomic_uint64 sleep_until;
 	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
-	pg_atomic_uint32 lanes_dirty;	/* some lane is in dw_dirty_lanes() */
+	pg_atomic_uint32 any_lane_dirty;	/* some lane is in dw_dirty_lanes() */
 	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
@@ -294,8 +339,10 @@ typedef struct DwDatabase
 	bool		queues_missing; /* some queue has no place */
 
 	/* ready lock */
-	int32		ready_head;		/* lanes with ready tasks, in turn */
-	int32		ready_tail;
+	DwOwners	ready_owners;	/* who have ready tasks, in turn */
+	DwOwners	blocked_owners; /* and can have no executor, those for want of a
+								 * background worker first */
+	TimestampTz blocked_until;	/* one of these is to be tried again, not before */
 	TimestampTz last_problem_at;
 	char		last_problem[256];
 
@@ -325,6 +372,7 @@ typedef struct DwExecutor
 	/* table lock to enter and leave, ready lock for the rest */
 	Oid			database;
 	Oid			owner;
+	int32		owner_place;	/* in dw_owners, once it has taken its place */
 	uint32		generation;
 	DwExecutorState state;
 	bool		must_exit;
@@ -362,6 +410,7 @@ typedef struct DwShared
 	pg_atomic_uint32 turned_away;	/* some database found no place */
 	bool		recovered;		/* see recovery.c; written by the launcher */
 	int32		free_lane;
+	int32		free_owner;
 	uint32		nlanes;
 	uint32		nexecutors;		/* places */
 	uint32		database_size;	/* bytes of a database with inbox and ring */
@@ -370,6 +419,7 @@ typedef struct DwShared
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
+extern DwOwner *dw_owners;
 extern DwQueue *dw_queues;
 extern DwExecutor *dw_executors;
 

@@ -597,11 +597,13 @@ is_known(const char *sql, int length, int nargs)
 		return false;
 	for (;;)
 	{
-		while (a < a_end && b < b_end && *a == *b)
-		{
-			a++;
-			b++;
-		}
+		int			n = Min(a_end - a, b_end - b);
+		int			same = 0;
+
+		while (same < n && a[same] == b[same])
+			same++;
+		a += same;
+		b += same;
 		if (a == a_end && b == b_end)
 			return true;
 		if (!(a < a_end && is_digit(*a)) && !(b < b_end && is_digit(*b)))

@@ -21,6 +21,7 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
@@ -34,6 +35,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
 #include "utils/fmgroids.h"
@@ -48,6 +50,8 @@ struct DwLaneScan
 	Relation	index;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
+	bool		keys_only;
+	Buffer		map;			/* page of the visibility map, pinned */
 	ScanKeyData keys[5];
 	ScanKeyData members[6];
 };
@@ -103,6 +107,7 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
 	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
 	result->prepared = relation_named(schema, "prepared");
+	result->prepared_gid_index = relation_named(schema, "prepared_gid_idx");
 	result->queue = relation_named(schema, "queue");
 	result->queue_name_key = relation_named(schema, "queue_name_key");
 	result->queue_id_seq = relation_named(schema, "queue_id_seq");
@@ -114,7 +119,7 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
 		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
-		OidIsValid(result->prepared) &&
+		OidIsValid(result->prepared) && OidIsValid(result->prepared_gid_index) &&
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
@@ -479,7 +484,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 	}
 }
 
-/* For tables with no index that we know. */
+/* For tables that are not written often. */
 static void
 insert_into(Oid table, Datum *values, bool *nulls, int n)
 {
@@ -627,6 +632,8 @@ begin_scan(Relation rel, Snapshot snapshot, int nkeys)
 	scan->rel = rel;
 	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
 	scan->slot = table_slot_create(rel, NULL);
+	scan->keys_only = false;
+	scan->map = InvalidBuffer;
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
 	/* so that we know where we are among dead entries, too */
 	scan->scan->xs_want_itup = true;
@@ -696,6 +703,31 @@ entry_column(IndexScanDesc scan, int attnum)
 	return index_getattr(scan->xs_itup, attnum, scan->xs_itupdesc, &isnull);
 }
 
+/* What the index says of the row; attempts is not in it. */
+static void
+key_of_entry(IndexScanDesc scan, DwTaskKey *key)
+{
+	key->owner = DatumGetObjectId(entry_column(scan, 1));
+	key->origin = DatumGetInt64(entry_column(scan, 2));
+	key->queue = DatumGetInt16(entry_column(scan, 3));
+	key->priority = DatumGetInt16(entry_column(scan, 4));
+	key->due = DatumGetTimestampTz(entry_column(scan, 5));
+	key->id = DatumGetInt64(entry_column(scan, 6));
+	key->attempts = 0;
+	key->tid = scan->xs_heaptid;
+}
+
+/*
+ * The caller does not want the rows themselves: those that the visibility map
+ * knows to be visible to everybody are not read.  Tasks lie in the table in
+ * the order in which they were scheduled, so each would be another page.
+ */
+void
+dw_lane_scan_keys_only(DwLaneScan *scan)
+{
+	scan->keys_only = true;
+}
+
 /*
  * The next entry of the index, whether the snapshot sees its row or not: there
  * can be a million dead ones in a row, among which the caller may want to
@@ -707,18 +739,16 @@ dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
 	IndexScanDesc s = scan->scan;
 	HeapTuple	tuple;
 	bool		should_free;
+	ItemPointer tid = index_getnext_tid(s, ForwardScanDirection);
 
-	if (index_getnext_tid(s, ForwardScanDirection) == NULL)
+	if (tid == NULL)
 		return false;
-	*visible = index_fetch_heap(s, scan->slot);
-	if (!*visible)
+	*visible = (scan->keys_only &&
+				VM_ALL_VISIBLE(scan->rel, ItemPointerGetBlockNumber(tid), &scan->map)) ||
+		index_fetch_heap(s, scan->slot);
+	if (!*visible || scan->keys_only)
 	{
-		key->owner = DatumGetObjectId(entry_column(s, 1));
-		key->origin = DatumGetInt64(entry_column(s, 2));
-		key->queue = DatumGetInt16(entry_column(s, 3));
-		key->priority = DatumGetInt16(entry_column(s, 4));
-		key->due = DatumGetTimestampTz(entry_column(s, 5));
-		key->id = DatumGetInt64(entry_column(s, 6));
+		key_of_entry(s, key);
 		return true;
 	}
 	tuple = ExecFetchSlotHeapTuple(scan->slot, false, &should_free);
@@ -751,6 +781,8 @@ void
 dw_lane_scan_end(DwLaneScan *scan)
 {
 	index_endscan(scan->scan);
+	if (BufferIsValid(scan->map))
+		ReleaseBuffer(scan->map);
 	ExecDropSingleTupleTableSlot(scan->slot);
 	index_close(scan->index, NoLock);
 	pfree(scan);

@@ -140,6 +140,7 @@ typedef struct DwCatalog
 	Oid			failed_pkey;
 	Oid			failed_at_index;
 	Oid			prepared;
+	Oid			prepared_gid_index;
 	Oid			queue;
 	Oid			queue_name_key;
 	Oid			queue_id_seq;
@@ -201,6 +202,7 @@ extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTup
 
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern DwLaneScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
+extern void dw_lane_scan_keys_only(DwLaneScan *scan);
 extern void dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from);
 extern bool dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);

@@ -325,7 +325,7 @@ anything_new(void)
 	return inbox ||
 		pg_atomic_read_u32(&db->control) != control_seen ||
 		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
-		pg_atomic_read_u32(&db->lanes_dirty) != 0 ||
+		pg_atomic_read_u32(&db->any_lane_dirty) != 0 ||
 		pg_atomic_read_u32(&db->executors_dirty) != 0;
 }
 

@@ -175,7 +175,8 @@ set_lateness(Datum *value, bool *isnull, double us)
 
 /* The reason is NULL where the state says all. */
 static const char *
-lane_state(const DwLane *lane, DwLimit limit, TimestampTz now, const char **reason)
+lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
+		   const char **reason)
 {
 	*reason = NULL;
 	if (limit == DW_LIMIT_PAUSED)
@@ -183,11 +184,11 @@ lane_state(const DwLane *lane, DwLimit limit, TimestampTz now, const char **reas
 		*reason = dw_pause_text(lane->paused);
 		return "paused";
 	}
-	if (lane->block != DW_BLOCK_NONE)
-		*reason = dw_block_text(lane->block);
+	if (owner->block != DW_BLOCK_NONE)
+		*reason = dw_block_text(owner->block);
 	if (dw_ready_count(lane) == 0)
 		return lane->running > 0 ? "running" : "idle";
-	if (lane->retry_at > now && lane->running == 0)
+	if (owner->retry_at > now && lane->running == 0)
 		return "blocked";
 	if (limit != DW_LIMIT_NONE)
 	{
@@ -201,6 +202,7 @@ static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
 	DwLane		lane;
+	DwOwner		owner;
 	DwLimit		limit;
 	uint32		room;
 	TimestampTz until;
@@ -212,6 +214,7 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
+	owner = *dw_lane_owner(&lane);
 	limit = dw_lane_limit(&lane, now, &room, &until);
 	LWLockRelease(dw_ready_lock(db));
 	if (!has_privs_of_role(GetUserId(), lane.owner) &&
@@ -222,12 +225,12 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	values[0] = ObjectIdGetDatum(lane.owner);
 	values[1] = Int16GetDatum(lane.queue);
 	values[2] = Int16GetDatum(lane.priority);
-	values[3] = CStringGetTextDatum(lane_state(&lane, limit, now, &reason));
+	values[3] = CStringGetTextDatum(lane_state(&lane, &owner, limit, now, &reason));
 	nulls[4] = reason == NULL;
 	if (!nulls[4])
 		values[4] = CStringGetTextDatum(reason);
-	nulls[5] = lane.retry_at <= now;
-	values[5] = TimestampTzGetDatum(lane.retry_at);
+	nulls[5] = owner.retry_at <= now;
+	values[5] = TimestampTzGetDatum(owner.retry_at);
 	values[6] = Int64GetDatum(lane.waiting);
 	values[7] = Int64GetDatum(dw_ready_count(&lane));
 	values[8] = Int32GetDatum(lane.running);
@@ -476,9 +479,9 @@ count_parked(DwDatabase *db)
 	int32		n = 0;
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (int32 i = db->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
-		if (dw_lanes[i].retry_at > now)
-			n++;
+	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
+		if (dw_owners[i].retry_at > now)
+			n += dw_owners[i].nready;
 	LWLockRelease(dw_ready_lock(db));
 	return n;
 }

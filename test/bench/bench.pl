@@ -79,14 +79,17 @@ sub record
 #
 # Measures each of the named things once a round, in turns: forwards in one
 # round, backwards in the next; a round before the first is not counted, unless
-# there is no warm-up.  Returns a hash of arrays of figures.
+# there is no warm-up, nor with many pending tasks, where all is warm.  Returns a
+# hash of arrays of figures.
 #
 sub rounds
 {
 	my ($count, $order, $measure, $warm_up) = @_;
 	my %figures = map { $_ => [] } @$order;
 
-	for my $round (($warm_up // $opt{warm_up} ? 0 : 1) .. $count)
+	$warm_up //= $opt{warm_up};
+	($count, $warm_up) = (min($count, $opt{pending_rounds}), 0) if $pending > 0;
+	for my $round (($warm_up ? 0 : 1) .. $count)
 	{
 		for my $name ($round % 2 ? @$order : reverse @$order)
 		{
@@ -149,7 +152,7 @@ sub due_soon
 {
 	my ($n) = @_;
 
-	return time() + $opt{lead} + 1.5 * $n * $seconds_per_task;
+	return time() + $opt{lead} + 1.2 * $n * $seconds_per_task;
 }
 
 sub check_in_time
@@ -303,8 +306,8 @@ sub row_schedule
 	for my $sync (split /,/, $opt{syncs})
 	{
 		sync_commit($sync);
-		# the last ones are for memory, and the timer hears of each
-		for my $variant ([ 1, '48 hours' ], [ 2, '48 hours' ], [ 2, '30 minutes' ])
+		# the last ones are for the ring, and the timer hears of each
+		for my $variant ([ 1, '48 hours' ], [ 2, '48 hours' ], $sync eq 'off' && $pending == 0 ? [ 2, '30 minutes' ] : ())
 		{
 			my %figures = rounds(
 				$opt{rounds},
@@ -322,7 +325,7 @@ sub row_schedule
 				reach => [ '>=', 0.90 ]);
 		}
 	}
-	forget_memory();
+	forget_memory() if $pending == 0;
 	return;
 }
 
@@ -659,7 +662,7 @@ sub row_lateness
 	my %at = (p50 => 0.5, p99 => 0.99, max => 1);
 
 	sync_commit('on');
-	for (1 .. $opt{lateness_rounds})
+	for (1 .. ($pending ? 1 : $opt{lateness_rounds}))
 	{
 		my ($late, $floor) = lateness_round();
 
@@ -901,7 +904,7 @@ sub row_memory
 
 	clean();
 	watch_memory();
-	shop()->query("SELECT count(delay_schedule_at(now() + interval '100 min' + interval '15 min' * oid / $n, task_of(oid)))
+	shop()->query("SELECT count(delay_schedule_at(now() + interval '30 min' + interval '15 min' * oid / $n, task_of(oid)))
 		FROM generate_series(1, $n) oid");
 	while ($held != $memory{most})
 	{

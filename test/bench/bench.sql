@@ -119,8 +119,9 @@ CREATE PROCEDURE skip_locked_poll(until timestamptz) LANGUAGE plpgsql AS $$
 BEGIN
 	WHILE clock_timestamp() < until LOOP
 		CALL skip_locked_drain(100);
-		COMMIT;
 		PERFORM pg_sleep(0.1);
+		-- now() goes on
+		COMMIT;
 	END LOOP;
 END $$;
 

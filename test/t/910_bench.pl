@@ -58,7 +58,7 @@ for my $row (values %$rows)
 }
 for my $name (
 	(map { "$_, none pending" } qw(schedule bulk drain burst million snapshot wal lateness peers idle start memory)),
-	(map { "$_, many pending" } qw(burst lateness start)))
+	(map { "$_, many pending" } qw(burst start)))
 {
 	ok( $measured{$name} && !(grep { !@{ $_->{ours} // [] } && !$_->{note} } @{ $measured{$name} }),
 		"$name: there is a figure");
@@ -103,7 +103,8 @@ kill 'TERM', $pid;
 waitpid $pid, 0;
 is($? >> 8, 143, 'it is ended by a signal');
 is(left_behind(), '', 'nothing is left behind');
-ok(!kill(0, $postmaster), 'its server is gone');
+# a dead process can stay in the list for a while
+is(readlink("/proc/$postmaster/exe"), undef, 'its server is gone');
 
 command_fails([ $program, '--only', 'nonsense' ], 'a row that does not exist is refused');
 
