@@ -485,7 +485,7 @@ dw_batch_end(DwDatabase *db, DwExecutor *me)
 	}
 	else
 	{
-		lane->batch_size = Min(lane->batch_size, batch.n) / 2;
+		lane->batch_size = Min(lane->batch_size, batch.size) / 2;
 		if (lane->batch_size < 2)
 		{
 			lane->batch_size = 2;
