@@ -6,13 +6,15 @@
 #   make test            all tests (test-long: also those that take long)
 #   make test-majors     the tests on every major and on a server with
 #                        assertions (test/majors; as root)
+#   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
+#                        doc/benchmarks.md)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# demo and test install what they need (scripts/setup).
+# demo, test and bench install what they need (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -111,6 +113,9 @@ test-long:
 test-majors:
 	@test/majors/run
 
+bench:
+	@test/bench/run
+
 check-ring:
 	$(MAKE) -C test/ring check
 
@@ -119,4 +124,4 @@ check-model:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors bench check-ring check-model FORCE

@@ -225,14 +225,16 @@ COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was 
  */
 CREATE TABLE delay_wheel.prepared
 (
-	gid text NOT NULL,
+	gid text COLLATE "C" NOT NULL,
 	owner regrole NOT NULL,
 	queue smallint NOT NULL,
 	priority smallint NOT NULL,
 	due timestamptz NOT NULL
 )
 USING heap
-WITH (vacuum_truncate = off);
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
+-- while an old snapshot is held the table only grows
+CREATE INDEX prepared_gid_idx ON delay_wheel.prepared (gid);
 -- its rows are deleted, too, which a publication of all tables publishes
 ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
 COMMENT ON TABLE delay_wheel.prepared IS

@@ -30,6 +30,83 @@ COMMIT;
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE sql ~ 'altered';
 DROP INDEX delay_wheel.altered_due_idx, delay_wheel.altered_sql_idx, delay_wheel.altered_tag_idx;
 
+-- changed by the very transaction that schedules: each index has all rows
+CREATE FUNCTION pg_temp.rows_by_index(OUT pkey bigint, OUT lanes bigint, OUT keys bigint, OUT due bigint)
+LANGUAGE sql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+	SELECT (SELECT count(*) FROM delay_wheel.task WHERE id > 0),
+		(SELECT count(*) FROM delay_wheel.task WHERE owner = current_user::regrole AND queue = 0),
+		(SELECT count(*) FROM delay_wheel.task WHERE owner = current_user::regrole AND key > 'altered'),
+		(SELECT count(*) FROM delay_wheel.task t WHERE t.due > '2000-01-01')
+$$;
+CREATE PROCEDURE altered_schedule() LANGUAGE sql AS $$
+	SELECT delay_schedule('1 hour', 'SELECT ''altered''');
+	SELECT delay_schedule_task('SELECT ''altered''', delay => '1 hour', key => 'altered' || (SELECT max(id) FROM delay_wheel.task));
+$$;
+BEGIN;
+CALL altered_schedule();
+CREATE INDEX altered_due_idx ON delay_wheel.task (due);
+CALL altered_schedule();
+REINDEX TABLE delay_wheel.task;
+CALL altered_schedule();
+CLUSTER delay_wheel.task USING task_pkey;
+CALL altered_schedule();
+SAVEPOINT changed;
+DROP INDEX delay_wheel.altered_due_idx;
+ALTER TABLE delay_wheel.task ADD COLUMN note text;
+CREATE INDEX altered_note_idx ON delay_wheel.task (note);
+CALL altered_schedule();
+ROLLBACK TO changed;
+CALL altered_schedule();
+SAVEPOINT truncated;
+TRUNCATE delay_wheel.task;
+CALL altered_schedule();
+SELECT * FROM pg_temp.rows_by_index();
+ROLLBACK TO truncated;
+CALL altered_schedule();
+SELECT * FROM pg_temp.rows_by_index();
+COMMIT;
+SELECT * FROM pg_temp.rows_by_index();
+VACUUM FULL delay_wheel.task;
+CALL altered_schedule();
+SELECT * FROM pg_temp.rows_by_index();
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE sql ~ 'altered';
+DROP INDEX delay_wheel.altered_due_idx;
+
+-- locks that a subtransaction took go with it, and are taken again
+CREATE FUNCTION pg_temp.locked() RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(l.relation::regclass::text, ', ' ORDER BY l.relation) FROM pg_locks l
+	WHERE l.pid = pg_backend_pid() AND l.mode = 'RowExclusiveLock' AND l.relation IN
+		('delay_wheel.task'::regclass, 'delay_wheel.task_pkey'::regclass, 'delay_wheel.task_lane_due_idx'::regclass)
+$$;
+BEGIN;
+SAVEPOINT one;
+SELECT delay_schedule('1 hour', 'SELECT ''altered''') > 0 AS ok;
+ROLLBACK TO one;
+SELECT pg_temp.locked();
+SELECT delay_schedule('1 hour', 'SELECT ''altered''') > 0 AS ok;
+SELECT pg_temp.locked();
+ROLLBACK;
+BEGIN;
+DO $$
+BEGIN
+	PERFORM delay_schedule('1 hour', 'SELECT ''altered''');
+	RAISE division_by_zero;
+EXCEPTION WHEN division_by_zero THEN
+	NULL;
+END
+$$;
+SELECT pg_temp.locked();
+SELECT delay_schedule('1 hour', 'SELECT ''altered''') > 0 AS ok;
+SELECT pg_temp.locked();
+COMMIT;
+BEGIN;
+SELECT pg_temp.locked();
+SELECT delay_schedule('1 hour', 'SELECT ''altered''') > 0 AS ok;
+SELECT pg_temp.locked();
+ROLLBACK;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE sql ~ 'altered';
+DROP PROCEDURE altered_schedule;
+
 -- columns of others
 ALTER TABLE delay_wheel.task ADD COLUMN note text, ADD COLUMN more_notes int NOT NULL DEFAULT 7;
 ALTER TABLE delay_wheel.task DROP COLUMN more_notes;

@@ -19,7 +19,7 @@ SELECT count(delay_schedule_task(sql, delay => '0', queue => put.queue, priority
 $$;
 SELECT delay_queue('lanes_narrow', max_running => 1, users => '{regress_dw_alice}');
 SELECT delay_queue('lanes_slow', rate => 1);
-SELECT delay_queue('lanes_open');
+SELECT delay_queue('lanes_open', batch => false);
 
 -- nothing was in them yet
 SELECT pg_temp.wait_for('count(state) = 3 FROM delay_wheel.queues WHERE name LIKE ''lanes%''');

@@ -336,6 +336,38 @@ SELECT pg_temp.wait_for($$owner::oid = 10 FROM delay_wheel.queue WHERE name = 'o
 SELECT name, users FROM delay_wheel.queues ORDER BY name;
 SELECT delay_queue_drop('of brief');
 
+-- many queues in turn, more than a session remembers: each task is in the right one
+SELECT count(delay_queue('turn ' || n, priority => n % 3 - 1)) FROM generate_series(1, 12) n;
+SELECT count(delay_schedule_task('SELECT ' || n, delay => '1 hour', queue => 'turn ' || n))
+	FROM generate_series(1, 3) round, unnest('{1,2,3,4,5,6,7,8,1,9,2,10,11,12,12,1}'::int[]) n;
+SELECT queue, priority, count(*), bool_and(sql = replace(queue, 'turn', 'SELECT')) AS right_one
+	FROM delay_wheel.tasks WHERE queue LIKE 'turn%' GROUP BY 1, 2 ORDER BY length(queue), queue;
+BEGIN;
+SELECT delay_queue('turn 1', priority => 1), delay_queue('turn 2', users => '{regress_dw_ben}');
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') AS id \gset
+SELECT queue, priority FROM delay_wheel.tasks WHERE id = :id;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT delay_schedule_task('SELECT 2', delay => '1 hour', queue => 'turn 2') > 0 AS ok;
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 1', queue => 'turn 1')$$);
+RESET SESSION AUTHORIZATION;
+ROLLBACK;
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') AS id \gset
+SELECT queue, priority FROM delay_wheel.tasks WHERE id = :id;
+SET SESSION AUTHORIZATION regress_dw_ben;
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 2', queue => 'turn 2')$$);
+RESET SESSION AUTHORIZATION;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue LIKE 'turn%';
+SELECT count(delay_queue_drop(name)) FROM delay_wheel.queues WHERE name LIKE 'turn%' AND name <> 'turn 1';
+-- those of an extension that is gone are not there any more
+SELECT delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'turn 1') > 0 AS ok;
+BEGIN;
+DROP EXTENSION delay_wheel;
+CREATE EXTENSION delay_wheel;
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_schedule_task('SELECT 1', queue => 'turn 1')$$);
+ROLLBACK;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE queue = 'turn 1';
+SELECT delay_queue_drop('turn 1');
+
 SELECT delay_queue_drop('mails');
 -- of another extension in the same transaction: what was paused is not
 SELECT delay_pause_database();

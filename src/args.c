@@ -17,9 +17,12 @@
  *	 entered only when such an argument is met.
  *
  * An untyped literal is another matter.  The user wrote it as part of the
- * statement, and only the statement can say what it is; it is given to the
- * parser as the literal that it is, in the place of $n.  So it means what it
- * would mean if it stood in the SQL text.
+ * statement, and only the statement can say what it is: each place where $n
+ * stands, by itself, as if the literal stood there.  So $n is of type unknown
+ * to the parser, and where it is made something else there is a parameter for
+ * that, numbered after the arguments, whose value is the literal as the input
+ * function of that type reads it.  A plan that is kept has these parameters
+ * for good; their values are read anew for each run.
  *
  * dw_args_collect runs in the backend that schedules, dw_args_params in the
  * executor.  Both rely on a transaction: on an error, its abort (or that of
@@ -31,7 +34,9 @@
 
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
+#include "mb/pg_wchar.h"
 #include "nodes/makefuncs.h"
+#include "parser/parse_coerce.h"
 #include "parser/parse_node.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
@@ -50,12 +55,31 @@ typedef struct Argument
 	bool		isnull;
 } Argument;
 
-/* What the parser needs to know about $n */
-typedef struct Binding
+/* What an untyped argument is made in some place of the statement */
+typedef struct Reading
 {
-	ParamListInfo params;		/* typed arguments */
-	Datum	   *literals;		/* C strings of the untyped ones */
-} Binding;
+	int			number;			/* of the argument, counted from 1 */
+	Oid			type;
+	int32		typmod;
+	Oid			input;
+	Oid			io_param;
+	int			location;		/* of the first such place in the SQL */
+	ParamExternData value;		/* in the run that is going on */
+} Reading;
+
+/* What the parser needs to know about $n */
+struct DwBinding
+{
+	MemoryContext context;		/* of this and the readings */
+	MemoryContext run_context;	/* of their values */
+	ParamListInfo params;		/* of the run that is going on */
+	const char *sql;			/* NULL unless it is for a plan that is kept */
+	int			nargs;
+	Oid		   *types;			/* InvalidOid: untyped */
+	int			nreadings;
+	int			max_readings;
+	Reading    *readings;
+};
 
 /* For error messages that say which argument is meant */
 typedef struct ArgumentContext
@@ -64,6 +88,14 @@ typedef struct ArgumentContext
 	const char *sql;			/* may be NULL */
 	ErrorContextCallback callback;
 } ArgumentContext;
+
+/* The same for one that is read as part of the statement */
+typedef struct LiteralContext
+{
+	const char *sql;
+	int			location;
+	ErrorContextCallback callback;
+} LiteralContext;
 
 /*
  * The fixed settings: everything that a text form of a type depends on.
@@ -592,18 +624,27 @@ read_argument(ParamExternData *param, Datum stored, int *nest_level)
  * scheduled; they are checked again, NULLs as well, as the domains are now.
  */
 static void
-check_domains(ParamListInfo params, ArgumentContext *context)
+check_domains(const DwBinding *binding, ArgumentContext *context)
 {
-	for (int i = 0; i < params->numParams; i++)
+	for (int i = 0; i < binding->nargs; i++)
 	{
-		ParamExternData *param = &params->params[i];
+		ParamExternData *param = &binding->params->params[i];
 
 		context->number = i + 1;
-		if (OidIsValid(param->ptype) && !input_is_fixed(param->ptype) &&
+		if (OidIsValid(binding->types[i]) && !input_is_fixed(param->ptype) &&
 			get_typtype(param->ptype) == TYPTYPE_DOMAIN)
 			domain_check(param->value, param->isnull, param->ptype,
 						 NULL, NULL);
 	}
+}
+
+static void
+set_parameter(Param *param, int number, Oid type, int32 typmod)
+{
+	param->paramid = number;
+	param->paramtype = type;
+	param->paramtypmod = typmod;
+	param->paramcollid = get_typcollation(type);
 }
 
 /*
@@ -613,45 +654,217 @@ check_domains(ParamListInfo params, ArgumentContext *context)
 static Node *
 bind_parameter(ParseState *pstate, ParamRef *ref)
 {
-	Binding    *binding = (Binding *) pstate->p_ref_hook_state;
+	DwBinding  *binding = (DwBinding *) pstate->p_ref_hook_state;
 	int			i = ref->number - 1;
-	ParamExternData *argument;
-	Const	   *literal;
+	Oid			type;
 	Param	   *param;
 
-	if (i < 0 || i >= binding->params->numParams)
+	if (i < 0 || i >= binding->nargs)
 		return NULL;
-	argument = &binding->params->params[i];
-
-	if (!OidIsValid(argument->ptype))
-	{
-		/* as make_const() does it for a string in the text */
-		literal = makeConst(UNKNOWNOID, -1, InvalidOid, -2,
-							binding->literals[i], argument->isnull, false);
-		literal->location = ref->location;
-		return (Node *) literal;
-	}
-
+	type = OidIsValid(binding->types[i]) ? binding->types[i] : UNKNOWNOID;
 	param = makeNode(Param);
 	param->paramkind = PARAM_EXTERN;
-	param->paramid = ref->number;
-	param->paramtype = argument->ptype;
-	param->paramtypmod = -1;
-	param->paramcollid = get_typcollation(argument->ptype);
 	param->location = ref->location;
+	set_parameter(param, ref->number, type, -1);
 	return (Node *) param;
 }
 
+/*
+ * Read an untyped argument as what it is made in some place, for this run.
+ */
 static void
-bind_parameters(ParseState *pstate, void *arg)
+read_literal(DwBinding *binding, Reading *reading)
 {
-	pstate->p_paramref_hook = bind_parameter;
-	pstate->p_ref_hook_state = arg;
+	const ParamExternData *literal = &binding->params->params[reading->number - 1];
+	MemoryContext old;
+
+	reading->value = *literal;
+	reading->value.ptype = reading->type;
+	if (literal->isnull)
+		return;
+	old = MemoryContextSwitchTo(binding->run_context);
+	reading->value.value = OidInputFunctionCall(reading->input,
+												DatumGetCString(literal->value),
+												reading->io_param,
+												reading->typmod);
+	MemoryContextSwitchTo(old);
 }
 
 /*
- * Take a row's arrays apart.  They are copied, since the elements point into
- * them.
+ * Find or add a reading; returns its index.
+ */
+static int
+find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
+{
+	Reading    *reading;
+
+	for (int i = 0; i < binding->nreadings; i++)
+	{
+		reading = &binding->readings[i];
+		if (reading->number == number && reading->type == type &&
+			reading->typmod == typmod)
+			return i;
+	}
+
+	if (binding->nreadings == binding->max_readings)
+	{
+		int			max = Max(binding->max_readings * 2, 4);
+
+		if (binding->readings == NULL)
+			binding->readings = MemoryContextAlloc(binding->context,
+												   max * sizeof(Reading));
+		else
+			binding->readings = repalloc(binding->readings, max * sizeof(Reading));
+		binding->max_readings = max;
+	}
+	reading = &binding->readings[binding->nreadings];
+	reading->number = number;
+	reading->type = type;
+	reading->typmod = typmod;
+	reading->location = location;
+	getTypeInputInfo(type, &reading->input, &reading->io_param);
+	read_literal(binding, reading);
+	binding->nreadings++;
+	binding->params->numParams = binding->nargs + binding->nreadings;
+	return binding->nreadings - 1;
+}
+
+/*
+ * Parser hook: an untyped argument is made something; all is as coerce_type()
+ * does it for a literal.  The parser wants to see the node that it gave.
+ */
+static Node *
+coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
+				 int location)
+{
+	DwBinding  *binding = (DwBinding *) pstate->p_ref_hook_state;
+	ParseCallbackState callback;
+	int32		base_typmod = typmod;
+	Oid			base;
+	int			i;
+
+	if (param->paramkind != PARAM_EXTERN || param->paramtype != UNKNOWNOID)
+		return NULL;
+	base = getBaseTypeAndTypmod(type, &base_typmod);
+	typmod = base == INTERVALOID ? base_typmod : -1;
+
+	setup_parser_errposition_callback(&callback, pstate, param->location);
+	i = find_reading(binding, param->paramid, base, typmod, param->location);
+	cancel_parser_errposition_callback(&callback);
+
+	set_parameter(param, binding->nargs + i + 1, base, typmod);
+	if (base == type)
+		return (Node *) param;
+	return coerce_to_domain((Node *) param, base, base_typmod, type,
+							COERCION_IMPLICIT, COERCE_IMPLICIT_CAST,
+							location, false);
+}
+
+/*
+ * Each analysis makes its readings anew: what a place stands for may be of
+ * another type by now.
+ */
+void
+dw_args_parser_setup(ParseState *pstate, void *arg)
+{
+	DwBinding  *binding = (DwBinding *) arg;
+
+	binding->nreadings = 0;
+	pstate->p_paramref_hook = bind_parameter;
+	pstate->p_coerce_param_hook = coerce_parameter;
+	pstate->p_ref_hook_state = binding;
+}
+
+/*
+ * The value of a parameter, in lists with untyped arguments.
+ */
+static ParamExternData *
+fetch_parameter(ParamListInfo params, int number, bool speculative,
+				ParamExternData *workspace)
+{
+	DwBinding  *binding = (DwBinding *) params->paramFetchArg;
+
+	if (number <= binding->nargs)
+		return &params->params[number - 1];
+	return &binding->readings[number - binding->nargs - 1].value;
+}
+
+/*
+ * What is wrong with a literal is shown in its place, as the parser does it.
+ */
+static void
+literal_callback(void *arg)
+{
+	const LiteralContext *context = (LiteralContext *) arg;
+
+	if (geterrcode() == ERRCODE_QUERY_CANCELED)
+		return;
+	internalerrposition(pg_mbstrlen_with_len(context->sql, context->location) + 1);
+	internalerrquery(context->sql);
+}
+
+/*
+ * Read the untyped arguments for a plan that has its parameters.
+ */
+static void
+read_literals(DwBinding *binding)
+{
+	LiteralContext context;
+
+	context.sql = binding->sql;
+	context.callback.callback = literal_callback;
+	context.callback.arg = &context;
+	context.callback.previous = error_context_stack;
+	error_context_stack = &context.callback;
+	for (int i = 0; i < binding->nreadings; i++)
+	{
+		context.location = binding->readings[i].location;
+		read_literal(binding, &binding->readings[i]);
+	}
+	error_context_stack = context.callback.previous;
+}
+
+DwBinding *
+dw_args_binding(ParamListInfo params, const char *sql)
+{
+	const DwBinding *first = (DwBinding *) params->parserSetupArg;
+	DwBinding  *binding = palloc0(sizeof(DwBinding));
+
+	binding->context = CurrentMemoryContext;
+	binding->sql = sql;
+	binding->nargs = first->nargs;
+	binding->types = palloc(first->nargs * sizeof(Oid));
+	memcpy(binding->types, first->types, first->nargs * sizeof(Oid));
+	return binding;
+}
+
+void
+dw_args_bind(DwBinding *binding, ParamListInfo params)
+{
+	binding->params = params;
+	binding->run_context = CurrentMemoryContext;
+	params->parserSetupArg = params->paramFetchArg = binding;
+	params->numParams = binding->nargs + binding->nreadings;
+	if (binding->nreadings > 0)
+		read_literals(binding);
+}
+
+const Oid *
+dw_args_types(ParamListInfo params, int *nargs)
+{
+	const DwBinding *binding;
+
+	*nargs = 0;
+	if (params == NULL)
+		return NULL;
+	binding = (DwBinding *) params->parserSetupArg;
+	*nargs = binding->nargs;
+	return binding->types;
+}
+
+/*
+ * Take a row's arrays apart.  That of the texts is copied, since these point
+ * into it.
  */
 static int
 read_arrays(Datum args, Datum types, bool types_null,
@@ -668,7 +881,7 @@ read_arrays(Datum args, Datum types, bool types_null,
 		return count;
 	}
 
-	deconstruct_array(DatumGetArrayTypePCopy(types), REGTYPEOID, sizeof(Oid),
+	deconstruct_array(DatumGetArrayTypeP(types), REGTYPEOID, sizeof(Oid),
 					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
 	if (type_count != count)
 		ereport(ERROR,
@@ -682,21 +895,59 @@ read_arrays(Datum args, Datum types, bool types_null,
  * Fill in the argument with the given index, typed or not.
  */
 static void
-fill_parameter(Binding *binding, int i, Oid type, Datum stored,
+fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
 			   bool isnull, int *nest_level)
 {
-	ParamExternData *param = &binding->params->params[i];
+	ParamExternData *param = &params->params[i];
 
 	param->value = (Datum) 0;
 	param->isnull = isnull;
 	param->pflags = PARAM_FLAG_CONST;
-	param->ptype = type;
-	binding->literals[i] = (Datum) 0;
+	param->ptype = OidIsValid(type) ? type : UNKNOWNOID;
 
 	if (OidIsValid(type))
 		read_argument(param, stored, nest_level);
 	else if (!isnull)
-		binding->literals[i] = CStringGetDatum(TextDatumGetCString(stored));
+		param->value = CStringGetDatum(TextDatumGetCString(stored));
+}
+
+/*
+ * A list for so many arguments, not filled in, with its binding.
+ */
+static DwBinding *
+make_list(int count)
+{
+	DwBinding  *binding = palloc0(sizeof(DwBinding));
+	ParamListInfo params = makeParamList(count);
+
+	binding->context = binding->run_context = CurrentMemoryContext;
+	binding->nargs = count;
+	binding->types = palloc0(count * sizeof(Oid));
+	binding->params = params;
+	params->parserSetup = dw_args_parser_setup;
+	params->parserSetupArg = params->paramFetchArg = binding;
+	return binding;
+}
+
+ParamListInfo
+dw_args_constants(const DwConstants *constants)
+{
+	DwBinding  *binding = make_list(constants->count);
+	ParamListInfo params = binding->params;
+
+	for (int i = 0; i < constants->count; i++)
+	{
+		Oid			type = constants->types[i];
+
+		binding->types[i] = type;
+		if (!OidIsValid(type))
+			params->paramFetch = fetch_parameter;
+		params->params[i].value = constants->values[i];
+		params->params[i].isnull = false;
+		params->params[i].pflags = PARAM_FLAG_CONST;
+		params->params[i].ptype = OidIsValid(type) ? type : UNKNOWNOID;
+	}
+	return params;
 }
 
 ParamListInfo
@@ -704,7 +955,8 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 			   Datum types, bool types_null)
 {
 	ArgumentContext context;
-	Binding    *binding;
+	DwBinding  *binding;
+	ParamListInfo params;
 	Datum	   *texts;
 	Datum	   *type_oids;
 	bool	   *nulls;
@@ -719,25 +971,24 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	if (count == 0)
 		return NULL;
 
-	binding = palloc(sizeof(Binding));
-	binding->literals = palloc(count * sizeof(Datum));
-	binding->params = makeParamList(count);
-	binding->params->parserSetup = bind_parameters;
-	binding->params->parserSetupArg = binding;
+	binding = make_list(count);
+	params = binding->params;
 
 	push_argument_context(&context, sql);
 	for (int i = 0; i < count; i++)
 	{
-		Oid			type = InvalidOid;
-
 		context.number = i + 1;
-		if (type_oids != NULL && !untyped[i])
-			type = DatumGetObjectId(type_oids[i]);
-		fill_parameter(binding, i, type, texts[i], nulls[i], &nest_level);
+		/* plain SQL may have written that it is unknown: the same as untyped */
+		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
+			binding->types[i] = DatumGetObjectId(type_oids[i]);
+		/* what it is made comes on top, so there is no list of fixed length */
+		if (!OidIsValid(binding->types[i]))
+			params->paramFetch = fetch_parameter;
+		fill_parameter(params, i, binding->types[i], texts[i], nulls[i], &nest_level);
 	}
 	leave_fixed_settings(&nest_level);
-	check_domains(binding->params, &context);
+	check_domains(binding, &context);
 	pop_argument_context(&context);
 
-	return binding->params;
+	return params;
 }

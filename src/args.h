@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "constants.h"
 #include "fmgr.h"
 #include "nodes/params.h"
 #include "utils/array.h"
@@ -42,12 +43,10 @@ extern int	dw_args_parse(ArrayType *args, ArrayType *types,
  * SPI_execute_extended() as options.params.  NULL if there are no arguments.
  *
  * A typed argument becomes a parameter with that value.  An untyped one
- * becomes, wherever $n stands, the same as a literal written there: it takes
+ * means, wherever $n stands, the same as a literal written there: it takes
  * its type from that place, each place by itself, and is read under the
  * settings of the moment, as a literal would be.  This works through the
- * parserSetup of the result, which is why the list is good for one run of one
- * task, but not for a plan that is kept.  In the list itself, an untyped
- * argument has no type (ptype is InvalidOid).
+ * parserSetup of the result, by further parameters after the arguments.
  *
  * types may be NULL, as a whole or in its elements: untyped.  The result and
  * its values are in the current memory context, which must outlive the run;
@@ -59,5 +58,26 @@ extern int	dw_args_parse(ArrayType *args, ArrayType *types,
 extern ParamListInfo dw_args_params(const char *sql,
 									Datum args, bool args_null,
 									Datum types, bool types_null);
+
+/* The same for the constants of a text, which must outlive the run. */
+extern ParamListInfo dw_args_constants(const DwConstants *constants);
+
+/* The types of the arguments; InvalidOid is untyped. */
+extern const Oid *dw_args_types(ParamListInfo params, int *nargs);
+
+/*
+ * For a plan that is kept: what its parser setup is given, made in the current
+ * memory context, which is to live as long as the plan, and so is sql, the
+ * text of the plan.  It is good for arguments of the same types.
+ *
+ * Before the plan is prepared, and before each run, it is bound to the
+ * arguments of that run.  What untyped ones are read as is put into the
+ * memory context that is the current one then.
+ */
+typedef struct DwBinding DwBinding;
+
+extern DwBinding *dw_args_binding(ParamListInfo params, const char *sql);
+extern void dw_args_bind(DwBinding *binding, ParamListInfo params);
+extern void dw_args_parser_setup(struct ParseState *pstate, void *binding);
 
 #endif							/* DW_ARGS_H */

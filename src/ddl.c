@@ -33,6 +33,7 @@
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
@@ -98,7 +99,8 @@ touch_what_was_prepared(const char *gid)
 		return false;
 
 	/* the prepared transaction itself may have locked or dropped the table */
-	rel = ConditionalLockRelationOid(cat.prepared, AccessShareLock) ?
+	rel = ConditionalLockRelationOid(cat.prepared, AccessShareLock) &&
+		ConditionalLockRelationOid(cat.prepared_gid_index, AccessShareLock) ?
 		try_table_open(cat.prepared, NoLock) : NULL;
 	if (rel == NULL)
 	{
@@ -109,9 +111,9 @@ touch_what_was_prepared(const char *gid)
 	}
 
 	InitDirtySnapshot(dirty);
-	ScanKeyInit(&key, Anum_prepared_gid, BTEqualStrategyNumber, F_TEXTEQ,
-				CStringGetTextDatum(gid));
-	scan = systable_beginscan(rel, InvalidOid, false, &dirty, 1, &key);
+	ScanKeyEntryInitialize(&key, 0, Anum_prepared_gid, BTEqualStrategyNumber, InvalidOid,
+						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(gid));
+	scan = systable_beginscan(rel, cat.prepared_gid_index, true, &dirty, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		TupleDesc	desc = RelationGetDescr(rel);
@@ -131,6 +133,7 @@ touch_what_was_prepared(const char *gid)
 		any = true;
 	}
 	systable_endscan(scan);
+	UnlockRelationOid(cat.prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	if (any)
 		raise_control();

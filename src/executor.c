@@ -11,13 +11,15 @@
  *
  * Its place in shared memory names the task that it runs until the outcome
  * is committed.  If it is terminated before, its exit callback, which runs
- * when the abort is finished, hints that task again (A1, A2 of the model).
+ * when the abort is finished, hints that task again (A1, A2 of the model); the
+ * tasks of a batch are put back.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "batch.h"
 #include "compat.h"
 #include "dispatch.h"
 #include "executor.h"
@@ -90,25 +92,41 @@ dw_executor_runs_here(int64 id)
 		 dw_this_executor->current.id == id);
 }
 
-bool
-dw_xid_is_executor(TransactionId xid)
+/* The executor of this database whose transaction it is, or NULL. */
+static DwExecutor *
+executor_of(TransactionId xid)
 {
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == MyDatabaseId &&
 			TransactionIdEquals(pg_atomic_read_u32(&dw_executors[i].xid), xid))
-			return true;
-	return false;
+		{
+			/* what it runs is noted before the xid */
+			pg_read_barrier();
+			return &dw_executors[i];
+		}
+	return NULL;
+}
+
+bool
+dw_xid_is_executor(TransactionId xid)
+{
+	return executor_of(xid) != NULL;
+}
+
+bool
+dw_xid_is_batch(TransactionId xid)
+{
+	DwExecutor *e = executor_of(xid);
+
+	return e != NULL && e->in_batch;
 }
 
 bool
 dw_executor_claims(int64 id, TransactionId xid)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == MyDatabaseId &&
-			TransactionIdEquals(pg_atomic_read_u32(&dw_executors[i].xid), xid) &&
-			dw_executors[i].current.id == id)
-			return true;
-	return false;
+	DwExecutor *e = executor_of(xid);
+
+	return e != NULL && !e->in_batch && e->current.id == id;
 }
 
 /* Tells the timer that an executor came or went. */
@@ -128,6 +146,8 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 
+	if (me->in_batch)
+		dw_batch_end(my_db, me);
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
@@ -163,6 +183,7 @@ leave_place(int code, Datum arg)
 	bool		terminated = dw_worker_terminated();
 	bool		connecting;
 	bool		unfinished = false;
+	bool		put_back_here = false;
 	bool		stopped;
 	bool		was_full;
 	bool		put_back;
@@ -180,6 +201,7 @@ leave_place(int code, Datum arg)
 	if (me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
 	{
 		unfinished = true;
+		put_back_here = me->in_batch;
 		hint = dw_entry_hint(&me->current);
 		finish_current(me, &stopped, &was_full);
 	}
@@ -210,7 +232,7 @@ leave_place(int code, Datum arg)
 
 	/* A2 */
 	DW_INJECT("executor-before-rehint");
-	if (unfinished)
+	if (unfinished && !put_back_here)
 		dw_deliver(my_db, &hint);
 	if (!put_back)
 		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
@@ -271,6 +293,73 @@ give_way(void)
 }
 
 /*
+ * Notes what was taken from a ready list; true if the lane is to be loaded
+ * again.
+ */
+static bool
+note_taken(DwExecutor *me, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	me->current = *entry;
+	me->begun = false;
+	pg_atomic_fetch_sub_u64(&my_db->ready, 1);
+	if (lane->load_below == 0 || dw_ready_count(lane) >= lane->load_below)
+		return false;
+	lane->load_below = 0;
+	return true;
+}
+
+static void
+ask_for_load(const DwLane *lane)
+{
+	dw_lane_dirty(my_db, lane);
+	dw_wake_timer(my_db, DW_AWAKE);
+}
+
+/* Does it take no other task, and end? */
+static bool
+must_end(DwExecutor *me)
+{
+	return me->must_exit || dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0;
+}
+
+bool
+dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
+{
+	bool		low = false;
+	bool		found;
+
+	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+	found = !must_end(me) && pg_atomic_read_u32(&my_db->starving) == 0 &&
+		dw_ready_pop_next(my_db, &dw_lanes[me->current.lane], until, entry);
+	if (found)
+	{
+		low = note_taken(me, entry);
+		me->since = dw_now();
+	}
+	LWLockRelease(dw_ready_lock(my_db));
+	if (low)
+		ask_for_load(&dw_lanes[entry->lane]);
+	return found;
+}
+
+/*
+ * The task runs alone, as one that is not due yet does, or begins a batch.
+ * Where batches did not go well, some are run alone in between.
+ */
+static void
+choose_way(DwExecutor *me, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	if (entry->due <= dw_now() && dw_batches_allowed() && dw_ready_may_batch(lane, entry))
+		dw_batch_begin(my_db, me);
+	else if (lane->alone > 0)
+		lane->alone--;
+}
+
+/*
  * Ends the current task, if any, and takes the next one; false if there is
  * none: then this executor counts as idle.
  */
@@ -297,22 +386,13 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0 ||
-		(dw_now() - turn_began > TURN_US && give_way()))
+	if (must_end(me) || (dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
 	if (!me->must_exit && dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
-		DwLane	   *lane = &dw_lanes[entry->lane];
-
 		found = true;
-		me->current = *entry;
-		me->begun = false;
-		pg_atomic_fetch_sub_u64(&my_db->ready, 1);
-		if (lane->load_below > 0 && dw_ready_count(lane) < lane->load_below)
-		{
-			lane->load_below = 0;
-			low = true;
-		}
+		low = note_taken(me, entry);
+		choose_way(me, entry);
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
@@ -325,10 +405,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	if (stopped)
 		dw_stop_absorb();
 	if (low)
-	{
-		dw_lane_dirty(my_db, &dw_lanes[entry->lane]);
-		look_again = DW_AWAKE;
-	}
+		ask_for_load(&dw_lanes[entry->lane]);
 	if (look_again != DW_NEVER)
 	{
 		pg_atomic_write_u32(&my_db->executors_dirty, 1);
@@ -398,7 +475,8 @@ dw_executor_main(Datum place)
 		while (next_task(me, turn_began, &entry))
 		{
 			(void) dw_worker_interrupts();
-			dw_run_task(my_db, me, &entry);
+			if (!me->in_batch || !dw_run_batch(my_db, me, &entry))
+				dw_run_task(my_db, me, &entry);
 		}
 		pgstat_report_stat(true);
 		if (!wait_for_work(me))

@@ -22,7 +22,19 @@ extern bool dw_executor_runs_here(int64 id);
 /* Is it the transaction in which an executor of this database runs a task? */
 extern bool dw_xid_is_executor(TransactionId xid);
 
-/* Is it the transaction in which an executor runs this very task? */
+/*
+ * Is it the transaction in which an executor runs this very task, alone, for
+ * as long as that takes?
+ */
 extern bool dw_executor_claims(int64 id, TransactionId xid);
+
+/* Is it one in which an executor runs several tasks, which ends soon? */
+extern bool dw_xid_is_batch(TransactionId xid);
+
+/*
+ * For the executor: takes another task of the lane of its current one, due
+ * until then, which becomes its current one, if it is to go on with its batch.
+ */
+extern bool dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry);
 
 #endif							/* DW_EXECUTOR_H */

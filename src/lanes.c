@@ -298,7 +298,7 @@ dw_entry_hint(const DwEntry *entry)
 {
 	DwHint		hint = {.due = entry->due, .id = entry->id};
 
-	ItemPointerSet(&hint.tid, entry->block, entry->offset);
+	ItemPointerSet(&hint.tid, entry->block, dw_entry_offset(entry));
 	hint.lane = dw_lane_ref(&dw_lanes[entry->lane]);
 	return hint;
 }
@@ -375,6 +375,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->is_listed = false;
 	lane->running = 0;
 	lane->load_below = 0;
+	lane->batch_size = DW_BATCH_MAX;
+	lane->alone = 0;
 	lane->recheck_at = lane->recheck_from = DW_NEVER;
 	lane->recheck_interval = 0;
 
@@ -607,6 +609,25 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	return true;
 }
 
+bool
+dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	if (!dw_list_put_back(dw_pool, &db->account, &lane->ready, entry))
+		return false;
+	dw_ready_list(db, lane);
+	return true;
+}
+
+static const DwEntry *
+first_ready(const DwLane *lane)
+{
+	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
+
+	if (first == NULL && lane->spare_state == DW_SPARE_READY)
+		first = &lane->spare;
+	return first;
+}
+
 static void
 take_first_ready(DwDatabase *db, DwLane *lane, DwEntry *entry)
 {
@@ -647,7 +668,17 @@ choose_peer(DwLane *lane)
 	return best;
 }
 
-/* A task of this lane was taken: the next turn is another queue's. */
+/* A task of this lane was taken. */
+static void
+pass_over_peers(DwLane *taken)
+{
+	for (DwLane *peer = &dw_lanes[taken->peer]; peer != taken; peer = &dw_lanes[peer->peer])
+		if (peer->priority < taken->priority && can_give(peer))
+			peer->passed_over++;
+	taken->passed_over = 0;
+}
+
+/* The next turn is another queue's. */
 static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 {
@@ -655,8 +686,6 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 
 	do
 	{
-		if (lane->priority < taken->priority && can_give(lane))
-			lane->passed_over++;
 		lane->waits_since = now;
 		if (lane->is_listed)
 			unlink_lane(lane);
@@ -664,7 +693,6 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 			link_last(db, lane);
 		lane = &dw_lanes[lane->peer];
 	} while (lane != taken);
-	taken->passed_over = 0;
 	list_owner(db, owner_of(taken));
 }
 
@@ -687,15 +715,13 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 	return limit == DW_LIMIT_NONE;
 }
 
-bool
-dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
+/* Takes the next task of the lanes whose first one is due until then. */
+static bool
+pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now, DwEntry *entry,
+		  TimestampTz *look_again)
 {
-	TimestampTz now = dw_now();
 	int32		next;
 
-	*look_again = DW_NEVER;
-	if (pg_atomic_read_u32(&db->disabled) != 0)
-		return false;
 	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -711,12 +737,13 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		if (!may_take(db, lane, now, look_again))
+		if (first_ready(lane)->due > until_due || !may_take(db, lane, now, look_again))
 			continue;
 
 		lane = choose_peer(lane);
 		take_first_ready(db, lane, entry);
 		dw_limits_take(lane, now);
+		pass_over_peers(lane);
 		end_turn(db, lane, now);
 		/* the rate is used up: somebody must look when it allows another one */
 		if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_RATE)
@@ -724,6 +751,49 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 		return true;
 	}
 	return false;
+}
+
+bool
+dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
+{
+	TimestampTz now = dw_now();
+
+	*look_again = DW_NEVER;
+	if (pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
+	/* what was handed over ahead of its due time lets others go first */
+	return pop_until(db, owner, now, now, entry, look_again) ||
+		pop_until(db, owner, DW_NEVER, now, entry, look_again);
+}
+
+/* Limits count tasks as they begin: their queues run one by one. */
+static bool
+queue_allows_batch(const DwLane *lane)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
+}
+
+bool
+dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
+{
+	return lane->alone == 0 && !(entry->offset & DW_ENTRY_ALONE) &&
+		dw_ready_count(lane) > 0 && queue_allows_batch(lane);
+}
+
+bool
+dw_ready_pop_next(DwDatabase *db, DwLane *lane, TimestampTz until, DwEntry *entry)
+{
+	const DwEntry *first = first_ready(lane);
+
+	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
+		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
+		pg_atomic_read_u32(&db->disabled) != 0)
+		return false;
+	take_first_ready(db, lane, entry);
+	pass_over_peers(lane);
+	return true;
 }
 
 static int64

@@ -10,6 +10,18 @@
 
 #include "shared.h"
 
+/*
+ * A flag in the offset of an entry: it is to be run in a transaction of its
+ * own.  An offset needs 14 bits at most.
+ */
+#define DW_ENTRY_ALONE	0x8000
+
+static inline OffsetNumber
+dw_entry_offset(const DwEntry *entry)
+{
+	return entry->offset & ~DW_ENTRY_ALONE;
+}
+
 /* Set-up. */
 extern Size dw_lane_index_size(void);
 extern void dw_lane_index_attach(void);
@@ -41,6 +53,22 @@ extern DwHint dw_entry_hint(const DwEntry *entry);
  * is to look again at *look_again, if that is not DW_NEVER.
  */
 extern bool dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again);
+
+/*
+ * Takes the next task of this lane, if it is due until then, it may share a
+ * transaction with the one before, and no other lane of the same owner and
+ * queue has its turn.
+ */
+extern bool dw_ready_pop_next(DwDatabase *db, DwLane *lane, TimestampTz until, DwEntry *entry);
+
+/* May the task that was just taken from the lane begin a batch with the next one? */
+extern bool dw_ready_may_batch(const DwLane *lane, const DwEntry *entry);
+
+/*
+ * Puts a task back before all others of the lane; false if the pool has no
+ * place for it.
+ */
+extern bool dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 
 /* Ready lists; caller holds the ready lock exclusively, as for the above. */
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);

@@ -64,6 +64,8 @@
 #define LOCKED_RETRY_US (100 * 1000)
 /* the same error within this time belongs to the same episode */
 #define EPISODE_US		(10 * RETRY_US)
+/* one part in so many of the time goes into forgetting prepared transactions */
+#define FORGETTING_SHARE	100
 
 bool		dw_extension_gone = false;
 
@@ -93,6 +95,8 @@ static struct
 static bool lanes_missing = false;
 /* A look for lanes failed: not before then. */
 static TimestampTz discover_after = PG_INT64_MIN;
+/* Prepared transactions have ended, but were forgotten just now. */
+static TimestampTz forget_prepared_after = PG_INT64_MIN;
 /* The log has it that there are unarmed tasks. */
 static bool unarmed_announced = false;
 
@@ -191,6 +195,7 @@ dw_lane_begin(const DwLane *lane)
 static void
 report_unarmed(bool met)
 {
+	MemoryContext context = CurrentMemoryContext;
 	uint32		looking = pg_atomic_read_u32(&db->unarmed);
 
 	if (looking & DW_UNARMED_LOOKING)
@@ -198,11 +203,14 @@ report_unarmed(bool met)
 	if (!met || unarmed_announced)
 		return;
 	unarmed_announced = true;
+	StartTransactionCommand();
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("database \"%s\" holds tasks that came with a copy; they are not run",
 					get_database_name(MyDatabaseId)),
 			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\" and call delay_arm(), or cancel them.")));
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
 }
 
 static void
@@ -356,11 +364,19 @@ go_on_discovering(void)
 	}
 }
 
-/* Prepared transactions have ended; the next time if it cannot be done now. */
+/*
+ * Prepared transactions have ended; the next time if it cannot be done now.
+ * While an old snapshot is held the table only grows, and takes longer each
+ * time.
+ */
 static void
 forget_prepared(void)
 {
+	TimestampTz began = dw_now();
 	bool		ok = false;
+
+	/* before the snapshot: who sets it has committed */
+	(void) pg_atomic_exchange_u32(&db->prepared_ended, 0);
 
 	PG_TRY();
 	{
@@ -380,8 +396,12 @@ forget_prepared(void)
 	}
 	PG_END_TRY();
 
+	forget_prepared_after = dw_now() + FORGETTING_SHARE * (dw_now() - began);
 	if (!ok)
+	{
 		pg_atomic_write_u32(&db->prepared_ended, 1);
+		forget_prepared_after += LOCKED_RETRY_US;
+	}
 }
 
 /*---- Loading one lane ----*/
@@ -669,7 +689,7 @@ dw_load_some(void)
 		begin_discovery();
 	if (discovery.under_way)
 		go_on_discovering();
-	if (pg_atomic_exchange_u32(&db->prepared_ended, 0) != 0)
+	if (pg_atomic_read_u32(&db->prepared_ended) != 0 && forget_prepared_after <= now)
 		forget_prepared();
 	if (dw_extension_gone)
 		return false;
@@ -689,6 +709,8 @@ dw_load_next(void)
 
 	if (to_load.n > 0 || discovery.under_way)
 		return PG_INT64_MIN;
+	if (pg_atomic_read_u32(&db->prepared_ended) != 0)
+		next = Min(next, forget_prepared_after);
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
 		return Min(next, discover_after);
 	return next;

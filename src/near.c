@@ -8,6 +8,10 @@
  * its due time.  The heap is of fixed size: what it cannot take stays in its
  * slot and is looked at again each millisecond.
  *
+ * All of this goes by a clock that is DW_HEAD_START_US fast: that long it takes
+ * to wake the timer, and then an executor.  An executor that is faster waits
+ * for the due time itself.
+ *
  * All of this is a cache of the table.  When memory is short, the far end of
  * a lane is dropped and the lane's cursor pulled back to the lowest key
  * dropped (a cut); that is always allowed.  A lane that has nothing in memory
@@ -69,6 +73,12 @@ static DwLaneHeap spares;
 /* Lanes with tasks due soon, for which an executor may be started ahead. */
 static DwLane *expected[MAX_EXPECTED];
 static int	nexpected = 0;
+
+static TimestampTz
+ahead_now(void)
+{
+	return dw_now() + DW_HEAD_START_US;
+}
 
 static int
 compare_keys(const void *a, const void *b)
@@ -484,7 +494,7 @@ slot_is_open(const DwEntry *entry, TimestampTz now)
 bool
 dw_near_place(DwLane *lane, const DwEntry *entry)
 {
-	TimestampTz now = dw_now();
+	TimestampTz now = ahead_now();
 	bool		inserted;
 
 	if (entry->due <= now)
@@ -512,7 +522,7 @@ static bool
 place_in_spare(DwLane *lane, const DwEntry *entry)
 {
 	bool		placed = false;
-	bool		is_due = entry->due <= dw_now();
+	bool		is_due = entry->due <= ahead_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->spare_state == DW_SPARE_FREE && dw_near_held(lane) == 0)
@@ -619,7 +629,8 @@ hand_over_heap(TimestampTz now)
 	{
 		for (n = 0; heap_count > 0 && heap[0].due <= now && n < HAND_OVER_BATCH; n++)
 			due[n] = heap_pop();
-		hand_over(due, n);
+		if (n > 0)
+			hand_over(due, n);
 		handed_over += n;
 	} while (n == HAND_OVER_BATCH && handed_over < SLICE);
 	return handed_over;
@@ -762,7 +773,7 @@ open_slot(TimestampTz now)
 bool
 dw_near_hand_over(void)
 {
-	TimestampTz now = dw_now();
+	TimestampTz now = ahead_now();
 	uint32		n;
 
 	n = hand_over_heap(now);
@@ -782,7 +793,8 @@ dw_near_next(void)
 
 	if (heap_count > 0)
 		next = Min(next, heap[0].due);
-	return Min(next, dw_lane_heap_first_key(&spares));
+	next = Min(next, dw_lane_heap_first_key(&spares));
+	return dw_time_add(next, -DW_HEAD_START_US);
 }
 
 static void
@@ -830,6 +842,6 @@ dw_near_reset(DwDatabase *database)
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
 	dw_ring_init(ring, dw_slots, dw_tick_us());
-	dw_ring_advance(ring, dw_ring_tick(ring, dw_now()));
+	dw_ring_advance(ring, dw_ring_tick(ring, ahead_now()));
 	LWLockRelease(dw_ring_lock(db));
 }

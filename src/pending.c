@@ -183,7 +183,7 @@ one_claims(int64 id, const TransactionId *xids, int n)
 	return false;
 }
 
-/* Does an executor run the task just now? */
+/* Does an executor run the task just now?  If it is in a batch, that is waited for. */
 bool
 dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 {
@@ -192,6 +192,13 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
+	for (int i = 0; i < n; i++)
+		if (dw_xid_is_batch(others[i]))
+		{
+			XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
+			n = row_holders(rel, &tid, &others, &ours);
+			i = -1;
+		}
 	return one_claims(key->id, others, n);
 }
 

@@ -7,7 +7,7 @@
  * changes them.  Each change that commits raises db->control, by which all
  * who keep something of it in memory notice:
  *
- * backends		keep the queue that they scheduled into last
+ * backends		keep the queues that they scheduled into last
  * timers		keep dw_queues in shared memory, and what lanes are paused,
  *				for pausing and limits where tasks are handed out
  * executors	keep what is paused, and ask after each claim, since the timer
@@ -116,8 +116,9 @@ interval_column(Relation rel, HeapTuple tuple, AttrNumber attnum, int64 otherwis
 
 /*---- Finding a queue to schedule into ----*/
 
-/* The queue that this session has found last. */
-static struct
+#define MAX_FOUND	8
+
+typedef struct Found
 {
 	bool		is_valid;
 	uint32		control;
@@ -126,7 +127,27 @@ static struct
 	Oid			owner;
 	int			nusers;
 	Oid		   *users;
-}			found;
+} Found;
+
+/* The queues that this session has found last, and the one in question. */
+static Found last_found[MAX_FOUND];
+static Found *found = last_found;
+
+/* The place of a queue that was found, or one for it. */
+static void
+choose_found(const char *name)
+{
+	static int	next = 0;
+
+	for (int i = 0; i < MAX_FOUND; i++)
+		if (strcmp(last_found[i].name, name) == 0)
+		{
+			found = &last_found[i];
+			return;
+		}
+	found = &last_found[next];
+	next = (next + 1) % MAX_FOUND;
+}
 
 HeapTuple
 dw_queue_row(Relation rel, const char *name)
@@ -178,16 +199,16 @@ remember_found(Relation rel, HeapTuple tuple, const char *name)
 {
 	Datum		users = column_or(rel, tuple, Anum_queue_users, (Datum) 0);
 
-	found.is_valid = false;
-	strlcpy(found.name, name, sizeof(found.name));
-	found.queue.id = id_of_row(rel, tuple);
-	found.queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
-	found.queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
-	found.owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
-	found.nusers = 0;
-	if (found.users)
-		pfree(found.users);
-	found.users = NULL;
+	found->is_valid = false;
+	strlcpy(found->name, name, sizeof(found->name));
+	found->queue.id = id_of_row(rel, tuple);
+	found->queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
+	found->queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
+	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
+	found->nusers = 0;
+	if (found->users)
+		pfree(found->users);
+	found->users = NULL;
 	if (DatumGetPointer(users) != NULL)
 	{
 		ArrayType  *array = DatumGetArrayTypeP(users);
@@ -195,9 +216,9 @@ remember_found(Relation rel, HeapTuple tuple, const char *name)
 
 		if (n > 0 && !ARR_HASNULL(array))
 		{
-			found.users = MemoryContextAlloc(TopMemoryContext, n * sizeof(Oid));
-			memcpy(found.users, ARR_DATA_PTR(array), n * sizeof(Oid));
-			found.nusers = n;
+			found->users = MemoryContextAlloc(TopMemoryContext, n * sizeof(Oid));
+			memcpy(found->users, ARR_DATA_PTR(array), n * sizeof(Oid));
+			found->nusers = n;
 		}
 	}
 }
@@ -245,10 +266,10 @@ look_up(const char *name)
 static bool
 may_use_found(void)
 {
-	if (has_privs_of_role(GetUserId(), found.owner))
+	if (has_privs_of_role(GetUserId(), found->owner))
 		return true;
-	for (int i = 0; i < found.nusers; i++)
-		if (found.users[i] == InvalidOid || has_privs_of_role(GetUserId(), found.users[i]))
+	for (int i = 0; i < found->nusers; i++)
+		if (found->users[i] == InvalidOid || has_privs_of_role(GetUserId(), found->users[i]))
 			return true;
 	return false;
 }
@@ -256,7 +277,7 @@ may_use_found(void)
 static bool
 found_is_current(DwDatabase *db)
 {
-	return db != NULL && found.control == pg_atomic_read_u32(&db->control);
+	return db != NULL && found->control == pg_atomic_read_u32(&db->control);
 }
 
 /*
@@ -266,16 +287,17 @@ found_is_current(DwDatabase *db)
 static bool
 found_holds(DwDatabase *db, const char *name)
 {
-	if (!found.is_valid || strcmp(found.name, name) != 0 || !found_is_current(db) ||
+	if (!found->is_valid || strcmp(found->name, name) != 0 || !found_is_current(db) ||
 		dw_control_is_touched())
 		return false;
-	return dw_queue_lock(dw_catalog()->queue, found.queue.id, AccessShareLock, true) ==
+	return dw_queue_lock(dw_catalog()->queue, found->queue.id, AccessShareLock, true) ==
 		LOCKACQUIRE_ALREADY_HELD || found_is_current(db);
 }
 
 bool
 dw_queue_is_usable(Relation rel, HeapTuple tuple)
 {
+	choose_found("");
 	remember_found(rel, tuple, "");
 	return may_use_found();
 }
@@ -291,15 +313,16 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		return;
 	}
 	db = dw_my_database();
+	choose_found(name);
 	if (!found_holds(db, name))
 	{
 		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
 
 		pg_read_barrier();
 		look_up(name);
-		found.control = control;
+		found->control = control;
 		/* not if our own changes are in it, which may be rolled back */
-		found.is_valid = db != NULL && !dw_control_is_touched();
+		found->is_valid = db != NULL && !dw_control_is_touched();
 	}
 	if (!may_use_found())
 		ereport(ERROR,
@@ -307,7 +330,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 				 errmsg("permission denied for queue \"%s\"", name),
 				 errdetail("Only members of the role that owns the queue, roles that it was declared for, and superusers may schedule into it."),
 				 errhint("Its owner can name users with %s.", "delay_queue()")));
-	*queue = found.queue;
+	*queue = found->queue;
 }
 
 /* The name of a queue; NULL if there is none of this id. */

@@ -242,6 +242,45 @@ dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
 	return true;
 }
 
+/* Puts an entry before all others.  Returns false as dw_list_push() does. */
+bool
+dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
+{
+	DwChunk    *head = list->head == DW_NO_CHUNK ? NULL : get_chunk(pool, list->head);
+
+	if (head == NULL || head->first == 0)
+	{
+		uint32		chunkno = alloc_chunk(pool, acct);
+
+		if (chunkno == DW_NO_CHUNK)
+			return false;
+		head = get_chunk(pool, chunkno);
+		head->first = DW_CHUNK_ENTRIES;
+		head->next = list->head;
+		list->head = chunkno;
+		if (list->tail == DW_NO_CHUNK)
+			list->tail = chunkno;
+		list->nchunks++;
+	}
+
+	head->entries[--head->first] = *entry;
+	head->count++;
+	list->count++;
+	return true;
+}
+
+/* The entry that would be popped, or NULL. */
+const DwEntry *
+dw_list_first(DwPool *pool, const DwList *list)
+{
+	DwChunk    *head;
+
+	if (list->head == DW_NO_CHUNK)
+		return NULL;
+	head = get_chunk(pool, list->head);
+	return &head->entries[head->first];
+}
+
 /* Returns false if the list is empty. */
 bool
 dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry)

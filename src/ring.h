@@ -73,7 +73,7 @@ typedef struct DwAccount
 	uint32		quota;
 } DwAccount;
 
-/* A queue of entries: pushed at the tail, popped at the head. */
+/* A queue of entries: pushed at the tail, popped at the head, or put back there. */
 typedef struct DwList
 {
 	uint32		head;
@@ -136,6 +136,8 @@ extern void dw_pool_reclaim(DwPool *pool, DwAccount *acct);
 /* Lists of entries. */
 extern void dw_list_init(DwList *list);
 extern bool dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
+extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
+extern const DwEntry *dw_list_first(DwPool *pool, const DwList *list);
 extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry);
 extern void dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg);
 

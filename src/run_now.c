@@ -302,11 +302,11 @@ run_sql(const Taken *task)
 	char	   *sql = TextDatumGetCString(task->values[Anum_task_sql - 1]);
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	dw_spi_run(sql, dw_args_params(sql,
-								   task->values[Anum_task_args - 1],
-								   task->nulls[Anum_task_args - 1],
-								   task->values[Anum_task_arg_types - 1],
-								   task->nulls[Anum_task_arg_types - 1]));
+	dw_spi_run_once(sql, dw_args_params(sql,
+										task->values[Anum_task_args - 1],
+										task->nulls[Anum_task_args - 1],
+										task->values[Anum_task_arg_types - 1],
+										task->nulls[Anum_task_arg_types - 1]));
 	PopActiveSnapshot();
 }
 

@@ -1,13 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * run_task.c
- *	  Claiming and running one task.
+ *	  Running one task in a transaction of its own.
  *
  * Run by executors, as the role that owns the task.
  *
- * The claim is the deletion of the task's row, before its SQL and in the same
- * transaction: whatever dies, whenever, either both took effect or neither.
- * The SQL runs in a subtransaction; if it fails, the parent, which still
+ * The task is claimed (claim.c), and its SQL runs in a subtransaction; if it fails, the parent, which still
  * holds the claim, settles it: the task is put back with a later due time, if
  * it has attempts left, or recorded as failed.  Only an error at the commit
  * itself (a deferred constraint, say) undoes the claim too, and is settled by
@@ -20,27 +18,21 @@
  * After a serialization failure or a deadlock the claim is given up, too, and
  * the whole done again at once by the same executor, which keeps the entry.
  *
- * Two executors may hold the same entry for a moment, and an entry may be
- * stale: the claim decides.  Steps X1 to X7 of the model in test/model.
+ * Steps X5 to X7 of the model in test/model.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
 #include "attempts.h"
+#include "claim.h"
 #include "common/pg_prng.h"
-#include "compat.h"
-#include "executor.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
-#include "marks.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -51,24 +43,20 @@
 #include "spi_run.h"
 #include "stats.h"
 #include "stop.h"
-#include "storage/bufmgr.h"
 #include "storage/ipc.h"
-#include "storage/lmgr.h"
-#include "storage/proc.h"
+#include "storage/latch.h"
+#include "storage/s_lock.h"
 #include "task_rows.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
-#include "verdict.h"
+#include "utils/wait_event.h"
 #include "wait.h"
 
-#define RECHECK_MIN		(5 * USECS_PER_MINUTE)
-#define RECHECK_MAX		USECS_PER_HOUR
 #define RETRY_MIN_MS	100
 #define RETRY_MAX_MS	60000
 /* what of an error is kept, in bytes */
@@ -78,16 +66,6 @@
 /* How often a task is done again at once, and the longest pause before. */
 #define MAX_REPEATS		10
 #define REPEAT_MAX_US	(100 * 1000)
-
-/* A claimed row. */
-typedef struct Claim
-{
-	HeapTuple	tuple;
-	DwTaskKey	key;
-	Datum	   *values;
-	bool	   *nulls;
-	DwTerms		terms;
-} Claim;
 
 /* What one try of a task leads to. */
 typedef struct Try
@@ -109,175 +87,9 @@ static MemoryContext task_context = NULL;
 
 static bool timeout_armed = false;
 
-/*
- * The row is locked by a session that is not one of our executors.  If it is
- * a cancel or a reschedule of ours, its end hints the task again.  A lock by
- * plain SQL ends without a word: the timer looks again in some minutes.
- */
-static void
-ask_for_recheck(DwDatabase *db, const DwEntry *entry)
-{
-	DwLane	   *lane = &dw_lanes[entry->lane];
-
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	lane->recheck_from = Min(lane->recheck_from, entry->due);
-	if (lane->recheck_at == DW_NEVER)
-	{
-		lane->recheck_interval = Min(Max(lane->recheck_interval * 2, RECHECK_MIN), RECHECK_MAX);
-		lane->recheck_at = dw_now() + lane->recheck_interval;
-	}
-	LWLockRelease(dw_ready_lock(db));
-	dw_lane_dirty(db, lane);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-/* Is it the task that the entry speaks of, unchanged and ours to run? */
-static bool
-matches(const DwTaskKey *key, const DwEntry *entry)
-{
-	const DwLane *lane = &dw_lanes[entry->lane];
-
-	return key->id == entry->id && key->due == entry->due &&
-		key->owner == lane->owner && key->queue == lane->queue &&
-		key->priority == lane->priority && key->origin == dw_origin_stamp();
-}
-
-/* The row at the entry's tid, or NULL; a stale tid is a miss, not an error. */
-static HeapTuple
-fetch_by_tid(Relation rel, const DwEntry *entry, Snapshot snapshot)
-{
-	TupleTableSlot *slot;
-	HeapTuple	tuple = NULL;
-	ItemPointerData tid;
-
-	if (entry->offset == InvalidOffsetNumber ||
-		entry->block >= RelationGetNumberOfBlocks(rel))
-		return NULL;
-	ItemPointerSet(&tid, entry->block, entry->offset);
-	slot = table_slot_create(rel, NULL);
-	if (table_tuple_fetch_row_version(rel, &tid, snapshot, slot))
-		tuple = ExecCopySlotHeapTuple(slot);
-	ExecDropSingleTupleTableSlot(slot);
-	if (tuple != NULL)
-	{
-		DwTaskKey	key;
-
-		/* the place may have been given to another row */
-		dw_task_key(rel, tuple, &key);
-		if (key.id == entry->id)
-			return tuple;
-		heap_freetuple(tuple);
-	}
-	return NULL;
-}
-
-/*
- * A row is visible a moment before the end of the transaction that wrote it
- * is complete, and before others hear of what that one changed in catalogs:
- * the task might run the old version of a function.  Its lock on its own xid
- * goes last.
- */
-static void
-wait_for_writer(Relation rel, HeapTuple tuple)
-{
-	static TransactionId ended = InvalidTransactionId;
-	TransactionId writer = HeapTupleHeaderGetXmin(tuple->t_data);
-
-	if (!TransactionIdIsNormal(writer) || TransactionIdEquals(writer, ended))
-		return;
-	XactLockTableWait(writer, rel, &tuple->t_self, XLTW_None);
-	AcceptInvalidationMessages();
-	ended = writer;
-}
-
-/*
- * Claims the task: deletes its row.  False if there is nothing to do: it is
- * gone, was moved, or somebody else has it, whose end will be heard of.
- */
-static bool
-claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, DwVerdict *verdict,
-	  int *sqlstate, const char **reason)
-{
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	bool		has_key = false;
-	bool		success = false;
-
-	/* X1: before the deletion, so that a cancel knows who holds the row */
-	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
-	pg_memory_barrier();
-	DW_INJECT("claim-before-fetch");
-
-	for (;;)
-	{
-		TM_FailureData failure;
-		TM_Result	result;
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-
-		claimed->tuple = fetch_by_tid(rel, entry, snapshot);
-		/* X3 */
-		if (claimed->tuple == NULL)
-			claimed->tuple = dw_task_find(rel, entry->id, snapshot);
-		UnregisterSnapshot(snapshot);
-		if (claimed->tuple == NULL)
-			break;
-		dw_task_key(rel, claimed->tuple, &claimed->key);
-		if (!matches(&claimed->key, entry))
-			break;
-		wait_for_writer(rel, claimed->tuple);
-
-		/* X2 */
-		has_key = dw_key_lock_of(rel, claimed->tuple);
-		DW_INJECT("claim-before-delete");
-		result = heap_delete(rel, &claimed->key.tid, GetCurrentCommandId(true),
-							 InvalidSnapshot, false, &failure, false);
-		if (result == TM_Ok)
-		{
-			success = true;
-			break;
-		}
-		if (has_key)
-			dw_key_leave();
-		if (result == TM_BeingModified)
-		{
-			/* the sweeper removes what is cancelled */
-			if (!dw_xid_is_executor(failure.xmax) &&
-				!dw_task_is_cancelled(rel, claimed->tuple))
-			{
-				dw_key_claim_refused(me, rel, claimed->tuple);
-				ask_for_recheck(db, entry);
-			}
-			break;
-		}
-		/* changed since the snapshot: look again */
-		CHECK_FOR_INTERRUPTS();
-	}
-
-	if (success)
-	{
-		DW_INJECT("claim-after-delete");
-		dw_deform(rel, claimed->tuple, &claimed->values, &claimed->nulls);
-		*verdict = dw_judge(db, rel, claimed->tuple, &claimed->key, claimed->values,
-							claimed->nulls, sqlstate, reason);
-		if (has_key)
-			dw_key_leave();
-		dw_terms(db, &claimed->key, claimed->values, claimed->nulls, &claimed->terms);
-		CommandCounterIncrement();
-	}
-	table_close(rel, NoLock);
-	return success;
-}
-
-static char *
-task_text(const Claim *claimed, AttrNumber column)
-{
-	if (claimed->nulls[column - 1])
-		return NULL;
-	return TextDatumGetCString(claimed->values[column - 1]);
-}
-
 /* Nobody arms the statement timeout for a background worker. */
 static void
-arm_timeout(const Claim *claimed)
+arm_timeout(const DwClaim *claimed)
 {
 	timeout_armed = claimed->terms.timeout > 0;
 	if (timeout_armed)
@@ -296,7 +108,7 @@ disarm_timeout(void)
 {
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	timeout_armed = false;
-	QueryCancelPending = false;
+	dw_cancel_forget();
 }
 
 /* The cancel may have come when nobody listened, or been caught by the task. */
@@ -309,22 +121,32 @@ obey_stop(const DwExecutor *me)
 				 errmsg("task was stopped")));
 }
 
+void
+dw_run_sql(const DwClaim *claimed, const char *sql)
+{
+	dw_spi_run(sql, dw_args_params(sql,
+								   claimed->values[Anum_task_args - 1],
+								   claimed->nulls[Anum_task_args - 1],
+								   claimed->values[Anum_task_arg_types - 1],
+								   claimed->nulls[Anum_task_arg_types - 1]));
+}
+
 /*
  * Runs the SQL of a claimed task in a subtransaction.  Returns NULL, or the
  * error, with everything undone that the SQL did.
  */
 static ErrorData *
-run_sql(DwExecutor *me, const Claim *claimed, bool *timed_out)
+run_sql(DwExecutor *me, const DwClaim *claimed, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	char	   *sql;
-	char	   *search_path = task_text(claimed, Anum_task_search_path);
+	char	   *search_path = dw_claim_text(claimed, Anum_task_search_path);
 	ErrorData  *error = NULL;
 
 	/* the log may quote it when the transaction is over */
 	MemoryContextSwitchTo(task_context);
-	sql = task_text(claimed, Anum_task_sql);
+	sql = dw_claim_text(claimed, Anum_task_sql);
 	MemoryContextSwitchTo(context);
 	debug_query_string = sql;
 	pgstat_report_activity(STATE_RUNNING, sql);
@@ -340,14 +162,8 @@ run_sql(DwExecutor *me, const Claim *claimed, bool *timed_out)
 			(void) set_config_option("search_path", search_path, PGC_USERSET,
 									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 		arm_timeout(claimed);
-		PushActiveSnapshot(GetTransactionSnapshot());
 		DW_INJECT("run-before-sql");
-		dw_spi_run(sql, dw_args_params(sql,
-									   claimed->values[Anum_task_args - 1],
-									   claimed->nulls[Anum_task_args - 1],
-									   claimed->values[Anum_task_arg_types - 1],
-									   claimed->nulls[Anum_task_arg_types - 1]));
-		PopActiveSnapshot();
+		dw_run_sql(claimed, sql);
 		disarm_timeout();
 		obey_stop(me);
 		HOLD_CANCEL_INTERRUPTS();
@@ -394,7 +210,7 @@ whole_context(const ErrorData *error)
 
 /* Records a claimed task as failed, in the transaction of the claim. */
 static void
-record_failure(const Claim *claimed, int attempts, const ErrorData *error)
+record_failure(const DwClaim *claimed, int attempts, const ErrorData *error)
 {
 	Datum		values[Natts_failed];
 	bool		nulls[Natts_failed];
@@ -419,47 +235,22 @@ record_failure(const Claim *claimed, int attempts, const ErrorData *error)
 					error->message ? error->message : "missing error text")));
 }
 
-/* Begins a transaction in which a claim sees what is committed. */
-static void
-begin_transaction(void)
-{
-	SetCurrentStatementStartTimestamp();
-	dw_session_start_transaction();
-	XactIsoLevel = XACT_READ_COMMITTED;
-	XactReadOnly = false;
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
-/*
- * What the task has set is in force at its commit, too: for its deferred
- * triggers, and for settings of the commit itself.  dw_session_clean undoes it.
- */
-static void
-commit_transaction(void)
-{
-	if (ActiveSnapshotSet())
-		PopActiveSnapshot();
-	DW_INJECT("run-before-commit");
-	dw_session_commit_transaction();
-	DW_INJECT("run-after-commit");
-}
-
 /* What is recorded of a task that is given up without having been run. */
 static ErrorData *
-refusal(int sqlstate, const char *reason)
+refusal(const DwClaim *claimed)
 {
 	MemoryContext context = MemoryContextSwitchTo(task_context);
 	ErrorData  *error = palloc0(sizeof(ErrorData));
 
-	error->sqlerrcode = sqlstate;
-	error->message = pstrdup(reason);
+	error->sqlerrcode = claimed->sqlstate;
+	error->message = pstrdup(claimed->reason);
 	MemoryContextSwitchTo(context);
 	return error;
 }
 
 /* Is there no newer task of the same key?  Else *newer is its id. */
 static bool
-is_newest_of_key(const Claim *claimed, int64 *newer)
+is_newest_of_key(const DwClaim *claimed, int64 *newer)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	bool		allowed = dw_key_retry_allowed(rel, claimed->tuple, newer);
@@ -470,7 +261,7 @@ is_newest_of_key(const Claim *claimed, int64 *newer)
 
 /* Puts a claimed task back, to be run again later, in the transaction of the claim. */
 static void
-put_back(const DwEntry *entry, Claim *claimed, int failed, const ErrorData *error)
+put_back(const DwEntry *entry, DwClaim *claimed, int failed, const ErrorData *error)
 {
 	DwHint		hint = {.id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])};
 	Datum	   *values = claimed->values;
@@ -500,7 +291,7 @@ put_back(const DwEntry *entry, Claim *claimed, int failed, const ErrorData *erro
 
 /* Who cancels a task wants an end of it; a timeout does not. */
 static bool
-has_attempts_left(const Claim *claimed, const Try *try)
+has_attempts_left(const DwClaim *claimed, const Try *try)
 {
 	return try->attempts + 1 < claimed->terms.max_attempts &&
 		(try->error->sqlerrcode != ERRCODE_QUERY_CANCELED || try->timed_out);
@@ -535,7 +326,7 @@ explain_newer(int64 newer, ErrorData *error)
  * transaction of the claim: it is put back, or recorded as failed.
  */
 static void
-settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, Try *try)
+settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
 {
 	int			failed = Max(try->attempts, 0) + 1;
 	ErrorData	said = *try->error;
@@ -564,17 +355,24 @@ count_outcome(DwDatabase *db, const DwEntry *entry, const Try *try)
 					 try->error ? DW_COUNTED_FAILED : DW_COUNTED_DONE);
 }
 
+static DwClaimResult
+claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed)
+{
+	Relation	rel = dw_claim_open();
+	DwClaimResult result = dw_claim(db, me, rel, entry, NULL, NULL, claimed);
+
+	table_close(rel, NoLock);
+	return result;
+}
+
 /* The task failed and its transaction was undone: settle it once more. */
 static void
 record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
-	Claim		claimed;
-	DwVerdict	verdict;
-	int			sqlstate;
-	const char *reason;
+	DwClaim		claimed;
 
-	begin_transaction();
-	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason) ||
+	dw_claim_begin_transaction();
+	if (claim(db, me, entry, &claimed) != DW_CLAIMED ||
 		claimed.key.attempts != try->attempts)
 	{
 		AbortCurrentTransaction();
@@ -585,7 +383,7 @@ record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		settle_failure(db, me, entry, &claimed, try);
 	else
 		record_failure(&claimed, try->attempts, try->error);
-	commit_transaction();
+	dw_claim_commit_transaction();
 	count_outcome(db, entry, try);
 }
 
@@ -599,11 +397,11 @@ may_repeat(DwDatabase *db, DwExecutor *me, const Try *try)
 
 /* Runs a task that was claimed, and settles it if that fails. */
 static void
-run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed, Try *try)
+run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
 {
 	try->was_run = true;
 	if (try->repeats == 0)
-		dw_count_begin(db, dw_this_executor, try->started - claimed->key.due);
+		dw_count_begin(db, me, try->started - claimed->key.due);
 	try->error = run_sql(me, claimed, &try->timed_out);
 	if (try->error == NULL)
 	{
@@ -617,11 +415,11 @@ run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Claim *claimed
 
 /* The commit of what a task has done: its deferred triggers can take long, too. */
 static void
-commit_run(const Claim *claimed)
+commit_run(const DwClaim *claimed)
 {
 	RESUME_CANCEL_INTERRUPTS();
 	arm_timeout(claimed);
-	commit_transaction();
+	dw_claim_commit_transaction();
 	disarm_timeout();
 	HOLD_CANCEL_INTERRUPTS();
 }
@@ -630,32 +428,28 @@ commit_run(const Claim *claimed)
 static void
 claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
-	Claim		claimed;
-	DwVerdict	verdict;
-	int			sqlstate;
-	const char *reason;
+	DwClaim		claimed;
+	DwClaimResult result;
 
 	try->claimed = false;
 	try->error = NULL;
 	dw_stop_allow(db, me);
-	begin_transaction();
-	if (!claim(db, me, entry, &claimed, &verdict, &sqlstate, &reason))
+	dw_claim_begin_transaction();
+	result = claim(db, me, entry, &claimed);
+	if (result == DW_CLAIMED && claimed.verdict == DW_DROP)
+		result = DW_CLAIM_CANCELLED;
+	if (result != DW_CLAIMED)
 	{
+		/* not worth a commit: the sweeper removes what is cancelled */
 		AbortCurrentTransaction();
+		if (result == DW_CLAIM_CANCELLED)
+			dw_task_was_cancelled(db, entry);
 		return;
 	}
-	if (verdict == DW_PUT_BACK)
+	if (claimed.verdict == DW_PUT_BACK)
 	{
 		AbortCurrentTransaction();
 		dw_queue_put_back(db, entry);
-		return;
-	}
-	if (verdict == DW_DROP)
-	{
-		/* not worth a commit: the sweeper removes the row */
-		AbortCurrentTransaction();
-		dw_count_end(db, &dw_lanes[entry->lane], DW_COUNTED_CANCELLED);
-		dw_tell_waiters(db, entry->id, DW_CANCELLED);
 		return;
 	}
 	try->attempts = claimed.key.attempts;
@@ -663,11 +457,11 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	if (try->repeats == 0)
 		try->started = dw_now();
 
-	if (verdict == DW_RUN)
+	if (claimed.verdict == DW_RUN)
 		run_claimed(db, me, entry, &claimed, try);
-	else if (verdict == DW_REFUSE)
+	else
 	{
-		try->error = refusal(sqlstate, reason);
+		try->error = refusal(&claimed);
 		record_failure(&claimed, try->attempts, try->error);
 	}
 	if (try->again)
@@ -675,10 +469,10 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		AbortCurrentTransaction();
 		return;
 	}
-	if (verdict == DW_RUN && try->error == NULL)
+	if (claimed.verdict == DW_RUN && try->error == NULL)
 		commit_run(&claimed);
 	else
-		commit_transaction();
+		dw_claim_commit_transaction();
 	/* after the commit: its triggers may have created something, too */
 	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	count_outcome(db, entry, try);
@@ -792,47 +586,57 @@ log_long_task(const DwEntry *entry, const Try *try)
 }
 
 void
-dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 {
-	Try			try = {0};
-	bool		record = false;
-	int			wait_ms = RETRY_MIN_MS;
+	dw_count_end(db, &dw_lanes[entry->lane], DW_COUNTED_CANCELLED);
+	dw_tell_waiters(db, entry->id, DW_CANCELLED);
+}
 
+void
+dw_task_clean(bool used_temp)
+{
+	pgstat_report_activity(STATE_IDLE, NULL);
+	debug_query_string = NULL;
+	dw_session_clean(used_temp);
+	pgstat_report_stat(false);
+}
+
+static void
+enter_task_context(void)
+{
 	if (task_context == NULL)
 		task_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel task",
 											 ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(task_context);
 	MemoryContextSwitchTo(task_context);
+}
 
-	/* the clock was set back meanwhile: not due any more */
-	if (dw_now() < entry->due)
-	{
-		DwHint		hint = dw_entry_hint(entry);
-
-		dw_deliver(db, &hint);
-		return;
-	}
+/* Until its outcome is committed, or there is nothing to do for it. */
+static void
+finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool record)
+{
+	int			wait_ms = RETRY_MIN_MS;
 
 	for (;;)
 	{
 		ErrorData  *error;
 
-		error = try_task(db, me, entry, &try, record);
-		if (error != NULL && try.claimed && !record)
+		error = try_task(db, me, entry, try, record);
+		if (error != NULL && try->claimed && !record)
 		{
 			/* an error at commit is the task's own, unless it had one before */
-			if (try.error == NULL)
+			if (try->error == NULL)
 			{
-				try.error = error;
-				try.again = may_repeat(db, me, &try);
+				try->error = error;
+				try->again = may_repeat(db, me, try);
 			}
-			record = !try.again;
+			record = !try->again;
 			if (record)
 				continue;
 		}
-		if (try.again)
+		if (try->again)
 		{
-			pause_before_repeat(db, me, &try);
+			pause_before_repeat(db, me, try);
 			continue;
 		}
 		if (error == NULL)
@@ -846,10 +650,62 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	}
 
 	if (debug_query_string != NULL)
-		log_long_task(entry, &try);
-	pgstat_report_activity(STATE_IDLE, NULL);
-	debug_query_string = NULL;
-	dw_session_clean(try.used_temp);
-	pgstat_report_stat(false);
+		log_long_task(entry, try);
+	dw_task_clean(try->used_temp);
 	MemoryContextReset(task_context);
+}
+
+/*
+ * Tasks are handed over a moment ahead of their due time, too short to sleep.
+ * False if it is more than that: the clock was set back meanwhile.
+ */
+static bool
+await_due(TimestampTz due)
+{
+	for (;;)
+	{
+		int64		ahead = due - dw_now();
+
+		if (ahead <= 0)
+			return true;
+		if (ahead > DW_HEAD_START_US)
+			return false;
+		SPIN_DELAY();
+	}
+}
+
+void
+dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+{
+	Try			try = {0};
+
+	enter_task_context();
+	if (!await_due(entry->due))
+	{
+		DwHint		hint = dw_entry_hint(entry);
+
+		dw_deliver(db, &hint);
+		return;
+	}
+	finish_task(db, me, entry, &try, false);
+}
+
+void
+dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
+{
+	Try			try = {.claimed = true, .was_run = true, .error = error};
+
+	enter_task_context();
+	dw_count_begin(db, me, me->since - entry->due);
+	finish_task(db, me, entry, &try, true);
+}
+
+void
+dw_record_refusal(const DwClaim *claimed)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	enter_task_context();
+	record_failure(claimed, claimed->key.attempts, refusal(claimed));
+	MemoryContextSwitchTo(context);
 }

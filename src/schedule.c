@@ -41,7 +41,6 @@
 #include "signature.h"
 #include "sqlcheck.h"
 #include "stop.h"
-#include "storage/lmgr.h"
 #include "task_rows.h"
 #include "touched.h"
 #include "utils/acl.h"
@@ -260,7 +259,7 @@ insert_task(NewTask *task, DwLaneRef lane)
 static int64
 insert_keyed_task(NewTask *task, DwLaneRef lane)
 {
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	Relation	rel = dw_tasks_open();
 	DwKey		key = {
 		.owner = GetUserId(),
 		.queue = task->queue,
@@ -286,12 +285,12 @@ schedule(NewTask *task, int nargs)
 	DwLaneRef	lane;
 
 	if (dw_check_sql_text)
-		dw_check_sql(text_to_cstring(DatumGetTextPP(task->values[Anum_task_sql - 1])), nargs);
+		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(GetUserId());
 	lane = dw_require_lane(GetUserId(), task->queue, task->priority);
 	/* before an id is drawn: see marks.c, who waits for those with lower ones */
-	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	dw_tasks_lock();
 	return has_key ? insert_keyed_task(task, lane) : insert_task(task, lane);
 }
 

@@ -250,15 +250,26 @@ dw_session_commit_transaction(void)
 #endif
 }
 
+/* RESET of one that ResetAllOptions() leaves alone, if it was set. */
+static void
+reset_setting(const char *name, struct config_generic **setting)
+{
+	if (*setting == NULL)
+		*setting = dw_find_setting(name);
+	if ((*setting)->source > PGC_S_OVERRIDE)
+		(void) set_config_option(name, NULL, PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+}
+
 void
 dw_session_clean(bool used_temp)
 {
+	static struct config_generic *authorization = NULL;
+	static struct config_generic *role = NULL;
+
 	PortalHashTableDeleteAll();
-	/* these two are not among all options */
-	(void) set_config_option("session_authorization", NULL, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("role", NULL, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	reset_setting("session_authorization", &authorization);
+	reset_setting("role", &role);
 	ResetAllOptions();
 	DropAllPreparedStatements();
 	LockReleaseAll(USER_LOCKMETHOD, true);

@@ -26,6 +26,12 @@ int			dw_max_databases = 64;
 int			dw_max_queues = 1024;
 int			dw_max_executors = 4;
 int			dw_executor_idle_timeout = 60 * 1000;
+int			dw_batch_tasks = 100;
+int			dw_batch_time = 5;
+#ifdef DW_INJECTION
+int			dw_fail_batches = 0;
+#endif
+int			dw_plan_cache = 4 * 1024;
 bool		dw_enabled = true;
 int			dw_start_after_recovery = DW_START_ON;
 int			dw_default_timeout = 0;
@@ -88,6 +94,20 @@ dw_define_settings(void)
 							"Time after which an executor without work ends.",
 							NULL, &dw_executor_idle_timeout, 60 * 1000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.batch_tasks",
+							"Number of tasks that may share a transaction when a queue has a backlog; 1 is none.",
+							"Only single statements that read or write rows do so, and only while none of them fails.",
+							&dw_batch_tasks, 100, 1, DW_BATCH_MAX,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.batch_time",
+							"Time after which no other task joins a transaction of several tasks.",
+							NULL, &dw_batch_time, 5, 1, 100,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.plan_cache",
+							"Memory of each executor for plans of SQL that tasks have in common.",
+							"0 keeps none.",
+							&dw_plan_cache, 4 * 1024, 0, 1024 * 1024,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.enabled",
 							 "Run tasks.",
 							 "For the whole server, or for one database by ALTER DATABASE. When it is off tasks are still accepted; those that run go on to their end.",
@@ -127,5 +147,11 @@ dw_define_settings(void)
 							"-1 is no limit.",
 							&dw_failed_max_count, 1000000, -1, INT_MAX,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+#ifdef DW_INJECTION
+	DefineCustomIntVariable("delay_wheel.fail_batches",
+							"For tests: one of so many batches fails at its commit.",
+							NULL, &dw_fail_batches, 0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+#endif
 	MarkGUCPrefixReserved("delay_wheel");
 }

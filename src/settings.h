@@ -20,6 +20,12 @@ extern int	dw_max_databases;
 extern int	dw_max_queues;
 extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
+extern int	dw_batch_tasks;
+extern int	dw_batch_time;		/* ms */
+#ifdef DW_INJECTION
+extern int	dw_fail_batches;	/* one of so many, 0 = none */
+#endif
+extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
 extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
 extern int	dw_default_timeout;		/* ms, 0 = none */
@@ -38,6 +44,9 @@ extern int	dw_failed_max_count;	/* -1 = no limit */
  * for whatever reason, the timer goes by its own window.
  */
 #define dw_window_us()	(dw_tick_us() * dw_slots * dw_turns_ahead)
+
+/* What delay_wheel.batch_tasks can be at most. */
+#define DW_BATCH_MAX	256
 
 extern void dw_define_settings(void);
 

@@ -34,6 +34,7 @@
 #define DW_NO_LANE		(-1)
 /* words of a bitmap of lanes */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
+#define DW_HEAD_START_US	100 /* see near.c */
 #define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
 #define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 
@@ -141,6 +142,8 @@ typedef struct DwLane
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
 	uint32		load_below;		/* wake the timer when fewer are ready */
+	uint32		batch_size;		/* so many share a transaction, if settings allow */
+	uint32		alone;			/* so many do not, before that is tried again */
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
 	int64		recheck_interval;
@@ -379,13 +382,16 @@ typedef struct DwExecutor
 	TimestampTz since;			/* of the state */
 	DwEntry		current;		/* what it runs, if busy */
 	bool		begun;			/* its SQL has begun */
+	bool		in_batch;		/* others share its transaction, which ends soon,
+								 * see batch.c */
 	bool		unstoppable;	/* current is being put back, see stop.c */
 	Oid			stop_by;		/* who wants it to be stopped */
 
 	/* current is to be stopped; written under the ready lock */
 	pg_atomic_uint32 stop;
 
-	/* the transaction that deletes the row of current; else invalid */
+	/* the transaction that deletes the row of current, and of those before it
+	 * in the batch; else invalid */
 	pg_atomic_uint32 xid;
 
 	/* rights or settings of the session have changed: no task any more */

@@ -32,9 +32,16 @@ raise_mismatch(FunctionCallInfo fcinfo)
 void
 dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args)
 {
-	Oid			type = get_fn_expr_rettype(fcinfo->flinfo);
+	static char checked;
+	Oid			type;
 
-	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs || (OidIsValid(type) && type != result))
+	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs)
+		raise_mismatch(fcinfo);
+	/* what the parser knows is the same in each call of an expression */
+	if (fcinfo->flinfo != NULL && fcinfo->flinfo->fn_extra == &checked)
+		return;
+	type = get_fn_expr_rettype(fcinfo->flinfo);
+	if (OidIsValid(type) && type != result)
 		raise_mismatch(fcinfo);
 	for (int i = 0; i < nargs; i++)
 	{
@@ -42,6 +49,8 @@ dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *
 		if (OidIsValid(type) && type != args[i])
 			raise_mismatch(fcinfo);
 	}
+	if (fcinfo->flinfo != NULL)
+		fcinfo->flinfo->fn_extra = &checked;
 }
 
 void

@@ -10,22 +10,21 @@
 #include "postgres.h"
 
 #include "executor/spi.h"
+#include "plans.h"
 #include "spi_run.h"
 #include "tcop/dest.h"
 
-void
-dw_spi_run(const char *sql, ParamListInfo params)
+static void
+begin(void)
 {
-	SPIExecuteOptions options = {0};
-	int			result;
-
-	options.params = params;
-	options.dest = None_Receiver;	/* a result may be huge */
-
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	result = SPI_execute_extended(sql, &options);
-	/* some statements are refused without an error */
+}
+
+/* Some statements are refused without an error. */
+static void
+end(int result)
+{
 	if (result == SPI_ERROR_TRANSACTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
@@ -39,4 +38,25 @@ dw_spi_run(const char *sql, ParamListInfo params)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
 	SPI_finish();
+}
+
+void
+dw_spi_run(const char *sql, ParamListInfo params)
+{
+	SPIExecuteOptions options = {.params = params, .dest = None_Receiver};
+	int			result;
+
+	begin();
+	if (!dw_plans_run(sql, &options, &result))
+		result = SPI_execute_extended(sql, &options);
+	end(result);
+}
+
+void
+dw_spi_run_once(const char *sql, ParamListInfo params)
+{
+	SPIExecuteOptions options = {.params = params, .dest = None_Receiver};
+
+	begin();
+	end(SPI_execute_extended(sql, &options));
 }

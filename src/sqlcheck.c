@@ -15,6 +15,11 @@
  * partitioned table, or DROP SUBSCRIPTION, which runs in a transaction if
  * the subscription has no slot.
  *
+ * Whoever schedules many tasks mostly gives the same text each time, or one
+ * that differs in its numbers.  So the last text that passed is remembered, if
+ * its numbers cannot matter, and one that differs from it in nothing else is
+ * not parsed.
+ *
  * Runs in the backend that schedules.  Relies on tasks being run through SPI
  * in a background process, inside a transaction that is not theirs to end;
  * the statements refused are those that raise an error there, in any
@@ -32,6 +37,7 @@
 #include "parser/scansup.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "sqlcheck.h"
@@ -43,6 +49,10 @@
  * XCONST, Op, ICONST, PARAM.
  */
 #define PARAM_TOKEN		267
+
+/* Longer texts, and numbers of more digits, are parsed each time. */
+#define MAX_KNOWN_TEXT	2048
+#define MAX_KNOWN_DIGITS	9		/* an integer constant, not a numeric one */
 
 /* Why a statement cannot be a task, or part of one */
 typedef struct Refusal
@@ -60,6 +70,14 @@ typedef enum ParamUse
 	PARAMS_OWN,					/* something of the statement itself */
 	PARAMS_NONE					/* nothing: an error when it runs */
 } ParamUse;
+
+/* The last text that passed and whose numbers do not matter. */
+static struct
+{
+	int			length;			/* 0: none */
+	int			nargs;
+	char		text[MAX_KNOWN_TEXT];
+}			known;
 
 
 /*
@@ -528,6 +546,110 @@ check_parameters(const char *sql, List *statements, int nargs)
 	check_all_used(used, nargs);
 }
 
+/* Could it be part of an identifier, or of a dollar quote? */
+static bool
+is_word_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		c == '_' || c == '$' || IS_HIGHBIT_SET(c);
+}
+
+static bool
+is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/*
+ * Moves *at from a place within a number to its end; false if what is there is
+ * none that stands for itself.
+ */
+static bool
+skip_number(const char *text, const char *end, const char **at)
+{
+	const char *first = *at;
+	const char *last = *at;
+
+	while (first > text && is_digit(first[-1]))
+		first--;
+	while (last < end && is_digit(*last))
+		last++;
+	*at = last;
+	return last > first && last - first <= MAX_KNOWN_DIGITS &&
+		first > text && !is_word_char(first[-1]) && (last == end || !is_word_char(*last));
+}
+
+/*
+ * Is this the text that passed last, but for its numbers?  Other digits make
+ * no other tokens, wherever they stand: as a constant, in quotes, in a comment.
+ * Those of identifiers, $n, tags of dollar quotes, and numbers with letters
+ * must be the same.
+ */
+static bool
+is_known(const char *sql, int length, int nargs)
+{
+	const char *a = known.text;
+	const char *a_end = known.text + known.length;
+	const char *b = sql;
+	const char *b_end = sql + length;
+
+	if (known.length == 0 || nargs != known.nargs)
+		return false;
+	for (;;)
+	{
+		int			n = Min(a_end - a, b_end - b);
+		int			same = 0;
+
+		while (same < n && a[same] == b[same])
+			same++;
+		a += same;
+		b += same;
+		if (a == a_end && b == b_end)
+			return true;
+		if (!(a < a_end && is_digit(*a)) && !(b < b_end && is_digit(*b)))
+			return false;
+		if (!skip_number(known.text, a_end, &a) || !skip_number(sql, b_end, &b))
+			return false;
+	}
+}
+
+/*
+ * Numbers matter to statements whose options are looked at, and to the type
+ * FLOAT(n).  They are part of Unicode escapes (U&'d!0061' UESCAPE '!'); what a
+ * backslash means depends on settings.
+ */
+static bool
+numbers_matter(const char *sql, List *statements)
+{
+	ListCell   *lc;
+
+	foreach(lc, statements)
+	{
+		if (parameter_use(lfirst_node(RawStmt, lc)->stmt) != PARAMS_BOUND)
+			return true;
+	}
+	for (; *sql != '\0'; sql++)
+	{
+		if (*sql == '\\' || *sql == '&' ||
+			((*sql == 'f' || *sql == 'F') && pg_strncasecmp(sql, "float", 5) == 0))
+			return true;
+	}
+	return false;
+}
+
+static void
+remember(const char *sql, int nargs, List *statements)
+{
+	int			length = strlen(sql);
+
+	known.length = 0;
+	if (length > MAX_KNOWN_TEXT || numbers_matter(sql, statements))
+		return;
+	memcpy(known.text, sql, length);
+	known.length = length;
+	known.nargs = nargs;
+}
+
 static void
 check_text(const char *sql, int nargs)
 {
@@ -545,17 +667,23 @@ check_text(const char *sql, int nargs)
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(sql, statements, nargs);
+	remember(sql, nargs, statements);
 }
 
 void
-dw_check_sql(const char *sql, int nargs)
+dw_check_sql(const text *text, int nargs)
 {
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
+	char	   *sql;
+
+	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
+		return;
+	sql = text_to_cstring(text);
 
 	callback.callback = sql_text_callback;
-	callback.arg = unconstify(char *, sql);
+	callback.arg = sql;
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 

@@ -23,6 +23,6 @@
  * Names and types are not looked up: what they mean is decided when the task
  * runs.  Works in a memory context of its own and leaves nothing behind.
  */
-extern void dw_check_sql(const char *sql, int nargs);
+extern void dw_check_sql(const text *sql, int nargs);
 
 #endif							/* DW_SQLCHECK_H */

@@ -60,13 +60,20 @@ static DwCatalog catalog;
 static bool catalog_valid = false;
 static bool callback_registered = false;
 
+/*
+ * This transaction has locked the table of tasks, and the indexes that each
+ * task is in, to write to them.  The lock manager knows, too, but a question
+ * to it costs something for each row.
+ */
+static bool writing = false;
+
 static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
 		relid == catalog.cancellation)
-		catalog_valid = false;
+		catalog_valid = writing = false;
 }
 
 static Oid
@@ -100,6 +107,7 @@ dw_catalog_lookup(DwCatalog *result)
 	result->failed_pkey = relation_named(schema, "failed_task_pkey");
 	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
 	result->prepared = relation_named(schema, "prepared");
+	result->prepared_gid_index = relation_named(schema, "prepared_gid_idx");
 	result->queue = relation_named(schema, "queue");
 	result->queue_name_key = relation_named(schema, "queue_name_key");
 	result->queue_id_seq = relation_named(schema, "queue_id_seq");
@@ -111,7 +119,7 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
 		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
-		OidIsValid(result->prepared) &&
+		OidIsValid(result->prepared) && OidIsValid(result->prepared_gid_index) &&
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
@@ -216,8 +224,12 @@ dw_catalog(void)
 int64
 dw_origin_stamp(void)
 {
-	return (int64) hash_combine64(GetSystemIdentifier(),
-								  hash_bytes_uint32_extended(MyDatabaseId, 0));
+	static int64 stamp = 0;
+
+	if (stamp == 0)
+		stamp = (int64) hash_combine64(GetSystemIdentifier(),
+									   hash_bytes_uint32_extended(MyDatabaseId, 0));
+	return stamp;
 }
 
 /*
@@ -299,6 +311,7 @@ typedef struct KnownIndex
 {
 	Oid			oid;
 	const AttrNumber *columns;	/* ends with 0; NULL: this row is not in it */
+	LOCKMODE	lockmode;		/* to open it with */
 } KnownIndex;
 
 /*
@@ -322,7 +335,7 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 				k = &known[i];
 		if (k != NULL && k->columns == NULL)
 			continue;
-		index = index_open(lfirst_oid(lc), RowExclusiveLock);
+		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
 		if (!index->rd_index->indisready)
 			;
 		else if (k != NULL)
@@ -332,6 +345,34 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 		index_close(index, NoLock);
 	}
 	list_free(indexes);
+}
+
+void
+dw_tasks_lock(void)
+{
+	if (writing)
+		return;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	/* again, now that this lock keeps indexes from being exchanged */
+	(void) dw_catalog();
+	writing = catalog_valid;
+	/* the news that come with these locks take it back */
+	LockRelationOid(catalog.task_pkey, RowExclusiveLock);
+	LockRelationOid(catalog.task_lane_index, RowExclusiveLock);
+}
+
+/* Opens the table of tasks to write to it; the lock is not to be released. */
+Relation
+dw_tasks_open(void)
+{
+	dw_tasks_lock();
+	return table_open(dw_catalog()->task, writing ? NoLock : RowExclusiveLock);
+}
+
+void
+dw_tasks_unlocked(void)
+{
+	writing = false;
 }
 
 /*
@@ -349,13 +390,12 @@ dw_task_insert(Datum *values, bool *nulls)
 	static const AttrNumber key_columns[] = {
 		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	/* again, now that the lock keeps indexes from being exchanged */
+	Relation	rel = dw_tasks_open();
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
-		{cat->task_pkey, pkey_columns},
-		{cat->task_lane_index, lane_columns},
-		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns},
+		{cat->task_pkey, pkey_columns, writing ? NoLock : RowExclusiveLock},
+		{cat->task_lane_index, lane_columns, writing ? NoLock : RowExclusiveLock},
+		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 	};
 	HeapTuple	tuple = form_tuple(rel, values, nulls, Natts_task);
 	ItemPointerData tid;
@@ -388,8 +428,8 @@ dw_failed_insert(Datum *values, bool *nulls)
 	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
-		{cat->failed_pkey, pkey_columns},
-		{cat->failed_at_index, failed_at_columns},
+		{cat->failed_pkey, pkey_columns, RowExclusiveLock},
+		{cat->failed_at_index, failed_at_columns, RowExclusiveLock},
 	};
 
 	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
@@ -444,7 +484,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 	}
 }
 
-/* For tables with no index that we know. */
+/* For tables that are not written often. */
 static void
 insert_into(Oid table, Datum *values, bool *nulls, int n)
 {

@@ -140,6 +140,7 @@ typedef struct DwCatalog
 	Oid			failed_pkey;
 	Oid			failed_at_index;
 	Oid			prepared;
+	Oid			prepared_gid_index;
 	Oid			queue;
 	Oid			queue_name_key;
 	Oid			queue_id_seq;
@@ -171,6 +172,15 @@ typedef struct DwFailedScan DwFailedScan;
 extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern const DwCatalog *dw_catalog(void);
 extern int64 dw_origin_stamp(void);
+
+/*
+ * Locks the table of tasks to write to it, until the end of the (sub)transaction;
+ * costs nothing the second time.
+ */
+extern void dw_tasks_lock(void);
+extern Relation dw_tasks_open(void);
+/* That lock may be gone. */
+extern void dw_tasks_unlocked(void);
 
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);

@@ -292,6 +292,7 @@ forget_all(void)
 	more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
+	dw_tasks_unlocked();
 	if (pinned)
 		dw_database_unpin(my_database);
 	pinned = false;
@@ -533,6 +534,7 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 {
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
+	dw_tasks_unlocked();
 
 	/* it may be this one that armed them */
 	if (unarmed_news == UNARMED_NONE_LEFT)

@@ -38,7 +38,7 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		return DW_DROP;
 	if (dw_is_paused(db, key->owner, key->queue))
 		return DW_PUT_BACK;
-	if (!dw_key_claimed(rel, tuple))
+	if (!nulls[Anum_task_key - 1] && !dw_key_claimed(rel, tuple))
 	{
 		*sqlstate = DW_ERRCODE_SUPERSEDED;
 		*reason = DW_SUPERSEDED_MESSAGE;

@@ -2,14 +2,17 @@
  * sleep_floor: how late this machine wakes a process that sleeps until given
  * times on a timerfd, with nothing else to do.
  *
- *   sleep_floor START INTERVAL COUNT     microseconds since 1970, microseconds
+ *   sleep_floor START INTERVAL COUNT [all]
  *
- * Prints the median, the 99th percentile and the maximum of the lateness, in
- * microseconds.
+ * START is in microseconds since 1970, INTERVAL in microseconds.  Prints the
+ * median, the 99th percentile and the maximum of the lateness, in microseconds;
+ * with "all", how late each time was, a line each.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -43,8 +46,9 @@ main(int argc, char **argv)
 	int64_t		start;
 	int64_t		interval;
 	int			count;
+	bool		all = argc == 5 && strcmp(argv[4], "all") == 0;
 
-	if (argc != 4 || timer < 0 || set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, timer, &event) < 0)
+	if ((argc != 4 && !all) || timer < 0 || set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, timer, &event) < 0)
 		return 2;
 	start = strtoll(argv[1], NULL, 10);
 	interval = strtoll(argv[2], NULL, 10);
@@ -65,6 +69,10 @@ main(int argc, char **argv)
 			return 2;
 		late[i] = now_us() - due;
 	}
+	for (int i = 0; all && i < count; i++)
+		printf("%lld\n", (long long) late[i]);
+	if (all)
+		return 0;
 	qsort(late, count, sizeof(int64_t), compare);
 	printf("%lld %lld %lld\n", (long long) late[count / 2],
 		   (long long) late[count - 1 - count / 100], (long long) late[count - 1]);

@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * claim.c
+ *	  Claiming tasks: the deletion of their rows.
+ *
+ * Run by executors, as the role that owns the tasks, for one task
+ * (run_task.c) and for several that share a transaction (batch.c).
+ *
+ * The claim is the deletion of the task's row, before its SQL and in the same
+ * transaction: whatever dies, whenever, either both took effect or neither.
+ * Two executors may hold the same entry for a moment, and an entry may be
+ * stale: the claim decides.  Steps X1 to X4 of the model in test/model.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "claim.h"
+#include "executor.h"
+#include "inject.h"
+#include "keys.h"
+#include "lanes.h"
+#include "marks.h"
+#include "miscadmin.h"
+#include "session.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/smgr.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#define RECHECK_MIN		(5 * USECS_PER_MINUTE)
+#define RECHECK_MAX		USECS_PER_HOUR
+
+void
+dw_claim_begin_transaction(void)
+{
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactReadOnly = false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+void
+dw_claim_snapshot(void)
+{
+	PopActiveSnapshot();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+/*
+ * What a task has set is in force at its commit, too: for its deferred
+ * triggers, and for settings of the commit itself.  dw_session_clean undoes it.
+ */
+void
+dw_claim_commit_transaction(void)
+{
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	DW_INJECT("run-before-commit");
+	dw_session_commit_transaction();
+	DW_INJECT("run-after-commit");
+}
+
+Relation
+dw_claim_open(void)
+{
+	return table_open(dw_catalog()->task, RowExclusiveLock);
+}
+
+char *
+dw_claim_text(const DwClaim *claim, AttrNumber column)
+{
+	if (claim->nulls[column - 1])
+		return NULL;
+	return TextDatumGetCString(claim->values[column - 1]);
+}
+
+/*
+ * The row is locked by a session that is not one of our executors.  If it is
+ * a cancel or a reschedule of ours, its end hints the task again.  A lock by
+ * plain SQL ends without a word: the timer looks again in some minutes.
+ */
+static void
+ask_for_recheck(DwDatabase *db, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	lane->recheck_from = Min(lane->recheck_from, entry->due);
+	if (lane->recheck_at == DW_NEVER)
+	{
+		lane->recheck_interval = Min(Max(lane->recheck_interval * 2, RECHECK_MIN), RECHECK_MAX);
+		lane->recheck_at = dw_now() + lane->recheck_interval;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	dw_lane_dirty(db, lane);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+/* Takes the row apart, once for all who look at it. */
+static void
+read_row(Relation rel, DwClaim *claim)
+{
+	DwTaskKey  *key = &claim->key;
+	const Datum *values;
+
+	dw_deform(rel, claim->tuple, &claim->values, &claim->nulls);
+	values = claim->values;
+	key->id = DatumGetInt64(values[Anum_task_id - 1]);
+	key->due = DatumGetTimestampTz(values[Anum_task_due - 1]);
+	key->origin = DatumGetInt64(values[Anum_task_origin - 1]);
+	key->owner = DatumGetObjectId(values[Anum_task_owner - 1]);
+	key->queue = DatumGetInt16(values[Anum_task_queue - 1]);
+	key->priority = DatumGetInt16(values[Anum_task_priority - 1]);
+	key->attempts = claim->nulls[Anum_task_attempts - 1] ? 0 :
+		DatumGetInt16(values[Anum_task_attempts - 1]);
+	key->tid = claim->tuple->t_self;
+}
+
+/* Is it the task that the entry speaks of, unchanged and ours to run? */
+static bool
+matches(const DwTaskKey *key, const DwEntry *entry)
+{
+	const DwLane *lane = &dw_lanes[entry->lane];
+
+	return key->id == entry->id && key->due == entry->due &&
+		key->owner == lane->owner && key->queue == lane->queue &&
+		key->priority == lane->priority && key->origin == dw_origin_stamp();
+}
+
+/*
+ * A block beyond the end would be an error, not a miss.  What storage manager
+ * remembers of the table's size spares us asking the kernel: who makes it
+ * smaller has locked the table for himself, and made us forget it.
+ */
+static bool
+has_block(Relation rel, BlockNumber block)
+{
+	BlockNumber known = RelationGetSmgr(rel)->smgr_cached_nblocks[MAIN_FORKNUM];
+
+	return (known != InvalidBlockNumber && block < known) ||
+		block < RelationGetNumberOfBlocks(rel);
+}
+
+/* A copy of the row at the entry's tid, or NULL; a stale tid is a miss. */
+static HeapTuple
+fetch_by_tid(Relation rel, const DwEntry *entry)
+{
+	HeapTupleData tuple;
+	HeapTuple	copy;
+	Buffer		buffer;
+	bool		isnull;
+
+	if (dw_entry_offset(entry) == InvalidOffsetNumber || !has_block(rel, entry->block))
+		return NULL;
+	ItemPointerSet(&tuple.t_self, entry->block, dw_entry_offset(entry));
+	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
+		return NULL;
+	/* the place may have been given to another row */
+	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id, RelationGetDescr(rel), &isnull)) == entry->id)
+		copy = heap_copytuple(&tuple);
+	else
+		copy = NULL;
+	ReleaseBuffer(buffer);
+	return copy;
+}
+
+/*
+ * A row is visible a moment before the end of the transaction that wrote it
+ * is complete, and before others hear of what that one changed in catalogs:
+ * the task might run the old version of a function.  Its lock on its own xid
+ * goes last.
+ */
+static void
+wait_for_writer(Relation rel, HeapTuple tuple)
+{
+	static TransactionId ended = InvalidTransactionId;
+	TransactionId writer = HeapTupleHeaderGetXmin(tuple->t_data);
+
+	/* a task of this batch may have written it */
+	if (!TransactionIdIsNormal(writer) || TransactionIdEquals(writer, ended) ||
+		TransactionIdIsCurrentTransactionId(writer))
+		return;
+	XactLockTableWait(writer, rel, &tuple->t_self, XLTW_None);
+	AcceptInvalidationMessages();
+	ended = writer;
+}
+
+/* X1: before a deletion, so that a cancel knows who holds the row. */
+static void
+publish_xid(DwExecutor *me)
+{
+	if (pg_atomic_read_u32(&me->xid) != InvalidTransactionId)
+		return;
+	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
+	pg_memory_barrier();
+}
+
+/* X2: tries to delete the row; true if there is nothing more to try. */
+static bool
+delete_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, DwClaim *claim,
+		   DwClaimResult *result)
+{
+	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
+	TM_FailureData failure;
+	TM_Result	deleted;
+
+	DW_INJECT("claim-before-delete");
+	deleted = heap_delete(rel, &claim->key.tid, GetCurrentCommandId(true),
+						  InvalidSnapshot, false, &failure, false);
+	if (deleted == TM_Ok)
+	{
+		*result = DW_CLAIMED;
+		DW_INJECT("claim-after-delete");
+		claim->verdict = dw_judge(db, rel, claim->tuple, &claim->key, claim->values,
+								  claim->nulls, &claim->sqlstate, &claim->reason);
+	}
+	if (has_key)
+		dw_key_leave();
+	if (deleted == TM_BeingModified && !dw_xid_is_executor(failure.xmax) &&
+		!dw_task_is_cancelled(rel, claim->tuple))
+	{
+		/* what is cancelled is the sweeper's */
+		dw_key_claim_refused(me, rel, claim->tuple);
+		ask_for_recheck(db, entry);
+	}
+	return deleted == TM_Ok || deleted == TM_BeingModified;
+}
+
+DwClaimResult
+dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
+		 DwIsWanted is_wanted, void *arg, DwClaim *claim)
+{
+	DwClaimResult result = DW_CLAIM_NOTHING;
+
+	DW_INJECT("claim-before-fetch");
+	for (;;)
+	{
+		claim->tuple = fetch_by_tid(rel, entry);
+		/* X3 */
+		if (claim->tuple == NULL)
+			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
+		if (claim->tuple == NULL)
+			return DW_CLAIM_NOTHING;
+		read_row(rel, claim);
+		if (!matches(&claim->key, entry))
+			return DW_CLAIM_NOTHING;
+		if (dw_task_is_cancelled(rel, claim->tuple))
+			return DW_CLAIM_CANCELLED;
+		wait_for_writer(rel, claim->tuple);
+		dw_terms(db, &claim->key, claim->values, claim->nulls, &claim->terms);
+		if (is_wanted != NULL && !is_wanted(claim, arg))
+			return DW_CLAIM_REJECTED;
+
+		publish_xid(me);
+		if (delete_row(db, me, rel, entry, claim, &result))
+			break;
+		/* changed since the snapshot: look again */
+		CHECK_FOR_INTERRUPTS();
+		dw_claim_snapshot();
+	}
+	if (result == DW_CLAIMED)
+	{
+		CommandCounterIncrement();
+		UpdateActiveSnapshotCommandId();
+	}
+	return result;
+}

@@ -1,0 +1,251 @@
+#!/usr/bin/env perl
+#
+# Makes the table and the plots of the benchmark from what bench.pl has measured.
+#
+#   report.pl DIR [DOCUMENT]
+#
+# Reads figures.json and machine in DIR; writes README.md and *.svg there, and
+# puts the table between the marks in DOCUMENT.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use JSON::PP;
+use List::Util qw(max min uniq);
+use POSIX qw(strftime);
+
+use Bench qw(median);
+use Plot;
+
+my ($dir, $document) = @ARGV;
+
+sub read_file
+{
+	my ($name) = @_;
+
+	open(my $in, '<', $name) or die "$name: $!\n";
+	local $/ = undef;
+	return scalar readline $in;
+}
+
+sub write_file
+{
+	my ($name, $text) = @_;
+
+	open(my $out, '>', $name) or die "$name: $!\n";
+	print $out $text;
+	close $out or die "$name: $!\n";
+	return;
+}
+
+my $results = JSON::PP->new->decode(read_file("$dir/figures.json"));
+my @machine = map { [ split /=/, $_, 2 ] } split /\n/, read_file("$dir/machine");
+
+# What stands in the first column, and what is compared with.
+my %title = (
+	schedule => [ 'Schedule, one per transaction', 'the same INSERT' ],
+	bulk => [ 'Schedule in bulk', 'INSERT ... SELECT' ],
+	drain => [ 'Drain of a burst', 'PL/pgSQL loop, one transaction' ],
+	burst => [ 'Drain of a burst', 'two SKIP LOCKED loops' ],
+	million => [ 'Drain of a great burst', 'two SKIP LOCKED loops' ],
+	snapshot => [ 'Drain under an old snapshot', 'itself without' ],
+	wal => [ 'WAL, schedule to done', 'INSERT, UPDATE, DELETE' ],
+	lateness => [ 'Lateness of start, 100 tasks/s', 'sleep and wake up' ],
+	peers => [ 'Lateness of others, p50', '' ],
+	poller => [ 'Lateness of a SKIP LOCKED poller', '' ],
+	cron => [ 'Lateness of pg_cron', '' ],
+	scale => [ 'Rates against pending count', '' ],
+	idle => [ 'Idle', '' ],
+	start => [ 'Start to first due task', '' ],
+	memory => [ 'Ring memory', '' ]);
+
+sub number
+{
+	my ($x) = @_;
+	my $text = abs($x) >= 100 ? sprintf('%.0f', $x) : abs($x) >= 10 ? sprintf('%.1f', $x) : sprintf('%.3g', $x);
+
+	1 while $text =~ s/^(-?\d+)(\d{3})/$1,$2/;
+	return $text;
+}
+
+# Median and spread.
+sub figure
+{
+	my ($values, $format) = @_;
+
+	return '' unless $values && @$values;
+	$format //= \&number;
+	return '**' . $format->(median(@$values)) . '**'
+	  . (@$values > 1 ? ' (' . $format->(min(@$values)) . '..' . $format->(max(@$values)) . ')' : '');
+}
+
+sub ratio_format { return sprintf('%.2f', $_[0]); }
+
+# What decides: the ratio, the difference, or the figure itself.
+sub decisive
+{
+	my ($row) = @_;
+
+	return $row->{ratio} // $row->{difference} // $row->{ours};
+}
+
+sub reached
+{
+	my ($row) = @_;
+	my ($relation, $limit) = @{ $row->{reach} };
+	my $figure = median(@{ decisive($row) });
+
+	return $relation eq '>=' ? $figure >= $limit : $figure <= $limit;
+}
+
+sub line
+{
+	my ($row) = @_;
+	my ($what, $floor) = @{ $title{ $row->{name} } };
+	my $reach = $row->{reach}
+	  ? "$row->{reach}[0] " . ($row->{difference} ? "floor + $row->{reach}[1]" : $row->{reach}[1]) : '';
+
+	return '| ' . join(' | ',
+		"$what: " . ($row->{variant} =~ s/(\d{4,})/number($1)/ger) . ($row->{sync} && $row->{sync} eq 'off' ? ', asynchronous commit' : ''),
+		$row->{unit},
+		figure($row->{ours}),
+		$row->{floor} ? figure($row->{floor}) . ' ' . $floor : '',
+		$row->{ratio} ? figure($row->{ratio}, \&ratio_format)
+		: $row->{difference} ? '+' . figure($row->{difference}) : '',
+		$reach,
+		!$row->{reach} ? '' : reached($row) ? 'yes' : '**no**',
+		$row->{note} // '') . ' |';
+}
+
+sub table
+{
+	my (@rows) = @_;
+
+	return join("\n",
+		'| what | unit | delay_wheel | floor | ratio, or difference | to reach | reached | |',
+		'|---|---|---|---|---|---|---|---|',
+		map { line($_) } @rows) . "\n";
+}
+
+my @rows = sort { $a->{pending} <=> $b->{pending} || $a->{place} <=> $b->{place}
+	|| ($b->{sync} // '') cmp ($a->{sync} // '') || $a->{at} <=> $b->{at} } values %{ $results->{rows} };
+
+sub tables
+{
+	my $text = '';
+
+	for my $pending (uniq(map { $_->{pending} } @rows))
+	{
+		my $heading = $pending ? 'With ' . number($pending) . ' other tasks pending' : 'With no other tasks pending';
+
+		$text .= "### $heading\n\n" . table(grep { $_->{pending} == $pending } @rows) . "\n";
+	}
+	return $text;
+}
+
+sub machine
+{
+	my %machine = map { @$_ } grep { $_->[0] !~ /^setting\./ } @machine;
+	my @settings = map { $_->[0] =~ /^setting\.(.*)/ ? "`$1 = $_->[1]`" : () } @machine;
+
+	return "$machine{cpu}, $machine{cores} cores" . ($machine{virtual} eq 'yes' ? ' (virtual machine)' : '')
+	  . ", $machine{memory}, $machine{kernel}, data directory on $machine{filesystem}; PostgreSQL $machine{postgresql}, "
+	  . "delay_wheel built by $machine{compiler} with PostgreSQL's flags. Settings that are not the default: " . join(', ', @settings) . ".\n";
+}
+
+# When, and of what; rows can be from several runs.
+sub origin
+{
+	my @at = sort { $a <=> $b } map { $_->{at} } @rows;
+	my @commits = uniq(map { $_->{commit} } sort { $a->{at} <=> $b->{at} } @rows);
+
+	return 'Measured ' . strftime('%Y-%m-%d %H:%M', gmtime $at[0]) . ' to ' . strftime('%H:%M UTC', gmtime $at[-1])
+	  . ', revision ' . join(', ', @commits) . ".\n";
+}
+
+#
+# The plots.
+#
+my %plots;
+
+sub plot_rate
+{
+	my $scale = $results->{plots}{scale} or return;
+	my @counts = sort { $a <=> $b } keys %$scale;
+	my @lines = (
+		[ schedule => 'schedule, delay_wheel', 1, '' ],
+		[ insert => 'the same INSERT', 1, 'dashed' ],
+		[ drain => 'drain, delay_wheel', 2, '' ],
+		[ skip_locked => 'drain, SKIP LOCKED loop', 2, 'dashed' ]);
+
+	$plots{rate} = Plot::lines(
+		title => 'Rate against the number of pending tasks',
+		x => { label => 'other tasks pending', categories => [ map { number($_) } @counts ] },
+		y => { label => 'tasks/s, asynchronous commit', from => 0 },
+		lines => [
+			map {
+				my ($key, $name, $color, $style) = @$_;
+				{   name => $name, color => $color, style => $style, marks => 1,
+					points => [ map { [ $_, $scale->{ $counts[$_] }{$key} ] } 0 .. $#counts ] }
+			} @lines
+		]);
+	return;
+}
+
+sub plot_lateness
+{
+	my $lateness = $results->{plots}{lateness} or return;
+	my @order = grep { $lateness->{$_} } 'timerfd, nothing else', 'delay_wheel', 'SKIP LOCKED poller, each 100 ms',
+	  'pg_cron, scan each second', 'pg_cron, scan each minute';
+	my $color = 0;
+
+	$plots{lateness} = Plot::lines(
+		title => 'How late tasks begin, under light load',
+		x => { label => 'late by at most (ms)', log => 1 },
+		y => { label => 'part of all tasks, %', from => 0, to => 100 },
+		lines => [
+			map {
+				my $late = $lateness->{$_};
+				{   name => $_, color => $color++,
+					points => [ map { [ max($late->[$_], 10) / 1000, 100 * $_ / $#$late ] } 0 .. $#$late ] }
+			} @order
+		]);
+	return;
+}
+
+sub plot_drain
+{
+	my $drain = $results->{plots}{drain} or return;
+	my $color = 0;
+
+	$plots{drain} = Plot::lines(
+		title => 'A burst of ' . number((values %$drain)[0][0]{n}) . ' tasks, all due at once',
+		x => { label => 'seconds after they fell due', from => 0 },
+		y => { label => 'thousands done', from => 0 },
+		lines => [
+			map {
+				{   name => $_, color => $color++,
+					points => [ [ 0, 0 ], map { [ $_->[0], $_->[1] / 1000 ] } @{ $drain->{$_}[-1]{points} } ] }
+			} sort { $b =~ /SKIP/ <=> $a =~ /SKIP/ } keys %$drain
+		]);
+	return;
+}
+
+plot_rate();
+plot_lateness();
+plot_drain();
+write_file("$dir/$_.svg", $plots{$_}) for sort keys %plots;
+
+my $text = tables() . origin() . "\n" . machine();
+write_file("$dir/README.md",
+	"# Results of the benchmark\n\nWhat the rows are, and how to read them: [doc/benchmarks.md](../../../doc/benchmarks.md).\n\n"
+	  . $text . "\n" . join("\n", map { "![$_]($_.svg)" } sort keys %plots) . "\n");
+if (defined $document)
+{
+	my $old = read_file($document);
+	$old =~ s/(<!-- results -->\n).*(<!-- end of results -->)/$1$text$2/s or die "$document has no marks\n";
+	write_file($document, $old);
+}
+print $text;
