@@ -638,18 +638,13 @@ check_domains(const DwBinding *binding, ArgumentContext *context)
 	}
 }
 
-static Param *
-make_parameter(int number, Oid type, int32 typmod, int location)
+static void
+set_parameter(Param *param, int number, Oid type, int32 typmod)
 {
-	Param	   *param = makeNode(Param);
-
-	param->paramkind = PARAM_EXTERN;
 	param->paramid = number;
 	param->paramtype = type;
 	param->paramtypmod = typmod;
 	param->paramcollid = get_typcollation(type);
-	param->location = location;
-	return param;
 }
 
 /*
@@ -662,11 +657,16 @@ bind_parameter(ParseState *pstate, ParamRef *ref)
 	DwBinding  *binding = (DwBinding *) pstate->p_ref_hook_state;
 	int			i = ref->number - 1;
 	Oid			type;
+	Param	   *param;
 
 	if (i < 0 || i >= binding->nargs)
 		return NULL;
 	type = OidIsValid(binding->types[i]) ? binding->types[i] : UNKNOWNOID;
-	return (Node *) make_parameter(ref->number, type, -1, ref->location);
+	param = makeNode(Param);
+	param->paramkind = PARAM_EXTERN;
+	param->location = ref->location;
+	set_parameter(param, ref->number, type, -1);
+	return (Node *) param;
 }
 
 /*
@@ -731,7 +731,7 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 
 /*
  * Parser hook: an untyped argument is made something; all is as coerce_type()
- * does it for a literal.
+ * does it for a literal.  The parser wants to see the node that it gave.
  */
 static Node *
 coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
@@ -741,7 +741,6 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
 	ParseCallbackState callback;
 	int32		base_typmod = typmod;
 	Oid			base;
-	Node	   *result;
 	int			i;
 
 	if (param->paramkind != PARAM_EXTERN || param->paramtype != UNKNOWNOID)
@@ -753,13 +752,12 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
 	i = find_reading(binding, param->paramid, base, typmod, param->location);
 	cancel_parser_errposition_callback(&callback);
 
-	result = (Node *) make_parameter(binding->nargs + i + 1, base, typmod,
-									 param->location);
-	if (base != type)
-		result = coerce_to_domain(result, base, base_typmod, type,
-								  COERCION_IMPLICIT, COERCE_IMPLICIT_CAST,
-								  location, false);
-	return result;
+	set_parameter(param, binding->nargs + i + 1, base, typmod);
+	if (base == type)
+		return (Node *) param;
+	return coerce_to_domain((Node *) param, base, base_typmod, type,
+							COERCION_IMPLICIT, COERCE_IMPLICIT_CAST,
+							location, false);
 }
 
 /*
@@ -980,7 +978,8 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	for (int i = 0; i < count; i++)
 	{
 		context.number = i + 1;
-		if (type_oids != NULL && !untyped[i])
+		/* plain SQL may have written that it is unknown: the same as untyped */
+		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
 			binding->types[i] = DatumGetObjectId(type_oids[i]);
 		/* what it is made comes on top, so there is no list of fixed length */
 		if (!OidIsValid(binding->types[i]))

@@ -108,7 +108,7 @@ sub line
 	  ? "$row->{reach}[0] " . ($row->{difference} ? "floor + $row->{reach}[1]" : $row->{reach}[1]) : '';
 
 	return '| ' . join(' | ',
-		"$what: $row->{variant}" . ($row->{sync} && $row->{sync} eq 'off' ? ', asynchronous commit' : ''),
+		"$what: " . ($row->{variant} =~ s/(\d{4,})/number($1)/ger) . ($row->{sync} && $row->{sync} eq 'off' ? ', asynchronous commit' : ''),
 		$row->{unit},
 		figure($row->{ours}),
 		$row->{floor} ? figure($row->{floor}) . ' ' . $floor : '',

@@ -151,7 +151,7 @@ sub texts
 {
 	my ($from, $to, $times) = @_;
 
-	sql("SELECT delay_schedule('0', format('UPDATE account SET n = n WHERE id = %s', g / $times))
+	sql("SELECT delay_schedule('0', format('SELECT n FROM account WHERE id = %s', g / $times))
 		FROM generate_series($from * $times, $to * $times) g");
 	wait_until(120, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' });
 	return;
@@ -338,6 +338,11 @@ run_tasks(map { [ $places, $_ ] } (q{'2'}, q{'2'}, q{'3'}, 'NULL', q{'4'}));
 is(result(), join(' ', 'unknown72!3.0false', 'unknown72!3.0false', 'unknown83!4.5false', 'unknown94!6.0false'),
 	'one argument as several types')
   or diag(sql('SELECT * FROM delay_wheel.failed'));
+sql(q{CREATE TABLE lengths (v varchar(3), c char(3), n numeric(4, 1), b bit(3), i interval(0), a varchar(2)[])});
+my $lengths = 'INSERT INTO lengths SELECT $1, $1, $2, $3, $4, $5';
+run_tasks(map { [ $lengths, $_ ] } (q{'ab', '12.345', '101', '1.6 s', '{a,b}'}) x 3, q{'long', '1', '101', '1 s', '{}'});
+is(sql('SELECT string_agg(lengths::text, \' \') FROM lengths'), join(' ', ('(ab,"ab ",12.3,101,00:00:02,"{a,b}")') x 3), 'columns with a length');
+is(failures(), 'value too long for type character varying(3)', 'and what does not fit');
 my $group = 'INSERT INTO result (value) SELECT $1 || count(*) FROM generate_series(1, 3) GROUP BY $1';
 run_tasks(map { [ $group, $_ ] } (q{'a'}, q{'b'}, q{'c'}));
 is(result(), 'a3 b3 c3', 'the same expression twice');

@@ -120,29 +120,27 @@ sub condition
 		my $column = pick(@columns);
 		push @conditions, $column . pick(' = ', '=', ' <> ', ' < ') . right_constant($column);
 	}
-	return join(pick(' AND ', ' and ', ' OR '), @conditions);
+	return join(pick(@_), @conditions);
 }
 
 sub statement
 {
 	my $kind = rand();
 
-	return 'DELETE FROM t WHERE ' . condition() . pick('', ';') if $kind < 0.05;
+	return 'DELETE FROM t WHERE ' . condition(' AND ') . pick('', ';') if $kind < 0.05;
 	return pick('SELECT ', 'select ') . pick('f', 'f', 'g', 'h', 'one.f', 'no_such', '"f"') . '('
 	  . join(', ', map { constant() } 1 .. pick(1, 1, 2, 2, 0, 3)) . ')' . pick('', ' ; ') if $kind < 0.4;
 	my @set = map { my $c = pick(grep { !/^(id|i2|u)$/ } @columns); $c . pick(' = ', '=') . right_constant($c) } 1 .. pick(1, 1, 2, 3);
 	return pick('UPDATE t SET ', 'update one.t set ') . join(', ', @set) . pick(' WHERE ', ' /* c = 1 */ where ')
-	  . condition() . pick('', '', ' RETURNING *', ' RETURNING id = 5');
+	  . condition(' AND ', ' and ', ' AND ', ' and ', ' OR ') . pick('', '', ' RETURNING *', ' RETURNING id = 5');
 }
 
 my @statements = map { statement() } 1 .. (long_tests() ? 20000 : 3000);
 # each twice with other constants, so that there is a plan for many
-@statements = map { my $other = $_; $other =~ s/\b\d{2,3}\b/1 + int rand 500/ge; $other =~ s/one\./two./g if 0; ($_, $other, $other) } @statements;
-s/\bone\.// for @statements;
+@statements = map { my $other = $_; $other =~ s/\b\d{2,3}\b/1 + int rand 500/ge; ($_, $other, $other) } @statements;
 
 # The copy, by EXECUTE
-my $dump = sql('SELECT 1') && $node->safe_psql('postgres', q{
-	CREATE SCHEMA two; CREATE TABLE statement (id serial PRIMARY KEY, sql text, error text)});
+sql('CREATE TABLE statement (id serial PRIMARY KEY, sql text, error text)');
 my $quote = sub { my $text = $_[0]; $text =~ s/'/''/g; $text =~ s/\\/\\\\/g; return "E'$text'" };
 for (my $i = 0; $i < @statements; $i += 500)
 {
@@ -154,8 +152,8 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE one_before AS SELECT * FROM one.t;
 	CREATE TABLE state (name text, rows text);
 	CREATE FUNCTION note_state(label text) RETURNS void LANGUAGE sql SET search_path = one AS $$
-		INSERT INTO public.state SELECT label, (SELECT string_agg(t::text, E'\n' ORDER BY id) FROM t) ||
-			(SELECT string_agg(what, E'\n' ORDER BY id) FROM log)$$;
+		INSERT INTO public.state SELECT label, concat((SELECT string_agg(t::text, E'\n' ORDER BY id) FROM t),
+			E'\n', (SELECT string_agg(what, E'\n' ORDER BY id) FROM log))$$;
 });
 
 # First by EXECUTE ...
@@ -178,7 +176,7 @@ sql(q{SET search_path = one, public;
 sql(q{TRUNCATE one.t, one.log; ALTER SEQUENCE one.log_id_seq RESTART; INSERT INTO one.t SELECT * FROM one_before; ANALYZE one.t});
 my $position = log_position($node);
 sql(q{SET delay_wheel.check_sql = off; SET search_path = one, public;
-	CREATE TABLE scheduled AS SELECT id, delay_schedule('0', sql) AS task FROM (SELECT * FROM statement ORDER BY id) s});
+	CREATE TABLE public.scheduled AS SELECT id, delay_schedule('0', sql) AS task FROM (SELECT * FROM statement ORDER BY id) s});
 wait_until_done();
 my @planned = log_since($node, $position) =~ /delay_wheel executor LOG:  PLANNER STATISTICS/g;
 sql(q{SELECT note_state('tasks')});
@@ -186,8 +184,9 @@ sql(q{SELECT note_state('tasks')});
 is(sql('SELECT count(DISTINCT rows) FROM state'), '1', 'the same rows')
   or diag(sql(q{SELECT a, b FROM (SELECT regexp_split_to_table(rows, E'\n') a FROM state WHERE name = 'execute') x
 	FULL JOIN (SELECT regexp_split_to_table(rows, E'\n') b FROM state WHERE name = 'tasks') y ON a = b WHERE a IS NULL OR b IS NULL LIMIT 20}));
+# What no row would get is not looked at by a plan that is there.
 my $different = q{FROM statement s JOIN scheduled USING (id) LEFT JOIN delay_wheel.failed f ON f.id = task
-	WHERE s.error IS DISTINCT FROM f.sqlstate || ' ' || f.message};
+	WHERE s.error IS DISTINCT FROM f.sqlstate || ' ' || f.message AND NOT (f.id IS NULL AND s.error ~ '^(22001|22003|23514) ')};
 is(sql("SELECT count(*) $different"), '0', 'the same errors')
   or diag(sql("SELECT s.sql, s.error, f.sqlstate, f.message $different LIMIT 20"));
 is(sql(q{SELECT count(*) FROM delay_wheel.failed
@@ -195,6 +194,8 @@ is(sql(q{SELECT count(*) FROM delay_wheel.failed
 		AND position(regexp_replace(context, '^at character \d+ of: ([^\n]*)(\n.*)?$', '\1', 's') IN sql) = 0}), '0', 'places are places in the task')
   or diag(sql(q{SELECT sql, context FROM delay_wheel.failed WHERE context ~ '^at character' LIMIT 5}));
 cmp_ok(sql('SELECT count(*) FROM statement WHERE error IS NULL'), '>', @statements / 5, 'many of the statements are right');
+cmp_ok(sql('SELECT count(*) FROM one.log'), '>', @statements / 50, 'many functions were called');
+cmp_ok(sql('SELECT count(*) FROM one.t JOIN one_before USING (id) WHERE t IS DISTINCT FROM one_before'), '>', 50, 'many rows were changed');
 diag(scalar(@statements) . ' statements, ' . scalar(@planned) . ' planned, '
 	  . sql('SELECT count(*) FROM statement WHERE error IS NOT NULL') . ' wrong');
 
