@@ -178,6 +178,9 @@ sub storm
 	return;
 }
 my $n = long_tests() ? 50000 : 6000;
+# a task of a batch is not stopped: who wants to waits for the batch
+$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.batch_tasks = 1');
+$node->reload;
 $position = log_position($node);
 # (all at once, when the sessions are there)
 query("SELECT count(delay_schedule('2 s', 'INSERT INTO ran SELECT me() FROM pg_sleep(0.0005 * (me() % 2))')) FROM generate_series(1, $n)");
