@@ -48,6 +48,7 @@
 #include "run_task.h"
 #include "settings.h"
 #include "stats.h"
+#include "stop.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
@@ -347,7 +348,7 @@ run_and_commit(DwEntry *entry)
 	dw_claim_commit_transaction();
 	batch.state = BATCH_DONE;
 	disable_timeout(STATEMENT_TIMEOUT, false);
-	QueryCancelPending = false;
+	dw_cancel_forget();
 	for (uint32 i = 0; i < batch.n; i++)
 	{
 		const Member *member = &batch.members[i];
@@ -372,7 +373,7 @@ undo_batch(void)
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
 	disable_all_timeouts(false);
-	QueryCancelPending = false;
+	dw_cancel_forget();
 	MemoryContextSwitchTo(batch_context);
 	error = CopyErrorData();
 	FlushErrorState();

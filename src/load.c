@@ -339,7 +339,11 @@ go_on_discovering(void)
 
 			DW_INJECT("reload-after-scan");
 			if (ended)
+			{
+				lanes_missing = discovery.lanes_missing;
+				report_unarmed(discovery.unarmed);
 				empty_prepared();
+			}
 			discovery.under_way = !ended;
 			ok = true;
 		}
@@ -357,11 +361,6 @@ go_on_discovering(void)
 		discovery.under_way = false;
 		dw_atomic_lower(&db->reload_from, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
-	}
-	else if (!discovery.under_way)
-	{
-		lanes_missing = discovery.lanes_missing;
-		report_unarmed(discovery.unarmed);
 	}
 }
 

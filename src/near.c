@@ -629,7 +629,8 @@ hand_over_heap(TimestampTz now)
 	{
 		for (n = 0; heap_count > 0 && heap[0].due <= now && n < HAND_OVER_BATCH; n++)
 			due[n] = heap_pop();
-		hand_over(due, n);
+		if (n > 0)
+			hand_over(due, n);
 		handed_over += n;
 	} while (n == HAND_OVER_BATCH && handed_over < SLICE);
 	return handed_over;

@@ -180,6 +180,7 @@ forget_outdated(void)
 	if (!outdated && settings_read == PgReloadTime)
 		return;
 	while (!dlist_is_empty(&plans))
+		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
 		forget(dlist_head_element(KeptPlan, node, &plans));
 	memset(seen, 0, sizeof(seen));
 	outdated = false;
@@ -277,6 +278,7 @@ settle(KeptPlan *plan)
 		measure(plan);
 	}
 	while ((total_bytes > limit || nplans > MAX_PLANS) && nplans > 1)
+		/* cppcheck-suppress nullPointer */
 		forget(dlist_tail_element(KeptPlan, node, &plans));
 }
 

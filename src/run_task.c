@@ -108,7 +108,7 @@ disarm_timeout(void)
 {
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	timeout_armed = false;
-	QueryCancelPending = false;
+	dw_cancel_forget();
 }
 
 /* The cancel may have come when nobody listened, or been caught by the task. */

@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 #include "stop.h"
 #include "storage/lmgr.h"
+#include "utils/timeout.h"
 
 /*
  * False if the task cannot be stopped any more, but has to be looked at anew:
@@ -129,5 +130,16 @@ dw_stop_absorb(void)
 		sigpending(&pending);
 		sigprocmask(SIG_SETMASK, &UnBlockSig, NULL);
 	} while (sigismember(&pending, SIGINT));
+	dw_cancel_forget();
+}
+
+/*
+ * Also what a timeout for locks has left that struck when the lock was just
+ * granted: the next cancel would be taken for it.
+ */
+void
+dw_cancel_forget(void)
+{
 	QueryCancelPending = false;
+	(void) get_timeout_indicator(LOCK_TIMEOUT, true);
 }

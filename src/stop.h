@@ -30,4 +30,7 @@ extern bool dw_stop_over(DwExecutor *me);
 /* Lets a cancel in that was sent for the task before, so that it hits no other. */
 extern void dw_stop_absorb(void);
 
+/* A cancel that is pending was not meant for what comes next. */
+extern void dw_cancel_forget(void);
+
 #endif							/* DW_STOP_H */

@@ -60,11 +60,12 @@ $node->safe_psql('postgres', q{
 		ORDER BY due LIMIT 1
 	$$;
 
-	-- what a task is that is said to be gone: done, or cancelled
+	-- what a task is that is said to be gone: done, cancelled, or failed
 	CREATE FUNCTION check_gone(x expected, what text) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		IF NOT EXISTS (SELECT FROM effects e WHERE e.n = x.n) AND
-		   NOT EXISTS (SELECT FROM expected e WHERE e.n = x.n AND cancelled) THEN
+		   NOT EXISTS (SELECT FROM expected e WHERE e.n = x.n AND cancelled) AND
+		   NOT EXISTS (SELECT FROM delay_wheel.failed f WHERE f.id = x.id) THEN
 			INSERT INTO odd VALUES (what, x.n, x.id);
 		END IF;
 	END $$;

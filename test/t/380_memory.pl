@@ -1,7 +1,8 @@
 # No process grows with the number of tasks that it has seen: launcher, timer,
 # executors, and a session that schedules.  Tasks of all kinds are run in equal
 # parts; what each process holds after one part is what it held after the one
-# before.  A leak of a few bytes a task shows.
+# before.  A leak of a few bytes a task shows.  Plans, of which executors keep
+# as many as they may, are looked at apart from that.
 #
 #   DW_MEMORY_TASKS   tasks of a part (9000)
 
@@ -25,6 +26,7 @@ my $node = new_node('memory', conf => q{
 	synchronous_commit = off
 	delay_wheel.executor_idle_timeout = 1d
 	delay_wheel.failed_max_count = 100
+	delay_wheel.plan_cache = 0
 });
 
 #
@@ -161,6 +163,19 @@ for my $process (sort keys %first)
 }
 is($node->safe_psql('postgres', 'SELECT memory_used FROM delay_wheel.status'), $ring,
 	'the ring holds as much memory as before');
+
+#
+# With plans that are kept.
+#
+$node->append_conf('postgresql.conf', "delay_wheel.plan_cache = 1MB\n");
+$node->reload;
+run_part('plans');
+my %plans = measure();
+for my $process (grep { /^executor/ } sort keys %first)
+{
+	note("$process: $first{$process}{used} -> $plans{$process}{used} bytes used with plans");
+	cmp_ok($plans{$process}{used} - $first{$process}{used}, '<', 2 * 1024 * 1024, "$process keeps no more plans than it may");
+}
 
 $session->quit;
 $node->stop;

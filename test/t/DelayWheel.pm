@@ -4,6 +4,7 @@
 #   DW_LIBDIR            directory of the delay_wheel.so to be tested, instead
 #                        of the installed one
 #   DW_INJECTION_LIBDIR  directory of the build with injection points
+#   DW_CONF              more settings for all servers, before a test's own
 #   DW_LONG              true for the long versions
 
 package DelayWheel;
@@ -58,6 +59,7 @@ sub new_node
 		  . "log_line_prefix = '%m [%p] %b '\n"
 		  . ($libdir ? "dynamic_library_path = '$libdir:\$libdir'\n" : '')
 		  . ($preload ? "shared_preload_libraries = 'delay_wheel'\n" : '')
+		  . ($preload && $ENV{DW_CONF} ? "$ENV{DW_CONF}\n" : '')
 		  . ($options{conf} // ''));
 	return $node unless $options{start} // 1;
 
