@@ -264,6 +264,11 @@ sub run_in
 }
 run_in($_, $place) for ('one', 'two') x 3;
 is(result(), 'one two one two one two', 'two paths by turns');
+my $before_turns = log_position($node);
+sql(join(';', map { "SET search_path = $_; SELECT public.delay_schedule('0', '$place')" } ('one', 'two') x 100));
+wait_until(60, sub { sql('SELECT count(*) FROM delay_wheel.task') eq '0' }) or die;
+is(result(), join(' ', ('one two') x 100), 'many turns');
+cmp_ok(plannings($before_turns), '<', 100, 'each path has its plan');
 run_in('two, one', ($place) x 3);
 sql('ALTER TABLE two.place RENAME TO hidden');
 run_in('two, one', $place);
