@@ -195,7 +195,6 @@ dw_lane_begin(const DwLane *lane)
 static void
 report_unarmed(bool met)
 {
-	MemoryContext context = CurrentMemoryContext;
 	uint32		looking = pg_atomic_read_u32(&db->unarmed);
 
 	if (looking & DW_UNARMED_LOOKING)
@@ -203,14 +202,11 @@ report_unarmed(bool met)
 	if (!met || unarmed_announced)
 		return;
 	unarmed_announced = true;
-	StartTransactionCommand();
 	ereport(WARNING,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("database \"%s\" holds tasks that came with a copy; they are not run",
 					get_database_name(MyDatabaseId)),
 			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\" and call delay_arm(), or cancel them.")));
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(context);
 }
 
 static void
