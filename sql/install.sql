@@ -26,8 +26,8 @@ SELECT attrelid::regclass, attname AS column_without_comment
 		AND col_description(attrelid, attnum) IS NULL;
 SELECT obj_description(oid, 'pg_extension') FROM pg_extension WHERE extname = 'delay_wheel';
 -- settings
-SELECT name, setting, unit, context, vartype, short_desc <> '' AS described
-	FROM pg_settings WHERE name LIKE 'delay\_wheel.%' ORDER BY name COLLATE "C";
+SELECT name, boot_val AS setting, unit, context, vartype, short_desc <> '' AS described
+	FROM pg_settings WHERE name LIKE 'delay\_wheel.%' AND name <> 'delay_wheel.fail_batches' ORDER BY name COLLATE "C";
 SET delay_wheel.no_such_setting = 1;
 -- everybody may look, nobody but superusers may change
 SELECT c.oid::regclass AS relation, p.privilege
