@@ -157,8 +157,8 @@ CREATE PROCEDURE scan_each_second(orders regclass) LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1 .. 59 LOOP
 		CALL scan(orders);
-		COMMIT;
 		PERFORM pg_sleep(extract(epoch FROM
 			date_trunc('second', clock_timestamp()) + interval '1 second' - clock_timestamp()));
+		COMMIT;
 	END LOOP;
 END $$;
