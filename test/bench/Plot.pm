@@ -11,7 +11,7 @@ use List::Util qw(max min);
 use POSIX qw(ceil floor);
 
 my ($width, $height) = (760, 420);
-my ($left, $right, $top, $bottom) = (78, 24, 76, 54);
+my ($left, $right, $top, $bottom) = (78, 36, 76, 54);
 
 # Colours that the colour-blind can tell, for light pages and for dark ones.
 my @colors = ([ '#666666', '#a8a8a8' ], [ '#0063b2', '#56b4e9' ], [ '#c24e00', '#ff9e4a' ], [ '#007a5a', '#2fd39f' ], [ '#9c3f83', '#e79ad0' ]);

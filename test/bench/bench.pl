@@ -441,13 +441,14 @@ sub keep_progress
 	my ($who, $name, $n, $rate) = @_;
 
 	return $rate if $name ne 'million';
-	my $duration = $n / $rate;
+	my $step = $n / $rate / 100;
+	my $due = value($last_commit) - 100 * $step;
 	my @points = map { [ split /\|/ ] } admin()->query(qq{
-		SELECT round(extract(epoch FROM at - min(at) OVER ())::numeric, 3), sum(count(*)) OVER (ORDER BY at)
-		FROM (SELECT date_bin('1 second'::interval * $duration / 100, pg_xact_commit_timestamp(xmin), '2020-01-01') AS at
-			  FROM t_order) o GROUP BY at ORDER BY at});
-	push @{ $results->{plots}{drain}{$who} }, { points => [ map { [ $_->[0] + 0, $_->[1] + 0 ] } @points ], n => $n, sync => shop()->value('SHOW synchronous_commit') };
-	shift @{ $results->{plots}{drain}{$who} } if @{ $results->{plots}{drain}{$who} } > 1;
+		SELECT round(($step * (step + 1))::numeric, 3), sum(count(*)) OVER (ORDER BY step)
+		FROM (SELECT least(floor((extract(epoch FROM pg_xact_commit_timestamp(xmin)) - $due) / $step), 99) AS step
+			  FROM t_order) o GROUP BY step ORDER BY step});
+	# the last round's
+	$results->{plots}{drain}{$who} = { n => $n, points => [ map { [ $_->[0] + 0, $_->[1] + 0 ] } @points ] };
 	return $rate;
 }
 

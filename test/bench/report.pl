@@ -221,13 +221,13 @@ sub plot_drain
 	my $color = 0;
 
 	$plots{drain} = Plot::lines(
-		title => 'A burst of ' . number((values %$drain)[0][0]{n}) . ' tasks, all due at once',
+		title => 'A burst of ' . number((values %$drain)[0]{n}) . ' tasks, all due at once',
 		x => { label => 'seconds after they fell due', from => 0 },
 		y => { label => 'thousands done', from => 0 },
 		lines => [
 			map {
 				{   name => $_, color => $color++,
-					points => [ [ 0, 0 ], map { [ $_->[0], $_->[1] / 1000 ] } @{ $drain->{$_}[-1]{points} } ] }
+					points => [ [ 0, 0 ], map { [ $_->[0], $_->[1] / 1000 ] } @{ $drain->{$_}{points} } ] }
 			} sort { $b =~ /SKIP/ <=> $a =~ /SKIP/ } keys %$drain
 		]);
 	return;
