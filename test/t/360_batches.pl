@@ -420,8 +420,12 @@ for my $signal (qw(TERM KILL))
 }
 
 #
-# Of three priorities the lower ones have their turns.
+# Of two priorities the lower one has its turns.  By one executor: a third one
+# would be free for the lower one alone.
 #
+setting('delay_wheel.max_executors' => 1);
+wait_for($node, q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'},
+	'there is one executor');
 backlog(q{
 	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', ARRAY['high'], priority => 1::smallint)) FROM generate_series(1, 320);
 	SELECT count(delay_schedule_task('INSERT INTO done VALUES ($1)', ARRAY['low'], priority => -1::smallint)) FROM generate_series(1, 40);
@@ -430,6 +434,7 @@ all_over('priorities');
 query_is(q{SELECT count(*) FILTER (WHERE label = 'low') BETWEEN 9 AND 11
 	FROM (SELECT label FROM done ORDER BY at LIMIT 160) x}, 't', 'the lower priority has each 16th task');
 clean();
+setting('delay_wheel.max_executors' => 4);
 
 #
 # An application that locks the same rows in the other order never has a
