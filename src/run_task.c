@@ -5,11 +5,11 @@
  *
  * Run by executors, as the role that owns the task.
  *
- * The task is claimed (claim.c), and its SQL runs in a subtransaction; if it fails, the parent, which still
- * holds the claim, settles it: the task is put back with a later due time, if
- * it has attempts left, or recorded as failed.  Only an error at the commit
- * itself (a deferred constraint, say) undoes the claim too, and is settled by
- * a second transaction that claims again.
+ * The task is claimed (claim.c), and its SQL runs in a subtransaction; if it
+ * fails, the parent, which still holds the claim, settles it: the task is put
+ * back with a later due time, if it has attempts left, or recorded as failed.
+ * Only an error at the commit itself (a deferred constraint, say) undoes the
+ * claim too, and is settled by a second transaction that claims again.
  *
  * A task that is put back is a new row with the same id: to all others it is
  * as if it had been rescheduled (C0 to C3 at the end of this transaction), and
