@@ -424,18 +424,20 @@ group commit => sub {
 	for my $point (qw(commit-visible commit-before-push commit-before-wake))
 	{
 		$role = new_role();
-		as($role, "SELECT plan_in('$point.m', '1 hour'); SELECT plan_in('$point.c', '0.8 s')");
+		$s = session($role);
+		my $t = session($role);
+		# cancelled before it can be due
+		as($role, "SELECT plan_in('$point.m', '1 hour'); SELECT plan_in('$point.c', '2 s')");
+		$t->query('BEGIN');
+		$t->query("SELECT cancel('$point.c')");
 		# a horizon that reaches as far as both
 		as($role, "SELECT plan_in('$point.now', '0')");
 		stop_at($point);
-		$s = session($role);
 		start($s, "SELECT move('$point.m', '0')");
 		waiting($point, $point);
 		detach($node, $point);
-		$s->query('BEGIN');
-		$s->query("SELECT cancel('$point.c')");
 		stop_at($point);
-		start($s, 'ROLLBACK');
+		start($t, 'ROLLBACK');
 		waiting($point, $point);
 		stir();
 		detach($node, $point);
