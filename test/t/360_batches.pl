@@ -27,7 +27,7 @@ $node->safe_psql('postgres', q{
 	ALTER ROLE worker SET log_min_messages = debug1;
 	CREATE TABLE done (label text, n int, xid xid8 DEFAULT pg_current_xact_id(),
 		started timestamptz DEFAULT now(), at timestamptz DEFAULT clock_timestamp());
-	CREATE TABLE account (id int PRIMARY KEY, n int NOT NULL DEFAULT 0);
+	CREATE TABLE account (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0);
 	INSERT INTO account SELECT g FROM generate_series(1, 20) g;
 	CREATE SEQUENCE tries;
 	CREATE TABLE parent (id int PRIMARY KEY);
