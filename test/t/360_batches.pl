@@ -280,11 +280,14 @@ my $slow_xid = q{(SELECT xid FROM done WHERE label = 'slow')};
 query_is(qq{SELECT count(*) FROM done WHERE xid = $slow_xid AND label <> 'slow'}, 0, 'that one alone');
 query_is(q{SELECT count(DISTINCT xid) < 40 FROM done WHERE label <> 'slow'}, 't', 'the others together');
 my @story = log_since($node, $position) =~ /^(\S+ \S+ \S+) \[\d+\] .*?(slow task begins|undoes a batch)/mg;
-is(join(', ', @story[ grep { $_ % 2 == 1 } 0 .. $#story ]), 'slow task begins, undoes a batch, slow task begins',
+# a machine that stalls may undo others
+like(join(', ', @story[ grep { $_ % 2 == 1 } 0 .. $#story ]),
+	qr/^(undoes a batch, )*slow task begins, (undoes a batch, )+slow task begins(, undoes a batch)*$/,
 	'it was begun in a batch that was undone, and then alone');
-query_is(qq{SELECT timestamptz '$story[2]' - '$story[0]' < interval '10 s'}, 't', 'which was soon');
+my ($slow_began) = map { $story[ 2 * $_ ] } grep { $story[ 2 * $_ + 1 ] =~ /slow/ } 0 .. $#story / 2;
+query_is(qq{SELECT started - '$slow_began' < interval '10 s' FROM done WHERE label = 'slow'}, 't', 'which was soon');
 query_is(qq{SELECT max(at) < (SELECT started FROM done WHERE label = 'slow') AND
-	max(at) - '$story[0]' < interval '10 s' FROM done WHERE label = 'before'}, 't', 'those before it did not wait for it');
+	max(at) - '$slow_began' < interval '10 s' FROM done WHERE label = 'before'}, 't', 'those before it did not wait for it');
 query_is(qq{SELECT min(at) - (SELECT started FROM done WHERE label = 'slow') < interval '10 s'
 	FROM done WHERE label = 'behind'}, 't', 'nor did those behind it wait any longer than it took');
 query_is('SELECT count(*) FROM delay_wheel.failed_task', 0, 'none has failed');
@@ -294,10 +297,11 @@ clean();
 # however that ends.
 sub application_waits
 {
-	my ($queue, $what, $second, $stop, $skip, $before_go) = @_;
+	my ($queue, $what, $last, $stop, $skip, $before_go) = @_;
 
-	backlog(qq{SELECT delay_schedule_task('UPDATE account SET n = n + 1 WHERE id = 7', queue => '$queue');
-		SELECT delay_schedule_task(\$\$$second\$\$, queue => '$queue');}, go => 0);
+	backlog(qq{SELECT count(delay_schedule_task('UPDATE account SET n = n + 1 WHERE id = 7', queue => '$queue'))
+			FROM generate_series(1, 20);
+		SELECT delay_schedule_task('$last', queue => '$queue');}, go => 0);
 	attach($node, $stop, 'wait', $skip, 1);
 	release();
 	wait_until_waiting($node, $stop, "$what: in the middle of a batch");
@@ -320,19 +324,22 @@ sub application_waits
 }
 application_waits('commits', 'a batch that commits', 'SELECT 1', 'batch-after-sql', 0);
 all_over('a batch that commits');
-query_is('SELECT n FROM account WHERE id = 7', 1000001, 'both have changed the row once');
+query_is('SELECT n FROM account WHERE id = 7', 1000020, 'each has changed the row once');
 clean();
 $position = log_position($node);
 application_waits('fails', 'a batch that fails', 'SELECT 1', 'batch-after-sql', 0,
 	sub { attach($node, 'batch-before-commit', 'error', 0, 1) });
 all_over('a batch that fails');
-is(undone_batches($position), 1, 'the batch was undone');
-query_is('SELECT n FROM account WHERE id = 7', 1000001, 'both have changed the row once');
+cmp_ok(undone_batches($position), '>=', 1, 'the batch was undone');
+query_is('SELECT n FROM account WHERE id = 7', 1000020, 'each has changed the row once');
 clean();
 $position = log_position($node);
-application_waits('outlives', 'a batch with a task that does not end', 'SELECT pg_sleep(600)', 'batch-before-sql', 1);
-wait_for($node, 'SELECT n FROM account WHERE id = 7', 'both change the row', 60, expected => 1000001);
-is(undone_batches($position), 1, 'the batch was undone');
+# stopped when it has several tasks: time must not have ended it before
+setting('delay_wheel.batch_time' => '100ms');
+application_waits('outlives', 'a batch with a task that does not end', 'SELECT pg_sleep(600)', 'batch-before-sql', 10);
+setting('delay_wheel.batch_time' => '5ms');
+wait_for($node, 'SELECT n FROM account WHERE id = 7', 'each changes the row once', 60, expected => 1000020);
+cmp_ok(undone_batches($position), '>=', 1, 'the batch was undone');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.running r JOIN delay_wheel.task t ON t.id = r.task}, 'the other task runs alone',
 	60, expected => 1);
 query_is(q{SELECT delay_cancel(id, true) FROM delay_wheel.task}, 'stopping', 'and can be stopped');
