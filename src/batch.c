@@ -347,6 +347,7 @@ run_and_commit(DwEntry *entry)
 	fail_some();
 	dw_claim_commit_transaction();
 	batch.state = BATCH_DONE;
+	DW_COUNT("batches");
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	dw_cancel_forget();
 	for (uint32 i = 0; i < batch.n; i++)

@@ -7,14 +7,17 @@
  * thousands of lanes, the timer needs the few whose time has come without
  * looking at the others.
  *
+ * Like the ring it is compiled alone, with DW_STANDALONE, into its property
+ * test.
+ *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
-
 #include "lane_heap.h"
+#ifndef DW_STANDALONE
 #include "settings.h"
 #include "shared.h"
 #include "utils/memutils.h"
+#endif
 
 void
 dw_lane_heap_reset(DwLaneHeap *heap)

@@ -8,7 +8,11 @@
 #ifndef DW_LANE_HEAP_H
 #define DW_LANE_HEAP_H
 
+#ifdef DW_STANDALONE
+#include "ring_standalone.h"
+#else
 #include "postgres.h"
+#endif
 
 typedef struct DwLaneHeap
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ring_standalone.h
- *	  What ring.c needs of PostgreSQL, for building it alone.
+ *	  What ring.c and lane_heap.c need of PostgreSQL, for building them alone.
  *
  * The test has one process and one thread, so the spinlock only checks that
  * it is used properly.
@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
+typedef int32_t int32;
 typedef int64_t int64;
 typedef uint16_t uint16;
 typedef uint32_t uint32;
@@ -44,5 +45,13 @@ typedef int slock_t;
 #define SpinLockInit(lock)		(*(lock) = 0)
 #define SpinLockAcquire(lock)	(assert(*(lock) == 0), *(lock) = 1)
 #define SpinLockRelease(lock)	(assert(*(lock) == 1), *(lock) = 0)
+
+/* For lane_heap.c, as in shared.h and settings.h */
+#define DW_NO_LANE				(-1)
+#define DW_NEVER				PG_INT64_MAX
+extern int	dw_max_lanes;
+
+extern void *test_alloc(Size size);
+#define MemoryContextAlloc(context, size)	test_alloc(size)
 
 #endif							/* RING_STANDALONE_H */

@@ -286,6 +286,19 @@ model_push(ModelList *list, const DwEntry *entry)
 	list->entries[list->start + list->n++] = *entry;
 }
 
+static void
+model_put_back(ModelList *list, const DwEntry *entry)
+{
+	CHECK(list->n < list->cap);
+	if (list->start == 0)
+	{
+		list->start = (list->cap - list->n + 1) / 2;
+		memmove(list->entries + list->start, list->entries, list->n * sizeof(DwEntry));
+	}
+	list->entries[--list->start] = *entry;
+	list->n++;
+}
+
 
 /* ----------------------------------------------------------------
  *		The world
@@ -405,6 +418,32 @@ check_list(World *world, const Side *side, const DwList *list)
 	CHECK(list->nchunks == nchunks);
 }
 
+/*
+ * A ready list is at one with its model, and only its ends may be free: so it
+ * takes two chunks more than it must at most, wherever entries were put.
+ */
+static void
+check_ready(World *world, const DwList *list, const ModelList *model)
+{
+	const DwEntry *first = dw_list_first(world->pool, list);
+	uint32		n = 0;
+
+	CHECK(list->count == model->n);
+	CHECK((first == NULL) == (model->n == 0));
+	CHECK(first == NULL || same_entry(first, &model->entries[model->start]));
+	for (uint32 c = list->head; c != DW_NO_CHUNK; c = world->pool->chunks[c].next)
+	{
+		const DwChunk *chunk = &world->pool->chunks[c];
+		uint32		end = (uint32) chunk->first + chunk->count;
+
+		CHECK(chunk->first == 0 || c == list->head);
+		CHECK(end == DW_CHUNK_ENTRIES || c == list->tail);
+		for (uint32 i = chunk->first; i < end; i++)
+			CHECK(same_entry(&chunk->entries[i], &model->entries[model->start + n++]));
+	}
+	CHECK(n == model->n);
+}
+
 static void
 check_slot_entries(World *world, Side *side, uint32 slotno)
 {
@@ -498,7 +537,7 @@ check_world(World *world)
 		for (int j = 0; j < NLISTS; j++)
 		{
 			check_list(world, side, &side->lists[j]);
-			CHECK(side->lists[j].count == side->model_lists[j].n);
+			check_ready(world, &side->lists[j], &side->model_lists[j]);
 		}
 	}
 	check_pool(world);
@@ -834,22 +873,80 @@ do_push(World *world, Side *side, int listno, const DwEntry *entry)
 	return false;
 }
 
+/* Where entries were popped, there is room without a chunk. */
 static bool
-do_pop(World *world, Side *side, int listno)
+do_put_back(World *world, Side *side, int listno, const DwEntry *entry)
+{
+	DwList	   *list = &side->lists[listno];
+	DwList		before = *list;
+	uint32		used = side->acct.used;
+	bool		room = list->head != DW_NO_CHUNK && world->pool->chunks[list->head].first > 0;
+	bool		could = room || may_alloc(world, side);
+
+	if (dw_list_put_back(world->pool, &side->acct, list, entry))
+	{
+		CHECK(could);
+		CHECK(side->acct.used == used + (room ? 0 : 1));
+		CHECK(same_entry(dw_list_first(world->pool, list), entry));
+		model_put_back(&side->model_lists[listno], entry);
+		return true;
+	}
+	CHECK(!could);
+	CHECK(memcmp(&before, list, sizeof(DwList)) == 0);
+	CHECK(side->acct.used == used);
+	return false;
+}
+
+static bool
+pop_entry(World *world, Side *side, int listno, DwEntry *entry)
 {
 	ModelList  *model = &side->model_lists[listno];
-	DwEntry		entry;
+	const DwEntry *first = dw_list_first(world->pool, &side->lists[listno]);
 
-	if (!dw_list_pop(world->pool, &side->acct, &side->lists[listno], &entry))
+	CHECK((first == NULL) == (model->n == 0));
+	CHECK(first == NULL || same_entry(first, &model->entries[model->start]));
+	if (!dw_list_pop(world->pool, &side->acct, &side->lists[listno], entry))
 	{
 		CHECK(model->n == 0);
 		return false;
 	}
 	CHECK(model->n > 0);
-	CHECK(same_entry(&entry, &model->entries[model->start]));
+	CHECK(same_entry(entry, &model->entries[model->start]));
 	model->start++;
 	model->n--;
 	return true;
+}
+
+static bool
+do_pop(World *world, Side *side, int listno)
+{
+	DwEntry		entry;
+
+	return pop_entry(world, side, listno, &entry);
+}
+
+/*
+ * As a batch that is undone: what was popped is put back, the last one first,
+ * while others come to the end.
+ */
+static void
+op_undo(World *world, Side *side, int listno)
+{
+	DwEntry		popped[DW_CHUNK_ENTRIES * 3];
+	uint32		wanted = 1 + (uint32) below(one_in(4) ? DW_CHUNK_ENTRIES * 3 : 5);
+	uint32		n = 0;
+
+	while (n < wanted && pop_entry(world, side, listno, &popped[n]))
+		n++;
+	for (uint64 more = one_in(2) ? below(50) : 0; more > 0; more--)
+	{
+		DwEntry		entry = make_entry((int64) rng(), (int64) rng());
+
+		do_push(world, side, listno, &entry);
+	}
+	/* the timer reads again what finds no room */
+	while (n > 0)
+		do_put_back(world, side, listno, &popped[--n]);
 }
 
 static void
@@ -881,11 +978,23 @@ op_list(World *world, Side *side)
 	int			listno = (int) below(NLISTS);
 	uint32		n = one_in(10) ? 100 : 1;
 
-	switch (below(9))
+	switch (below(11))
 	{
 		case 0:
 			if (one_in(10))
 				op_list_filter(world, side, listno);
+			break;
+		case 9:
+			op_undo(world, side, listno);
+			break;
+		case 10:
+			/* of another executor, of which nothing is left here */
+			for (; n > 0; n--)
+			{
+				DwEntry		entry = make_entry((int64) rng(), (int64) rng());
+
+				do_put_back(world, side, listno, &entry);
+			}
 			break;
 		case 1:
 		case 2:
@@ -1379,6 +1488,38 @@ case_quota(World *world, uint64 nops)
 	}
 }
 
+/*
+ * Only put back: the pool is used up to the last place, and what comes out is
+ * in the order of the latest one first.
+ */
+static void
+case_put_back(World *world, uint64 nops)
+{
+	Side	   *side = &world->sides[0];
+
+	for (opno = 0; opno < nops / 20000 + 1; opno++)
+	{
+		uint32		quota = (uint32) between(1, world->nchunks);
+		int64		n = 0;
+		DwEntry		entry = make_entry(0, 0);
+
+		side->acct.quota = quota;
+		CHECK(dw_list_first(world->pool, &side->lists[0]) == NULL);
+		for (; do_put_back(world, side, 0, &entry); entry.id = n)
+			n++;
+		CHECK(n == (int64) quota * DW_CHUNK_ENTRIES);
+		CHECK(!do_push(world, side, 0, &entry));
+		check_world(world);
+		while (pop_entry(world, side, 0, &entry))
+			CHECK(entry.id == --n);
+		CHECK(n == 0 && side->acct.used == 0);
+		op_undo(world, side, 1);
+		check_world(world);
+		while (do_pop(world, side, 1))
+			;
+	}
+}
+
 static void
 case_reclaim(World *world, uint64 nops)
 {
@@ -1563,6 +1704,7 @@ run_config(const Config *config, uint64 nops)
 	run_case("a fresh pool and ring", case_fresh, config, nops);
 	run_case("tick, index and cycle", case_arithmetic, config, nops);
 	run_case("quotas", case_quota, config, nops);
+	run_case("put back", case_put_back, config, nops);
 	run_case("reclaim", case_reclaim, config, nops);
 	run_case("take when exhausted", case_take_when_exhausted, config, nops);
 	run_case("filter in a pass", case_filter_in_pass, config, nops);

@@ -175,6 +175,8 @@ sub waiting
 			sprintf(q{SELECT dw_inject_waiting('%s') >= %d}, $point, $n // 1)) eq 't';
 	});
 	check(0, "$what: a process comes to $point");
+	# nobody else is to be stopped there
+	detach($node, $point);
 	return;
 }
 
@@ -424,20 +426,18 @@ group commit => sub {
 	for my $point (qw(commit-visible commit-before-push commit-before-wake))
 	{
 		$role = new_role();
-		$s = session($role);
-		my $t = session($role);
-		# cancelled before it can be due
-		as($role, "SELECT plan_in('$point.m', '1 hour'); SELECT plan_in('$point.c', '2 s')");
-		$t->query('BEGIN');
-		$t->query("SELECT cancel('$point.c')");
-		# a horizon that reaches as far as both
-		as($role, "SELECT plan_in('$point.now', '0')");
+		as($role, "SELECT plan_in('$point.m', '1 hour'); SELECT plan_in('$point.now', '0')");
 		stop_at($point);
+		$s = session($role);
 		start($s, "SELECT move('$point.m', '0')");
 		waiting($point, $point);
 		detach($node, $point);
+		# by the same session, which is quick enough to cancel it in time
+		$s->query("SELECT plan_in('$point.c', '0.8 s')");
+		$s->query('BEGIN');
+		$s->query("SELECT cancel('$point.c')");
 		stop_at($point);
-		start($t, 'ROLLBACK');
+		start($s, 'ROLLBACK');
 		waiting($point, $point);
 		stir();
 		detach($node, $point);

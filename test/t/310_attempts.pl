@@ -142,6 +142,14 @@ is($outcome, 'failed', 'and has failed');
 cmp_ok($took, '<', 10, sprintf('it took %.1f ms', $took * 1000));
 failed_with($id, '1|57014', 'it is not tried again');
 
+# Nor is one that is cancelled as any query; a timeout is nobody's wish.
+$id = task('SELECT pg_sleep(600)', 3, '1 us');
+running($id, 'a task sleeps');
+query("SELECT pg_cancel_backend(pid) FROM delay_wheel.running WHERE task = $id");
+failed_with($id, '1|57014', 'it is cancelled, and not tried again');
+$id = query(q{SELECT delay_schedule_task('SELECT pg_sleep(600)', max_attempts => 2, retry_delay => '1 us', timeout => '50 ms')});
+failed_with($id, '2|57014', 'one that takes too long is');
+
 #
 # A storm of stops.  Tasks with an odd id are hit whenever they are seen to
 # run; those with an even one, in between and in the same sessions, are not.

@@ -27,7 +27,7 @@ $node->safe_psql('postgres', q{
 	ALTER ROLE worker SET log_min_messages = debug1;
 	CREATE TABLE done (label text, n int, xid xid8 DEFAULT pg_current_xact_id(),
 		started timestamptz DEFAULT now(), at timestamptz DEFAULT clock_timestamp());
-	CREATE TABLE account (id int PRIMARY KEY, n int NOT NULL DEFAULT 0);
+	CREATE TABLE account (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0);
 	INSERT INTO account SELECT g FROM generate_series(1, 20) g;
 	CREATE SEQUENCE tries;
 	CREATE TABLE parent (id int PRIMARY KEY);
@@ -40,9 +40,21 @@ $node->safe_psql('postgres', q{
 	END $$;
 	CREATE CONSTRAINT TRIGGER note AFTER INSERT ON setting
 		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_setting();
+	CREATE SEQUENCE begun;
+	CREATE FUNCTION slow(seconds float) RETURNS bigint LANGUAGE plpgsql AS $$
+	BEGIN
+		RAISE LOG 'slow task begins, %', nextval('begun');
+		PERFORM pg_sleep(seconds);
+		RETURN NULL;
+	END $$;
 	GRANT ALL ON done, account, parent, child, setting TO worker;
-	GRANT ALL ON SEQUENCE tries TO worker;
+	GRANT ALL ON SEQUENCE tries, begun TO worker;
+	CREATE FUNCTION dw_inject_counted(text) RETURNS bigint
+		AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 });
+# each has a lane, and so a size of batches, of its own
+$node->safe_psql('postgres', "SELECT delay_queue('$_', users => '{worker}')")
+	for qw(one_slow some_slow commits fails outlives);
 
 sub sql
 {
@@ -100,6 +112,13 @@ sub insertions
 	return "SELECT count(delay_schedule('0', 'INSERT INTO done VALUES (\$1, \$2)', '$label'::text, g)) FROM generate_series(1, $n) g;";
 }
 
+sub insertions_in
+{
+	my ($queue, $n, $label) = @_;
+	return "SELECT count(delay_schedule_task('INSERT INTO done VALUES (\$1, \$2::int)', ARRAY['$label', g::text],
+		queue => '$queue')) FROM generate_series(1, $n) g;";
+}
+
 sub query_is
 {
 	my ($query, $expected, $what) = @_;
@@ -114,6 +133,8 @@ sub undone_batches
 	my ($position) = @_;
 	return scalar(() = log_since($node, $position) =~ /delay_wheel undoes a batch of/g);
 }
+
+sub batches { return $node->safe_psql('postgres', q{SELECT dw_inject_counted('batches')}); }
 
 #
 # A backlog runs in few transactions.
@@ -240,6 +261,103 @@ query_is(q{SELECT count(*) FROM delay_wheel.running WHERE task IS NOT NULL}, 1, 
 $session->query_safe('COMMIT');
 all_over('the one that waits');
 query_is(q{SELECT min(n) || ' ' || max(n) FROM account}, '1 1', 'and then runs');
+clean();
+
+# One that takes longer than a batch lives: by one executor, so that it is clear
+# who waits for whom.
+setting('delay_wheel.max_executors' => 1);
+wait_for($node, q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'},
+	'there is one executor');
+$position = log_position($node);
+backlog(insertions_in('one_slow', 20, 'before')
+	. q{SELECT delay_schedule_task($$INSERT INTO done SELECT 'slow', slow(0.3)$$, queue => 'one_slow');}
+	. insertions_in('one_slow', 20, 'behind'));
+all_over('one that takes longer than a batch lives');
+query_is(q{SELECT count(*) FILTER (WHERE label = 'before') || ' ' || count(*) FILTER (WHERE label = 'slow') || ' ' ||
+	count(*) FILTER (WHERE label = 'behind') || ' ' || count(DISTINCT (label, COALESCE(n, -1))) FROM done}, '20 1 20 41',
+	'each task ran once');
+my $slow_xid = q{(SELECT xid FROM done WHERE label = 'slow')};
+query_is(qq{SELECT count(*) FROM done WHERE xid = $slow_xid AND label <> 'slow'}, 0, 'that one alone');
+query_is(q{SELECT count(DISTINCT xid) < 40 FROM done WHERE label <> 'slow'}, 't', 'the others together');
+my @story = log_since($node, $position) =~ /^(\S+ \S+ \S+) \[\d+\] .*?(slow task begins|undoes a batch)/mg;
+# a machine that stalls may undo others
+like(join(', ', @story[ grep { $_ % 2 == 1 } 0 .. $#story ]),
+	qr/^(undoes a batch, )*slow task begins, (undoes a batch, )+slow task begins(, undoes a batch)*$/,
+	'it was begun in a batch that was undone, and then alone');
+my ($slow_began) = map { $story[ 2 * $_ ] } grep { $story[ 2 * $_ + 1 ] =~ /slow/ } 0 .. $#story / 2;
+query_is(qq{SELECT started - '$slow_began' < interval '10 s' FROM done WHERE label = 'slow'}, 't', 'which was soon');
+query_is(qq{SELECT max(at) < (SELECT started FROM done WHERE label = 'slow') AND
+	max(at) - '$slow_began' < interval '10 s' FROM done WHERE label = 'before'}, 't', 'those before it did not wait for it');
+query_is(qq{SELECT min(at) - (SELECT started FROM done WHERE label = 'slow') < interval '10 s'
+	FROM done WHERE label = 'behind'}, 't', 'nor did those behind it wait any longer than it took');
+query_is('SELECT count(*) FROM delay_wheel.failed_task', 0, 'none has failed');
+clean();
+
+# What an application sees that waits for a row which a batch has locked,
+# however that ends.
+sub application_waits
+{
+	my ($queue, $what, $last, $stop, $skip, $before_go) = @_;
+
+	backlog(qq{SELECT count(delay_schedule_task('UPDATE account SET n = n + 1 WHERE id = 7', queue => '$queue'))
+			FROM generate_series(1, 20);
+		SELECT delay_schedule_task('$last', queue => '$queue');}, go => 0);
+	attach($node, $stop, 'wait', $skip, 1);
+	release();
+	wait_until_waiting($node, $stop, "$what: in the middle of a batch");
+	my $app = $node->background_psql('postgres', on_error_stop => 0, timeout => 120);
+	$app->query_until(qr/^started$/m, q{SET statement_timeout = '60 s';
+		\echo started
+		UPDATE account SET n = n + 1000000 WHERE id = 7;
+	});
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity a JOIN delay_wheel.running r ON r.pid = ANY (pg_blocking_pids(a.pid))
+		WHERE a.query LIKE '%1000000 WHERE id = 7%' AND a.wait_event_type = 'Lock'}, 'an application waits for it', 60,
+		expected => 1);
+	$before_go->() if $before_go;
+	my $since = time;
+	detach($node, $stop);
+	$app->query('SELECT 1');
+	is($app->{stderr}, '', 'the application has no error');
+	cmp_ok(time - $since, '<', 30, 'and does not wait long');
+	$app->quit;
+	return;
+}
+application_waits('commits', 'a batch that commits', 'SELECT 1', 'batch-after-sql', 0);
+all_over('a batch that commits');
+query_is('SELECT n FROM account WHERE id = 7', 1000020, 'each has changed the row once');
+clean();
+$position = log_position($node);
+application_waits('fails', 'a batch that fails', 'SELECT 1', 'batch-after-sql', 0,
+	sub { attach($node, 'batch-before-commit', 'error', 0, 1) });
+all_over('a batch that fails');
+cmp_ok(undone_batches($position), '>=', 1, 'the batch was undone');
+query_is('SELECT n FROM account WHERE id = 7', 1000020, 'each has changed the row once');
+clean();
+$position = log_position($node);
+# stopped when it has several tasks: time must not have ended it before
+setting('delay_wheel.batch_time' => '100ms');
+application_waits('outlives', 'a batch with a task that does not end', 'SELECT pg_sleep(600)', 'batch-before-sql', 10);
+setting('delay_wheel.batch_time' => '5ms');
+wait_for($node, 'SELECT n FROM account WHERE id = 7', 'each changes the row once', 60, expected => 1000020);
+cmp_ok(undone_batches($position), '>=', 1, 'the batch was undone');
+wait_for($node, q{SELECT count(*) FROM delay_wheel.running r JOIN delay_wheel.task t ON t.id = r.task}, 'the other task runs alone',
+	60, expected => 1);
+query_is(q{SELECT delay_cancel(id, true) FROM delay_wheel.task}, 'stopping', 'and can be stopped');
+all_over('a batch with a task that does not end');
+clean();
+setting('delay_wheel.max_executors' => 4);
+
+# Some of them, and more executors.
+$node->safe_psql('postgres', q{SELECT setval('begun', 1, false)});
+backlog(q{SELECT count(delay_schedule_task(CASE g % 12 WHEN 5
+			THEN 'INSERT INTO done VALUES ($1, $2::int + COALESCE(slow(0.3), 0))' ELSE 'INSERT INTO done VALUES ($1, $2::int)' END,
+		ARRAY[CASE g % 12 WHEN 5 THEN 'slow' ELSE 'quick' END, g::text], queue => 'some_slow'))
+	FROM generate_series(1, 60) g});
+all_over('some that take longer than a batch lives');
+query_is($once, '60 of 60', 'each task ran once');
+query_is(q{SELECT last_value BETWEEN 5 AND 10 FROM begun}, 't', 'the slow ones were begun in one batch each at most');
+query_is(q{SELECT count(*) || ' ' || count(DISTINCT xid) FROM done WHERE xid IN (SELECT xid FROM done WHERE label = 'slow')}, '5 5',
+	'and ran alone');
 clean();
 
 #
@@ -472,6 +590,7 @@ for my $timeout ('1s', '50ms')
 {
 	setting('deadlock_timeout' => $timeout);
 	$position = log_position($node);
+	my $formed = batches();
 	my @clients = map { $node->background_psql('postgres', on_error_stop => 1, timeout => 300) } 1 .. 3;
 	$clients[$_]->query_until(qr/^started$/m, "\\echo started\nCALL lock_backwards($seconds);\n") for 0 .. 1;
 	$clients[2]->query_until(qr/^started$/m, "\\echo started\nSET ROLE worker; CALL feed($seconds);\n");
@@ -482,6 +601,9 @@ for my $timeout ('1s', '50ms')
 	query_is(q{SELECT count(*) FROM delay_wheel.failed_task}, 0, 'no task has failed');
 	query_is(q{SELECT (SELECT sum(n % 1000000) FROM account) = (SELECT sum(n) FROM done)}, 't', 'each task ran once');
 	cmp_ok(undone_batches($position), '>=', 1, 'batches have met the application');
+	note(sprintf('%s tasks, %d batches committed, %d undone, %s transactions of the application',
+		$node->safe_psql('postgres', 'SELECT sum(n) FROM done'), batches() - $formed, undone_batches($position),
+		$node->safe_psql('postgres', 'SELECT n / 1000000 FROM account WHERE id = 1')));
 	clean();
 }
 # Less than that is no batch.

@@ -6,6 +6,7 @@
 #   DW_INJECTION_LIBDIR  directory of the build with injection points
 #   DW_CONF              more settings for all servers, before a test's own
 #   DW_LONG              true for the long versions
+#   DW_FAIL_FAST         end with the first thing that is waited for in vain
 
 package DelayWheel;
 
@@ -120,6 +121,7 @@ sub wait_for
 		});
 	ok($done, $what)
 	  or diag("waited for: $sql\nlast answer: " . ($out // '') . "\n" . ($err // ''));
+	die "failed: $what\n" if !$done && $ENV{DW_FAIL_FAST};
 	return $done;
 }
 
