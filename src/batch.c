@@ -21,6 +21,8 @@
  * - Deferred triggers fire at the end of each task, as if it were its commit:
  *	 so constraints are checked task by task, under the settings of the task.
  *	 Then its settings are undone.
+ * - A task that has met a limit of the batch does not count, even if it has
+ *	 caught the error.
  * - A batch lives for MAX_LIFE_MS at most, waits for a lock no longer than
  *	 MAX_LOCK_WAIT_MS, and both are well below deadlock_timeout: whoever waits
  *	 for a batch, and looks for a deadlock after that time, does not find it any
@@ -220,9 +222,37 @@ set_search_path(const DwClaim *claim)
 								 GUC_ACTION_LOCAL, true, 0, false);
 }
 
+/*
+ * May a wait for a lock have been given up in the task that began then?
+ * PostgreSQL does not say so: only when the last wait was to be.  One that
+ * waited, and took as long altogether, runs alone.
+ */
+static bool
+lock_wait_is_over(TimestampTz began)
+{
+	return get_timeout_finish_time(LOCK_TIMEOUT) > began &&
+		dw_now() - began >= (int64) lock_wait_ms() * 1000;
+}
+
+/* A handler of the task may have caught the error: alone it would not have met it. */
+static void
+check_limits(TimestampTz began)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (life_is_over())
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("batch took too long")));
+	if (lock_wait_is_over(began))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("batch waited for a lock")));
+}
+
 static void
 run_member(Member *member, const DwClaim *claim)
 {
+	TimestampTz began = dw_now();
 	int			nest_level = NewGUCNestLevel();
 
 	member->was_run = true;
@@ -233,12 +263,7 @@ run_member(Member *member, const DwClaim *claim)
 	DW_INJECT("batch-before-sql");
 	dw_run_sql(claim, batch.sql);
 	AfterTriggerFireDeferred();
-	CHECK_FOR_INTERRUPTS();
-	/* the task may have caught the cancel */
-	if (life_is_over())
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("batch took too long")));
+	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
 	dw_touch_ended(claim->key.id, DW_DONE);

@@ -242,6 +242,24 @@ all_over('the one that waits');
 query_is(q{SELECT min(n) || ' ' || max(n) FROM account}, '1 1', 'and then runs');
 clean();
 
+# The same, and the task catches the error that it would not have met alone.
+$node->safe_psql('postgres', q{CREATE FUNCTION count_up(which int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		UPDATE account SET n = n + 1 WHERE id = which;
+	EXCEPTION WHEN OTHERS THEN
+		-- the last wait for a lock need not be the one that was given up
+		UPDATE account SET n = n + 100 WHERE id = 20;
+		INSERT INTO done VALUES (SQLSTATE, which);
+	END $$});
+$session->query_safe('BEGIN; UPDATE account SET n = n WHERE id = 7');
+backlog(q{SELECT count(delay_schedule('0', 'SELECT count_up($1)', g)) FROM generate_series(1, 20) g});
+wait_for($node, q{SELECT sum(n) FROM account}, 'those beside one that would catch the error are done', 60, expected => 19);
+$session->query_safe('COMMIT');
+all_over('the one that would catch the error');
+query_is(q{SELECT min(n) || ' ' || max(n) || ' ' || (SELECT count(*) FROM done) FROM account}, '1 1 0',
+	'it does not meet it');
+clean();
+
 #
 # What a task leaves in the session.
 #
@@ -277,8 +295,8 @@ sub in_the_middle
 	return $out;
 }
 
-# one executor only, so that the batch is all there is
-setting('delay_wheel.max_executors' => 3);
+# one executor only, so that the batch is all there is, however slow the machine
+setting('delay_wheel.max_executors' => 3, 'delay_wheel.batch_time' => '50ms');
 wait_for($node, 'SELECT count(*) <= 1 FROM delay_wheel.running', 'one executor is left');
 
 # Rows that are being deleted by a batch are waited for.
@@ -418,6 +436,8 @@ for my $signal (qw(TERM KILL))
 	query_is($once, '50 of 50', "each task ran once in spite of SIG$signal");
 	clean();
 }
+
+setting('delay_wheel.batch_time' => '5ms');
 
 #
 # Of two priorities the lower one has its turns.  By one executor: a third one
