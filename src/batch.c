@@ -20,7 +20,8 @@
  *	 at most.
  * - Deferred triggers fire at the end of each task, as if it were its commit:
  *	 so constraints are checked task by task, under the settings of the task.
- *	 Then its settings are undone.
+ *	 Then its settings are undone, and what else it left is removed.  Where that
+ *	 is not possible, the batch ends.
  * - A task that has met a limit of the batch does not count, even if it has
  *	 caught the error.
  * - A batch lives for MAX_LIFE_MS at most, waits for a lock no longer than
@@ -41,13 +42,13 @@
 #include "access/xact.h"
 #include "batch.h"
 #include "claim.h"
-#include "commands/trigger.h"
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "run_task.h"
+#include "session.h"
 #include "settings.h"
 #include "stats.h"
 #include "stop.h"
@@ -94,6 +95,7 @@ static struct
 		CURRENT_LEFT,			/* it is to be run alone */
 		CURRENT_FORGOTTEN		/* there is nothing to do for it here */
 	}			current;
+	bool		closed;			/* no other one may join */
 	uint32		size;			/* not more members than that */
 	TimestampTz started;
 	char	   *search_path;	/* of all members; may be NULL */
@@ -193,6 +195,7 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 	batch.me = me;
 	batch.state = BATCH_RUNNING;
 	batch.current = CURRENT_OPEN;
+	batch.closed = false;
 	batch.size = Min(dw_batch_tasks, dw_lanes[me->current.lane].batch_size);
 	batch.n = 0;
 	me->in_batch = true;
@@ -262,10 +265,11 @@ run_member(Member *member, const DwClaim *claim)
 	RESUME_CANCEL_INTERRUPTS();
 	DW_INJECT("batch-before-sql");
 	dw_run_sql(claim, batch.sql);
-	AfterTriggerFireDeferred();
+	dw_session_finish_work();
 	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
+	dw_session_clean_within();
 	dw_touch_ended(claim->key.id, DW_DONE);
 	member->outcome = DW_COUNTED_DONE;
 	DW_INJECT("batch-after-sql");
@@ -299,11 +303,17 @@ do_member(Member *member, DwClaim *claim)
 	CommandCounterIncrement();
 }
 
+void
+dw_batch_close(void)
+{
+	batch.closed = true;
+}
+
 /* Temporary objects are removed after the transaction that has used them. */
 static bool
 take_next(DwEntry *entry)
 {
-	if (batch.n >= batch.size ||
+	if (batch.n >= batch.size || batch.closed ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
 		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
 		return false;

@@ -281,6 +281,61 @@ all_over('temporary tables');
 query_is(q{SELECT count(*) FROM done WHERE label = 'temp'}, 20, 'each task has its own');
 clean();
 
+# Cursors, prepared statements, values of sequences, as seen by the next one;
+# and SET CONSTRAINTS, after which there is none.
+setting('delay_wheel.max_executors' => 3);
+wait_for($node, 'SELECT count(*) <= 1 FROM delay_wheel.running', 'one executor is left');
+$node->safe_psql('postgres', q{
+	CREATE SEQUENCE leavings;
+	GRANT ALL ON SEQUENCE leavings TO worker;
+	CREATE FUNCTION leave_all() RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		open_one CURSOR FOR SELECT 1;
+	BEGIN
+		OPEN open_one;
+		EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT 1';
+		EXECUTE 'PREPARE prepared AS SELECT 1';
+		PERFORM nextval('leavings');
+		INSERT INTO done VALUES ('left');
+	END $$;
+	CREATE FUNCTION look() RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		value text := 'none';
+	BEGIN
+		BEGIN
+			value := currval('leavings');
+		EXCEPTION WHEN object_not_in_prerequisite_state THEN
+			NULL;
+		END;
+		INSERT INTO done VALUES (format('%s cursors, %s statements, value %s', (SELECT count(*) FROM pg_cursors),
+			(SELECT count(*) FROM pg_prepared_statements), value));
+	END $$;
+	CREATE FUNCTION constrain() RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		SET CONSTRAINTS ALL IMMEDIATE;
+		INSERT INTO done VALUES ('immediate');
+	END $$;
+	CREATE FUNCTION child_first(which int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO child VALUES (which);
+		INSERT INTO parent VALUES (which);
+		INSERT INTO done VALUES ('deferred');
+	EXCEPTION WHEN foreign_key_violation THEN
+		INSERT INTO done VALUES ('not deferred');
+	END $$});
+backlog(q{SELECT count(delay_schedule('0', CASE g % 2 WHEN 1 THEN 'SELECT leave_all()' ELSE 'SELECT look()' END)) FROM generate_series(1, 20) g});
+all_over('what is left');
+query_is(q{SELECT label, count(*) FROM done GROUP BY 1 ORDER BY 1},
+	"0 cursors, 0 statements, value none|10\nleft|10", 'a task does not see what another one has left');
+query_is(q{SELECT count(DISTINCT xid) < 20 FROM done}, 't', 'in fewer transactions');
+clean();
+backlog(insertions(5, 'before') . q{
+	SELECT count(delay_schedule('0', CASE g % 2 WHEN 1 THEN 'SELECT constrain()' ELSE format('SELECT child_first(%s)', g) END))
+	FROM generate_series(1, 20) g});
+all_over('SET CONSTRAINTS');
+query_is(q{SELECT label, count(*) FROM done GROUP BY 1 ORDER BY 1}, "before|5\ndeferred|10\nimmediate|10", 'nor its SET CONSTRAINTS');
+clean();
+
 #
 # Stopped in the middle of a batch: tasks are done, but not committed.
 #
