@@ -57,6 +57,7 @@
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -334,6 +335,8 @@ run_members(DwEntry *entry)
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
 		dw_claim_snapshot();
+		/* as a transaction of its own would begin: locks that we have bring no news */
+		AcceptInvalidationMessages();
 		result = dw_claim(batch.db, batch.me, rel, entry, is_wanted, NULL, &claim);
 		if (result == DW_CLAIM_REJECTED)
 		{

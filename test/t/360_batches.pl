@@ -336,6 +336,46 @@ all_over('SET CONSTRAINTS');
 query_is(q{SELECT label, count(*) FROM done GROUP BY 1 ORDER BY 1}, "before|5\ndeferred|10\nimmediate|10", 'nor its SET CONSTRAINTS');
 clean();
 
+# What others have committed is seen by the next task, also if that needs no
+# lock that the batch does not have already.
+$node->safe_psql('postgres', q{
+	CREATE TABLE replaced (at timestamptz);
+	CREATE PROCEDURE replace_meanwhile() LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1 .. 60000 LOOP
+			EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND state = 'active'
+				AND query ~ '^SELECT pg_sleep');
+			PERFORM pg_stat_clear_snapshot(), pg_sleep(0.0005);
+		END LOOP;
+		CREATE OR REPLACE FUNCTION version() RETURNS text LANGUAGE sql AS 'SELECT $x$new$x$';
+		COMMIT;
+		INSERT INTO replaced VALUES (clock_timestamp());
+	END $$});
+setting('delay_wheel.batch_time' => '100ms');
+my $in_one = '';
+for (1 .. 20)
+{
+	clean();
+	$node->safe_psql('postgres', q{TRUNCATE replaced;
+		CREATE OR REPLACE FUNCTION public.version() RETURNS text LANGUAGE sql AS 'SELECT $x$old$x$'});
+	my $version = q{'INSERT INTO done (label, n) SELECT public.version(), $1', };
+	backlog(qq{SELECT count(CASE g WHEN 5 THEN delay_schedule('0', 'SELECT pg_sleep(0.05)')
+		ELSE delay_schedule('0', $version g) END) FROM generate_series(1, 10) g}, go => 0);
+	$session->query_until(qr/^started$/m, "SET search_path = public, pg_catalog;\n\\echo started\nCALL replace_meanwhile();\n");
+	release();
+	$session->query_safe('SELECT 1');
+	all_over('a function is replaced');
+	$in_one = $node->safe_psql('postgres', q{SELECT count(DISTINCT xid) = 1 AND
+		count(*) FILTER (WHERE at < r.at) = 4 AND count(*) FILTER (WHERE at > r.at) = 5 FROM done d, replaced r}
+		=~ s/WHERE at/WHERE d.at/gr);
+	last if $in_one eq 't';
+}
+is($in_one, 't', 'a function is replaced in the middle of a batch');
+query_is(q{SELECT string_agg(label, ' ' ORDER BY n) FROM done}, 'old old old old new new new new new', 'the next task runs the new one');
+$session->query_safe('RESET search_path');
+setting('delay_wheel.batch_time' => '5ms');
+clean();
+
 #
 # Stopped in the middle of a batch: tasks are done, but not committed.
 #
