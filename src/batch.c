@@ -310,11 +310,15 @@ dw_batch_close(void)
 	batch.closed = true;
 }
 
-/* Temporary objects are removed after the transaction that has used them. */
+/*
+ * Temporary objects are removed after the transaction that has used them.  What
+ * a task does to queues, pauses and marks is to be committed before another one
+ * is judged by it: else, if all is undone, that one would be forgotten.
+ */
 static bool
 take_next(DwEntry *entry)
 {
-	if (batch.n >= batch.size || batch.closed ||
+	if (batch.n >= batch.size || batch.closed || dw_control_is_touched() ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
 		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
 		return false;

@@ -376,6 +376,24 @@ $session->query_safe('RESET search_path');
 setting('delay_wheel.batch_time' => '5ms');
 clean();
 
+# What a task cancels by a mark is left alone until that is committed: here it
+# is undone, and not done again.
+$node->safe_psql('postgres', q{CREATE FUNCTION cancel_once() RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		IF nextval('leavings') = 1 THEN
+			PERFORM delay_cancel_all(tag => 'x');
+		END IF;
+	END $$;
+	ALTER SEQUENCE leavings RESTART});
+attach($node, 'batch-before-commit', 'error', 0, 1);
+backlog(q{
+	SELECT count(delay_schedule_task(CASE g WHEN 1 THEN 'SELECT cancel_once(), $1' ELSE 'INSERT INTO done VALUES ($1)' END,
+		ARRAY['marked'], tag => CASE WHEN g > 1 THEN 'x' END)) FROM generate_series(1, 20) g});
+all_over('a mark that is undone');
+query_is(q{SELECT count(*) FROM done}, 19, 'what it would have cancelled runs');
+detach($node, 'batch-before-commit');
+clean();
+
 #
 # Stopped in the middle of a batch: tasks are done, but not committed.
 #
