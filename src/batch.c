@@ -385,11 +385,13 @@ run_and_commit(DwEntry *entry)
 	run_members(entry);
 
 	batch.state = BATCH_COMMITTING;
+	/* it would cut the wait for a synchronous standby short */
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
 	dw_claim_commit_transaction();
 	batch.state = BATCH_DONE;
-	disable_timeout(STATEMENT_TIMEOUT, false);
 	dw_cancel_forget();
 	for (uint32 i = 0; i < batch.n; i++)
 	{

@@ -12,13 +12,15 @@ use DelayWheel;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 plan skip_all => 'needs the build with injection points' unless has_injection();
 
 my $node = new_node('batches', injection => 1, conf => q{
 	autovacuum = off
 	restart_after_crash = on
+	wal_level = replica
+	max_wal_senders = 5
 	delay_wheel.executor_idle_timeout = 1h
 });
 $node->safe_psql('postgres', q{
@@ -392,6 +394,29 @@ backlog(q{
 all_over('a mark that is undone');
 query_is(q{SELECT count(*) FROM done}, 19, 'what it would have cancelled runs');
 detach($node, 'batch-before-commit');
+clean();
+
+# The commit waits for a synchronous standby for as long as it takes.
+setting('delay_wheel.max_executors' => 4);
+backlog(insertions(20, 'synchronous') . q{
+	SELECT delay_schedule_task($$INSERT INTO done VALUES ('alone')$$, queue => 'apart', timeout => '100 ms')}, go => 0);
+$position = log_position($node);
+my $waiting = q{SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'delay_wheel executor'};
+setting('synchronous_standby_names' => 'nobody');
+# until the server knows of it nobody waits
+wait_until(60, sub {
+	$session->query_until(qr/^started$/m, "\\echo started\nINSERT INTO replaced VALUES (now());\n");
+	sleep(0.2);
+	$node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) });
+release();
+wait_for($node, $waiting, 'two transactions wait for a standby');
+sleep(0.5);
+query_is($waiting, 't', 'they go on waiting');
+setting('synchronous_standby_names' => '');
+$session->query_safe('SELECT 1');
+all_over('a synchronous standby');
+unlike(log_since($node, $position), qr/canceling wait for synchronous replication/, 'none was cut short');
+query_is(q{SELECT count(*) FROM done}, 21, 'all were run');
 clean();
 
 #
