@@ -436,6 +436,10 @@ sub in_the_middle
 # one executor only, so that the batch is all there is, however slow the machine
 setting('delay_wheel.max_executors' => 3, 'delay_wheel.batch_time' => '50ms');
 wait_for($node, 'SELECT count(*) <= 1 FROM delay_wheel.running', 'one executor is left');
+# and batches that have become small grow again
+backlog(insertions(1000, 'grow'));
+all_over('batches grow');
+clean();
 
 # Rows that are being deleted by a batch are waited for.
 in_the_middle(insertions(10, 'wait') . q{
