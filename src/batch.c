@@ -20,7 +20,10 @@
  *	 at most.
  * - Deferred triggers fire at the end of each task, as if it were its commit:
  *	 so constraints are checked task by task, under the settings of the task.
- *	 Then its settings are undone.
+ *	 Then its settings are undone, and what else it left is removed.  Where that
+ *	 is not possible, the batch ends.
+ * - A task that has met a limit of the batch does not count, even if it has
+ *	 caught the error.
  * - A batch lives for MAX_LIFE_MS at most, waits for a lock no longer than
  *	 MAX_LOCK_WAIT_MS, and both are well below deadlock_timeout: whoever waits
  *	 for a batch, and looks for a deadlock after that time, does not find it any
@@ -39,13 +42,13 @@
 #include "access/xact.h"
 #include "batch.h"
 #include "claim.h"
-#include "commands/trigger.h"
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "run_task.h"
+#include "session.h"
 #include "settings.h"
 #include "stats.h"
 #include "stop.h"
@@ -54,6 +57,7 @@
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -92,6 +96,7 @@ static struct
 		CURRENT_LEFT,			/* it is to be run alone */
 		CURRENT_FORGOTTEN		/* there is nothing to do for it here */
 	}			current;
+	bool		closed;			/* no other one may join */
 	uint32		size;			/* not more members than that */
 	TimestampTz started;
 	char	   *search_path;	/* of all members; may be NULL */
@@ -191,6 +196,7 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 	batch.me = me;
 	batch.state = BATCH_RUNNING;
 	batch.current = CURRENT_OPEN;
+	batch.closed = false;
 	batch.size = Min(dw_batch_tasks, dw_lanes[me->current.lane].batch_size);
 	batch.n = 0;
 	me->in_batch = true;
@@ -220,9 +226,37 @@ set_search_path(const DwClaim *claim)
 								 GUC_ACTION_LOCAL, true, 0, false);
 }
 
+/*
+ * May a wait for a lock have been given up in the task that began then?
+ * PostgreSQL does not say so: only when the last wait was to be.  One that
+ * waited, and took as long altogether, runs alone.
+ */
+static bool
+lock_wait_is_over(TimestampTz began)
+{
+	return get_timeout_finish_time(LOCK_TIMEOUT) > began &&
+		dw_now() - began >= (int64) lock_wait_ms() * 1000;
+}
+
+/* A handler of the task may have caught the error: alone it would not have met it. */
+static void
+check_limits(TimestampTz began)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (life_is_over())
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("batch took too long")));
+	if (lock_wait_is_over(began))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("batch waited for a lock")));
+}
+
 static void
 run_member(Member *member, const DwClaim *claim)
 {
+	TimestampTz began = dw_now();
 	int			nest_level = NewGUCNestLevel();
 
 	member->was_run = true;
@@ -232,15 +266,11 @@ run_member(Member *member, const DwClaim *claim)
 	RESUME_CANCEL_INTERRUPTS();
 	DW_INJECT("batch-before-sql");
 	dw_run_sql(claim, batch.sql);
-	AfterTriggerFireDeferred();
-	CHECK_FOR_INTERRUPTS();
-	/* the task may have caught the cancel */
-	if (life_is_over())
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("batch took too long")));
+	dw_session_finish_work();
+	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
+	dw_session_clean_within();
 	dw_touch_ended(claim->key.id, DW_DONE);
 	member->outcome = DW_COUNTED_DONE;
 	DW_INJECT("batch-after-sql");
@@ -274,11 +304,21 @@ do_member(Member *member, DwClaim *claim)
 	CommandCounterIncrement();
 }
 
-/* Temporary objects are removed after the transaction that has used them. */
+void
+dw_batch_close(void)
+{
+	batch.closed = true;
+}
+
+/*
+ * Temporary objects are removed after the transaction that has used them.  What
+ * a task does to queues, pauses and marks is to be committed before another one
+ * is judged by it: else, if all is undone, that one would be forgotten.
+ */
 static bool
 take_next(DwEntry *entry)
 {
-	if (batch.n >= batch.size ||
+	if (batch.n >= batch.size || batch.closed || dw_control_is_touched() ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
 		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
 		return false;
@@ -299,6 +339,8 @@ run_members(DwEntry *entry)
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
 		dw_claim_snapshot();
+		/* as a transaction of its own would begin: locks that we have bring no news */
+		AcceptInvalidationMessages();
 		result = dw_claim(batch.db, batch.me, rel, entry, is_wanted, NULL, &claim);
 		if (result == DW_CLAIM_REJECTED)
 		{
@@ -343,12 +385,14 @@ run_and_commit(DwEntry *entry)
 	run_members(entry);
 
 	batch.state = BATCH_COMMITTING;
+	/* it would cut the wait for a synchronous standby short */
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
 	dw_claim_commit_transaction();
 	batch.state = BATCH_DONE;
 	DW_COUNT("batches");
-	disable_timeout(STATEMENT_TIMEOUT, false);
 	dw_cancel_forget();
 	for (uint32 i = 0; i < batch.n; i++)
 	{

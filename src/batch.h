@@ -27,4 +27,10 @@ extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
  */
 extern bool dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry);
 
+/*
+ * No other task joins, if this process runs a batch: the current one has
+ * changed something that lasts until the end of the transaction.
+ */
+extern void dw_batch_close(void);
+
 #endif							/* DW_BATCH_H */

@@ -11,6 +11,7 @@
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
  * DROP ROLE: the timers of all databases look for tasks of it;
+ * SET CONSTRAINTS: the task that does so is the last one of its batch;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -31,6 +32,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "batch.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
@@ -437,6 +439,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
 			dw_touch_roles();
 		}
+		/* it cannot be undone before the next task of a batch */
+		if (IsA(statement, ConstraintsSetStmt))
+			dw_batch_close();
 		recycle_for(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
 	}

@@ -335,20 +335,38 @@ syntax_callback(void *arg)
 	errposition(0);
 }
 
+static void
+push_syntax_context(ErrorContextCallback *callback, const char *sql)
+{
+	callback->previous = error_context_stack;
+	callback->callback = syntax_callback;
+	callback->arg = unconstify(char *, sql);
+	error_context_stack = callback;
+}
+
 static List *
 parse(const char *sql)
 {
-	ErrorContextCallback callback = {
-		.previous = error_context_stack,
-		.callback = syntax_callback,
-		.arg = unconstify(char *, sql)
-	};
+	ErrorContextCallback callback;
 	List	   *statements;
 
-	error_context_stack = &callback;
+	push_syntax_context(&callback, sql);
 	statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	error_context_stack = callback.previous;
 	return statements;
+}
+
+/* The lexer may find something wrong, too. */
+static bool
+take_constants(const char *sql, DwConstants *constants)
+{
+	ErrorContextCallback callback;
+	bool		taken;
+
+	push_syntax_context(&callback, sql);
+	taken = dw_constants_take(sql, constants);
+	error_context_stack = callback.previous;
+	return taken;
 }
 
 static bool
@@ -592,7 +610,7 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 	SPIExecuteOptions with_constants = *options;
 	DwConstants constants;
 
-	if (!dw_constants_take(sql, &constants))
+	if (!take_constants(sql, &constants))
 		return false;
 	with_constants.params = dw_args_constants(&constants);
 	return run(find_without_constants(sql, &constants, with_constants.params),

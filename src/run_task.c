@@ -413,14 +413,20 @@ run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claim
 		settle_failure(db, me, entry, claimed, try);
 }
 
-/* The commit of what a task has done: its deferred triggers can take long, too. */
+/*
+ * The commit of what a task has done: its deferred triggers can take long, too.
+ * The timeout is not for the commit itself: it would cut the wait for a
+ * synchronous standby short.
+ */
 static void
-commit_run(const DwClaim *claimed)
+commit_run(const DwExecutor *me, const DwClaim *claimed)
 {
 	RESUME_CANCEL_INTERRUPTS();
 	arm_timeout(claimed);
-	dw_claim_commit_transaction();
+	dw_session_finish_work();
 	disarm_timeout();
+	obey_stop(me);
+	dw_claim_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
 
@@ -470,7 +476,7 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		return;
 	}
 	if (claimed.verdict == DW_RUN && try->error == NULL)
-		commit_run(&claimed);
+		commit_run(me, &claimed);
 	else
 		dw_claim_commit_transaction();
 	/* after the commit: its triggers may have created something, too */

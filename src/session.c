@@ -30,6 +30,7 @@
 #include "catalog/pg_database.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
+#include "commands/trigger.h"
 #include "compat.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -259,6 +260,27 @@ reset_setting(const char *name, struct config_generic **setting)
 	if ((*setting)->source > PGC_S_OVERRIDE)
 		(void) set_config_option(name, NULL, PGC_USERSET,
 								 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+}
+
+/* Deferred triggers, and queries of cursors WITH HOLD; each may bring the other. */
+void
+dw_session_finish_work(void)
+{
+	do
+		AfterTriggerFireDeferred();
+	while (PreCommit_Portals(false));
+}
+
+/*
+ * Session locks stay: others must not have them before they can see what was
+ * done under them.
+ */
+void
+dw_session_clean_within(void)
+{
+	PortalHashTableDeleteAll();
+	DropAllPreparedStatements();
+	ResetSequenceCaches();
 }
 
 void

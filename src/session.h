@@ -40,6 +40,15 @@ extern void dw_session_start_transaction(void);
 extern void dw_session_commit_transaction(void);
 
 /*
+ * What is left of a task's own work when its SQL is done: all that a commit
+ * would run of it.
+ */
+extern void dw_session_finish_work(void);
+
+/* Between tasks of one transaction: ends what cannot stay until its end. */
+extern void dw_session_clean_within(void);
+
+/*
  * Ends what a task may have left in the session.  What a procedural language
  * keeps, stays.
  */

@@ -12,13 +12,15 @@ use DelayWheel;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 plan skip_all => 'needs the build with injection points' unless has_injection();
 
 my $node = new_node('batches', injection => 1, conf => q{
 	autovacuum = off
 	restart_after_crash = on
+	wal_level = replica
+	max_wal_senders = 5
 	delay_wheel.executor_idle_timeout = 1h
 });
 $node->safe_psql('postgres', q{
@@ -358,6 +360,23 @@ query_is($once, '60 of 60', 'each task ran once');
 query_is(q{SELECT last_value BETWEEN 5 AND 10 FROM begun}, 't', 'the slow ones were begun in one batch each at most');
 query_is(q{SELECT count(*) || ' ' || count(DISTINCT xid) FROM done WHERE xid IN (SELECT xid FROM done WHERE label = 'slow')}, '5 5',
 	'and ran alone');
+
+# The same, and the task catches the error that it would not have met alone.
+$node->safe_psql('postgres', q{CREATE FUNCTION count_up(which int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		UPDATE account SET n = n + 1 WHERE id = which;
+	EXCEPTION WHEN OTHERS THEN
+		-- the last wait for a lock need not be the one that was given up
+		UPDATE account SET n = n + 100 WHERE id = 20;
+		INSERT INTO done VALUES (SQLSTATE, which);
+	END $$});
+$session->query_safe('BEGIN; UPDATE account SET n = n WHERE id = 7');
+backlog(q{SELECT count(delay_schedule('0', 'SELECT count_up($1)', g)) FROM generate_series(1, 20) g});
+wait_for($node, q{SELECT sum(n) FROM account}, 'those beside one that would catch the error are done', 60, expected => 19);
+$session->query_safe('COMMIT');
+all_over('the one that would catch the error');
+query_is(q{SELECT min(n) || ' ' || max(n) || ' ' || (SELECT count(*) FROM done) FROM account}, '1 1 0',
+	'it does not meet it');
 clean();
 
 #
@@ -381,6 +400,142 @@ all_over('temporary tables');
 query_is(q{SELECT count(*) FROM done WHERE label = 'temp'}, 20, 'each task has its own');
 clean();
 
+# Cursors, prepared statements, values of sequences, as seen by the next one;
+# and SET CONSTRAINTS, after which there is none.
+setting('delay_wheel.max_executors' => 3);
+wait_for($node, 'SELECT count(*) <= 1 FROM delay_wheel.running', 'one executor is left');
+$node->safe_psql('postgres', q{
+	CREATE SEQUENCE leavings;
+	GRANT ALL ON SEQUENCE leavings TO worker;
+	CREATE FUNCTION leave_all() RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		open_one CURSOR FOR SELECT 1;
+	BEGIN
+		OPEN open_one;
+		EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT 1';
+		EXECUTE 'PREPARE prepared AS SELECT 1';
+		PERFORM nextval('leavings');
+		INSERT INTO done VALUES ('left');
+	END $$;
+	CREATE FUNCTION look() RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		value text := 'none';
+	BEGIN
+		BEGIN
+			value := currval('leavings');
+		EXCEPTION WHEN object_not_in_prerequisite_state THEN
+			NULL;
+		END;
+		INSERT INTO done VALUES (format('%s cursors, %s statements, value %s', (SELECT count(*) FROM pg_cursors),
+			(SELECT count(*) FROM pg_prepared_statements), value));
+	END $$;
+	CREATE FUNCTION constrain() RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		SET CONSTRAINTS ALL IMMEDIATE;
+		INSERT INTO done VALUES ('immediate');
+	END $$;
+	CREATE FUNCTION child_first(which int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO child VALUES (which);
+		INSERT INTO parent VALUES (which);
+		INSERT INTO done VALUES ('deferred');
+	EXCEPTION WHEN foreign_key_violation THEN
+		INSERT INTO done VALUES ('not deferred');
+	END $$});
+backlog(q{SELECT count(delay_schedule('0', CASE g % 2 WHEN 1 THEN 'SELECT leave_all()' ELSE 'SELECT look()' END)) FROM generate_series(1, 20) g});
+all_over('what is left');
+query_is(q{SELECT label, count(*) FROM done GROUP BY 1 ORDER BY 1},
+	"0 cursors, 0 statements, value none|10\nleft|10", 'a task does not see what another one has left');
+query_is(q{SELECT count(DISTINCT xid) < 20 FROM done}, 't', 'in fewer transactions');
+clean();
+backlog(insertions(5, 'before') . q{
+	SELECT count(delay_schedule('0', CASE g % 2 WHEN 1 THEN 'SELECT constrain()' ELSE format('SELECT child_first(%s)', g) END))
+	FROM generate_series(1, 20) g});
+all_over('SET CONSTRAINTS');
+query_is(q{SELECT label, count(*) FROM done GROUP BY 1 ORDER BY 1}, "before|5\ndeferred|10\nimmediate|10", 'nor its SET CONSTRAINTS');
+clean();
+
+# What others have committed is seen by the next task, also if that needs no
+# lock that the batch does not have already.
+$node->safe_psql('postgres', q{
+	CREATE TABLE replaced (at timestamptz);
+	CREATE PROCEDURE replace_meanwhile() LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1 .. 60000 LOOP
+			EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND state = 'active'
+				AND query ~ '^SELECT pg_sleep');
+			PERFORM pg_stat_clear_snapshot(), pg_sleep(0.0005);
+		END LOOP;
+		CREATE OR REPLACE FUNCTION version() RETURNS text LANGUAGE sql AS 'SELECT $x$new$x$';
+		COMMIT;
+		INSERT INTO replaced VALUES (clock_timestamp());
+	END $$});
+setting('delay_wheel.batch_time' => '100ms');
+my $in_one = '';
+for (1 .. 20)
+{
+	clean();
+	$node->safe_psql('postgres', q{TRUNCATE replaced;
+		CREATE OR REPLACE FUNCTION public.version() RETURNS text LANGUAGE sql AS 'SELECT $x$old$x$'});
+	my $version = q{'INSERT INTO done (label, n) SELECT public.version(), $1', };
+	backlog(qq{SELECT count(CASE g WHEN 5 THEN delay_schedule('0', 'SELECT pg_sleep(0.05)')
+		ELSE delay_schedule('0', $version g) END) FROM generate_series(1, 10) g}, go => 0);
+	$session->query_until(qr/^started$/m, "SET search_path = public, pg_catalog;\n\\echo started\nCALL replace_meanwhile();\n");
+	release();
+	$session->query_safe('SELECT 1');
+	all_over('a function is replaced');
+	$in_one = $node->safe_psql('postgres', q{SELECT count(DISTINCT xid) = 1 AND
+		count(*) FILTER (WHERE at < r.at) = 4 AND count(*) FILTER (WHERE at > r.at) = 5 FROM done d, replaced r}
+		=~ s/WHERE at/WHERE d.at/gr);
+	last if $in_one eq 't';
+}
+is($in_one, 't', 'a function is replaced in the middle of a batch');
+query_is(q{SELECT string_agg(label, ' ' ORDER BY n) FROM done}, 'old old old old new new new new new', 'the next task runs the new one');
+$session->query_safe('RESET search_path');
+setting('delay_wheel.batch_time' => '5ms');
+clean();
+
+# What a task cancels by a mark is left alone until that is committed: here it
+# is undone, and not done again.
+$node->safe_psql('postgres', q{CREATE FUNCTION cancel_once() RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		IF nextval('leavings') = 1 THEN
+			PERFORM delay_cancel_all(tag => 'x');
+		END IF;
+	END $$;
+	ALTER SEQUENCE leavings RESTART});
+attach($node, 'batch-before-commit', 'error', 0, 1);
+backlog(q{
+	SELECT count(delay_schedule_task(CASE g WHEN 1 THEN 'SELECT cancel_once(), $1' ELSE 'INSERT INTO done VALUES ($1)' END,
+		ARRAY['marked'], tag => CASE WHEN g > 1 THEN 'x' END)) FROM generate_series(1, 20) g});
+all_over('a mark that is undone');
+query_is(q{SELECT count(*) FROM done}, 19, 'what it would have cancelled runs');
+detach($node, 'batch-before-commit');
+clean();
+
+# The commit waits for a synchronous standby for as long as it takes.
+setting('delay_wheel.max_executors' => 4);
+backlog(insertions(20, 'synchronous') . q{
+	SELECT delay_schedule_task($$INSERT INTO done VALUES ('alone')$$, queue => 'apart', timeout => '100 ms')}, go => 0);
+$position = log_position($node);
+my $waiting = q{SELECT count(*) >= 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'delay_wheel executor'};
+setting('synchronous_standby_names' => 'nobody');
+# until the server knows of it nobody waits
+wait_until(60, sub {
+	$session->query_until(qr/^started$/m, "\\echo started\nINSERT INTO replaced VALUES (now());\n");
+	sleep(0.2);
+	$node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) });
+release();
+wait_for($node, $waiting, 'two transactions wait for a standby');
+sleep(0.5);
+query_is($waiting, 't', 'they go on waiting');
+setting('synchronous_standby_names' => '');
+$session->query_safe('SELECT 1');
+all_over('a synchronous standby');
+unlike(log_since($node, $position), qr/canceling wait for synchronous replication/, 'none was cut short');
+query_is(q{SELECT count(*) FROM done}, 21, 'all were run');
+clean();
+
 #
 # Stopped in the middle of a batch: tasks are done, but not committed.
 #
@@ -395,9 +550,13 @@ sub in_the_middle
 	return $out;
 }
 
-# one executor only, so that the batch is all there is
-setting('delay_wheel.max_executors' => 3);
+# one executor only, so that the batch is all there is, however slow the machine
+setting('delay_wheel.max_executors' => 3, 'delay_wheel.batch_time' => '50ms');
 wait_for($node, 'SELECT count(*) <= 1 FROM delay_wheel.running', 'one executor is left');
+# and batches that have become small grow again
+backlog(insertions(1000, 'grow'));
+all_over('batches grow');
+clean();
 
 # Rows that are being deleted by a batch are waited for.
 in_the_middle(insertions(10, 'wait') . q{
@@ -536,6 +695,8 @@ for my $signal (qw(TERM KILL))
 	query_is($once, '50 of 50', "each task ran once in spite of SIG$signal");
 	clean();
 }
+
+setting('delay_wheel.batch_time' => '5ms');
 
 #
 # Of two priorities the lower one has its turns.  By one executor: a third one

@@ -386,6 +386,11 @@ sql(q{SET delay_wheel.check_sql = off; SELECT delay_schedule('0', 'SELECT wrong 
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'tasks with wrong syntax');
 is(sql('SELECT count(*), count(DISTINCT message || context) FROM delay_wheel.failed'), '3|1', 'wrong syntax looks the same');
 sql('TRUNCATE delay_wheel.failed_task');
+sql(q{SET delay_wheel.check_sql = off; SELECT delay_schedule('0', $$UPDATE account SET note = 'open WHERE id = 1$$) FROM generate_series(1, 3)});
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'tasks that the lexer does not like');
+is(sql('SELECT count(*), min(context), max(context) FROM delay_wheel.failed'),
+	join('|', 3, (q{at character 27 of: UPDATE account SET note = 'open WHERE id = 1}) x 2), 'they say where');
+sql('TRUNCATE delay_wheel.failed_task');
 
 #
 # Tasks that do away with plans, or come back to them
