@@ -331,7 +331,8 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 	bool		found;
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	found = !must_end(me) && pg_atomic_read_u32(&my_db->starving) == 0 &&
+	/* who starves waits for the end of a turn, not of a batch: that is short */
+	found = !must_end(me) &&
 		dw_ready_pop_next(my_db, &dw_lanes[me->current.lane], until, entry);
 	if (found)
 	{
