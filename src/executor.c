@@ -304,7 +304,7 @@ note_taken(DwExecutor *me, const DwEntry *entry)
 	me->current = *entry;
 	me->begun = false;
 	pg_atomic_fetch_sub_u64(&my_db->ready, 1);
-	if (lane->load_below == 0 || dw_ready_count(lane) >= lane->load_below)
+	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return false;
 	lane->load_below = 0;
 	return true;

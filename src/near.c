@@ -99,14 +99,20 @@ key_before(const DwEntry *entry, TimestampTz due, int64 id)
 	return entry->due < due || (entry->due == due && entry->id < id);
 }
 
-/*---- The heap of the open slot, by due ----*/
+/*---- The heap of the open slot, by due and id ----*/
+
+static bool
+entry_before(const DwEntry *a, const DwEntry *b)
+{
+	return key_before(a, b->due, b->id);
+}
 
 static void
 heap_push(const DwEntry *entry)
 {
 	uint32		i = heap_count++;
 
-	while (i > 0 && entry->due < heap[(i - 1) / 2].due)
+	while (i > 0 && entry_before(entry, &heap[(i - 1) / 2]))
 	{
 		heap[i] = heap[(i - 1) / 2];
 		i = (i - 1) / 2;
@@ -123,9 +129,9 @@ heap_sift_down(uint32 i, const DwEntry *entry)
 
 		if (child >= heap_count)
 			break;
-		if (child + 1 < heap_count && heap[child + 1].due < heap[child].due)
+		if (child + 1 < heap_count && entry_before(&heap[child + 1], &heap[child]))
 			child++;
-		if (entry->due <= heap[child].due)
+		if (!entry_before(&heap[child], entry))
 			break;
 		heap[i] = heap[child];
 		i = child;
@@ -163,33 +169,11 @@ heap_filter(DwKeep keep, void *arg)
 
 /*---- Counting ----*/
 
-/* An entry of the lane has left ring, heap or spare. */
-static inline void
-waits_no_more(DwLane *lane)
-{
-	lane->waiting--;
-	if (lane->waiting < lane->look_below)
-	{
-		/* it waited for room */
-		lane->look_below = 0;
-		dw_lane_dirty(db, lane);
-	}
-}
-
 static void
 count_waiting(DwLane *lane, int by)
 {
-	if (by > 0)
-		lane->waiting += by;
-	else
-		waits_no_more(lane);
+	lane->waiting += by;
 	pg_atomic_fetch_add_u64(&db->near, by);
-}
-
-uint32
-dw_near_held(DwLane *lane)
-{
-	return lane->waiting + dw_ready_count(lane);
 }
 
 /*
@@ -382,10 +366,10 @@ greediest_lane(void)
 	if (pg_atomic_read_u64(&db->near) + pg_atomic_read_u64(&db->ready) <= most)
 		return NULL;
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_near_held(&dw_lanes[i]) > most)
+		if (dw_lane_held(&dw_lanes[i]) > most)
 		{
 			found = &dw_lanes[i];
-			most = dw_near_held(found);
+			most = dw_lane_held(found);
 		}
 	return found;
 }
@@ -411,7 +395,7 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 static void
 wait_for_room(DwLane *lane)
 {
-	lane->refill_at = dw_near_held(lane) / 2;
+	lane->refill_at = dw_lane_held(lane) / 2;
 }
 
 /*
@@ -437,7 +421,7 @@ make_room(Key wanted)
 	}
 	if (lane)
 	{
-		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_near_held(lane);
+		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_lane_held(lane);
 
 		key = sample->keys[Min(keep / 2, (uint64) sample->n - 1)];
 		dw_near_cut(lane, key.due, key.id);
@@ -517,6 +501,12 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	return inserted;
 }
 
+bool
+dw_near_is_behind(const DwLane *lane, TimestampTz due)
+{
+	return lane->waiting > 0 && due <= ahead_now();
+}
+
 /* The place in the lane's own record, for a lane that has nothing else. */
 static bool
 place_in_spare(DwLane *lane, const DwEntry *entry)
@@ -525,7 +515,7 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 	bool		is_due = entry->due <= ahead_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	if (lane->spare_state == DW_SPARE_FREE && dw_near_held(lane) == 0)
+	if (lane->spare_state == DW_SPARE_FREE && dw_lane_held(lane) == 0)
 	{
 		placed = true;
 		lane->spare = *entry;
@@ -607,7 +597,7 @@ hand_over(const DwEntry *entries, uint32 n)
 
 			if (!dw_ready_push(db, lane, &entries[i]))
 				break;
-			waits_no_more(lane);
+			lane->waiting--;
 		}
 		pg_atomic_fetch_sub_u64(&db->near, i - first);
 		pg_atomic_fetch_add_u64(&db->ready, i - first);
@@ -807,7 +797,6 @@ reset_lane(DwLane *lane)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
-	lane->look_below = 0;
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
