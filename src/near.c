@@ -40,6 +40,8 @@
 #define MAX_EXPECTED	8
 /* entries handed over under one lock */
 #define HAND_OVER_BATCH	32
+/* a ready list of no more entries is gone through under the lock */
+#define FILTER_LOCKED	4096
 #define SAMPLE			1024
 
 /* A place in the order of a lane. */
@@ -239,19 +241,46 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 {
 	const Key  *cut = &cuts[entry->lane];
 
-	if (key_before(entry, cut->due, cut->id))
-		return true;
-	pg_atomic_fetch_sub_u64(&db->ready, 1);
-	return false;
+	return key_before(entry, cut->due, cut->id);
 }
 
-/* Drops from a lane's ready list and spare; under the ready lock. */
+/*
+ * Drops from a lane's ready list what is not to be kept, or just looks at it;
+ * returns how many were dropped.  A long list is taken away meanwhile:
+ * executors go on with other lanes rather than wait for the lock.
+ */
+static uint32
+filter_ready(DwLane *lane, DwKeep keep, void *arg)
+{
+	DwList		list;
+	uint32		count;
+	bool		is_long;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	list = lane->ready;
+	count = list.count;
+	dw_list_init(&lane->ready);
+	is_long = count > FILTER_LOCKED;
+	if (is_long)
+		LWLockRelease(dw_ready_lock(db));
+	dw_list_filter(dw_pool, &db->account, &list, keep, arg);
+	if (is_long)
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	count -= list.count;
+	/* what was put back meanwhile is first */
+	dw_list_append(dw_pool, &lane->ready, &list);
+	if (dw_ready_count(lane) > 0)
+		dw_ready_list(db, lane);
+	LWLockRelease(dw_ready_lock(db));
+	return count;
+}
+
+/* Drops from a lane's spare; under the ready lock. */
 static void
-cut_ready(DwLane *lane)
+cut_spare(DwLane *lane)
 {
 	const Key  *cut = &cuts[lane - dw_lanes];
 
-	dw_list_filter(dw_pool, &db->account, &lane->ready, ready_survives_cut, NULL);
 	if (lane->spare_state == DW_SPARE_FREE || key_before(&lane->spare, cut->due, cut->id))
 		return;
 	if (lane->spare_state == DW_SPARE_READY)
@@ -292,9 +321,12 @@ dw_near_apply_cuts(void)
 
 	for (uint32 i = 0; i < ncuts; i++)
 	{
+		DwLane	   *lane = &dw_lanes[cut_lanes[i]];
+
 		/* one lane at a time, not to keep executors waiting */
+		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		cut_ready(&dw_lanes[cut_lanes[i]]);
+		cut_spare(lane);
 		LWLockRelease(dw_ready_lock(db));
 		cuts[cut_lanes[i]].due = DW_NEVER;
 	}
@@ -348,11 +380,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 	for (uint32 i = 0; i < heap_count; i++)
 		(void) add_to_sample(&heap[i], sample);
 	if (lane)
-	{
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		dw_list_filter(dw_pool, &db->account, &lane->ready, add_to_sample, sample);
-		LWLockRelease(dw_ready_lock(db));
-	}
+		(void) filter_ready(lane, add_to_sample, sample);
 	qsort(sample->keys, sample->n, sizeof(Key), compare_keys);
 }
 
