@@ -304,7 +304,7 @@ note_taken(DwExecutor *me, const DwEntry *entry)
 	me->current = *entry;
 	me->begun = false;
 	pg_atomic_fetch_sub_u64(&my_db->ready, 1);
-	if (lane->load_below == 0 || dw_ready_count(lane) >= lane->load_below)
+	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return false;
 	lane->load_below = 0;
 	return true;
@@ -331,7 +331,8 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 	bool		found;
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-	found = !must_end(me) && pg_atomic_read_u32(&my_db->starving) == 0 &&
+	/* who starves waits for the end of a turn, not of a batch: that is short */
+	found = !must_end(me) &&
 		dw_ready_pop_next(my_db, &dw_lanes[me->current.lane], until, entry);
 	if (found)
 	{

@@ -364,7 +364,6 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
-	lane->look_below = 0;
 	dw_queue_attach_lane(db, lane);
 	lane->passed_over = 0;
 	lane->waits_since = 0;
@@ -516,6 +515,12 @@ uint32
 dw_ready_count(const DwLane *lane)
 {
 	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
+}
+
+uint32
+dw_lane_held(const DwLane *lane)
+{
+	return lane->waiting + dw_ready_count(lane);
 }
 
 static void

@@ -75,6 +75,8 @@ extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
 extern uint32 dw_ready_count(const DwLane *lane);
+/* All of the lane that is in memory. */
+extern uint32 dw_lane_held(const DwLane *lane);
 /* The lane was paused, or is not paused any more. */
 extern void dw_ready_obey_pause(DwDatabase *db, DwLane *lane);
 /* Nothing is ready.  Under the table lock and the ready lock. */

@@ -62,6 +62,8 @@
 /* after an error, or when the table is locked */
 #define RETRY_US		USECS_PER_SEC
 #define LOCKED_RETRY_US (100 * 1000)
+/* when what is in memory has yet to be handed over */
+#define BEHIND_US		1000
 /* the same error within this time belongs to the same episode */
 #define EPISODE_US		(10 * RETRY_US)
 /* one part in so many of the time goes into forgetting prepared transactions */
@@ -442,8 +444,8 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		entry.block = ItemPointerGetBlockNumber(&key.tid);
 		entry.offset = ItemPointerGetOffsetNumber(&key.tid);
 		entry.lane = lane - dw_lanes;
-		if (pause ||
-			dw_near_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
+		if (pause || dw_near_is_behind(lane, entry.due) ||
+			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
 			!dw_near_place_hard(lane, &entry))
 		{
 			dw_lane_scan_end(scan);
@@ -537,8 +539,8 @@ recheck_locked(DwLane *lane, TimestampTz now)
 
 /*
  * When a lane must be loaded.  A lane that has enough in memory waits until
- * it runs low; executors tell when they have taken so many, or near.c when so
- * many were handed over to them.
+ * it runs low; executors tell when they have taken so many.  Other entries leave
+ * by cuts, after which each lane is looked at.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -548,24 +550,18 @@ load_time(DwLane *lane, TimestampTz now)
 	uint32		low = Min(dw_near_limit() / 4, lane->refill_at);
 	bool		enough;
 
-	lane->look_below = 0;
 	if (far == DW_NEVER || lane->orphan)
 		return DW_NEVER;
 	/* half a window ahead, so that a load is worth its while */
 	at = Max(dw_time_add(far, -dw_window_us() / 2), lane->load_after);
+	if (dw_near_is_behind(lane, lane->cursor_due))
+		at = Max(at, now + BEHIND_US);
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	enough = at <= now && dw_near_held(lane) > low;
-	if (enough && low >= lane->waiting)
-		lane->load_below = low - lane->waiting + 1;
-	else
-		lane->load_below = 0;
+	enough = at <= now && dw_lane_held(lane) > low;
+	lane->load_below = enough ? low + 1 : 0;
 	LWLockRelease(dw_ready_lock(db));
-	if (!enough)
-		return at;
-	if (low < lane->waiting)
-		lane->look_below = low + 1;
-	return DW_NEVER;
+	return enough ? DW_NEVER : at;
 }
 
 /*---- Which lanes to look at ----*/
@@ -592,7 +588,7 @@ schedule_load(DwLane *lane, TimestampTz now, bool was_loaded)
 
 	if (dw_atomic_read(&lane->next_far) != DW_NEVER)
 		dw_orphans_wanted(lane);
-	else if (dw_near_held(lane) == 0 && lane->running == 0)
+	else if (dw_lane_held(lane) == 0 && lane->running == 0)
 	{
 		idle_lanes[number / 64] |= UINT64CONST(1) << (number % 64);
 		any_idle = true;
@@ -722,7 +718,7 @@ leave_if_idle(DwLane *lane)
 	bool		idle;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	idle = dw_near_held(lane) == 0 && lane->running == 0 &&
+	idle = dw_lane_held(lane) == 0 && lane->running == 0 &&
 		lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) &&
 		dw_atomic_read(&lane->next_far) == DW_NEVER &&
 		dw_atomic_read(&lane->reload_from) == DW_NEVER;

@@ -40,6 +40,8 @@
 #define MAX_EXPECTED	8
 /* entries handed over under one lock */
 #define HAND_OVER_BATCH	32
+/* a ready list of no more entries is gone through under the lock */
+#define FILTER_LOCKED	4096
 #define SAMPLE			1024
 
 /* A place in the order of a lane. */
@@ -99,14 +101,20 @@ key_before(const DwEntry *entry, TimestampTz due, int64 id)
 	return entry->due < due || (entry->due == due && entry->id < id);
 }
 
-/*---- The heap of the open slot, by due ----*/
+/*---- The heap of the open slot, by due and id ----*/
+
+static bool
+entry_before(const DwEntry *a, const DwEntry *b)
+{
+	return key_before(a, b->due, b->id);
+}
 
 static void
 heap_push(const DwEntry *entry)
 {
 	uint32		i = heap_count++;
 
-	while (i > 0 && entry->due < heap[(i - 1) / 2].due)
+	while (i > 0 && entry_before(entry, &heap[(i - 1) / 2]))
 	{
 		heap[i] = heap[(i - 1) / 2];
 		i = (i - 1) / 2;
@@ -123,9 +131,9 @@ heap_sift_down(uint32 i, const DwEntry *entry)
 
 		if (child >= heap_count)
 			break;
-		if (child + 1 < heap_count && heap[child + 1].due < heap[child].due)
+		if (child + 1 < heap_count && entry_before(&heap[child + 1], &heap[child]))
 			child++;
-		if (entry->due <= heap[child].due)
+		if (!entry_before(&heap[child], entry))
 			break;
 		heap[i] = heap[child];
 		i = child;
@@ -163,33 +171,11 @@ heap_filter(DwKeep keep, void *arg)
 
 /*---- Counting ----*/
 
-/* An entry of the lane has left ring, heap or spare. */
-static inline void
-waits_no_more(DwLane *lane)
-{
-	lane->waiting--;
-	if (lane->waiting < lane->look_below)
-	{
-		/* it waited for room */
-		lane->look_below = 0;
-		dw_lane_dirty(db, lane);
-	}
-}
-
 static void
 count_waiting(DwLane *lane, int by)
 {
-	if (by > 0)
-		lane->waiting += by;
-	else
-		waits_no_more(lane);
+	lane->waiting += by;
 	pg_atomic_fetch_add_u64(&db->near, by);
-}
-
-uint32
-dw_near_held(DwLane *lane)
-{
-	return lane->waiting + dw_ready_count(lane);
 }
 
 /*
@@ -255,19 +241,46 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 {
 	const Key  *cut = &cuts[entry->lane];
 
-	if (key_before(entry, cut->due, cut->id))
-		return true;
-	pg_atomic_fetch_sub_u64(&db->ready, 1);
-	return false;
+	return key_before(entry, cut->due, cut->id);
 }
 
-/* Drops from a lane's ready list and spare; under the ready lock. */
+/*
+ * Drops from a lane's ready list what is not to be kept, or just looks at it;
+ * returns how many were dropped.  A long list is taken away meanwhile:
+ * executors go on with other lanes rather than wait for the lock.
+ */
+static uint32
+filter_ready(DwLane *lane, DwKeep keep, void *arg)
+{
+	DwList		list;
+	uint32		count;
+	bool		is_long;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	list = lane->ready;
+	count = list.count;
+	dw_list_init(&lane->ready);
+	is_long = count > FILTER_LOCKED;
+	if (is_long)
+		LWLockRelease(dw_ready_lock(db));
+	dw_list_filter(dw_pool, &db->account, &list, keep, arg);
+	if (is_long)
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	count -= list.count;
+	/* what was put back meanwhile is first */
+	dw_list_append(dw_pool, &lane->ready, &list);
+	if (dw_ready_count(lane) > 0)
+		dw_ready_list(db, lane);
+	LWLockRelease(dw_ready_lock(db));
+	return count;
+}
+
+/* Drops from a lane's spare; under the ready lock. */
 static void
-cut_ready(DwLane *lane)
+cut_spare(DwLane *lane)
 {
 	const Key  *cut = &cuts[lane - dw_lanes];
 
-	dw_list_filter(dw_pool, &db->account, &lane->ready, ready_survives_cut, NULL);
 	if (lane->spare_state == DW_SPARE_FREE || key_before(&lane->spare, cut->due, cut->id))
 		return;
 	if (lane->spare_state == DW_SPARE_READY)
@@ -308,9 +321,12 @@ dw_near_apply_cuts(void)
 
 	for (uint32 i = 0; i < ncuts; i++)
 	{
+		DwLane	   *lane = &dw_lanes[cut_lanes[i]];
+
 		/* one lane at a time, not to keep executors waiting */
+		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		cut_ready(&dw_lanes[cut_lanes[i]]);
+		cut_spare(lane);
 		LWLockRelease(dw_ready_lock(db));
 		cuts[cut_lanes[i]].due = DW_NEVER;
 	}
@@ -364,11 +380,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 	for (uint32 i = 0; i < heap_count; i++)
 		(void) add_to_sample(&heap[i], sample);
 	if (lane)
-	{
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		dw_list_filter(dw_pool, &db->account, &lane->ready, add_to_sample, sample);
-		LWLockRelease(dw_ready_lock(db));
-	}
+		(void) filter_ready(lane, add_to_sample, sample);
 	qsort(sample->keys, sample->n, sizeof(Key), compare_keys);
 }
 
@@ -382,10 +394,10 @@ greediest_lane(void)
 	if (pg_atomic_read_u64(&db->near) + pg_atomic_read_u64(&db->ready) <= most)
 		return NULL;
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_near_held(&dw_lanes[i]) > most)
+		if (dw_lane_held(&dw_lanes[i]) > most)
 		{
 			found = &dw_lanes[i];
-			most = dw_near_held(found);
+			most = dw_lane_held(found);
 		}
 	return found;
 }
@@ -411,7 +423,7 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 static void
 wait_for_room(DwLane *lane)
 {
-	lane->refill_at = dw_near_held(lane) / 2;
+	lane->refill_at = dw_lane_held(lane) / 2;
 }
 
 /*
@@ -437,7 +449,7 @@ make_room(Key wanted)
 	}
 	if (lane)
 	{
-		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_near_held(lane);
+		uint64		keep = (uint64) sample->n * dw_near_limit() / dw_lane_held(lane);
 
 		key = sample->keys[Min(keep / 2, (uint64) sample->n - 1)];
 		dw_near_cut(lane, key.due, key.id);
@@ -517,6 +529,12 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	return inserted;
 }
 
+bool
+dw_near_is_behind(const DwLane *lane, TimestampTz due)
+{
+	return lane->waiting > 0 && due <= ahead_now();
+}
+
 /* The place in the lane's own record, for a lane that has nothing else. */
 static bool
 place_in_spare(DwLane *lane, const DwEntry *entry)
@@ -525,7 +543,7 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 	bool		is_due = entry->due <= ahead_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	if (lane->spare_state == DW_SPARE_FREE && dw_near_held(lane) == 0)
+	if (lane->spare_state == DW_SPARE_FREE && dw_lane_held(lane) == 0)
 	{
 		placed = true;
 		lane->spare = *entry;
@@ -607,7 +625,7 @@ hand_over(const DwEntry *entries, uint32 n)
 
 			if (!dw_ready_push(db, lane, &entries[i]))
 				break;
-			waits_no_more(lane);
+			lane->waiting--;
 		}
 		pg_atomic_fetch_sub_u64(&db->near, i - first);
 		pg_atomic_fetch_add_u64(&db->ready, i - first);
@@ -807,7 +825,6 @@ reset_lane(DwLane *lane)
 	lane->load_after = 0;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
-	lane->look_below = 0;
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 

@@ -25,9 +25,14 @@ extern bool dw_near_place(DwLane *lane, const DwEntry *entry);
  */
 extern bool dw_near_place_hard(DwLane *lane, const DwEntry *entry);
 
-/* How many entries a lane should hold at most, and how many it holds. */
+/*
+ * Is this beyond what waits of the lane, but due?  Then what waits is due, too,
+ * and is to be handed over first.
+ */
+extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
+
+/* How many entries a lane should hold at most. */
 extern uint32 dw_near_limit(void);
-extern uint32 dw_near_held(DwLane *lane);
 
 /*
  * What the lane has in memory from (due, id) on is not to be trusted, or to

@@ -383,6 +383,22 @@ dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *a
 	cut_list(pool, acct, list, dst, dst_count);
 }
 
+/* Moves all entries of a list behind those of another one. */
+void
+dw_list_append(DwPool *pool, DwList *list, DwList *more)
+{
+	if (more->head == DW_NO_CHUNK)
+		return;
+	if (list->tail == DW_NO_CHUNK)
+		list->head = more->head;
+	else
+		get_chunk(pool, list->tail)->next = more->head;
+	list->tail = more->tail;
+	list->count += more->count;
+	list->nchunks += more->nchunks;
+	dw_list_init(more);
+}
+
 
 /* ----------------------------------------------------------------
  *		The ring

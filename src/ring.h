@@ -139,6 +139,7 @@ extern bool dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEn
 extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
 extern const DwEntry *dw_list_first(DwPool *pool, const DwList *list);
 extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry);
+extern void dw_list_append(DwPool *pool, DwList *list, DwList *more);
 extern void dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg);
 
 /* The ring. */

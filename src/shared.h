@@ -117,14 +117,13 @@ typedef struct DwLane
 	/* timer only: the first key that is not in memory */
 	TimestampTz cursor_due;
 	int64		cursor_id;
-	uint32		waiting;		/* entries in ring and heap, and the spare */
+	uint32		waiting;		/* entries in ring and heap, and the spare;
+								 * executors read it under the ready lock */
 	TimestampTz load_after;		/* backoff after a failed load */
 	bool		orphan;			/* its owner does not exist: nothing is in
 								 * memory, see orphans.c */
 	uint32		refill_at;		/* memory was short: loaded again when the lane
 								 * holds no more than that */
-	uint32		look_below;		/* it waits for room: looked at when fewer
-								 * entries wait */
 
 	/* ready lock */
 	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
@@ -141,7 +140,7 @@ typedef struct DwLane
 	int32		ready_next;
 	int32		ready_prev;
 	uint32		running;		/* executors on it */
-	uint32		load_below;		/* wake the timer when fewer are ready */
+	uint32		load_below;		/* wake the timer when fewer are in memory */
 	uint32		batch_size;		/* so many share a transaction, if settings allow */
 	uint32		alone;			/* so many do not, before that is tried again */
 	TimestampTz recheck_at;		/* a row was locked by a stranger */

@@ -973,6 +973,18 @@ op_list_filter(World *world, Side *side, int listno)
 }
 
 static void
+op_list_append(World *world, Side *side, int listno)
+{
+	int			moreno = (listno + 1) % NLISTS;
+	ModelList  *model = &side->model_lists[moreno];
+
+	dw_list_append(world->pool, &side->lists[listno], &side->lists[moreno]);
+	CHECK(side->lists[moreno].count == 0 && side->lists[moreno].nchunks == 0);
+	for (; model->n > 0; model->n--)
+		model_push(&side->model_lists[listno], &model->entries[model->start++]);
+}
+
+static void
 op_list(World *world, Side *side)
 {
 	int			listno = (int) below(NLISTS);
@@ -983,6 +995,8 @@ op_list(World *world, Side *side)
 		case 0:
 			if (one_in(10))
 				op_list_filter(world, side, listno);
+			else if (one_in(10))
+				op_list_append(world, side, listno);
 			break;
 		case 9:
 			op_undo(world, side, listno);
