@@ -332,7 +332,7 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	found = !must_end(me) && pg_atomic_read_u32(&my_db->starving) == 0 &&
-		dw_ready_pop_next(my_db, &dw_lanes[me->current.lane], until, entry);
+		dw_ready_pop_next(my_db, me, until, entry);
 	if (found)
 	{
 		low = note_taken(me, entry);

@@ -59,7 +59,7 @@ extern bool dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, Timesta
  * transaction with the one before, and no other lane of the same owner and
  * queue has its turn.
  */
-extern bool dw_ready_pop_next(DwDatabase *db, DwLane *lane, TimestampTz until, DwEntry *entry);
+extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry);
 
 /* May the task that was just taken from the lane begin a batch with the next one? */
 extern bool dw_ready_may_batch(const DwLane *lane, const DwEntry *entry);

@@ -75,6 +75,7 @@ typedef struct Side
 	DwList		lists[NLISTS];
 	ModelRing	model;
 	ModelList	model_lists[NLISTS];
+	DwPlace		places[NLISTS]; /* somewhere in them, or not any more */
 	Session		sessions[NSESSIONS];
 } Side;
 
@@ -311,6 +312,7 @@ side_init(World *world, Side *side, uint32 owner, uint32 quota)
 	for (int i = 0; i < NLISTS; i++)
 	{
 		dw_list_init(&side->lists[i]);
+		side->places[i].chunk = DW_NO_CHUNK;
 		side->model_lists[i].cap = 2 * max_entries;
 		side->model_lists[i].entries = alloc(2 * max_entries * sizeof(DwEntry));
 	}
@@ -838,9 +840,10 @@ static bool
 do_pop(World *world, Side *side, int listno)
 {
 	ModelList  *model = &side->model_lists[listno];
+	DwPlace		head = dw_list_head(world->pool, &side->lists[listno]);
 	DwEntry		entry;
 
-	if (!dw_list_pop(world->pool, &side->acct, &side->lists[listno], &entry))
+	if (!dw_list_pop(world->pool, &side->acct, &side->lists[listno], &head, &entry))
 	{
 		CHECK(model->n == 0);
 		return false;
@@ -850,6 +853,55 @@ do_pop(World *world, Side *side, int listno)
 	model->start++;
 	model->n--;
 	return true;
+}
+
+/* How many entries of a list are before a place; all of them if it is not there. */
+static uint32
+entries_before(const World *world, const DwList *list, const DwPlace *place)
+{
+	uint32		n = 0;
+
+	for (uint32 c = list->head; c != DW_NO_CHUNK; c = world->pool->chunks[c].next)
+	{
+		if (c == place->chunk && world->pool->chunks[c].serial == place->serial)
+			break;
+		n += world->pool->chunks[c].count;
+	}
+	return n;
+}
+
+/* Pops where it did the time before, or at a new place. */
+static void
+op_pop_at_place(World *world, Side *side, int listno)
+{
+	ModelList  *model = &side->model_lists[listno];
+	DwList	   *list = &side->lists[listno];
+	DwPlace    *place = &side->places[listno];
+	uint32		before;
+	DwEntry    *expected;
+	const DwEntry *first;
+	DwEntry		entry;
+
+	if (one_in(10))
+	{
+		DwPlace		head = dw_list_head(world->pool, list);
+
+		*place = dw_list_ahead(world->pool, &head, below(list->nchunks + 1));
+		CHECK((place->chunk == DW_NO_CHUNK) == (entries_before(world, list, place) == model->n));
+	}
+	before = entries_before(world, list, place);
+	expected = &model->entries[model->start + before];
+	first = dw_list_first(world->pool, place);
+	CHECK((first != NULL) == (before < model->n));
+	if (first != NULL)
+		CHECK(same_entry(first, expected));
+	CHECK(dw_list_pop(world->pool, &side->acct, list, place, &entry) == (before < model->n));
+	if (before == model->n)
+		return;
+	CHECK(same_entry(&entry, expected));
+	model->n--;
+	memmove(expected, expected + 1, (model->n - before) * sizeof(DwEntry));
+	CHECK(entries_before(world, list, place) == before);
 }
 
 static void
@@ -881,11 +933,17 @@ op_list(World *world, Side *side)
 	int			listno = (int) below(NLISTS);
 	uint32		n = one_in(10) ? 100 : 1;
 
-	switch (below(9))
+	switch (below(12))
 	{
 		case 0:
 			if (one_in(10))
 				op_list_filter(world, side, listno);
+			break;
+		case 9:
+		case 10:
+		case 11:
+			for (; n > 0; n--)
+				op_pop_at_place(world, side, listno);
 			break;
 		case 1:
 		case 2:
