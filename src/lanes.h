@@ -55,9 +55,10 @@ extern DwHint dw_entry_hint(const DwEntry *entry);
 extern bool dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again);
 
 /*
- * Takes the next task of this lane, if it is due until then, it may share a
- * transaction with the one before, and no other lane of the same owner and
- * queue has its turn.
+ * Takes another task of the lane of the executor's current one, at a place of
+ * the list that it keeps to, if it is due until then, may share a transaction
+ * with the one before, and no other lane of the same owner and queue has its
+ * turn.
  */
 extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry);
 
