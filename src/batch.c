@@ -200,6 +200,7 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 	batch.size = Min(dw_batch_tasks, dw_lanes[me->current.lane].batch_size);
 	batch.n = 0;
 	me->in_batch = true;
+	me->place.chunk = DW_NO_CHUNK;
 }
 
 /* The current task is claimed: it is a member from now on. */

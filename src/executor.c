@@ -332,8 +332,7 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	/* who starves waits for the end of a turn, not of a batch: that is short */
-	found = !must_end(me) &&
-		dw_ready_pop_next(my_db, &dw_lanes[me->current.lane], until, entry);
+	found = !must_end(me) && dw_ready_pop_next(my_db, me, until, entry);
 	if (found)
 	{
 		low = note_taken(me, entry);

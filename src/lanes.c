@@ -37,6 +37,13 @@
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 #define TERMINATED_PATIENCE	5
 
+/*
+ * Executors in batches of a lane stay so far apart: 672 tasks, more than an
+ * index page has entries.  Not where a task takes longer than that.
+ */
+#define APART_CHUNKS	16
+#define QUICK_US	100
+
 /* A lane of lower priority is next after it was passed over so often. */
 #define PASSED_OVER_MAX	15
 
@@ -623,10 +630,11 @@ dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	return true;
 }
 
+/* The first entry at a place, or the spare. */
 static const DwEntry *
-first_ready(const DwLane *lane)
+first_ready(const DwLane *lane, const DwPlace *place)
 {
-	const DwEntry *first = dw_list_first(dw_pool, &lane->ready);
+	const DwEntry *first = dw_list_first(dw_pool, place);
 
 	if (first == NULL && lane->spare_state == DW_SPARE_READY)
 		first = &lane->spare;
@@ -634,9 +642,9 @@ first_ready(const DwLane *lane)
 }
 
 static void
-take_first_ready(DwDatabase *db, DwLane *lane, DwEntry *entry)
+take_ready(DwDatabase *db, DwLane *lane, DwPlace *place, DwEntry *entry)
 {
-	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, entry))
+	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, place, entry))
 	{
 		Assert(lane->spare_state == DW_SPARE_READY);
 		*entry = lane->spare;
@@ -730,6 +738,7 @@ pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now
 	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		DwPlace		head = dw_list_head(dw_pool, &lane->ready);
 		TimestampTz until;
 		uint32		room;
 
@@ -742,11 +751,12 @@ pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		if (first_ready(lane)->due > until_due || !may_take(db, lane, now, look_again))
+		if (first_ready(lane, &head)->due > until_due || !may_take(db, lane, now, look_again))
 			continue;
 
 		lane = choose_peer(lane);
-		take_first_ready(db, lane, entry);
+		head = dw_list_head(dw_pool, &lane->ready);
+		take_ready(db, lane, &head, entry);
 		dw_limits_take(lane, now);
 		pass_over_peers(lane);
 		end_turn(db, lane, now);
@@ -787,18 +797,78 @@ dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
 		dw_ready_count(lane) > 0 && queue_allows_batch(lane);
 }
 
-bool
-dw_ready_pop_next(DwDatabase *db, DwLane *lane, TimestampTz until, DwEntry *entry)
+/* Does another executor take tasks there, one quickly after the other? */
+static bool
+is_busy_at(const DwExecutor *me, const DwPlace *place, TimestampTz now)
 {
-	const DwEntry *first = first_ready(lane);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		const DwExecutor *e = &dw_executors[i];
 
+		if (e != me && e->database == me->database && e->in_batch &&
+			e->place.chunk == place->chunk && e->place.serial == place->serial &&
+			now - e->since < QUICK_US)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Tasks that are next to each other in the list mostly are so in tables and
+ * indexes, too, where executors that took them in turn would wait for each
+ * other's page.  So a batch takes them where no other one is at work, some
+ * pages further on.  They stay in the list: nothing is kept from anybody, and
+ * what others leave behind is the head for who chooses next.
+ */
+static DwPlace
+choose_place(const DwExecutor *me, const DwLane *lane)
+{
+	TimestampTz now = dw_now();
+	DwPlace		head = dw_list_head(dw_pool, &lane->ready);
+	DwPlace		place = head;
+
+	while (place.chunk != DW_NO_CHUNK && is_busy_at(me, &place, now))
+	{
+		DW_COUNT("places-left-alone");
+		place = dw_list_ahead(dw_pool, &place, APART_CHUNKS);
+	}
+	return place.chunk != DW_NO_CHUNK ? place : head;
+}
+
+bool
+dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[me->current.lane];
+	const DwEntry *first = dw_list_first(dw_pool, &me->place);
+
+	if (first == NULL)
+	{
+		me->place = choose_place(me, lane);
+		first = first_ready(lane, &me->place);
+	}
 	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
 		pg_atomic_read_u32(&db->disabled) != 0)
 		return false;
-	take_first_ready(db, lane, entry);
+	take_ready(db, lane, &me->place, entry);
 	pass_over_peers(lane);
 	return true;
+}
+
+DwList
+dw_ready_take_away(DwDatabase *db, DwLane *lane)
+{
+	DwList		list = lane->ready;
+
+	dw_list_init(&lane->ready);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database == db->oid && e->in_batch && e->current.lane == lane - dw_lanes)
+			e->place.chunk = DW_NO_CHUNK;
+	}
+	return list;
 }
 
 static int64

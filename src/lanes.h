@@ -55,11 +55,12 @@ extern DwHint dw_entry_hint(const DwEntry *entry);
 extern bool dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again);
 
 /*
- * Takes the next task of this lane, if it is due until then, it may share a
- * transaction with the one before, and no other lane of the same owner and
- * queue has its turn.
+ * Takes another task of the lane of the executor's current one, at a place of
+ * the list that it keeps to, if it is due until then, may share a transaction
+ * with the one before, and no other lane of the same owner and queue has its
+ * turn.
  */
-extern bool dw_ready_pop_next(DwDatabase *db, DwLane *lane, TimestampTz until, DwEntry *entry);
+extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry);
 
 /* May the task that was just taken from the lane begin a batch with the next one? */
 extern bool dw_ready_may_batch(const DwLane *lane, const DwEntry *entry);
@@ -69,6 +70,12 @@ extern bool dw_ready_may_batch(const DwLane *lane, const DwEntry *entry);
  * place for it.
  */
 extern bool dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
+
+/*
+ * Takes the whole ready list away, so that it can be worked on without the lock;
+ * no executor has its place there any more.
+ */
+extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 
 /* Ready lists; caller holds the ready lock exclusively, as for the above. */
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);

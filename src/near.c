@@ -257,9 +257,8 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	bool		is_long;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	list = lane->ready;
+	list = dw_ready_take_away(db, lane);
 	count = list.count;
-	dw_list_init(&lane->ready);
 	is_long = count > FILTER_LOCKED;
 	if (is_long)
 		LWLockRelease(dw_ready_lock(db));

@@ -66,6 +66,7 @@ put_free(DwPool *pool, uint32 chunkno)
 	DwChunk    *chunk = get_chunk(pool, chunkno);
 
 	chunk->owner = 0;
+	chunk->serial++;
 	chunk->next = pool->free_head;
 	pool->free_head = chunkno;
 	pool->nfree++;
@@ -86,7 +87,7 @@ dw_pool_init(DwPool *pool, uint32 nchunks)
 
 		chunk->first = 0;
 		chunk->count = 0;
-		chunk->unused = 0;
+		chunk->serial = 0;
 		put_free(pool, i - 1);
 	}
 }
@@ -208,6 +209,25 @@ unlink_head(DwPool *pool, DwList *list)
 	return chunkno;
 }
 
+/* Removes a chunk without entries, wherever it is. */
+static void
+unlink_empty(DwPool *pool, DwList *list, uint32 chunkno)
+{
+	uint32		before = list->head;
+
+	if (chunkno == list->head)
+	{
+		(void) unlink_head(pool, list);
+		return;
+	}
+	while (get_chunk(pool, before)->next != chunkno)
+		before = get_chunk(pool, before)->next;
+	get_chunk(pool, before)->next = get_chunk(pool, chunkno)->next;
+	if (list->tail == chunkno)
+		list->tail = before;
+	list->nchunks--;
+}
+
 /* Free places behind the last entry of the list */
 static uint32
 tail_room(DwPool *pool, const DwList *list)
@@ -269,34 +289,72 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
-/* The entry that would be popped, or NULL. */
-const DwEntry *
-dw_list_first(DwPool *pool, const DwList *list)
+static DwPlace
+place_of(DwPool *pool, uint32 chunkno)
 {
-	DwChunk    *head;
+	DwPlace		place = {.chunk = chunkno};
 
-	if (list->head == DW_NO_CHUNK)
-		return NULL;
-	head = get_chunk(pool, list->head);
-	return &head->entries[head->first];
+	if (chunkno != DW_NO_CHUNK)
+		place.serial = get_chunk(pool, chunkno)->serial;
+	return place;
 }
 
-/* Returns false if the list is empty. */
-bool
-dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry)
+/* Of the first chunk, if there is one. */
+DwPlace
+dw_list_head(DwPool *pool, const DwList *list)
 {
-	DwChunk    *head;
+	return place_of(pool, list->head);
+}
 
-	if (list->head == DW_NO_CHUNK)
+/* Of the n-th chunk behind that of a valid place, if there is one. */
+DwPlace
+dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n)
+{
+	uint32		chunkno = place->chunk;
+
+	for (; chunkno != DW_NO_CHUNK && n > 0; n--)
+		chunkno = get_chunk(pool, chunkno)->next;
+	return place_of(pool, chunkno);
+}
+
+/* The entry that would be popped there; NULL if the chunk is not in its list. */
+const DwEntry *
+dw_list_first(DwPool *pool, const DwPlace *place)
+{
+	DwChunk    *chunk;
+
+	if (place->chunk == DW_NO_CHUNK)
+		return NULL;
+	chunk = get_chunk(pool, place->chunk);
+	return chunk->serial == place->serial ? &chunk->entries[chunk->first] : NULL;
+}
+
+/*
+ * Returns false if the chunk is not in its list, which must be this one.  After
+ * its last entry the place becomes that of the next chunk.
+ */
+bool
+dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place, DwEntry *entry)
+{
+	const DwEntry *first = dw_list_first(pool, place);
+	DwChunk    *chunk;
+
+	if (first == NULL)
 		return false;
 
-	head = get_chunk(pool, list->head);
-	*entry = head->entries[head->first];
-	head->first++;
-	head->count--;
+	*entry = *first;
+	chunk = get_chunk(pool, place->chunk);
+	chunk->first++;
+	chunk->count--;
 	list->count--;
-	if (head->count == 0)
-		free_chunk(pool, acct, unlink_head(pool, list));
+	if (chunk->count == 0)
+	{
+		uint32		emptied = place->chunk;
+
+		*place = place_of(pool, chunk->next);
+		unlink_empty(pool, list, emptied);
+		free_chunk(pool, acct, emptied);
+	}
 	return true;
 }
 

@@ -52,7 +52,7 @@ typedef struct DwChunk
 	uint32		owner;			/* account that holds it, 0 = free */
 	uint16		first;
 	uint16		count;
-	uint32		unused;
+	uint32		serial;			/* raised when it leaves a list */
 	DwEntry		entries[DW_CHUNK_ENTRIES];
 } DwChunk;
 
@@ -73,7 +73,10 @@ typedef struct DwAccount
 	uint32		quota;
 } DwAccount;
 
-/* A queue of entries: pushed at the tail, popped at the head, or put back there. */
+/*
+ * A queue of entries: pushed at the tail, popped at the head, or put back there.
+ * It can be popped at any other chunk, too.
+ */
 typedef struct DwList
 {
 	uint32		head;
@@ -81,6 +84,13 @@ typedef struct DwList
 	uint32		count;			/* entries in all chunks */
 	uint32		nchunks;
 } DwList;
+
+/* Names a chunk for as long as it is in its list. */
+typedef struct DwPlace
+{
+	uint32		chunk;
+	uint32		serial;
+} DwPlace;
 
 typedef struct DwSlot
 {
@@ -137,8 +147,11 @@ extern void dw_pool_reclaim(DwPool *pool, DwAccount *acct);
 extern void dw_list_init(DwList *list);
 extern bool dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
 extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
-extern const DwEntry *dw_list_first(DwPool *pool, const DwList *list);
-extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwEntry *entry);
+extern DwPlace dw_list_head(DwPool *pool, const DwList *list);
+extern DwPlace dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n);
+extern const DwEntry *dw_list_first(DwPool *pool, const DwPlace *place);
+extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place,
+						DwEntry *entry);
 extern void dw_list_append(DwPool *pool, DwList *list, DwList *more);
 extern void dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg);
 

@@ -383,6 +383,7 @@ typedef struct DwExecutor
 	bool		begun;			/* its SQL has begun */
 	bool		in_batch;		/* others share its transaction, which ends soon,
 								 * see batch.c */
+	DwPlace		place;			/* where in the ready list its batch takes tasks */
 	bool		unstoppable;	/* current is being put back, see stop.c */
 	Oid			stop_by;		/* who wants it to be stopped */
 

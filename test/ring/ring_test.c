@@ -75,6 +75,7 @@ typedef struct Side
 	DwList		lists[NLISTS];
 	ModelRing	model;
 	ModelList	model_lists[NLISTS];
+	DwPlace		places[NLISTS]; /* somewhere in them, or not any more */
 	Session		sessions[NSESSIONS];
 } Side;
 
@@ -324,6 +325,7 @@ side_init(World *world, Side *side, uint32 owner, uint32 quota)
 	for (int i = 0; i < NLISTS; i++)
 	{
 		dw_list_init(&side->lists[i]);
+		side->places[i].chunk = DW_NO_CHUNK;
 		side->model_lists[i].cap = 2 * max_entries;
 		side->model_lists[i].entries = alloc(2 * max_entries * sizeof(DwEntry));
 	}
@@ -882,12 +884,14 @@ do_put_back(World *world, Side *side, int listno, const DwEntry *entry)
 	uint32		used = side->acct.used;
 	bool		room = list->head != DW_NO_CHUNK && world->pool->chunks[list->head].first > 0;
 	bool		could = room || may_alloc(world, side);
+	DwPlace		head;
 
 	if (dw_list_put_back(world->pool, &side->acct, list, entry))
 	{
 		CHECK(could);
 		CHECK(side->acct.used == used + (room ? 0 : 1));
-		CHECK(same_entry(dw_list_first(world->pool, list), entry));
+		head = dw_list_head(world->pool, list);
+		CHECK(same_entry(dw_list_first(world->pool, &head), entry));
 		model_put_back(&side->model_lists[listno], entry);
 		return true;
 	}
@@ -901,11 +905,12 @@ static bool
 pop_entry(World *world, Side *side, int listno, DwEntry *entry)
 {
 	ModelList  *model = &side->model_lists[listno];
-	const DwEntry *first = dw_list_first(world->pool, &side->lists[listno]);
+	DwPlace		head = dw_list_head(world->pool, &side->lists[listno]);
+	const DwEntry *first = dw_list_first(world->pool, &head);
 
 	CHECK((first == NULL) == (model->n == 0));
 	CHECK(first == NULL || same_entry(first, &model->entries[model->start]));
-	if (!dw_list_pop(world->pool, &side->acct, &side->lists[listno], entry))
+	if (!dw_list_pop(world->pool, &side->acct, &side->lists[listno], &head, entry))
 	{
 		CHECK(model->n == 0);
 		return false;
@@ -949,6 +954,55 @@ op_undo(World *world, Side *side, int listno)
 		do_put_back(world, side, listno, &popped[--n]);
 }
 
+/* How many entries of a list are before a place; all of them if it is not there. */
+static uint32
+entries_before(const World *world, const DwList *list, const DwPlace *place)
+{
+	uint32		n = 0;
+
+	for (uint32 c = list->head; c != DW_NO_CHUNK; c = world->pool->chunks[c].next)
+	{
+		if (c == place->chunk && world->pool->chunks[c].serial == place->serial)
+			break;
+		n += world->pool->chunks[c].count;
+	}
+	return n;
+}
+
+/* Pops where it did the time before, or at a new place. */
+static void
+op_pop_at_place(World *world, Side *side, int listno)
+{
+	ModelList  *model = &side->model_lists[listno];
+	DwList	   *list = &side->lists[listno];
+	DwPlace    *place = &side->places[listno];
+	uint32		before;
+	DwEntry    *expected;
+	const DwEntry *first;
+	DwEntry		entry;
+
+	if (one_in(10))
+	{
+		DwPlace		head = dw_list_head(world->pool, list);
+
+		*place = dw_list_ahead(world->pool, &head, below(list->nchunks + 1));
+		CHECK((place->chunk == DW_NO_CHUNK) == (entries_before(world, list, place) == model->n));
+	}
+	before = entries_before(world, list, place);
+	expected = &model->entries[model->start + before];
+	first = dw_list_first(world->pool, place);
+	CHECK((first != NULL) == (before < model->n));
+	if (first != NULL)
+		CHECK(same_entry(first, expected));
+	CHECK(dw_list_pop(world->pool, &side->acct, list, place, &entry) == (before < model->n));
+	if (before == model->n)
+		return;
+	CHECK(same_entry(&entry, expected));
+	model->n--;
+	memmove(expected, expected + 1, (model->n - before) * sizeof(DwEntry));
+	CHECK(entries_before(world, list, place) == before);
+}
+
 static void
 op_list_filter(World *world, Side *side, int listno)
 {
@@ -980,6 +1034,7 @@ op_list_append(World *world, Side *side, int listno)
 
 	dw_list_append(world->pool, &side->lists[listno], &side->lists[moreno]);
 	CHECK(side->lists[moreno].count == 0 && side->lists[moreno].nchunks == 0);
+	side->places[moreno].chunk = DW_NO_CHUNK;
 	for (; model->n > 0; model->n--)
 		model_push(&side->model_lists[listno], &model->entries[model->start++]);
 }
@@ -990,7 +1045,7 @@ op_list(World *world, Side *side)
 	int			listno = (int) below(NLISTS);
 	uint32		n = one_in(10) ? 100 : 1;
 
-	switch (below(11))
+	switch (below(14))
 	{
 		case 0:
 			if (one_in(10))
@@ -1009,6 +1064,12 @@ op_list(World *world, Side *side)
 
 				do_put_back(world, side, listno, &entry);
 			}
+			break;
+		case 11:
+		case 12:
+		case 13:
+			for (; n > 0; n--)
+				op_pop_at_place(world, side, listno);
 			break;
 		case 1:
 		case 2:

@@ -24,6 +24,8 @@ my $node = new_node('batches', injection => 1, conf => q{
 	delay_wheel.executor_idle_timeout = 1h
 });
 $node->safe_psql('postgres', q{
+	CREATE FUNCTION dw_inject_counted(text) RETURNS bigint
+		AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 	CREATE ROLE worker LOGIN;
 	SELECT delay_wheel.allow('worker');
 	ALTER ROLE worker SET log_min_messages = debug1;
@@ -151,6 +153,32 @@ query_is($once, '1000 of 1000', 'each task ran once');
 query_is(q{SELECT count(DISTINCT xid) < 100 FROM done}, 't', 'in few transactions');
 query_is(q{SELECT max(n) <= 100 FROM (SELECT count(*) AS n FROM done GROUP BY xid) x}, 't',
 	'of batch_tasks tasks at most');
+clean();
+
+#
+# Two executors at once do not take neighbours in turn.
+#
+sub counted
+{
+	my ($name) = @_;
+	return $node->safe_psql('postgres', "SELECT dw_inject_counted('$name')");
+}
+
+my $left_alone = counted('places-left-alone');
+backlog(insertions(20000, 'apart'));
+all_over('two executors');
+query_is($once, '20000 of 20000', 'each task ran once, by two executors');
+cmp_ok(counted('places-left-alone'), '>', $left_alone, 'they meet');
+query_is(q{SELECT avg((xid = before)::int) > 0.8 FROM
+	(SELECT xid, lag(xid) OVER (ORDER BY n) AS before FROM done) x}, 't', 'and keep apart');
+clean();
+
+# Where tasks are slow they run in order.
+backlog(q{SELECT count(delay_schedule('0', 'INSERT INTO done SELECT $1, $2 FROM pg_sleep(0.003)', 'slow'::text, g))
+	FROM generate_series(1, 1000) g;});
+all_over('slow tasks');
+query_is(q{SELECT max(place - n) < 100 FROM (SELECT n, row_number() OVER (ORDER BY at) AS place FROM done) x}, 't',
+	'slow tasks are not left behind');
 clean();
 
 setting('delay_wheel.batch_tasks' => 7);
