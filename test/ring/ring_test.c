@@ -420,14 +420,12 @@ check_list(World *world, const Side *side, const DwList *list)
 	CHECK(list->nchunks == nchunks);
 }
 
-/*
- * A ready list is at one with its model, and only its ends may be free: so it
- * takes two chunks more than it must at most, wherever entries were put.
- */
+/* A ready list is at one with its model, and none of its chunks is empty. */
 static void
 check_ready(World *world, const DwList *list, const ModelList *model)
 {
-	const DwEntry *first = dw_list_first(world->pool, list);
+	DwPlace		head = dw_list_head(world->pool, list);
+	const DwEntry *first = dw_list_first(world->pool, &head);
 	uint32		n = 0;
 
 	CHECK(list->count == model->n);
@@ -438,8 +436,7 @@ check_ready(World *world, const DwList *list, const ModelList *model)
 		const DwChunk *chunk = &world->pool->chunks[c];
 		uint32		end = (uint32) chunk->first + chunk->count;
 
-		CHECK(chunk->first == 0 || c == list->head);
-		CHECK(end == DW_CHUNK_ENTRIES || c == list->tail);
+		CHECK(chunk->count > 0 && end <= DW_CHUNK_ENTRIES);
 		for (uint32 i = chunk->first; i < end; i++)
 			CHECK(same_entry(&chunk->entries[i], &model->entries[model->start + n++]));
 	}
@@ -1579,7 +1576,7 @@ case_put_back(World *world, uint64 nops)
 		DwEntry		entry = make_entry(0, 0);
 
 		side->acct.quota = quota;
-		CHECK(dw_list_first(world->pool, &side->lists[0]) == NULL);
+		CHECK(side->lists[0].head == DW_NO_CHUNK);
 		for (; do_put_back(world, side, 0, &entry); entry.id = n)
 			n++;
 		CHECK(n == (int64) quota * DW_CHUNK_ENTRIES);
