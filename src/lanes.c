@@ -828,11 +828,12 @@ choose_place(const DwExecutor *me, const DwLane *lane)
 	DwPlace		place = head;
 
 	while (place.chunk != DW_NO_CHUNK && is_busy_at(me, &place, now))
-	{
-		DW_COUNT("places-left-alone");
 		place = dw_list_ahead(dw_pool, &place, APART_CHUNKS);
-	}
-	return place.chunk != DW_NO_CHUNK ? place : head;
+	if (place.chunk == DW_NO_CHUNK)
+		return head;
+	if (place.chunk != head.chunk)
+		DW_COUNT("places-apart");
+	return place;
 }
 
 bool
