@@ -130,6 +130,9 @@ sub query_is
 	return is($node->safe_psql('postgres', $query), $expected, $what);
 }
 
+# whatever else the tests are run with
+setting('delay_wheel.batch_tasks' => 100, 'delay_wheel.fail_batches' => 0);
+
 my $once = q{SELECT count(*) || ' of ' || count(DISTINCT (label, n)) FROM done};
 
 sub undone_batches
