@@ -24,8 +24,6 @@ my $node = new_node('batches', injection => 1, conf => q{
 	delay_wheel.executor_idle_timeout = 1h
 });
 $node->safe_psql('postgres', q{
-	CREATE FUNCTION dw_inject_counted(text) RETURNS bigint
-		AS 'delay_wheel', 'dw_inject_counted' LANGUAGE C STRICT;
 	CREATE ROLE worker LOGIN;
 	SELECT delay_wheel.allow('worker');
 	ALTER ROLE worker SET log_min_messages = debug1;
@@ -133,6 +131,12 @@ sub query_is
 # whatever else the tests are run with
 setting('delay_wheel.batch_tasks' => 100, 'delay_wheel.fail_batches' => 0);
 
+sub counted
+{
+	my ($name) = @_;
+	return $node->safe_psql('postgres', "SELECT dw_inject_counted('$name')");
+}
+
 my $once = q{SELECT count(*) || ' of ' || count(DISTINCT (label, n)) FROM done};
 
 sub undone_batches
@@ -140,8 +144,6 @@ sub undone_batches
 	my ($position) = @_;
 	return scalar(() = log_since($node, $position) =~ /delay_wheel undoes a batch of/g);
 }
-
-sub batches { return $node->safe_psql('postgres', q{SELECT dw_inject_counted('batches')}); }
 
 #
 # A backlog runs in few transactions.
@@ -161,12 +163,6 @@ clean();
 #
 # Two executors at once do not take neighbours in turn.
 #
-sub counted
-{
-	my ($name) = @_;
-	return $node->safe_psql('postgres', "SELECT dw_inject_counted('$name')");
-}
-
 my $apart = counted('places-apart');
 backlog(insertions(20000, 'apart'));
 all_over('two executors');
@@ -389,8 +385,9 @@ query_is($once, '60 of 60', 'each task ran once');
 query_is(q{SELECT last_value BETWEEN 5 AND 10 FROM begun}, 't', 'the slow ones were begun in one batch each at most');
 query_is(q{SELECT count(*) || ' ' || count(DISTINCT xid) FROM done WHERE xid IN (SELECT xid FROM done WHERE label = 'slow')}, '5 5',
 	'and ran alone');
+clean();
 
-# The same, and the task catches the error that it would not have met alone.
+# One that waits for a lock, and catches the error that it would not have met alone.
 $node->safe_psql('postgres', q{CREATE FUNCTION count_up(which int) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		UPDATE account SET n = n + 1 WHERE id = which;
@@ -780,7 +777,7 @@ for my $timeout ('1s', '50ms')
 {
 	setting('deadlock_timeout' => $timeout);
 	$position = log_position($node);
-	my $formed = batches();
+	my $formed = counted('batches');
 	my @clients = map { $node->background_psql('postgres', on_error_stop => 1, timeout => 300) } 1 .. 3;
 	$clients[$_]->query_until(qr/^started$/m, "\\echo started\nCALL lock_backwards($seconds);\n") for 0 .. 1;
 	$clients[2]->query_until(qr/^started$/m, "\\echo started\nSET ROLE worker; CALL feed($seconds);\n");
@@ -792,7 +789,7 @@ for my $timeout ('1s', '50ms')
 	query_is(q{SELECT (SELECT sum(n % 1000000) FROM account) = (SELECT sum(n) FROM done)}, 't', 'each task ran once');
 	cmp_ok(undone_batches($position), '>=', 1, 'batches have met the application');
 	note(sprintf('%s tasks, %d batches committed, %d undone, %s transactions of the application',
-		$node->safe_psql('postgres', 'SELECT sum(n) FROM done'), batches() - $formed, undone_batches($position),
+		$node->safe_psql('postgres', 'SELECT sum(n) FROM done'), counted('batches') - $formed, undone_batches($position),
 		$node->safe_psql('postgres', 'SELECT n / 1000000 FROM account WHERE id = 1')));
 	clean();
 }
