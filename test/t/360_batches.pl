@@ -171,7 +171,7 @@ cmp_ok(counted('places-apart'), '>', $apart, 'who keep apart');
 clean();
 
 # Where tasks are slow they run in order.
-backlog(q{SELECT count(delay_schedule('0', 'INSERT INTO done SELECT $1, $2 FROM pg_sleep(0.003)', 'slow'::text, g))
+backlog(q{SELECT count(delay_schedule('0', 'INSERT INTO done SELECT $1, $2 FROM pg_sleep(0.001)', 'slow'::text, g))
 	FROM generate_series(1, 1000) g;});
 all_over('slow tasks');
 query_is(q{SELECT max(place - n) < 100 FROM (SELECT n, row_number() OVER (ORDER BY at) AS place FROM done) x}, 't',
@@ -753,7 +753,7 @@ $node->safe_psql('postgres', q{
 			FOR i IN REVERSE 20 .. 1 LOOP
 				UPDATE account SET n = n + 1000000 WHERE id = i;
 			END LOOP;
-			PERFORM pg_sleep(0.003);
+			PERFORM pg_sleep(0.001);
 			COMMIT;
 		END LOOP;
 	END $$;
