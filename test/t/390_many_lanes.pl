@@ -79,6 +79,9 @@ sub lanes_for_each
 	return;
 }
 
+# A lane that has no task may be given back; if one comes in that very moment, the
+# timer looks at all lanes.  So this one has one.
+$node->safe_psql('postgres', q{SET ROLE app; SELECT delay_schedule('30 days', 'SELECT 1')});
 lanes_for_each('few', 10);
 
 #
@@ -116,13 +119,14 @@ wait_for($node, q{SELECT count(*), count(DISTINCT n) FROM effects WHERE kind = '
 #
 # After a restart all that are due run, each once, and nothing is left.
 #
-$node->safe_psql('postgres', q{DELETE FROM delay_wheel.task WHERE due > now() + interval '1 day'});
+$node->safe_psql('postgres', q{DELETE FROM delay_wheel.task WHERE due > now() + interval '1 day' AND owner <> 'app'::regrole});
 $node->restart;
 lanes_for_each('restarted', 10);
 $node->safe_psql('postgres', q{
 	GRANT CONNECT ON DATABASE postgres TO PUBLIC});
 wait_for($node, q{SELECT count(*), count(DISTINCT (owner, n)) FROM effects WHERE kind = 'overdue'},
 	'those that were blocked run, each once', 300, expected => "$lanes|$lanes");
+$node->safe_psql('postgres', q{SET ROLE app; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE due > now() + interval '1 day'});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'none is left', 60, expected => 0);
 
 # More than half of all places were used: lanes that are empty are given back.
