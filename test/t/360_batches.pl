@@ -16,7 +16,7 @@ use Time::HiRes qw(sleep time);
 
 plan skip_all => 'needs the build with injection points' unless has_injection();
 
-my $node = new_node('batches', injection => 1, conf => q{
+my $node = new_node('batches', injection => 1, batches => 1, conf => q{
 	autovacuum = off
 	restart_after_crash = on
 	wal_level = replica
@@ -127,9 +127,6 @@ sub query_is
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is($node->safe_psql('postgres', $query), $expected, $what);
 }
-
-# whatever else the tests are run with
-setting('delay_wheel.batch_tasks' => 100, 'delay_wheel.fail_batches' => 0);
 
 sub counted
 {

@@ -16,7 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('plans', conf => q{
+my $node = new_node('plans', batches => 1, conf => q{
 	delay_wheel.max_executors = 1
 	delay_wheel.executor_idle_timeout = 1h
 	autovacuum = off

@@ -184,9 +184,11 @@ sql(q{SELECT note_state('tasks')});
 is(sql('SELECT count(DISTINCT rows) FROM state'), '1', 'the same rows')
   or diag(sql(q{SELECT a, b FROM (SELECT regexp_split_to_table(rows, E'\n') a FROM state WHERE name = 'execute') x
 	FULL JOIN (SELECT regexp_split_to_table(rows, E'\n') b FROM state WHERE name = 'tasks') y ON a = b WHERE a IS NULL OR b IS NULL LIMIT 20}));
-# What no row would get is not looked at by a plan that is there.
+# What no row would get is not looked at by a plan that is there; and which one of
+# several wrong values is found first, nobody says.
 my $different = q{FROM statement s JOIN scheduled USING (id) LEFT JOIN delay_wheel.failed f ON f.id = task
-	WHERE s.error IS DISTINCT FROM f.sqlstate || ' ' || f.message AND NOT (f.id IS NULL AND s.error ~ '^(22001|22003|23514) ')};
+	WHERE s.error IS DISTINCT FROM f.sqlstate || ' ' || f.message AND NOT (f.id IS NULL AND s.error ~ '^(22001|22003|23514) ')
+		AND NOT (s.error ~ '^22' AND f.sqlstate ~ '^22')};
 is(sql("SELECT count(*) $different"), '0', 'the same errors')
   or diag(sql("SELECT s.sql, s.error, f.sqlstate, f.message $different LIMIT 20"));
 is(sql(q{SELECT count(*) FROM delay_wheel.failed

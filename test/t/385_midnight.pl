@@ -28,7 +28,7 @@ my $out_of_order = $executors * 100 + ($executors - 2) * 672;
 # generous: nothing takes that long
 my $pause = 10;
 
-my $node = new_node('midnight', conf => q{
+my $node = new_node('midnight', batches => 1, conf => q{
 synchronous_commit = off
 delay_wheel.executor_idle_timeout = 1h
 });

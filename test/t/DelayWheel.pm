@@ -35,6 +35,7 @@ sub has_injection { return defined $ENV{DW_INJECTION_LIBDIR}; }
 #   preload => 0      without the library (and without the extension)
 #   injection => 1    with the injection build and its functions
 #   conf => text      more settings
+#   batches => 1      with batches, whatever the suite is run with
 #   extension => 0    do not create the extension
 #   start => 0        do not start it
 #   init => [...]     arguments for init
@@ -61,6 +62,8 @@ sub new_node
 		  . ($libdir ? "dynamic_library_path = '$libdir:\$libdir'\n" : '')
 		  . ($preload ? "shared_preload_libraries = 'delay_wheel'\n" : '')
 		  . ($preload && $ENV{DW_CONF} ? "$ENV{DW_CONF}\n" : '')
+		  . ($options{batches} ? "delay_wheel.batch_tasks = 100\n" : '')
+		  . ($options{batches} && ($ENV{DW_CONF} // '') =~ /fail_batches/ ? "delay_wheel.fail_batches = 0\n" : '')
 		  . ($options{conf} // ''));
 	return $node unless $options{start} // 1;
 
