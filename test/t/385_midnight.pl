@@ -49,7 +49,10 @@ sub midnight
 	my $q = sub { return $node->safe_psql('postgres', $_[0]) };
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$q->('TRUNCATE ran, others');
+	# somebody is there to run what the other one has
+	$q->(q{TRUNCATE ran, others; SET ROLE other; SELECT delay_schedule('0', 'INSERT INTO public.others (due) VALUES (now())')});
+	wait_for($node, 'SELECT count(*) FROM others', "$what: the other owner has an executor", 60, expected => 1);
+	$q->('TRUNCATE others');
 	my $due = $options{overdue} ? $q->('SELECT now()') : $q->("SELECT now() + interval '$lead s'");
 	$q->(qq{
 		BEGIN;
@@ -79,8 +82,9 @@ sub midnight
 	my $transactions = $q->('SELECT count(DISTINCT xmin::text) FROM ran');
 	note("$what: $transactions transactions");
 	cmp_ok($transactions, '<', $tasks / 10, "$what: tasks share transactions");
+	# a few are over before the other's are due
 	ok($q->('SELECT max(at) < (SELECT max(at) FROM ran) FROM others') eq 't',
-		"$what: another owner's tasks do not wait for the end");
+		"$what: another owner's tasks do not wait for the end") if $tasks > 10_000;
 	return;
 }
 
