@@ -11,7 +11,7 @@ use List::Util qw(max min);
 use POSIX qw(ceil floor);
 
 my ($width, $height) = (760, 420);
-my ($left, $right, $top, $bottom) = (78, 36, 76, 54);
+my ($left, $right, $top, $bottom) = (92, 36, 76, 54);
 
 # Colours that the colour-blind can tell, for light pages and for dark ones.
 my @colors = ([ '#666666', '#a8a8a8' ], [ '#0063b2', '#56b4e9' ], [ '#c24e00', '#ff9e4a' ], [ '#007a5a', '#2fd39f' ], [ '#9c3f83', '#e79ad0' ]);
@@ -130,7 +130,7 @@ sub lines
 	$svg .= qq{<line class="axis" x1="$left" y1="$y_end" x2="$x_end" y2="$y_end"/>}
 	  . qq{<line class="axis" x1="$left" y1="$top" x2="$left" y2="$y_end"/>\n}
 	  . qq{<text x="$middle" y="} . ($height - 12) . qq{" text-anchor="middle">} . escape($plot{x}{label}) . "</text>\n"
-	  . qq{<text transform="translate(18 } . (($top + $y_end) / 2) . qq{) rotate(-90)" text-anchor="middle">}
+	  . qq{<text transform="translate(16 } . (($top + $y_end) / 2) . qq{) rotate(-90)" text-anchor="middle">}
 	  . escape($plot{y}{label}) . "</text>\n";
 
 	# the legend, above the plot, from left to right
