@@ -358,10 +358,15 @@ CREATE FUNCTION delay_schedule_task(
 	max_attempts integer DEFAULT NULL,
 	retry_delay interval DEFAULT NULL,
 	timeout interval DEFAULT NULL,
-	expires interval DEFAULT NULL)
+	expires interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval) IS
+COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
 args: values of $1, $2 ... as text, read as literals are in this session; arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
 delay: from the start of this transaction; due: point in time; with neither, the task runs at once after the commit; both are an error.
@@ -469,7 +474,7 @@ COMMENT ON FUNCTION delay_resume_database() IS
 REVOKE EXECUTE ON FUNCTION
 	delay_schedule(interval, text), delay_schedule(interval, text, VARIADIC "any"),
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
-	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval),
+	delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text),
 	delay_cancel(bigint, boolean), delay_cancel_key(text, text),
 	delay_cancel_all(text, text, timestamptz, timestamptz),
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),

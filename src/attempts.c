@@ -15,12 +15,12 @@
 #include "common/int.h"
 #include "common/pg_prng.h"
 #include "mb/pg_wchar.h"
+#include "more.h"
 #include "queues.h"
 #include "settings.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/jsonb.h"
 
 /* The pause between two attempts grows up to this, unless it began longer. */
 #define MAX_PAUSE		USECS_PER_HOUR
@@ -96,26 +96,12 @@ dw_next_attempt(const DwTerms *terms, int failed)
 	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
 }
 
-Datum
-dw_more_with_error(Datum more, bool isnull, const ErrorData *error)
+void
+dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 {
 	char	   *text = psprintf("%s: %s", unpack_sql_state(error->sqlerrcode),
 								error->message ? error->message : "missing error text");
-	JsonbParseState *state = NULL;
-	JsonbValue	key = {.type = jbvString};
-	JsonbValue	value = {.type = jbvString};
-	Jsonb	   *last;
 
-	key.val.string.val = "last_error";
-	key.val.string.len = strlen("last_error");
-	value.val.string.val = text;
-	value.val.string.len = pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR);
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	pushJsonbValue(&state, WJB_KEY, &key);
-	pushJsonbValue(&state, WJB_VALUE, &value);
-	last = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
-
-	if (isnull || !JB_ROOT_IS_OBJECT(DatumGetJsonbP(more)))
-		return JsonbPGetDatum(last);
-	return DirectFunctionCall2(jsonb_concat, more, JsonbPGetDatum(last));
+	text[pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR)] = '\0';
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR, text);
 }

@@ -28,8 +28,8 @@ extern bool dw_is_transient(int sqlstate);
 /* When to try again after so many failed attempts. */
 extern TimestampTz dw_next_attempt(const DwTerms *terms, int failed);
 
-/* The column "more" of a task, with the error of its last attempt. */
-extern Datum dw_more_with_error(Datum more, bool isnull, const ErrorData *error);
+/* Keeps the error of its last attempt with a task. */
+extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
 /* In microseconds, of days of 24 hours and months of 30 days; never an error. */
 extern int64 dw_interval_us(const Interval *interval);

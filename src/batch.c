@@ -42,6 +42,7 @@
 #include "access/xact.h"
 #include "batch.h"
 #include "claim.h"
+#include "conclude.h"
 #include "executor.h"
 #include "inject.h"
 #include "lanes.h"
@@ -259,6 +260,7 @@ run_member(Member *member, const DwClaim *claim)
 {
 	TimestampTz began = dw_now();
 	int			nest_level = NewGUCNestLevel();
+	DwSpiResult result;
 
 	member->was_run = true;
 	member->lateness = batch.me->since - claim->key.due;
@@ -266,13 +268,13 @@ run_member(Member *member, const DwClaim *claim)
 	pgstat_report_activity(STATE_RUNNING, batch.sql);
 	RESUME_CANCEL_INTERRUPTS();
 	DW_INJECT("batch-before-sql");
-	dw_run_sql(claim, batch.sql);
+	result = dw_run_sql(claim, batch.sql);
 	dw_session_finish_work();
 	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
 	dw_session_clean_within();
-	dw_touch_ended(claim->key.id, DW_DONE);
+	dw_conclude_claim(claim, DW_END_DONE, batch.me->since, &result, NULL);
 	member->outcome = DW_COUNTED_DONE;
 	DW_INJECT("batch-after-sql");
 }
@@ -287,12 +289,16 @@ do_member(Member *member, DwClaim *claim)
 			break;
 		case DW_DROP:
 			/* hit since we looked: it is gone with the others' rows */
-			dw_touch_ended(claim->key.id, DW_CANCELLED);
+			dw_conclude_claim(claim, DW_END_CANCELLED, 0, NULL, NULL);
 			member->outcome = DW_COUNTED_CANCELLED;
 			break;
 		case DW_REFUSE:
 			dw_record_refusal(claim);
 			member->outcome = DW_COUNTED_FAILED;
+			break;
+		case DW_SKIP:
+			dw_skip_task(claim);
+			member->outcome = DW_COUNTED_SKIPPED;
 			break;
 		case DW_PUT_BACK:
 			/* alone, it finds the same, and can be left */

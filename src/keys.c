@@ -43,6 +43,7 @@
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "common/hashfn.h"
+#include "conclude.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
@@ -298,7 +299,7 @@ settle(Relation rel, const DwKey *key, const KeyRow *row, DwIfExists if_exists)
 	{
 		if (dw_row_delete(rel, task, &hint) != TM_Ok)
 			return SETTLE_AGAIN;
-		dw_touch_ended(task->id, DW_CANCELLED);
+		dw_conclude_row(rel, row->tuple, task, DW_END_CANCELLED, NULL);
 		return SETTLED;
 	}
 
@@ -456,7 +457,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 				busy = row;
 				continue;
 			}
-			dw_touch_ended(row->task.id, DW_CANCELLED);
+			dw_conclude_row(rel, row->tuple, &row->task, DW_END_CANCELLED, NULL);
 			/* not the same row, maybe: it has two while it is being moved */
 			if (row->task.id == last->task.id)
 				taken = true;
@@ -497,6 +498,11 @@ bury(Relation rel, const KeyRow *row, int64 newer)
 	Datum	   *task_values;
 	bool	   *task_nulls;
 	DwHint		hint;
+	ErrorData	error = {
+		.sqlerrcode = DW_ERRCODE_SUPERSEDED,
+		.message = DW_SUPERSEDED_MESSAGE,
+		.detail = psprintf("It is task %lld.", (long long) newer)
+	};
 
 	if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
 		return;
@@ -504,14 +510,14 @@ bury(Relation rel, const KeyRow *row, int64 newer)
 	dw_failed_from_task(task_values, task_nulls, values, nulls);
 	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
 	values[Anum_failed_attempts - 1] = Int16GetDatum(row->task.attempts);
-	values[Anum_failed_sqlstate - 1] = CStringGetTextDatum(unpack_sql_state(DW_ERRCODE_SUPERSEDED));
-	values[Anum_failed_message - 1] = CStringGetTextDatum(DW_SUPERSEDED_MESSAGE);
-	values[Anum_failed_detail - 1] = CStringGetTextDatum(psprintf("It is task %lld.", (long long) newer));
+	values[Anum_failed_sqlstate - 1] = CStringGetTextDatum(unpack_sql_state(error.sqlerrcode));
+	values[Anum_failed_message - 1] = CStringGetTextDatum(error.message);
+	values[Anum_failed_detail - 1] = CStringGetTextDatum(error.detail);
 	nulls[Anum_failed_failed_at - 1] = nulls[Anum_failed_attempts - 1] = false;
 	nulls[Anum_failed_sqlstate - 1] = nulls[Anum_failed_message - 1] = false;
 	nulls[Anum_failed_detail - 1] = false;
 	dw_failed_insert(values, nulls);
-	dw_touch_ended(row->task.id, DW_FAILED);
+	dw_conclude_row(rel, row->tuple, &row->task, DW_END_FAILED, &error);
 }
 
 /* Not those that others are just changing. */

@@ -12,6 +12,7 @@
 
 #include "attempts.h"
 #include "compat.h"
+#include "more.h"
 #include "options.h"
 #include "queues.h"
 #include "task_rows.h"
@@ -108,6 +109,7 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	int32		attempts = read_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
 	int64		timeout = read_interval(fcinfo, DW_ARG_TIMEOUT, "timeout",
 										PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
+	int64		skip_after = read_interval(fcinfo, DW_ARG_SKIP_AFTER, "skip_after", PG_INT64_MAX, "");
 
 	put(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
 	put(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
@@ -120,6 +122,8 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	(void) read_interval(fcinfo, DW_ARG_EXPIRES, "expires", PG_INT64_MAX, "");
 	put(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
 		PG_ARGISNULL(DW_ARG_EXPIRES));
+	if (skip_after > 0)
+		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
 }
 
 int16

@@ -551,6 +551,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	pg_atomic_init_u64(&place->failed, 0);
 	pg_atomic_init_u64(&place->retried, 0);
 	pg_atomic_init_u64(&place->cancelled, 0);
+	pg_atomic_init_u64(&place->skipped, 0);
 }
 
 static void

@@ -33,6 +33,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
+#include "conclude.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -43,7 +44,6 @@
 #include "signature.h"
 #include "spi_run.h"
 #include "task_rows.h"
-#include "touched.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -296,27 +296,30 @@ refuse_temporary(CommandId since)
 
 /*---- Running ----*/
 
-static void
+static DwSpiResult
 run_sql(const Taken *task)
 {
+	DwSpiResult result;
 	char	   *sql = TextDatumGetCString(task->values[Anum_task_sql - 1]);
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	dw_spi_run_once(sql, dw_args_params(sql,
-										task->values[Anum_task_args - 1],
-										task->nulls[Anum_task_args - 1],
-										task->values[Anum_task_arg_types - 1],
-										task->nulls[Anum_task_arg_types - 1]));
+	result = dw_spi_run_once(sql, dw_args_params(sql,
+												 task->values[Anum_task_args - 1],
+												 task->nulls[Anum_task_args - 1],
+												 task->values[Anum_task_arg_types - 1],
+												 task->nulls[Anum_task_arg_types - 1]));
 	PopActiveSnapshot();
+	return result;
 }
 
 /*
  * In a session that is not the owner's.  On an error, the abort of the
  * (sub)transaction takes the user back, and the settings.
  */
-static void
+static DwSpiResult
 run_sql_restricted(const Taken *task)
 {
+	DwSpiResult result;
 	List	   *hidden = hide_cursors();
 
 	PG_TRY();
@@ -328,7 +331,7 @@ run_sql_restricted(const Taken *task)
 		GetUserIdAndSecContext(&userid, &context);
 		SetUserIdAndSecContext(task->key.owner,
 							   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-		run_sql(task);
+		result = run_sql(task);
 		close_cursors();
 		CommandCounterIncrement();
 		refuse_temporary(began);
@@ -339,6 +342,7 @@ run_sql_restricted(const Taken *task)
 		restore_cursors(hidden);
 	}
 	PG_END_TRY();
+	return result;
 }
 
 static void
@@ -353,9 +357,10 @@ run_context(void *arg)
 				   (long long) key->id);
 }
 
-static void
+static DwSpiResult
 run_task(Taken *task)
 {
+	DwSpiResult result;
 	int64		outer_id = dw_run_now_id;
 	bool		own = is_own_session(task->key.owner);
 	int			nest_level = NewGUCNestLevel();
@@ -371,9 +376,9 @@ run_task(Taken *task)
 	PG_TRY();
 	{
 		if (own)
-			run_sql(task);
+			result = run_sql(task);
 		else
-			run_sql_restricted(task);
+			result = run_sql_restricted(task);
 	}
 	PG_FINALLY();
 	{
@@ -382,6 +387,7 @@ run_task(Taken *task)
 	PG_END_TRY();
 	AtEOXact_GUC(false, nest_level);
 	error_context_stack = callback.previous;
+	return result;
 }
 
 /* Takes the task; false if there is nothing to run. */
@@ -404,6 +410,29 @@ take(int64 id, Taken *task)
 	return ready;
 }
 
+/* Runs it, and all that follows from its end. */
+static void
+run_and_conclude(Taken *task)
+{
+	DwEnded		ended = {
+		.key = &task->key,
+		.values = task->values,
+		.nulls = task->nulls,
+		.end = DW_END_DONE,
+		.started = dw_now()
+	};
+
+	require_role(task->key.owner);
+	if (task->key.origin != dw_origin_stamp())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task %lld is not armed", (long long) task->key.id),
+				 errdetail("It came with a copy of another database."),
+				 errhint("See delay_arm().")));
+	ended.result = run_task(task);
+	dw_conclude(&ended);
+}
+
 Datum
 dw_run(PG_FUNCTION_ARGS)
 {
@@ -418,14 +447,6 @@ dw_run(PG_FUNCTION_ARGS)
 				 errmsg("task id must not be null")));
 	if (!take(PG_GETARG_INT64(0), &task))
 		PG_RETURN_BOOL(false);
-	require_role(task.key.owner);
-	if (task.key.origin != dw_origin_stamp())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("task %lld is not armed", (long long) task.key.id),
-				 errdetail("It came with a copy of another database."),
-				 errhint("See delay_arm().")));
-	run_task(&task);
-	dw_touch_ended(task.key.id, DW_DONE);
+	run_and_conclude(&task);
 	PG_RETURN_BOOL(true);
 }

@@ -30,6 +30,7 @@
 #include "attempts.h"
 #include "claim.h"
 #include "common/pg_prng.h"
+#include "conclude.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
@@ -75,10 +76,12 @@ typedef struct Try
 	bool		again;			/* given up, to be done again at once */
 	bool		timed_out;		/* the error is that of the timeout */
 	bool		put_back;		/* it will be run again */
+	bool		skipped;		/* it came too late */
 	bool		used_temp;
 	int			attempts;		/* before this one */
 	int			repeats;		/* of this one, at once */
 	TimestampTz started;
+	DwSpiResult result;			/* if there is no error */
 	ErrorData  *error;			/* the first one of the task */
 } Try;
 
@@ -121,14 +124,14 @@ obey_stop(const DwExecutor *me)
 				 errmsg("task was stopped")));
 }
 
-void
+DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
-	dw_spi_run(sql, dw_args_params(sql,
-								   claimed->values[Anum_task_args - 1],
-								   claimed->nulls[Anum_task_args - 1],
-								   claimed->values[Anum_task_arg_types - 1],
-								   claimed->nulls[Anum_task_arg_types - 1]));
+	return dw_spi_run(sql, dw_args_params(sql,
+										  claimed->values[Anum_task_args - 1],
+										  claimed->nulls[Anum_task_args - 1],
+										  claimed->values[Anum_task_arg_types - 1],
+										  claimed->nulls[Anum_task_arg_types - 1]));
 }
 
 /*
@@ -136,7 +139,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
  * error, with everything undone that the SQL did.
  */
 static ErrorData *
-run_sql(DwExecutor *me, const DwClaim *claimed, bool *timed_out)
+run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -163,7 +166,7 @@ run_sql(DwExecutor *me, const DwClaim *claimed, bool *timed_out)
 									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 		arm_timeout(claimed);
 		DW_INJECT("run-before-sql");
-		dw_run_sql(claimed, sql);
+		*result = dw_run_sql(claimed, sql);
 		disarm_timeout();
 		obey_stop(me);
 		HOLD_CANCEL_INTERRUPTS();
@@ -208,9 +211,12 @@ whole_context(const ErrorData *error)
 					error->context ? "\n" : "", error->context ? error->context : "");
 }
 
-/* Records a claimed task as failed, in the transaction of the claim. */
+/*
+ * Records a claimed task as failed, in the transaction of the claim.  It was
+ * started then, or not at all (0).
+ */
 static void
-record_failure(const DwClaim *claimed, int attempts, const ErrorData *error)
+record_failure(const DwClaim *claimed, int attempts, TimestampTz started, const ErrorData *error)
 {
 	Datum		values[Natts_failed];
 	bool		nulls[Natts_failed];
@@ -227,7 +233,7 @@ record_failure(const DwClaim *claimed, int attempts, const ErrorData *error)
 	set_text(values, nulls, Anum_failed_hint, error->hint);
 	set_text(values, nulls, Anum_failed_context, whole_context(error));
 	dw_failed_insert(values, nulls);
-	dw_touch_ended(claimed->key.id, DW_FAILED);
+	dw_conclude_claim(claimed, DW_END_FAILED, started, NULL, error);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
@@ -261,19 +267,20 @@ is_newest_of_key(const DwClaim *claimed, int64 *newer)
 
 /* Puts a claimed task back, to be run again later, in the transaction of the claim. */
 static void
-put_back(const DwEntry *entry, DwClaim *claimed, int failed, const ErrorData *error)
+put_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started,
+		 const ErrorData *error)
 {
 	DwHint		hint = {.id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])};
 	Datum	   *values = claimed->values;
 	bool	   *nulls = claimed->nulls;
 
+	dw_conclude_claim(claimed, DW_END_RETRIED, started, NULL, error);
 	hint.due = dw_next_attempt(&claimed->terms, failed);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	/* it is less than max_attempts, which is a smallint */
 	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
-	values[Anum_task_more - 1] = dw_more_with_error(values[Anum_task_more - 1],
-													nulls[Anum_task_more - 1], error);
-	nulls[Anum_task_attempts - 1] = nulls[Anum_task_more - 1] = false;
+	nulls[Anum_task_attempts - 1] = false;
+	dw_keep_error(values, nulls, error);
 
 	DW_INJECT("retry-before-insert");
 	/* the hint is brought at the end of the transaction, if there is a place */
@@ -337,14 +344,14 @@ settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *cl
 		dw_stop_forbid(db, me);
 	if (try->put_back)
 	{
-		put_back(entry, claimed, failed, &said);
+		put_back(entry, claimed, failed, try->started, &said);
 		return;
 	}
 	if (dw_stop_requested(me))
 		explain_stop(db, me, &said);
 	else if (newer != 0)
 		explain_newer(newer, &said);
-	record_failure(claimed, failed, &said);
+	record_failure(claimed, failed, try->started, &said);
 }
 
 static void
@@ -352,6 +359,7 @@ count_outcome(DwDatabase *db, const DwEntry *entry, const Try *try)
 {
 	dw_count_end(db, &dw_lanes[entry->lane],
 					 try->put_back ? DW_COUNTED_RETRIED :
+					 try->skipped ? DW_COUNTED_SKIPPED :
 					 try->error ? DW_COUNTED_FAILED : DW_COUNTED_DONE);
 }
 
@@ -382,7 +390,7 @@ record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	if (try->was_run)
 		settle_failure(db, me, entry, &claimed, try);
 	else
-		record_failure(&claimed, try->attempts, try->error);
+		record_failure(&claimed, try->attempts, 0, try->error);
 	dw_claim_commit_transaction();
 	count_outcome(db, entry, try);
 }
@@ -402,10 +410,10 @@ run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claim
 	try->was_run = true;
 	if (try->repeats == 0)
 		dw_count_begin(db, me, try->started - claimed->key.due);
-	try->error = run_sql(me, claimed, &try->timed_out);
+	try->error = run_sql(me, claimed, &try->result, &try->timed_out);
 	if (try->error == NULL)
 	{
-		dw_touch_ended(claimed->key.id, DW_DONE);
+		dw_conclude_claim(claimed, DW_END_DONE, try->started, &try->result, NULL);
 		return;
 	}
 	try->again = may_repeat(db, me, try);
@@ -465,10 +473,15 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 
 	if (claimed.verdict == DW_RUN)
 		run_claimed(db, me, entry, &claimed, try);
+	else if (claimed.verdict == DW_SKIP)
+	{
+		try->skipped = true;
+		dw_skip_task(&claimed);
+	}
 	else
 	{
 		try->error = refusal(&claimed);
-		record_failure(&claimed, try->attempts, try->error);
+		record_failure(&claimed, try->attempts, 0, try->error);
 	}
 	if (try->again)
 	{
@@ -699,7 +712,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
 {
-	Try			try = {.claimed = true, .was_run = true, .error = error};
+	Try			try = {.claimed = true, .was_run = true, .started = me->since, .error = error};
 
 	enter_task_context();
 	dw_count_begin(db, me, me->since - entry->due);
@@ -712,6 +725,12 @@ dw_record_refusal(const DwClaim *claimed)
 	MemoryContext context = CurrentMemoryContext;
 
 	enter_task_context();
-	record_failure(claimed, claimed->key.attempts, refusal(claimed));
+	record_failure(claimed, claimed->key.attempts, 0, refusal(claimed));
 	MemoryContextSwitchTo(context);
+}
+
+void
+dw_skip_task(const DwClaim *claimed)
+{
+	dw_conclude_claim(claimed, DW_END_SKIPPED, 0, NULL, NULL);
 }

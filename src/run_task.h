@@ -10,6 +10,7 @@
 
 #include "claim.h"
 #include "shared.h"
+#include "spi_run.h"
 
 /*
  * Claims the task of an entry and runs it, if it is still there; returns when
@@ -21,10 +22,13 @@ extern void dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry);
 extern void dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error);
 
 /* Runs the SQL of a claimed task, which is this text, in this transaction. */
-extern void dw_run_sql(const DwClaim *claim, const char *sql);
+extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
 
 /* Records a claimed task that is not run as failed, in this transaction. */
 extern void dw_record_refusal(const DwClaim *claim);
+
+/* A claimed task came too late to be run: that is all, in this transaction. */
+extern void dw_skip_task(const DwClaim *claim);
 
 /* A mark has hit the task, of which the claim is undone: counts and tells that. */
 extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);

@@ -23,6 +23,7 @@
 #include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "conclude.h"
 #include "copies.h"
 #include "executor.h"
 #include "executor/spi.h"
@@ -37,6 +38,7 @@
 #include "queues.h"
 #include "rights.h"
 #include "run_now.h"
+#include "schedule.h"
 #include "settings.h"
 #include "signature.h"
 #include "sqlcheck.h"
@@ -145,9 +147,8 @@ refuse_null(bool isnull, const char *what)
 				 errmsg("%s must not be null", what)));
 }
 
-/* Due times count from now(), the start of the transaction. */
-static TimestampTz
-due_after(Interval *delay)
+TimestampTz
+dw_due_after(const Interval *delay)
 {
 	TimestampTz due;
 
@@ -161,8 +162,8 @@ due_after(Interval *delay)
 	return due;
 }
 
-static TimestampTz
-finite_due(TimestampTz due)
+TimestampTz
+dw_finite_due(TimestampTz due)
 {
 	if (TIMESTAMP_NOT_FINITE(due))
 		ereport(ERROR,
@@ -186,43 +187,43 @@ search_path_is_default(void)
 		GetUserId() == GetAuthenticatedUserId();
 }
 
-/* A task to be: what is null in its row, and has no other place here, stays so. */
-typedef struct NewTask
+void
+dw_new_task_init(DwNewTask *task, text *sql)
 {
-	TimestampTz due;
-	int16		queue;
-	int16		priority;
-	int64		spread;			/* due is up to so many us later */
-	DwIfExists	if_exists;
-	Datum		values[Natts_task];
-	bool		nulls[Natts_task];
-} NewTask;
-
-static void
-init_task(NewTask *task, FunctionCallInfo fcinfo, int sql)
-{
-	refuse_null(PG_ARGISNULL(sql), "SQL text");
-	memset(task, 0, sizeof(NewTask));
+	memset(task, 0, sizeof(DwNewTask));
 	memset(task->nulls, true, sizeof(task->nulls));
-	task->values[Anum_task_sql - 1] = PG_GETARG_DATUM(sql);
+	task->owner = GetUserId();
+	task->due = GetCurrentTransactionStartTimestamp();
+	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
 	task->nulls[Anum_task_sql - 1] = false;
+}
+
+void
+dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
+{
+	DwQueueForTask queue;
+
+	dw_queue_find(name, &queue);
+	task->queue = queue.id;
+	task->spread = queue.spread;
+	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
 }
 
 /* By its id, so that a task that is put back has the same place. */
 static TimestampTz
-spread_due(const NewTask *task, int64 id)
+spread_due(const DwNewTask *task, int64 id)
 {
 	uint64		hash;
 
 	if (task->spread <= 0)
 		return task->due;
 	hash = hash_bytes_extended((unsigned char *) &id, sizeof(id), 0);
-	return finite_due(dw_time_add(task->due, hash % task->spread));
+	return dw_finite_due(dw_time_add(task->due, hash % task->spread));
 }
 
 /* Draws an id, writes the row and remembers it for the end of the transaction. */
 static int64
-insert_task(NewTask *task, DwLaneRef lane)
+insert_task(DwNewTask *task, DwLaneRef lane)
 {
 	Datum	   *values = task->values;
 	bool	   *nulls = task->nulls;
@@ -237,16 +238,11 @@ insert_task(NewTask *task, DwLaneRef lane)
 	values[Anum_task_id - 1] = Int64GetDatum(hint.id);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
-	values[Anum_task_owner - 1] = ObjectIdGetDatum(GetUserId());
+	values[Anum_task_owner - 1] = ObjectIdGetDatum(task->owner);
 	values[Anum_task_queue - 1] = Int16GetDatum(task->queue);
 	values[Anum_task_priority - 1] = Int16GetDatum(task->priority);
 	for (int i = Anum_task_id; i <= Anum_task_priority; i++)
 		nulls[i - 1] = false;
-	if (!search_path_is_default())
-	{
-		values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
-		nulls[Anum_task_search_path - 1] = false;
-	}
 
 	DW_INJECT("schedule-before-insert");
 	hint.tid = dw_task_insert(values, nulls);
@@ -257,11 +253,11 @@ insert_task(NewTask *task, DwLaneRef lane)
 
 /* A task with a key: its id, or that of the one that is pending already. */
 static int64
-insert_keyed_task(NewTask *task, DwLaneRef lane)
+insert_keyed_task(DwNewTask *task, DwLaneRef lane)
 {
 	Relation	rel = dw_tasks_open();
 	DwKey		key = {
-		.owner = GetUserId(),
+		.owner = task->owner,
 		.queue = task->queue,
 		.key = DatumGetTextPP(task->values[Anum_task_key - 1])
 	};
@@ -270,7 +266,7 @@ insert_keyed_task(NewTask *task, DwLaneRef lane)
 	if (dw_key_enter(rel, &key, task->if_exists, &id))
 	{
 		if (dw_max_pending >= 0)
-			dw_require_room(GetUserId());
+			dw_require_room(task->owner);
 		id = insert_task(task, lane);
 		dw_key_leave();
 	}
@@ -278,8 +274,17 @@ insert_keyed_task(NewTask *task, DwLaneRef lane)
 	return id;
 }
 
-static int64
-schedule(NewTask *task, int nargs)
+static void
+keep_search_path(DwNewTask *task)
+{
+	if (search_path_is_default())
+		return;
+	task->values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
+	task->nulls[Anum_task_search_path - 1] = false;
+}
+
+int64
+dw_schedule_new(DwNewTask *task, int nargs)
 {
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
@@ -287,27 +292,38 @@ schedule(NewTask *task, int nargs)
 	if (dw_check_sql_text)
 		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
 	if (dw_max_pending >= 0 && !has_key)
-		dw_require_room(GetUserId());
-	lane = dw_require_lane(GetUserId(), task->queue, task->priority);
+		dw_require_room(task->owner);
+	keep_search_path(task);
+	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	/* before an id is drawn: see marks.c, who waits for those with lower ones */
 	dw_tasks_lock();
 	return has_key ? insert_keyed_task(task, lane) : insert_task(task, lane);
+}
+
+int64
+dw_schedule_successor(DwNewTask *task)
+{
+	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
+
+	dw_tasks_lock();
+	return insert_task(task, lane);
 }
 
 /* delay_schedule and delay_schedule_at: arguments follow the SQL text. */
 static int64
 schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 {
-	NewTask		task;
+	DwNewTask	task;
 	int			nargs;
 
-	init_task(&task, fcinfo, 1);
+	refuse_null(PG_ARGISNULL(1), "SQL text");
+	dw_new_task_init(&task, PG_GETARG_TEXT_PP(1));
 	task.due = due;
 	nargs = dw_args_collect(fcinfo, 2, &task.values[Anum_task_args - 1],
 							&task.values[Anum_task_arg_types - 1],
 							&task.nulls[Anum_task_args - 1]);
 	task.nulls[Anum_task_arg_types - 1] = task.nulls[Anum_task_args - 1];
-	return schedule(&task, nargs);
+	return dw_schedule_new(&task, nargs);
 }
 
 Datum
@@ -318,7 +334,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule()");
 	refuse_null(PG_ARGISNULL(0), "delay");
-	PG_RETURN_INT64(schedule_plain(fcinfo, due_after(PG_GETARG_INTERVAL_P(0))));
+	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
 Datum
@@ -329,7 +345,7 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_at()");
 	refuse_null(PG_ARGISNULL(0), "due time");
-	PG_RETURN_INT64(schedule_plain(fcinfo, finite_due(PG_GETARG_TIMESTAMPTZ(0))));
+	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
 
 /* When delay_schedule_task is to run: after a delay, at a time, or now. */
@@ -342,14 +358,14 @@ option_due(FunctionCallInfo fcinfo)
 				 errmsg("delay and due cannot both be given"),
 				 errhint("Without any of them the task runs at once after the commit.")));
 	if (!PG_ARGISNULL(DW_ARG_DELAY))
-		return due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
+		return dw_due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
 	if (!PG_ARGISNULL(DW_ARG_DUE))
-		return finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
+		return dw_finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
 	return GetCurrentTransactionStartTimestamp();
 }
 
 static int
-option_args(FunctionCallInfo fcinfo, NewTask *task)
+option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	int			nargs;
 
@@ -368,28 +384,24 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	static const Oid types[DW_NARGS] = {
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, INTERVALOID, TIMESTAMPTZOID,
 		TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID,
-		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID
+		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID,
+		INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
-	NewTask		task;
-	DwQueueForTask queue;
+	DwNewTask	task;
 	int			nargs;
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_task()");
-	init_task(&task, fcinfo, DW_ARG_SQL);
+	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
+	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
 	nargs = option_args(fcinfo, &task);
 	dw_options_read(fcinfo, task.values, task.nulls);
 	task.if_exists = dw_option_if_exists(fcinfo);
-	task.priority = dw_option_priority(fcinfo);
-
-	dw_queue_find(PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
-				  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), &queue);
-	task.queue = queue.id;
-	task.spread = queue.spread;
-	if (task.priority == DW_NO_PRIORITY)
-		task.priority = queue.priority;
-	PG_RETURN_INT64(schedule(&task, nargs));
+	dw_new_task_queue(&task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
+					  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)),
+					  dw_option_priority(fcinfo));
+	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
 }
 
 static Datum
@@ -413,7 +425,7 @@ cancel(Relation rel, int64 id, bool stop_running)
 		{
 			case DW_TAKEN:
 				CommandCounterIncrement();
-				dw_touch_ended(id, DW_CANCELLED);
+				dw_conclude_row(rel, tuple, &key, DW_END_CANCELLED, NULL);
 				return "cancelled";
 			case DW_GONE:
 				return "gone";
@@ -518,7 +530,7 @@ dw_reschedule(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_reschedule()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "delay");
-	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), due_after(PG_GETARG_INTERVAL_P(1))));
+	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after(PG_GETARG_INTERVAL_P(1))));
 }
 
 Datum
@@ -530,5 +542,5 @@ dw_reschedule_at(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_reschedule_at()");
 	refuse_null(PG_ARGISNULL(0), "task id");
 	refuse_null(PG_ARGISNULL(1), "due time");
-	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), finite_due(PG_GETARG_TIMESTAMPTZ(1))));
+	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
 }

@@ -152,6 +152,7 @@ typedef struct DwLane
 	pg_atomic_uint64 failed;
 	pg_atomic_uint64 retried;	/* attempts that are followed by another one */
 	pg_atomic_uint64 cancelled;
+	pg_atomic_uint64 skipped;	/* came too late */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];
 } DwLane;
@@ -238,6 +239,7 @@ typedef struct DwQueue
 	pg_atomic_uint64 failed;
 	pg_atomic_uint64 retried;
 	pg_atomic_uint64 cancelled; /* by a mark, of those that were claimed */
+	pg_atomic_uint64 skipped;
 } DwQueue;
 
 #define DW_LATENESS_BUCKETS 512

@@ -22,9 +22,11 @@ begin(void)
 }
 
 /* Some statements are refused without an error. */
-static void
+static DwSpiResult
 end(int result)
 {
+	DwSpiResult done = {.code = result};
+
 	if (result == SPI_ERROR_TRANSACTION)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
@@ -37,10 +39,12 @@ end(int result)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
+	done.rows = SPI_processed;
 	SPI_finish();
+	return done;
 }
 
-void
+DwSpiResult
 dw_spi_run(const char *sql, ParamListInfo params)
 {
 	SPIExecuteOptions options = {.params = params, .dest = None_Receiver};
@@ -49,14 +53,14 @@ dw_spi_run(const char *sql, ParamListInfo params)
 	begin();
 	if (!dw_plans_run(sql, &options, &result))
 		result = SPI_execute_extended(sql, &options);
-	end(result);
+	return end(result);
 }
 
-void
+DwSpiResult
 dw_spi_run_once(const char *sql, ParamListInfo params)
 {
 	SPIExecuteOptions options = {.params = params, .dest = None_Receiver};
 
 	begin();
-	end(SPI_execute_extended(sql, &options));
+	return end(SPI_execute_extended(sql, &options));
 }

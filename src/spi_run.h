@@ -12,13 +12,20 @@
 
 #include "nodes/params.h"
 
+/* What the last statement did. */
+typedef struct DwSpiResult
+{
+	int			code;			/* of SPI: SPI_OK_UPDATE, say */
+	uint64		rows;
+} DwSpiResult;
+
 /*
  * Runs it in the current transaction, as the current user; errors are raised,
  * results are not asked for: they may be huge.
  *
  * The first is for an executor's next task, and uses plans that are kept.
  */
-extern void dw_spi_run(const char *sql, ParamListInfo params);
-extern void dw_spi_run_once(const char *sql, ParamListInfo params);
+extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params);
+extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params);
 
 #endif							/* DW_SPI_RUN_H */

@@ -79,6 +79,7 @@ dw_lane_stats_init(DwLane *lane)
 	pg_atomic_init_u64(&lane->failed, 0);
 	pg_atomic_init_u64(&lane->retried, 0);
 	pg_atomic_init_u64(&lane->cancelled, 0);
+	pg_atomic_init_u64(&lane->skipped, 0);
 	pg_atomic_init_u64(&lane->lateness_max, 0);
 	for (int i = 0; i < DW_LANE_BUCKETS; i++)
 		pg_atomic_init_u32(&lane->lateness[i], 0);
@@ -146,6 +147,11 @@ dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome)
 			pg_atomic_fetch_add_u64(&lane->cancelled, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->cancelled, 1);
+			break;
+		case DW_COUNTED_SKIPPED:
+			pg_atomic_fetch_add_u64(&lane->skipped, 1);
+			if (queue)
+				pg_atomic_fetch_add_u64(&queue->skipped, 1);
 			break;
 	}
 }

@@ -16,7 +16,8 @@ typedef enum DwCounted
 	DW_COUNTED_DONE,
 	DW_COUNTED_FAILED,			/* given up */
 	DW_COUNTED_RETRIED,			/* failed, another attempt follows */
-	DW_COUNTED_CANCELLED		/* by a mark: not run */
+	DW_COUNTED_CANCELLED,		/* by a mark: not run */
+	DW_COUNTED_SKIPPED			/* too late: not run */
 } DwCounted;
 
 extern void dw_lane_stats_init(DwLane *lane);

@@ -15,6 +15,7 @@
 #include "attempts.h"
 #include "keys.h"
 #include "marks.h"
+#include "more.h"
 #include "queues.h"
 #include "utils/timestamp.h"
 #include "verdict.h"
@@ -28,6 +29,16 @@ has_expired(const DwTaskKey *key, const Datum *values, const bool *nulls)
 		return false;
 	after = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
 	return dw_time_add(key->due, after) < dw_now();
+}
+
+/* The option skip_after. */
+static bool
+is_too_late(const DwTaskKey *key, const Datum *values, const bool *nulls)
+{
+	int64		after;
+
+	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &after) &&
+		dw_time_add(key->due, Max(after, 0)) < dw_now();
 }
 
 DwVerdict
@@ -50,5 +61,7 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		*reason = "the task has expired";
 		return DW_REFUSE;
 	}
+	if (is_too_late(key, values, nulls))
+		return DW_SKIP;
 	return DW_RUN;
 }

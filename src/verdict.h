@@ -17,7 +17,8 @@ typedef enum DwVerdict
 	DW_DROP,					/* it was cancelled: the claim is undone, the row
 								 * is the sweeper's */
 	DW_PUT_BACK,				/* it is paused: the claim is undone */
-	DW_REFUSE					/* it goes to the failed ones */
+	DW_REFUSE,					/* it goes to the failed ones */
+	DW_SKIP						/* it came too late: only its row goes */
 } DwVerdict;
 
 extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
