@@ -150,8 +150,8 @@ read_number(Reader *reader, int *value)
 	const char *begin = reader->at;
 
 	*value = 0;
-	for (; reader->at < reader->end && isdigit((unsigned char) *reader->at); reader->at++)
-		*value = Min(*value * 10 + (*reader->at - '0'), 99999);
+	while (reader->at < reader->end && isdigit((unsigned char) *reader->at) && *value < 1000)
+		*value = *value * 10 + (*reader->at++ - '0');
 	return reader->at > begin;
 }
 
@@ -252,8 +252,7 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 		return out_of_range(reader, "Value", last);
 	if (step < 1 || step > field->cycle)
 		return fail(reader, psprintf("Step %d is out of range for \"%s\".", step, field->name),
-					psprintf("A step is 1 to %d; each %s counts anew. Use an interval for others.",
-							 field->cycle, field->name));
+					psprintf("Steps are 1 to %d; they begin anew with each cycle of the field.", field->cycle));
 	*set |= range_of(field, first, last, step);
 	return true;
 }
