@@ -124,7 +124,7 @@ not_understood(Reader *reader)
 	return fail(reader,
 				psprintf("\"%.*s\" is not understood as \"%s\".",
 						 pg_mbcliplen(reader->element, length, 60), reader->element, reader->field->name),
-				reader->field->hint);
+				psprintf("Write *, a value, or a range such as 2-4, each with a step such as /2 or without. %s", reader->field->hint));
 }
 
 static bool
@@ -318,7 +318,7 @@ wrong_word(Reader *reader, const char *word, int length)
 {
 	if (length == strlen("@reboot") && pg_strncasecmp(word, "@reboot", length) == 0)
 		return fail(reader, "\"@reboot\" is not a time.",
-					"Tasks and schedules last over restarts: there is nothing to be done at a start.");
+					"A schedule is made of times; tasks last over restarts by themselves.");
 	return fail(reader,
 				psprintf("\"%.*s\" is not known.", pg_mbcliplen(word, length, 60), word),
 				"There are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually.");
