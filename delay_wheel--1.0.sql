@@ -375,6 +375,14 @@ queue: see delay_wheel.queue; null is the default queue. tag: for grouping, 1 to
 max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1. retry_delay, up to 365 days: pause before the second attempt; null is the queue''s, or else 10 seconds. timeout: up to 2147483647 ms, in whole ms; null is the queue''s, or else the role''s. expires: it is not run later than that after due; null is at any time. These must be greater than zero.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
 
+CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_trigger() IS
+'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to call delay_schedule(interval, text). Names of columns are written as in the catalog, without quotes.
+delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
+Options: key=, queue=, tag=, each with the name of a column, of any type, or else text; null in the column: none. if_exists= what to do if a task of the key is pending: replace (the default), keep, error; see delay_schedule_task. All else is as the queue says.
+Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_schedule';
+
 CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_key(text, text) IS

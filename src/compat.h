@@ -86,6 +86,14 @@
 	pg_database_aclcheck(database, role, mode)
 #endif
 
+#if PG_VERSION_NUM >= 160000
+#define dw_function_aclcheck(function, role, mode) \
+	object_aclcheck(ProcedureRelationId, function, role, mode)
+#else
+#define dw_function_aclcheck(function, role, mode) \
+	pg_proc_aclcheck(function, role, mode)
+#endif
+
 /* All settings; an array that is not to be freed on 15. */
 static inline struct config_generic **
 dw_all_settings(int *n)

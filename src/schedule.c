@@ -286,11 +286,17 @@ keep_search_path(DwNewTask *task)
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
+	if (dw_check_sql_text)
+		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
+	return dw_schedule_checked(task);
+}
+
+int64
+dw_schedule_checked(DwNewTask *task)
+{
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
 
-	if (dw_check_sql_text)
-		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);
 	keep_search_path(task);
@@ -457,13 +463,23 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+DwTaken
+dw_schedule_cancel(const DwKey *key)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	DwTaken		state = dw_key_cancel(rel, key);
+
+	if (state == DW_TAKEN)
+		CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return state;
+}
+
 Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
-	Relation	rel;
 	DwKey		key;
-	DwTaken		state;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_require_writable("delay_cancel_key()");
@@ -473,12 +489,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	/* whether or not one may schedule into it any more */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = dw_key_cancel(rel, &key);
-	if (state == DW_TAKEN)
-		CommandCounterIncrement();
-	table_close(rel, NoLock);
-	return return_taken(state);
+	return return_taken(dw_schedule_cancel(&key));
 }
 
 /* Moves a task: its row is deleted and inserted again with the same id. */

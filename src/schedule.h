@@ -44,9 +44,15 @@ extern void dw_new_task_queue(DwNewTask *task, const char *queue, int16 priority
  */
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
 
+/* The same for who has had the SQL checked before. */
+extern int64 dw_schedule_checked(DwNewTask *task);
+
+/* Cancels the pending task of a key. */
+extern DwTaken dw_schedule_cancel(const DwKey *key);
+
 /*
- * The same for a task whose SQL was checked when it was given, and that takes
- * the place of one that ends: no limit is in its way.
+ * A task whose SQL was checked when it was given, and that takes the place of
+ * one that ends: no limit is in its way.
  */
 extern int64 dw_schedule_successor(DwNewTask *task);
 
