@@ -13,6 +13,8 @@
 #include "postgres.h"
 
 #include "conclude.h"
+#include "follow_up.h"
+#include "notify.h"
 #include "touched.h"
 
 /* Not while it goes on. */
@@ -23,7 +25,7 @@ tell_who_waits(const DwEnded *ended)
 		[DW_END_DONE] = DW_DONE,
 		[DW_END_FAILED] = DW_FAILED,
 		[DW_END_RETRIED] = DW_NOT_ENDED,
-		[DW_END_SKIPPED] = DW_CANCELLED,
+		[DW_END_SKIPPED] = DW_SKIPPED,
 		[DW_END_CANCELLED] = DW_CANCELLED
 	};
 
@@ -37,6 +39,8 @@ dw_conclude(const DwEnded *ended)
 	tell_who_waits(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
+	dw_notify_end(ended);
+	dw_follow_up(ended);
 }
 
 void

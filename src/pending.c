@@ -288,6 +288,33 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	return result;
 }
 
+DwTaken
+dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
+{
+	TM_Result	result;
+
+	*again = false;
+	require_owner(key);
+	/* not pending any more; but it may have begun before */
+	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
+		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
+
+	result = dw_row_delete(rel, key, hint);
+	if (result == TM_Ok)
+	{
+		/* or one of them would be the newest now */
+		dw_key_bury_older(rel, tuple);
+		return DW_TAKEN;
+	}
+	/* deleted by plain SQL in this very command */
+	if (result == TM_SelfModified)
+		return DW_GONE;
+	if (result == TM_BeingModified && !dw_row_wait(rel, key))
+		return DW_RUNNING;
+	*again = true;
+	return DW_GONE;
+}
+
 /*
  * Deletes the row of a pending task, having waited for whoever else changes
  * it.  The table is open, locked for writing.  On success *tuple is a copy of
@@ -303,7 +330,8 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		TM_Result	result;
+		DwTaken		state;
+		bool		again;
 
 		CHECK_FOR_INTERRUPTS();
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -312,25 +340,9 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 		if (*tuple == NULL)
 			return DW_GONE;
 		dw_task_key(rel, *tuple, key);
-		require_owner(key);
-		/* not pending any more; but it may have begun before */
-		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
-			return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
-
-		result = dw_row_delete(rel, key, hint);
-		if (result == TM_Ok)
-		{
-			/* or one of them would be the newest now */
-			dw_key_bury_older(rel, *tuple);
-			return DW_TAKEN;
-		}
-		/* deleted by plain SQL in this very command */
-		if (result == TM_SelfModified)
-			return DW_GONE;
-		if (result == TM_BeingModified && !dw_row_wait(rel, key))
-			return DW_RUNNING;
-
-		/* changed or moved meanwhile: look again */
+		state = dw_take_found(rel, *tuple, key, hint, &again);
+		if (!again)
+			return state;
 		heap_freetuple(*tuple);
 	}
 }

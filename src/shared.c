@@ -142,6 +142,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->done, 0);
 	pg_atomic_init_u64(&db->failed, 0);
 	pg_atomic_init_u64(&db->retried, 0);
+	pg_atomic_init_u64(&db->skipped, 0);
 	pg_atomic_init_u64(&db->lateness_max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
 		pg_atomic_init_u64(&db->lateness[i], 0);

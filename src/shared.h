@@ -353,6 +353,7 @@ typedef struct DwDatabase
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
 	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
+	pg_atomic_uint64 skipped;	/* came too late */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
 } DwDatabase;

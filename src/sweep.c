@@ -7,8 +7,9 @@
  * any origin, in passes; a pass is made of slices of some milliseconds, each
  * a transaction with a snapshot of its own, which removes the rows that the
  * marks of this pass hit.  Where no mark can hit anything (other owners,
- * queues, due times) the index is stepped over.  No lock is waited for: a row
- * that somebody has locked is left for another pass.
+ * queues, due times) the index is stepped over.  No lock is waited for, but the
+ * one of those who send notifications: a row that somebody has locked is left
+ * for another pass.
  *
  * When can a mark go?  When no row is left that it hits, nor can come to be.
  * Rows can come from transactions that had drawn a lower number than the mark
@@ -31,6 +32,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "compat.h"
+#include "conclude.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
@@ -470,6 +472,9 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 				sweep->removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
+				/* who waits for it was told by the mark */
+				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
 			}
 		}
 		if (result != TM_Ok)
