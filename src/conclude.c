@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "conclude.h"
+#include "history.h"
 #include "touched.h"
 
 /* Not while it goes on. */
@@ -35,6 +36,7 @@ void
 dw_conclude(const DwEnded *ended)
 {
 	tell_who_waits(ended);
+	dw_history_record(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
 }
