@@ -111,6 +111,7 @@ CREATE TABLE delay_wheel.queue
 	users regrole[] NOT NULL DEFAULT '{}',
 	retry_delay interval,
 	spread interval,
+	history text,
 	more jsonb,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
@@ -122,7 +123,8 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
-	CONSTRAINT queue_spread_check CHECK (spread >= '0')
+	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
+	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
 )
 USING heap;
 ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
@@ -142,6 +144,7 @@ COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'what few queues have';
 
 -- owner 0, shown as -, stands for all roles
@@ -220,6 +223,50 @@ COMMENT ON TABLE delay_wheel.failed_task IS
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 /*
+ * Three tables in turn, so that what is old goes by TRUNCATE.  Nothing in them
+ * is ever updated or deleted, so there is nothing to vacuum.
+ */
+CREATE TABLE delay_wheel.history_0
+(
+	task bigint NOT NULL,
+	due timestamptz NOT NULL,
+	started timestamptz,
+	ended timestamptz NOT NULL,
+	rows bigint,
+	recurring bigint,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	attempt smallint,
+	outcome text NOT NULL,
+	command_tag text,
+	sqlstate text,
+	message text,
+	sql text NOT NULL,
+	key text,
+	tag text
+)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+-- not moved out of line
+ALTER TABLE delay_wheel.history_0
+	ALTER COLUMN message SET STORAGE MAIN,
+	ALTER COLUMN sql SET STORAGE MAIN,
+	ALTER COLUMN key SET STORAGE MAIN,
+	ALTER COLUMN tag SET STORAGE MAIN;
+COMMENT ON TABLE delay_wheel.history_0 IS
+'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
+CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+COMMENT ON TABLE delay_wheel.history_1 IS 'see delay_wheel.history_0';
+CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+COMMENT ON TABLE delay_wheel.history_2 IS 'see delay_wheel.history_0';
+CREATE SEQUENCE delay_wheel.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel.history_seq IS 'number of the table of delay_wheel.history that is written';
+
+/*
  * What a prepared transaction touched, written by itself, so that whoever
  * commits it or rolls it back can tell the timer.
  */
@@ -241,10 +288,12 @@ COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
 -- whatever ALTER DEFAULT PRIVILEGES says
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared FROM PUBLIC;
-REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq FROM PUBLIC;
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared,
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
 GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared,
-	delay_wheel.task_id_seq, delay_wheel.queue_id_seq
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
+	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
 	TO pg_database_owner;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
@@ -321,6 +370,23 @@ REVOKE EXECUTE ON FUNCTION delay_wheel.cancellation_guard() FROM PUBLIC;
 CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.cancellation
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.cancellation_guard();
 ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
+
+-- what happened is not for others to say: neither for those who may write to
+-- any table, nor for a publisher
+CREATE FUNCTION delay_wheel.history_guard() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_history_guard' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.history_guard() IS
+'refuses plain SQL that changes rows of delay_wheel.history, but by superusers and the owner of the table; leaves out what is replicated: the history of a publisher is its own';
+REVOKE EXECUTE ON FUNCTION delay_wheel.history_guard() FROM PUBLIC;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_0
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
+ALTER TABLE delay_wheel.history_0 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_1
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
+ALTER TABLE delay_wheel.history_1 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_2
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
+ALTER TABLE delay_wheel.history_2 ENABLE ALWAYS TRIGGER history_guard;
 
 /*---- Scheduling ----*/
 
@@ -450,11 +516,11 @@ COMMENT ON FUNCTION delay_arm() IS
 CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate integer DEFAULT NULL,
 	priority integer DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts integer DEFAULT NULL,
 	retry_delay interval DEFAULT NULL, batch boolean DEFAULT NULL, spread interval DEFAULT NULL,
-	users name[] DEFAULT NULL) RETURNS void
+	users name[] DEFAULT NULL, history text DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[]) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[]) IS
-'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue. name: up to 63 bytes, not ''default''; max_running: how many of its tasks run at a time, 0 (the default) is no limit; rate: how many are started in a second, up to 1000000, 0 (the default) is no limit; priority: -1, 0 (the default) or 1, timeout: up to 24 days, 0 (the default) is none, max_attempts: 1 (the default) to 32767, retry_delay: 0 to 366 days, 10 seconds by default, all four for tasks that do not say; batch: whether its tasks may share a transaction with others, true by default; spread: due times of new tasks are put off, each by another part of this, up to 366 days, 0 (the default) is not at all; users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles, none by default. Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) IS
+'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue. name: up to 63 bytes, not ''default''; max_running: how many of its tasks run at a time, 0 (the default) is no limit; rate: how many are started in a second, up to 1000000, 0 (the default) is no limit; priority: -1, 0 (the default) or 1, timeout: up to 24 days, 0 (the default) is none, max_attempts: 1 (the default) to 32767, retry_delay: 0 to 366 days, 10 seconds by default, all four for tasks that do not say; batch: whether its tasks may share a transaction with others, true by default; spread: due times of new tasks are put off, each by another part of this, up to 366 days, 0 (the default) is not at all; users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles, none by default; history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says. Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -571,6 +637,31 @@ WHERE pg_catalog.pg_has_role(f.owner, 'USAGE')
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
 
+CREATE VIEW delay_wheel.history WITH (security_barrier) AS
+SELECT h.ended, h.task, h.outcome, h.started - h.due AS lateness, h.ended - h.started AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
+	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, h.owner, h.attempt, h.due, h.started, h.sql, h.recurring
+FROM (SELECT * FROM delay_wheel.history_0
+	  UNION ALL SELECT * FROM delay_wheel.history_1
+	  UNION ALL SELECT * FROM delay_wheel.history_2) h
+	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue
+WHERE pg_catalog.pg_has_role(h.owner, 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+COMMENT ON VIEW delay_wheel.history IS
+'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have no row';
+COMMENT ON COLUMN delay_wheel.history.ended IS 'when its SQL had ended, or it was given up; the commit came after';
+COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: it was given up; retried: this attempt failed, another one follows; skipped: it came too late';
+COMMENT ON COLUMN delay_wheel.history.lateness IS 'from due to started; waiting for limits, and pauses, are part of it; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.duration IS 'from started to ended; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
+COMMENT ON COLUMN delay_wheel.history.command_tag IS 'of the last statement of its SQL, as psql shows it, without numbers; null unless done, or if a rule replaced it by one of another kind';
+COMMENT ON COLUMN delay_wheel.history.sqlstate IS 'of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel.history.message IS 'of the error, its first 1000 bytes';
+COMMENT ON COLUMN delay_wheel.history.queue IS 'null if it was dropped since';
+COMMENT ON COLUMN delay_wheel.history.attempt IS '1 for the first one; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.due IS 'of this attempt';
+COMMENT ON COLUMN delay_wheel.history.sql IS 'its first 200 bytes, without the values of its parameters';
+COMMENT ON COLUMN delay_wheel.history.recurring IS 'number of the recurring task that it was a run of, or null';
+
 CREATE FUNCTION delay_wheel.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -656,7 +747,7 @@ CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
 SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
 	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
-	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread,
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
 	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped
 FROM delay_wheel.queue q
 	 LEFT JOIN delay_wheel.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id
@@ -670,6 +761,7 @@ COMMENT ON VIEW delay_wheel.queues IS
 COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
 COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
+COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
 COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
@@ -714,7 +806,7 @@ COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with 
 -- would seem so expensive that each is compiled
 ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()

@@ -44,6 +44,7 @@
 #include "claim.h"
 #include "conclude.h"
 #include "executor.h"
+#include "history.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
@@ -387,11 +388,13 @@ static void
 run_and_commit(DwEntry *entry)
 {
 	dw_claim_begin_transaction();
+	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
 	enable_timeout_after(STATEMENT_TIMEOUT, life_ms());
 	run_members(entry);
 
 	batch.state = BATCH_COMMITTING;
+	dw_history_write_collected();
 	/* it would cut the wait for a synchronous standby short */
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	dw_cancel_forget();
@@ -430,6 +433,7 @@ undo_batch(void)
 	error = CopyErrorData();
 	FlushErrorState();
 	AbortCurrentTransaction();
+	dw_history_forget();
 	RESUME_INTERRUPTS();
 
 	ereport(DEBUG1,

@@ -13,6 +13,8 @@
 
 #include "postgres.h"
 
+#include "catalog/index.h"
+#include "executor/spi.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -111,6 +113,29 @@ dw_all_settings(int *n)
 #else
 #define dw_owns_database(database, role) pg_database_ownercheck(database, role)
 #endif
+
+/* MERGE has RETURNING from 17 on. */
+#ifndef SPI_OK_MERGE_RETURNING
+#define SPI_OK_MERGE_RETURNING	19
+#endif
+
+/* Gives a table new, empty storage when the transaction commits. */
+#if PG_VERSION_NUM >= 160000
+#define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
+#else
+#define dw_new_storage(rel)	RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
+#endif
+
+/* Fills the indexes of a table, and of its TOAST table, anew. */
+static inline void
+dw_reindex_table(Oid table)
+{
+#if PG_VERSION_NUM >= 170000
+	(void) reindex_relation(NULL, table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#else
+	(void) reindex_relation(table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#endif
+}
 
 /* Intervals can be infinite from 17 on. */
 #if PG_VERSION_NUM >= 170000

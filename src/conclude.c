@@ -14,6 +14,7 @@
 
 #include "conclude.h"
 #include "follow_up.h"
+#include "history.h"
 #include "notify.h"
 #include "touched.h"
 
@@ -37,6 +38,7 @@ void
 dw_conclude(const DwEnded *ended)
 {
 	tell_who_waits(ended);
+	dw_history_record(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
 	dw_notify_end(ended);

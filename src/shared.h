@@ -324,6 +324,14 @@ typedef struct DwDatabase
 	pg_atomic_uint64 failed_trim_after; /* too soon before that */
 	pg_atomic_uint64 failed_limit;	/* too many, when failed has come to that */
 
+	/* tables of the history, see history_tables.c */
+	pg_atomic_uint64 history_turn_at;	/* when the sweeper is to look at them */
+	pg_atomic_uint64 history_turn_after;	/* too soon before that */
+	pg_atomic_uint32 history_current;	/* the one that is written, counted from 1;
+										 * 0: not known yet */
+	pg_atomic_uint32 history_room;	/* pages that it may have, 0: not known yet */
+	pg_atomic_uint32 history_is_full;
+
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
 

@@ -67,12 +67,21 @@ static bool callback_registered = false;
  */
 static bool writing = false;
 
+static bool
+is_history(Oid relid)
+{
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		if (relid == catalog.history[i])
+			return true;
+	return false;
+}
+
 static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
-		relid == catalog.cancellation)
+		relid == catalog.cancellation || is_history(relid))
 		catalog_valid = writing = false;
 }
 
@@ -115,6 +124,10 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
+	result->history[0] = relation_named(schema, "history_0");
+	result->history[1] = relation_named(schema, "history_1");
+	result->history[2] = relation_named(schema, "history_2");
+	result->history_seq = relation_named(schema, "history_seq");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
@@ -123,7 +136,9 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
-		OidIsValid(result->cancellation_pkey);
+		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
+		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
+		OidIsValid(result->history_seq);
 }
 
 /*
@@ -172,12 +187,16 @@ check_tables(const DwCatalog *cat)
 	};
 	static const Oid queue_types[Natts_queue] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
-		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
 	};
 	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
 	static const Oid cancellation_types[Natts_cancellation] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
+	};
+	static const Oid history_types[Natts_history] = {
+		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
+		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
 
 	check_columns(cat->task, task_types, Natts_task);
@@ -186,6 +205,8 @@ check_tables(const DwCatalog *cat)
 	check_columns(cat->queue, queue_types, Natts_queue);
 	check_columns(cat->pause, pause_types, Natts_pause);
 	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		check_columns(cat->history[i], history_types, Natts_history);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -218,6 +239,14 @@ dw_catalog(void)
 		PG_END_TRY();
 	}
 	return &catalog;
+}
+
+bool
+dw_catalog_is_there(void)
+{
+	DwCatalog	found;
+
+	return catalog_valid || dw_catalog_lookup(&found);
 }
 
 /* Identity of this database in this cluster; copies of rows are told by it. */
@@ -434,6 +463,39 @@ dw_failed_insert(Datum *values, bool *nulls)
 
 	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
 	table_close(rel, NoLock);
+}
+
+/* All at once; nothing that follows in this command sees them. */
+BlockNumber
+dw_history_insert(Relation rel, List *rows)
+{
+	int			n = list_length(rows);
+	TupleTableSlot **slots = palloc(n * sizeof(TupleTableSlot *));
+	BlockNumber page;
+
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
+	}
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), 0, NULL);
+	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		if (rel->rd_rel->relhasindex)
+		{
+			HeapTuple	tuple = ExecFetchSlotHeapTuple(slots[i], false, NULL);
+
+			tuple->t_self = slots[i]->tts_tid;
+			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0);
+		}
+		ExecDropSingleTupleTableSlot(slots[i]);
+	}
+	return page;
 }
 
 /* What a row of failed_task has in common with that of the task. */
