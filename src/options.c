@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "attempts.h"
+#include "autonomous.h"
 #include "compat.h"
 #include "more.h"
 #include "options.h"
@@ -124,6 +125,13 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 		PG_ARGISNULL(DW_ARG_EXPIRES));
 	if (skip_after > 0)
 		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
+	if (!PG_ARGISNULL(DW_ARG_MODE))
+	{
+		char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_MODE));
+
+		(void) dw_mode_named(mode);
+		dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
+	}
 }
 
 int16

@@ -17,6 +17,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
+#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -289,7 +290,9 @@ dw_schedule_new(DwNewTask *task, int nargs)
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
 
-	if (dw_check_sql_text)
+	if (dw_check_sql_text && dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		dw_check_sql_autonomous(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
+	else if (dw_check_sql_text)
 		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);

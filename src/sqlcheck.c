@@ -23,7 +23,10 @@
  * Runs in the backend that schedules.  Relies on tasks being run through SPI
  * in a background process, inside a transaction that is not theirs to end;
  * the statements refused are those that raise an error there, in any
- * supported major (look for PreventInTransactionBlock in the sources).
+ * supported major (look for PreventInTransactionBlock in the sources).  Tasks
+ * with a mode are single statements at top level (autonomous.c, which also
+ * checks them here when they run); what would leave a transaction block, or
+ * needs a client, is refused there, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,6 +64,7 @@ typedef struct Refusal
 	int			code;			/* SQLSTATE */
 	const char *detail;
 	const char *hint;
+	bool		autonomous;		/* not if it runs outside of a transaction */
 } Refusal;
 
 /* What $n means inside a statement */
@@ -147,9 +151,9 @@ needs_no_transaction(Refusal *refusal, const char *command, const char *hint)
 {
 	refusal->command = command;
 	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
-	refusal->detail = "The command cannot run inside a transaction block, and a task always runs inside one.";
-	refusal->hint = hint != NULL ? hint :
-		"Run the command from a client session.";
+	refusal->detail = "The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode.";
+	refusal->hint = hint;
+	refusal->autonomous = true;
 	return true;
 }
 
@@ -341,7 +345,7 @@ refuses(Node *stmt, Refusal *refusal)
 			/* ANALYZE is the same node, and can run */
 			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
 				needs_no_transaction(refusal, "VACUUM",
-									 "Run VACUUM from a client session; a task can run ANALYZE.");
+									 "ANALYZE can run inside one.");
 		case T_ClusterStmt:
 			return ((ClusterStmt *) stmt)->relation == NULL &&
 				needs_no_transaction(refusal, "CLUSTER without a table",
@@ -387,29 +391,38 @@ refuses(Node *stmt, Refusal *refusal)
 	}
 }
 
+/* Its location is where the previous statement ended. */
+static int
+begin_of(const char *sql, const RawStmt *raw)
+{
+	int			location = raw->stmt_location;
+
+	while (scanner_isspace(sql[location]))
+		location++;
+	return location;
+}
+
 /*
  * Raise the error if the statement cannot be part of a task.
  */
 static void
-check_statement(const char *sql, RawStmt *raw)
+check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
-	Refusal		refusal;
-	int			location = raw->stmt_location;
+	Refusal		refusal = {0};
 
-	if (!refuses(raw->stmt, &refusal))
+	if (!refuses(raw->stmt, &refusal) || (autonomous && refusal.autonomous))
 		return;
-
-	/* the location is where the previous statement ended */
-	while (scanner_isspace(sql[location]))
-		location++;
 
 	ereport(ERROR,
 			(errcode(refusal.code),
 	/* translator: %s is an SQL command */
 			 errmsg("cannot execute %s in a delayed task", refusal.command),
 			 errdetail("%s", refusal.detail),
+			 refusal.autonomous ?
+			 errhint("%s%sTo run it outside of one, use delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
+					 refusal.hint ? refusal.hint : "", refusal.hint ? "\n" : "") :
 			 errhint("%s", refusal.hint),
-			 text_errposition(sql, location)));
+			 text_errposition(sql, begin_of(sql, raw))));
 }
 
 /*
@@ -651,7 +664,7 @@ remember(const char *sql, int nargs, List *statements)
 }
 
 static void
-check_text(const char *sql, int nargs)
+check_text(const char *sql, int nargs, bool autonomous)
 {
 	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	ListCell   *lc;
@@ -663,24 +676,28 @@ check_text(const char *sql, int nargs)
 				 errhint("The text is empty, or consists of comments only.")));
 
 	foreach(lc, statements)
-		check_statement(sql, lfirst_node(RawStmt, lc));
+		check_statement(sql, lfirst_node(RawStmt, lc), autonomous);
+	if (autonomous && list_length(statements) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a task with a mode must be a single statement"),
+				 errdetail("Several statements would be a transaction."),
+				 errhint("Use a procedure, which may commit, or several tasks."),
+				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(sql, statements, nargs);
-	remember(sql, nargs, statements);
+	if (!autonomous)
+		remember(sql, nargs, statements);
 }
 
-void
-dw_check_sql(const text *text, int nargs)
+static void
+check(const text *text, int nargs, bool autonomous)
 {
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
-	char	   *sql;
-
-	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
-		return;
-	sql = text_to_cstring(text);
+	char	   *sql = text_to_cstring(text);
 
 	callback.callback = sql_text_callback;
 	callback.arg = sql;
@@ -695,10 +712,23 @@ dw_check_sql(const text *text, int nargs)
 									ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(context);
 
-	check_text(sql, nargs);
+	check_text(sql, nargs, autonomous);
 
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 
 	error_context_stack = callback.previous;
+}
+
+void
+dw_check_sql(const text *text, int nargs)
+{
+	if (!is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
+		check(text, nargs, false);
+}
+
+void
+dw_check_sql_autonomous(const text *text, int nargs)
+{
+	check(text, nargs, true);
 }

@@ -25,4 +25,10 @@
  */
 extern void dw_check_sql(const text *sql, int nargs);
 
+/*
+ * The same for a task that runs outside of a transaction: it is one statement,
+ * which may be one that can run only so.
+ */
+extern void dw_check_sql_autonomous(const text *sql, int nargs);
+
 #endif							/* DW_SQLCHECK_H */
