@@ -393,7 +393,7 @@ ALTER TABLE delay_wheel.history_2 ENABLE ALWAYS TRIGGER history_guard;
 CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text) IS
-'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Null or infinite arguments, syntax errors and statements that cannot run inside a transaction are errors';
+'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Null or infinite arguments, syntax errors and statements that cannot run inside a transaction are errors; for the latter see delay_schedule_task, mode';
 
 CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -442,6 +442,7 @@ max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s,
 skip_after: it is not run later than that after due, which of a later attempt is its own, and leaves no failed task: its row goes, and it is counted as skipped; greater than zero, null is not at all. The shorter one of expires and skip_after decides, expires if they are equal.
 notify, 1 to 63 bytes: a channel, as given to pg_notify(), that is notified of its end, in the transaction that ends it: a JSON object with id, outcome (done, failed: given up, skipped, cancelled), sqlstate if it failed, key and tag if it has them and they are not too long.
 on_success, on_failure: SQL that is scheduled as a task of its own, due at once, in the transaction in which this one is done, or given up; with its owner, queue, priority, tag and search_path. on_success may use $1, its id (bigint), and $2, the number of rows of its last statement (bigint); on_failure $1, its id, $2, SQLSTATE, and $3, the message of its last error (text). Neither is run for tasks that are skipped or cancelled.
+mode, for a statement that cannot run inside a transaction (VACUUM, CREATE INDEX CONCURRENTLY, CALL of a procedure that commits ...): at_most_once or at_least_once; it is run by itself then, as a client would run it, and only this one statement is allowed. at_most_once: it is not begun a second time if its end is not known, after a crash of the server or the end of its executor, but stands in delay_wheel.failed with SQLSTATE DW003; at_least_once: it is run again then. Both are run again after an error if max_attempts allows; what the statement had committed before the error stays. Not for tasks of roles without LOGIN before PostgreSQL 17: these fail with SQLSTATE 0A000. Null, the default, for all that can run in a transaction: only these are run exactly once.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
 
 CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
@@ -599,7 +600,8 @@ CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
 SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
-	   t.origin = delay_wheel.origin() AS armed
+	   t.origin = delay_wheel.origin() AS armed,
+	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
@@ -627,13 +629,22 @@ COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time 
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
 COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
 
+COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
+
+CREATE FUNCTION delay_wheel.is_running(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_is_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.is_running(bigint) IS
+'whether an executor runs this task, of a role whose rights one has, in mode at_most_once just now; all of them for pg_read_all_data and superusers. It stands in delay_wheel.failed_task meanwhile; see delay_wheel.failed';
+
 CREATE VIEW delay_wheel.failed WITH (security_barrier) AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context
 FROM delay_wheel.failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
-WHERE pg_catalog.pg_has_role(f.owner, 'USAGE')
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+WHERE (pg_catalog.pg_has_role(f.owner, 'USAGE')
+	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
+	-- begun in mode at_most_once, and not ended yet
+	AND NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
 
@@ -808,6 +819,6 @@ ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
+GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.is_running(bigint),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;

@@ -40,6 +40,7 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "batch.h"
 #include "claim.h"
 #include "conclude.h"
@@ -173,7 +174,7 @@ has_same_path(const DwClaim *claim)
 static bool
 is_wanted(const DwClaim *claim, void *arg)
 {
-	if (claim->key.attempts != 0 ||
+	if (claim->key.attempts != 0 || dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		!has_same_path(claim))

@@ -60,6 +60,13 @@
 	index_beginscan(heap, index, snapshot, nkeys, 0)
 #endif
 
+/* Runs a portal to its end, at top level. */
+#if PG_VERSION_NUM >= 180000
+#define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, dest, dest, qc)
+#else
+#define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, true, dest, dest, qc)
+#endif
+
 /* The process of a virtual transaction, or NULL: it has ended, or is prepared. */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procarray.h"

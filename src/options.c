@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "attempts.h"
+#include "autonomous.h"
 #include "compat.h"
 #include "follow_up.h"
 #include "more.h"
@@ -143,6 +144,18 @@ read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
 	dw_more_set_text(values, nulls, Anum_task_more, name, text_to_cstring(sql));
 }
 
+static void
+read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+{
+	char	   *mode;
+
+	if (PG_ARGISNULL(number))
+		return;
+	mode = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	(void) dw_mode_named(mode);
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
+}
+
 void
 dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
 {
@@ -153,6 +166,7 @@ dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nu
 	read_channel(fcinfo, first + 1, values, nulls);
 	read_follow_up(fcinfo, first + 2, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, values, nulls);
 	read_follow_up(fcinfo, first + 3, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, values, nulls);
+	read_mode(fcinfo, first + 4, values, nulls);
 }
 
 void

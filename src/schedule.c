@@ -17,6 +17,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
+#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -293,8 +294,12 @@ keep_search_path(DwNewTask *task)
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
-	if (dw_check_sql_text)
-		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
+	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
+
+	if (dw_check_sql_text && dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		dw_check_sql_autonomous(sql, nargs);
+	else if (dw_check_sql_text)
+		dw_check_sql(sql, nargs);
 	return dw_schedule_checked(task);
 }
 

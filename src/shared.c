@@ -178,6 +178,8 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
+		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);
+		pg_atomic_init_u64(&dw_executors[i].keeps, 0);
 	}
 
 	dw_queues_init();

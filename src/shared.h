@@ -314,6 +314,8 @@ typedef struct DwDatabase
 	pg_atomic_uint32 control;
 
 	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
+	pg_atomic_uint32 autonomous_ended;	/* raised when such a task has, see
+										 * autonomous.c */
 	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
 	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
 
@@ -410,6 +412,11 @@ typedef struct DwExecutor
 
 	/* a task with a key that it could not claim, being kept; else 0 */
 	pg_atomic_uint64 refused;
+
+	/* the task that it runs outside of a transaction, see autonomous.c: its row
+	 * is gone, or stays meanwhile; else 0 */
+	pg_atomic_uint64 autonomous;
+	pg_atomic_uint64 keeps;
 } DwExecutor;
 
 typedef struct DwShared

@@ -31,6 +31,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "compat.h"
 #include "conclude.h"
 #include "inject.h"
@@ -446,12 +447,27 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
+/* Not while an executor runs the task. */
+static TM_Result
+delete_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	if (key->has_more && !dw_autonomous_enter(key->id, false))
+		return TM_BeingModified;
+	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						 InvalidSnapshot, false, &failure, false);
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
+	return result;
+}
+
 /* Removes a row if it is hit. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
 	DwMarkable	task;
-	TM_FailureData failure;
 	TM_Result	result = TM_Invisible;
 
 	dw_markable(rel, tuple, &task);
@@ -465,8 +481,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-								 InvalidSnapshot, false, &failure, false);
+			result = delete_row(rel, tuple, key);
 			if (result == TM_Ok)
 			{
 				sweep->removed++;

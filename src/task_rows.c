@@ -498,6 +498,30 @@ dw_history_insert(Relation rel, List *rows)
 	return page;
 }
 
+/* Deletes a row, if it is there, having waited for who has locked it. */
+void
+dw_failed_delete(int64 id, TimestampTz failed_at)
+{
+	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TM_FailureData failure;
+
+	ScanKeyInit(&keys[0], Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	ScanKeyInit(&keys[1], Anum_failed_failed_at, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ,
+				TimestampTzGetDatum(failed_at));
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 2, keys);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						   InvalidSnapshot, true, &failure, false);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+}
+
 /* What a row of failed_task has in common with that of the task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
@@ -600,6 +624,7 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->priority = DatumGetInt16(column(rel, tuple, Anum_task_priority, &isnull));
 	attempts = column(rel, tuple, Anum_task_attempts, &isnull);
 	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
+	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
 	key->tid = tuple->t_self;
 }
 
@@ -776,6 +801,7 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 	key->due = DatumGetTimestampTz(entry_column(scan, 5));
 	key->id = DatumGetInt64(entry_column(scan, 6));
 	key->attempts = 0;
+	key->has_more = false;
 	key->tid = scan->xs_heaptid;
 }
 

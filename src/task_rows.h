@@ -195,6 +195,7 @@ typedef struct DwTaskKey
 	int16		queue;
 	int16		priority;
 	int16		attempts;
+	bool		has_more;		/* it may have a mode; not known by the index */
 	ItemPointerData tid;
 } DwTaskKey;
 
@@ -221,6 +222,7 @@ extern void dw_tasks_unlocked(void);
 
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);
+extern void dw_failed_delete(int64 id, TimestampTz failed_at);
 extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
 								Datum *values, bool *nulls);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
