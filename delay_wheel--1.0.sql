@@ -468,6 +468,15 @@ REVOKE EXECUTE ON FUNCTION delay_resume_database() FROM PUBLIC;
 COMMENT ON FUNCTION delay_resume_database() IS
 'ends what delay_pause_database began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted';
 
+/*---- Recurring tasks ----*/
+
+CREATE FUNCTION delay_wheel.cron_times(schedule text, time_zone text DEFAULT NULL,
+	after timestamptz DEFAULT pg_catalog.now(), n integer DEFAULT 1) RETURNS SETOF timestamptz
+AS 'MODULE_PATHNAME', 'dw_cron_times' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel.cron_times(text, text, timestamptz, integer) IS
+'the next n times (1, the default, to 10000) of a cron schedule that are later than after (now by default), in order; fewer, or none, if there are no more of them. schedule: five fields, minute, hour, day of month, month and day of week, or six with the second before them, each with *, values, ranges, steps and lists, months and days of the week also by name; L is the last day of the month, friL its last Friday, fri#2 the second; or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually. If neither day of month nor day of week begins with *, either is enough. time_zone: a name as in pg_timezone_names; null is that of the session. When the clock is changed, hours that do not begin with * are fixed: a time that the clock leaves out comes at the end of the gap, one that it shows twice comes once, at the first; otherwise each instant counts at which the clock shows such a time. Nothing is run. A text that is no schedule, of more than 1000 bytes for instance, an unknown time zone, an infinite after and other n are errors, SQLSTATE 22023; null for schedule, after or n 22004';
+GRANT EXECUTE ON FUNCTION delay_wheel.cron_times(text, text, timestamptz, integer) TO PUBLIC;
+
 /*---- Who may schedule ----*/
 
 -- nobody but their owner and superusers, until allowed to
