@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "conclude.h"
+#include "recurring.h"
 #include "touched.h"
 
 /* Not while it goes on. */
@@ -37,6 +38,7 @@ dw_conclude(const DwEnded *ended)
 	tell_who_waits(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
+	dw_recurring_ended(ended);
 }
 
 void

@@ -108,7 +108,8 @@ require_queue_of_row(TriggerData *trigger, HeapTuple row)
 	int16		queue;
 
 	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
-		RelationGetRelid(trigger->tg_relation) != dw_catalog()->task)
+		(RelationGetRelid(trigger->tg_relation) != dw_catalog()->task &&
+		 RelationGetRelid(trigger->tg_relation) != dw_catalog()->recurring))
 		return;
 	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
 	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
@@ -283,17 +284,23 @@ keep_search_path(DwNewTask *task)
 	task->nulls[Anum_task_search_path - 1] = false;
 }
 
+void
+dw_new_task_check(DwNewTask *task, int nargs)
+{
+	if (dw_check_sql_text)
+		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
+	keep_search_path(task);
+}
+
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
 
-	if (dw_check_sql_text)
-		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
+	dw_new_task_check(task, nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);
-	keep_search_path(task);
 	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	/* before an id is drawn: see marks.c, who waits for those with lower ones */
 	dw_tasks_lock();
@@ -303,7 +310,7 @@ dw_schedule_new(DwNewTask *task, int nargs)
 int64
 dw_schedule_successor(DwNewTask *task)
 {
-	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
+	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 
 	dw_tasks_lock();
 	return insert_task(task, lane);
@@ -364,8 +371,8 @@ option_due(FunctionCallInfo fcinfo)
 	return GetCurrentTransactionStartTimestamp();
 }
 
-static int
-option_args(FunctionCallInfo fcinfo, DwNewTask *task)
+int
+dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	int			nargs;
 
@@ -395,7 +402,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
-	nargs = option_args(fcinfo, &task);
+	nargs = dw_option_args(fcinfo, &task);
 	dw_options_read(fcinfo, task.values, task.nulls);
 	task.if_exists = dw_option_if_exists(fcinfo);
 	dw_new_task_queue(&task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :

@@ -324,6 +324,9 @@ typedef struct DwDatabase
 	pg_atomic_uint64 failed_trim_after; /* too soon before that */
 	pg_atomic_uint64 failed_limit;	/* too many, when failed has come to that */
 
+	/* the sweeper is to look whether recurring tasks have their runs */
+	pg_atomic_uint32 recurring_look;
+
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
 

@@ -31,12 +31,14 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "compat.h"
+#include "conclude.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
 #include "marks.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "sweep.h"
@@ -451,6 +453,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	DwMarkable	task;
 	TM_FailureData failure;
 	TM_Result	result = TM_Invisible;
+	bool		is_run = false;
 
 	dw_markable(rel, tuple, &task);
 	for (int i = 0; i < nlane_sweeps; i++)
@@ -463,10 +466,15 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-								 InvalidSnapshot, false, &failure, false);
+			if (!dw_recurring_may_end(rel, tuple, &is_run))
+				result = TM_BeingModified;
+			else
+				result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+									 InvalidSnapshot, false, &failure, false);
 			if (result == TM_Ok)
 			{
+				if (is_run)
+					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
 				sweep->removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
@@ -530,6 +538,8 @@ begin_write(void)
 
 	if (rel != NULL &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
 		return rel;
 	dw_read_end(rel);

@@ -34,6 +34,7 @@
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "more.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -72,7 +73,7 @@ forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
-		relid == catalog.cancellation)
+		relid == catalog.cancellation || relid == catalog.recurring)
 		catalog_valid = writing = false;
 }
 
@@ -115,6 +116,9 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
+	result->recurring = relation_named(schema, "recurring_task");
+	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
+	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
@@ -123,7 +127,8 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
-		OidIsValid(result->cancellation_pkey);
+		OidIsValid(result->cancellation_pkey) && OidIsValid(result->recurring) &&
+		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
 }
 
 /*
@@ -179,6 +184,13 @@ check_tables(const DwCatalog *cat)
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
 	};
+	static const Oid recurring_types[Natts_recurring] = {
+		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
+		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
+	};
 
 	check_columns(cat->task, task_types, Natts_task);
 	check_columns(cat->failed, failed_types, Natts_failed);
@@ -186,6 +198,7 @@ check_tables(const DwCatalog *cat)
 	check_columns(cat->queue, queue_types, Natts_queue);
 	check_columns(cat->pause, pause_types, Natts_pause);
 	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	check_columns(cat->recurring, recurring_types, Natts_recurring);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -316,11 +329,12 @@ typedef struct KnownIndex
 
 /*
  * Adds entries for a new row to all indexes of a table: ours, a second one of
- * each while REINDEX CONCURRENTLY runs, and what others have added.
+ * each while REINDEX CONCURRENTLY runs, and what others have added.  For some
+ * updates only those that do not point to single rows (BRIN).
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
-					const KnownIndex *known, int nknown)
+					const KnownIndex *known, int nknown, bool summarizing_only)
 {
 	List	   *indexes = RelationGetIndexList(heap);
 	ListCell   *lc;
@@ -336,7 +350,8 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 		if (k != NULL && k->columns == NULL)
 			continue;
 		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
-		if (!index->rd_index->indisready)
+		if (!index->rd_index->indisready ||
+			(summarizing_only && !dw_index_is_summarizing(index)))
 			;
 		else if (k != NULL)
 			insert_into_known_index(heap, index, k->columns, values, nulls, &tuple->t_self);
@@ -401,7 +416,7 @@ dw_task_insert(Datum *values, bool *nulls)
 	ItemPointerData tid;
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known));
+	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
 	tid = tuple->t_self;
 	heap_freetuple(tuple);
 	table_close(rel, NoLock);
@@ -415,7 +430,7 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, nknown);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
 }
@@ -471,7 +486,7 @@ dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bo
 	}
 }
 
-/* The way back; again the rest is null. */
+/* The way back; again the rest is null.  A run of a recurring task is one no more. */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
 {
@@ -482,6 +497,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 		values[failed_and_task[i][1] - 1] = failed[failed_and_task[i][0] - 1];
 		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
 	}
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
 }
 
 /* For tables that are not written often. */
@@ -516,6 +532,27 @@ void
 dw_cancellation_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
+}
+
+void
+dw_recurring_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
+}
+
+void
+dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
+{
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	DwIndexesToUpdate indexes;
+
+	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
+		elog(ERROR, "could not update a recurring task that is locked");
+	if (indexes != DW_INDEXES_NONE)
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0,
+							indexes == DW_INDEXES_SUMMARIZING);
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
 }
 
 static Datum

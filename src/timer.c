@@ -39,6 +39,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "queues.h"
+#include "recurring.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -158,6 +159,7 @@ begin_service(void)
 	dw_dispatch_begin();
 	dw_load_reset(db);
 	dw_failed_begin(db);
+	dw_recurring_begin(db);
 	obey_settings();
 }
 
