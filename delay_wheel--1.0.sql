@@ -222,6 +222,79 @@ COMMENT ON TABLE delay_wheel.failed_task IS
 'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
+CREATE TABLE delay_wheel.recurring_task
+(
+	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
+	task bigint,
+	next_due timestamptz,
+	origin bigint NOT NULL DEFAULT delay_wheel.origin(),
+	starts timestamptz NOT NULL,
+	until timestamptz,
+	last_due timestamptz,
+	last_started timestamptz,
+	last_ended timestamptz,
+	runs bigint NOT NULL DEFAULT 0,
+	failures bigint NOT NULL DEFAULT 0,
+	skipped bigint NOT NULL DEFAULT 0,
+	max_runs bigint,
+	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
+	timeout integer,
+	queue smallint NOT NULL DEFAULT 0,
+	priority smallint NOT NULL DEFAULT 0,
+	max_attempts smallint,
+	paused boolean NOT NULL DEFAULT false,
+	every interval,
+	retry_delay interval,
+	-- found by an index, whose order the library must know
+	name text COLLATE "C" NOT NULL,
+	schedule text,
+	time_zone text NOT NULL,
+	catch_up text NOT NULL DEFAULT 'skip',
+	last_outcome text,
+	last_error text,
+	sql text NOT NULL,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	tag text,
+	more jsonb,
+	CONSTRAINT recurring_task_pkey PRIMARY KEY (id),
+	CONSTRAINT recurring_task_name_key UNIQUE (owner, name),
+	CONSTRAINT recurring_task_starts_check CHECK (pg_catalog.isfinite(starts)),
+	CONSTRAINT recurring_task_every_check CHECK ((every IS NULL) <> (schedule IS NULL)),
+	CONSTRAINT recurring_task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT recurring_task_catch_up_check CHECK (catch_up IN ('skip', 'all')),
+	CONSTRAINT recurring_task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
+)
+USING heap
+-- each run updates its row, which finds room on the page
+WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.recurring_task IS
+'one row for each recurring task, as delay_every or delay_cron declared it; the next run is an ordinary task in delay_wheel.task. Read it by the view delay_wheel.recurring';
+COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
+COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
+COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
+COMMENT ON COLUMN delay_wheel.recurring_task.origin IS 'database that it was declared in, see delay_wheel.origin(); in another one, it has no runs until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel.recurring_task.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
+COMMENT ON COLUMN delay_wheel.recurring_task.until IS 'no ideal time is later; null is no limit';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_due IS 'ideal time of the last run that has ended';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_started IS 'when its last attempt was started; null if it was not';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_ended IS 'when it ended';
+COMMENT ON COLUMN delay_wheel.recurring_task.runs IS 'runs that have ended, with success or not';
+COMMENT ON COLUMN delay_wheel.recurring_task.failures IS 'those that failed';
+COMMENT ON COLUMN delay_wheel.recurring_task.skipped IS 'runs that were cancelled, or not begun since they were too late';
+COMMENT ON COLUMN delay_wheel.recurring_task.max_runs IS 'no further run after so many; null is no limit';
+COMMENT ON COLUMN delay_wheel.recurring_task.owner IS 'role that declared it, whose rights its runs have';
+COMMENT ON COLUMN delay_wheel.recurring_task.timeout IS 'of its runs, as in delay_wheel.task, and so are the columns that are not described here';
+COMMENT ON COLUMN delay_wheel.recurring_task.paused IS 'it has no runs, see delay_pause_recurring';
+COMMENT ON COLUMN delay_wheel.recurring_task.every IS 'interval between ideal times; null if it has a cron schedule';
+COMMENT ON COLUMN delay_wheel.recurring_task.name IS 'name, unique for its owner';
+COMMENT ON COLUMN delay_wheel.recurring_task.schedule IS 'cron schedule; null if it has an interval';
+COMMENT ON COLUMN delay_wheel.recurring_task.time_zone IS 'time zone that days and months, and the cron schedule, are counted in';
+COMMENT ON COLUMN delay_wheel.recurring_task.catch_up IS 'what to do with ideal times that have passed: skip or all';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_outcome IS 'how the last run ended: done, failed, skipped or cancelled';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_error IS 'its error, or why there is no further run; null if there was none';
+
 /*
  * Three tables in turn, so that what is old goes by TRUNCATE.  Nothing in them
  * is ever updated or deleted, so there is nothing to vacuum.
@@ -288,10 +361,10 @@ COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
 -- whatever ALTER DEFAULT PRIVILEGES says
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared,
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
 	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.prepared,
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
 	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
 	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
 	TO pg_database_owner;
@@ -299,6 +372,8 @@ GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wh
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.recurring_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
@@ -333,6 +408,9 @@ ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_guard;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.failed_task
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
 ALTER TABLE delay_wheel.failed_task ENABLE ALWAYS TRIGGER task_guard;
+CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.recurring_task
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+ALTER TABLE delay_wheel.recurring_task ENABLE ALWAYS TRIGGER task_guard;
 
 -- queues and pauses that plain SQL changes reach timer and executors, too
 CREATE FUNCTION delay_wheel.queue_changed() RETURNS trigger
@@ -512,6 +590,83 @@ REVOKE EXECUTE ON FUNCTION delay_arm() FROM PUBLIC;
 COMMENT ON FUNCTION delay_arm() IS
 'makes tasks that came with a copy of another database (a restored dump, CREATE DATABASE ... TEMPLATE, logical replication, pg_upgrade) this database''s own, if this transaction commits: how many. Until then they are not run. Those that are overdue run at once, in the order of their due times, so look before: SELECT * FROM delay_wheel.tasks WHERE NOT armed; delay_cancel and delay_reschedule work on them. Arms the tasks of all roles whose rights the caller has, of all roles for a superuser; tasks of roles that do not exist are left, with a warning. Only for superusers and the owner of the function, unless granted';
 
+/*---- Recurring tasks ----*/
+
+CREATE FUNCTION delay_every(
+	name text,
+	every interval,
+	sql_text text,
+	args text[] DEFAULT NULL,
+	arg_types regtype[] DEFAULT NULL,
+	starts timestamptz DEFAULT NULL,
+	time_zone text DEFAULT NULL,
+	until timestamptz DEFAULT NULL,
+	max_runs bigint DEFAULT NULL,
+	catch_up text DEFAULT 'skip',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_every' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
+'declares a recurring task of the current user, if this transaction commits, or changes the one of this name; returns the id of the task that is its next run (while a run is going on, of that one; null if there is none). Each run is an ordinary task, which schedules the next one in its own transaction, also if it fails; so no two of them ever overlap. Null is always: not given.
+name: 1 to 1000 bytes. every: 100 ms at least, without negative parts. Ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in time_zone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time. starts: the first one; null is every after the start of this transaction; it may be past.
+until: no run has a later ideal time. max_runs: no run after so many. A recurring task without further runs stays listed in delay_wheel.recurring until delay_unschedule.
+catch_up says what to do with ideal times that have passed, since the server was down, a run took longer than every, or its queue was paused: skip (the default) makes the run that was waiting at once, then goes on with the first ideal time that is not past; all makes all of them, in order, one after the other. With a starts that is past, skip begins with the first ideal time from now on, all with starts.
+The others are of each run, as in delay_schedule_task; with skip_after, a run that is later than that is left out. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
+If the task exists, all is as given now, what is null included; but if starts is null, and every and time_zone are as before, starts stays, and so does the ideal time of the next run. A run that waits is replaced by a new one; one that is going on is not touched, and its end goes by what is declared then. It stays paused if it was. If nothing is changed nothing is done. Waits for another session''s open change of the same as INSERT does, and for the end of a run that delay_run makes in an open transaction.
+Errors as in delay_schedule_task; also a new one that would never have a run';
+
+CREATE FUNCTION delay_cron(
+	name text,
+	schedule text,
+	sql_text text,
+	args text[] DEFAULT NULL,
+	arg_types regtype[] DEFAULT NULL,
+	starts timestamptz DEFAULT NULL,
+	time_zone text DEFAULT NULL,
+	until timestamptz DEFAULT NULL,
+	max_runs bigint DEFAULT NULL,
+	catch_up text DEFAULT 'skip',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_cron' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cron(text, text, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
+'like delay_every, with a cron schedule, see delay_wheel.cron_times(); ideal times are those of the schedule in time_zone (null: that of this session) that are not before starts (null: the start of this transaction)';
+
+CREATE FUNCTION delay_unschedule(name text) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_unschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_unschedule(text) IS
+'removes the current user''s recurring task of this name with the run that is pending, if this transaction commits; a run that is going on is the last one. False if there is none of this name. Waits as delay_every does. A null name is an error';
+
+CREATE FUNCTION delay_pause_recurring(name text) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_pause_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_pause_recurring(text) IS
+'pauses the current user''s recurring task of this name, if this transaction commits: it has no runs until delay_resume_recurring; a run that is going on is finished. False if there is none of this name. Waits as delay_every does. A null name is an error';
+
+CREATE FUNCTION delay_resume_recurring(name text) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_resume_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_resume_recurring(text) IS
+'ends what delay_pause_recurring began, if this transaction commits: the next run is at the first ideal time from now on, whatever catch_up says. False if there is none of this name; nothing is changed if it is not paused. Waits as delay_every does. A null name is an error';
+
 /*---- Queues ----*/
 
 CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate integer DEFAULT NULL,
@@ -572,7 +727,10 @@ REVOKE EXECUTE ON FUNCTION
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
 	delay_run(bigint), delay_run_due(timestamptz), delay_retry(bigint),
-	delay_redrive(text, text, text, timestamptz, timestamptz, integer)
+	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
+	delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),
+	delay_cron(text, text, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),
+	delay_unschedule(text), delay_pause_recurring(text), delay_resume_recurring(text)
 	FROM PUBLIC;
 
 CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS void
@@ -683,6 +841,36 @@ FROM delay_wheel.get_running() r
 WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
 'one''s own tasks that executors of this database run just now; all of them for pg_read_all_stats and superusers';
+
+CREATE VIEW delay_wheel.recurring WITH (security_barrier) AS
+SELECT d.name, d.owner,
+	   CASE WHEN d.next_due IS NULL AND r.task IS NULL THEN 'finished'
+			WHEN d.origin <> delay_wheel.origin() THEN 'unarmed'
+			WHEN r.task IS NOT NULL THEN 'running'
+			WHEN d.paused THEN 'paused'
+			ELSE 'waiting' END AS state,
+	   d.every, d.schedule, d.time_zone, d.starts, d.until, d.max_runs, d.catch_up,
+	   CASE WHEN d.task IS NOT NULL THEN d.next_due END AS next_due, d.task,
+	   d.last_due, d.last_started, d.last_ended, d.last_outcome, d.last_error,
+	   d.runs, d.failures, d.skipped, d.paused,
+	   COALESCE(q.name, CASE d.queue WHEN 0 THEN 'default' END) AS queue, d.priority, d.tag, d.sql, d.args
+FROM delay_wheel.recurring_task d
+	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
+	 LEFT JOIN delay_wheel.get_running() r ON r.task = d.task
+WHERE pg_catalog.pg_has_role(d.owner, 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+COMMENT ON VIEW delay_wheel.recurring IS
+'one''s own recurring tasks, see delay_every() and delay_cron(); all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running; paused by delay_pause_recurring(); finished: there are no runs any more; unarmed: it came with a copy of another database, see delay_arm()';
+COMMENT ON COLUMN delay_wheel.recurring.next_due IS 'ideal time of the next run, or of the one that is going on; null if there is none';
+COMMENT ON COLUMN delay_wheel.recurring.task IS 'id of that run in delay_wheel.tasks, which has its own due time if it was moved or is tried again';
+COMMENT ON COLUMN delay_wheel.recurring.last_due IS 'ideal time of the last run that has ended';
+COMMENT ON COLUMN delay_wheel.recurring.last_started IS 'when its last attempt was started; null if it was not';
+COMMENT ON COLUMN delay_wheel.recurring.last_outcome IS 'how it ended: done, failed (see delay_wheel.failed), skipped (it was too late) or cancelled';
+COMMENT ON COLUMN delay_wheel.recurring.last_error IS 'its error, up to 1000 bytes of it, or why there is no further run; null if there was none';
+COMMENT ON COLUMN delay_wheel.recurring.runs IS 'runs that have ended, with success or not';
+COMMENT ON COLUMN delay_wheel.recurring.failures IS 'those that failed';
+COMMENT ON COLUMN delay_wheel.recurring.skipped IS 'runs that were cancelled, or too late; times that catch_up => skip left out have no run, and are not counted';
 
 CREATE FUNCTION delay_wheel.get_cancellations(
 	OUT id bigint, OUT made_at timestamptz, OUT made_by regrole, OUT owners regrole[], OUT queue smallint,
@@ -817,7 +1005,7 @@ COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with 
 -- would seem so expensive that each is compiled
 ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.recurring, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.is_running(bigint),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()

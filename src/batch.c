@@ -49,6 +49,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "more.h"
 #include "pgstat.h"
 #include "run_task.h"
 #include "session.h"
@@ -170,13 +171,17 @@ has_same_path(const DwClaim *claim)
 	return strcmp(path, batch.search_path) == 0;
 }
 
-/* A timeout of its own would have to be watched if it were below the batch's. */
+/*
+ * A timeout of its own would have to be watched if it were below the batch's.
+ * The end of a run of a recurring task may wait for who changes that.
+ */
 static bool
 is_wanted(const DwClaim *claim, void *arg)
 {
 	if (claim->key.attempts != 0 || dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
+		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
 		!has_same_path(claim))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);

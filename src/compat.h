@@ -13,6 +13,9 @@
 
 #include "postgres.h"
 
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "executor/spi.h"
 #include "storage/latch.h"
@@ -101,6 +104,42 @@
 #else
 #define dw_function_aclcheck(function, role, mode) \
 	pg_proc_aclcheck(function, role, mode)
+#endif
+
+/* Which indexes need entries after an update: from 16 on, BRIN is apart. */
+typedef enum DwIndexesToUpdate
+{
+	DW_INDEXES_NONE,
+	DW_INDEXES_SUMMARIZING,
+	DW_INDEXES_ALL
+} DwIndexesToUpdate;
+
+static inline TM_Result
+dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate *indexes)
+{
+	TM_FailureData failure;
+	LockTupleMode mode;
+	TM_Result	result;
+#if PG_VERSION_NUM >= 160000
+	TU_UpdateIndexes which;
+
+	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
+						 &failure, &mode, &which);
+	*indexes = which == TU_None ? DW_INDEXES_NONE :
+		which == TU_Summarizing ? DW_INDEXES_SUMMARIZING : DW_INDEXES_ALL;
+#else
+
+	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
+						 &failure, &mode);
+	*indexes = HeapTupleIsHeapOnly(tuple) ? DW_INDEXES_NONE : DW_INDEXES_ALL;
+#endif
+	return result;
+}
+
+#if PG_VERSION_NUM >= 160000
+#define dw_index_is_summarizing(index)	((index)->rd_indam->amsummarizing)
+#else
+#define dw_index_is_summarizing(index)	false
 #endif
 
 /* All settings; an array that is not to be freed on 15. */

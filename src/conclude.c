@@ -16,6 +16,7 @@
 #include "follow_up.h"
 #include "history.h"
 #include "notify.h"
+#include "recurring.h"
 #include "touched.h"
 
 /* Not while it goes on. */
@@ -43,6 +44,7 @@ dw_conclude(const DwEnded *ended)
 		return;
 	dw_notify_end(ended);
 	dw_follow_up(ended);
+	dw_recurring_ended(ended);
 }
 
 void

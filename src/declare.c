@@ -37,6 +37,7 @@
 #include "miscadmin.h"
 #include "pending.h"
 #include "queues.h"
+#include "recurring.h"
 #include "replication/logicalworker.h"
 #include "settings.h"
 #include "signature.h"
@@ -552,6 +553,12 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 					 errmsg("queue \"%s\" has pending tasks", name),
 					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
 							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
+		if (dw_recurring_uses_queue(id_of_queue(rel, tuple)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("queue \"%s\" has recurring tasks", name),
+					 errhint("Give them another queue with %s, or remove them with %s.",
+							 "delay_every()", "delay_unschedule()")));
 	} while (!delete_row(rel, tuple));
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();

@@ -115,6 +115,21 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 }
 
+/*
+ * The same for a task that must not fail: without a place for its lane, the
+ * timer is told to look for all there are.
+ */
+DwLaneRef
+dw_lane_if_any(Oid owner, int16 queue, int16 priority)
+{
+	DwLaneRef	lane;
+
+	if (enter_lane(owner, queue, priority, &lane))
+		return lane;
+	dw_touch_all();
+	return no_lane;
+}
+
 static void
 require_owner(int64 id, Oid owner)
 {

@@ -109,7 +109,8 @@ require_queue_of_row(TriggerData *trigger, HeapTuple row)
 	int16		queue;
 
 	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
-		RelationGetRelid(trigger->tg_relation) != dw_catalog()->task)
+		(RelationGetRelid(trigger->tg_relation) != dw_catalog()->task &&
+		 RelationGetRelid(trigger->tg_relation) != dw_catalog()->recurring))
 		return;
 	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
 	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
@@ -291,15 +292,30 @@ keep_search_path(DwNewTask *task)
 	task->nulls[Anum_task_search_path - 1] = false;
 }
 
-int64
-dw_schedule_new(DwNewTask *task, int nargs)
+static void
+check_sql(const DwNewTask *task, int nargs)
 {
 	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
 
-	if (dw_check_sql_text && dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+	if (!dw_check_sql_text)
+		return;
+	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 		dw_check_sql_autonomous(sql, nargs);
-	else if (dw_check_sql_text)
+	else
 		dw_check_sql(sql, nargs);
+}
+
+void
+dw_new_task_check(DwNewTask *task, int nargs)
+{
+	check_sql(task, nargs);
+	keep_search_path(task);
+}
+
+int64
+dw_schedule_new(DwNewTask *task, int nargs)
+{
+	check_sql(task, nargs);
 	return dw_schedule_checked(task);
 }
 
@@ -321,7 +337,7 @@ dw_schedule_checked(DwNewTask *task)
 int64
 dw_schedule_successor(DwNewTask *task)
 {
-	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
+	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 
 	dw_tasks_lock();
 	return insert_task(task, lane);
@@ -382,8 +398,8 @@ option_due(FunctionCallInfo fcinfo)
 	return schedule_now();
 }
 
-static int
-option_args(FunctionCallInfo fcinfo, DwNewTask *task)
+int
+dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	int			nargs;
 
@@ -413,7 +429,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
-	nargs = option_args(fcinfo, &task);
+	nargs = dw_option_args(fcinfo, &task);
 	dw_options_read(fcinfo, task.values, task.nulls);
 	task.if_exists = dw_option_if_exists(fcinfo);
 	dw_new_task_queue(&task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :

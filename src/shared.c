@@ -126,6 +126,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->recurring_look, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another number than it was when the place was given back */

@@ -334,6 +334,9 @@ typedef struct DwDatabase
 	pg_atomic_uint32 history_room;	/* pages that it may have, 0: not known yet */
 	pg_atomic_uint32 history_is_full;
 
+	/* the sweeper is to look whether recurring tasks have their runs */
+	pg_atomic_uint32 recurring_look;
+
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
 

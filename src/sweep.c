@@ -40,6 +40,7 @@
 #include "marks.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "sweep.h"
@@ -481,7 +482,10 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			result = delete_row(rel, tuple, key);
+			if (dw_recurring_may_end(rel, tuple))
+				result = delete_row(rel, tuple, key);
+			else
+				result = TM_BeingModified;
 			if (result == TM_Ok)
 			{
 				sweep->removed++;
@@ -550,6 +554,8 @@ begin_write(void)
 
 	if (rel != NULL &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
 		return rel;
 	dw_read_end(rel);

@@ -2,7 +2,7 @@
  *
  * sweeper.c
  *	  The process that removes rows of cancelled tasks, old failed ones, and
- *	  the oldest history.
+ *	  the oldest history, and sees to it that recurring tasks have their runs.
  *
  * At most one for each database, a session of the bootstrap superuser that
  * runs no SQL.  The timer starts it when there is something to remove, and it
@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "recurring.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
@@ -229,7 +230,8 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 			return now + RETRY_US;
 		look_needed = false;
 	}
-	if (dw_extension_gone || (!sweeper_needed && trim_at > now))
+	if (dw_extension_gone ||
+		(!sweeper_needed && trim_at > now && pg_atomic_read_u32(&db->recurring_look) == 0))
 		return trim_at;
 
 	/* it tells when it ends, and what is left to do then */
@@ -393,6 +395,7 @@ dw_sweeper_main(Datum number)
 		TimestampTz began = dw_now();
 		TimestampTz sweep_at;
 		TimestampTz trim_at;
+		TimestampTz repair_at;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
@@ -403,15 +406,16 @@ dw_sweeper_main(Datum number)
 		pgstat_report_activity(STATE_RUNNING, NULL);
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
+		repair_at = dw_recurring_repair(my_db);
 		if (asked_to_end() || dw_extension_gone)
 			break;
-		if (sweep_at == DW_NEVER && trim_at > dw_now())
+		if (sweep_at == DW_NEVER && trim_at > dw_now() && repair_at == DW_NEVER)
 		{
 			if (pg_atomic_read_u32(&my_db->sweep_wanted) == 0)
 				break;
 			continue;
 		}
-		rest(began, Min(sweep_at, trim_at));
+		rest(began, Min(Min(sweep_at, trim_at), repair_at));
 	}
 	finished = true;
 	proc_exit(0);

@@ -34,6 +34,7 @@
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "more.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -81,7 +82,7 @@ forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
-		relid == catalog.cancellation || is_history(relid))
+		relid == catalog.cancellation || relid == catalog.recurring || is_history(relid))
 		catalog_valid = writing = false;
 }
 
@@ -128,6 +129,9 @@ dw_catalog_lookup(DwCatalog *result)
 	result->history[1] = relation_named(schema, "history_1");
 	result->history[2] = relation_named(schema, "history_2");
 	result->history_seq = relation_named(schema, "history_seq");
+	result->recurring = relation_named(schema, "recurring_task");
+	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
+	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
@@ -138,7 +142,8 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
 		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
 		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
-		OidIsValid(result->history_seq);
+		OidIsValid(result->history_seq) && OidIsValid(result->recurring) &&
+		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
 }
 
 /*
@@ -198,6 +203,13 @@ check_tables(const DwCatalog *cat)
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
 		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
+	static const Oid recurring_types[Natts_recurring] = {
+		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
+		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
+	};
 
 	check_columns(cat->task, task_types, Natts_task);
 	check_columns(cat->failed, failed_types, Natts_failed);
@@ -207,6 +219,7 @@ check_tables(const DwCatalog *cat)
 	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
 		check_columns(cat->history[i], history_types, Natts_history);
+	check_columns(cat->recurring, recurring_types, Natts_recurring);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -345,11 +358,12 @@ typedef struct KnownIndex
 
 /*
  * Adds entries for a new row to all indexes of a table: ours, a second one of
- * each while REINDEX CONCURRENTLY runs, and what others have added.
+ * each while REINDEX CONCURRENTLY runs, and what others have added.  For some
+ * updates only those that do not point to single rows (BRIN).
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
-					const KnownIndex *known, int nknown)
+					const KnownIndex *known, int nknown, bool summarizing_only)
 {
 	List	   *indexes = RelationGetIndexList(heap);
 	ListCell   *lc;
@@ -365,7 +379,8 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 		if (k != NULL && k->columns == NULL)
 			continue;
 		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
-		if (!index->rd_index->indisready)
+		if (!index->rd_index->indisready ||
+			(summarizing_only && !dw_index_is_summarizing(index)))
 			;
 		else if (k != NULL)
 			insert_into_known_index(heap, index, k->columns, values, nulls, &tuple->t_self);
@@ -430,7 +445,7 @@ dw_task_insert(Datum *values, bool *nulls)
 	ItemPointerData tid;
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known));
+	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
 	tid = tuple->t_self;
 	heap_freetuple(tuple);
 	table_close(rel, NoLock);
@@ -444,7 +459,7 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, nknown);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
 }
@@ -491,7 +506,7 @@ dw_history_insert(Relation rel, List *rows)
 			HeapTuple	tuple = ExecFetchSlotHeapTuple(slots[i], false, NULL);
 
 			tuple->t_self = slots[i]->tts_tid;
-			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0);
+			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0, false);
 		}
 		ExecDropSingleTupleTableSlot(slots[i]);
 	}
@@ -557,7 +572,7 @@ dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bo
 	}
 }
 
-/* The way back; again the rest is null. */
+/* The way back; again the rest is null.  A run of a recurring task is one no more. */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
 {
@@ -568,6 +583,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 		values[failed_and_task[i][1] - 1] = failed[failed_and_task[i][0] - 1];
 		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
 	}
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
 }
 
 /* For tables that are not written often. */
@@ -602,6 +618,27 @@ void
 dw_cancellation_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
+}
+
+void
+dw_recurring_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
+}
+
+void
+dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
+{
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	DwIndexesToUpdate indexes;
+
+	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
+		elog(ERROR, "could not update a recurring task that is locked");
+	if (indexes != DW_INDEXES_NONE)
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0,
+							indexes == DW_INDEXES_SUMMARIZING);
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
 }
 
 static Datum

@@ -162,6 +162,45 @@ enum
 	Natts_cancellation = Anum_cancellation_removed
 };
 
+/* Columns of delay_wheel.recurring_task. */
+enum
+{
+	Anum_recurring_id = 1,
+	Anum_recurring_task,
+	Anum_recurring_next_due,
+	Anum_recurring_origin,
+	Anum_recurring_starts,
+	Anum_recurring_until,
+	Anum_recurring_last_due,
+	Anum_recurring_last_started,
+	Anum_recurring_last_ended,
+	Anum_recurring_runs,
+	Anum_recurring_failures,
+	Anum_recurring_skipped,
+	Anum_recurring_max_runs,
+	Anum_recurring_owner,
+	Anum_recurring_timeout,
+	Anum_recurring_queue,
+	Anum_recurring_priority,
+	Anum_recurring_max_attempts,
+	Anum_recurring_paused,
+	Anum_recurring_every,
+	Anum_recurring_retry_delay,
+	Anum_recurring_name,
+	Anum_recurring_schedule,
+	Anum_recurring_time_zone,
+	Anum_recurring_catch_up,
+	Anum_recurring_last_outcome,
+	Anum_recurring_last_error,
+	Anum_recurring_sql,
+	Anum_recurring_args,
+	Anum_recurring_arg_types,
+	Anum_recurring_search_path,
+	Anum_recurring_tag,
+	Anum_recurring_more,
+	Natts_recurring = Anum_recurring_more
+};
+
 typedef struct DwCatalog
 {
 	Oid			task;
@@ -183,6 +222,9 @@ typedef struct DwCatalog
 	Oid			cancellation_pkey;
 	Oid			history[DW_HISTORY_TABLES];
 	Oid			history_seq;
+	Oid			recurring;
+	Oid			recurring_pkey;
+	Oid			recurring_name_key;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -233,6 +275,9 @@ extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern void dw_queue_insert(Datum *values, bool *nulls);
 extern void dw_pause_insert(Datum *values, bool *nulls);
 extern void dw_cancellation_insert(Datum *values, bool *nulls);
+extern void dw_recurring_insert(Datum *values, bool *nulls);
+/* Its columns are all of the table; it is locked by this transaction. */
+extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);

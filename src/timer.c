@@ -40,6 +40,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "queues.h"
+#include "recurring.h"
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
@@ -161,6 +162,7 @@ begin_service(void)
 	dw_load_reset(db);
 	dw_failed_begin(db);
 	dw_history_begin(db);
+	dw_recurring_begin(db);
 	obey_settings();
 }
 
