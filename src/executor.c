@@ -146,6 +146,9 @@ dw_executor_keeps(int64 id)
 bool
 dw_executor_runs_autonomous(int64 id, Oid *owner)
 {
+	/* what is there while none runs */
+	if (id == 0)
+		return false;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == MyDatabaseId &&
 			pg_atomic_read_u64(&dw_executors[i].autonomous) == (uint64) id)
