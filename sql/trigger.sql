@@ -417,7 +417,7 @@ SELECT arguments, pg_temp.fire('AFTER INSERT ON trigger_wrong FOR EACH ROW EXECU
 	$$'soon', 'SELECT 1'$$, $$'', 'SELECT 1'$$, $$'name', 'SELECT 1'$$, $$'plain', 'SELECT 1'$$, $$'At', 'SELECT 1'$$, $$'gone', 'SELECT 1'$$,
 	$$'20000000 years', 'SELECT 1'$$,
 	-- SQL
-	$$'1 h', 'SELEC 1'$$, $$'1 h', ''$$, $$'1 h', 'VACUUM'$$, $$'1 h', 'SELECT $1'$$, $$'1 h', 'SELECT 1', 'id'$$, $$'1 h', 'SELECT $1', 'id', 'name'$$,
+	$$'1 h', 'SELEC 1'$$, $$'1 h', ''$$, $$'1 h', 'COMMIT'$$, $$'1 h', 'SELECT $1'$$, $$'1 h', 'SELECT 1', 'id'$$, $$'1 h', 'SELECT $1', 'id', 'name'$$,
 	-- columns
 	$$'1 h', 'SELECT $1', 'missing'$$, $$'1 h', 'SELECT $1', 'ID'$$, $$'1 h', 'SELECT $1', ''$$, $$'1 h', 'SELECT $1', 'ctid'$$,
 	$$'1 h', 'SELECT $1', '........pg.dropped.5........'$$,

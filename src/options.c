@@ -11,10 +11,15 @@
 #include "postgres.h"
 
 #include "attempts.h"
+#include "autonomous.h"
 #include "compat.h"
+#include "follow_up.h"
 #include "more.h"
+#include "notify.h"
 #include "options.h"
 #include "queues.h"
+#include "settings.h"
+#include "sqlcheck.h"
 #include "task_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -107,6 +112,63 @@ put(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
 	nulls[column - 1] = isnull;
 }
 
+/* The channel of the option notify. */
+static void
+read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+{
+	char	   *channel;
+
+	if (PG_ARGISNULL(number))
+		return;
+	channel = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	if (!dw_is_channel(channel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid channel name for notify: \"%s\"", channel),
+				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
+}
+
+/* SQL that is to be run when the task has ended. */
+static void
+read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
+			   Datum *values, bool *nulls)
+{
+	text	   *sql;
+
+	if (PG_ARGISNULL(number))
+		return;
+	sql = PG_GETARG_TEXT_PP(number);
+	if (dw_check_sql_text)
+		dw_check_follow_up(sql, name, nargs);
+	dw_more_set_text(values, nulls, Anum_task_more, name, text_to_cstring(sql));
+}
+
+static void
+read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+{
+	char	   *mode;
+
+	if (PG_ARGISNULL(number))
+		return;
+	mode = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	(void) dw_mode_named(mode);
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
+}
+
+void
+dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
+{
+	int64		skip_after = read_interval(fcinfo, first, "skip_after", PG_INT64_MAX, "");
+
+	if (skip_after > 0)
+		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
+	read_channel(fcinfo, first + 1, values, nulls);
+	read_follow_up(fcinfo, first + 2, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, values, nulls);
+	read_follow_up(fcinfo, first + 3, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, values, nulls);
+	read_mode(fcinfo, first + 4, values, nulls);
+}
+
 void
 dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -115,7 +177,6 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	int32		attempts = read_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
 	int64		timeout = read_interval(fcinfo, DW_ARG_TIMEOUT, "timeout",
 										PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
-	int64		skip_after = read_interval(fcinfo, DW_ARG_SKIP_AFTER, "skip_after", PG_INT64_MAX, "");
 
 	put(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
 	put(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
@@ -128,8 +189,7 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	(void) read_interval(fcinfo, DW_ARG_EXPIRES, "expires", PG_INT64_MAX, "");
 	put(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
 		PG_ARGISNULL(DW_ARG_EXPIRES));
-	if (skip_after > 0)
-		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
+	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);
 }
 
 int16

@@ -7,8 +7,9 @@
  * any origin, in passes; a pass is made of slices of some milliseconds, each
  * a transaction with a snapshot of its own, which removes the rows that the
  * marks of this pass hit.  Where no mark can hit anything (other owners,
- * queues, due times) the index is stepped over.  No lock is waited for: a row
- * that somebody has locked is left for another pass.
+ * queues, due times) the index is stepped over.  No lock is waited for, but the
+ * one of those who send notifications: a row that somebody has locked is left
+ * for another pass.
  *
  * When can a mark go?  When no row is left that it hits, nor can come to be.
  * Rows can come from transactions that had drawn a lower number than the mark
@@ -30,13 +31,16 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "compat.h"
+#include "conclude.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
 #include "marks.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "sweep.h"
@@ -444,12 +448,27 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
+/* Not while an executor runs the task. */
+static TM_Result
+delete_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	if (key->has_more && !dw_autonomous_enter(key->id, false))
+		return TM_BeingModified;
+	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						 InvalidSnapshot, false, &failure, false);
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
+	return result;
+}
+
 /* Removes a row if it is hit. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
 	DwMarkable	task;
-	TM_FailureData failure;
 	TM_Result	result = TM_Invisible;
 
 	dw_markable(rel, tuple, &task);
@@ -463,13 +482,18 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-								 InvalidSnapshot, false, &failure, false);
+			if (dw_recurring_may_end(rel, tuple))
+				result = delete_row(rel, tuple, key);
+			else
+				result = TM_BeingModified;
 			if (result == TM_Ok)
 			{
 				sweep->removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
+				/* who waits for it was told by the mark */
+				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
 			}
 		}
 		if (result != TM_Ok)
@@ -530,6 +554,8 @@ begin_write(void)
 
 	if (rel != NULL &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
 		return rel;
 	dw_read_end(rel);
