@@ -382,6 +382,53 @@ sub row_bulk
 	return;
 }
 
+#
+# The story's orders with a trigger that schedules, next to the same table with a
+# foreign key, whose triggers look at a row of another table each.
+#
+sub trigger_rate
+{
+	my ($variant) = @_;
+	my $n = $opt{bulk};
+
+	clean();
+	run("TRUNCATE ride_$variant; VACUUM rider; CHECKPOINT");
+	my $begun = time();
+	shop()->query("INSERT INTO ride_$variant (oid, few, many) SELECT oid, 1 + oid % 1000, oid FROM generate_series(1, $n) oid");
+	my $rate = $n / (time() - $begun);
+	my $there = value('SELECT count(*) FROM delay_wheel.task');
+	my $wanted = $variant =~ /wheel|plpgsql/ ? $n : 0;
+	die "$there tasks of $wanted\n" if $there != $wanted;
+	return $rate;
+}
+
+sub row_trigger
+{
+	my $n = $opt{bulk};
+	my %others = (
+		few => "$n rows; a foreign key to 1,000", many => "$n rows; a foreign key to as many",
+		plpgsql => "$n rows; a trigger in PL/pgSQL that calls delay_schedule", plain => "$n rows; no trigger");
+
+	shop()->query("TRUNCATE rider CASCADE; INSERT INTO rider SELECT generate_series(1, greatest($n, 1000))");
+	run('VACUUM ANALYZE rider');
+	for my $sync (split /,/, $opt{syncs})
+	{
+		sync_commit($sync);
+		my @variants = qw(plain few wheel many plpgsql);
+		my %figures = rounds($opt{rounds}, \@variants,
+			{ map { my $variant = $_; $variant => sub { trigger_rate($variant) } } @variants });
+		for my $other (qw(few many plpgsql plain))
+		{
+			record('trigger', place => 25, variant => $others{$other}, sync => $sync, unit => 'rows/s',
+				ours => $figures{wheel}, floor => $figures{$other},
+				$other =~ /few|many/ ? (reach => [ '>=', 0.90 ]) : ());
+		}
+	}
+	run("TRUNCATE ride_$_") for qw(plain few wheel many plpgsql);
+	clean();
+	return;
+}
+
 sub row_drain
 {
 	my $n = $opt{burst};
@@ -988,7 +1035,7 @@ sub fill
 # All of it.
 #
 my %row = (
-	schedule => \&row_schedule, bulk => \&row_bulk, drain => \&row_drain, burst => \&row_burst,
+	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst,
 	million => \&row_million, snapshot => \&row_snapshot, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale);
@@ -1022,7 +1069,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule bulk drain burst million snapshot wal lateness poller cron idle start memory);
+	measure($_) for qw(schedule bulk trigger drain burst million snapshot wal lateness poller cron idle start memory);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {
