@@ -102,6 +102,7 @@ static struct
 	TimestampTz started;
 	char	   *search_path;	/* of all members; may be NULL */
 	char	   *sql;			/* of the current task */
+	int			lock_timeout;	/* the setting, not ours */
 	uint32		n;
 	Member		members[DW_BATCH_MAX];
 }			batch;
@@ -394,6 +395,8 @@ run_and_commit(DwEntry *entry)
 	batch.state = BATCH_COMMITTING;
 	/* it would cut the wait for a synchronous standby short */
 	disable_timeout(STATEMENT_TIMEOUT, false);
+	/* those who notify commit one after the other, and wait for nothing else */
+	LockTimeout = batch.lock_timeout;
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
@@ -445,7 +448,6 @@ undo_batch(void)
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 {
-	int			lock_timeout = LockTimeout;
 	ErrorData  *error = NULL;
 	bool		done;
 
@@ -457,6 +459,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 	 * Not by set_config_option: a change of any setting makes undoing those of
 	 * each task look at all there are.
 	 */
+	batch.lock_timeout = LockTimeout;
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
 	{
@@ -467,7 +470,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 		error = undo_batch();
 	}
 	PG_END_TRY();
-	LockTimeout = lock_timeout;
+	LockTimeout = batch.lock_timeout;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	MemoryContextSwitchTo(batch_context);
 	done = batch.state == BATCH_DONE;

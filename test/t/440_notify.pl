@@ -175,6 +175,23 @@ effects('failure 5, success 45', 'and followed once');
 detach($node, 'batch-before-commit');
 $node->safe_psql('postgres', 'TRUNCATE effect');
 
+# Those who notify commit one after the other, which may take long: a batch waits.
+$batches = $node->safe_psql('postgres', q{SELECT dw_inject_counted('batches')});
+backlog(20, q{'SELECT 1'});
+my $session = $node->background_psql('postgres', on_error_stop => 1);
+$session->query_safe(q{BEGIN; SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'paused'); NOTIFY other});
+attach($node, 'commit-visible', 'wait', 0, 1);
+$session->query_until(qr/committing/, "\\echo committing\nCOMMIT;\n\\echo committed\n");
+wait_until_waiting($node, 'commit-visible', 'a session that notifies is at its commit');
+$node->psql('postgres', 'SET ROLE worker; SELECT delay_resume()');
+wait_for($node, q{SELECT bool_or(wait_event_type = 'Lock' AND now() - query_start > '0.5 s') FROM pg_stat_activity
+	WHERE backend_type = 'delay_wheel executor'}, 'an executor waits to notify');
+detach($node, 'commit-visible');
+told('and goes on', map { "{\"outcome\":\"done\",\"tag\":\"$_\"}" } 1 .. 20);
+cmp_ok($node->safe_psql('postgres', q{SELECT dw_inject_counted('batches')}) - $batches, '>', 0, 'with its batch');
+$session->quit;
+$node->safe_psql('postgres', q{TRUNCATE effect; SELECT delay_cancel(id) FROM delay_wheel.task});
+
 #
 # An executor that is terminated with all done but the commit.
 #
