@@ -14,7 +14,9 @@
 
 #include "conclude.h"
 #include "follow_up.h"
+#include "history.h"
 #include "notify.h"
+#include "recurring.h"
 #include "touched.h"
 
 /* Not while it goes on. */
@@ -37,10 +39,12 @@ void
 dw_conclude(const DwEnded *ended)
 {
 	tell_who_waits(ended);
+	dw_history_record(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
 	dw_notify_end(ended);
 	dw_follow_up(ended);
+	dw_recurring_ended(ended);
 }
 
 void

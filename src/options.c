@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "attempts.h"
+#include "autonomous.h"
 #include "compat.h"
 #include "follow_up.h"
 #include "more.h"
@@ -39,6 +40,17 @@ dw_option_refuse_long(const text *value, const char *name)
 				 errhint("Use a hash of it, for instance %s.", "md5()")));
 }
 
+void
+dw_option_check_text(const text *value, const char *name)
+{
+	if (VARSIZE_ANY_EXHDR(value) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be empty", name),
+				 errhint("Null stands for none.")));
+	dw_option_refuse_long(value, name);
+}
+
 text *
 dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 {
@@ -47,12 +59,7 @@ dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 	if (PG_ARGISNULL(number))
 		return NULL;
 	value = PG_GETARG_TEXT_PP(number);
-	if (VARSIZE_ANY_EXHDR(value) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must not be empty", name),
-				 errhint("Null stands for none.")));
-	dw_option_refuse_long(value, name);
+	dw_option_check_text(value, name);
 	return value;
 }
 
@@ -137,6 +144,18 @@ read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
 	dw_more_set_text(values, nulls, Anum_task_more, name, text_to_cstring(sql));
 }
 
+static void
+read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+{
+	char	   *mode;
+
+	if (PG_ARGISNULL(number))
+		return;
+	mode = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	(void) dw_mode_named(mode);
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
+}
+
 void
 dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
 {
@@ -147,6 +166,7 @@ dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nu
 	read_channel(fcinfo, first + 1, values, nulls);
 	read_follow_up(fcinfo, first + 2, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, values, nulls);
 	read_follow_up(fcinfo, first + 3, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, values, nulls);
+	read_mode(fcinfo, first + 4, values, nulls);
 }
 
 void
@@ -181,33 +201,40 @@ dw_option_priority(FunctionCallInfo fcinfo)
 }
 
 DwIfExists
-dw_option_if_exists(FunctionCallInfo fcinfo)
+dw_if_exists_named(const char *name)
 {
 	static const struct
 	{
 		const char *name;
 		DwIfExists	value;
 	}			options[] = {{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"error", DW_RAISE}};
-	char	   *name;
 
-	if (PG_ARGISNULL(DW_ARG_IF_EXISTS))
-		return DW_KEEP;
-	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
 	for (size_t i = 0; i < lengthof(options); i++)
 		if (strcmp(options[i].name, name) == 0)
-		{
-			/* rather a key that came out as null */
-			if (options[i].value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
-				ereport(ERROR,
-						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						 errmsg("if_exists => '%s' needs a key", name),
-						 errhint("Only a task with a key can exist already.")));
 			return options[i].value;
-		}
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for if_exists: \"%s\"", name),
 			 errhint("Use 'keep', 'replace' or 'error'.")));
+}
+
+DwIfExists
+dw_option_if_exists(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	DwIfExists	value;
+
+	if (PG_ARGISNULL(DW_ARG_IF_EXISTS))
+		return DW_KEEP;
+	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
+	value = dw_if_exists_named(name);
+	/* rather a key that came out as null */
+	if (value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("if_exists => '%s' needs a key", name),
+				 errhint("Only a task with a key can exist already.")));
+	return value;
 }
 
 void

@@ -56,9 +56,11 @@ extern int16 dw_option_priority(FunctionCallInfo fcinfo);
 
 /* What to do if a task of the key is pending. */
 extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
+extern DwIfExists dw_if_exists_named(const char *name);
 
 /* A text, NULL if it is null; what is too long, or empty, is an error. */
 extern void dw_option_refuse_long(const text *value, const char *name);
+extern void dw_option_check_text(const text *value, const char *name);
 extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);
 
 /* An error if the time at which a task expires is none. */

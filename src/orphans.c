@@ -29,6 +29,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "catalog/pg_authid.h"
 #include "compat.h"
 #include "failed.h"
@@ -40,6 +41,7 @@
 #include "near.h"
 #include "orphans.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
@@ -214,7 +216,7 @@ move_rows(Relation rel, Slice *slice)
 	for (int n = 0;; n++)
 	{
 		TM_FailureData failure;
-		TM_Result	result;
+		TM_Result	result = TM_BeingModified;
 
 		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
 			break;
@@ -226,8 +228,13 @@ move_rows(Relation rel, Slice *slice)
 		}
 		reached.due = key.due;
 		reached.id = key.id + 1;
-		result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
-							 InvalidSnapshot, false, &failure, false);
+		if (!key.has_more || dw_autonomous_enter(key.id, false))
+		{
+			result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
+								 InvalidSnapshot, false, &failure, false);
+			if (key.has_more)
+				dw_autonomous_leave(key.id);
+		}
 		if (result == TM_Ok)
 		{
 			HeapTuple	tuple = dw_lane_scan_tuple(scan);
@@ -344,7 +351,10 @@ dw_orphans_some(void)
 	bool		ok = false;
 
 	if (pg_atomic_exchange_u32(&db->roles_dropped, 0) != 0)
+	{
 		dw_orphans_check_all();
+		dw_recurring_begin(db);
+	}
 	if (dw_orphans_next() > now)
 		return false;
 	lane = next_orphan();

@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
@@ -114,13 +115,28 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 }
 
-static void
-require_owner(const DwTaskKey *key)
+/*
+ * The same for a task that must not fail: without a place for its lane, the
+ * timer is told to look for all there are.
+ */
+DwLaneRef
+dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 {
-	if (!has_privs_of_role(GetUserId(), key->owner))
+	DwLaneRef	lane;
+
+	if (enter_lane(owner, queue, priority, &lane))
+		return lane;
+	dw_touch_all();
+	return no_lane;
+}
+
+static void
+require_owner(int64 id, Oid owner)
+{
+	if (!has_privs_of_role(GetUserId(), owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) key->id),
+				 errmsg("permission denied for task %lld", (long long) id),
 				 errdetail("Only members of the role that scheduled the task, and superusers, may change it.")));
 }
 
@@ -192,6 +208,10 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
+	/* after the holders: who keeps the row has said so before it let go of it */
+	if (dw_executor_keeps(key->id))
+		return true;
+
 	for (int i = 0; i < n; i++)
 		if (dw_xid_is_batch(others[i]))
 		{
@@ -215,7 +235,7 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
-	if (one_claims(key->id, others, n))
+	if (one_claims(key->id, others, n) || dw_executor_keeps(key->id))
 		return false;
 	for (int i = 0; i < n; i++)
 		XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
@@ -251,6 +271,8 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 	/* before the deletion: from then on a claim may forget the task */
 	if (make_hint(key, hint))
 		dw_touch_locked(hint);
+	if (key->has_more && !dw_autonomous_enter(key->id, true))
+		return TM_BeingModified;
 	DW_INJECT("take-before-delete");
 	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
 						 InvalidSnapshot, false, &failure, false);
@@ -264,6 +286,8 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
 								 InvalidSnapshot, true, &failure, false);
 	}
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
 	return result;
 }
 
@@ -294,7 +318,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	TM_Result	result;
 
 	*again = false;
-	require_owner(key);
+	require_owner(key->id, key->owner);
 	/* not pending any more; but it may have begun before */
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
 		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
@@ -332,13 +356,25 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 		Snapshot	snapshot;
 		DwTaken		state;
 		bool		again;
+		uint32		ended = dw_autonomous_ended();
+		Oid			owner;
 
 		CHECK_FOR_INTERRUPTS();
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 		*tuple = dw_task_find(rel, id, snapshot);
 		UnregisterSnapshot(snapshot);
 		if (*tuple == NULL)
+		{
+			if (dw_executor_runs_autonomous(id, &owner))
+			{
+				require_owner(id, owner);
+				return DW_RUNNING;
+			}
+			/* it may have been running at that time, and be put back */
+			if (ended != dw_autonomous_ended())
+				continue;
 			return DW_GONE;
+		}
 		dw_task_key(rel, *tuple, key);
 		state = dw_take_found(rel, *tuple, key, hint, &again);
 		if (!again)

@@ -22,6 +22,7 @@ typedef enum DwTaken
 
 extern void dw_require_writable(const char *function);
 extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
+extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
 							   DwHint *hint);
 

@@ -34,6 +34,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "args.h"
+#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_depend.h"
@@ -456,6 +457,12 @@ run_and_conclude(Taken *task)
 				 errmsg("task %lld is not armed", (long long) task->key.id),
 				 errdetail("It came with a copy of another database."),
 				 errhint("See delay_arm().")));
+	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task %lld cannot run inside a transaction", (long long) task->key.id),
+				 errdetail("It was scheduled with a mode, to be run outside of one."),
+				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
 	dw_conclude(&ended);
 }

@@ -17,6 +17,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
+#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -108,7 +109,8 @@ require_queue_of_row(TriggerData *trigger, HeapTuple row)
 	int16		queue;
 
 	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
-		RelationGetRelid(trigger->tg_relation) != dw_catalog()->task)
+		(RelationGetRelid(trigger->tg_relation) != dw_catalog()->task &&
+		 RelationGetRelid(trigger->tg_relation) != dw_catalog()->recurring))
 		return;
 	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
 	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
@@ -290,14 +292,39 @@ keep_search_path(DwNewTask *task)
 	task->nulls[Anum_task_search_path - 1] = false;
 }
 
+static void
+check_sql(const DwNewTask *task, int nargs)
+{
+	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
+
+	if (!dw_check_sql_text)
+		return;
+	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		dw_check_sql_autonomous(sql, nargs);
+	else
+		dw_check_sql(sql, nargs);
+}
+
+void
+dw_new_task_check(DwNewTask *task, int nargs)
+{
+	check_sql(task, nargs);
+	keep_search_path(task);
+}
+
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
+{
+	check_sql(task, nargs);
+	return dw_schedule_checked(task);
+}
+
+int64
+dw_schedule_checked(DwNewTask *task)
 {
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
 
-	if (dw_check_sql_text)
-		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);
 	keep_search_path(task);
@@ -310,7 +337,7 @@ dw_schedule_new(DwNewTask *task, int nargs)
 int64
 dw_schedule_successor(DwNewTask *task)
 {
-	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
+	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 
 	dw_tasks_lock();
 	return insert_task(task, lane);
@@ -371,8 +398,8 @@ option_due(FunctionCallInfo fcinfo)
 	return schedule_now();
 }
 
-static int
-option_args(FunctionCallInfo fcinfo, DwNewTask *task)
+int
+dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	int			nargs;
 
@@ -402,7 +429,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
-	nargs = option_args(fcinfo, &task);
+	nargs = dw_option_args(fcinfo, &task);
 	dw_options_read(fcinfo, task.values, task.nulls);
 	task.if_exists = dw_option_if_exists(fcinfo);
 	dw_new_task_queue(&task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
@@ -464,13 +491,23 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+DwTaken
+dw_schedule_cancel(const DwKey *key)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	DwTaken		state = dw_key_cancel(rel, key);
+
+	if (state == DW_TAKEN)
+		CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return state;
+}
+
 Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
-	Relation	rel;
 	DwKey		key;
-	DwTaken		state;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_require_writable("delay_cancel_key()");
@@ -480,12 +517,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	/* whether or not one may schedule into it any more */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = dw_key_cancel(rel, &key);
-	if (state == DW_TAKEN)
-		CommandCounterIncrement();
-	table_close(rel, NoLock);
-	return return_taken(state);
+	return return_taken(dw_schedule_cancel(&key));
 }
 
 /* Moves a task: its row is deleted and inserted again with the same id. */

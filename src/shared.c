@@ -126,6 +126,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->recurring_look, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another number than it was when the place was given back */
@@ -136,6 +137,11 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u64(&db->failed_limit, 0);
+	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u32(&db->history_current, 0);
+	pg_atomic_init_u32(&db->history_room, 0);
+	pg_atomic_init_u32(&db->history_is_full, 0);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
@@ -173,6 +179,8 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
+		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);
+		pg_atomic_init_u64(&dw_executors[i].keeps, 0);
 	}
 
 	dw_queues_init();

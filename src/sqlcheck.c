@@ -23,7 +23,10 @@
  * Runs in the backend that schedules.  Relies on tasks being run through SPI
  * in a background process, inside a transaction that is not theirs to end;
  * the statements refused are those that raise an error there, in any
- * supported major (look for PreventInTransactionBlock in the sources).
+ * supported major (look for PreventInTransactionBlock in the sources).  Tasks
+ * with a mode are single statements at top level (autonomous.c, which also
+ * checks them here when they run); what would leave a transaction block, or
+ * needs a client, is refused there, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,6 +64,7 @@ typedef struct Refusal
 	int			code;			/* SQLSTATE */
 	const char *detail;
 	const char *hint;
+	bool		autonomous;		/* not if it runs outside of a transaction */
 } Refusal;
 
 /* What $n means inside a statement */
@@ -77,6 +81,7 @@ typedef struct Checked
 	const char *sql;
 	const char *option;			/* NULL: the task's own SQL */
 	int			nargs;
+	bool		autonomous;		/* it runs outside of a transaction */
 } Checked;
 
 /* The last text that passed and whose numbers do not matter. */
@@ -159,9 +164,9 @@ needs_no_transaction(Refusal *refusal, const char *command, const char *hint)
 {
 	refusal->command = command;
 	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
-	refusal->detail = "The command cannot run inside a transaction block, and a task always runs inside one.";
-	refusal->hint = hint != NULL ? hint :
-		"Run the command from a client session.";
+	refusal->detail = "The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode.";
+	refusal->hint = hint;
+	refusal->autonomous = true;
 	return true;
 }
 
@@ -353,7 +358,7 @@ refuses(Node *stmt, Refusal *refusal)
 			/* ANALYZE is the same node, and can run */
 			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
 				needs_no_transaction(refusal, "VACUUM",
-									 "Run VACUUM from a client session; a task can run ANALYZE.");
+									 "ANALYZE can run inside one.");
 		case T_ClusterStmt:
 			return ((ClusterStmt *) stmt)->relation == NULL &&
 				needs_no_transaction(refusal, "CLUSTER without a table",
@@ -399,29 +404,38 @@ refuses(Node *stmt, Refusal *refusal)
 	}
 }
 
+/* Its location is where the previous statement ended. */
+static int
+begin_of(const char *sql, const RawStmt *raw)
+{
+	int			location = raw->stmt_location;
+
+	while (scanner_isspace(sql[location]))
+		location++;
+	return location;
+}
+
 /*
  * Raise the error if the statement cannot be part of a task.
  */
 static void
-check_statement(const char *sql, RawStmt *raw)
+check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
-	Refusal		refusal;
-	int			location = raw->stmt_location;
+	Refusal		refusal = {0};
 
-	if (!refuses(raw->stmt, &refusal))
+	if (!refuses(raw->stmt, &refusal) || (autonomous && refusal.autonomous))
 		return;
-
-	/* the location is where the previous statement ended */
-	while (scanner_isspace(sql[location]))
-		location++;
 
 	ereport(ERROR,
 			(errcode(refusal.code),
 	/* translator: %s is an SQL command */
 			 errmsg("cannot execute %s in a delayed task", refusal.command),
 			 errdetail("%s", refusal.detail),
+			 refusal.autonomous ?
+			 errhint("%s%sTo run it outside of one, use delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
+					 refusal.hint ? refusal.hint : "", refusal.hint ? "\n" : "") :
 			 errhint("%s", refusal.hint),
-			 text_errposition(sql, location)));
+			 text_errposition(sql, begin_of(sql, raw))));
 }
 
 /*
@@ -687,11 +701,18 @@ check_text(const Checked *checked)
 				 errhint("The text is empty, or consists of comments only.")));
 
 	foreach(lc, statements)
-		check_statement(sql, lfirst_node(RawStmt, lc));
+		check_statement(sql, lfirst_node(RawStmt, lc), checked->autonomous);
+	if (checked->autonomous && list_length(statements) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a task with a mode must be a single statement"),
+				 errdetail("Several statements would be a transaction."),
+				 errhint("Use a procedure, which may commit, or several tasks."),
+				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(checked, statements);
-	if (checked->option == NULL)
+	if (checked->option == NULL && !checked->autonomous)
 		remember(sql, nargs, statements);
 }
 
@@ -738,6 +759,14 @@ void
 dw_check_follow_up(const text *text, const char *option, int nargs)
 {
 	Checked		checked = {.sql = text_to_cstring(text), .option = option, .nargs = nargs};
+
+	check(&checked);
+}
+
+void
+dw_check_sql_autonomous(const text *text, int nargs)
+{
+	Checked		checked = {.sql = text_to_cstring(text), .nargs = nargs, .autonomous = true};
 
 	check(&checked);
 }

@@ -31,6 +31,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "compat.h"
 #include "conclude.h"
 #include "inject.h"
@@ -39,6 +40,7 @@
 #include "marks.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "sweep.h"
@@ -446,12 +448,27 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
+/* Not while an executor runs the task. */
+static TM_Result
+delete_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	if (key->has_more && !dw_autonomous_enter(key->id, false))
+		return TM_BeingModified;
+	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						 InvalidSnapshot, false, &failure, false);
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
+	return result;
+}
+
 /* Removes a row if it is hit. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
 	DwMarkable	task;
-	TM_FailureData failure;
 	TM_Result	result = TM_Invisible;
 
 	dw_markable(rel, tuple, &task);
@@ -465,8 +482,10 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-								 InvalidSnapshot, false, &failure, false);
+			if (dw_recurring_may_end(rel, tuple))
+				result = delete_row(rel, tuple, key);
+			else
+				result = TM_BeingModified;
 			if (result == TM_Ok)
 			{
 				sweep->removed++;
@@ -535,6 +554,8 @@ begin_write(void)
 
 	if (rel != NULL &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
 		return rel;
 	dw_read_end(rel);
