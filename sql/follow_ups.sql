@@ -20,9 +20,9 @@ CREATE FUNCTION follow_all(label text) RETURNS text LANGUAGE sql AS $$
 $$;
 
 -- What is refused: as in the task's own SQL, but it need not use all arguments.
-SELECT sql, f.* FROM unnest('{"", "SELEC 1", VACUUM, "COMMIT", "SELECT $3", "SELECT $0", "CREATE VIEW v AS SELECT $1"}'::text[]) WITH ORDINALITY s (sql, n),
+SELECT sql, code, message FROM unnest('{"", "SELEC 1", VACUUM, "COMMIT", "SELECT $3", "SELECT $0", "CREATE VIEW v AS SELECT $1"}'::text[]) WITH ORDINALITY s (sql, n),
 	pg_temp.error_of(format('SELECT delay_schedule_task(''SELECT 1'', on_success => %L)', sql)) f ORDER BY n;
-SELECT sql, f.* FROM unnest('{"SELECT $4", "SELECT 1; SELEC $1"}'::text[]) sql,
+SELECT sql, code, message FROM unnest('{"SELECT $4", "SELECT 1; SELEC $1"}'::text[]) sql,
 	pg_temp.error_of(format('SELECT delay_schedule_task(''SELECT 1'', on_failure => %L)', sql)) f;
 SELECT delay_schedule_task('SELECT 1', on_success => 'SELECT $3');
 
@@ -30,7 +30,7 @@ SELECT delay_schedule_task('SELECT 1', on_success => 'SELECT $3');
 SELECT delay_schedule_task('SELECT 1; INSERT INTO follow_effect (label) SELECT ''main'' FROM generate_series(1, 3)',
 	on_success => follow_all('success'), on_failure => follow_all('NEVER')) AS id \gset
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM follow_effect WHERE label = ''success'')');
-SELECT label, replace(args, :'id', 'ID') AS args FROM follow_effect ORDER BY n;
+SELECT label, regexp_replace(args, '^' || :'id' || '\M', 'ID') AS args FROM follow_effect ORDER BY n;
 TRUNCATE follow_effect;
 
 -- on_failure: the id, SQLSTATE and message of the last attempt; once
@@ -40,11 +40,11 @@ SELECT delay_schedule_task('SELECT follow_failing()', max_attempts => 3, retry_d
 	on_failure => 'INSERT INTO follow_effect (label, args) VALUES ($2, $1 || '': '' || $3)') AS id \gset
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM follow_effect)');
 SELECT pg_temp.wait_until_done();
-SELECT label, replace(args, :'id', 'ID') AS args FROM follow_effect ORDER BY n;
+SELECT label, regexp_replace(args, '^' || :'id' || '\M', 'ID') AS args FROM follow_effect ORDER BY n;
 -- put back by hand, it fails again, and is followed again
 SELECT delay_retry(:id);
 SELECT pg_temp.wait_for('count(*) = 2 FROM follow_effect');
-SELECT label, replace(args, :'id', 'ID') AS args FROM follow_effect ORDER BY n;
+SELECT label, regexp_replace(args, '^' || :'id' || '\M', 'ID') AS args FROM follow_effect ORDER BY n;
 TRUNCATE follow_effect;
 
 -- a long message is cut, a missing one is none the less
@@ -114,7 +114,7 @@ RESET search_path;
 RESET SESSION AUTHORIZATION;
 BEGIN;
 SELECT delay_run(:id);
-SELECT owner, due = now() AS at_once, queue, priority, key, tag, sql, replace(args::text, :'id', 'ID') AS args FROM delay_wheel.tasks;
+SELECT owner, due = now() AS at_once, queue, priority, key, tag, sql, args[1] = :'id' AS id, args[2] AS rows FROM delay_wheel.tasks;
 SELECT arg_types, max_attempts, timeout, search_path, more FROM delay_wheel.task;
 ROLLBACK;
 SELECT sql FROM delay_wheel.tasks;

@@ -90,6 +90,15 @@ SELECT array_agg(label ORDER BY n) FROM due_effect;
 SELECT * FROM due_pending;
 ROLLBACK;
 
+-- A recurring task runs as often as it would.
+BEGIN;
+SELECT delay_every('due', '1 hour', 'INSERT INTO due_effect (label) VALUES (''hourly'')') IS NOT NULL AS ok;
+SELECT due_task('in between', '150 min') IS NOT NULL AS ok;
+SELECT delay_run_due(now() + interval '5 hours');
+SELECT array_agg(label ORDER BY n) FROM due_effect;
+SELECT due - now() AS next FROM delay_wheel.tasks;
+ROLLBACK;
+
 -- skip_after, expires and attempts are not asked; what is cancelled is gone.
 BEGIN;
 SELECT delay_schedule_task('INSERT INTO due_effect (label) VALUES (''too late'')', due => now() - interval '1 day', skip_after => '1 s', expires => '2 s') IS NOT NULL AS ok;
