@@ -13,6 +13,11 @@
 
 #include "postgres.h"
 
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "executor/spi.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -93,6 +98,50 @@
 	pg_database_aclcheck(database, role, mode)
 #endif
 
+#if PG_VERSION_NUM >= 160000
+#define dw_function_aclcheck(function, role, mode) \
+	object_aclcheck(ProcedureRelationId, function, role, mode)
+#else
+#define dw_function_aclcheck(function, role, mode) \
+	pg_proc_aclcheck(function, role, mode)
+#endif
+
+/* Which indexes need entries after an update: from 16 on, BRIN is apart. */
+typedef enum DwIndexesToUpdate
+{
+	DW_INDEXES_NONE,
+	DW_INDEXES_SUMMARIZING,
+	DW_INDEXES_ALL
+} DwIndexesToUpdate;
+
+static inline TM_Result
+dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate *indexes)
+{
+	TM_FailureData failure;
+	LockTupleMode mode;
+	TM_Result	result;
+#if PG_VERSION_NUM >= 160000
+	TU_UpdateIndexes which;
+
+	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
+						 &failure, &mode, &which);
+	*indexes = which == TU_None ? DW_INDEXES_NONE :
+		which == TU_Summarizing ? DW_INDEXES_SUMMARIZING : DW_INDEXES_ALL;
+#else
+
+	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
+						 &failure, &mode);
+	*indexes = HeapTupleIsHeapOnly(tuple) ? DW_INDEXES_NONE : DW_INDEXES_ALL;
+#endif
+	return result;
+}
+
+#if PG_VERSION_NUM >= 160000
+#define dw_index_is_summarizing(index)	((index)->rd_indam->amsummarizing)
+#else
+#define dw_index_is_summarizing(index)	false
+#endif
+
 /* All settings; an array that is not to be freed on 15. */
 static inline struct config_generic **
 dw_all_settings(int *n)
@@ -110,6 +159,29 @@ dw_all_settings(int *n)
 #else
 #define dw_owns_database(database, role) pg_database_ownercheck(database, role)
 #endif
+
+/* MERGE has RETURNING from 17 on. */
+#ifndef SPI_OK_MERGE_RETURNING
+#define SPI_OK_MERGE_RETURNING	19
+#endif
+
+/* Gives a table new, empty storage when the transaction commits. */
+#if PG_VERSION_NUM >= 160000
+#define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
+#else
+#define dw_new_storage(rel)	RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
+#endif
+
+/* Fills the indexes of a table, and of its TOAST table, anew. */
+static inline void
+dw_reindex_table(Oid table)
+{
+#if PG_VERSION_NUM >= 170000
+	(void) reindex_relation(NULL, table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#else
+	(void) reindex_relation(table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#endif
+}
 
 /* Intervals can be infinite from 17 on. */
 #if PG_VERSION_NUM >= 170000

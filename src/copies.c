@@ -36,6 +36,7 @@
 #include "replication/logicalworker.h"
 #include "replication/worker_internal.h"
 #include "pending.h"
+#include "recurring.h"
 #include "signature.h"
 #include "task_rows.h"
 #include "touched.h"
@@ -171,6 +172,7 @@ dw_arm(PG_FUNCTION_ARGS)
 	do
 		arm_all(&arming);
 	while (arming.changed);
+	dw_recurring_arm(&arming.left);
 	if (!arming.left)
 		dw_marks_armed();
 	MemoryContextDelete(arming.row_context);

@@ -136,7 +136,10 @@ dw_executor_claims(int64 id, TransactionId xid)
 bool
 dw_executor_keeps(int64 id)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors && id != 0; i++)
+	/* what is there while none runs */
+	if (id == 0)
+		return false;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == MyDatabaseId &&
 			pg_atomic_read_u64(&dw_executors[i].keeps) == (uint64) id)
 			return true;
@@ -146,7 +149,10 @@ dw_executor_keeps(int64 id)
 bool
 dw_executor_runs_autonomous(int64 id, Oid *owner)
 {
-	for (uint32 i = 0; i < dw_shared->nexecutors && id != 0; i++)
+	/* what is there while none runs */
+	if (id == 0)
+		return false;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == MyDatabaseId &&
 			pg_atomic_read_u64(&dw_executors[i].autonomous) == (uint64) id)
 		{

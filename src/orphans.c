@@ -41,6 +41,7 @@
 #include "near.h"
 #include "orphans.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
@@ -350,7 +351,10 @@ dw_orphans_some(void)
 	bool		ok = false;
 
 	if (pg_atomic_exchange_u32(&db->roles_dropped, 0) != 0)
+	{
 		dw_orphans_check_all();
+		dw_recurring_begin(db);
+	}
 	if (dw_orphans_next() > now)
 		return false;
 	lane = next_orphan();

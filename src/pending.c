@@ -115,6 +115,21 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
 }
 
+/*
+ * The same for a task that must not fail: without a place for its lane, the
+ * timer is told to look for all there are.
+ */
+DwLaneRef
+dw_lane_if_any(Oid owner, int16 queue, int16 priority)
+{
+	DwLaneRef	lane;
+
+	if (enter_lane(owner, queue, priority, &lane))
+		return lane;
+	dw_touch_all();
+	return no_lane;
+}
+
 static void
 require_owner(int64 id, Oid owner)
 {
@@ -297,6 +312,33 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	return result;
 }
 
+DwTaken
+dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
+{
+	TM_Result	result;
+
+	*again = false;
+	require_owner(key->id, key->owner);
+	/* not pending any more; but it may have begun before */
+	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
+		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
+
+	result = dw_row_delete(rel, key, hint);
+	if (result == TM_Ok)
+	{
+		/* or one of them would be the newest now */
+		dw_key_bury_older(rel, tuple);
+		return DW_TAKEN;
+	}
+	/* deleted by plain SQL in this very command */
+	if (result == TM_SelfModified)
+		return DW_GONE;
+	if (result == TM_BeingModified && !dw_row_wait(rel, key))
+		return DW_RUNNING;
+	*again = true;
+	return DW_GONE;
+}
+
 /*
  * Deletes the row of a pending task, having waited for whoever else changes
  * it.  The table is open, locked for writing.  On success *tuple is a copy of
@@ -312,7 +354,8 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		TM_Result	result;
+		DwTaken		state;
+		bool		again;
 		uint32		ended = dw_autonomous_ended();
 		Oid			owner;
 
@@ -333,25 +376,9 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 			return DW_GONE;
 		}
 		dw_task_key(rel, *tuple, key);
-		require_owner(id, key->owner);
-		/* not pending any more; but it may have begun before */
-		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
-			return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
-
-		result = dw_row_delete(rel, key, hint);
-		if (result == TM_Ok)
-		{
-			/* or one of them would be the newest now */
-			dw_key_bury_older(rel, *tuple);
-			return DW_TAKEN;
-		}
-		/* deleted by plain SQL in this very command */
-		if (result == TM_SelfModified)
-			return DW_GONE;
-		if (result == TM_BeingModified && !dw_row_wait(rel, key))
-			return DW_RUNNING;
-
-		/* changed or moved meanwhile: look again */
+		state = dw_take_found(rel, *tuple, key, hint, &again);
+		if (!again)
+			return state;
 		heap_freetuple(*tuple);
 	}
 }

@@ -109,7 +109,8 @@ require_queue_of_row(TriggerData *trigger, HeapTuple row)
 	int16		queue;
 
 	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
-		RelationGetRelid(trigger->tg_relation) != dw_catalog()->task)
+		(RelationGetRelid(trigger->tg_relation) != dw_catalog()->task &&
+		 RelationGetRelid(trigger->tg_relation) != dw_catalog()->recurring))
 		return;
 	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
 	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
@@ -148,13 +149,20 @@ refuse_null(bool isnull, const char *what)
 				 errmsg("%s must not be null", what)));
 }
 
+/* What delays count from, see run_now.h. */
+static TimestampTz
+schedule_now(void)
+{
+	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
+}
+
 TimestampTz
 dw_due_after(const Interval *delay)
 {
 	TimestampTz due;
 
 	due = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												  TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()),
+												  TimestampTzGetDatum(schedule_now()),
 												  IntervalPGetDatum(delay)));
 	if (TIMESTAMP_NOT_FINITE(due))
 		ereport(ERROR,
@@ -194,7 +202,7 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	memset(task, 0, sizeof(DwNewTask));
 	memset(task->nulls, true, sizeof(task->nulls));
 	task->owner = GetUserId();
-	task->due = GetCurrentTransactionStartTimestamp();
+	task->due = schedule_now();
 	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
 	task->nulls[Anum_task_sql - 1] = false;
 }
@@ -284,16 +292,39 @@ keep_search_path(DwNewTask *task)
 	task->nulls[Anum_task_search_path - 1] = false;
 }
 
+static void
+check_sql(const DwNewTask *task, int nargs)
+{
+	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
+
+	if (!dw_check_sql_text)
+		return;
+	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		dw_check_sql_autonomous(sql, nargs);
+	else
+		dw_check_sql(sql, nargs);
+}
+
+void
+dw_new_task_check(DwNewTask *task, int nargs)
+{
+	check_sql(task, nargs);
+	keep_search_path(task);
+}
+
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
+{
+	check_sql(task, nargs);
+	return dw_schedule_checked(task);
+}
+
+int64
+dw_schedule_checked(DwNewTask *task)
 {
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
 
-	if (dw_check_sql_text && dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
-		dw_check_sql_autonomous(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
-	else if (dw_check_sql_text)
-		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);
 	keep_search_path(task);
@@ -306,7 +337,7 @@ dw_schedule_new(DwNewTask *task, int nargs)
 int64
 dw_schedule_successor(DwNewTask *task)
 {
-	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
+	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
 
 	dw_tasks_lock();
 	return insert_task(task, lane);
@@ -364,11 +395,11 @@ option_due(FunctionCallInfo fcinfo)
 		return dw_due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
 	if (!PG_ARGISNULL(DW_ARG_DUE))
 		return dw_finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
-	return GetCurrentTransactionStartTimestamp();
+	return schedule_now();
 }
 
-static int
-option_args(FunctionCallInfo fcinfo, DwNewTask *task)
+int
+dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	int			nargs;
 
@@ -398,7 +429,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
-	nargs = option_args(fcinfo, &task);
+	nargs = dw_option_args(fcinfo, &task);
 	dw_options_read(fcinfo, task.values, task.nulls);
 	task.if_exists = dw_option_if_exists(fcinfo);
 	dw_new_task_queue(&task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
@@ -460,13 +491,23 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+DwTaken
+dw_schedule_cancel(const DwKey *key)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	DwTaken		state = dw_key_cancel(rel, key);
+
+	if (state == DW_TAKEN)
+		CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return state;
+}
+
 Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
-	Relation	rel;
 	DwKey		key;
-	DwTaken		state;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_require_writable("delay_cancel_key()");
@@ -476,12 +517,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	/* whether or not one may schedule into it any more */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = dw_key_cancel(rel, &key);
-	if (state == DW_TAKEN)
-		CommandCounterIncrement();
-	table_close(rel, NoLock);
-	return return_taken(state);
+	return return_taken(dw_schedule_cancel(&key));
 }
 
 /* Moves a task: its row is deleted and inserted again with the same id. */

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "fmgr.h"
 #include "keys.h"
 #include "task_rows.h"
 
@@ -36,6 +37,15 @@ extern void dw_new_task_init(DwNewTask *task, text *sql);
  */
 extern void dw_new_task_queue(DwNewTask *task, const char *queue, int16 priority);
 
+/* Reads the arguments args and arg_types of delay_schedule_task; how many there are. */
+extern int	dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task);
+
+/*
+ * What dw_schedule_new does first: checks its SQL, which has so many arguments,
+ * and keeps the search path.
+ */
+extern void dw_new_task_check(DwNewTask *task, int nargs);
+
 /*
  * Writes its row, in the current transaction, and remembers it for the end of
  * that.  Its SQL, which has so many arguments, is checked before, and limits
@@ -44,13 +54,19 @@ extern void dw_new_task_queue(DwNewTask *task, const char *queue, int16 priority
  */
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
 
+/* The same for who has had the SQL checked before. */
+extern int64 dw_schedule_checked(DwNewTask *task);
+
+/* Cancels the pending task of a key. */
+extern DwTaken dw_schedule_cancel(const DwKey *key);
+
 /*
- * The same for a task whose SQL was checked when it was given, and that takes
- * the place of one that ends: no limit is in its way.
+ * A task whose SQL was checked when it was given, and that takes the place of
+ * one that ends: no limit is in its way, and it is no error.
  */
 extern int64 dw_schedule_successor(DwNewTask *task);
 
-/* Due times count from now(), the start of the transaction; errors if they are not finite. */
+/* Due times count from now(), the start of the transaction (but see run_now.h); errors if they are not finite. */
 extern TimestampTz dw_due_after(const Interval *delay);
 extern TimestampTz dw_finite_due(TimestampTz due);
 

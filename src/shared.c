@@ -126,6 +126,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->prepared_ended, 0);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->recurring_look, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another number than it was when the place was given back */
@@ -136,12 +137,18 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u64(&db->failed_limit, 0);
+	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u32(&db->history_current, 0);
+	pg_atomic_init_u32(&db->history_room, 0);
+	pg_atomic_init_u32(&db->history_is_full, 0);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
 	pg_atomic_init_u64(&db->done, 0);
 	pg_atomic_init_u64(&db->failed, 0);
 	pg_atomic_init_u64(&db->retried, 0);
+	pg_atomic_init_u64(&db->skipped, 0);
 	pg_atomic_init_u64(&db->lateness_max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
 		pg_atomic_init_u64(&db->lateness[i], 0);

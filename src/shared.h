@@ -326,6 +326,17 @@ typedef struct DwDatabase
 	pg_atomic_uint64 failed_trim_after; /* too soon before that */
 	pg_atomic_uint64 failed_limit;	/* too many, when failed has come to that */
 
+	/* tables of the history, see history_tables.c */
+	pg_atomic_uint64 history_turn_at;	/* when the sweeper is to look at them */
+	pg_atomic_uint64 history_turn_after;	/* too soon before that */
+	pg_atomic_uint32 history_current;	/* the one that is written, counted from 1;
+										 * 0: not known yet */
+	pg_atomic_uint32 history_room;	/* pages that it may have, 0: not known yet */
+	pg_atomic_uint32 history_is_full;
+
+	/* the sweeper is to look whether recurring tasks have their runs */
+	pg_atomic_uint32 recurring_look;
+
 	/* delay_wheel.enabled is off here, as the timer has read it */
 	pg_atomic_uint32 disabled;
 
@@ -355,6 +366,7 @@ typedef struct DwDatabase
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
 	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
+	pg_atomic_uint64 skipped;	/* came too late */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
 } DwDatabase;

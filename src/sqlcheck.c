@@ -75,6 +75,15 @@ typedef enum ParamUse
 	PARAMS_NONE					/* nothing: an error when it runs */
 } ParamUse;
 
+/* What is checked */
+typedef struct Checked
+{
+	const char *sql;
+	const char *option;			/* NULL: the task's own SQL */
+	int			nargs;
+	bool		autonomous;		/* it runs outside of a transaction */
+} Checked;
+
 /* The last text that passed and whose numbers do not matter. */
 static struct
 {
@@ -91,15 +100,19 @@ static struct
 static void
 sql_text_callback(void *arg)
 {
+	const Checked *checked = (const Checked *) arg;
 	int			position = geterrposition();
 
 	if (position > 0)
 	{
 		errposition(0);
 		internalerrposition(position);
-		internalerrquery((const char *) arg);
+		internalerrquery(checked->sql);
 	}
-	errcontext("SQL text of a delayed task");
+	if (checked->option != NULL)
+		errcontext("%s of a delayed task", checked->option);
+	else
+		errcontext("SQL text of a delayed task");
 }
 
 /*
@@ -484,9 +497,10 @@ statement_at(List *statements, int location)
  * Check one use of $n; returns whether it stands for a task's argument.
  */
 static bool
-check_parameter(const char *sql, Node *stmt, int number, int location,
-				int nargs)
+check_parameter(const Checked *checked, Node *stmt, int number, int location)
 {
+	const char *sql = checked->sql;
+	int			nargs = checked->nargs;
 	ParamUse	use = parameter_use(stmt);
 
 	if (use == PARAMS_OWN)
@@ -501,6 +515,12 @@ check_parameter(const char *sql, Node *stmt, int number, int location,
 				 errhint("Put the value into the SQL text, for example with format(), when the task is scheduled."),
 				 text_errposition(sql, location)));
 
+	if (checked->option != NULL && (number < 1 || number > nargs))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_PARAMETER),
+				 errmsg("there is no argument for parameter $%d", number),
+				 errdetail("%s has %d arguments.", checked->option, nargs),
+				 text_errposition(sql, location)));
 	if (number < 1 || number > nargs)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
@@ -538,8 +558,10 @@ check_all_used(const bool *used, int nargs)
  * quoted strings and comments are not tokens of that kind.
  */
 static void
-check_parameters(const char *sql, List *statements, int nargs)
+check_parameters(const Checked *checked, List *statements)
 {
+	const char *sql = checked->sql;
+	int			nargs = checked->nargs;
 	core_yyscan_t scanner;
 	core_yy_extra_type extra;
 	core_YYSTYPE value;
@@ -555,13 +577,14 @@ check_parameters(const char *sql, List *statements, int nargs)
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{
 		if (token == PARAM_TOKEN &&
-			check_parameter(sql, statement_at(statements, location),
-							value.ival, location, nargs))
+			check_parameter(checked, statement_at(statements, location),
+							value.ival, location))
 			used[value.ival - 1] = true;
 	}
 	scanner_finish(scanner);
 
-	check_all_used(used, nargs);
+	if (checked->option == NULL)
+		check_all_used(used, nargs);
 }
 
 /* Could it be part of an identifier, or of a dollar quote? */
@@ -669,8 +692,10 @@ remember(const char *sql, int nargs, List *statements)
 }
 
 static void
-check_text(const char *sql, int nargs, bool autonomous)
+check_text(const Checked *checked)
 {
+	const char *sql = checked->sql;
+	int			nargs = checked->nargs;
 	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	ListCell   *lc;
 
@@ -681,8 +706,8 @@ check_text(const char *sql, int nargs, bool autonomous)
 				 errhint("The text is empty, or consists of comments only.")));
 
 	foreach(lc, statements)
-		check_statement(sql, lfirst_node(RawStmt, lc), autonomous);
-	if (autonomous && list_length(statements) > 1)
+		check_statement(sql, lfirst_node(RawStmt, lc), checked->autonomous);
+	if (checked->autonomous && list_length(statements) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
@@ -691,21 +716,20 @@ check_text(const char *sql, int nargs, bool autonomous)
 				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
-		check_parameters(sql, statements, nargs);
-	if (!autonomous)
+		check_parameters(checked, statements);
+	if (checked->option == NULL && !checked->autonomous)
 		remember(sql, nargs, statements);
 }
 
 static void
-check(const text *text, int nargs, bool autonomous)
+check(Checked *checked)
 {
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
-	char	   *sql = text_to_cstring(text);
 
 	callback.callback = sql_text_callback;
-	callback.arg = sql;
+	callback.arg = checked;
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 
@@ -717,7 +741,7 @@ check(const text *text, int nargs, bool autonomous)
 									ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(context);
 
-	check_text(sql, nargs, autonomous);
+	check_text(checked);
 
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
@@ -728,12 +752,26 @@ check(const text *text, int nargs, bool autonomous)
 void
 dw_check_sql(const text *text, int nargs)
 {
-	if (!is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
-		check(text, nargs, false);
+	Checked		checked = {.nargs = nargs};
+
+	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
+		return;
+	checked.sql = text_to_cstring(text);
+	check(&checked);
+}
+
+void
+dw_check_follow_up(const text *text, const char *option, int nargs)
+{
+	Checked		checked = {.sql = text_to_cstring(text), .option = option, .nargs = nargs};
+
+	check(&checked);
 }
 
 void
 dw_check_sql_autonomous(const text *text, int nargs)
 {
-	check(text, nargs, true);
+	Checked		checked = {.sql = text_to_cstring(text), .nargs = nargs, .autonomous = true};
+
+	check(&checked);
 }

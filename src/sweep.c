@@ -7,8 +7,9 @@
  * any origin, in passes; a pass is made of slices of some milliseconds, each
  * a transaction with a snapshot of its own, which removes the rows that the
  * marks of this pass hit.  Where no mark can hit anything (other owners,
- * queues, due times) the index is stepped over.  No lock is waited for: a row
- * that somebody has locked is left for another pass.
+ * queues, due times) the index is stepped over.  No lock is waited for, but the
+ * one of those who send notifications: a row that somebody has locked is left
+ * for another pass.
  *
  * When can a mark go?  When no row is left that it hits, nor can come to be.
  * Rows can come from transactions that had drawn a lower number than the mark
@@ -32,12 +33,14 @@
 #include "access/xact.h"
 #include "autonomous.h"
 #include "compat.h"
+#include "conclude.h"
 #include "inject.h"
 #include "lanes.h"
 #include "load.h"
 #include "marks.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "sweep.h"
@@ -479,12 +482,18 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			result = delete_row(rel, tuple, key);
+			if (dw_recurring_may_end(rel, tuple))
+				result = delete_row(rel, tuple, key);
+			else
+				result = TM_BeingModified;
 			if (result == TM_Ok)
 			{
 				sweep->removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
+				/* who waits for it was told by the mark */
+				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
 			}
 		}
 		if (result != TM_Ok)
@@ -545,6 +554,8 @@ begin_write(void)
 
 	if (rel != NULL &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
 		return rel;
 	dw_read_end(rel);

@@ -34,6 +34,7 @@
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "more.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -67,12 +68,21 @@ static bool callback_registered = false;
  */
 static bool writing = false;
 
+static bool
+is_history(Oid relid)
+{
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		if (relid == catalog.history[i])
+			return true;
+	return false;
+}
+
 static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
-		relid == catalog.cancellation)
+		relid == catalog.cancellation || relid == catalog.recurring || is_history(relid))
 		catalog_valid = writing = false;
 }
 
@@ -115,6 +125,13 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
+	result->history[0] = relation_named(schema, "history_0");
+	result->history[1] = relation_named(schema, "history_1");
+	result->history[2] = relation_named(schema, "history_2");
+	result->history_seq = relation_named(schema, "history_seq");
+	result->recurring = relation_named(schema, "recurring_task");
+	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
+	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
 	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
 		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
 		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
@@ -123,7 +140,10 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
-		OidIsValid(result->cancellation_pkey);
+		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
+		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
+		OidIsValid(result->history_seq) && OidIsValid(result->recurring) &&
+		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
 }
 
 /*
@@ -172,12 +192,23 @@ check_tables(const DwCatalog *cat)
 	};
 	static const Oid queue_types[Natts_queue] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
-		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
 	};
 	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
 	static const Oid cancellation_types[Natts_cancellation] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
+	};
+	static const Oid history_types[Natts_history] = {
+		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
+		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
+	};
+	static const Oid recurring_types[Natts_recurring] = {
+		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
+		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
 	};
 
 	check_columns(cat->task, task_types, Natts_task);
@@ -186,6 +217,9 @@ check_tables(const DwCatalog *cat)
 	check_columns(cat->queue, queue_types, Natts_queue);
 	check_columns(cat->pause, pause_types, Natts_pause);
 	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		check_columns(cat->history[i], history_types, Natts_history);
+	check_columns(cat->recurring, recurring_types, Natts_recurring);
 }
 
 /* The OIDs of our relations; an error if the extension is not there. */
@@ -218,6 +252,14 @@ dw_catalog(void)
 		PG_END_TRY();
 	}
 	return &catalog;
+}
+
+bool
+dw_catalog_is_there(void)
+{
+	DwCatalog	found;
+
+	return catalog_valid || dw_catalog_lookup(&found);
 }
 
 /* Identity of this database in this cluster; copies of rows are told by it. */
@@ -316,11 +358,12 @@ typedef struct KnownIndex
 
 /*
  * Adds entries for a new row to all indexes of a table: ours, a second one of
- * each while REINDEX CONCURRENTLY runs, and what others have added.
+ * each while REINDEX CONCURRENTLY runs, and what others have added.  For some
+ * updates only those that do not point to single rows (BRIN).
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
-					const KnownIndex *known, int nknown)
+					const KnownIndex *known, int nknown, bool summarizing_only)
 {
 	List	   *indexes = RelationGetIndexList(heap);
 	ListCell   *lc;
@@ -336,7 +379,8 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 		if (k != NULL && k->columns == NULL)
 			continue;
 		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
-		if (!index->rd_index->indisready)
+		if (!index->rd_index->indisready ||
+			(summarizing_only && !dw_index_is_summarizing(index)))
 			;
 		else if (k != NULL)
 			insert_into_known_index(heap, index, k->columns, values, nulls, &tuple->t_self);
@@ -401,7 +445,7 @@ dw_task_insert(Datum *values, bool *nulls)
 	ItemPointerData tid;
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known));
+	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
 	tid = tuple->t_self;
 	heap_freetuple(tuple);
 	table_close(rel, NoLock);
@@ -415,7 +459,7 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
 
 	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, nknown);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
 }
@@ -434,6 +478,39 @@ dw_failed_insert(Datum *values, bool *nulls)
 
 	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
 	table_close(rel, NoLock);
+}
+
+/* All at once; nothing that follows in this command sees them. */
+BlockNumber
+dw_history_insert(Relation rel, List *rows)
+{
+	int			n = list_length(rows);
+	TupleTableSlot **slots = palloc(n * sizeof(TupleTableSlot *));
+	BlockNumber page;
+
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
+	}
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), 0, NULL);
+	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		if (rel->rd_rel->relhasindex)
+		{
+			HeapTuple	tuple = ExecFetchSlotHeapTuple(slots[i], false, NULL);
+
+			tuple->t_self = slots[i]->tts_tid;
+			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0, false);
+		}
+		ExecDropSingleTupleTableSlot(slots[i]);
+	}
+	return page;
 }
 
 /* Deletes a row, if it is there, having waited for who has locked it. */
@@ -495,7 +572,7 @@ dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bo
 	}
 }
 
-/* The way back; again the rest is null. */
+/* The way back; again the rest is null.  A run of a recurring task is one no more. */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
 {
@@ -506,6 +583,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 		values[failed_and_task[i][1] - 1] = failed[failed_and_task[i][0] - 1];
 		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
 	}
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
 }
 
 /* For tables that are not written often. */
@@ -540,6 +618,27 @@ void
 dw_cancellation_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
+}
+
+void
+dw_recurring_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
+}
+
+void
+dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
+{
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	DwIndexesToUpdate indexes;
+
+	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
+		elog(ERROR, "could not update a recurring task that is locked");
+	if (indexes != DW_INDEXES_NONE)
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0,
+							indexes == DW_INDEXES_SUMMARIZING);
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
 }
 
 static Datum

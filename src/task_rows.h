@@ -13,7 +13,9 @@
 #include "access/genam.h"
 #include "access/htup.h"
 #include "access/sdir.h"
+#include "nodes/pg_list.h"
 #include "shared.h"
+#include "storage/block.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -74,6 +76,36 @@ enum
 	Natts_failed = Anum_failed_more
 };
 
+/* Columns of delay_wheel.history_0 and the others. */
+enum
+{
+	Anum_history_task = 1,
+	Anum_history_due,
+	Anum_history_started,
+	Anum_history_ended,
+	Anum_history_rows,
+	Anum_history_recurring,
+	Anum_history_owner,
+	Anum_history_queue,
+	Anum_history_attempt,
+	Anum_history_outcome,
+	Anum_history_command_tag,
+	Anum_history_sqlstate,
+	Anum_history_message,
+	Anum_history_sql,
+	Anum_history_key,
+	Anum_history_tag,
+	Natts_history = Anum_history_tag
+};
+#define DW_HISTORY_TABLES	3
+
+/* A row of these. */
+typedef struct DwHistoryRow
+{
+	Datum		values[Natts_history];
+	bool		nulls[Natts_history];
+} DwHistoryRow;
+
 /* Columns of delay_wheel.prepared. */
 enum
 {
@@ -101,6 +133,7 @@ enum
 	Anum_queue_users,
 	Anum_queue_retry_delay,
 	Anum_queue_spread,
+	Anum_queue_history,
 	Anum_queue_more,
 	Natts_queue = Anum_queue_more
 };
@@ -129,6 +162,45 @@ enum
 	Natts_cancellation = Anum_cancellation_removed
 };
 
+/* Columns of delay_wheel.recurring_task. */
+enum
+{
+	Anum_recurring_id = 1,
+	Anum_recurring_task,
+	Anum_recurring_next_due,
+	Anum_recurring_origin,
+	Anum_recurring_starts,
+	Anum_recurring_until,
+	Anum_recurring_last_due,
+	Anum_recurring_last_started,
+	Anum_recurring_last_ended,
+	Anum_recurring_runs,
+	Anum_recurring_failures,
+	Anum_recurring_skipped,
+	Anum_recurring_max_runs,
+	Anum_recurring_owner,
+	Anum_recurring_timeout,
+	Anum_recurring_queue,
+	Anum_recurring_priority,
+	Anum_recurring_max_attempts,
+	Anum_recurring_paused,
+	Anum_recurring_every,
+	Anum_recurring_retry_delay,
+	Anum_recurring_name,
+	Anum_recurring_schedule,
+	Anum_recurring_time_zone,
+	Anum_recurring_catch_up,
+	Anum_recurring_last_outcome,
+	Anum_recurring_last_error,
+	Anum_recurring_sql,
+	Anum_recurring_args,
+	Anum_recurring_arg_types,
+	Anum_recurring_search_path,
+	Anum_recurring_tag,
+	Anum_recurring_more,
+	Natts_recurring = Anum_recurring_more
+};
+
 typedef struct DwCatalog
 {
 	Oid			task;
@@ -148,6 +220,11 @@ typedef struct DwCatalog
 	Oid			pause_pkey;
 	Oid			cancellation;
 	Oid			cancellation_pkey;
+	Oid			history[DW_HISTORY_TABLES];
+	Oid			history_seq;
+	Oid			recurring;
+	Oid			recurring_pkey;
+	Oid			recurring_name_key;
 } DwCatalog;
 
 /* What memory and claims need to know of a row. */
@@ -172,6 +249,8 @@ typedef struct DwFailedScan DwFailedScan;
 
 extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern const DwCatalog *dw_catalog(void);
+/* Would dw_catalog() find it?  Costs nothing if it has. */
+extern bool dw_catalog_is_there(void);
 extern int64 dw_origin_stamp(void);
 
 /*
@@ -190,10 +269,15 @@ extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
 								Datum *values, bool *nulls);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
+/* A list of DwHistoryRow, at least one; returns the page of the last one. */
+extern BlockNumber dw_history_insert(Relation rel, List *rows);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern void dw_queue_insert(Datum *values, bool *nulls);
 extern void dw_pause_insert(Datum *values, bool *nulls);
 extern void dw_cancellation_insert(Datum *values, bool *nulls);
+extern void dw_recurring_insert(Datum *values, bool *nulls);
+/* Its columns are all of the table; it is locked by this transaction. */
+extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 
 /* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);

@@ -419,7 +419,7 @@ sleep_until(TimestampTz until)
 static const char *
 wait_for_task(int64 id, TimestampTz deadline)
 {
-	static const char *const names[] = {NULL, "done", "failed", "cancelled"};
+	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	TimestampTz look_at = dw_now() + LOOK_US;
 
 	switch (look(id, true))

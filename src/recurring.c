@@ -1,0 +1,1380 @@
+/*-------------------------------------------------------------------------
+ *
+ * recurring.c
+ *	  Recurring tasks.
+ *
+ * What is to be done, and when, stands in a row of delay_wheel.recurring_task,
+ * its definition.  A run is an ordinary task, whose row names the definition
+ * ("recurring" in its column more); the definition names the one task that is
+ * its current run, pending or going on.  Whoever ends that one inserts the
+ * next and names it, in the very transaction in which the run's row is
+ * deleted: so there is one at any time, no two overlap, and whatever dies,
+ * none is lost or doubled.
+ *
+ * A task that is not named by its definition is none of its runs (any more):
+ * a failed one that was put back, or one that was cut off by a change.
+ *
+ * Locks, in this order: the row of the run (pending.c), then that of the
+ * definition.  So who changes a definition takes the run first; or, if an
+ * executor has it, leaves it alone: that one waits for the change at its end,
+ * and goes by it.  In between the definition may have got another run; so
+ * which one it is counts only under the lock of the definition.
+ *
+ * A name is looked for as a key is (keys.c): with a dirty snapshot, under a
+ * lock of its own that is held for just that long, and for the insertion.
+ *
+ * Run by backends, executors, and the sweeper, which waits for nobody.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "args.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "executor.h"
+#include "fmgr.h"
+#include "inject.h"
+#include "load.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "more.h"
+#include "options.h"
+#include "orphans.h"
+#include "pending.h"
+#include "recurrence.h"
+#include "recurring.h"
+#include "rights.h"
+#include "schedule.h"
+#include "settings.h"
+#include "signature.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(dw_every);
+PG_FUNCTION_INFO_V1(dw_cron);
+PG_FUNCTION_INFO_V1(dw_unschedule);
+PG_FUNCTION_INFO_V1(dw_pause_recurring);
+PG_FUNCTION_INFO_V1(dw_resume_recurring);
+
+/* That of keys is the one before. */
+#define NAME_LOCK_CLASS	0xDE1B
+
+/* Executors and timers must come along. */
+#define MIN_EVERY_US	(100 * 1000)
+/* what is kept of an error, in bytes */
+#define MAX_ERROR		1000
+/* so many definitions are looked at in a transaction of the sweeper's */
+#define REPAIR_SLICE	500
+/* a definition, or a table, was locked */
+#define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
+
+/* A row of delay_wheel.recurring_task. */
+typedef struct Definition
+{
+	ItemPointerData tid;
+	Datum	   *values;
+	bool	   *nulls;
+} Definition;
+
+/* What became of the current run of a definition that is to be changed. */
+typedef struct Run
+{
+	int64		id;				/* 0: there was none yet */
+	bool		running;		/* an executor has it, it is left alone */
+	HeapTuple	taken;			/* its row, deleted by us, or NULL */
+	DwTaskKey	key;
+} Run;
+
+/*---- Definitions ----*/
+
+static int64
+number_of(const Definition *def, AttrNumber column)
+{
+	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
+}
+
+static void
+set_value(Definition *def, AttrNumber column, Datum value)
+{
+	def->values[column - 1] = value;
+	def->nulls[column - 1] = false;
+}
+
+static void
+set_null(Definition *def, AttrNumber column)
+{
+	def->nulls[column - 1] = true;
+}
+
+static void
+set_time(Definition *def, AttrNumber column, TimestampTz value)
+{
+	set_value(def, column, TimestampTzGetDatum(value));
+}
+
+static void
+add_one(Definition *def, AttrNumber column)
+{
+	set_value(def, column, Int64GetDatum(number_of(def, column) + 1));
+}
+
+static bool
+is_paused(const Definition *def)
+{
+	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
+}
+
+static bool
+catches_up(const Definition *def)
+{
+	return strcmp(TextDatumGetCString(def->values[Anum_recurring_catch_up - 1]), "all") == 0;
+}
+
+static Oid
+owner_of(const Definition *def)
+{
+	return DatumGetObjectId(def->values[Anum_recurring_owner - 1]);
+}
+
+static bool
+is_armed(const Definition *def)
+{
+	return number_of(def, Anum_recurring_origin) == dw_origin_stamp();
+}
+
+static void
+read_definition(Relation rel, HeapTuple tuple, Definition *def)
+{
+	def->tid = tuple->t_self;
+	dw_deform(rel, tuple, &def->values, &def->nulls);
+}
+
+/* The definition as it is now; false if there is none. */
+static bool
+find_definition(Relation rel, int64 id, Definition *def)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_recurring_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->recurring_pkey, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		read_definition(rel, heap_copytuple(tuple), def);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL;
+}
+
+static TM_Result
+lock_row(Relation rel, const Definition *def, LockWaitPolicy wait)
+{
+	HeapTupleData tuple = {.t_self = def->tid};
+	TM_FailureData failure;
+	Buffer		buffer;
+	TM_Result	result;
+
+	DW_INJECT("recurring-before-lock");
+	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleExclusive,
+							 wait, false, &buffer, &failure);
+	ReleaseBuffer(buffer);
+	return result;
+}
+
+static void
+write_definition(Relation rel, Definition *def)
+{
+	dw_recurring_update(rel, &def->tid, def->values, def->nulls);
+}
+
+static void
+delete_definition(Relation rel, const Definition *def)
+{
+	ItemPointerData tid = def->tid;
+	TM_FailureData failure;
+
+	if (heap_delete(rel, &tid, GetCurrentCommandId(true), InvalidSnapshot, true, &failure,
+					false) != TM_Ok)
+		elog(ERROR, "could not delete a recurring task that is locked");
+	CommandCounterIncrement();
+}
+
+/*---- The next run ----*/
+
+/* NULL, or why its times cannot be told: plain SQL wrote it, or a zone is gone. */
+static const char *
+read_recurrence(const Definition *def, DwRecurrence *r)
+{
+	char	   *zone = TextDatumGetCString(def->values[Anum_recurring_time_zone - 1]);
+
+	r->zone = pg_tzset(zone);
+	if (r->zone == NULL)
+		return psprintf("time zone \"%s\" not recognized", zone);
+	r->starts = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]);
+	if (TIMESTAMP_NOT_FINITE(r->starts))
+		return "starts must not be infinite";
+	r->is_cron = def->nulls[Anum_recurring_every - 1];
+	if (r->is_cron)
+	{
+		const char *problem = "there is neither an interval nor a schedule";
+		const char *hint;
+
+		if (def->nulls[Anum_recurring_schedule - 1] ||
+			!dw_cron_parse(TextDatumGetCString(def->values[Anum_recurring_schedule - 1]),
+						   &r->cron, &problem, &hint))
+			return psprintf("invalid schedule: %s", problem);
+		return NULL;
+	}
+	r->every = *DatumGetIntervalP(def->values[Anum_recurring_every - 1]);
+	if (!dw_interval_is_finite(&r->every) ||
+		r->every.month < 0 || r->every.day < 0 || r->every.time < 0 ||
+		(r->every.month == 0 && r->every.day == 0 && r->every.time < MIN_EVERY_US))
+		return "invalid interval";
+	return NULL;
+}
+
+/* Sets next_due to the first ideal time after one; to null if there is no run any more. */
+static void
+set_next(Definition *def, TimestampTz after)
+{
+	DwRecurrence recurrence;
+	const char *problem = read_recurrence(def, &recurrence);
+	TimestampTz next;
+	bool		found;
+
+	found = problem == NULL && dw_recurrence_next(&recurrence, after, &next) &&
+		(def->nulls[Anum_recurring_until - 1] ||
+		 next <= DatumGetTimestampTz(def->values[Anum_recurring_until - 1])) &&
+		(def->nulls[Anum_recurring_max_runs - 1] ||
+		 number_of(def, Anum_recurring_runs) < number_of(def, Anum_recurring_max_runs));
+	if (found)
+		set_time(def, Anum_recurring_next_due, next);
+	else
+		set_null(def, Anum_recurring_next_due);
+	if (problem != NULL)
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay_wheel recurring task \"%s\" has no runs any more: %s",
+						TextDatumGetCString(def->values[Anum_recurring_name - 1]), problem)));
+		set_value(def, Anum_recurring_last_error, CStringGetTextDatum(problem));
+	}
+}
+
+/* The same when it begins, or begins anew: what has passed is not made up for. */
+static void
+set_first(Definition *def)
+{
+	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+
+	if (catches_up(def))
+		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
+	if (!def->nulls[Anum_recurring_last_due - 1])
+		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
+	set_next(def, after);
+}
+
+/* What a run has of its definition as it stands there. */
+static const AttrNumber definition_and_task[][2] = {
+	{Anum_recurring_timeout, Anum_task_timeout},
+	{Anum_recurring_max_attempts, Anum_task_max_attempts},
+	{Anum_recurring_retry_delay, Anum_task_retry_delay},
+	{Anum_recurring_sql, Anum_task_sql},
+	{Anum_recurring_args, Anum_task_args},
+	{Anum_recurring_arg_types, Anum_task_arg_types},
+	{Anum_recurring_search_path, Anum_task_search_path},
+	{Anum_recurring_tag, Anum_task_tag},
+	{Anum_recurring_more, Anum_task_more},
+};
+
+/* Inserts the next run, if there is to be one, and names it. */
+static void
+insert_run(Definition *def)
+{
+	DwNewTask	task;
+
+	set_null(def, Anum_recurring_task);
+	if (def->nulls[Anum_recurring_next_due - 1] || is_paused(def) || !is_armed(def))
+		return;
+	memset(&task, 0, sizeof(task));
+	memset(task.nulls, true, sizeof(task.nulls));
+	task.owner = owner_of(def);
+	task.due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+	task.queue = DatumGetInt16(def->values[Anum_recurring_queue - 1]);
+	task.priority = DatumGetInt16(def->values[Anum_recurring_priority - 1]);
+	for (size_t i = 0; i < lengthof(definition_and_task); i++)
+	{
+		task.values[definition_and_task[i][1] - 1] = def->values[definition_and_task[i][0] - 1];
+		task.nulls[definition_and_task[i][1] - 1] = def->nulls[definition_and_task[i][0] - 1];
+	}
+	dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_RECURRING,
+					   number_of(def, Anum_recurring_id));
+	set_value(def, Anum_recurring_task, Int64GetDatum(dw_schedule_successor(&task)));
+}
+
+/*---- The end of a run ----*/
+
+/* The definition of which the task says that it is a run; 0: of none. */
+static int64
+definition_of(const Datum *values, const bool *nulls)
+{
+	int64		id;
+
+	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) ? id : 0;
+}
+
+/* Locks the definition as it is now, if the task is its current run. */
+static bool
+lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, Definition *def,
+			bool *busy)
+{
+	*busy = false;
+	for (;;)
+	{
+		TM_Result	result;
+
+		CHECK_FOR_INTERRUPTS();
+		/* the owner: who may write rows by plain SQL can name any definition */
+		if (!find_definition(rel, id, def) ||
+			number_of(def, Anum_recurring_task) != task->id || owner_of(def) != task->owner)
+			return false;
+		result = lock_row(rel, def, wait);
+		if (result == TM_Ok)
+			return true;
+		if (result == TM_WouldBlock)
+		{
+			*busy = true;
+			return false;
+		}
+		/* deleted by plain SQL in this very command */
+		if (result == TM_SelfModified || result == TM_Invisible)
+			return false;
+	}
+}
+
+/*
+ * The same, having waited for who changes it.  The work of a run is done by
+ * then; so a limit for locks that is meant for its SQL does not make it fail.
+ * A cancel does, but only if it is not settled yet: what becomes of a run that
+ * has failed must be written down.
+ */
+static bool
+wait_for_definition(Relation rel, int64 id, const DwEnded *ended, Definition *def)
+{
+	bool		in_executor = dw_this_executor != NULL && QueryCancelHoldoffCount > 0;
+	bool		let_in = in_executor && ended->end == DW_END_DONE;
+	int			lock_timeout = LockTimeout;
+	volatile bool found = false;
+	bool		busy;
+
+	if (in_executor)
+		LockTimeout = 0;
+	PG_TRY();
+	{
+		if (let_in)
+			RESUME_CANCEL_INTERRUPTS();
+		found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
+		if (let_in)
+			HOLD_CANCEL_INTERRUPTS();
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = lock_timeout;
+	}
+	PG_END_TRY();
+	return found;
+}
+
+static const char *
+outcome_text(DwEnd end)
+{
+	switch (end)
+	{
+		case DW_END_DONE:
+			return "done";
+		case DW_END_FAILED:
+			return "failed";
+		case DW_END_SKIPPED:
+			return "skipped";
+		case DW_END_CANCELLED:
+		case DW_END_RETRIED:
+			break;
+	}
+	return "cancelled";
+}
+
+static void
+note_end(Definition *def, const DwEnded *ended)
+{
+	def->values[Anum_recurring_last_due - 1] = def->values[Anum_recurring_next_due - 1];
+	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
+	set_time(def, Anum_recurring_last_started, ended->started);
+	if (ended->started == 0)
+		set_null(def, Anum_recurring_last_started);
+	set_time(def, Anum_recurring_last_ended, dw_now());
+	set_value(def, Anum_recurring_last_outcome, CStringGetTextDatum(outcome_text(ended->end)));
+	set_null(def, Anum_recurring_last_error);
+	if (ended->error != NULL && ended->error->message != NULL)
+	{
+		const char *text = ended->error->message;
+
+		set_value(def, Anum_recurring_last_error,
+				  PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, strlen(text), MAX_ERROR))));
+	}
+	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
+		add_one(def, Anum_recurring_runs);
+	else
+		add_one(def, Anum_recurring_skipped);
+	if (ended->end == DW_END_FAILED)
+		add_one(def, Anum_recurring_failures);
+}
+
+/* From the ideal time of the run that has ended. */
+static void
+advance(Definition *def)
+{
+	TimestampTz after = dw_now();
+
+	if (!def->nulls[Anum_recurring_next_due - 1])
+	{
+		TimestampTz due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+
+		after = catches_up(def) ? due : Max(due, after);
+	}
+	set_next(def, after);
+}
+
+void
+dw_recurring_ended(const DwEnded *ended)
+{
+	int64		id = ended->end == DW_END_RETRIED ? 0 :
+		definition_of(ended->values, ended->nulls);
+	Relation	rel;
+	Definition	def;
+
+	if (id == 0)
+		return;
+	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	if (wait_for_definition(rel, id, ended, &def))
+	{
+		note_end(&def, ended);
+		advance(&def);
+		insert_run(&def);
+		write_definition(rel, &def);
+	}
+	table_close(rel, NoLock);
+}
+
+bool
+dw_recurring_may_end(Relation rel, HeapTuple tuple)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+	Relation	recurring;
+	DwTaskKey	key;
+	Definition	def;
+	bool		busy;
+
+	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+		return true;
+	dw_deform(rel, tuple, &values, &nulls);
+	id = definition_of(values, nulls);
+	if (id == 0)
+		return true;
+	dw_task_key(rel, tuple, &key);
+	recurring = table_open(dw_catalog()->recurring, NoLock);
+	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
+	table_close(recurring, NoLock);
+	return !busy;
+}
+
+/*---- Finding a definition by its name ----*/
+
+static LOCKTAG name_lock;
+
+static void
+lock_name(Oid owner, const text *name)
+{
+	uint64		hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(name),
+										   VARSIZE_ANY_EXHDR(name), owner);
+
+	SET_LOCKTAG_ADVISORY(name_lock, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
+						 NAME_LOCK_CLASS);
+	(void) LockAcquire(&name_lock, ExclusiveLock, false, false);
+}
+
+static void
+unlock_name(void)
+{
+	LockRelease(&name_lock, ExclusiveLock, false);
+}
+
+/* Also sets *open to a transaction that is about to change that, if there is one. */
+static bool
+look_for_name(Relation rel, Oid owner, text *name, Definition *def, TransactionId *open)
+{
+	ScanKeyData keys[2];
+	SnapshotData dirty;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	*open = InvalidTransactionId;
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&keys[0], Anum_recurring_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(owner));
+	ScanKeyEntryInitialize(&keys[1], 0, Anum_recurring_name, BTEqualStrategyNumber, InvalidOid,
+						   C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(name));
+	scan = systable_beginscan(rel, dw_catalog()->recurring_name_key, true, &dirty, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		if (TransactionIdIsValid(dirty.xmin))
+			*open = dirty.xmin;
+		else if (TransactionIdIsValid(dirty.xmax))
+			*open = dirty.xmax;
+		else
+			read_definition(rel, heap_copytuple(tuple), def);
+		found = true;
+	}
+	systable_endscan(scan);
+	return found;
+}
+
+/*
+ * Finds the current user's definition of this name, having waited for who
+ * else changes it.  If there is none the name is locked if that is wanted: the
+ * caller inserts one and unlocks it.
+ */
+static bool
+find_name(Relation rel, text *name, bool keep_lock, Definition *def)
+{
+	for (;;)
+	{
+		TransactionId open;
+		bool		found;
+
+		CHECK_FOR_INTERRUPTS();
+		lock_name(GetUserId(), name);
+		found = look_for_name(rel, GetUserId(), name, def, &open);
+		if (found || !keep_lock)
+			unlock_name();
+		if (!TransactionIdIsValid(open))
+			return found;
+		XactLockTableWait(open, rel, NULL, XLTW_None);
+	}
+}
+
+/*---- Taking a definition, and its run ----*/
+
+/* Does an executor run a task whose row is gone already, see autonomous.h? */
+static bool
+is_running_without_row(int64 id)
+{
+	DwDatabase *db = dw_my_database();
+	bool		found = false;
+
+	if (db == NULL)
+		return false;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
+		found = dw_executors[i].database == MyDatabaseId &&
+			dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].current.id == id;
+	LWLockRelease(dw_ready_lock(db));
+	return found;
+}
+
+/* Takes the run that the definition names, if it is pending. */
+static void
+take_run(const Definition *def, Run *run)
+{
+	int64		id = number_of(def, Anum_recurring_task);
+	Relation	rel;
+	DwHint		hint;
+
+	/* taken already, before the definition was found to have changed */
+	if (run->taken != NULL && run->id == id)
+		return;
+	memset(run, 0, sizeof(Run));
+	run->id = id;
+	if (id == 0)
+		return;
+	rel = dw_tasks_open();
+	switch (dw_take_pending(rel, id, &run->taken, &run->key, &hint))
+	{
+		case DW_TAKEN:
+			CommandCounterIncrement();
+			break;
+		case DW_RUNNING:
+			run->running = true;
+			run->taken = NULL;
+			break;
+		case DW_GONE:
+			run->taken = NULL;
+			break;
+	}
+	table_close(rel, NoLock);
+}
+
+/*
+ * Locks a definition together with its run.  False if it has changed since it
+ * was read: the caller is to look again.
+ */
+static bool
+take_definition(Relation rel, Definition *def, Run *run)
+{
+	Definition	locked;
+
+	take_run(def, run);
+	if (lock_row(rel, def, LockWaitBlock) != TM_Ok)
+		return false;
+	if (!find_definition(rel, number_of(def, Anum_recurring_id), &locked) ||
+		number_of(&locked, Anum_recurring_task) != run->id)
+		return false;
+	*def = locked;
+	/* only now: its end would have to lock the definition */
+	if (run->id != 0 && run->taken == NULL && !run->running)
+		run->running = is_running_without_row(run->id);
+	return true;
+}
+
+/* The run that was taken has no place any more. */
+static void
+drop_run(Run *run)
+{
+	Relation	rel;
+
+	if (run->taken == NULL)
+		return;
+	rel = dw_tasks_open();
+	dw_conclude_row(rel, run->taken, &run->key, DW_END_CANCELLED, NULL);
+	table_close(rel, NoLock);
+}
+
+/* The same by name; false if there is none. */
+static bool
+take_by_name(Relation rel, text *name, Definition *def, Run *run)
+{
+	memset(run, 0, sizeof(Run));
+	do
+	{
+		if (!find_name(rel, name, false, def))
+			return false;
+	} while (!take_definition(rel, def, run));
+	return true;
+}
+
+/*---- What delay_every and delay_cron are told ----*/
+
+enum
+{
+	ARG_NAME,
+	ARG_TIMES,
+	ARG_SQL,
+	ARG_ARGS,
+	ARG_ARG_TYPES,
+	ARG_STARTS,
+	ARG_TIME_ZONE,
+	ARG_UNTIL,
+	ARG_MAX_RUNS,
+	ARG_CATCH_UP,
+	ARG_QUEUE,
+	ARG_TAG,
+	ARG_PRIORITY,
+	ARG_MAX_ATTEMPTS,
+	ARG_RETRY_DELAY,
+	ARG_TIMEOUT,
+	ARG_SKIP_AFTER,
+	ARG_NOTIFY,
+	ARG_ON_SUCCESS,
+	ARG_ON_FAILURE,
+	ARG_MODE,
+	NARGS
+};
+
+/* Which options of delay_schedule_task these are. */
+static const int option_of[NARGS] = {
+	[ARG_SQL] = DW_ARG_SQL,
+	[ARG_ARGS] = DW_ARG_ARGS,
+	[ARG_ARG_TYPES] = DW_ARG_ARG_TYPES,
+	[ARG_QUEUE] = DW_ARG_QUEUE,
+	[ARG_TAG] = DW_ARG_TAG,
+	[ARG_PRIORITY] = DW_ARG_PRIORITY,
+	[ARG_MAX_ATTEMPTS] = DW_ARG_MAX_ATTEMPTS,
+	[ARG_RETRY_DELAY] = DW_ARG_RETRY_DELAY,
+	[ARG_TIMEOUT] = DW_ARG_TIMEOUT,
+	[ARG_SKIP_AFTER] = DW_ARG_SKIP_AFTER,
+	[ARG_NOTIFY] = DW_ARG_NOTIFY,
+	[ARG_ON_SUCCESS] = DW_ARG_ON_SUCCESS,
+	[ARG_ON_FAILURE] = DW_ARG_ON_FAILURE,
+	[ARG_MODE] = DW_ARG_MODE
+};
+
+static void
+refuse_null(FunctionCallInfo fcinfo, int arg, const char *what)
+{
+	if (PG_ARGISNULL(arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+}
+
+static text *
+read_name(FunctionCallInfo fcinfo)
+{
+	refuse_null(fcinfo, ARG_NAME, "name");
+	return dw_option_text(fcinfo, ARG_NAME, "name");
+}
+
+static void
+check_every(const Interval *every)
+{
+	if (!dw_interval_is_finite(every))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("%s must not be infinite", "every")));
+	if (every->month < 0 || every->day < 0 || every->time < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not have negative parts", "every")));
+	if (every->month == 0 && every->day == 0 && every->time < MIN_EVERY_US)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be at least %s", "every", "100 ms")));
+}
+
+/* The interval or the schedule, and the time zone. */
+static void
+read_times(FunctionCallInfo fcinfo, bool is_cron, Definition *def)
+{
+	pg_tz	   *zone = session_timezone;
+
+	refuse_null(fcinfo, ARG_TIMES, is_cron ? "schedule" : "every");
+	if (is_cron)
+	{
+		DwCron		cron;
+
+		dw_cron_read(text_to_cstring(PG_GETARG_TEXT_PP(ARG_TIMES)), &cron);
+		set_value(def, Anum_recurring_schedule, PG_GETARG_DATUM(ARG_TIMES));
+	}
+	else
+	{
+		check_every(PG_GETARG_INTERVAL_P(ARG_TIMES));
+		set_value(def, Anum_recurring_every, PG_GETARG_DATUM(ARG_TIMES));
+	}
+	if (!PG_ARGISNULL(ARG_TIME_ZONE))
+		zone = dw_time_zone(text_to_cstring(PG_GETARG_TEXT_PP(ARG_TIME_ZONE)));
+	set_value(def, Anum_recurring_time_zone, CStringGetTextDatum(pg_get_timezone_name(zone)));
+}
+
+static void
+read_limits(FunctionCallInfo fcinfo, Definition *def)
+{
+	char	   *catch_up = PG_ARGISNULL(ARG_CATCH_UP) ? "skip" :
+		text_to_cstring(PG_GETARG_TEXT_PP(ARG_CATCH_UP));
+
+	if (!PG_ARGISNULL(ARG_STARTS))
+	{
+		TimestampTz starts = PG_GETARG_TIMESTAMPTZ(ARG_STARTS);
+
+		if (TIMESTAMP_NOT_FINITE(starts))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+					 errmsg("%s must not be infinite", "starts")));
+		set_time(def, Anum_recurring_starts, starts);
+	}
+	if (!PG_ARGISNULL(ARG_UNTIL))
+		set_value(def, Anum_recurring_until, PG_GETARG_DATUM(ARG_UNTIL));
+	if (!PG_ARGISNULL(ARG_MAX_RUNS))
+	{
+		if (PG_GETARG_INT64(ARG_MAX_RUNS) <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("%s must be greater than zero", "max_runs")));
+		set_value(def, Anum_recurring_max_runs, PG_GETARG_DATUM(ARG_MAX_RUNS));
+	}
+	if (strcmp(catch_up, "skip") != 0 && strcmp(catch_up, "all") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for %s: \"%s\"", "catch_up", catch_up),
+				 errhint("Use 'skip' or 'all'.")));
+	set_value(def, Anum_recurring_catch_up, CStringGetTextDatum(catch_up));
+}
+
+/* What its runs are like: as delay_schedule_task reads it. */
+static void
+read_task(FunctionCallInfo fcinfo, Definition *def)
+{
+	LOCAL_FCINFO(options, DW_NARGS);
+	DwNewTask	task;
+	int			nargs;
+
+	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, fcinfo->fncollation, NULL, NULL);
+	for (int i = 0; i < DW_NARGS; i++)
+		options->args[i].isnull = true;
+	for (int i = 0; i < NARGS; i++)
+		if (i == ARG_SQL || option_of[i] != 0)
+			options->args[option_of[i]] = fcinfo->args[i];
+
+	refuse_null(options, DW_ARG_SQL, "SQL text");
+	dw_new_task_init(&task, DatumGetTextPP(options->args[DW_ARG_SQL].value));
+	nargs = dw_option_args(options, &task);
+	dw_options_read(options, task.values, task.nulls);
+	dw_new_task_queue(&task, options->args[DW_ARG_QUEUE].isnull ? NULL :
+					  text_to_cstring(DatumGetTextPP(options->args[DW_ARG_QUEUE].value)),
+					  dw_option_priority(options));
+	dw_new_task_check(&task, nargs);
+
+	set_value(def, Anum_recurring_queue, Int16GetDatum(task.queue));
+	set_value(def, Anum_recurring_priority, Int16GetDatum(task.priority));
+	for (size_t i = 0; i < lengthof(definition_and_task); i++)
+	{
+		def->values[definition_and_task[i][0] - 1] = task.values[definition_and_task[i][1] - 1];
+		def->nulls[definition_and_task[i][0] - 1] = task.nulls[definition_and_task[i][1] - 1];
+	}
+}
+
+/*---- Declaring and changing ----*/
+
+/* Do both have the same in a column? */
+static bool
+is_same_column(Relation rel, const Definition *a, const Definition *b, AttrNumber column)
+{
+	Form_pg_attribute attr = TupleDescAttr(RelationGetDescr(rel), column - 1);
+
+	if (a->nulls[column - 1] || b->nulls[column - 1])
+		return a->nulls[column - 1] && b->nulls[column - 1];
+	return datum_image_eq(a->values[column - 1], b->values[column - 1],
+						  attr->attbyval, attr->attlen);
+}
+
+static bool
+is_same(Relation rel, const Definition *a, const Definition *b, const AttrNumber *columns)
+{
+	for (int i = 0; columns[i] != 0; i++)
+		if (!is_same_column(rel, a, b, columns[i]))
+			return false;
+	return true;
+}
+
+/* The ideal times, if they are counted from the same one. */
+static const AttrNumber interval_columns[] = {
+	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone, 0
+};
+
+static const AttrNumber declared_columns[] = {
+	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone,
+	Anum_recurring_starts, Anum_recurring_until, Anum_recurring_max_runs,
+	Anum_recurring_catch_up, Anum_recurring_queue, Anum_recurring_priority,
+	Anum_recurring_timeout, Anum_recurring_max_attempts, Anum_recurring_retry_delay,
+	Anum_recurring_sql, Anum_recurring_args, Anum_recurring_arg_types,
+	Anum_recurring_search_path, Anum_recurring_tag, Anum_recurring_more, 0
+};
+
+/* If starts is not given: the first time is one interval from now. */
+static TimestampTz
+default_starts(const Definition *wanted)
+{
+	TimestampTz now = GetCurrentTransactionStartTimestamp();
+	TimestampTz starts;
+
+	if (wanted->nulls[Anum_recurring_every - 1])
+		return now;
+	if (!dw_intervals_after(now, 1, DatumGetIntervalP(wanted->values[Anum_recurring_every - 1]),
+							pg_tzset(TextDatumGetCString(wanted->values[Anum_recurring_time_zone - 1])),
+							&starts))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp out of range")));
+	return starts;
+}
+
+/* Under the lock of its name. */
+static int64
+create(Definition *def)
+{
+	set_value(def, Anum_recurring_id,
+			  Int64GetDatum(nextval_internal(dw_catalog()->task_id_seq, false)));
+	set_value(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+	set_value(def, Anum_recurring_owner, ObjectIdGetDatum(GetUserId()));
+	set_value(def, Anum_recurring_paused, BoolGetDatum(false));
+	set_value(def, Anum_recurring_runs, Int64GetDatum(0));
+	set_value(def, Anum_recurring_failures, Int64GetDatum(0));
+	set_value(def, Anum_recurring_skipped, Int64GetDatum(0));
+	set_first(def);
+	if (def->nulls[Anum_recurring_next_due - 1])
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("recurring task \"%s\" would never be run",
+						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
+				 errdetail("Its schedule has no time from now on that is not after %s.", "until")));
+	insert_run(def);
+	dw_recurring_insert(def->values, def->nulls);
+	return number_of(def, Anum_recurring_task);
+}
+
+/* Returns what is to be returned. */
+static int64
+change(Relation rel, Definition *def, const Definition *wanted, Run *run)
+{
+	bool		same_times = !def->nulls[Anum_recurring_next_due - 1] &&
+		is_same(rel, def, wanted, interval_columns) &&
+		is_same_column(rel, def, wanted, Anum_recurring_starts) &&
+		is_same_column(rel, def, wanted, Anum_recurring_until) &&
+		is_same_column(rel, def, wanted, Anum_recurring_max_runs);
+
+	for (int i = 0; declared_columns[i] != 0; i++)
+	{
+		def->values[declared_columns[i] - 1] = wanted->values[declared_columns[i] - 1];
+		def->nulls[declared_columns[i] - 1] = wanted->nulls[declared_columns[i] - 1];
+	}
+	/* the end of a run that is going on goes by this */
+	if (!run->running)
+	{
+		if (!same_times)
+			set_first(def);
+		insert_run(def);
+	}
+	write_definition(rel, def);
+	drop_run(run);
+	return number_of(def, Anum_recurring_task);
+}
+
+static int64
+declare(Definition *wanted)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	bool		starts_given = !wanted->nulls[Anum_recurring_starts - 1];
+	text	   *name = DatumGetTextPP(wanted->values[Anum_recurring_name - 1]);
+	Run			run = {0};
+	Definition	def;
+	int64		result;
+
+	/* nothing is to be waited for under the lock of the name */
+	dw_tasks_lock();
+	(void) dw_require_lane(GetUserId(), DatumGetInt16(wanted->values[Anum_recurring_queue - 1]),
+						   DatumGetInt16(wanted->values[Anum_recurring_priority - 1]));
+	for (;;)
+	{
+		if (!find_name(rel, name, true, &def))
+		{
+			if (!starts_given)
+				set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+			if (dw_max_pending >= 0)
+				dw_require_room(GetUserId());
+			result = create(wanted);
+			unlock_name();
+			break;
+		}
+		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
+			set_value(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
+		else if (!starts_given)
+			set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+		if (is_same(rel, &def, wanted, declared_columns))
+		{
+			result = number_of(&def, Anum_recurring_task);
+			break;
+		}
+		if (take_definition(rel, &def, &run))
+		{
+			result = change(rel, &def, wanted, &run);
+			break;
+		}
+	}
+	table_close(rel, NoLock);
+	return result;
+}
+
+static Datum
+declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
+{
+	Oid			types[NARGS] = {
+		TEXTOID, is_cron ? TEXTOID : INTERVALOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID,
+		TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT8OID, TEXTOID,
+		TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID
+	};
+	Datum		values[Natts_recurring] = {0};
+	bool		nulls[Natts_recurring];
+	Definition	wanted = {.values = values, .nulls = nulls};
+	int64		task;
+
+	dw_require_signature(fcinfo, INT8OID, NARGS, types);
+	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
+	memset(nulls, true, sizeof(nulls));
+	set_value(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
+	read_times(fcinfo, is_cron, &wanted);
+	read_limits(fcinfo, &wanted);
+	read_task(fcinfo, &wanted);
+	task = declare(&wanted);
+	if (task == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(task);
+}
+
+Datum
+dw_every(PG_FUNCTION_ARGS)
+{
+	return declare_from_args(fcinfo, false);
+}
+
+Datum
+dw_cron(PG_FUNCTION_ARGS)
+{
+	return declare_from_args(fcinfo, true);
+}
+
+/*---- Removing, pausing, resuming ----*/
+
+/* Opens the table and takes the definition that the function names; NULL: there is none. */
+static Relation
+take_named(FunctionCallInfo fcinfo, const char *function, Definition *def, Run *run)
+{
+	static const Oid types[] = {TEXTOID};
+	Relation	rel;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_writable(function);
+	refuse_null(fcinfo, 0, "name");
+	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	if (take_by_name(rel, PG_GETARG_TEXT_PP(0), def, run))
+		return rel;
+	table_close(rel, NoLock);
+	return NULL;
+}
+
+Datum
+dw_unschedule(PG_FUNCTION_ARGS)
+{
+	Definition	def;
+	Run			run;
+	Relation	rel = take_named(fcinfo, "delay_unschedule()", &def, &run);
+
+	if (rel == NULL)
+		PG_RETURN_BOOL(false);
+	delete_definition(rel, &def);
+	drop_run(&run);
+	table_close(rel, NoLock);
+	PG_RETURN_BOOL(true);
+}
+
+Datum
+dw_pause_recurring(PG_FUNCTION_ARGS)
+{
+	Definition	def;
+	Run			run;
+	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", &def, &run);
+
+	if (rel == NULL)
+		PG_RETURN_BOOL(false);
+	set_value(&def, Anum_recurring_paused, BoolGetDatum(true));
+	if (!run.running)
+		set_null(&def, Anum_recurring_task);
+	write_definition(rel, &def);
+	drop_run(&run);
+	table_close(rel, NoLock);
+	PG_RETURN_BOOL(true);
+}
+
+Datum
+dw_resume_recurring(PG_FUNCTION_ARGS)
+{
+	Definition	def;
+	Run			run;
+	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", &def, &run);
+
+	if (rel == NULL)
+		PG_RETURN_BOOL(false);
+	if (is_paused(&def))
+	{
+		set_value(&def, Anum_recurring_paused, BoolGetDatum(false));
+		if (!run.running && !def.nulls[Anum_recurring_next_due - 1])
+		{
+			TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+
+			if (!def.nulls[Anum_recurring_last_due - 1])
+				after = Max(after, DatumGetTimestampTz(def.values[Anum_recurring_last_due - 1]));
+			set_next(&def, after);
+			insert_run(&def);
+		}
+		write_definition(rel, &def);
+	}
+	table_close(rel, NoLock);
+	PG_RETURN_BOOL(true);
+}
+
+/*---- What others do that concerns all of them ----*/
+
+static bool
+task_exists(int64 id)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(rel, id, snapshot);
+
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	return tuple != NULL;
+}
+
+/* Arms one of another origin; false if it has changed meanwhile. */
+static bool
+arm_definition(Relation rel, Definition *def)
+{
+	if (lock_row(rel, def, LockWaitBlock) != TM_Ok)
+		return false;
+	set_value(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+	if (number_of(def, Anum_recurring_task) == 0 || !task_exists(number_of(def, Anum_recurring_task)))
+		insert_run(def);
+	write_definition(rel, def);
+	return true;
+}
+
+void
+dw_recurring_arm(bool *left)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	bool		changed;
+
+	do
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+		HeapTuple	tuple;
+
+		changed = false;
+		while ((tuple = systable_getnext(scan)) != NULL)
+		{
+			Definition	def;
+
+			CHECK_FOR_INTERRUPTS();
+			read_definition(rel, heap_copytuple(tuple), &def);
+			if (is_armed(&def))
+				continue;
+			if (!has_privs_of_role(GetUserId(), owner_of(&def)) ||
+				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner_of(&def))))
+				*left = true;
+			else if (!arm_definition(rel, &def))
+				changed = true;
+		}
+		systable_endscan(scan);
+		UnregisterSnapshot(snapshot);
+	} while (changed);
+	table_close(rel, NoLock);
+}
+
+bool
+dw_recurring_uses_queue(int16 queue)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple;
+	bool		found = false;
+
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+
+		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
+													RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*---- Repair, by the sweeper ----*/
+
+void
+dw_recurring_ask(DwDatabase *db)
+{
+	pg_atomic_write_u32(&db->recurring_look, 1);
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+void
+dw_recurring_begin(DwDatabase *db)
+{
+	DwCatalog	cat;
+	bool		any = true;
+
+	StartTransactionCommand();
+	if (!dw_catalog_lookup(&cat))
+		any = false;
+	else if (ConditionalLockRelationOid(cat.recurring, AccessShareLock))
+	{
+		/* it may have been dropped just before */
+		Relation	rel = try_table_open(cat.recurring, NoLock);
+
+		any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
+		if (rel != NULL)
+			table_close(rel, NoLock);
+	}
+	CommitTransactionCommand();
+	if (any)
+		dw_recurring_ask(db);
+}
+
+/*
+ * Is the run that the definition names neither pending nor running?  Rows that
+ * open or prepared transactions delete are seen; those that they insert are
+ * named by what they have written into a definition, which they have locked.
+ */
+static bool
+is_lost(const Definition *def)
+{
+	int64		id = number_of(def, Anum_recurring_task);
+
+	return id == 0 || (!task_exists(id) && !is_running_without_row(id));
+}
+
+/* One that runs outside of a transaction may have begun. */
+static bool
+may_be_run_again(const Definition *def)
+{
+	char	   *mode = dw_more_text(def->values, def->nulls, Anum_recurring_more, DW_MORE_MODE);
+
+	return mode == NULL || strcmp(mode, "at_most_once") != 0;
+}
+
+static void
+repair_run(Relation rel, Definition *def)
+{
+	ereport(LOG,
+			(errmsg("delay_wheel recurring task \"%s\" has lost its next run, task %lld; there is a new one",
+					TextDatumGetCString(def->values[Anum_recurring_name - 1]),
+					(long long) number_of(def, Anum_recurring_task))));
+	if (!may_be_run_again(def))
+		advance(def);
+	insert_run(def);
+	write_definition(rel, def);
+}
+
+/* False if it is locked, or has just changed. */
+static bool
+repair(Relation rel, Definition *def)
+{
+	bool		orphan = !dw_role_exists(owner_of(def));
+
+	if (!orphan && (is_paused(def) || !is_armed(def) ||
+					def->nulls[Anum_recurring_next_due - 1] || !is_lost(def)))
+		return true;
+	if (lock_row(rel, def, LockWaitSkip) != TM_Ok)
+		return false;
+	/* whoever ends the run, or puts another one into its place, needs the lock */
+	if (orphan)
+		delete_definition(rel, def);
+	else if (is_lost(def))
+		repair_run(rel, def);
+	return true;
+}
+
+/* Those after an id; returns the last one, PG_INT64_MAX at the end. */
+static int64
+repair_some(Relation rel, int64 after, bool *any_locked)
+{
+	Relation	index = index_open(dw_catalog()->recurring_pkey, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	ScanKeyInit(&key, Anum_recurring_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), 1, &key);
+	for (;;)
+	{
+		Definition	def;
+
+		CHECK_FOR_INTERRUPTS();
+		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+		if (tuple == NULL)
+			after = PG_INT64_MAX;
+		if (tuple == NULL || n++ == REPAIR_SLICE)
+			break;
+		read_definition(rel, heap_copytuple(tuple), &def);
+		after = number_of(&def, Anum_recurring_id);
+		*any_locked |= !repair(rel, &def);
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, NoLock);
+	return after;
+}
+
+/* Begins a transaction that may write, without waiting for any lock; or NULL. */
+static Relation
+begin_repair(void)
+{
+	Relation	rel = dw_read_begin();
+
+	if (rel != NULL &&
+		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
+		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock))
+		return rel;
+	dw_read_end(rel);
+	return NULL;
+}
+
+TimestampTz
+dw_recurring_repair(DwDatabase *db)
+{
+	static int64 after = PG_INT64_MAX;
+	static bool any_locked = false;
+	static TimestampTz look_at = DW_NEVER;
+	Relation	rel;
+
+	if (after == PG_INT64_MAX)
+	{
+		if (pg_atomic_exchange_u32(&db->recurring_look, 0) == 0 && look_at > dw_now())
+			return look_at;
+		after = PG_INT64_MIN;
+		any_locked = false;
+	}
+	rel = begin_repair();
+	if (rel != NULL)
+	{
+		Relation	recurring = table_open(dw_catalog()->recurring, NoLock);
+
+		after = repair_some(recurring, after, &any_locked);
+		table_close(recurring, NoLock);
+		DW_INJECT("repair-before-commit");
+		dw_read_end(rel);
+	}
+	else
+	{
+		after = PG_INT64_MAX;
+		any_locked = !dw_extension_gone;
+	}
+	look_at = after != PG_INT64_MAX ? PG_INT64_MIN :
+		any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
+	return look_at;
+}
