@@ -235,6 +235,29 @@ $waiter->quit;
 release();
 query('DELETE FROM delay_wheel.failed_task');
 
+# Recurring: the next run is there, whatever becomes of one.
+foreach my $mode (@modes)
+{
+	hold();
+	$id = query("SELECT delay_every('r', '1 hour', 'CALL work()', starts => now(), mode => '$mode')");
+	running($id, "$mode: a run of a recurring task");
+	is(query("SELECT state, task FROM delay_wheel.recurring WHERE name = 'r'"), "running|$id", "$mode: it is seen");
+	query('SELECT pg_terminate_backend(' . executor_of($id) . ')');
+	release();
+	wait_for($node, "SELECT state, task > $id, runs FROM delay_wheel.recurring WHERE name = 'r'",
+		"$mode: the next run waits", 60, expected => $mode eq 'at_most_once' ? 'waiting|t|0' : 'waiting|t|1');
+	came_to($id, $mode eq 'at_most_once' ? '1|0|0|DW003 1' : '2|1|0|', "$mode: what became of this one");
+	my $next = query("SELECT task FROM delay_wheel.recurring WHERE name = 'r'");
+	is(query("SELECT count(*) FROM delay_wheel.tasks WHERE id = $next AND due > now() AND mode = '$mode'"), 1,
+		"$mode: it is in its time");
+	query("SELECT delay_reschedule($next, '0')");
+	came_to($next, '1|1|0|', "$mode: it is run");
+	wait_for($node, "SELECT task > $next, last_outcome FROM delay_wheel.recurring WHERE name = 'r'",
+		"$mode: and followed by another", 60, expected => 't|done');
+	is(query("SELECT delay_unschedule('r')"), 't', "$mode: it is removed");
+}
+query('DELETE FROM delay_wheel.failed_task');
+
 #
 # Between the statement and the transaction that settles it.
 #
