@@ -158,17 +158,19 @@ ask(DwDatabase *db, TimestampTz at)
 	dw_wake_timer(db, DW_AWAKE);
 }
 
+/* It is full before the sweeper is asked, or its look would not end that. */
 void
-dw_history_wrote(DwDatabase *db, BlockNumber page)
+dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 {
-	if (db == NULL)
+	/* another one may be the current table by now */
+	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
 		return;
 	if (page == 0)
 		ask(db, dw_now() + turn_us());
+	if (page + 1 >= room(db) && pg_atomic_exchange_u32(&db->history_is_full, 1) == 0)
+		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
 	if (page + 1 >= Min(turn_pages(), room(db)))
 		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
-	if (page + 1 >= room(db) && pg_atomic_exchange_u32(&db->history_is_full, 1) == 0)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded, since other sessions have locked its tables");
 }
 
 static void
