@@ -558,6 +558,59 @@ sub row_snapshot
 }
 
 #
+# What recording the ends of tasks costs, where they come fastest.
+#
+my @history_tables = map { "delay_wheel.history_$_" } 0 .. 2;
+
+sub history_drain
+{
+	my ($n, $level) = @_;
+
+	set_conf('delay_wheel.history' => $level);
+	run('TRUNCATE ' . join(', ', @history_tables));
+	my $rate = wheel_drain($n, "'$bound_text', oid");
+	my $recorded = value('SELECT count(*) FROM delay_wheel.history');
+	die "$recorded rows of history after $n tasks\n" if $recorded != ($level eq 'all' ? $n : 0);
+	return $rate;
+}
+
+sub row_history
+{
+	my $n = $opt{burst};
+	my $bytes = 0;
+
+	for my $sync (split /,/, $opt{syncs})
+	{
+		sync_commit($sync);
+		my %figures = rounds(
+			$opt{rounds},
+			[qw(off errors all)],
+			{
+				off => sub { history_drain($n, 'off') },
+				errors => sub { history_drain($n, 'errors') },
+				all => sub {
+					my $rate = history_drain($n, 'all');
+					$bytes = value('SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE oid IN (' .
+							join(', ', map { "'$_'::regclass" } @history_tables) . ')');
+					return $rate;
+				},
+			});
+		for my $line ([ errors => 0.97 ], [ all => 0.80 ])
+		{
+			my ($level, $reach) = @$line;
+
+			record('history', place => 55, variant => "$level, $n, 2 executors", sync => $sync, unit => 'tasks/s',
+				ours => $figures{$level}, floor => $figures{off}, reach => [ '>=', $reach ],
+				$level eq 'all' ? (note => sprintf('%.0f bytes a row', $bytes / $n)) : ());
+		}
+	}
+	set_conf('delay_wheel.history' => undef);
+	run('TRUNCATE ' . join(', ', @history_tables));
+	clean();
+	return;
+}
+
+#
 # WAL from scheduling to done.  Whole pages are not counted, of which there are
 # many after a checkpoint and few later: full_page_writes is off here.
 #
@@ -1036,7 +1089,7 @@ sub fill
 #
 my %row = (
 	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst,
-	million => \&row_million, snapshot => \&row_snapshot, wal => \&row_wal, lateness => \&row_lateness,
+	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale);
 my @errors;
@@ -1069,7 +1122,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule bulk trigger drain burst million snapshot wal lateness poller cron idle start memory);
+	measure($_) for qw(schedule bulk trigger drain burst million snapshot history wal lateness poller cron idle start memory);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {
