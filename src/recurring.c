@@ -748,6 +748,10 @@ static text *
 read_name(FunctionCallInfo fcinfo)
 {
 	refuse_null(fcinfo, ARG_NAME, "name");
+	if (VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(ARG_NAME)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("name must not be empty")));
 	return dw_option_text(fcinfo, ARG_NAME, "name");
 }
 
@@ -932,7 +936,7 @@ create(Definition *def)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("recurring task \"%s\" would never be run",
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
-				 errdetail("Its schedule has no time from now on that is not after %s.", "until")));
+				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
 	insert_run(def);
 	dw_recurring_insert(def->values, def->nulls);
 	return number_of(def, Anum_recurring_task);
@@ -1101,6 +1105,20 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
+/* From the first ideal time from now on. */
+static void
+resume(Definition *def)
+{
+	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+
+	set_value(def, Anum_recurring_paused, BoolGetDatum(false));
+	if (def->nulls[Anum_recurring_next_due - 1])
+		return;
+	if (!def->nulls[Anum_recurring_last_due - 1])
+		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
+	set_next(def, after);
+}
+
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {
@@ -1110,20 +1128,17 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
-	if (is_paused(&def))
-	{
+	if (run.running)
 		set_value(&def, Anum_recurring_paused, BoolGetDatum(false));
-		if (!run.running && !def.nulls[Anum_recurring_next_due - 1])
-		{
-			TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
-
-			if (!def.nulls[Anum_recurring_last_due - 1])
-				after = Max(after, DatumGetTimestampTz(def.values[Anum_recurring_last_due - 1]));
-			set_next(&def, after);
-			insert_run(&def);
-		}
-		write_definition(rel, &def);
+	else
+	{
+		if (is_paused(&def))
+			resume(&def);
+		/* else the run that was taken is replaced by another one */
+		insert_run(&def);
 	}
+	write_definition(rel, &def);
+	drop_run(&run);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
