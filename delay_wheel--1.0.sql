@@ -111,6 +111,7 @@ CREATE TABLE delay_wheel.queue
 	users regrole[] NOT NULL DEFAULT '{}',
 	retry_delay interval,
 	spread interval,
+	history text,
 	more jsonb,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
@@ -122,7 +123,8 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
-	CONSTRAINT queue_spread_check CHECK (spread >= '0')
+	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
+	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
 )
 USING heap;
 ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
@@ -142,6 +144,7 @@ COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'what few queues have';
 
 -- owner 0, shown as -, stands for all roles
@@ -293,6 +296,50 @@ COMMENT ON COLUMN delay_wheel.recurring_task.last_outcome IS 'how the last run e
 COMMENT ON COLUMN delay_wheel.recurring_task.last_error IS 'its error, or why there is no further run; null if there was none';
 
 /*
+ * Three tables in turn, so that what is old goes by TRUNCATE.  Nothing in them
+ * is ever updated or deleted, so there is nothing to vacuum.
+ */
+CREATE TABLE delay_wheel.history_0
+(
+	task bigint NOT NULL,
+	due timestamptz NOT NULL,
+	started timestamptz,
+	ended timestamptz NOT NULL,
+	rows bigint,
+	recurring bigint,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	attempt smallint,
+	outcome text NOT NULL,
+	command_tag text,
+	sqlstate text,
+	message text,
+	sql text NOT NULL,
+	key text,
+	tag text
+)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+-- not moved out of line
+ALTER TABLE delay_wheel.history_0
+	ALTER COLUMN message SET STORAGE MAIN,
+	ALTER COLUMN sql SET STORAGE MAIN,
+	ALTER COLUMN key SET STORAGE MAIN,
+	ALTER COLUMN tag SET STORAGE MAIN;
+COMMENT ON TABLE delay_wheel.history_0 IS
+'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
+CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+COMMENT ON TABLE delay_wheel.history_1 IS 'see delay_wheel.history_0';
+CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+COMMENT ON TABLE delay_wheel.history_2 IS 'see delay_wheel.history_0';
+CREATE SEQUENCE delay_wheel.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel.history_seq IS 'number of the table of delay_wheel.history that is written';
+
+/*
  * What a prepared transaction touched, written by itself, so that whoever
  * commits it or rolls it back can tell the timer.
  */
@@ -314,10 +361,12 @@ COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
 -- whatever ALTER DEFAULT PRIVILEGES says
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared FROM PUBLIC;
-REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq FROM PUBLIC;
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
 GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel.task_id_seq, delay_wheel.queue_id_seq
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
+	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
 	TO pg_database_owner;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
@@ -400,12 +449,29 @@ CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_whe
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel.cancellation_guard();
 ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
 
+-- what happened is not for others to say: neither for those who may write to
+-- any table, nor for a publisher
+CREATE FUNCTION delay_wheel.history_guard() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_history_guard' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel.history_guard() IS
+'refuses plain SQL that changes rows of delay_wheel.history, but by superusers and the owner of the table; leaves out what is replicated: the history of a publisher is its own';
+REVOKE EXECUTE ON FUNCTION delay_wheel.history_guard() FROM PUBLIC;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_0
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
+ALTER TABLE delay_wheel.history_0 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_1
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
+ALTER TABLE delay_wheel.history_1 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_2
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
+ALTER TABLE delay_wheel.history_2 ENABLE ALWAYS TRIGGER history_guard;
+
 /*---- Scheduling ----*/
 
 CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text) IS
-'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Null or infinite arguments, syntax errors and statements that cannot run inside a transaction are errors';
+'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Null or infinite arguments, syntax errors and statements that cannot run inside a transaction are errors; for the latter see delay_schedule_task, mode';
 
 CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -451,7 +517,19 @@ delay: from the start of this transaction; due: point in time; with neither, the
 key, 1 to 1000 bytes: at most one pending task for each owner, queue and key. if_exists says what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
 queue: see delay_wheel.queue; null is the default queue. tag: for grouping, 1 to 1000 bytes. priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
 max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1. retry_delay, up to 365 days: pause before the second attempt; null is the queue''s, or else 10 seconds. timeout: up to 2147483647 ms, in whole ms; null is the queue''s, or else the role''s. expires: it is not run later than that after due; null is at any time. These must be greater than zero.
+skip_after: it is not run later than that after due, which of a later attempt is its own, and leaves no failed task: its row goes, and it is counted as skipped; greater than zero, null is not at all. The shorter one of expires and skip_after decides, expires if they are equal.
+notify, 1 to 63 bytes: a channel, as given to pg_notify(), that is notified of its end, in the transaction that ends it: a JSON object with id, outcome (done, failed: given up, skipped, cancelled), sqlstate if it failed, key and tag if it has them and they are not too long.
+on_success, on_failure: SQL that is scheduled as a task of its own, due at once, in the transaction in which this one is done, or given up; with its owner, queue, priority, tag and search_path. on_success may use $1, its id (bigint), and $2, the number of rows of its last statement (bigint); on_failure $1, its id, $2, SQLSTATE, and $3, the message of its last error (text). Neither is run for tasks that are skipped or cancelled.
+mode, for a statement that cannot run inside a transaction (VACUUM, CREATE INDEX CONCURRENTLY, CALL of a procedure that commits ...): at_most_once or at_least_once; it is run by itself then, as a client would run it, and only this one statement is allowed. at_most_once: it is not begun a second time if its end is not known, after a crash of the server or the end of its executor, but stands in delay_wheel.failed with SQLSTATE DW003; at_least_once: it is run again then. Both are run again after an error if max_attempts allows; what the statement had committed before the error stays. Not for tasks of roles without LOGIN before PostgreSQL 17: these fail with SQLSTATE 0A000. Null, the default, for all that can run in a transaction: only these are run exactly once.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
+
+CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_trigger() IS
+'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to call delay_schedule(interval, text). Names of columns are written as in the catalog, without quotes.
+delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
+Options: key=, queue=, tag=, each with the name of a column, of any type, or else text; null in the column: none. if_exists= what to do if a task of the key is pending: replace (the default), keep, error; see delay_schedule_task. All else is as the queue says.
+Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_schedule';
 
 CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -466,7 +544,7 @@ COMMENT ON FUNCTION delay_cancel(bigint, boolean) IS
 CREATE FUNCTION delay_wait(id bigint, timeout interval DEFAULT NULL) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_wait' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wait(bigint, interval) IS
-'waits until a task has ended, at most for timeout (null: without limit; zero or less: not at all; a day counts 24 hours, a month 30 days): done, failed, cancelled, or timeout if it has not. A failed attempt that is followed by another, and a task that is moved, are waited on. A task that had ended before the call is failed if it stands in delay_wheel.failed, else gone: done, cancelled, or never there as far as this session can see. An error, SQLSTATE 55000, if this very transaction has written or locked the task, or is the task. It does not poll; only a row of delay_wheel.task that was deleted by plain SQL is noticed up to a minute late, as cancelled. The waiting transaction stays open, with its locks and its snapshot: a task that needs one of the locks is not waited for successfully. If somebody waits for one of its locks on the tables of delay_wheel (VACUUM FULL, say), so that no task can begin, it is an error, SQLSTATE 40P01. Only for members of the owner role and superusers: for others an error while the task is pending, and gone afterwards';
+'waits until a task has ended, at most for timeout (null: without limit; zero or less: not at all; a day counts 24 hours, a month 30 days): done, failed, skipped, cancelled, or timeout if it has not. A failed attempt that is followed by another, and a task that is moved, are waited on. A task that had ended before the call is failed if it stands in delay_wheel.failed, else gone: done, skipped, cancelled, or never there as far as this session can see. An error, SQLSTATE 55000, if this very transaction has written or locked the task, or is the task. It does not poll; only a row of delay_wheel.task that was deleted by plain SQL is noticed up to a minute late, as cancelled. The waiting transaction stays open, with its locks and its snapshot: a task that needs one of the locks is not waited for successfully. If somebody waits for one of its locks on the tables of delay_wheel (VACUUM FULL, say), so that no task can begin, it is an error, SQLSTATE 40P01. Only for members of the owner role and superusers: for others an error while the task is pending, and gone afterwards';
 
 CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL, due_until timestamptz DEFAULT NULL)
 RETURNS bigint
@@ -487,7 +565,12 @@ COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 CREATE FUNCTION delay_run(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_run(bigint) IS
-'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, and cursors of the caller are out of its reach. Tasks that are not armed are refused; a null id is an error';
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, and cursors of the caller are out of its reach. Tasks that are not armed are refused; a null id is an error';
+
+CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_run_due' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_run_due(timestamptz) IS
+'for tests of an application: runs all pending tasks of the current user that are due until then (null: now(), the start of this transaction), in the order of their due times, as delay_run() does: in the caller''s transaction, whatever pauses, limits, expires, skip_after and attempts say, errors being the caller''s; returns how many. Those that this transaction has scheduled are among them, and those that the tasks schedule: delays count from the due time of the task that is run, if it is later than now(), which stays as it is. Tasks that executors run just now, that are not armed, and those that do not run in a transaction (with a notice of their number) are left; others that open transactions change are waited for as UPDATE does. Tasks that were committed may be run by executors before: delay_pause() keeps them from that. Tasks of one due time that schedule others for the same time, more than 1000 times one after the other, are an error, SQLSTATE 54000';
 
 CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -589,11 +672,11 @@ COMMENT ON FUNCTION delay_resume_recurring(text) IS
 CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate integer DEFAULT NULL,
 	priority integer DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts integer DEFAULT NULL,
 	retry_delay interval DEFAULT NULL, batch boolean DEFAULT NULL, spread interval DEFAULT NULL,
-	users name[] DEFAULT NULL) RETURNS void
+	users name[] DEFAULT NULL, history text DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[]) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[]) IS
-'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue. name: up to 63 bytes, not ''default''; max_running: how many of its tasks run at a time, 0 (the default) is no limit; rate: how many are started in a second, up to 1000000, 0 (the default) is no limit; priority: -1, 0 (the default) or 1, timeout: up to 24 days, 0 (the default) is none, max_attempts: 1 (the default) to 32767, retry_delay: 0 to 366 days, 10 seconds by default, all four for tasks that do not say; batch: whether its tasks may share a transaction with others, true by default; spread: due times of new tasks are put off, each by another part of this, up to 366 days, 0 (the default) is not at all; users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles, none by default. Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) IS
+'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue. name: up to 63 bytes, not ''default''; max_running: how many of its tasks run at a time, 0 (the default) is no limit; rate: how many are started in a second, up to 1000000, 0 (the default) is no limit; priority: -1, 0 (the default) or 1, timeout: up to 24 days, 0 (the default) is none, max_attempts: 1 (the default) to 32767, retry_delay: 0 to 366 days, 10 seconds by default, all four for tasks that do not say; batch: whether its tasks may share a transaction with others, true by default; spread: due times of new tasks are put off, each by another part of this, up to 366 days, 0 (the default) is not at all; users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles, none by default; history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says. Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -643,7 +726,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_cancel_all(text, text, timestamptz, timestamptz),
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
-	delay_run(bigint), delay_retry(bigint),
+	delay_run(bigint), delay_run_due(timestamptz), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
 	delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),
 	delay_cron(text, text, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),
@@ -675,7 +758,8 @@ CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
 SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
-	   t.origin = delay_wheel.origin() AS armed
+	   t.origin = delay_wheel.origin() AS armed,
+	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
@@ -703,15 +787,49 @@ COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time 
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
 COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
 
+COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
+
+CREATE FUNCTION delay_wheel.is_running(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_is_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.is_running(bigint) IS
+'whether an executor runs this task, of a role whose rights one has, in mode at_most_once just now; all of them for pg_read_all_data and superusers. It stands in delay_wheel.failed_task meanwhile; see delay_wheel.failed';
+
 CREATE VIEW delay_wheel.failed WITH (security_barrier) AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context
 FROM delay_wheel.failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
-WHERE pg_catalog.pg_has_role(f.owner, 'USAGE')
-   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+WHERE (pg_catalog.pg_has_role(f.owner, 'USAGE')
+	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
+	-- begun in mode at_most_once, and not ended yet
+	AND NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
+
+CREATE VIEW delay_wheel.history WITH (security_barrier) AS
+SELECT h.ended, h.task, h.outcome, h.started - h.due AS lateness, h.ended - h.started AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
+	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, h.owner, h.attempt, h.due, h.started, h.sql, h.recurring
+FROM (SELECT * FROM delay_wheel.history_0
+	  UNION ALL SELECT * FROM delay_wheel.history_1
+	  UNION ALL SELECT * FROM delay_wheel.history_2) h
+	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue
+WHERE pg_catalog.pg_has_role(h.owner, 'USAGE')
+   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
+COMMENT ON VIEW delay_wheel.history IS
+'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have no row';
+COMMENT ON COLUMN delay_wheel.history.ended IS 'when its SQL had ended, or it was given up; the commit came after';
+COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: it was given up; retried: this attempt failed, another one follows; skipped: it came too late';
+COMMENT ON COLUMN delay_wheel.history.lateness IS 'from due to started; waiting for limits, and pauses, are part of it; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.duration IS 'from started to ended; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
+COMMENT ON COLUMN delay_wheel.history.command_tag IS 'of the last statement of its SQL, as psql shows it, without numbers; null unless done, or if a rule replaced it by one of another kind';
+COMMENT ON COLUMN delay_wheel.history.sqlstate IS 'of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel.history.message IS 'of the error, its first 1000 bytes';
+COMMENT ON COLUMN delay_wheel.history.queue IS 'null if it was dropped since';
+COMMENT ON COLUMN delay_wheel.history.attempt IS '1 for the first one; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.due IS 'of this attempt';
+COMMENT ON COLUMN delay_wheel.history.sql IS 'its first 200 bytes, without the values of its parameters';
+COMMENT ON COLUMN delay_wheel.history.recurring IS 'number of the recurring task that it was a run of, or null';
 
 CREATE FUNCTION delay_wheel.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
 RETURNS SETOF record
@@ -788,14 +906,15 @@ CREATE FUNCTION delay_wheel.get_lanes(
 	OUT retry_at timestamptz, OUT near bigint, OUT ready bigint, OUT running integer,
 	OUT horizon timestamptz, OUT recheck_at timestamptz,
 	OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint,
-	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_max double precision)
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_max double precision,
+	OUT skipped bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
 CREATE VIEW delay_wheel.lanes AS
 SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
 	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
-	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max
+	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped
 FROM delay_wheel.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
@@ -815,10 +934,11 @@ COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'tasks that turned out to be ca
 COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'milliseconds from due to start, median, since the lane was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
+COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since the lane was entered';
 
 CREATE FUNCTION delay_wheel.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
-	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint)
+	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
@@ -826,8 +946,8 @@ CREATE VIEW delay_wheel.queues WITH (security_barrier) AS
 SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
 	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
-	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread,
-	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
+	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped
 FROM delay_wheel.queue q
 	 LEFT JOIN delay_wheel.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id
 WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
@@ -840,6 +960,7 @@ COMMENT ON VIEW delay_wheel.queues IS
 COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
 COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
+COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
 COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
@@ -849,6 +970,7 @@ COMMENT ON COLUMN delay_wheel.queues.done IS 'tasks that were run, since the sta
 COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since then';
 COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
 COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
+COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
 
 CREATE FUNCTION delay_wheel.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
@@ -857,7 +979,7 @@ CREATE FUNCTION delay_wheel.get_status(
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
 	OUT lateness_p99 double precision, OUT lateness_max double precision,
 	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz,
-	OUT unarmed boolean, OUT retried bigint)
+	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
@@ -876,14 +998,15 @@ COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memor
 COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
 COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
 COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
+COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
 -- a table that was never analyzed is not taken for empty: plans of the views
 -- would seem so expensive that each is compiled
 ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.recurring, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.recurring, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz),
+GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.is_running(bigint),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;

@@ -40,6 +40,7 @@ SELECT sqlstate, message FROM delay_wheel.failed ORDER BY id;
 DELETE FROM delay_wheel.failed_task;
 SELECT count(*) AS untouched FROM delay_wheel.tasks WHERE due > now() + interval '23 hours';
 
+UPDATE delay_wheel.task SET sql = $$INSERT INTO nested_effect VALUES ('the one that was moved')$$ WHERE id = :moved;
 -- undone by itself, in a block; the rest of it stands
 SELECT delay_schedule('0', format($$DO $d$
 	BEGIN
@@ -53,7 +54,6 @@ SELECT delay_schedule('0', format($$DO $d$
 	END$d$;
 	INSERT INTO nested_effect VALUES (delay_cancel(%s) || ', ' || delay_cancel(%s)), ('moved: ' || delay_reschedule(%s, '0.1 s'))$$,
 	:cancelled, :cancelled, :cancelled, :moved)) > 0 AS ok;
-UPDATE delay_wheel.task SET sql = $$INSERT INTO nested_effect VALUES ('the one that was moved')$$ WHERE id = :moved;
 SELECT pg_temp.wait_for($$count(*) = 1 FROM nested_effect WHERE label = 'the one that was moved'$$);
 
 -- itself

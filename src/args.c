@@ -47,14 +47,6 @@
 
 #include "args.h"
 
-/* An argument on its way into a row */
-typedef struct Argument
-{
-	Oid			type;			/* UNKNOWNOID: an untyped literal */
-	Datum		value;
-	bool		isnull;
-} Argument;
-
 /* What an untyped argument is made in some place of the statement */
 typedef struct Reading
 {
@@ -265,23 +257,39 @@ check_type(Oid type)
 				 errhint("Cast the argument to text.")));
 }
 
-/*
- * Write a value of a type without a shorter way.
- */
-static char *
-write_other(Oid type, Datum value, int *nest_level)
+void
+dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 {
 	Oid			output;
 	bool		is_varlena;
 
+	writer->needs_fixed_settings = false;
 	if (!input_is_fixed(type))
 	{
 		check_type(type);
-		if (get_typtype(type) != TYPTYPE_ENUM)
-			enter_fixed_settings(nest_level);
+		writer->needs_fixed_settings = get_typtype(type) != TYPTYPE_ENUM;
 	}
 	getTypeOutputInfo(type, &output, &is_varlena);
-	return OidOutputFunctionCall(output, value);
+	fmgr_info_cxt(output, &writer->output, context);
+}
+
+/*
+ * Write a value of a type without a shorter way.
+ */
+static char *
+write_other(const DwArgument *argument, int *nest_level)
+{
+	const DwWriter *writer = argument->writer;
+	DwWriter	found;
+
+	if (writer == NULL)
+	{
+		dw_writer_init(&found, argument->type, CurrentMemoryContext);
+		writer = &found;
+	}
+	if (writer->needs_fixed_settings)
+		enter_fixed_settings(nest_level);
+	return OutputFunctionCall(unconstify(FmgrInfo *, &writer->output), argument->value);
 }
 
 /*
@@ -291,9 +299,11 @@ write_other(Oid type, Datum value, int *nest_level)
  * take from settings is replaced here.
  */
 static Datum
-write_argument(Oid type, Datum value, int *nest_level)
+write_argument(const DwArgument *argument, int *nest_level)
 {
 	static const int utc = 0;
+	Oid			type = argument->type;
+	Datum		value = argument->value;
 	char		buffer[MAXDATELEN + 1];
 	char	   *string = buffer;
 
@@ -329,7 +339,7 @@ write_argument(Oid type, Datum value, int *nest_level)
 			JsonEncodeDateTime(buffer, value, type, &utc);
 			break;
 		default:
-			string = write_other(type, value, nest_level);
+			string = write_other(argument, nest_level);
 	}
 	return CStringGetTextDatum(string);
 }
@@ -338,7 +348,7 @@ write_argument(Oid type, Datum value, int *nest_level)
  * Arguments passed as VARIADIC array: its elements.
  */
 static int
-fetch_from_array(FunctionCallInfo fcinfo, int first, Argument **result)
+fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
 {
 	ArrayType  *array;
 	Oid			type;
@@ -362,18 +372,19 @@ fetch_from_array(FunctionCallInfo fcinfo, int first, Argument **result)
 	deconstruct_array(array, type, length, by_value, align,
 					  &values, &nulls, &count);
 
-	*result = palloc(count * sizeof(Argument));
+	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
 	{
 		(*result)[i].type = type;
 		(*result)[i].value = values[i];
 		(*result)[i].isnull = nulls[i];
+		(*result)[i].writer = NULL;
 	}
 	return count;
 }
 
 static int
-fetch_arguments(FunctionCallInfo fcinfo, int first, Argument **result)
+fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 {
 	int			count = PG_NARGS() - first;
 
@@ -382,14 +393,15 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, Argument **result)
 	if (get_fn_expr_variadic(fcinfo->flinfo))
 		return fetch_from_array(fcinfo, first, result);
 
-	*result = palloc(count * sizeof(Argument));
+	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
 	{
-		Argument   *argument = &(*result)[i];
+		DwArgument *argument = &(*result)[i];
 
 		argument->type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
 		argument->isnull = PG_ARGISNULL(first + i);
 		argument->value = PG_GETARG_DATUM(first + i);
+		argument->writer = NULL;
 
 		if (!OidIsValid(argument->type))
 			ereport(ERROR,
@@ -400,45 +412,57 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, Argument **result)
 	return count;
 }
 
-/*
- * Make what a row keeps of the arguments; there is one at least.
- */
-static void
-write_arguments(const Argument *arguments, int count, Datum *args, Datum *types)
+Datum
+dw_argument_text(const DwArgument *argument)
+{
+	int			nest_level = 0;
+	Datum		result = write_argument(argument, &nest_level);
+
+	leave_fixed_settings(&nest_level);
+	return result;
+}
+
+Datum
+dw_args_texts(const DwArgument *arguments, int count)
 {
 	ArgumentContext context;
-	Datum	   *texts;
-	Datum	   *type_oids;
-	bool	   *nulls;
+	Datum	   *texts = palloc0(count * sizeof(Datum));
+	bool	   *nulls = palloc(count * sizeof(bool));
 	int			nest_level = 0;
 	int			one = 1;
-
-	texts = palloc0(count * sizeof(Datum));
-	type_oids = palloc(count * sizeof(Datum));
-	nulls = palloc(count * sizeof(bool));
 
 	push_argument_context(&context, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		const Argument *argument = &arguments[i];
+		const DwArgument *argument = &arguments[i];
 
 		context.number = i + 1;
 		nulls[i] = argument->isnull;
 		if (!argument->isnull)
-			texts[i] = write_argument(argument->type, argument->value,
-									  &nest_level);
-		else if (!input_is_fixed(argument->type) &&
+			texts[i] = write_argument(argument, &nest_level);
+		else if (argument->writer == NULL && !input_is_fixed(argument->type) &&
 				 argument->type != UNKNOWNOID)
 			check_type(argument->type);
-		type_oids[i] = ObjectIdGetDatum(argument->type == UNKNOWNOID ?
-										InvalidOid : argument->type);
 	}
 	leave_fixed_settings(&nest_level);
 	pop_argument_context(&context);
 
-	*args = PointerGetDatum(construct_md_array(texts, nulls, 1, &count, &one,
-											   TEXTOID, -1, false,
-											   TYPALIGN_INT));
+	return PointerGetDatum(construct_md_array(texts, nulls, 1, &count, &one,
+											  TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+/*
+ * Make what a row keeps of the arguments; there is one at least.
+ */
+static void
+write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
+{
+	Datum	   *type_oids = palloc(count * sizeof(Datum));
+
+	*args = dw_args_texts(arguments, count);
+	for (int i = 0; i < count; i++)
+		type_oids[i] = ObjectIdGetDatum(arguments[i].type == UNKNOWNOID ?
+										InvalidOid : arguments[i].type);
 	*types = PointerGetDatum(construct_array(type_oids, count, REGTYPEOID,
 											 sizeof(Oid), true,
 											 TYPALIGN_INT));
@@ -448,7 +472,7 @@ int
 dw_args_collect(FunctionCallInfo fcinfo, int first,
 				Datum *args, Datum *types, bool *isnull)
 {
-	Argument   *arguments = NULL;
+	DwArgument *arguments = NULL;
 	int			count = fetch_arguments(fcinfo, first, &arguments);
 
 	*args = *types = (Datum) 0;
@@ -511,7 +535,7 @@ fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *
  * and check it as far as it can be.
  */
 static void
-parse_argument(Argument *argument, Oid type, char *string)
+parse_argument(DwArgument *argument, Oid type, char *string)
 {
 	Oid			input;
 	Oid			io_param;
@@ -539,7 +563,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 			  Datum *stored_args, Datum *stored_types, bool *isnull)
 {
 	ArgumentContext context;
-	Argument   *arguments;
+	DwArgument *arguments;
 	Datum	   *texts = NULL;
 	Datum	   *type_oids = NULL;
 	bool	   *nulls = NULL;
@@ -564,7 +588,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	if (count == 0)
 		return 0;
 
-	arguments = palloc0(count * sizeof(Argument));
+	arguments = palloc0(count * sizeof(DwArgument));
 	push_argument_context(&context, NULL);
 	for (int i = 0; i < count; i++)
 	{

@@ -39,6 +39,31 @@ extern int	dw_args_parse(ArrayType *args, ArrayType *types,
 						  Datum *stored_args, Datum *stored_types, bool *isnull);
 
 /*
+ * How values of a type are written, for who writes many of them.  Types without
+ * values that can be kept as text raise an error.
+ */
+typedef struct DwWriter
+{
+	bool		needs_fixed_settings;
+	FmgrInfo	output;
+} DwWriter;
+
+extern void dw_writer_init(DwWriter *writer, Oid type, MemoryContext context);
+
+/* An argument on its way into a row */
+typedef struct DwArgument
+{
+	Oid			type;			/* UNKNOWNOID: an untyped literal */
+	Datum		value;
+	bool		isnull;
+	const DwWriter *writer;		/* NULL: to be looked up */
+} DwArgument;
+
+/* The text of one that is not NULL, and the text[] of some. */
+extern Datum dw_argument_text(const DwArgument *argument);
+extern Datum dw_args_texts(const DwArgument *arguments, int count);
+
+/*
  * Turn what a task's row keeps back into values, to be passed to
  * SPI_execute_extended() as options.params.  NULL if there are no arguments.
  *

@@ -40,10 +40,12 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "batch.h"
 #include "claim.h"
 #include "conclude.h"
 #include "executor.h"
+#include "history.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
@@ -176,7 +178,7 @@ has_same_path(const DwClaim *claim)
 static bool
 is_wanted(const DwClaim *claim, void *arg)
 {
-	if (claim->key.attempts != 0 ||
+	if (claim->key.attempts != 0 || dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
@@ -392,11 +394,13 @@ static void
 run_and_commit(DwEntry *entry)
 {
 	dw_claim_begin_transaction();
+	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
 	enable_timeout_after(STATEMENT_TIMEOUT, life_ms());
 	run_members(entry);
 
 	batch.state = BATCH_COMMITTING;
+	dw_history_write_collected();
 	/* it would cut the wait for a synchronous standby short */
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	dw_cancel_forget();
@@ -435,6 +439,7 @@ undo_batch(void)
 	error = CopyErrorData();
 	FlushErrorState();
 	AbortCurrentTransaction();
+	dw_history_forget();
 	RESUME_INTERRUPTS();
 
 	ereport(DEBUG1,

@@ -257,17 +257,22 @@ running_tasks(int *n)
 	{
 		DwExecutor	e;
 		TransactionId xid;
+		bool		keeps;
 		HeapTuple	tuple;
 
 		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
 		LWLockRelease(dw_shared->table_lock);
 		xid = pg_atomic_read_u32(&e.xid);
-		if (e.state != DW_EXECUTOR_BUSY || e.database != MyDatabaseId || !TransactionIdIsValid(xid))
+		keeps = pg_atomic_read_u64(&e.keeps) != 0;
+		if (e.state != DW_EXECUTOR_BUSY || e.database != MyDatabaseId ||
+			(!keeps && !TransactionIdIsValid(xid)))
 			continue;
 		tuple = dw_task_find(rel, e.current.id, snapshot);
-		if (tuple != NULL && !(tuple->t_data->t_infomask & HEAP_XMAX_INVALID) &&
-			TransactionIdEquals(HeapTupleHeaderGetUpdateXid(tuple->t_data), xid))
+		if (tuple != NULL &&
+			(keeps ||
+			 (!(tuple->t_data->t_infomask & HEAP_XMAX_INVALID) &&
+			  TransactionIdEquals(HeapTupleHeaderGetUpdateXid(tuple->t_data), xid))))
 			dw_markable(rel, tuple, &tasks[(*n)++]);
 	}
 	UnregisterSnapshot(snapshot);

@@ -20,6 +20,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "claim.h"
 #include "executor.h"
 #include "inject.h"
@@ -123,7 +124,16 @@ read_row(Relation rel, DwClaim *claim)
 	key->priority = DatumGetInt16(values[Anum_task_priority - 1]);
 	key->attempts = claim->nulls[Anum_task_attempts - 1] ? 0 :
 		DatumGetInt16(values[Anum_task_attempts - 1]);
+	key->has_more = !claim->nulls[Anum_task_more - 1];
 	key->tid = claim->tuple->t_self;
+}
+
+void
+dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
+{
+	claim->tuple = tuple;
+	read_row(rel, claim);
+	dw_terms(db, &claim->key, claim->values, claim->nulls, &claim->terms);
 }
 
 /* Is it the task that the entry speaks of, unchanged and ours to run? */
@@ -214,6 +224,14 @@ delete_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, D
 	TM_FailureData failure;
 	TM_Result	deleted;
 
+	if (dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE &&
+		!dw_autonomous_enter(claim->key.id, true))
+	{
+		/* another executor runs it, and will hint it again if need be */
+		if (has_key)
+			dw_key_leave();
+		return true;
+	}
 	DW_INJECT("claim-before-delete");
 	deleted = heap_delete(rel, &claim->key.tid, GetCurrentCommandId(true),
 						  InvalidSnapshot, false, &failure, false);

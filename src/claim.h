@@ -60,6 +60,9 @@ extern Relation dw_claim_open(void);
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 							  DwIsWanted is_wanted, void *arg, DwClaim *claim);
 
+/* What there is to say of a row that the caller has deleted. */
+extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
+
 /* A column of text, as a string; NULL if it is null. */
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 

@@ -16,6 +16,8 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/index.h"
+#include "executor/spi.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -61,6 +63,13 @@
 	index_beginscan(heap, index, snapshot, nkeys, 0)
 #endif
 
+/* Runs a portal to its end, at top level. */
+#if PG_VERSION_NUM >= 180000
+#define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, dest, dest, qc)
+#else
+#define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, true, dest, dest, qc)
+#endif
+
 /* The process of a virtual transaction, or NULL: it has ended, or is prepared. */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procarray.h"
@@ -87,6 +96,14 @@
 #else
 #define dw_database_aclcheck(database, role, mode) \
 	pg_database_aclcheck(database, role, mode)
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#define dw_function_aclcheck(function, role, mode) \
+	object_aclcheck(ProcedureRelationId, function, role, mode)
+#else
+#define dw_function_aclcheck(function, role, mode) \
+	pg_proc_aclcheck(function, role, mode)
 #endif
 
 /* Which indexes need entries after an update: from 16 on, BRIN is apart. */
@@ -142,6 +159,29 @@ dw_all_settings(int *n)
 #else
 #define dw_owns_database(database, role) pg_database_ownercheck(database, role)
 #endif
+
+/* MERGE has RETURNING from 17 on. */
+#ifndef SPI_OK_MERGE_RETURNING
+#define SPI_OK_MERGE_RETURNING	19
+#endif
+
+/* Gives a table new, empty storage when the transaction commits. */
+#if PG_VERSION_NUM >= 160000
+#define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
+#else
+#define dw_new_storage(rel)	RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
+#endif
+
+/* Fills the indexes of a table, and of its TOAST table, anew. */
+static inline void
+dw_reindex_table(Oid table)
+{
+#if PG_VERSION_NUM >= 170000
+	(void) reindex_relation(NULL, table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#else
+	(void) reindex_relation(table, REINDEX_REL_PROCESS_TOAST, &(ReindexParams) {0});
+#endif
+}
 
 /* Intervals can be infinite from 17 on. */
 #if PG_VERSION_NUM >= 170000

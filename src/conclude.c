@@ -13,6 +13,9 @@
 #include "postgres.h"
 
 #include "conclude.h"
+#include "follow_up.h"
+#include "history.h"
+#include "notify.h"
 #include "recurring.h"
 #include "touched.h"
 
@@ -24,7 +27,7 @@ tell_who_waits(const DwEnded *ended)
 		[DW_END_DONE] = DW_DONE,
 		[DW_END_FAILED] = DW_FAILED,
 		[DW_END_RETRIED] = DW_NOT_ENDED,
-		[DW_END_SKIPPED] = DW_CANCELLED,
+		[DW_END_SKIPPED] = DW_SKIPPED,
 		[DW_END_CANCELLED] = DW_CANCELLED
 	};
 
@@ -36,8 +39,11 @@ void
 dw_conclude(const DwEnded *ended)
 {
 	tell_who_waits(ended);
+	dw_history_record(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
+	dw_notify_end(ended);
+	dw_follow_up(ended);
 	dw_recurring_ended(ended);
 }
 

@@ -124,7 +124,7 @@ not_understood(Reader *reader)
 	return fail(reader,
 				psprintf("\"%.*s\" is not understood as \"%s\".",
 						 pg_mbcliplen(reader->element, length, 60), reader->element, reader->field->name),
-				reader->field->hint);
+				psprintf("Write *, a value, or a range such as 2-4, each with a step such as /2 or without. %s", reader->field->hint));
 }
 
 static bool
@@ -150,8 +150,8 @@ read_number(Reader *reader, int *value)
 	const char *begin = reader->at;
 
 	*value = 0;
-	for (; reader->at < reader->end && isdigit((unsigned char) *reader->at); reader->at++)
-		*value = Min(*value * 10 + (*reader->at - '0'), 99999);
+	while (reader->at < reader->end && isdigit((unsigned char) *reader->at) && *value < 1000)
+		*value = *value * 10 + (*reader->at++ - '0');
 	return reader->at > begin;
 }
 
@@ -252,8 +252,7 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 		return out_of_range(reader, "Value", last);
 	if (step < 1 || step > field->cycle)
 		return fail(reader, psprintf("Step %d is out of range for \"%s\".", step, field->name),
-					psprintf("A step is 1 to %d; each %s counts anew. Use an interval for others.",
-							 field->cycle, field->name));
+					psprintf("Steps are 1 to %d; they begin anew with each cycle of the field.", field->cycle));
 	*set |= range_of(field, first, last, step);
 	return true;
 }
@@ -319,7 +318,7 @@ wrong_word(Reader *reader, const char *word, int length)
 {
 	if (length == strlen("@reboot") && pg_strncasecmp(word, "@reboot", length) == 0)
 		return fail(reader, "\"@reboot\" is not a time.",
-					"Tasks and schedules last over restarts: there is nothing to be done at a start.");
+					"A schedule is made of times; tasks last over restarts by themselves.");
 	return fail(reader,
 				psprintf("\"%.*s\" is not known.", pg_mbcliplen(word, length, 60), word),
 				"There are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually.");

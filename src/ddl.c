@@ -16,7 +16,8 @@
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
  * is told to the timer when it has ended, by this one's own end; so is an
- * extension that it created.
+ * extension that it created;
+ * any: the history of tasks has the last one (history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
  * so that is noticed by an object access hook: the timer looks at what is left.
@@ -50,6 +51,7 @@
 #include "recycle.h"
 #include "settings.h"
 #include "shared.h"
+#include "spi_run.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
 #include "tcop/utility.h"
@@ -426,6 +428,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	Node	   *statement = pstmt->utilityStmt;
 	/* the tree may be gone after the command: COMMIT frees much */
 	bool		created = creates_extension(statement);
+	CommandTag	tag = CreateCommandTag(statement);
 	bool		may_create = false;
 	List	   *dropped_roles = NIL;
 	DwCatalog	cat;
@@ -452,6 +455,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
+	dw_spi_note_utility(tag);
 
 	/* hear of what the prepared transaction has brought along */
 	if (may_create)

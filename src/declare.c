@@ -459,6 +459,23 @@ take_interval(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber col
 }
 
 static void
+take_history(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	char	   *level;
+	bool		is_default;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	level = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	is_default = strcmp(level, "default") == 0;
+	if (!is_default && dw_history_level(level) == DW_HISTORY_UNSET)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("history must be off, errors, all or default, not \"%s\"", level)));
+	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
+}
+
+static void
 require_new_name(const char *name)
 {
 	if (name[0] == '\0')
@@ -476,7 +493,7 @@ dw_queue(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {
 		TEXTOID, INT4OID, INT4OID, INT4OID, INTERVALOID, INT4OID, INTERVALOID, BOOLOID, INTERVALOID,
-		NAMEARRAYOID
+		NAMEARRAYOID, TEXTOID
 	};
 	Change		change = {0};
 	Relation	rel;
@@ -497,6 +514,7 @@ dw_queue(PG_FUNCTION_ARGS)
 	take_interval(fcinfo, 8, "spread", Anum_queue_spread, true, &change);
 	if (!PG_ARGISNULL(9))
 		give(&change, Anum_queue_users, users_of(PG_GETARG_ARRAYTYPE_P(9)), false);
+	take_history(fcinfo, 10, &change);
 
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	if (!change_queue(rel, name, &change))

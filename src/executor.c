@@ -19,6 +19,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "autonomous.h"
 #include "batch.h"
 #include "compat.h"
 #include "dispatch.h"
@@ -33,12 +34,15 @@
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
+#include "stats.h"
 #include "stop.h"
 #include "storage/ipc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/guc.h"
+#include "verdict.h"
+#include "wait.h"
 #include "worker.h"
 
 /* After this long without a pause, give way to an owner who waits. */
@@ -129,6 +133,32 @@ dw_executor_claims(int64 id, TransactionId xid)
 	return e != NULL && !e->in_batch && e->current.id == id;
 }
 
+bool
+dw_executor_keeps(int64 id)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId &&
+			pg_atomic_read_u64(&dw_executors[i].keeps) == (uint64) id)
+			return true;
+	return false;
+}
+
+bool
+dw_executor_runs_autonomous(int64 id, Oid *owner)
+{
+	/* what is there while none runs */
+	if (id == 0)
+		return false;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId &&
+			pg_atomic_read_u64(&dw_executors[i].autonomous) == (uint64) id)
+		{
+			*owner = dw_executors[i].owner;
+			return true;
+		}
+	return false;
+}
+
 /* Tells the timer that an executor came or went. */
 static void
 tell_timer(void)
@@ -148,6 +178,7 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 
 	if (me->in_batch)
 		dw_batch_end(my_db, me);
+	dw_autonomous_end(my_db, me);
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
@@ -172,6 +203,18 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 	dw_problem(my_db, text);
 }
 
+/* What is left of the task stands in failed_task since it was begun. */
+static void
+report_lost(const DwHint *hint)
+{
+	dw_count_end(my_db, &dw_lanes[hint->lane.index], DW_COUNTED_FAILED);
+	dw_make_waiters_look(my_db);
+	ereport(LOG,
+			(errcode(DW_ERRCODE_END_UNKNOWN),
+			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",
+					(long long) hint->id)));
+}
+
 /*
  * Gives the place back.  Registered before the session is set up, so that it
  * runs after the abort of the transaction.
@@ -184,6 +227,7 @@ leave_place(int code, Datum arg)
 	bool		connecting;
 	bool		unfinished = false;
 	bool		put_back_here = false;
+	bool		lost = false;
 	bool		stopped;
 	bool		was_full;
 	bool		put_back;
@@ -202,6 +246,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		put_back_here = me->in_batch;
+		lost = pg_atomic_read_u64(&me->autonomous) != 0;
 		hint = dw_entry_hint(&me->current);
 		finish_current(me, &stopped, &was_full);
 	}
@@ -234,6 +279,8 @@ leave_place(int code, Datum arg)
 	DW_INJECT("executor-before-rehint");
 	if (unfinished && !put_back_here)
 		dw_deliver(my_db, &hint);
+	if (lost)
+		report_lost(&hint);
 	if (!put_back)
 		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();

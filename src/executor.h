@@ -31,6 +31,12 @@ extern bool dw_executor_claims(int64 id, TransactionId xid);
 /* Is it one in which an executor runs several tasks, which ends soon? */
 extern bool dw_xid_is_batch(TransactionId xid);
 
+/* Does an executor of this database run the task, and its row stays meanwhile? */
+extern bool dw_executor_keeps(int64 id);
+
+/* Does one run it, and its row is gone?  If so, *owner is whose task it is. */
+extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
+
 /*
  * For the executor: takes another task of the lane of its current one, due
  * until then, which becomes its current one, if it is to go on with its batch.

@@ -48,12 +48,13 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 		pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
 }
 
-/* Has it a task, but not begun to claim it? */
+/* Has it a task, but not begun to claim it?  One that runs outside of it has. */
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
 	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
 		now - e->since >= LONG_US &&
+		pg_atomic_read_u64(&e->autonomous) == 0 && pg_atomic_read_u64(&e->keeps) == 0 &&
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
 }
 

@@ -160,6 +160,9 @@ is_claimed(const KeyRow *row, List *rows)
 {
 	ListCell   *lc;
 
+	/* its row stays while it runs */
+	if (row->task.has_more && dw_executor_keeps(row->task.id))
+		return true;
 	if (!TransactionIdIsValid(row->deleter))
 		return false;
 	foreach(lc, rows)

@@ -11,10 +11,15 @@
 #include "postgres.h"
 
 #include "attempts.h"
+#include "autonomous.h"
 #include "compat.h"
+#include "follow_up.h"
 #include "more.h"
+#include "notify.h"
 #include "options.h"
 #include "queues.h"
+#include "settings.h"
+#include "sqlcheck.h"
 #include "task_rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -35,6 +40,17 @@ dw_option_refuse_long(const text *value, const char *name)
 				 errhint("Use a hash of it, for instance %s.", "md5()")));
 }
 
+void
+dw_option_check_text(const text *value, const char *name)
+{
+	if (VARSIZE_ANY_EXHDR(value) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be empty", name),
+				 errhint("Null stands for none.")));
+	dw_option_refuse_long(value, name);
+}
+
 text *
 dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 {
@@ -43,12 +59,7 @@ dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 	if (PG_ARGISNULL(number))
 		return NULL;
 	value = PG_GETARG_TEXT_PP(number);
-	if (VARSIZE_ANY_EXHDR(value) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must not be empty", name),
-				 errhint("Null stands for none.")));
-	dw_option_refuse_long(value, name);
+	dw_option_check_text(value, name);
 	return value;
 }
 
@@ -101,6 +112,63 @@ put(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
 	nulls[column - 1] = isnull;
 }
 
+/* The channel of the option notify. */
+static void
+read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+{
+	char	   *channel;
+
+	if (PG_ARGISNULL(number))
+		return;
+	channel = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	if (!dw_is_channel(channel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid channel name for notify: \"%s\"", channel),
+				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
+}
+
+/* SQL that is to be run when the task has ended. */
+static void
+read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
+			   Datum *values, bool *nulls)
+{
+	text	   *sql;
+
+	if (PG_ARGISNULL(number))
+		return;
+	sql = PG_GETARG_TEXT_PP(number);
+	if (dw_check_sql_text)
+		dw_check_follow_up(sql, name, nargs);
+	dw_more_set_text(values, nulls, Anum_task_more, name, text_to_cstring(sql));
+}
+
+static void
+read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+{
+	char	   *mode;
+
+	if (PG_ARGISNULL(number))
+		return;
+	mode = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	(void) dw_mode_named(mode);
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
+}
+
+void
+dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
+{
+	int64		skip_after = read_interval(fcinfo, first, "skip_after", PG_INT64_MAX, "");
+
+	if (skip_after > 0)
+		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
+	read_channel(fcinfo, first + 1, values, nulls);
+	read_follow_up(fcinfo, first + 2, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, values, nulls);
+	read_follow_up(fcinfo, first + 3, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, values, nulls);
+	read_mode(fcinfo, first + 4, values, nulls);
+}
+
 void
 dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -109,7 +177,6 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	int32		attempts = read_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
 	int64		timeout = read_interval(fcinfo, DW_ARG_TIMEOUT, "timeout",
 										PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
-	int64		skip_after = read_interval(fcinfo, DW_ARG_SKIP_AFTER, "skip_after", PG_INT64_MAX, "");
 
 	put(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
 	put(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
@@ -122,8 +189,7 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	(void) read_interval(fcinfo, DW_ARG_EXPIRES, "expires", PG_INT64_MAX, "");
 	put(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
 		PG_ARGISNULL(DW_ARG_EXPIRES));
-	if (skip_after > 0)
-		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
+	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);
 }
 
 int16
@@ -135,33 +201,40 @@ dw_option_priority(FunctionCallInfo fcinfo)
 }
 
 DwIfExists
-dw_option_if_exists(FunctionCallInfo fcinfo)
+dw_if_exists_named(const char *name)
 {
 	static const struct
 	{
 		const char *name;
 		DwIfExists	value;
 	}			options[] = {{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"error", DW_RAISE}};
-	char	   *name;
 
-	if (PG_ARGISNULL(DW_ARG_IF_EXISTS))
-		return DW_KEEP;
-	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
 	for (size_t i = 0; i < lengthof(options); i++)
 		if (strcmp(options[i].name, name) == 0)
-		{
-			/* rather a key that came out as null */
-			if (options[i].value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
-				ereport(ERROR,
-						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						 errmsg("if_exists => '%s' needs a key", name),
-						 errhint("Only a task with a key can exist already.")));
 			return options[i].value;
-		}
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for if_exists: \"%s\"", name),
 			 errhint("Use 'keep', 'replace' or 'error'.")));
+}
+
+DwIfExists
+dw_option_if_exists(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+	DwIfExists	value;
+
+	if (PG_ARGISNULL(DW_ARG_IF_EXISTS))
+		return DW_KEEP;
+	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
+	value = dw_if_exists_named(name);
+	/* rather a key that came out as null */
+	if (value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("if_exists => '%s' needs a key", name),
+				 errhint("Only a task with a key can exist already.")));
+	return value;
 }
 
 void

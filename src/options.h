@@ -44,15 +44,23 @@ enum
  */
 extern void dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 
+/*
+ * Those that stand in "more": four arguments in a row from the given one on,
+ * skip_after, notify, on_success and on_failure.  dw_options_read does so, too.
+ */
+extern void dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls);
+
 /* Its priority; -2 if none is given. */
 extern int16 dw_option_priority(FunctionCallInfo fcinfo);
 #define DW_NO_PRIORITY	(-2)
 
 /* What to do if a task of the key is pending. */
 extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
+extern DwIfExists dw_if_exists_named(const char *name);
 
 /* A text, NULL if it is null; what is too long, or empty, is an error. */
 extern void dw_option_refuse_long(const text *value, const char *name);
+extern void dw_option_check_text(const text *value, const char *name);
 extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);
 
 /* An error if the time at which a task expires is none. */

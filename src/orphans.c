@@ -29,6 +29,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "catalog/pg_authid.h"
 #include "compat.h"
 #include "failed.h"
@@ -215,7 +216,7 @@ move_rows(Relation rel, Slice *slice)
 	for (int n = 0;; n++)
 	{
 		TM_FailureData failure;
-		TM_Result	result;
+		TM_Result	result = TM_BeingModified;
 
 		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
 			break;
@@ -227,8 +228,13 @@ move_rows(Relation rel, Slice *slice)
 		}
 		reached.due = key.due;
 		reached.id = key.id + 1;
-		result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
-							 InvalidSnapshot, false, &failure, false);
+		if (!key.has_more || dw_autonomous_enter(key.id, false))
+		{
+			result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
+								 InvalidSnapshot, false, &failure, false);
+			if (key.has_more)
+				dw_autonomous_leave(key.id);
+		}
 		if (result == TM_Ok)
 		{
 			HeapTuple	tuple = dw_lane_scan_tuple(scan);

@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
@@ -130,12 +131,12 @@ dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 }
 
 static void
-require_owner(const DwTaskKey *key)
+require_owner(int64 id, Oid owner)
 {
-	if (!has_privs_of_role(GetUserId(), key->owner))
+	if (!has_privs_of_role(GetUserId(), owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) key->id),
+				 errmsg("permission denied for task %lld", (long long) id),
 				 errdetail("Only members of the role that scheduled the task, and superusers, may change it.")));
 }
 
@@ -207,6 +208,10 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
+	/* after the holders: who keeps the row has said so before it let go of it */
+	if (dw_executor_keeps(key->id))
+		return true;
+
 	for (int i = 0; i < n; i++)
 		if (dw_xid_is_batch(others[i]))
 		{
@@ -230,7 +235,7 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
-	if (one_claims(key->id, others, n))
+	if (one_claims(key->id, others, n) || dw_executor_keeps(key->id))
 		return false;
 	for (int i = 0; i < n; i++)
 		XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
@@ -266,6 +271,8 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 	/* before the deletion: from then on a claim may forget the task */
 	if (make_hint(key, hint))
 		dw_touch_locked(hint);
+	if (key->has_more && !dw_autonomous_enter(key->id, true))
+		return TM_BeingModified;
 	DW_INJECT("take-before-delete");
 	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
 						 InvalidSnapshot, false, &failure, false);
@@ -279,6 +286,8 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
 								 InvalidSnapshot, true, &failure, false);
 	}
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
 	return result;
 }
 
@@ -303,6 +312,33 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	return result;
 }
 
+DwTaken
+dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
+{
+	TM_Result	result;
+
+	*again = false;
+	require_owner(key->id, key->owner);
+	/* not pending any more; but it may have begun before */
+	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
+		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
+
+	result = dw_row_delete(rel, key, hint);
+	if (result == TM_Ok)
+	{
+		/* or one of them would be the newest now */
+		dw_key_bury_older(rel, tuple);
+		return DW_TAKEN;
+	}
+	/* deleted by plain SQL in this very command */
+	if (result == TM_SelfModified)
+		return DW_GONE;
+	if (result == TM_BeingModified && !dw_row_wait(rel, key))
+		return DW_RUNNING;
+	*again = true;
+	return DW_GONE;
+}
+
 /*
  * Deletes the row of a pending task, having waited for whoever else changes
  * it.  The table is open, locked for writing.  On success *tuple is a copy of
@@ -318,34 +354,31 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		TM_Result	result;
+		DwTaken		state;
+		bool		again;
+		uint32		ended = dw_autonomous_ended();
+		Oid			owner;
 
 		CHECK_FOR_INTERRUPTS();
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 		*tuple = dw_task_find(rel, id, snapshot);
 		UnregisterSnapshot(snapshot);
 		if (*tuple == NULL)
-			return DW_GONE;
-		dw_task_key(rel, *tuple, key);
-		require_owner(key);
-		/* not pending any more; but it may have begun before */
-		if (dw_task_is_cancelled(rel, *tuple) || dw_task_is_superseded(rel, *tuple))
-			return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
-
-		result = dw_row_delete(rel, key, hint);
-		if (result == TM_Ok)
 		{
-			/* or one of them would be the newest now */
-			dw_key_bury_older(rel, *tuple);
-			return DW_TAKEN;
-		}
-		/* deleted by plain SQL in this very command */
-		if (result == TM_SelfModified)
+			if (dw_executor_runs_autonomous(id, &owner))
+			{
+				require_owner(id, owner);
+				return DW_RUNNING;
+			}
+			/* it may have been running at that time, and be put back */
+			if (ended != dw_autonomous_ended())
+				continue;
 			return DW_GONE;
-		if (result == TM_BeingModified && !dw_row_wait(rel, key))
-			return DW_RUNNING;
-
-		/* changed or moved meanwhile: look again */
+		}
+		dw_task_key(rel, *tuple, key);
+		state = dw_take_found(rel, *tuple, key, hint, &again);
+		if (!again)
+			return state;
 		heap_freetuple(*tuple);
 	}
 }

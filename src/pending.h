@@ -26,6 +26,13 @@ extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
 							   DwHint *hint);
 
+/*
+ * One attempt at that, with a row that was just found.  If *again, it may have
+ * been changed meanwhile: somebody was at it, who was waited for.
+ */
+extern DwTaken dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
+							 bool *again);
+
 /* One row, as it was just found; the table is open, locked for writing. */
 extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);
 extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);

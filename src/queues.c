@@ -71,6 +71,7 @@ typedef struct Declared
 	int32		timeout;
 	int16		max_attempts;
 	int64		retry_delay;
+	DwHistoryLevel history;
 	int32		place;			/* in dw_queues; timers only */
 } Declared;
 
@@ -112,6 +113,14 @@ interval_column(Relation rel, HeapTuple tuple, AttrNumber attnum, int64 otherwis
 	Datum		value = heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
 
 	return isnull ? otherwise : dw_interval_us(DatumGetIntervalP(value));
+}
+
+static DwHistoryLevel
+history_column(Relation rel, HeapTuple tuple)
+{
+	Datum		level = column_or(rel, tuple, Anum_queue_history, (Datum) 0);
+
+	return DatumGetPointer(level) == NULL ? DW_HISTORY_UNSET : dw_history_level(TextDatumGetCString(level));
 }
 
 /*---- Finding a queue to schedule into ----*/
@@ -448,6 +457,7 @@ read_queue(Relation rel, HeapTuple tuple, Declared *queue)
 	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
 	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts, Int16GetDatum(1)));
 	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay, DEFAULT_RETRY_DELAY);
+	queue->history = history_column(rel, tuple);
 	queue->place = DW_NO_QUEUE;
 }
 
@@ -902,23 +912,40 @@ read_tables_now(void)
 	UnlockRelationOid(queue, AccessShareLock);
 }
 
-bool
-dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
+/* Reads the tables again, if they may have been changed. */
+static void
+keep_tables_current(DwDatabase *db)
 {
 	uint32		control;
 
 	/* a pause is visible before control is raised, and that before it returns */
 	pg_memory_barrier();
-	control = pg_atomic_read_u32(&db->control);
+	control = db ? pg_atomic_read_u32(&db->control) : 0;
 	if (!tables.is_valid || tables.control != control || dw_control_is_touched())
 	{
 		pg_memory_barrier();
 		read_tables_now();
 		tables.control = control;
 		/* not if our own changes are in it, which may be rolled back */
-		tables.is_valid = !dw_control_is_touched();
+		tables.is_valid = db != NULL && !dw_control_is_touched();
 	}
+}
+
+bool
+dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
+{
+	keep_tables_current(db);
 	return pause_of(owner, queue) != DW_NOT_PAUSED;
+}
+
+DwHistoryLevel
+dw_queue_history(DwDatabase *db, int16 queue)
+{
+	Declared   *declared;
+
+	keep_tables_current(db);
+	declared = find_declared(queue);
+	return declared ? declared->history : DW_HISTORY_UNSET;
 }
 
 /*

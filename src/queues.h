@@ -12,6 +12,7 @@
 
 #include "access/htup.h"
 #include "datatype/timestamp.h"
+#include "history.h"
 #include "shared.h"
 #include "storage/lock.h"
 #include "utils/relcache.h"
@@ -82,6 +83,9 @@ extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defa
  * of which the timer has not heard yet included.
  */
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
+
+/* What the queue says of the history of its tasks; the database may be NULL. */
+extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
 
 /* A task was claimed in spite of a pause, and the claim is undone. */
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);

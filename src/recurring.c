@@ -490,7 +490,7 @@ dw_recurring_ended(const DwEnded *ended)
 }
 
 bool
-dw_recurring_may_end(Relation rel, HeapTuple tuple, bool *is_run)
+dw_recurring_may_end(Relation rel, HeapTuple tuple)
 {
 	Datum	   *values;
 	bool	   *nulls;
@@ -500,7 +500,6 @@ dw_recurring_may_end(Relation rel, HeapTuple tuple, bool *is_run)
 	Definition	def;
 	bool		busy;
 
-	*is_run = false;
 	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
 		return true;
 	dw_deform(rel, tuple, &values, &nulls);
@@ -509,7 +508,7 @@ dw_recurring_may_end(Relation rel, HeapTuple tuple, bool *is_run)
 		return true;
 	dw_task_key(rel, tuple, &key);
 	recurring = table_open(dw_catalog()->recurring, NoLock);
-	*is_run = lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
+	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
 	table_close(recurring, NoLock);
 	return !busy;
 }

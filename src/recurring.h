@@ -23,10 +23,10 @@ extern void dw_recurring_ended(const DwEnded *ended);
 
 /*
  * For the sweeper, which must not wait: true if it may delete the row of a
- * task, and is to conclude it then if it is a run of a recurring task.  It has
+ * task, to be concluded then, which may be a run of a recurring task.  It has
  * locked the table of recurring tasks for writing.
  */
-extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple, bool *is_run);
+extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
 
 /* For delay_arm(), after the tasks; *left is set if some are not armed. */
 extern void dw_recurring_arm(bool *left);

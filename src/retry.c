@@ -22,6 +22,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
+#include "executor.h"
 #include "fmgr.h"
 #include "inject.h"
 #include "keys.h"
@@ -53,6 +54,7 @@ typedef enum Outcome
 	PUT_BACK,
 	NOT_THERE,					/* there is no such failed task (any more) */
 	IS_PENDING,
+	IS_RUNNING,
 	KEY_IS_PENDING,				/* another task of its key is, or runs */
 	NO_QUEUE,
 	NO_OWNER
@@ -259,6 +261,7 @@ put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		List	   *rows = find_rows(retrying->failed, id);
 		TM_Result	result;
 		Outcome		outcome;
+		Oid			owner;
 
 		CHECK_FOR_INTERRUPTS();
 		if (rows == NIL)
@@ -272,6 +275,9 @@ put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 					 errmsg("permission denied for task %lld", (long long) id),
 					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
 
+		/* what stands there while it runs: not even to be locked */
+		if (dw_executor_runs_autonomous(id, &owner))
+			return IS_RUNNING;
 		DW_INJECT("retry-before-lock");
 		result = lock_row(retrying, row);
 		/* deleted by plain SQL in this very command */
@@ -306,6 +312,10 @@ refuse(Outcome why, const FailedRow *row)
 				 errmsg("another task of key \"%s\" is pending or running",
 						TextDatumGetCString(row->values[Anum_failed_key - 1])),
 				 errhint("Wait until it has run, or cancel it.")));
+	if (why == IS_RUNNING)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("task %lld is running", (long long) row->id)));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNIQUE_VIOLATION),
 			 errmsg("task %lld is pending", (long long) row->id)));

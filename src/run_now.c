@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * run_now.c
- *	  delay_run(): running a pending task at once, in one's own transaction.
+ *	  delay_run() and delay_run_due(): running pending tasks at once, in one's
+ *	  own transaction.
  *
  * Run by backends, and by executors whose tasks call it.
  *
@@ -18,6 +19,12 @@
  * task are closed, and objects in the session's temporary schema, where they
  * might later be taken for others, are refused.
  *
+ * delay_run_due() does the same with all tasks that are due by some time, for
+ * tests of applications.  It finds one after the other, with a new snapshot, so
+ * what a task schedules has its turn.  Delays count from the due time of the
+ * task that is run, if that is later than now(): so what is scheduled comes
+ * where it would come, and a task that schedules itself again comes to an end.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -27,11 +34,13 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "args.h"
+#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/sequence.h"
 #include "compat.h"
 #include "conclude.h"
 #include "executor.h"
@@ -39,6 +48,7 @@
 #include "fmgr.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "more.h"
 #include "pending.h"
 #include "run_now.h"
 #include "signature.h"
@@ -48,14 +58,24 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
+PG_FUNCTION_INFO_V1(dw_run_due);
+
+/*
+ * So often tasks of one due time may be scheduled by others of that time, and
+ * these by others again.
+ */
+#define MAX_ROUNDS	1000
 
 int64		dw_run_now_id = 0;
+TimestampTz dw_run_now_clock = DT_NOBEGIN;
 
 /* A cursor that the task must not get at. */
 typedef struct HiddenCursor
@@ -390,6 +410,19 @@ run_task(Taken *task)
 	return result;
 }
 
+/* The row is deleted; false if there is nothing to run nevertheless. */
+static bool
+have_taken(Relation rel, HeapTuple tuple, Taken *task)
+{
+	dw_deform(rel, tuple, &task->values, &task->nulls);
+	CommandCounterIncrement();
+	/* a cancellation may have come before the deletion, which then stands */
+	if (!dw_task_is_cancelled(rel, tuple))
+		return true;
+	dw_conclude_row(rel, tuple, &task->key, DW_END_CANCELLED, NULL);
+	return false;
+}
+
 /* Takes the task; false if there is nothing to run. */
 static bool
 take(int64 id, Taken *task)
@@ -400,12 +433,7 @@ take(int64 id, Taken *task)
 	bool		ready = false;
 
 	if (dw_take_pending(rel, id, &tuple, &task->key, &hint) == DW_TAKEN)
-	{
-		/* a cancellation may have come before the deletion, which then stands */
-		ready = !dw_task_is_cancelled(rel, tuple);
-		dw_deform(rel, tuple, &task->values, &task->nulls);
-		CommandCounterIncrement();
-	}
+		ready = have_taken(rel, tuple, task);
 	table_close(rel, NoLock);
 	return ready;
 }
@@ -429,6 +457,12 @@ run_and_conclude(Taken *task)
 				 errmsg("task %lld is not armed", (long long) task->key.id),
 				 errdetail("It came with a copy of another database."),
 				 errhint("See delay_arm().")));
+	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task %lld cannot run inside a transaction", (long long) task->key.id),
+				 errdetail("It was scheduled with a mode, to be run outside of one."),
+				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
 	dw_conclude(&ended);
 }
@@ -449,4 +483,185 @@ dw_run(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	run_and_conclude(&task);
 	PG_RETURN_BOOL(true);
+}
+
+/*---- All that is due ----*/
+
+/* How far delay_run_due() has come. */
+typedef struct Progress
+{
+	TimestampTz until;
+	DwTaskKey	at;				/* owner and origin; due and id of the last task */
+	TimestampTz reached;		/* the highest due time */
+	int			rounds;			/* at that */
+	int64		round_end;		/* tasks of higher ids are of another round */
+	int64		done;
+	int64		left;			/* in this pass */
+} Progress;
+
+static bool
+is_before(const DwTaskKey *a, const DwTaskKey *b)
+{
+	return a->due < b->due || (a->due == b->due && a->id < b->id);
+}
+
+/*
+ * The first of the owner's tasks after the last one, in order of (due, id), that
+ * is due by then; NULL if there is none.  Each lane is entered in that place.
+ */
+static HeapTuple
+find_next(Relation rel, const Progress *progress, DwTaskKey *next)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	found = NULL;
+	DwTaskKey	from = progress->at;
+	DwLaneScan *scan;
+	DwTaskKey	key;
+	bool		visible;
+
+	from.queue = from.priority = PG_INT16_MIN;
+	from.id++;
+	scan = dw_lanes_scan_begin(rel, &from, snapshot);
+	while (dw_lane_scan_step(scan, &key, &visible) &&
+		   key.owner == from.owner && key.origin == from.origin)
+	{
+		bool		enter = is_before(&key, &from);
+		bool		leave = key.due > progress->until || (found != NULL && is_before(next, &key));
+
+		CHECK_FOR_INTERRUPTS();
+		if (!enter && !leave && visible)
+		{
+			found = dw_lane_scan_tuple(scan);
+			*next = key;
+			leave = true;
+		}
+		if (!enter && !leave)
+			continue;
+		from.queue = key.queue;
+		from.priority = key.priority + (leave ? 1 : 0);
+		dw_lanes_scan_seek(scan, &from);
+	}
+	dw_lane_scan_end(scan);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+/* Tasks that go on scheduling others for the same time would have no end. */
+static void
+count_round(Progress *progress, const DwTaskKey *key)
+{
+	if (key->due > progress->reached)
+	{
+		progress->reached = key->due;
+		progress->rounds = 0;
+	}
+	if (key->id <= progress->round_end)
+		return;
+	if (++progress->rounds > MAX_ROUNDS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("tasks schedule others without end"),
+				 errdetail("Task %lld, due at %s, was scheduled by a task of that time, which was scheduled by another one, %d times.",
+						   (long long) key->id, timestamptz_to_str(key->due), MAX_ROUNDS),
+				 errhint("Let tasks that schedule themselves again do so with a delay.")));
+	progress->round_end = nextval_internal(dw_catalog()->task_id_seq, false);
+}
+
+/* Takes the next task; false if there is none.  *ready is whether it can be run. */
+static bool
+take_next(Progress *progress, Taken *task, bool *ready)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	HeapTuple	tuple = find_next(rel, progress, &task->key);
+	bool		again = false;
+	DwHint		hint;
+
+	*ready = false;
+	if (tuple != NULL)
+	{
+		dw_deform(rel, tuple, &task->values, &task->nulls);
+		if (dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_MODE))
+			progress->left++;
+		else if (dw_take_found(rel, tuple, &task->key, &hint, &again) == DW_TAKEN)
+			*ready = have_taken(rel, tuple, task);
+		if (!again)
+		{
+			progress->at.due = task->key.due;
+			progress->at.id = task->key.id;
+		}
+	}
+	table_close(rel, NoLock);
+	return tuple != NULL;
+}
+
+/* Goes through the tasks once, in order. */
+static void
+run_pass(Progress *progress)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_run_due",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext outer = MemoryContextSwitchTo(context);
+	Taken		task;
+	bool		ready;
+
+	progress->at.due = progress->at.id = PG_INT64_MIN;
+	progress->left = 0;
+	while (take_next(progress, &task, &ready))
+	{
+		if (ready)
+		{
+			count_round(progress, &task.key);
+			dw_run_now_clock = task.key.due;
+			run_and_conclude(&task);
+			progress->done++;
+		}
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(outer);
+	MemoryContextDelete(context);
+}
+
+/* What is scheduled for a time that was gone through already takes another pass. */
+static void
+run_passes(Progress *progress)
+{
+	int64		before;
+
+	do
+	{
+		before = progress->done;
+		run_pass(progress);
+	} while (progress->done > before);
+	if (progress->left > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld task was left, since it does not run in a transaction",
+							   "%lld tasks were left, since they do not run in a transaction",
+							   progress->left, (long long) progress->left)));
+}
+
+Datum
+dw_run_due(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {TIMESTAMPTZOID};
+	TimestampTz outer_clock = dw_run_now_clock;
+	Progress	progress = {
+		.reached = DT_NOBEGIN,
+		.round_end = PG_INT64_MIN
+	};
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	dw_require_writable("delay_run_due()");
+	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
+	progress.at.owner = GetUserId();
+	progress.at.origin = dw_origin_stamp();
+	PG_TRY();
+	{
+		run_passes(&progress);
+	}
+	PG_FINALLY();
+	{
+		dw_run_now_clock = outer_clock;
+	}
+	PG_END_TRY();
+	PG_RETURN_INT64(progress.done);
 }

@@ -18,6 +18,9 @@
  * After a serialization failure or a deadlock the claim is given up, too, and
  * the whole done again at once by the same executor, which keeps the entry.
  *
+ * A task that has a mode runs outside of the claim's transaction; it is claimed
+ * again to be settled (autonomous.c).
+ *
  * Steps X5 to X7 of the model in test/model.
  *
  *-------------------------------------------------------------------------
@@ -28,6 +31,7 @@
 #include "access/xact.h"
 #include "args.h"
 #include "attempts.h"
+#include "autonomous.h"
 #include "claim.h"
 #include "common/pg_prng.h"
 #include "conclude.h"
@@ -52,6 +56,7 @@
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
@@ -78,6 +83,7 @@ typedef struct Try
 	bool		put_back;		/* it will be run again */
 	bool		skipped;		/* it came too late */
 	bool		used_temp;
+	DwAutonomous autonomous;	/* if it has a mode, and was begun */
 	int			attempts;		/* before this one */
 	int			repeats;		/* of this one, at once */
 	TimestampTz started;
@@ -211,6 +217,16 @@ whole_context(const ErrorData *error)
 					error->context ? "\n" : "", error->context ? error->context : "");
 }
 
+/* What is not possible in a transaction may be so with a mode. */
+static const char *
+hint_of(const DwClaim *claimed, const ErrorData *error)
+{
+	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
+		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
+		return "A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().";
+	return error->hint;
+}
+
 /*
  * Records a claimed task as failed, in the transaction of the claim.  It was
  * started then, or not at all (0).
@@ -230,7 +246,7 @@ record_failure(const DwClaim *claimed, int attempts, TimestampTz started, const 
 	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
 	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
 	set_text(values, nulls, Anum_failed_detail, error->detail);
-	set_text(values, nulls, Anum_failed_hint, error->hint);
+	set_text(values, nulls, Anum_failed_hint, hint_of(claimed, error));
 	set_text(values, nulls, Anum_failed_context, whole_context(error));
 	dw_failed_insert(values, nulls);
 	dw_conclude_claim(claimed, DW_END_FAILED, started, NULL, error);
@@ -373,12 +389,43 @@ claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed)
 	return result;
 }
 
+/* What was run outside of the claim's transaction is settled in a further one. */
+static void
+settle_autonomous(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
+{
+	DwClaim		claimed;
+
+	dw_claim_begin_transaction();
+	DW_INJECT("autonomous-before-settle");
+	if (!dw_autonomous_reclaim(db, me, &try->autonomous, &claimed))
+	{
+		AbortCurrentTransaction();
+		ereport(LOG,
+				(errcode(ERRCODE_NO_DATA_FOUND),
+				 errmsg("the row of delay_wheel task %lld was deleted while it ran",
+						(long long) entry->id)));
+		return;
+	}
+	if (try->error == NULL)
+		dw_conclude_claim(&claimed, DW_END_DONE, try->started, &try->result, NULL);
+	else
+		settle_failure(db, me, entry, &claimed, try);
+	dw_claim_commit_transaction();
+	dw_autonomous_end(db, me);
+	count_outcome(db, entry, try);
+}
+
 /* The task failed and its transaction was undone: settle it once more. */
 static void
 record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
 	DwClaim		claimed;
 
+	if (try->autonomous.mode != DW_IN_TRANSACTION)
+	{
+		settle_autonomous(db, me, entry, try);
+		return;
+	}
 	dw_claim_begin_transaction();
 	if (claim(db, me, entry, &claimed) != DW_CLAIMED ||
 		claimed.key.attempts != try->attempts)
@@ -438,16 +485,97 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 	HOLD_CANCEL_INTERRUPTS();
 }
 
+/* The statement of a task with a mode, and the end of its last transaction. */
+static void
+run_statement(const DwExecutor *me, const DwClaim *claimed, Try *try)
+{
+	RESUME_CANCEL_INTERRUPTS();
+	arm_timeout(claimed);
+	DW_INJECT("run-before-sql");
+	try->result = dw_autonomous_run(claimed, debug_query_string);
+	dw_session_finish_work();
+	disarm_timeout();
+	obey_stop(me);
+	dw_session_commit_transaction();
+	HOLD_CANCEL_INTERRUPTS();
+}
+
+/* After an error in it: keeps that, and undoes the transaction that it was in. */
+static void
+undo_statement(Try *try)
+{
+	HOLD_INTERRUPTS();
+	HOLD_CANCEL_INTERRUPTS();
+	try->timed_out = timeout_struck();
+	disable_all_timeouts(false);
+	disarm_timeout();
+	MemoryContextSwitchTo(task_context);
+	try->error = CopyErrorData();
+	FlushErrorState();
+	AbortOutOfAnyTransaction();
+	/* cursors that a loop was held by */
+	PortalErrorCleanup();
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Runs a claimed task with a mode, having ended the transaction of its claim.
+ * What came of it is settled in another one.
+ */
+static void
+run_autonomous(DwDatabase *db, DwExecutor *me, DwClaim *claimed, DwMode mode, Try *try)
+{
+	MemoryContextSwitchTo(task_context);
+	dw_autonomous_begin(me, claimed, mode, &try->autonomous);
+	MemoryContextSwitchTo(task_context);
+	try->was_run = try->used_temp = true;
+	dw_count_begin(db, me, try->started - claimed->key.due);
+	debug_query_string = dw_claim_text(claimed, Anum_task_sql);
+	pgstat_report_activity(STATE_RUNNING, debug_query_string);
+
+	PG_TRY();
+	{
+		run_statement(me, claimed, try);
+	}
+	PG_CATCH();
+	{
+		undo_statement(try);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(task_context);
+	/* what it has set is not for us */
+	dw_session_clean(false);
+	DW_INJECT("run-after-sql");
+}
+
+/* May it run so?  What a role is switched to for a transaction ends with that. */
+static DwMode
+mode_of(DwClaim *claimed)
+{
+	DwMode		mode = dw_mode(claimed->values, claimed->nulls);
+
+	if (claimed->verdict != DW_RUN || mode == DW_IN_TRANSACTION)
+		return DW_IN_TRANSACTION;
+	if (!dw_session_is_switched())
+		return mode;
+	claimed->verdict = DW_REFUSE;
+	claimed->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
+	claimed->reason = "tasks of a role without LOGIN cannot run outside of a transaction before PostgreSQL 17";
+	return DW_IN_TRANSACTION;
+}
+
 /* Claims and runs, in one transaction. */
 static void
 claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 {
 	DwClaim		claimed;
 	DwClaimResult result;
+	DwMode		mode;
 
 	try->claimed = false;
 	try->error = NULL;
 	dw_stop_allow(db, me);
+	dw_autonomous_end(db, me);
 	dw_claim_begin_transaction();
 	result = claim(db, me, entry, &claimed);
 	if (result == DW_CLAIMED && claimed.verdict == DW_DROP)
@@ -467,9 +595,15 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 		return;
 	}
 	try->attempts = claimed.key.attempts;
-	try->claimed = true;
 	if (try->repeats == 0)
 		try->started = dw_now();
+	mode = mode_of(&claimed);
+	if (mode != DW_IN_TRANSACTION)
+	{
+		run_autonomous(db, me, &claimed, mode, try);
+		return;
+	}
+	try->claimed = true;
 
 	if (claimed.verdict == DW_RUN)
 		run_claimed(db, me, entry, &claimed, try);
@@ -525,6 +659,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 		MemoryContextSwitchTo(task_context);
 		error = CopyErrorData();
 		FlushErrorState();
+		dw_autonomous_undone(me, &try->autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
 	}
@@ -641,6 +776,14 @@ finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool
 		ErrorData  *error;
 
 		error = try_task(db, me, entry, try, record);
+		if (try->autonomous.mode != DW_IN_TRANSACTION && !record)
+		{
+			/* it was begun: whatever came of it, it is to be settled */
+			if (try->error == NULL)
+				try->error = error;
+			record = true;
+			continue;
+		}
 		if (error != NULL && try->claimed && !record)
 		{
 			/* an error at commit is the task's own, unless it had one before */

@@ -17,6 +17,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "args.h"
+#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -148,13 +149,20 @@ refuse_null(bool isnull, const char *what)
 				 errmsg("%s must not be null", what)));
 }
 
+/* What delays count from, see run_now.h. */
+static TimestampTz
+schedule_now(void)
+{
+	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
+}
+
 TimestampTz
 dw_due_after(const Interval *delay)
 {
 	TimestampTz due;
 
 	due = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												  TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()),
+												  TimestampTzGetDatum(schedule_now()),
 												  IntervalPGetDatum(delay)));
 	if (TIMESTAMP_NOT_FINITE(due))
 		ereport(ERROR,
@@ -194,7 +202,7 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	memset(task, 0, sizeof(DwNewTask));
 	memset(task->nulls, true, sizeof(task->nulls));
 	task->owner = GetUserId();
-	task->due = GetCurrentTransactionStartTimestamp();
+	task->due = schedule_now();
 	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
 	task->nulls[Anum_task_sql - 1] = false;
 }
@@ -284,23 +292,42 @@ keep_search_path(DwNewTask *task)
 	task->nulls[Anum_task_search_path - 1] = false;
 }
 
+static void
+check_sql(const DwNewTask *task, int nargs)
+{
+	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
+
+	if (!dw_check_sql_text)
+		return;
+	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		dw_check_sql_autonomous(sql, nargs);
+	else
+		dw_check_sql(sql, nargs);
+}
+
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {
-	if (dw_check_sql_text)
-		dw_check_sql(DatumGetTextPP(task->values[Anum_task_sql - 1]), nargs);
+	check_sql(task, nargs);
 	keep_search_path(task);
 }
 
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
+	check_sql(task, nargs);
+	return dw_schedule_checked(task);
+}
+
+int64
+dw_schedule_checked(DwNewTask *task)
+{
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
 
-	dw_new_task_check(task, nargs);
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);
+	keep_search_path(task);
 	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	/* before an id is drawn: see marks.c, who waits for those with lower ones */
 	dw_tasks_lock();
@@ -368,7 +395,7 @@ option_due(FunctionCallInfo fcinfo)
 		return dw_due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
 	if (!PG_ARGISNULL(DW_ARG_DUE))
 		return dw_finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
-	return GetCurrentTransactionStartTimestamp();
+	return schedule_now();
 }
 
 int
@@ -464,13 +491,23 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+DwTaken
+dw_schedule_cancel(const DwKey *key)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	DwTaken		state = dw_key_cancel(rel, key);
+
+	if (state == DW_TAKEN)
+		CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return state;
+}
+
 Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {TEXTOID, TEXTOID};
-	Relation	rel;
 	DwKey		key;
-	DwTaken		state;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_require_writable("delay_cancel_key()");
@@ -480,12 +517,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	/* whether or not one may schedule into it any more */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	state = dw_key_cancel(rel, &key);
-	if (state == DW_TAKEN)
-		CommandCounterIncrement();
-	table_close(rel, NoLock);
-	return return_taken(state);
+	return return_taken(dw_schedule_cancel(&key));
 }
 
 /* Moves a task: its row is deleted and inserted again with the same id. */

@@ -54,13 +54,19 @@ extern void dw_new_task_check(DwNewTask *task, int nargs);
  */
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
 
+/* The same for who has had the SQL checked before. */
+extern int64 dw_schedule_checked(DwNewTask *task);
+
+/* Cancels the pending task of a key. */
+extern DwTaken dw_schedule_cancel(const DwKey *key);
+
 /*
- * The same for a task whose SQL was checked when it was given, and that takes
- * the place of one that ends: no limit is in its way, and it is no error.
+ * A task whose SQL was checked when it was given, and that takes the place of
+ * one that ends: no limit is in its way, and it is no error.
  */
 extern int64 dw_schedule_successor(DwNewTask *task);
 
-/* Due times count from now(), the start of the transaction; errors if they are not finite. */
+/* Due times count from now(), the start of the transaction (but see run_now.h); errors if they are not finite. */
 extern TimestampTz dw_due_after(const Interval *delay);
 extern TimestampTz dw_finite_due(TimestampTz due);
 

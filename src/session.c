@@ -226,6 +226,16 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
+bool
+dw_session_is_switched(void)
+{
+#if DW_ANY_ROLE_CONNECTS
+	return false;
+#else
+	return OidIsValid(switch_to);
+#endif
+}
+
 void
 dw_session_start_transaction(void)
 {

@@ -33,6 +33,12 @@ extern DwAccess dw_session_access(Oid owner);
 extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
 
 /*
+ * Is the process connected as somebody else, and the role by its transactions
+ * only?  Then none of these may be ended by the role's SQL.
+ */
+extern bool dw_session_is_switched(void);
+
+/*
  * Around each transaction that runs SQL of the role: begins one and commits
  * it.  An abort needs nothing else.
  */

@@ -12,6 +12,7 @@
 
 #include <limits.h>
 
+#include "history.h"
 #include "recovery.h"
 #include "settings.h"
 #include "utils/guc.h"
@@ -40,10 +41,20 @@ bool		dw_check_sql_text = true;
 int			dw_max_pending = -1;
 int			dw_failed_max_age = 90 * 24 * 60;
 int			dw_failed_max_count = 1000000;
+int			dw_history = DW_HISTORY_ERRORS;
+int			dw_history_max_age = 7 * 24 * 60;
+int			dw_history_max_size = 1024 * 1024;
 
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
 	{"hold", DW_START_HOLD, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry history_options[] = {
+	{"off", DW_HISTORY_OFF, false},
+	{"errors", DW_HISTORY_ERRORS, false},
+	{"all", DW_HISTORY_ALL, false},
 	{NULL, 0, false}
 };
 
@@ -147,6 +158,20 @@ dw_define_settings(void)
 							"-1 is no limit.",
 							&dw_failed_max_count, 1000000, -1, INT_MAX,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("delay_wheel.history",
+							 "Which ends of tasks are recorded in the view of that name.",
+							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. What a queue says comes first. To be set for a role or a database by a superuser.",
+							 &dw_history, DW_HISTORY_ERRORS, history_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.history_max_age",
+							"Time for which the history of tasks is kept; a third of it goes at a time.",
+							NULL, &dw_history_max_age, 7 * 24 * 60, 1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.history_max_size",
+							"Disk space for the history of tasks in each database; a quarter of it is given back at a time.",
+							"Indexes that were added to its tables come on top.",
+							&dw_history_max_size, 1024 * 1024, 1024, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 #ifdef DW_INJECTION
 	DefineCustomIntVariable("delay_wheel.fail_batches",
 							"For tests: one of so many batches fails at its commit.",

@@ -34,6 +34,9 @@ extern bool dw_check_sql_text;
 extern int	dw_max_pending;
 extern int	dw_failed_max_age;	/* minutes, -1 = for ever */
 extern int	dw_failed_max_count;	/* -1 = no limit */
+extern int	dw_history;			/* DwHistoryLevel */
+extern int	dw_history_max_age; /* minutes */
+extern int	dw_history_max_size;	/* kB */
 
 /* Width of a slot, and how far ahead of now tasks are loaded, in us. */
 #define dw_tick_us()	((int64) dw_tick * 1000)

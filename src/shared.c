@@ -137,12 +137,18 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u64(&db->failed_limit, 0);
+	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u32(&db->history_current, 0);
+	pg_atomic_init_u32(&db->history_room, 0);
+	pg_atomic_init_u32(&db->history_is_full, 0);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
 	pg_atomic_init_u64(&db->done, 0);
 	pg_atomic_init_u64(&db->failed, 0);
 	pg_atomic_init_u64(&db->retried, 0);
+	pg_atomic_init_u64(&db->skipped, 0);
 	pg_atomic_init_u64(&db->lateness_max, 0);
 	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
 		pg_atomic_init_u64(&db->lateness[i], 0);
@@ -173,6 +179,8 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
+		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);
+		pg_atomic_init_u64(&dw_executors[i].keeps, 0);
 	}
 
 	dw_queues_init();

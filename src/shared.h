@@ -314,6 +314,8 @@ typedef struct DwDatabase
 	pg_atomic_uint32 control;
 
 	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
+	pg_atomic_uint32 autonomous_ended;	/* raised when such a task has, see
+										 * autonomous.c */
 	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
 	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
 
@@ -323,6 +325,14 @@ typedef struct DwDatabase
 	pg_atomic_uint64 failed_trim_at;	/* when the sweeper is to look at them */
 	pg_atomic_uint64 failed_trim_after; /* too soon before that */
 	pg_atomic_uint64 failed_limit;	/* too many, when failed has come to that */
+
+	/* tables of the history, see history_tables.c */
+	pg_atomic_uint64 history_turn_at;	/* when the sweeper is to look at them */
+	pg_atomic_uint64 history_turn_after;	/* too soon before that */
+	pg_atomic_uint32 history_current;	/* the one that is written, counted from 1;
+										 * 0: not known yet */
+	pg_atomic_uint32 history_room;	/* pages that it may have, 0: not known yet */
+	pg_atomic_uint32 history_is_full;
 
 	/* the sweeper is to look whether recurring tasks have their runs */
 	pg_atomic_uint32 recurring_look;
@@ -356,6 +366,7 @@ typedef struct DwDatabase
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
 	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
+	pg_atomic_uint64 skipped;	/* came too late */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
 } DwDatabase;
@@ -404,6 +415,11 @@ typedef struct DwExecutor
 
 	/* a task with a key that it could not claim, being kept; else 0 */
 	pg_atomic_uint64 refused;
+
+	/* the task that it runs outside of a transaction, see autonomous.c: its row
+	 * is gone, or stays meanwhile; else 0 */
+	pg_atomic_uint64 autonomous;
+	pg_atomic_uint64 keeps;
 } DwExecutor;
 
 typedef struct DwShared

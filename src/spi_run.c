@@ -4,6 +4,7 @@
  *	  Running the SQL of a task.
  *
  * Run by executors, and by backends that run a task at once.
+ * What the last statement was is noted for the history.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +14,28 @@
 #include "plans.h"
 #include "spi_run.h"
 #include "tcop/dest.h"
+
+static CommandTag last_utility = CMDTAG_UNKNOWN;
+
+void
+dw_spi_note_utility(CommandTag tag)
+{
+	last_utility = tag;
+}
+
+/*
+ * Drops what it gets, as None_Receiver does; but SPI knows that one, and then
+ * does not say whether a statement was a query.
+ */
+static DestReceiver *
+nowhere(void)
+{
+	static DestReceiver receiver;
+
+	receiver = *None_Receiver;
+	receiver.mydest = DestTuplestore;
+	return &receiver;
+}
 
 static void
 begin(void)
@@ -25,7 +48,7 @@ begin(void)
 static DwSpiResult
 end(int result)
 {
-	DwSpiResult done = {.code = result};
+	DwSpiResult done = {.code = result, .utility = last_utility};
 
 	if (result == SPI_ERROR_TRANSACTION)
 		ereport(ERROR,
@@ -47,7 +70,7 @@ end(int result)
 DwSpiResult
 dw_spi_run(const char *sql, ParamListInfo params)
 {
-	SPIExecuteOptions options = {.params = params, .dest = None_Receiver};
+	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
 	int			result;
 
 	begin();
@@ -59,7 +82,7 @@ dw_spi_run(const char *sql, ParamListInfo params)
 DwSpiResult
 dw_spi_run_once(const char *sql, ParamListInfo params)
 {
-	SPIExecuteOptions options = {.params = params, .dest = None_Receiver};
+	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
 
 	begin();
 	return end(SPI_execute_extended(sql, &options));

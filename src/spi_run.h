@@ -11,11 +11,13 @@
 #include "postgres.h"
 
 #include "nodes/params.h"
+#include "tcop/cmdtag.h"
 
 /* What the last statement did. */
 typedef struct DwSpiResult
 {
 	int			code;			/* of SPI: SPI_OK_UPDATE, say */
+	CommandTag	utility;		/* with SPI_OK_UTILITY */
 	uint64		rows;
 } DwSpiResult;
 
@@ -27,5 +29,8 @@ typedef struct DwSpiResult
  */
 extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params);
 extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params);
+
+/* A utility statement of this process has ended, the last one so far. */
+extern void dw_spi_note_utility(CommandTag tag);
 
 #endif							/* DW_SPI_RUN_H */

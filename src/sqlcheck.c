@@ -23,7 +23,10 @@
  * Runs in the backend that schedules.  Relies on tasks being run through SPI
  * in a background process, inside a transaction that is not theirs to end;
  * the statements refused are those that raise an error there, in any
- * supported major (look for PreventInTransactionBlock in the sources).
+ * supported major (look for PreventInTransactionBlock in the sources).  Tasks
+ * with a mode are single statements at top level (autonomous.c, which also
+ * checks them here when they run); what would leave a transaction block, or
+ * needs a client, is refused there, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,6 +64,7 @@ typedef struct Refusal
 	int			code;			/* SQLSTATE */
 	const char *detail;
 	const char *hint;
+	bool		autonomous;		/* not if it runs outside of a transaction */
 } Refusal;
 
 /* What $n means inside a statement */
@@ -70,6 +74,15 @@ typedef enum ParamUse
 	PARAMS_OWN,					/* something of the statement itself */
 	PARAMS_NONE					/* nothing: an error when it runs */
 } ParamUse;
+
+/* What is checked */
+typedef struct Checked
+{
+	const char *sql;
+	const char *option;			/* NULL: the task's own SQL */
+	int			nargs;
+	bool		autonomous;		/* it runs outside of a transaction */
+} Checked;
 
 /* The last text that passed and whose numbers do not matter. */
 static struct
@@ -87,15 +100,19 @@ static struct
 static void
 sql_text_callback(void *arg)
 {
+	const Checked *checked = (const Checked *) arg;
 	int			position = geterrposition();
 
 	if (position > 0)
 	{
 		errposition(0);
 		internalerrposition(position);
-		internalerrquery((const char *) arg);
+		internalerrquery(checked->sql);
 	}
-	errcontext("SQL text of a delayed task");
+	if (checked->option != NULL)
+		errcontext("%s of a delayed task", checked->option);
+	else
+		errcontext("SQL text of a delayed task");
 }
 
 /*
@@ -147,9 +164,9 @@ needs_no_transaction(Refusal *refusal, const char *command, const char *hint)
 {
 	refusal->command = command;
 	refusal->code = ERRCODE_ACTIVE_SQL_TRANSACTION;
-	refusal->detail = "The command cannot run inside a transaction block, and a task always runs inside one.";
-	refusal->hint = hint != NULL ? hint :
-		"Run the command from a client session.";
+	refusal->detail = "The command cannot run inside a transaction block, and a task runs inside one, unless it has a mode.";
+	refusal->hint = hint;
+	refusal->autonomous = true;
 	return true;
 }
 
@@ -341,7 +358,7 @@ refuses(Node *stmt, Refusal *refusal)
 			/* ANALYZE is the same node, and can run */
 			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
 				needs_no_transaction(refusal, "VACUUM",
-									 "Run VACUUM from a client session; a task can run ANALYZE.");
+									 "ANALYZE can run inside one.");
 		case T_ClusterStmt:
 			return ((ClusterStmt *) stmt)->relation == NULL &&
 				needs_no_transaction(refusal, "CLUSTER without a table",
@@ -387,29 +404,38 @@ refuses(Node *stmt, Refusal *refusal)
 	}
 }
 
+/* Its location is where the previous statement ended. */
+static int
+begin_of(const char *sql, const RawStmt *raw)
+{
+	int			location = raw->stmt_location;
+
+	while (scanner_isspace(sql[location]))
+		location++;
+	return location;
+}
+
 /*
  * Raise the error if the statement cannot be part of a task.
  */
 static void
-check_statement(const char *sql, RawStmt *raw)
+check_statement(const char *sql, RawStmt *raw, bool autonomous)
 {
-	Refusal		refusal;
-	int			location = raw->stmt_location;
+	Refusal		refusal = {0};
 
-	if (!refuses(raw->stmt, &refusal))
+	if (!refuses(raw->stmt, &refusal) || (autonomous && refusal.autonomous))
 		return;
-
-	/* the location is where the previous statement ended */
-	while (scanner_isspace(sql[location]))
-		location++;
 
 	ereport(ERROR,
 			(errcode(refusal.code),
 	/* translator: %s is an SQL command */
 			 errmsg("cannot execute %s in a delayed task", refusal.command),
 			 errdetail("%s", refusal.detail),
+			 refusal.autonomous ?
+			 errhint("%s%sTo run it outside of one, use delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
+					 refusal.hint ? refusal.hint : "", refusal.hint ? "\n" : "") :
 			 errhint("%s", refusal.hint),
-			 text_errposition(sql, location)));
+			 text_errposition(sql, begin_of(sql, raw))));
 }
 
 /*
@@ -466,9 +492,10 @@ statement_at(List *statements, int location)
  * Check one use of $n; returns whether it stands for a task's argument.
  */
 static bool
-check_parameter(const char *sql, Node *stmt, int number, int location,
-				int nargs)
+check_parameter(const Checked *checked, Node *stmt, int number, int location)
 {
+	const char *sql = checked->sql;
+	int			nargs = checked->nargs;
 	ParamUse	use = parameter_use(stmt);
 
 	if (use == PARAMS_OWN)
@@ -483,6 +510,12 @@ check_parameter(const char *sql, Node *stmt, int number, int location,
 				 errhint("Put the value into the SQL text, for example with format(), when the task is scheduled."),
 				 text_errposition(sql, location)));
 
+	if (checked->option != NULL && (number < 1 || number > nargs))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_PARAMETER),
+				 errmsg("there is no argument for parameter $%d", number),
+				 errdetail("%s has %d arguments.", checked->option, nargs),
+				 text_errposition(sql, location)));
 	if (number < 1 || number > nargs)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
@@ -520,8 +553,10 @@ check_all_used(const bool *used, int nargs)
  * quoted strings and comments are not tokens of that kind.
  */
 static void
-check_parameters(const char *sql, List *statements, int nargs)
+check_parameters(const Checked *checked, List *statements)
 {
+	const char *sql = checked->sql;
+	int			nargs = checked->nargs;
 	core_yyscan_t scanner;
 	core_yy_extra_type extra;
 	core_YYSTYPE value;
@@ -537,13 +572,14 @@ check_parameters(const char *sql, List *statements, int nargs)
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{
 		if (token == PARAM_TOKEN &&
-			check_parameter(sql, statement_at(statements, location),
-							value.ival, location, nargs))
+			check_parameter(checked, statement_at(statements, location),
+							value.ival, location))
 			used[value.ival - 1] = true;
 	}
 	scanner_finish(scanner);
 
-	check_all_used(used, nargs);
+	if (checked->option == NULL)
+		check_all_used(used, nargs);
 }
 
 /* Could it be part of an identifier, or of a dollar quote? */
@@ -651,8 +687,10 @@ remember(const char *sql, int nargs, List *statements)
 }
 
 static void
-check_text(const char *sql, int nargs)
+check_text(const Checked *checked)
 {
+	const char *sql = checked->sql;
+	int			nargs = checked->nargs;
 	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 	ListCell   *lc;
 
@@ -663,27 +701,30 @@ check_text(const char *sql, int nargs)
 				 errhint("The text is empty, or consists of comments only.")));
 
 	foreach(lc, statements)
-		check_statement(sql, lfirst_node(RawStmt, lc));
+		check_statement(sql, lfirst_node(RawStmt, lc), checked->autonomous);
+	if (checked->autonomous && list_length(statements) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a task with a mode must be a single statement"),
+				 errdetail("Several statements would be a transaction."),
+				 errhint("Use a procedure, which may commit, or several tasks."),
+				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
-		check_parameters(sql, statements, nargs);
-	remember(sql, nargs, statements);
+		check_parameters(checked, statements);
+	if (checked->option == NULL && !checked->autonomous)
+		remember(sql, nargs, statements);
 }
 
-void
-dw_check_sql(const text *text, int nargs)
+static void
+check(Checked *checked)
 {
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
-	char	   *sql;
-
-	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
-		return;
-	sql = text_to_cstring(text);
 
 	callback.callback = sql_text_callback;
-	callback.arg = sql;
+	callback.arg = checked;
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 
@@ -695,10 +736,37 @@ dw_check_sql(const text *text, int nargs)
 									ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(context);
 
-	check_text(sql, nargs);
+	check_text(checked);
 
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 
 	error_context_stack = callback.previous;
+}
+
+void
+dw_check_sql(const text *text, int nargs)
+{
+	Checked		checked = {.nargs = nargs};
+
+	if (is_known(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), nargs))
+		return;
+	checked.sql = text_to_cstring(text);
+	check(&checked);
+}
+
+void
+dw_check_follow_up(const text *text, const char *option, int nargs)
+{
+	Checked		checked = {.sql = text_to_cstring(text), .option = option, .nargs = nargs};
+
+	check(&checked);
+}
+
+void
+dw_check_sql_autonomous(const text *text, int nargs)
+{
+	Checked		checked = {.sql = text_to_cstring(text), .nargs = nargs, .autonomous = true};
+
+	check(&checked);
 }

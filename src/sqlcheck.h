@@ -25,4 +25,16 @@
  */
 extern void dw_check_sql(const text *sql, int nargs);
 
+/*
+ * The same for SQL that is run when a task has ended, given by the option of
+ * that name: it may use any of so many arguments, which it is given all.
+ */
+extern void dw_check_follow_up(const text *sql, const char *option, int nargs);
+
+/*
+ * The same for a task that runs outside of a transaction: it is one statement,
+ * which may be one that can run only so.
+ */
+extern void dw_check_sql_autonomous(const text *sql, int nargs);
+
 #endif							/* DW_SQLCHECK_H */

@@ -149,6 +149,7 @@ dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome)
 				pg_atomic_fetch_add_u64(&queue->cancelled, 1);
 			break;
 		case DW_COUNTED_SKIPPED:
+			pg_atomic_fetch_add_u64(&db->skipped, 1);
 			pg_atomic_fetch_add_u64(&lane->skipped, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->skipped, 1);

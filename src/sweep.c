@@ -7,8 +7,9 @@
  * any origin, in passes; a pass is made of slices of some milliseconds, each
  * a transaction with a snapshot of its own, which removes the rows that the
  * marks of this pass hit.  Where no mark can hit anything (other owners,
- * queues, due times) the index is stepped over.  No lock is waited for: a row
- * that somebody has locked is left for another pass.
+ * queues, due times) the index is stepped over.  No lock is waited for, but the
+ * one of those who send notifications: a row that somebody has locked is left
+ * for another pass.
  *
  * When can a mark go?  When no row is left that it hits, nor can come to be.
  * Rows can come from transactions that had drawn a lower number than the mark
@@ -30,6 +31,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "compat.h"
 #include "conclude.h"
 #include "inject.h"
@@ -446,14 +448,28 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
+/* Not while an executor runs the task. */
+static TM_Result
+delete_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	TM_FailureData failure;
+	TM_Result	result;
+
+	if (key->has_more && !dw_autonomous_enter(key->id, false))
+		return TM_BeingModified;
+	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						 InvalidSnapshot, false, &failure, false);
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
+	return result;
+}
+
 /* Removes a row if it is hit. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
 	DwMarkable	task;
-	TM_FailureData failure;
 	TM_Result	result = TM_Invisible;
-	bool		is_run = false;
 
 	dw_markable(rel, tuple, &task);
 	for (int i = 0; i < nlane_sweeps; i++)
@@ -466,18 +482,18 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
-			if (!dw_recurring_may_end(rel, tuple, &is_run))
-				result = TM_BeingModified;
+			if (dw_recurring_may_end(rel, tuple))
+				result = delete_row(rel, tuple, key);
 			else
-				result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-									 InvalidSnapshot, false, &failure, false);
+				result = TM_BeingModified;
 			if (result == TM_Ok)
 			{
-				if (is_run)
-					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
 				sweep->removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
+				/* who waits for it was told by the mark */
+				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
 			}
 		}
 		if (result != TM_Ok)

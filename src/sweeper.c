@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.c
- *	  The process that removes rows of cancelled and of old failed tasks, and
- *	  sees to it that recurring tasks have their runs.
+ *	  The process that removes rows of cancelled tasks, old failed ones, and
+ *	  the oldest history, and sees to it that recurring tasks have their runs.
  *
  * At most one for each database, a session of the bootstrap superuser that
  * runs no SQL.  The timer starts it when there is something to remove, and it
  * ends when there is not; in between it works in slices of some milliseconds
- * (sweep.c, failed.c) and rests twice as long after each, so that tasks find
+ * (sweep.c, failed.c, history_tables.c) and rests twice as long after each, so that tasks find
  * processors and disks as they did before.  While it waits for transactions
  * to end it looks at them again after pauses of up to a minute.
  *
@@ -24,6 +24,7 @@
 #include "access/xact.h"
 #include "compat.h"
 #include "failed.h"
+#include "history_tables.h"
 #include "inject.h"
 #include "libpq/pqsignal.h"
 #include "load.h"
@@ -215,7 +216,8 @@ TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
 	TimestampTz now = dw_now();
-	TimestampTz trim_at = dw_atomic_read(&db->failed_trim_at);
+	TimestampTz trim_at = Min(dw_atomic_read(&db->failed_trim_at),
+							  dw_atomic_read(&db->history_turn_at));
 
 	look_needed |= changed;
 	notice_end(db);
@@ -317,20 +319,30 @@ asked_to_end(void)
 	return pg_atomic_read_u32(&my_db->holds) > 0 || pg_atomic_read_u32(&my_db->restart) != 0;
 }
 
-/* Trims failed tasks if it is time to; when it is again. */
+/* Does some of a work whose time is in shared memory, if it has come; when it is again. */
 static TimestampTz
-trim(void)
+do_in_time(pg_atomic_uint64 *time, TimestampTz (*work) (bool *more))
 {
 	bool		more = false;
-	TimestampTz at = dw_atomic_read(&my_db->failed_trim_at);
+	TimestampTz at = dw_atomic_read(time);
 
 	if (at > dw_now())
 		return at;
 	/* what is asked for from here on counts */
-	(void) dw_atomic_take(&my_db->failed_trim_at);
-	at = dw_failed_trim(&more);
-	dw_atomic_lower(&my_db->failed_trim_at, more ? PG_INT64_MIN : at);
-	return dw_atomic_read(&my_db->failed_trim_at);
+	(void) dw_atomic_take(time);
+	at = work(&more);
+	dw_atomic_lower(time, more ? PG_INT64_MIN : at);
+	return dw_atomic_read(time);
+}
+
+/* Trims failed tasks and the history. */
+static TimestampTz
+trim(void)
+{
+	TimestampTz failed_at = do_in_time(&my_db->failed_trim_at, dw_failed_trim);
+	TimestampTz history_at = do_in_time(&my_db->history_turn_at, dw_history_turn);
+
+	return Min(failed_at, history_at);
 }
 
 /* True if it was woken before. */

@@ -68,12 +68,21 @@ static bool callback_registered = false;
  */
 static bool writing = false;
 
+static bool
+is_history(Oid relid)
+{
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		if (relid == catalog.history[i])
+			return true;
+	return false;
+}
+
 static void
 forget_catalog(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == catalog.task || relid == catalog.failed ||
 		relid == catalog.prepared || relid == catalog.queue || relid == catalog.pause ||
-		relid == catalog.cancellation || relid == catalog.recurring)
+		relid == catalog.cancellation || relid == catalog.recurring || is_history(relid))
 		catalog_valid = writing = false;
 }
 
@@ -116,6 +125,10 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
+	result->history[0] = relation_named(schema, "history_0");
+	result->history[1] = relation_named(schema, "history_1");
+	result->history[2] = relation_named(schema, "history_2");
+	result->history_seq = relation_named(schema, "history_seq");
 	result->recurring = relation_named(schema, "recurring_task");
 	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
 	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
@@ -127,7 +140,9 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
 		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
 		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
-		OidIsValid(result->cancellation_pkey) && OidIsValid(result->recurring) &&
+		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
+		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
+		OidIsValid(result->history_seq) && OidIsValid(result->recurring) &&
 		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
 }
 
@@ -177,12 +192,16 @@ check_tables(const DwCatalog *cat)
 	};
 	static const Oid queue_types[Natts_queue] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
-		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, JSONBOID
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
 	};
 	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
 	static const Oid cancellation_types[Natts_cancellation] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
+	};
+	static const Oid history_types[Natts_history] = {
+		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
+		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
 	static const Oid recurring_types[Natts_recurring] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
@@ -198,6 +217,8 @@ check_tables(const DwCatalog *cat)
 	check_columns(cat->queue, queue_types, Natts_queue);
 	check_columns(cat->pause, pause_types, Natts_pause);
 	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		check_columns(cat->history[i], history_types, Natts_history);
 	check_columns(cat->recurring, recurring_types, Natts_recurring);
 }
 
@@ -231,6 +252,14 @@ dw_catalog(void)
 		PG_END_TRY();
 	}
 	return &catalog;
+}
+
+bool
+dw_catalog_is_there(void)
+{
+	DwCatalog	found;
+
+	return catalog_valid || dw_catalog_lookup(&found);
 }
 
 /* Identity of this database in this cluster; copies of rows are told by it. */
@@ -451,6 +480,63 @@ dw_failed_insert(Datum *values, bool *nulls)
 	table_close(rel, NoLock);
 }
 
+/* All at once; nothing that follows in this command sees them. */
+BlockNumber
+dw_history_insert(Relation rel, List *rows)
+{
+	int			n = list_length(rows);
+	TupleTableSlot **slots = palloc(n * sizeof(TupleTableSlot *));
+	BlockNumber page;
+
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
+	}
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), 0, NULL);
+	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		if (rel->rd_rel->relhasindex)
+		{
+			HeapTuple	tuple = ExecFetchSlotHeapTuple(slots[i], false, NULL);
+
+			tuple->t_self = slots[i]->tts_tid;
+			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0, false);
+		}
+		ExecDropSingleTupleTableSlot(slots[i]);
+	}
+	return page;
+}
+
+/* Deletes a row, if it is there, having waited for who has locked it. */
+void
+dw_failed_delete(int64 id, TimestampTz failed_at)
+{
+	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TM_FailureData failure;
+
+	ScanKeyInit(&keys[0], Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	ScanKeyInit(&keys[1], Anum_failed_failed_at, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ,
+				TimestampTzGetDatum(failed_at));
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 2, keys);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						   InvalidSnapshot, true, &failure, false);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+}
+
 /* What a row of failed_task has in common with that of the task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
@@ -575,6 +661,7 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->priority = DatumGetInt16(column(rel, tuple, Anum_task_priority, &isnull));
 	attempts = column(rel, tuple, Anum_task_attempts, &isnull);
 	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
+	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
 	key->tid = tuple->t_self;
 }
 
@@ -751,6 +838,7 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 	key->due = DatumGetTimestampTz(entry_column(scan, 5));
 	key->id = DatumGetInt64(entry_column(scan, 6));
 	key->attempts = 0;
+	key->has_more = false;
 	key->tid = scan->xs_heaptid;
 }
 

@@ -13,7 +13,9 @@
 #include "access/genam.h"
 #include "access/htup.h"
 #include "access/sdir.h"
+#include "nodes/pg_list.h"
 #include "shared.h"
+#include "storage/block.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -74,6 +76,36 @@ enum
 	Natts_failed = Anum_failed_more
 };
 
+/* Columns of delay_wheel.history_0 and the others. */
+enum
+{
+	Anum_history_task = 1,
+	Anum_history_due,
+	Anum_history_started,
+	Anum_history_ended,
+	Anum_history_rows,
+	Anum_history_recurring,
+	Anum_history_owner,
+	Anum_history_queue,
+	Anum_history_attempt,
+	Anum_history_outcome,
+	Anum_history_command_tag,
+	Anum_history_sqlstate,
+	Anum_history_message,
+	Anum_history_sql,
+	Anum_history_key,
+	Anum_history_tag,
+	Natts_history = Anum_history_tag
+};
+#define DW_HISTORY_TABLES	3
+
+/* A row of these. */
+typedef struct DwHistoryRow
+{
+	Datum		values[Natts_history];
+	bool		nulls[Natts_history];
+} DwHistoryRow;
+
 /* Columns of delay_wheel.prepared. */
 enum
 {
@@ -101,6 +133,7 @@ enum
 	Anum_queue_users,
 	Anum_queue_retry_delay,
 	Anum_queue_spread,
+	Anum_queue_history,
 	Anum_queue_more,
 	Natts_queue = Anum_queue_more
 };
@@ -187,6 +220,8 @@ typedef struct DwCatalog
 	Oid			pause_pkey;
 	Oid			cancellation;
 	Oid			cancellation_pkey;
+	Oid			history[DW_HISTORY_TABLES];
+	Oid			history_seq;
 	Oid			recurring;
 	Oid			recurring_pkey;
 	Oid			recurring_name_key;
@@ -202,6 +237,7 @@ typedef struct DwTaskKey
 	int16		queue;
 	int16		priority;
 	int16		attempts;
+	bool		has_more;		/* it may have a mode; not known by the index */
 	ItemPointerData tid;
 } DwTaskKey;
 
@@ -213,6 +249,8 @@ typedef struct DwFailedScan DwFailedScan;
 
 extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern const DwCatalog *dw_catalog(void);
+/* Would dw_catalog() find it?  Costs nothing if it has. */
+extern bool dw_catalog_is_there(void);
 extern int64 dw_origin_stamp(void);
 
 /*
@@ -226,10 +264,13 @@ extern void dw_tasks_unlocked(void);
 
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 extern void dw_failed_insert(Datum *values, bool *nulls);
+extern void dw_failed_delete(int64 id, TimestampTz failed_at);
 extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
 								Datum *values, bool *nulls);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
+/* A list of DwHistoryRow, at least one; returns the page of the last one. */
+extern BlockNumber dw_history_insert(Relation rel, List *rows);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern void dw_queue_insert(Datum *values, bool *nulls);
 extern void dw_pause_insert(Datum *values, bool *nulls);

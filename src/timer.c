@@ -29,6 +29,7 @@
 #include "compat.h"
 #include "dispatch.h"
 #include "failed.h"
+#include "history_tables.h"
 #include "give_way.h"
 #include "inject.h"
 #include "lanes.h"
@@ -134,6 +135,7 @@ obey_settings(void)
 	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
 	dw_dispatch_end_surplus(db);
 	dw_failed_obey_settings(db);
+	dw_history_obey_settings(db);
 	/* there may be more executors now, or another window to load */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
 	dw_load_settings_changed();
@@ -159,6 +161,7 @@ begin_service(void)
 	dw_dispatch_begin();
 	dw_load_reset(db);
 	dw_failed_begin(db);
+	dw_history_begin(db);
 	dw_recurring_begin(db);
 	obey_settings();
 }

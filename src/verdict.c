@@ -20,25 +20,36 @@
 #include "utils/timestamp.h"
 #include "verdict.h"
 
-static bool
-has_expired(const DwTaskKey *key, const Datum *values, const bool *nulls)
+/* The option expires, in us after the due time. */
+static int64
+expires_after(const Datum *values, const bool *nulls)
 {
-	int64		after;
-
 	if (nulls[Anum_task_expires - 1])
-		return false;
-	after = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
-	return dw_time_add(key->due, after) < dw_now();
+		return PG_INT64_MAX;
+	return dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
 }
 
-/* The option skip_after. */
-static bool
-is_too_late(const DwTaskKey *key, const Datum *values, const bool *nulls)
+static int64
+skip_after(const Datum *values, const bool *nulls)
 {
 	int64		after;
 
-	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &after) &&
-		dw_time_add(key->due, Max(after, 0)) < dw_now();
+	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &after))
+		return PG_INT64_MAX;
+	return Max(after, 0);
+}
+
+/* Of the two limits to its lateness, the one that was reached first decides. */
+static DwVerdict
+judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
+{
+	int64		expires = expires_after(values, nulls);
+	int64		skip = skip_after(values, nulls);
+	int64		limit = Min(expires, skip);
+
+	if (limit == PG_INT64_MAX || dw_time_add(key->due, limit) >= dw_now())
+		return DW_RUN;
+	return skip < expires ? DW_SKIP : DW_REFUSE;
 }
 
 DwVerdict
@@ -55,13 +66,8 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		*reason = DW_SUPERSEDED_MESSAGE;
 		return DW_REFUSE;
 	}
-	if (has_expired(key, values, nulls))
-	{
-		*sqlstate = DW_ERRCODE_EXPIRED;
-		*reason = "the task has expired";
-		return DW_REFUSE;
-	}
-	if (is_too_late(key, values, nulls))
-		return DW_SKIP;
-	return DW_RUN;
+	/* if it is refused now */
+	*sqlstate = DW_ERRCODE_EXPIRED;
+	*reason = "the task has expired";
+	return judge_lateness(key, values, nulls);
 }

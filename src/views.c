@@ -207,8 +207,8 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	uint32		room;
 	TimestampTz until;
 	const char *reason;
-	Datum		values[18] = {0};
-	bool		nulls[18] = {0};
+	Datum		values[19] = {0};
+	bool		nulls[19] = {0};
 	TimestampTz horizon;
 	TimestampTz now = dw_now();
 
@@ -246,6 +246,7 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	set_lateness(&values[15], &nulls[15], dw_lane_lateness_percentile(&lane, 0.5));
 	set_lateness(&values[16], &nulls[16], dw_lane_lateness_percentile(&lane, 0.95));
 	set_lateness(&values[17], &nulls[17], dw_lane_lateness_percentile(&lane, 1));
+	values[18] = Int64GetDatum(pg_atomic_read_u64(&lane.skipped));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -257,7 +258,7 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 		TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID,
 		INT8OID, INT8OID, INT8OID, INT8OID,
-		FLOAT8OID, FLOAT8OID, FLOAT8OID
+		FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
@@ -292,6 +293,7 @@ typedef struct QueueSum
 	uint64		failed;
 	uint64		retried;
 	uint64		cancelled;
+	uint64		skipped;
 } QueueSum;
 
 static int
@@ -318,6 +320,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 		sum->failed = pg_atomic_read_u64(&queue->failed);
 		sum->retried = pg_atomic_read_u64(&queue->retried);
 		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
+		sum->skipped = pg_atomic_read_u64(&queue->skipped);
 		n++;
 	}
 	qsort(sums, n, sizeof(QueueSum), compare_sums);
@@ -368,8 +371,8 @@ static void
 put_queue(const QueueSum *sum, ReturnSetInfo *result)
 {
 	const DwQueue *queue = &sum->queue;
-	Datum		values[11] = {0};
-	bool		nulls[11] = {0};
+	Datum		values[12] = {0};
+	bool		nulls[12] = {0};
 	const char *state = sum->ready > 0 ? "ready" : "idle";
 
 	if (queue->paused)
@@ -391,6 +394,7 @@ put_queue(const QueueSum *sum, ReturnSetInfo *result)
 	values[8] = Int64GetDatum(sum->failed);
 	values[9] = Int64GetDatum(sum->retried);
 	values[10] = Int64GetDatum(sum->cancelled);
+	values[11] = Int64GetDatum(sum->skipped);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -413,7 +417,7 @@ dw_get_queues(PG_FUNCTION_ARGS)
 {
 	static const Oid columns[] = {
 		INT2OID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID, INT4OID,
-		INT8OID, INT8OID, INT8OID, INT8OID
+		INT8OID, INT8OID, INT8OID, INT8OID, INT8OID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
@@ -509,8 +513,8 @@ service_state(DwDatabase *db)
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
-	Datum		values[22] = {0};
-	bool		nulls[22];
+	Datum		values[23] = {0};
+	bool		nulls[23];
 	NameData	database;
 
 	memset(nulls, true, sizeof(nulls));
@@ -530,8 +534,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[22] = {0};
-	bool		nulls[22] = {0};
+	Datum		values[23] = {0};
+	bool		nulls[23] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 
@@ -573,6 +577,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	}
 	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
 	values[21] = Int64GetDatum(pg_atomic_read_u64(&db->retried));
+	values[22] = Int64GetDatum(pg_atomic_read_u64(&db->skipped));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -592,7 +597,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
 		INT4OID, INT8OID, INT8OID,
 		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID, INT8OID
 	};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 

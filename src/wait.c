@@ -27,6 +27,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "attempts.h"
+#include "autonomous.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "executor.h"
@@ -206,12 +207,12 @@ read_slot(bool *look)
 }
 
 static void
-require_owner(const DwTaskKey *key)
+require_owner(int64 id, Oid owner)
 {
-	if (!has_privs_of_role(GetUserId(), key->owner))
+	if (!has_privs_of_role(GetUserId(), owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) key->id),
+				 errmsg("permission denied for task %lld", (long long) id),
 				 errdetail("Only members of the role that scheduled the task, and superusers, may wait for it.")));
 }
 
@@ -265,8 +266,9 @@ stands_in_failed(int64 id, Snapshot snapshot)
  * The table is not kept locked: a waiter is in nobody's way.
  */
 static State
-look(int64 id, bool first)
+look_once(int64 id, bool first)
 {
+	Oid			owner;
 	Oid			table = dw_catalog()->task;
 	Relation	rel;
 	Snapshot	snapshot;
@@ -279,7 +281,12 @@ look(int64 id, bool first)
 	UnlockRelationOid(table, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	tuple = dw_task_find(rel, id, snapshot);
-	if (tuple == NULL)
+	if (tuple == NULL && dw_executor_runs_autonomous(id, &owner))
+	{
+		if (first)
+			require_owner(id, owner);
+	}
+	else if (tuple == NULL)
 		state = stands_in_failed(id, snapshot) ? HAS_FAILED : GONE;
 	else
 	{
@@ -287,7 +294,7 @@ look(int64 id, bool first)
 
 		dw_task_key(rel, tuple, &key);
 		if (first)
-			require_owner(&key);
+			require_owner(id, key.owner);
 		if (!dw_row_is_claimed(rel, &key))
 		{
 			/* who waits already is told when a superseded one has failed */
@@ -302,6 +309,20 @@ look(int64 id, bool first)
 	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	return state;
+}
+
+/* What has ended in between may have been put back, or not have failed. */
+static State
+look(int64 id, bool first)
+{
+	for (;;)
+	{
+		uint32		ended = dw_autonomous_ended();
+		State		state = look_once(id, first);
+
+		if (state == PENDING || ended == dw_autonomous_ended())
+			return state;
+	}
 }
 
 /*
@@ -398,7 +419,7 @@ sleep_until(TimestampTz until)
 static const char *
 wait_for_task(int64 id, TimestampTz deadline)
 {
-	static const char *const names[] = {NULL, "done", "failed", "cancelled"};
+	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	TimestampTz look_at = dw_now() + LOOK_US;
 
 	switch (look(id, true))

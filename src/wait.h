@@ -16,7 +16,8 @@ typedef enum DwOutcome
 	DW_NOT_ENDED = 0,
 	DW_DONE,
 	DW_FAILED,
-	DW_CANCELLED
+	DW_CANCELLED,
+	DW_SKIPPED
 } DwOutcome;
 
 extern Size dw_wait_size(void);

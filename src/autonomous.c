@@ -1,0 +1,393 @@
+/*-------------------------------------------------------------------------
+ *
+ * autonomous.c
+ *	  Tasks whose statement cannot run in a transaction block.
+ *
+ * Run by executors; what concerns rows of such tasks also by whoever deletes
+ * rows.
+ *
+ * VACUUM, CREATE INDEX CONCURRENTLY and the like, and procedures that commit,
+ * begin and end transactions themselves.  So the statement is run as that of
+ * a client is, at top level, and nothing of ours can be in its transactions:
+ * the claim cannot be one with its effects.  Of the two things that can be had
+ * instead the task's mode says which:
+ *
+ * at_most_once		The claim is committed first.  In the same transaction the
+ *					task is recorded as failed, with a message that says that
+ *					its end is not known; the transaction that settles it takes
+ *					that back.  So after a crash it stands there, to be judged
+ *					by a person.
+ * at_least_once	The row stays until the statement has ended; its deletion is
+ *					undone when the claim has been judged.  After a crash it is
+ *					found again.
+ *
+ * What is kept of the first ones' claim is in the executor's memory, and while
+ * they run there is no row that others could find; so these look whether an
+ * executor says that it runs the task (dw_executor_runs_autonomous).
+ *
+ * The rows of the second ones are there, and nobody has locked them.  So who
+ * would delete one takes a lock of its id first, for just that long, and
+ * looks whether an executor keeps it (dw_executor_keeps); the executor holds
+ * that lock while it claims and says so.  It is an advisory lock of a class of
+ * its own.  What is deleted by plain SQL, or locked, is not protected.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "args.h"
+#include "autonomous.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "compat.h"
+#include "executor.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "inject.h"
+#include "miscadmin.h"
+#include "more.h"
+#include "session.h"
+#include "signature.h"
+#include "sqlcheck.h"
+#include "storage/lock.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "touched.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/portal.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "verdict.h"
+
+/* See keys.c for others. */
+#define TASK_LOCK_CLASS	0xDE1B
+
+PG_FUNCTION_INFO_V1(dw_is_running);
+
+/*---- Modes ----*/
+
+static const struct
+{
+	const char *name;
+	DwMode		mode;
+}			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
+
+static DwMode
+find_mode(const char *name)
+{
+	for (size_t i = 0; i < lengthof(modes); i++)
+		if (strcmp(modes[i].name, name) == 0)
+			return modes[i].mode;
+	return DW_IN_TRANSACTION;
+}
+
+DwMode
+dw_mode(const Datum *values, const bool *nulls)
+{
+	char	   *name;
+
+	if (nulls[Anum_task_more - 1])
+		return DW_IN_TRANSACTION;
+	name = dw_more_text(values, nulls, Anum_task_more, DW_MORE_MODE);
+	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
+}
+
+DwMode
+dw_mode_named(const char *name)
+{
+	DwMode		mode = find_mode(name);
+
+	if (mode == DW_IN_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for mode: \"%s\"", name),
+				 errhint("Use 'at_most_once' or 'at_least_once', for a statement that cannot run inside a transaction, or null for all others.")));
+	return mode;
+}
+
+/*---- Rows that are kept ----*/
+
+static LOCKTAG
+lock_of(int64 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) ((uint64) id >> 32), (uint32) id,
+						 TASK_LOCK_CLASS);
+	return tag;
+}
+
+bool
+dw_autonomous_enter(int64 id, bool wait)
+{
+	LOCKTAG		tag = lock_of(id);
+
+	if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	if (!dw_executor_keeps(id))
+		return true;
+	LockRelease(&tag, ExclusiveLock, false);
+	return false;
+}
+
+void
+dw_autonomous_leave(int64 id)
+{
+	LOCKTAG		tag = lock_of(id);
+
+	LockRelease(&tag, ExclusiveLock, false);
+}
+
+/*---- Before the statement ----*/
+
+static void
+set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
+{
+	values[column - 1] = CStringGetTextDatum(text);
+	nulls[column - 1] = false;
+}
+
+/* What stands there until the task is settled, and afterwards if it never is. */
+static void
+record_begun(const DwClaim *claim, TimestampTz begun_at)
+{
+	Datum		values[Natts_failed];
+	bool		nulls[Natts_failed];
+
+	dw_failed_from_task(claim->values, claim->nulls, values, nulls);
+	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(begun_at);
+	nulls[Anum_failed_failed_at - 1] = false;
+	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(claim->key.attempts + 1, PG_INT16_MAX));
+	nulls[Anum_failed_attempts - 1] = false;
+	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(DW_ERRCODE_END_UNKNOWN));
+	set_text(values, nulls, Anum_failed_message, "the task was begun, and its end is not known");
+	set_text(values, nulls, Anum_failed_detail,
+			 "The server, or the executor, ended while the task ran. Mode 'at_most_once' does not let it run again by itself.");
+	set_text(values, nulls, Anum_failed_hint,
+			 "Look what it has done. If it is to run again, use delay_retry().");
+	dw_failed_insert(values, nulls);
+}
+
+/*
+ * Outside of transactions a setting is the session's, so that it outlasts all
+ * those of the statement, and a rollback in it.
+ */
+static void
+set_search_path(const DwClaim *claim)
+{
+	char	   *path = dw_claim_text(claim, Anum_task_search_path);
+
+	if (path != NULL)
+		(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SET, true, 0, false);
+}
+
+void
+dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task)
+{
+	Relation	rel = dw_claim_open();
+
+	task->row = toast_flatten_tuple(claim->tuple, RelationGetDescr(rel));
+	task->begun_at = dw_now();
+	claim->tuple = task->row;
+	dw_deform(rel, claim->tuple, &claim->values, &claim->nulls);
+	table_close(rel, NoLock);
+
+	/* before anybody can see that the row is gone, or is there again */
+	if (mode == DW_AT_MOST_ONCE)
+	{
+		record_begun(claim, task->begun_at);
+		pg_atomic_write_u64(&me->autonomous, (uint64) claim->key.id);
+		pg_memory_barrier();
+		dw_claim_commit_transaction();
+	}
+	else
+	{
+		pg_atomic_write_u64(&me->keeps, (uint64) claim->key.id);
+		pg_memory_barrier();
+		AbortCurrentTransaction();
+	}
+	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
+	task->mode = mode;
+	DW_INJECT("autonomous-after-claim");
+}
+
+/*---- The statement ----*/
+
+static int
+result_code(const QueryCompletion *qc)
+{
+	switch (qc->commandTag)
+	{
+		case CMDTAG_SELECT:
+			return SPI_OK_SELECT;
+		case CMDTAG_INSERT:
+			return SPI_OK_INSERT;
+		case CMDTAG_UPDATE:
+			return SPI_OK_UPDATE;
+		case CMDTAG_DELETE:
+			return SPI_OK_DELETE;
+		case CMDTAG_MERGE:
+			return SPI_OK_MERGE;
+		default:
+			return SPI_OK_UTILITY;
+	}
+}
+
+/* What is done before a statement is executed needs a snapshot, which must not stay. */
+static List *
+plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInfo *params)
+{
+	List	   *queries;
+	List	   *plans;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	*params = dw_args_params(sql,
+							 claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
+							 claim->values[Anum_task_arg_types - 1], claim->nulls[Anum_task_arg_types - 1]);
+	if (*params != NULL)
+		queries = pg_analyze_and_rewrite_withcb(raw, sql, (*params)->parserSetup,
+												(*params)->parserSetupArg, NULL);
+	else
+		queries = pg_analyze_and_rewrite_fixedparams(raw, sql, NULL, 0, NULL);
+	plans = pg_plan_queries(queries, sql, CURSOR_OPT_PARALLEL_OK, *params);
+	PopActiveSnapshot();
+	return plans;
+}
+
+/*
+ * As exec_simple_query() does it.  What belongs to the statement is in a memory
+ * context of the caller's, and what it needs to be run in that of the portal,
+ * so both outlast the transactions in between.
+ *
+ * The text is checked once more: it may have come by plain SQL, and BEGIN, say,
+ * would not end.
+ */
+DwSpiResult
+dw_autonomous_run(const DwClaim *claim, const char *sql)
+{
+	MemoryContext context = CurrentMemoryContext;
+	DwSpiResult result;
+	ParamListInfo params;
+	RawStmt    *raw;
+	Portal		portal;
+	QueryCompletion qc;
+
+	set_search_path(claim);
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	MemoryContextSwitchTo(context);
+	dw_check_sql_autonomous(DatumGetTextPP(claim->values[Anum_task_sql - 1]), -1);
+	raw = linitial_node(RawStmt, pg_parse_query(sql));
+
+	portal = CreatePortal("", true, true);
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(raw->stmt),
+					  plan_statement(claim, sql, raw, &params), NULL);
+	CHECK_FOR_INTERRUPTS();
+	PortalStart(portal, params, 0, InvalidSnapshot);
+	(void) dw_portal_run(portal, None_Receiver, &qc);
+	result.code = result_code(&qc);
+	result.rows = qc.nprocessed;
+	PortalDrop(portal, false);
+	if (IsTransactionBlock())
+		elog(ERROR, "task left a transaction block");
+	return result;
+}
+
+/*---- After it ----*/
+
+/*
+ * Deletes the row of a task that stayed while it ran; false if it is gone.  Who
+ * has locked it by plain SQL is waited for.
+ */
+static bool
+delete_kept(Relation rel, int64 id)
+{
+	for (;;)
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		HeapTuple	tuple = dw_task_find(rel, id, snapshot);
+		TM_FailureData failure;
+
+		UnregisterSnapshot(snapshot);
+		if (tuple == NULL)
+			return false;
+		if (heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						InvalidSnapshot, true, &failure, false) == TM_Ok)
+			return true;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+bool
+dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
+{
+	Relation	rel = dw_claim_open();
+	bool		there = true;
+
+	/* from here on others go by that, as for any claim */
+	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
+	pg_memory_barrier();
+	dw_claim_read(db, rel, heap_copytuple(task->row), claim);
+	if (task->mode == DW_AT_LEAST_ONCE)
+	{
+		there = delete_kept(rel, claim->key.id);
+		pg_atomic_write_u64(&me->keeps, 0);
+	}
+	else
+		dw_failed_delete(claim->key.id, task->begun_at);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+	UpdateActiveSnapshotCommandId();
+	return there;
+}
+
+void
+dw_autonomous_undone(DwExecutor *me, const DwAutonomous *task)
+{
+	if (task->mode == DW_AT_LEAST_ONCE)
+		pg_atomic_write_u64(&me->keeps, (uint64) me->current.id);
+}
+
+/* Who found neither row nor executor may have looked before and after the end. */
+void
+dw_autonomous_end(DwDatabase *db, DwExecutor *me)
+{
+	if (pg_atomic_read_u64(&me->autonomous) != 0)
+		pg_atomic_fetch_add_u32(&db->autonomous_ended, 1);
+	pg_atomic_write_u64(&me->autonomous, 0);
+	pg_atomic_write_u64(&me->keeps, 0);
+}
+
+uint32
+dw_autonomous_ended(void)
+{
+	DwDatabase *db = dw_my_database();
+
+	return db == NULL ? 0 : pg_atomic_read_u32(&db->autonomous_ended);
+}
+
+/*---- For the view of failed tasks ----*/
+
+Datum
+dw_is_running(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+	Oid			owner;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_shared();
+	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
+				   (has_privs_of_role(GetUserId(), owner) ||
+					has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA)));
+}

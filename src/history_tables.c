@@ -1,0 +1,460 @@
+/*-------------------------------------------------------------------------
+ *
+ * history_tables.c
+ *	  The tables of delay_wheel.history: which one is written, and how they
+ *	  are kept within bounds.
+ *
+ * There are three, written in turn, so that what is old goes by truncation:
+ * without a scan, dead rows, or work for vacuum.  The sequence history_seq has
+ * the number of the current one; shared memory has it, too, once the timer
+ * has looked.  A writer who is late may write to the one before, which harms
+ * nothing: it is the last to be emptied.
+ *
+ * The next table becomes the current one when that has a quarter of
+ * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age
+ * old; it is the oldest one, and emptied before.  So there are always between a
+ * half and three quarters of the size, once it was reached; and rows go when
+ * they are between two thirds of the age and the whole of it old.  Tables are
+ * emptied also if nothing is written any more (expired), or the limit was
+ * lowered.
+ *
+ * The sweeper does this (dw_history_turn), a truncation or a step to the next
+ * table at a time, each in a transaction of its own.  It keeps nothing in
+ * mind: what is to be done is read from the tables, so a crash in between
+ * leaves nothing to be cleaned up.  Nobody looks before there is something to
+ * do: db->history_turn_at is when; who writes lowers it.
+ *
+ * A table that somebody has locked, if only to read, is not waited for, but
+ * tried again.  Meanwhile the current one grows, until all have reached the
+ * limit; then nothing more is recorded, which the view status tells.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "commands/tablecmds.h"
+#include "compat.h"
+#include "history_tables.h"
+#include "inject.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "settings.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* A table is locked, or an error struck: the first pause, and the longest. */
+#define RETRY_MIN_US	USECS_PER_SEC
+#define RETRY_MAX_US	USECS_PER_MINUTE
+/* and from when on that is a problem */
+#define PROBLEM_US		(5 * USECS_PER_MINUTE)
+
+static int64
+max_age_us(void)
+{
+	return (int64) dw_history_max_age * USECS_PER_MINUTE;
+}
+
+static BlockNumber
+max_pages(void)
+{
+	return (BlockNumber) (dw_history_max_size / (BLCKSZ / 1024));
+}
+
+/* The current table is full, or old enough, at that. */
+#define turn_pages()	(max_pages() / 4)
+#define turn_us()		(max_age_us() / 3)
+
+static int
+next_table(int number)
+{
+	return (number + 1) % DW_HISTORY_TABLES;
+}
+
+/*---- Those who write, and timers ----*/
+
+/* The number of the current table, from the sequence. */
+static int
+read_current(Oid sequence)
+{
+	Relation	rel = table_open(sequence, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple = systable_getnext(scan);
+	int64		value = 0;
+	bool		isnull;
+
+	/* last_value is its first column */
+	if (tuple != NULL)
+		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return (int) (value % DW_HISTORY_TABLES);
+}
+
+static int
+current_table(DwDatabase *db)
+{
+	uint32		known = db ? pg_atomic_read_u32(&db->history_current) : 0;
+
+	return known > 0 ? (int) known - 1 : read_current(dw_catalog()->history_seq);
+}
+
+Relation
+dw_history_open_current(DwDatabase *db)
+{
+	for (;;)
+	{
+		int			number = current_table(db);
+		Oid			table = dw_catalog()->history[number];
+
+		LockRelationOid(table, RowExclusiveLock);
+		if (current_table(db) == number)
+			return table_open(table, NoLock);
+		UnlockRelationOid(table, RowExclusiveLock);
+	}
+}
+
+/* Nothing is known before the first look: then the other tables have half of it. */
+static BlockNumber
+room(DwDatabase *db)
+{
+	uint32		known = db ? pg_atomic_read_u32(&db->history_room) : 0;
+
+	return known > 0 ? known : max_pages() / 2;
+}
+
+bool
+dw_history_has_room(DwDatabase *db, Relation rel)
+{
+	if (db != NULL)
+		return pg_atomic_read_u32(&db->history_is_full) == 0;
+	return RelationGetNumberOfBlocks(rel) < room(db);
+}
+
+static void
+ask(DwDatabase *db, TimestampTz at)
+{
+	if (!dw_atomic_lower(&db->history_turn_at, at))
+		return;
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+void
+dw_history_wrote(DwDatabase *db, BlockNumber page)
+{
+	if (db == NULL)
+		return;
+	if (page == 0)
+		ask(db, dw_now() + turn_us());
+	if (page + 1 >= turn_pages())
+		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
+	if (page + 1 >= room(db) && pg_atomic_exchange_u32(&db->history_is_full, 1) == 0)
+		dw_problem(db, "delay_wheel.history is full: nothing more is recorded, since other sessions have locked its tables");
+}
+
+static void
+look_at_once(DwDatabase *db)
+{
+	pg_atomic_write_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
+	ask(db, dw_now());
+}
+
+/*
+ * Nobody knows what a server before has left.  The sweeper will; it is enough
+ * to find out whether it has to look, which it must also if there is nothing,
+ * but shared memory knows better.
+ */
+void
+dw_history_begin(DwDatabase *db)
+{
+	DwCatalog	cat;
+	bool		any = false;
+
+	StartTransactionCommand();
+	if (dw_catalog_lookup(&cat))
+		for (int i = 0; i < DW_HISTORY_TABLES && !any; i++)
+		{
+			Relation	rel;
+
+			any = true;
+			if (!ConditionalLockRelationOid(cat.history[i], AccessShareLock))
+				break;
+			/* it may have been dropped just before */
+			rel = try_table_open(cat.history[i], NoLock);
+			any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
+			if (rel != NULL)
+				table_close(rel, NoLock);
+		}
+	CommitTransactionCommand();
+	if (any || pg_atomic_read_u32(&db->history_current) != 0)
+		look_at_once(db);
+}
+
+void
+dw_history_obey_settings(DwDatabase *db)
+{
+	static int	max_age = INT_MIN;
+	static int	max_size = INT_MIN;
+	bool		first = max_age == INT_MIN;
+
+	if (max_age == dw_history_max_age && max_size == dw_history_max_size)
+		return;
+	max_age = dw_history_max_age;
+	max_size = dw_history_max_size;
+	if (!first)
+		look_at_once(db);
+}
+
+/*---- The sweeper ----*/
+
+/* What there is, as of one look. */
+typedef struct Tables
+{
+	int			current;
+	struct
+	{
+		BlockNumber pages;
+		TimestampTz first;		/* its oldest row; now if none is visible */
+	}			table[DW_HISTORY_TABLES];
+	uint64		pages;			/* of all */
+} Tables;
+
+typedef enum Turn
+{
+	TURN_NOT_YET,
+	TURN_DONE,					/* there may be more to do */
+	TURN_LOCKED,
+	TURN_GONE					/* there is no extension */
+} Turn;
+
+/* When the first row was written; nobody deletes rows in front of it. */
+static TimestampTz
+first_ended(Relation rel, TimestampTz now)
+{
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	HeapTuple	tuple = systable_getnext(scan);
+	TimestampTz first = now;
+	bool		isnull;
+
+	if (tuple != NULL)
+		first = DatumGetTimestampTz(heap_getattr(tuple, Anum_history_ended,
+												 RelationGetDescr(rel), &isnull));
+	systable_endscan(scan);
+	return first;
+}
+
+/* False if one of them is locked. */
+static bool
+read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
+{
+	tables->pages = 0;
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+	{
+		Relation	rel;
+
+		if (!ConditionalLockRelationOid(cat->history[i], AccessShareLock))
+			return false;
+		/* it may have been dropped just before */
+		rel = try_table_open(cat->history[i], NoLock);
+		if (rel == NULL)
+			return false;
+		tables->table[i].pages = RelationGetNumberOfBlocks(rel);
+		tables->table[i].first = tables->table[i].pages > 0 ? first_ended(rel, now) : DW_NEVER;
+		tables->pages += tables->table[i].pages;
+		table_close(rel, NoLock);
+	}
+	tables->current = read_current(cat->history_seq);
+	return true;
+}
+
+/* Those who write are to know. */
+static void
+publish(DwDatabase *db, const Tables *tables)
+{
+	BlockNumber used = tables->table[tables->current].pages;
+	uint64		others = tables->pages - used;
+	BlockNumber left = others < max_pages() ? max_pages() - (BlockNumber) others : 1;
+
+	pg_atomic_write_u32(&db->history_current, tables->current + 1);
+	pg_atomic_write_u32(&db->history_room, left);
+	pg_atomic_write_u32(&db->history_is_full, used >= left ? 1 : 0);
+}
+
+/* As TRUNCATE does, but for triggers, which would run as us, and publications. */
+static bool
+empty_table(Oid table)
+{
+	Relation	rel;
+	Oid			toast;
+
+	if (!ConditionalLockRelationOid(table, AccessExclusiveLock))
+		return false;
+	rel = table_open(table, NoLock);
+	CheckTableNotInUse(rel, "TRUNCATE");
+	CheckTableForSerializableConflictIn(rel);
+	dw_new_storage(rel);
+	toast = rel->rd_rel->reltoastrelid;
+	if (OidIsValid(toast))
+	{
+		Relation	toast_rel = table_open(toast, AccessExclusiveLock);
+
+		dw_new_storage(toast_rel);
+		table_close(toast_rel, NoLock);
+	}
+	dw_reindex_table(table);
+	pgstat_count_truncate(rel);
+	table_close(rel, NoLock);
+	return true;
+}
+
+/* Is the table, which is not the current one, to be emptied? */
+static bool
+has_expired(const Tables *tables, int number, TimestampTz now)
+{
+	return tables->table[number].pages > 0 &&
+		(tables->pages > max_pages() ||
+		 dw_time_add(tables->table[number].first, max_age_us()) <= now);
+}
+
+/* When something is to be done, if nothing more is written. */
+static TimestampTz
+next_time(const Tables *tables)
+{
+	TimestampTz next = DW_NEVER;
+
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+	{
+		int64		age = i == tables->current ? turn_us() : max_age_us();
+
+		next = Min(next, dw_time_add(tables->table[i].first, age));
+	}
+	return next;
+}
+
+static Turn
+look(DwDatabase **db, TimestampTz *next)
+{
+	TimestampTz now = dw_now();
+	Tables		tables;
+	DwCatalog	cat;
+	int			oldest;
+	int			older;
+	bool		is_full;
+
+	if (!dw_catalog_lookup(&cat))
+		return TURN_GONE;
+	*db = dw_my_database();
+	if (*db == NULL || !read_tables(&cat, now, &tables))
+		return TURN_LOCKED;
+	publish(*db, &tables);
+
+	oldest = next_table(tables.current);
+	older = next_table(oldest);
+	is_full = tables.table[tables.current].pages >= turn_pages() ||
+		dw_time_add(tables.table[tables.current].first, turn_us()) <= now;
+	if (has_expired(&tables, oldest, now) || (is_full && tables.table[oldest].pages > 0))
+		return empty_table(cat.history[oldest]) ? TURN_DONE : TURN_LOCKED;
+	if (has_expired(&tables, older, now))
+		return empty_table(cat.history[older]) ? TURN_DONE : TURN_LOCKED;
+	if (is_full)
+	{
+		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat.history_seq), Int64GetDatum(oldest));
+		tables.current = oldest;
+		publish(*db, &tables);
+		return TURN_DONE;
+	}
+	*next = next_time(&tables);
+	return TURN_NOT_YET;
+}
+
+static void
+report_error(MemoryContext context)
+{
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
+/* It could not be done; when to try again. */
+static TimestampTz
+back_off(DwDatabase *db, TimestampTz *since, int64 *pause)
+{
+	TimestampTz now = dw_now();
+
+	if (*pause == 0)
+		*since = now;
+	*pause = Min(Max(*pause * 2, RETRY_MIN_US), RETRY_MAX_US);
+	if (db != NULL)
+	{
+		pg_atomic_write_u64(&db->history_turn_after, (uint64) (now + *pause));
+		if (now - *since > PROBLEM_US)
+			dw_problem(db, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
+	}
+	return now + *pause;
+}
+
+TimestampTz
+dw_history_turn(bool *more)
+{
+	static TimestampTz since;
+	static int64 pause = 0;
+	MemoryContext context = CurrentMemoryContext;
+	DwDatabase *volatile db = NULL;
+	volatile Turn result = TURN_LOCKED;
+	volatile TimestampTz next = DW_NEVER;
+
+	*more = false;
+	PG_TRY();
+	{
+		DwDatabase *my_db = NULL;
+		TimestampTz at = DW_NEVER;
+		Turn		turn;
+
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		/* the server's default may be one that waits or fails */
+		XactIsoLevel = XACT_READ_COMMITTED;
+		PushActiveSnapshot(GetTransactionSnapshot());
+		turn = look(&my_db, &at);
+		PopActiveSnapshot();
+		DW_INJECT("history-before-commit");
+		CommitTransactionCommand();
+		DW_INJECT("history-after-commit");
+		db = my_db;
+		next = at;
+		result = turn;
+	}
+	PG_CATCH();
+	{
+		result = TURN_LOCKED;
+		report_error(context);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+
+	if (result == TURN_LOCKED)
+		return back_off(db, &since, &pause);
+	pause = 0;
+	pgstat_report_stat(true);
+	*more = result == TURN_DONE;
+	return next;
+}
