@@ -30,6 +30,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "queue_limits.h"
+#include "recurring.h"
 #include "run_now.h"
 #include "run_task.h"
 #include "session.h"
@@ -213,6 +214,8 @@ report_lost(const DwHint *hint)
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",
 					(long long) hint->id)));
+	/* it may have been a run, which nobody settles any more */
+	dw_recurring_ask(my_db);
 }
 
 /*

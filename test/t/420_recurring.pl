@@ -180,10 +180,43 @@ $q->(q{DELETE FROM delay_wheel.task; SELECT delay_every('deleted', '1 day', 'SEL
 is($q->($is_back), 1, 'a change makes a new run');
 
 #
+# Outside of a transaction a run may get lost with its executor: at_most_once
+# lets it be, and goes on with the next one; at_least_once runs it again.
+#
+$q->(q{SELECT delay_unschedule(name) FROM delay_wheel.recurring;
+	CREATE TABLE gate (open boolean);
+	CREATE PROCEDURE long_run(of_name text) LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO log (name) VALUES (of_name);
+		COMMIT;
+		WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.01); COMMIT; END LOOP;
+	END $$;
+	TRUNCATE log});
+for my $mode (qw(at_most_once at_least_once))
+{
+	my $state = qq{SELECT state, runs, failures FROM delay_wheel.recurring WHERE name = '$mode'};
+	my $has_run = qq{SELECT count(*) FROM delay_wheel.recurring r JOIN delay_wheel.task t ON t.id = r.task AND t.due = r.next_due WHERE name = '$mode' AND next_due > now()};
+
+	$q->(qq{TRUNCATE gate; SELECT delay_every('$mode', '1 day', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '0.5 s', mode => '$mode')});
+	wait_for($node, qq{SELECT count(*) FROM log WHERE name = '$mode'}, "$mode: a run has begun", 60, expected => 1);
+	is($q->($state), 'running|0|0', "$mode: it is shown");
+	# changed, and looked for, meanwhile: there is no other one
+	ok(new_timer(), "$mode: there is a new timer");
+	$q->(qq{SELECT delay_every('$mode', '2 days', 'CALL long_run(''$mode'')', starts => clock_timestamp() + '2 days', mode => '$mode')});
+	is($q->($has_run), 0, "$mode: a change makes no other run");
+	is($q->('SELECT count(pg_terminate_backend(pid, 60000)) FROM delay_wheel.running'), 1, "$mode: its executor is terminated");
+	$q->('INSERT INTO gate VALUES (true)');
+	wait_for($node, $has_run, "$mode: there is the next run", 60, expected => 1);
+	is($q->($state), $mode eq 'at_most_once' ? 'waiting|1|1' : 'waiting|1|0', "$mode: what is known of the run");
+	is($q->(qq{SELECT count(*) FROM log WHERE name = '$mode'}), $mode eq 'at_most_once' ? 1 : 2, "$mode: how often it was begun");
+}
+is($q->(q{SELECT count(delay_unschedule(name)) FROM delay_wheel.recurring}), 2, 'removed');
+
+#
 # A mark hits a run whose task is being changed: the sweeper does not wait, and
 # leaves it for later.
 #
-$q->(q{SELECT delay_unschedule(name) FROM delay_wheel.recurring; SELECT delay_every('marked', '1 day', 'SELECT 1', starts => '2500-01-01')});
+$q->(q{SELECT delay_every('marked', '1 day', 'SELECT 1', starts => '2500-01-01')});
 $changing = $node->background_psql('postgres');
 $changing->query_safe(q{BEGIN; SELECT FROM delay_wheel.recurring_task FOR UPDATE});
 $q->(q{SELECT delay_cancel_all(due_from => '2500-01-01')});
@@ -210,8 +243,8 @@ $changing->quit;
 wait_for($node, q{SELECT runs, failures, last_outcome FROM delay_wheel.recurring WHERE name = 'hasty'}, 'it is done', 60, expected => '1|0|done');
 
 #
-# An error at the end of a run: it is tried again for as long as it takes, not
-# in silence, and what the run did is not lost.
+# An error at the end of a run, not of its SQL: it counts as failed, and that is
+# written down however often it takes, not in silence.
 #
 if (has_injection())
 {
@@ -222,6 +255,17 @@ if (has_injection())
 	wait_for($node, q{SELECT runs, last_outcome FROM delay_wheel.recurring WHERE name = 'error'}, 'a run is settled in the end', 60, expected => '1|failed');
 	is(scalar(() = log_since($node, $position) =~ /could not record the outcome of task/g), 1, 'the log tells of it, once');
 	is($q->(q{SELECT count(*) FROM delay_wheel.task WHERE more ? 'recurring' AND due = '2500-01-02'}), 1, 'there is the next one');
+}
+
+#
+# The look for lost runs is begun anew after an error.
+#
+if (has_injection())
+{
+	attach($node, 'repair-before-commit', 'error', 0, 1);
+	$q->(q{DELETE FROM delay_wheel.task});
+	ok(new_timer(), 'there is a new timer');
+	wait_for($node, q{SELECT count(*), count(t.id) FROM delay_wheel.recurring r LEFT JOIN delay_wheel.task t ON t.id = r.task}, 'lost runs are found after an error', 60, expected => '2|2');
 }
 
 #
@@ -242,7 +286,10 @@ is($in_copy->('SELECT name, state, next_due IS NOT NULL FROM delay_wheel.recurri
 # its end does not make another run here
 is($in_copy->(q{SELECT delay_cancel(task) FROM delay_wheel.recurring WHERE name = 'cancelled'}), 'cancelled', 'a single run is cancelled');
 is($in_copy->(q{SELECT count(*) FROM delay_wheel.tasks}), 2, 'there is no other one for it');
-is($in_copy->('SELECT delay_arm()'), 2, 'armed');
+# who declares it here means it to run here
+is($in_copy->(q{SELECT delay_every('copied', '1 day', 'SELECT 1', starts => '2500-01-01') > 0}), 't', 'one is declared anew');
+is($in_copy->(q{SELECT state, r.next_due = t.due FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task AND t.armed WHERE name = 'copied'}), 'waiting|t', 'it is armed');
+is($in_copy->('SELECT delay_arm()'), 1, 'the others are armed');
 is($in_copy->(q{SELECT name, state, r.next_due = t.due FROM delay_wheel.recurring r LEFT JOIN delay_wheel.tasks t ON t.id = r.task AND t.armed ORDER BY name}),
 	"cancelled|waiting|t\ncopied|waiting|t\nhasty|waiting|t\npaused|paused|", 'they go on');
 is($in_copy->(q{SELECT delay_resume_recurring('paused')}), 't', 'also the one that was paused');
