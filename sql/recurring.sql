@@ -46,6 +46,11 @@ SELECT delay_cron('cron', '30 2 * * *', 'SELECT note_run($1)', '{cron}', starts 
 SELECT delay_cron('cron seconds', '*/20 30 12 29 2 *', 'SELECT note_run($1)', '{cron seconds}', starts => '2020-01-01', max_runs => 4, catch_up => 'all') > 0 AS ok;
 SELECT pg_temp.finished();
 SELECT name, ideal, CASE WHEN name LIKE 'new york%' THEN ideal AT TIME ZONE 'America/New_York' END AS new_york FROM recurring_run ORDER BY name COLLATE "C", n;
+-- as PostgreSQL has it
+SELECT name, ideal, computed FROM (
+	SELECT name, ideal, starts + (row_number() OVER (PARTITION BY name ORDER BY n) - 1) * every AS computed
+	FROM recurring_run JOIN delay_wheel.recurring USING (name) WHERE every IS NOT NULL AND time_zone = 'Europe/Berlin') c
+	WHERE ideal <> computed;
 SELECT * FROM shown;
 -- finished ones stay until they are removed
 SELECT count(*) FROM delay_wheel.tasks;
@@ -105,7 +110,7 @@ DROP SEQUENCE recurring_attempt;
 -- options go with each run
 SELECT delay_queue('recurring_queue', priority => 1, spread => '1 day');
 SELECT delay_every('options', '1 day', 'SELECT $1, $2', '{a,1}', '{text,int}', starts => '2999-01-01', time_zone => 'UTC', until => '2999-02-01', max_runs => 5,
-	catch_up => 'all', queue => 'recurring_queue', tag => 'tag', max_attempts => 3, retry_delay => '5 s', timeout => '1 minute', skip_after => '2 hours') > 0 AS ok;
+	catch_up => 'all', queue => 'recurring_queue', tag => 'tag', max_attempts => 3, retry_delay => '5 s', timeout => '1 minute', skip_after => '2 hours', notify => 'channel', on_success => 'SELECT $1', on_failure => 'SELECT $2') > 0 AS ok;
 SELECT name, every, schedule, time_zone, starts, until, max_runs, catch_up, next_due, queue, priority, tag, sql, args FROM delay_wheel.recurring;
 SELECT due, t.owner = current_user::regrole AS own, priority, attempts, max_attempts, timeout, retry_delay, expires, sql, args, arg_types, key, tag, more - 'recurring' AS more
 	FROM delay_wheel.task t;
@@ -323,6 +328,9 @@ SELECT command, e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
 	$$delay_every('x', '1 day', 'SELECT 1', max_attempts => 0)$$,
 	$$delay_every('x', '1 day', 'SELECT 1', timeout => '0')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', skip_after => '-1 s')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', on_success => 'SELEC')$$,
+	$$delay_every('x', '1 day', 'SELECT 1', mode => 'maybe')$$,
+	$$delay_every('x', '1 day', 'SELECT 1; SELECT 2', mode => 'at_least_once')$$,
 	$$delay_every('x', '200000000 years', 'SELECT 1')$$,
 	$$delay_cron('x', NULL, 'SELECT 1')$$,
 	$$delay_cron('x', 'whenever', 'SELECT 1')$$,

@@ -55,7 +55,6 @@
 #include "recurrence.h"
 #include "recurring.h"
 #include "rights.h"
-#include "run_now.h"
 #include "schedule.h"
 #include "settings.h"
 #include "signature.h"
@@ -474,8 +473,8 @@ end_run(int64 id, const DwEnded *ended)
 }
 
 /*
- * In an executor the work of the run is done by now: a limit for locks that is
- * meant for its SQL is not to make it fail.
+ * If it is the executor's own task, whose work is done by now, a limit for
+ * locks that is meant for its SQL is not to make it fail.
  */
 void
 dw_recurring_ended(const DwEnded *ended)
@@ -486,7 +485,7 @@ dw_recurring_ended(const DwEnded *ended)
 
 	if (id == 0)
 		return;
-	if (dw_this_executor != NULL && dw_run_now_id == 0)
+	if (dw_this_executor != NULL && QueryCancelHoldoffCount > 0)
 		LockTimeout = 0;
 	PG_TRY();
 	{

@@ -2,7 +2,8 @@
 # run is lost or doubled, lost ones are found again, and what was missed while
 # the server was down is made up for as was told.
 #
-#   DW_LONG   also 1,000 runs of one second each, and more crashes
+#   DW_LONG      also 1,000 runs of one second each
+#   DW_CRASHES   how often the server crashes (4; 12 if DW_LONG)
 
 use strict;
 use warnings;
@@ -66,7 +67,7 @@ if (long_tests())
 # moment of a task of 100 ms.
 #
 $q->(q{SELECT delay_every('crashes', '100 ms', 'SELECT note(''crashes''), pg_sleep(0.05)', catch_up => 'all')});
-for my $i (1 .. long_tests() ? 12 : 4)
+for my $i (1 .. $ENV{DW_CRASHES} // (long_tests() ? 12 : 4))
 {
 	my $runs = $q->('SELECT count(*) FROM log');
 	my $pid;
