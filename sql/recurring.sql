@@ -304,7 +304,7 @@ SELECT pg_temp.wait_for('(SELECT count(*) = 2 FROM delay_wheel.failed WHERE mess
 DELETE FROM delay_wheel.failed_task WHERE message LIKE 'role with OID%';
 
 -- what is refused
-SELECT command, e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
+SELECT command, e.code, e.message FROM unnest(ARRAY[
 	$$delay_every(NULL, '1 day', 'SELECT 1')$$,
 	$$delay_every('', '1 day', 'SELECT 1')$$,
 	$$delay_every(repeat('x', 1001), '1 day', 'SELECT 1')$$,
