@@ -547,18 +547,18 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_OBJECT),
 					 errmsg("queue \"%s\" does not exist", name)));
-		if (has_tasks(id_of_queue(rel, tuple)))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("queue \"%s\" has pending tasks", name),
-					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
-							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 		if (dw_recurring_uses_queue(id_of_queue(rel, tuple)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("queue \"%s\" has recurring tasks", name),
 					 errhint("Give them another queue with %s, or remove them with %s.",
 							 "delay_every()", "delay_unschedule()")));
+		if (has_tasks(id_of_queue(rel, tuple)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("queue \"%s\" has pending tasks", name),
+					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
+							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
 	} while (!delete_row(rel, tuple));
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();

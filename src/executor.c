@@ -221,6 +221,8 @@ report_lost(const DwHint *hint)
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",
 					(long long) hint->id)));
+	/* it may have been a run, which nobody settles any more */
+	dw_recurring_ask(my_db);
 }
 
 /*

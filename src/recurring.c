@@ -78,8 +78,8 @@ PG_FUNCTION_INFO_V1(dw_unschedule);
 PG_FUNCTION_INFO_V1(dw_pause_recurring);
 PG_FUNCTION_INFO_V1(dw_resume_recurring);
 
-/* That of keys is the one before. */
-#define NAME_LOCK_CLASS	0xDE1B
+/* See keys.c and autonomous.c for others. */
+#define NAME_LOCK_CLASS	0xDE1C
 
 /* Executors and timers must come along. */
 #define MIN_EVERY_US	(100 * 1000)
@@ -377,35 +377,23 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 }
 
 /*
- * The same, having waited for who changes it.  The work of a run is done by
- * then; so a limit for locks that is meant for its SQL does not make it fail.
- * A cancel does, but only if it is not settled yet: what becomes of a run that
- * has failed must be written down.
+ * The same, having waited for who changes it.  A cancel is let in if it can
+ * still undo the run; but what becomes of one that has failed, or has committed
+ * its work, must be written down.
  */
 static bool
 wait_for_definition(Relation rel, int64 id, const DwEnded *ended, Definition *def)
 {
-	bool		in_executor = dw_this_executor != NULL && QueryCancelHoldoffCount > 0;
-	bool		let_in = in_executor && ended->end == DW_END_DONE;
-	int			lock_timeout = LockTimeout;
-	volatile bool found = false;
+	bool		let_in = QueryCancelHoldoffCount > 0 && ended->end == DW_END_DONE &&
+		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
+	bool		found;
 	bool		busy;
 
-	if (in_executor)
-		LockTimeout = 0;
-	PG_TRY();
-	{
-		if (let_in)
-			RESUME_CANCEL_INTERRUPTS();
-		found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
-		if (let_in)
-			HOLD_CANCEL_INTERRUPTS();
-	}
-	PG_FINALLY();
-	{
-		LockTimeout = lock_timeout;
-	}
-	PG_END_TRY();
+	if (let_in)
+		RESUME_CANCEL_INTERRUPTS();
+	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
+	if (let_in)
+		HOLD_CANCEL_INTERRUPTS();
 	return found;
 }
 
@@ -468,17 +456,12 @@ advance(Definition *def)
 	set_next(def, after);
 }
 
-void
-dw_recurring_ended(const DwEnded *ended)
+static void
+end_run(int64 id, const DwEnded *ended)
 {
-	int64		id = ended->end == DW_END_RETRIED ? 0 :
-		definition_of(ended->values, ended->nulls);
-	Relation	rel;
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	Definition	def;
 
-	if (id == 0)
-		return;
-	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	if (wait_for_definition(rel, id, ended, &def))
 	{
 		note_end(&def, ended);
@@ -487,6 +470,32 @@ dw_recurring_ended(const DwEnded *ended)
 		write_definition(rel, &def);
 	}
 	table_close(rel, NoLock);
+}
+
+/*
+ * If it is the executor's own task, whose work is done by now, a limit for
+ * locks that is meant for its SQL is not to make it fail.
+ */
+void
+dw_recurring_ended(const DwEnded *ended)
+{
+	int64		id = ended->end == DW_END_RETRIED ? 0 :
+		definition_of(ended->values, ended->nulls);
+	int			lock_timeout = LockTimeout;
+
+	if (id == 0)
+		return;
+	if (dw_this_executor != NULL && QueryCancelHoldoffCount > 0)
+		LockTimeout = 0;
+	PG_TRY();
+	{
+		end_run(id, ended);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = lock_timeout;
+	}
+	PG_END_TRY();
 }
 
 bool
@@ -747,6 +756,10 @@ static text *
 read_name(FunctionCallInfo fcinfo)
 {
 	refuse_null(fcinfo, ARG_NAME, "name");
+	if (VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(ARG_NAME)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("name must not be empty")));
 	return dw_option_text(fcinfo, ARG_NAME, "name");
 }
 
@@ -931,13 +944,13 @@ create(Definition *def)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("recurring task \"%s\" would never be run",
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
-				 errdetail("Its schedule has no time from now on that is not after %s.", "until")));
+				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
 	insert_run(def);
 	dw_recurring_insert(def->values, def->nulls);
 	return number_of(def, Anum_recurring_task);
 }
 
-/* Returns what is to be returned. */
+/* Whoever changes one that came with a copy means it to have runs here. */
 static int64
 change(Relation rel, Definition *def, const Definition *wanted, Run *run)
 {
@@ -952,6 +965,7 @@ change(Relation rel, Definition *def, const Definition *wanted, Run *run)
 		def->values[declared_columns[i] - 1] = wanted->values[declared_columns[i] - 1];
 		def->nulls[declared_columns[i] - 1] = wanted->nulls[declared_columns[i] - 1];
 	}
+	set_value(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
 	/* the end of a run that is going on goes by this */
 	if (!run->running)
 	{
@@ -994,7 +1008,7 @@ declare(Definition *wanted)
 			set_value(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
 		else if (!starts_given)
 			set_time(wanted, Anum_recurring_starts, default_starts(wanted));
-		if (is_same(rel, &def, wanted, declared_columns))
+		if (is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
 		{
 			result = number_of(&def, Anum_recurring_task);
 			break;
@@ -1100,6 +1114,20 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
+/* From the first ideal time from now on. */
+static void
+resume(Definition *def)
+{
+	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+
+	set_value(def, Anum_recurring_paused, BoolGetDatum(false));
+	if (def->nulls[Anum_recurring_next_due - 1])
+		return;
+	if (!def->nulls[Anum_recurring_last_due - 1])
+		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
+	set_next(def, after);
+}
+
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {
@@ -1109,20 +1137,17 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
-	if (is_paused(&def))
-	{
+	if (run.running)
 		set_value(&def, Anum_recurring_paused, BoolGetDatum(false));
-		if (!run.running && !def.nulls[Anum_recurring_next_due - 1])
-		{
-			TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
-
-			if (!def.nulls[Anum_recurring_last_due - 1])
-				after = Max(after, DatumGetTimestampTz(def.values[Anum_recurring_last_due - 1]));
-			set_next(&def, after);
-			insert_run(&def);
-		}
-		write_definition(rel, &def);
+	else
+	{
+		if (is_paused(&def))
+			resume(&def);
+		/* else the run that was taken is replaced by another one */
+		insert_run(&def);
 	}
+	write_definition(rel, &def);
+	drop_run(&run);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
@@ -1256,13 +1281,16 @@ is_lost(const Definition *def)
 	return id == 0 || (!task_exists(id) && !is_running_without_row(id));
 }
 
-/* One that runs outside of a transaction may have begun. */
+/*
+ * Outside of a transaction it may have begun; what is known of that stands in
+ * delay_wheel.failed.
+ */
 static bool
-may_be_run_again(const Definition *def)
+may_have_begun(const Definition *def)
 {
 	char	   *mode = dw_more_text(def->values, def->nulls, Anum_recurring_more, DW_MORE_MODE);
 
-	return mode == NULL || strcmp(mode, "at_most_once") != 0;
+	return mode != NULL && strcmp(mode, "at_most_once") == 0;
 }
 
 static void
@@ -1272,8 +1300,14 @@ repair_run(Relation rel, Definition *def)
 			(errmsg("delay_wheel recurring task \"%s\" has lost its next run, task %lld; there is a new one",
 					TextDatumGetCString(def->values[Anum_recurring_name - 1]),
 					(long long) number_of(def, Anum_recurring_task))));
-	if (!may_be_run_again(def))
+	if (may_have_begun(def))
+	{
+		ErrorData	error = {.message = "the task was begun, and its end is not known"};
+		DwEnded		ended = {.end = DW_END_FAILED, .error = &error};
+
+		note_end(def, &ended);
 		advance(def);
+	}
 	insert_run(def);
 	write_definition(rel, def);
 }

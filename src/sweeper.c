@@ -275,6 +275,8 @@ leave_database(int code, Datum arg)
 	my_db->sweep_waits = false;
 	my_db->sweep_npids = 0;
 	LWLockRelease(dw_shared->table_lock);
+	if (!finished)
+		pg_atomic_write_u32(&my_db->recurring_look, 1);
 	if (failed)
 		dw_problem(my_db, "the sweeper ended by an error, see the server's log");
 	tell_timer(my_db);
