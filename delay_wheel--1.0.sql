@@ -726,6 +726,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_cancel_all(text, text, timestamptz, timestamptz),
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
+	delay_schedule_trigger(),
 	delay_run(bigint), delay_run_due(timestamptz), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
 	delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),

@@ -45,7 +45,7 @@ SELECT delay_schedule('0', sql) > 0 AS ok FROM unnest(ARRAY[
 	'DO $d$BEGIN EXECUTE ''VACUUM''; END$d$',
 	'SET LOCAL transaction_isolation = serializable',
 	'SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)',
-	'SELECT repeat(''x'', 2000000000)',
+	'VALUES (repeat(''x'', 2000000000))',
 	'DO $d$BEGIN RAISE EXCEPTION ''%'', repeat(''long message '', 100000); END$d$',
 	'DO $d$BEGIN RAISE EXCEPTION USING ERRCODE = ''57014''; END$d$',
 	'WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT failing_raise() FROM r'
