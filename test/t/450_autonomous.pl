@@ -65,12 +65,21 @@ sub task
 		  . ($options ? ", $options" : '') . ')');
 }
 
+sub waiting
+{
+	my ($id, $what, $condition) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return wait_for($node, "SELECT count(*) FROM delay_wheel.running JOIN pg_stat_activity USING (pid)
+			WHERE task = $id AND wait_event = 'advisory' AND " . ($condition // 'true'), $what, 60, expected => 1);
+}
+
+# In the middle of the work; not another executor that has the same task, and
+# is just finding that out.
 sub running
 {
 	my ($id, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, "SELECT count(*) FROM delay_wheel.running JOIN pg_stat_activity USING (pid)
-			WHERE task = $id AND wait_event = 'advisory'", $what, 60, expected => 1);
+	return waiting($id, $what, "EXISTS (SELECT FROM begun WHERE begun.id = $id)");
 }
 
 sub executor_of { return query("SELECT pid FROM delay_wheel.running WHERE task = $_[0]"); }
@@ -212,7 +221,7 @@ foreach my $end (sort keys %ends)
 query('ALTER SYSTEM SET wal_writer_delay = 10000; ALTER DATABASE postgres SET synchronous_commit = off; SELECT pg_reload_conf()');
 hold();
 my $async = task('at_most_once', undef, "DO \$d\$ BEGIN PERFORM pg_advisory_lock_shared(1); INSERT INTO ended VALUES (me()); END \$d\$");
-running($async, 'synchronous_commit = off: it runs');
+waiting($async, 'synchronous_commit = off: it runs');
 $node->stop('immediate');
 $node->start;
 eval { $session->quit };
@@ -321,7 +330,7 @@ $id = task('at_least_once', "queue => 'q'");
 $canceller = cancel_in_background($id);
 wait_until_waiting($node, 'take-before-delete', 'a cancellation is about to delete the row');
 query("SELECT delay_resume('q')");
-running($id, 'an executor waits for it');
+waiting($id, 'an executor waits for it');
 detach($node, 'take-before-delete');
 like($canceller->query('SELECT 1'), qr/said: cancelled/, 'it has come first');
 $canceller->quit;
