@@ -176,6 +176,13 @@ SELECT zone, schedule, after, expected, actual
 	WHERE expected IS DISTINCT FROM actual;
 SELECT count(*) FROM by_hand;
 
+-- Whatever the year, also where the table of a time zone ends and its rule goes on:
+-- these search over changes of the clock, and come at the same local time
+SELECT zone, schedule, count(*), min(extract(year FROM t)), max(extract(year FROM t)), min((t AT TIME ZONE zone)::time), max((t AT TIME ZONE zone)::time)
+	FROM unnest('{CET-1CEST\,M3.5.0\,M10.5.0/3, EST5EDT, Europe/Berlin}'::text[]) zone, unnest('{0 */24 15 7 *, 0 */24 15 1 *, 0 0 15 7 *}'::text[]) schedule,
+		delay_wheel.cron_times(schedule, zone, '2025-02-01', 1000) t
+	GROUP BY 1, 2 ORDER BY 1, 2;
+
 -- The same as croniter: some thousand schedules, and some over years.
 CREATE TEMP TABLE fixture (schedule text, zone text, start timestamptz, expected timestamptz[]);
 \set fixture :abs_srcdir '/test/cron/fixture.tsv'

@@ -38,11 +38,14 @@
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "args.h"
 #include "autonomous.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
 #include "executor.h"
@@ -147,6 +150,63 @@ dw_autonomous_leave(int64 id)
 	LockRelease(&tag, ExclusiveLock, false);
 }
 
+/*---- Rows that are gone ----*/
+
+/* Of the row that stands in failed_task instead. */
+static bool
+is_of_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
+		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
+		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
+
+		found = !isnull && owner == wanted->owner && queue == wanted->queue &&
+			DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, text,
+												 PointerGetDatum(wanted->key)));
+	}
+	systable_endscan(scan);
+	return found;
+}
+
+bool
+dw_autonomous_has_key(const DwKey *key)
+{
+	Relation	rel = NULL;
+	Snapshot	snapshot = NULL;
+	bool		found = false;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
+	{
+		uint64		id = pg_atomic_read_u64(&dw_executors[i].autonomous);
+
+		if (id == 0 || dw_executors[i].database != MyDatabaseId)
+			continue;
+		if (rel == NULL)
+		{
+			rel = table_open(dw_catalog()->failed, AccessShareLock);
+			snapshot = RegisterSnapshot(GetLatestSnapshot());
+		}
+		found = is_of_key(rel, (int64) id, snapshot, key);
+	}
+	if (rel != NULL)
+	{
+		UnregisterSnapshot(snapshot);
+		table_close(rel, AccessShareLock);
+	}
+	return found;
+}
+
 /*---- Before the statement ----*/
 
 static void
@@ -208,6 +268,8 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 		record_begun(claim, task->begun_at);
 		pg_atomic_write_u64(&me->autonomous, (uint64) claim->key.id);
 		pg_memory_barrier();
+		/* whatever synchronous_commit says: a crash must not undo the claim */
+		ForceSyncCommit();
 		dw_claim_commit_transaction();
 	}
 	else

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "claim.h"
+#include "keys.h"
 #include "shared.h"
 #include "spi_run.h"
 #include "utils/relcache.h"
@@ -37,6 +38,9 @@ extern DwMode dw_mode_named(const char *name);
  */
 extern bool dw_autonomous_enter(int64 id, bool wait);
 extern void dw_autonomous_leave(int64 id);
+
+/* Does an executor run a task of this key whose row is gone? */
+extern bool dw_autonomous_has_key(const DwKey *key);
 
 /* What an executor knows of a task that it runs so, beyond its transactions. */
 typedef struct DwAutonomous

@@ -105,6 +105,7 @@ static struct
 	TimestampTz started;
 	char	   *search_path;	/* of all members; may be NULL */
 	char	   *sql;			/* of the current task */
+	int			lock_timeout;	/* the setting, not ours */
 	uint32		n;
 	Member		members[DW_BATCH_MAX];
 }			batch;
@@ -403,6 +404,8 @@ run_and_commit(DwEntry *entry)
 	dw_history_write_collected();
 	/* it would cut the wait for a synchronous standby short */
 	disable_timeout(STATEMENT_TIMEOUT, false);
+	/* those who notify commit one after the other, and wait for nothing else */
+	LockTimeout = batch.lock_timeout;
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
@@ -455,7 +458,6 @@ undo_batch(void)
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 {
-	int			lock_timeout = LockTimeout;
 	ErrorData  *error = NULL;
 	bool		done;
 
@@ -467,6 +469,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 	 * Not by set_config_option: a change of any setting makes undoing those of
 	 * each task look at all there are.
 	 */
+	batch.lock_timeout = LockTimeout;
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
 	{
@@ -477,7 +480,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 		error = undo_batch();
 	}
 	PG_END_TRY();
-	LockTimeout = lock_timeout;
+	LockTimeout = batch.lock_timeout;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	MemoryContextSwitchTo(batch_context);
 	done = batch.state == BATCH_DONE;

@@ -137,6 +137,9 @@ dw_executor_claims(int64 id, TransactionId xid)
 bool
 dw_executor_keeps(int64 id)
 {
+	/* what is there while none runs */
+	if (id == 0)
+		return false;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == MyDatabaseId &&
 			pg_atomic_read_u64(&dw_executors[i].keeps) == (uint64) id)
@@ -204,12 +207,16 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 	dw_problem(my_db, text);
 }
 
-/* What is left of the task stands in failed_task since it was begun. */
+/*
+ * What is left of the task stands in failed_task since it was begun.  If it was
+ * a run of a recurring one, nobody has scheduled the next.
+ */
 static void
 report_lost(const DwHint *hint)
 {
 	dw_count_end(my_db, &dw_lanes[hint->lane.index], DW_COUNTED_FAILED);
 	dw_make_waiters_look(my_db);
+	dw_recurring_ask(my_db);
 	ereport(LOG,
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",

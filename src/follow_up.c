@@ -15,6 +15,7 @@
 #include "follow_up.h"
 #include "mb/pg_wchar.h"
 #include "more.h"
+#include "queues.h"
 #include "schedule.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -98,5 +99,8 @@ dw_follow_up(const DwEnded *ended)
 		set_success_args(&task, ended);
 	else
 		set_failure_args(&task, ended);
+	/* run before its time: who drops the queue may have looked there already */
+	if (task.due < ended->key->due)
+		(void) dw_queue_keep(task.queue);
 	(void) dw_schedule_successor(&task);
 }

@@ -252,7 +252,7 @@ write_rows(List *rows)
 		return;
 	rel = open_current(db);
 	if (dw_history_has_room(db, rel))
-		dw_history_wrote(db, dw_history_insert(rel, rows));
+		dw_history_wrote(db, rel, dw_history_insert(rel, rows));
 	table_close(rel, NoLock);
 }
 

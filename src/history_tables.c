@@ -55,9 +55,12 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-/* A table is locked, or an error struck: the first pause, and the longest. */
-#define RETRY_MIN_US	USECS_PER_SEC
-#define RETRY_MAX_US	USECS_PER_MINUTE
+/*
+ * A table is locked, or an error struck: it is tried again after a pause that is
+ * as long as this has lasted, within these limits
+ */
+#define RETRY_MIN_US	(20 * 1000)
+#define RETRY_MAX_US	(10 * USECS_PER_SEC)
 /* and from when on that is a problem */
 #define PROBLEM_US		(5 * USECS_PER_MINUTE)
 
@@ -155,17 +158,19 @@ ask(DwDatabase *db, TimestampTz at)
 	dw_wake_timer(db, DW_AWAKE);
 }
 
+/* It is full before the sweeper is asked, or its look would not end that. */
 void
-dw_history_wrote(DwDatabase *db, BlockNumber page)
+dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 {
-	if (db == NULL)
+	/* another one may be the current table by now */
+	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
 		return;
 	if (page == 0)
 		ask(db, dw_now() + turn_us());
-	if (page + 1 >= turn_pages())
-		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
 	if (page + 1 >= room(db) && pg_atomic_exchange_u32(&db->history_is_full, 1) == 0)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded, since other sessions have locked its tables");
+		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+	if (page + 1 >= Min(turn_pages(), room(db)))
+		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
 }
 
 static void
@@ -348,35 +353,34 @@ next_time(const Tables *tables)
 }
 
 static Turn
-look(DwDatabase **db, TimestampTz *next)
+look(DwDatabase *db, TimestampTz *next)
 {
 	TimestampTz now = dw_now();
 	Tables		tables;
 	DwCatalog	cat;
 	int			oldest;
 	int			older;
-	bool		is_full;
+	bool		turns;
 
 	if (!dw_catalog_lookup(&cat))
 		return TURN_GONE;
-	*db = dw_my_database();
-	if (*db == NULL || !read_tables(&cat, now, &tables))
+	if (!read_tables(&cat, now, &tables))
 		return TURN_LOCKED;
-	publish(*db, &tables);
+	publish(db, &tables);
 
 	oldest = next_table(tables.current);
 	older = next_table(oldest);
-	is_full = tables.table[tables.current].pages >= turn_pages() ||
+	turns = tables.table[tables.current].pages >= turn_pages() || tables.pages >= max_pages() ||
 		dw_time_add(tables.table[tables.current].first, turn_us()) <= now;
-	if (has_expired(&tables, oldest, now) || (is_full && tables.table[oldest].pages > 0))
+	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
 		return empty_table(cat.history[oldest]) ? TURN_DONE : TURN_LOCKED;
 	if (has_expired(&tables, older, now))
 		return empty_table(cat.history[older]) ? TURN_DONE : TURN_LOCKED;
-	if (is_full)
+	if (turns)
 	{
 		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat.history_seq), Int64GetDatum(oldest));
 		tables.current = oldest;
-		publish(*db, &tables);
+		publish(db, &tables);
 		return TURN_DONE;
 	}
 	*next = next_time(&tables);
@@ -396,27 +400,26 @@ report_error(MemoryContext context)
 
 /* It could not be done; when to try again. */
 static TimestampTz
-back_off(DwDatabase *db, TimestampTz *since, int64 *pause)
+back_off(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
+	TimestampTz again;
+	int64		lasts;
 
-	if (*pause == 0)
-		*since = now;
-	*pause = Min(Max(*pause * 2, RETRY_MIN_US), RETRY_MAX_US);
-	if (db != NULL)
-	{
-		pg_atomic_write_u64(&db->history_turn_after, (uint64) (now + *pause));
-		if (now - *since > PROBLEM_US)
-			dw_problem(db, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
-	}
-	return now + *pause;
+	if (db == NULL)
+		return now + RETRY_MAX_US;
+	(void) dw_atomic_lower(&db->history_locked_since, now);
+	lasts = now - dw_atomic_read(&db->history_locked_since);
+	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
+	pg_atomic_write_u64(&db->history_turn_after, (uint64) again);
+	if (lasts > PROBLEM_US)
+		dw_problem(db, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
+	return again;
 }
 
 TimestampTz
 dw_history_turn(bool *more)
 {
-	static TimestampTz since;
-	static int64 pause = 0;
 	MemoryContext context = CurrentMemoryContext;
 	DwDatabase *volatile db = NULL;
 	volatile Turn result = TURN_LOCKED;
@@ -425,21 +428,21 @@ dw_history_turn(bool *more)
 	*more = false;
 	PG_TRY();
 	{
-		DwDatabase *my_db = NULL;
 		TimestampTz at = DW_NEVER;
-		Turn		turn;
+		Turn		turn = TURN_LOCKED;
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		/* the server's default may be one that waits or fails */
 		XactIsoLevel = XACT_READ_COMMITTED;
 		PushActiveSnapshot(GetTransactionSnapshot());
-		turn = look(&my_db, &at);
+		db = dw_my_database();
+		if (db != NULL)
+			turn = look(db, &at);
 		PopActiveSnapshot();
 		DW_INJECT("history-before-commit");
 		CommitTransactionCommand();
 		DW_INJECT("history-after-commit");
-		db = my_db;
 		next = at;
 		result = turn;
 	}
@@ -452,8 +455,9 @@ dw_history_turn(bool *more)
 	MemoryContextSwitchTo(context);
 
 	if (result == TURN_LOCKED)
-		return back_off(db, &since, &pause);
-	pause = 0;
+		return back_off(db);
+	if (result != TURN_GONE)
+		(void) dw_atomic_take(&db->history_locked_since);
 	pgstat_report_stat(true);
 	*more = result == TURN_DONE;
 	return next;

@@ -24,7 +24,7 @@ extern Relation dw_history_open_current(DwDatabase *db);
 extern bool dw_history_has_room(DwDatabase *db, Relation rel);
 
 /* Rows were written, the last one to that page. */
-extern void dw_history_wrote(DwDatabase *db, BlockNumber page);
+extern void dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page);
 
 /*---- For timers: at their start, and when settings may have changed ----*/
 

@@ -41,6 +41,7 @@
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/xact.h"
+#include "autonomous.h"
 #include "catalog/pg_collation.h"
 #include "common/hashfn.h"
 #include "conclude.h"
@@ -473,7 +474,8 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		}
 		if (taken)
 			return DW_TAKEN;
-		return last != NULL || runs_here(rel, key) ? DW_RUNNING : DW_GONE;
+		return last != NULL || runs_here(rel, key) || dw_autonomous_has_key(key) ?
+			DW_RUNNING : DW_GONE;
 	}
 }
 

@@ -48,7 +48,6 @@
 #include "fmgr.h"
 #include "marks.h"
 #include "miscadmin.h"
-#include "more.h"
 #include "pending.h"
 #include "run_now.h"
 #include "signature.h"
@@ -580,7 +579,7 @@ take_next(Progress *progress, Taken *task, bool *ready)
 	if (tuple != NULL)
 	{
 		dw_deform(rel, tuple, &task->values, &task->nulls);
-		if (dw_more_has(task->values, task->nulls, Anum_task_more, DW_MORE_MODE))
+		if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 			progress->left++;
 		else if (dw_take_found(rel, tuple, &task->key, &hint, &again) == DW_TAKEN)
 			*ready = have_taken(rel, tuple, task);

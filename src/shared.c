@@ -139,6 +139,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u64(&db->failed_limit, 0);
 	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&db->history_locked_since, (uint64) DW_NEVER);
 	pg_atomic_init_u32(&db->history_current, 0);
 	pg_atomic_init_u32(&db->history_room, 0);
 	pg_atomic_init_u32(&db->history_is_full, 0);

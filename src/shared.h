@@ -329,6 +329,7 @@ typedef struct DwDatabase
 	/* tables of the history, see history_tables.c */
 	pg_atomic_uint64 history_turn_at;	/* when the sweeper is to look at them */
 	pg_atomic_uint64 history_turn_after;	/* too soon before that */
+	pg_atomic_uint64 history_locked_since;	/* they could not be emptied */
 	pg_atomic_uint32 history_current;	/* the one that is written, counted from 1;
 										 * 0: not known yet */
 	pg_atomic_uint32 history_room;	/* pages that it may have, 0: not known yet */

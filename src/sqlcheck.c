@@ -404,6 +404,14 @@ refuses(Node *stmt, Refusal *refusal)
 	}
 }
 
+/* Either there is another way inside a transaction, or only that. */
+static char *
+hint_with_mode(const char *hint)
+{
+	return psprintf("%s delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
+					hint != NULL ? psprintf("%s Or use", hint) : "Use");
+}
+
 /* Its location is where the previous statement ended. */
 static int
 begin_of(const char *sql, const RawStmt *raw)
@@ -431,10 +439,7 @@ check_statement(const char *sql, RawStmt *raw, bool autonomous)
 	/* translator: %s is an SQL command */
 			 errmsg("cannot execute %s in a delayed task", refusal.command),
 			 errdetail("%s", refusal.detail),
-			 refusal.autonomous ?
-			 errhint("%s%sTo run it outside of one, use delay_schedule_task() with mode => 'at_most_once' or 'at_least_once'.",
-					 refusal.hint ? refusal.hint : "", refusal.hint ? "\n" : "") :
-			 errhint("%s", refusal.hint),
+			 errhint("%s", refusal.autonomous ? hint_with_mode(refusal.hint) : refusal.hint),
 			 text_errposition(sql, begin_of(sql, raw))));
 }
 

@@ -45,6 +45,9 @@
 #define REST			2
 #define MIN_REST_US		1000
 
+/* it does not end if there is something to do so soon */
+#define LINGER_US		USECS_PER_SEC
+
 /* when the table of marks is locked */
 #define RETRY_US		(100 * 1000)
 /* after an error */
@@ -411,7 +414,7 @@ dw_sweeper_main(Datum number)
 		repair_at = dw_recurring_repair(my_db);
 		if (asked_to_end() || dw_extension_gone)
 			break;
-		if (sweep_at == DW_NEVER && trim_at > dw_now() && repair_at == DW_NEVER)
+		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{
 			if (pg_atomic_read_u32(&my_db->sweep_wanted) == 0)
 				break;

@@ -382,6 +382,53 @@ sub row_bulk
 	return;
 }
 
+#
+# The story's orders with a trigger that schedules, next to the same table with a
+# foreign key, whose triggers look at a row of another table each.
+#
+sub trigger_rate
+{
+	my ($variant) = @_;
+	my $n = $opt{bulk};
+
+	clean();
+	run("TRUNCATE ride_$variant; VACUUM rider; CHECKPOINT");
+	my $begun = time();
+	shop()->query("INSERT INTO ride_$variant (oid, few, many) SELECT oid, 1 + oid % 1000, oid FROM generate_series(1, $n) oid");
+	my $rate = $n / (time() - $begun);
+	my $there = value('SELECT count(*) FROM delay_wheel.task');
+	my $wanted = $variant =~ /wheel|plpgsql/ ? $n : 0;
+	die "$there tasks of $wanted\n" if $there != $wanted;
+	return $rate;
+}
+
+sub row_trigger
+{
+	my $n = $opt{bulk};
+	my %others = (
+		few => "$n rows; a foreign key to 1,000", many => "$n rows; a foreign key to as many",
+		plpgsql => "$n rows; a trigger in PL/pgSQL that calls delay_schedule", plain => "$n rows; no trigger");
+
+	shop()->query("TRUNCATE rider CASCADE; INSERT INTO rider SELECT generate_series(1, greatest($n, 1000))");
+	run('VACUUM ANALYZE rider');
+	for my $sync (split /,/, $opt{syncs})
+	{
+		sync_commit($sync);
+		my @variants = qw(plain few wheel many plpgsql);
+		my %figures = rounds($opt{rounds}, \@variants,
+			{ map { my $variant = $_; $variant => sub { trigger_rate($variant) } } @variants });
+		for my $other (qw(few many plpgsql plain))
+		{
+			record('trigger', place => 25, variant => $others{$other}, sync => $sync, unit => 'rows/s',
+				ours => $figures{wheel}, floor => $figures{$other},
+				$other =~ /few|many/ ? (reach => [ '>=', 0.90 ]) : ());
+		}
+	}
+	run("TRUNCATE ride_$_") for qw(plain few wheel many plpgsql);
+	clean();
+	return;
+}
+
 sub row_drain
 {
 	my $n = $opt{burst};
@@ -506,6 +553,59 @@ sub row_snapshot
 			note => sprintf('the SKIP LOCKED loop: %.2f',
 				median(map { $rates{peer_held}[$_] / $rates{peer_without}[$_] } 0 .. $#{ $rates{held} })));
 	}
+	clean();
+	return;
+}
+
+#
+# What recording the ends of tasks costs, where they come fastest.
+#
+my @history_tables = map { "delay_wheel.history_$_" } 0 .. 2;
+
+sub history_drain
+{
+	my ($n, $level) = @_;
+
+	set_conf('delay_wheel.history' => $level);
+	run('TRUNCATE ' . join(', ', @history_tables));
+	my $rate = wheel_drain($n, "'$bound_text', oid");
+	my $recorded = value('SELECT count(*) FROM delay_wheel.history');
+	die "$recorded rows of history after $n tasks\n" if $recorded != ($level eq 'all' ? $n : 0);
+	return $rate;
+}
+
+sub row_history
+{
+	my $n = $opt{burst};
+	my $bytes = 0;
+
+	for my $sync (split /,/, $opt{syncs})
+	{
+		sync_commit($sync);
+		my %figures = rounds(
+			$opt{rounds},
+			[qw(off errors all)],
+			{
+				off => sub { history_drain($n, 'off') },
+				errors => sub { history_drain($n, 'errors') },
+				all => sub {
+					my $rate = history_drain($n, 'all');
+					$bytes = value('SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE oid IN (' .
+							join(', ', map { "'$_'::regclass" } @history_tables) . ')');
+					return $rate;
+				},
+			});
+		for my $line ([ errors => 0.97 ], [ all => 0.80 ])
+		{
+			my ($level, $reach) = @$line;
+
+			record('history', place => 55, variant => "$level, $n, 2 executors", sync => $sync, unit => 'tasks/s',
+				ours => $figures{$level}, floor => $figures{off}, reach => [ '>=', $reach ],
+				$level eq 'all' ? (note => sprintf('%.0f bytes a row', $bytes / $n)) : ());
+		}
+	}
+	set_conf('delay_wheel.history' => undef);
+	run('TRUNCATE ' . join(', ', @history_tables));
 	clean();
 	return;
 }
@@ -988,8 +1088,8 @@ sub fill
 # All of it.
 #
 my %row = (
-	schedule => \&row_schedule, bulk => \&row_bulk, drain => \&row_drain, burst => \&row_burst,
-	million => \&row_million, snapshot => \&row_snapshot, wal => \&row_wal, lateness => \&row_lateness,
+	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst,
+	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale);
 my @errors;
@@ -1022,7 +1122,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule bulk drain burst million snapshot wal lateness poller cron idle start memory);
+	measure($_) for qw(schedule bulk trigger drain burst million snapshot history wal lateness poller cron idle start memory);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

@@ -47,10 +47,12 @@ my @machine = map { [ split /=/, $_, 2 ] } split /\n/, read_file("$dir/machine")
 my %title = (
 	schedule => [ 'Schedule, one per transaction', 'the same INSERT' ],
 	bulk => [ 'Schedule in bulk', 'INSERT ... SELECT' ],
+	trigger => [ 'INSERT, each row schedules a task', 'instead' ],
 	drain => [ 'Drain of a burst', 'PL/pgSQL loop, one transaction' ],
 	burst => [ 'Drain of a burst', 'two SKIP LOCKED loops' ],
 	million => [ 'Drain of a great burst', 'two SKIP LOCKED loops' ],
 	snapshot => [ 'Drain under an old snapshot', 'itself without' ],
+	history => [ 'Drain with a history', 'itself without' ],
 	wal => [ 'WAL, schedule to done', 'INSERT, UPDATE, DELETE' ],
 	lateness => [ 'Lateness of start, 100 tasks/s', 'sleep and wake up' ],
 	peers => [ 'Lateness of others, p50', '' ],

@@ -57,13 +57,13 @@ for my $row (values %$rows)
 	push @{ $measured{$name} }, $row;
 }
 for my $name (
-	(map { "$_, none pending" } qw(schedule bulk drain burst million snapshot wal lateness peers idle start memory)),
+	(map { "$_, none pending" } qw(schedule bulk trigger drain burst million snapshot wal lateness peers idle start memory)),
 	(map { "$_, many pending" } qw(burst start)))
 {
 	ok( $measured{$name} && !(grep { !@{ $_->{ours} // [] } && !$_->{note} } @{ $measured{$name} }),
 		"$name: there is a figure");
 }
-my @rates = grep { $_->{unit} eq 'tasks/s' } values %$rows;
+my @rates = grep { $_->{unit} =~ m{^(tasks|rows)/s$} } values %$rows;
 is(scalar(grep { $_->{ours}[0] <= 0 || $_->{floor}[0] <= 0 || $_->{ratio}[0] <= 0 } @rates), 0, 'rates are positive');
 
 my $table = slurp_file("$out/README.md");
