@@ -105,7 +105,6 @@ static struct
 	TimestampTz started;
 	char	   *search_path;	/* of all members; may be NULL */
 	char	   *sql;			/* of the current task */
-	int			lock_timeout;	/* the setting, not ours */
 	uint32		n;
 	Member		members[DW_BATCH_MAX];
 }			batch;
@@ -404,8 +403,6 @@ run_and_commit(DwEntry *entry)
 	dw_history_write_collected();
 	/* it would cut the wait for a synchronous standby short */
 	disable_timeout(STATEMENT_TIMEOUT, false);
-	/* those who notify commit one after the other, and wait for nothing else */
-	LockTimeout = batch.lock_timeout;
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
@@ -458,6 +455,7 @@ undo_batch(void)
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 {
+	int			lock_timeout = LockTimeout;
 	ErrorData  *error = NULL;
 	bool		done;
 
@@ -469,7 +467,6 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 	 * Not by set_config_option: a change of any setting makes undoing those of
 	 * each task look at all there are.
 	 */
-	batch.lock_timeout = LockTimeout;
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
 	{
@@ -480,7 +477,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 		error = undo_batch();
 	}
 	PG_END_TRY();
-	LockTimeout = batch.lock_timeout;
+	LockTimeout = lock_timeout;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	MemoryContextSwitchTo(batch_context);
 	done = batch.state == BATCH_DONE;
