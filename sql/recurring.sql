@@ -14,8 +14,8 @@ SET intervalstyle = 'postgres';
 
 CREATE TABLE recurring_run (name text, ideal timestamptz, due timestamptz, n int GENERATED ALWAYS AS IDENTITY);
 CREATE FUNCTION note_run(of_name text) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO public.recurring_run (name, ideal)
-	SELECT name, next_due FROM delay_wheel.recurring WHERE name = of_name
+	INSERT INTO public.recurring_run (name, ideal, due)
+	SELECT name, next_due, clock_timestamp() FROM delay_wheel.recurring WHERE name = of_name
 $$;
 -- what is to be seen of them without actual times
 CREATE VIEW shown AS
@@ -86,6 +86,15 @@ SELECT count(*), count(DISTINCT ideal), bool_and(due >= ideal) AS never_before,
 	bool_and(extract(epoch FROM ideal - d.starts)::numeric % 0.15 = 0) AS from_the_first, max(ideal - d.starts) >= '2850 ms' AS no_time_twice
 	FROM recurring_run, delay_wheel.recurring d;
 SELECT delay_unschedule('rhythm');
+
+-- one that takes longer: runs do not overlap, and times are left out or not
+SELECT delay_every(catch_up, '100 ms', 'SELECT note_run($1), pg_sleep(0.25)', ARRAY[catch_up], max_runs => 3, catch_up => catch_up) > 0 AS ok
+	FROM unnest('{skip,all}'::text[]) catch_up;
+SELECT pg_temp.finished();
+SELECT name, bool_and(due >= due_before + '250 ms') AS no_overlap, bool_and(ideal >= ideal_before + '300 ms') AS left_out, bool_and(ideal = ideal_before + '100 ms') AS all_of_them
+	FROM (SELECT name, ideal, due, lag(ideal) OVER w AS ideal_before, lag(due) OVER w AS due_before FROM recurring_run WHERE name <> 'rhythm' WINDOW w AS (PARTITION BY name ORDER BY n)) r
+	WHERE due_before IS NOT NULL GROUP BY name ORDER BY name;
+SELECT delay_unschedule('skip'), delay_unschedule('all');
 
 -- a task that fails goes on; what its last run said is shown
 SELECT delay_every('fails', '100 ms', 'SELECT 1/0', max_runs => 3) > 0 AS ok;

@@ -76,9 +76,18 @@ max_pages(void)
 	return (BlockNumber) (dw_history_max_size / (BLCKSZ / 1024));
 }
 
-/* The current table is full, or old enough, at that. */
-#define turn_pages()	(max_pages() / 4)
+/* How old the current table becomes. */
 #define turn_us()		(max_age_us() / 3)
+
+/*
+ * How large it becomes, if it has room for so many pages: with others that have
+ * grown while they were locked, not as large, so that it has some room left.
+ */
+static BlockNumber
+turn_pages(BlockNumber room)
+{
+	return Max(Min(max_pages() / 4, room / 2), 1);
+}
 
 static int
 next_table(int number)
@@ -169,7 +178,7 @@ dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 		ask(db, dw_now() + turn_us());
 	if (page + 1 >= room(db) && pg_atomic_exchange_u32(&db->history_is_full, 1) == 0)
 		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
-	if (page + 1 >= Min(turn_pages(), room(db)))
+	if (page + 1 >= turn_pages(room(db)))
 		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
 }
 
@@ -288,17 +297,24 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 	return true;
 }
 
+/* How many pages the current table may have. */
+static BlockNumber
+room_of_current(const Tables *tables)
+{
+	uint64		others = tables->pages - tables->table[tables->current].pages;
+
+	return others < max_pages() ? max_pages() - (BlockNumber) others : 1;
+}
+
 /* Those who write are to know. */
 static void
 publish(DwDatabase *db, const Tables *tables)
 {
-	BlockNumber used = tables->table[tables->current].pages;
-	uint64		others = tables->pages - used;
-	BlockNumber left = others < max_pages() ? max_pages() - (BlockNumber) others : 1;
+	BlockNumber left = room_of_current(tables);
 
 	pg_atomic_write_u32(&db->history_current, tables->current + 1);
 	pg_atomic_write_u32(&db->history_room, left);
-	pg_atomic_write_u32(&db->history_is_full, used >= left ? 1 : 0);
+	pg_atomic_write_u32(&db->history_is_full, tables->table[tables->current].pages >= left ? 1 : 0);
 }
 
 /* As TRUNCATE does, but for triggers, which would run as us, and publications. */
@@ -370,7 +386,7 @@ look(DwDatabase *db, TimestampTz *next)
 
 	oldest = next_table(tables.current);
 	older = next_table(oldest);
-	turns = tables.table[tables.current].pages >= turn_pages() || tables.pages >= max_pages() ||
+	turns = tables.table[tables.current].pages >= turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, turn_us()) <= now;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
 		return empty_table(cat.history[oldest]) ? TURN_DONE : TURN_LOCKED;

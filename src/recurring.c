@@ -30,27 +30,21 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "args.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "definition.h"
 #include "executor.h"
 #include "fmgr.h"
-#include "inject.h"
-#include "load.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "more.h"
 #include "options.h"
-#include "orphans.h"
 #include "pending.h"
 #include "recurrence.h"
 #include "recurring.h"
@@ -58,18 +52,14 @@
 #include "schedule.h"
 #include "settings.h"
 #include "signature.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "touched.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(dw_every);
@@ -81,23 +71,6 @@ PG_FUNCTION_INFO_V1(dw_resume_recurring);
 /* See keys.c and autonomous.c for others. */
 #define NAME_LOCK_CLASS	0xDE1C
 
-/* Executors and timers must come along. */
-#define MIN_EVERY_US	(100 * 1000)
-/* what is kept of an error, in bytes */
-#define MAX_ERROR		1000
-/* so many definitions are looked at in a transaction of the sweeper's */
-#define REPAIR_SLICE	500
-/* a definition, or a table, was locked */
-#define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
-
-/* A row of delay_wheel.recurring_task. */
-typedef struct Definition
-{
-	ItemPointerData tid;
-	Datum	   *values;
-	bool	   *nulls;
-} Definition;
-
 /* What became of the current run of a definition that is to be changed. */
 typedef struct Run
 {
@@ -106,235 +79,6 @@ typedef struct Run
 	HeapTuple	taken;			/* its row, deleted by us, or NULL */
 	DwTaskKey	key;
 } Run;
-
-/*---- Definitions ----*/
-
-static int64
-number_of(const Definition *def, AttrNumber column)
-{
-	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
-}
-
-static void
-set_value(Definition *def, AttrNumber column, Datum value)
-{
-	def->values[column - 1] = value;
-	def->nulls[column - 1] = false;
-}
-
-static void
-set_null(Definition *def, AttrNumber column)
-{
-	def->nulls[column - 1] = true;
-}
-
-static void
-set_time(Definition *def, AttrNumber column, TimestampTz value)
-{
-	set_value(def, column, TimestampTzGetDatum(value));
-}
-
-static void
-add_one(Definition *def, AttrNumber column)
-{
-	set_value(def, column, Int64GetDatum(number_of(def, column) + 1));
-}
-
-static bool
-is_paused(const Definition *def)
-{
-	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
-}
-
-static bool
-catches_up(const Definition *def)
-{
-	return strcmp(TextDatumGetCString(def->values[Anum_recurring_catch_up - 1]), "all") == 0;
-}
-
-static Oid
-owner_of(const Definition *def)
-{
-	return DatumGetObjectId(def->values[Anum_recurring_owner - 1]);
-}
-
-static bool
-is_armed(const Definition *def)
-{
-	return number_of(def, Anum_recurring_origin) == dw_origin_stamp();
-}
-
-static void
-read_definition(Relation rel, HeapTuple tuple, Definition *def)
-{
-	def->tid = tuple->t_self;
-	dw_deform(rel, tuple, &def->values, &def->nulls);
-}
-
-/* The definition as it is now; false if there is none. */
-static bool
-find_definition(Relation rel, int64 id, Definition *def)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_recurring_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->recurring_pkey, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (tuple != NULL)
-		read_definition(rel, heap_copytuple(tuple), def);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return tuple != NULL;
-}
-
-static TM_Result
-lock_row(Relation rel, const Definition *def, LockWaitPolicy wait)
-{
-	HeapTupleData tuple = {.t_self = def->tid};
-	TM_FailureData failure;
-	Buffer		buffer;
-	TM_Result	result;
-
-	DW_INJECT("recurring-before-lock");
-	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleExclusive,
-							 wait, false, &buffer, &failure);
-	ReleaseBuffer(buffer);
-	return result;
-}
-
-static void
-write_definition(Relation rel, Definition *def)
-{
-	dw_recurring_update(rel, &def->tid, def->values, def->nulls);
-}
-
-static void
-delete_definition(Relation rel, const Definition *def)
-{
-	ItemPointerData tid = def->tid;
-	TM_FailureData failure;
-
-	if (heap_delete(rel, &tid, GetCurrentCommandId(true), InvalidSnapshot, true, &failure,
-					false) != TM_Ok)
-		elog(ERROR, "could not delete a recurring task that is locked");
-	CommandCounterIncrement();
-}
-
-/*---- The next run ----*/
-
-/* NULL, or why its times cannot be told: plain SQL wrote it, or a zone is gone. */
-static const char *
-read_recurrence(const Definition *def, DwRecurrence *r)
-{
-	char	   *zone = TextDatumGetCString(def->values[Anum_recurring_time_zone - 1]);
-
-	r->zone = pg_tzset(zone);
-	if (r->zone == NULL)
-		return psprintf("time zone \"%s\" not recognized", zone);
-	r->starts = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]);
-	if (TIMESTAMP_NOT_FINITE(r->starts))
-		return "starts must not be infinite";
-	r->is_cron = def->nulls[Anum_recurring_every - 1];
-	if (r->is_cron)
-	{
-		const char *problem = "there is neither an interval nor a schedule";
-		const char *hint;
-
-		if (def->nulls[Anum_recurring_schedule - 1] ||
-			!dw_cron_parse(TextDatumGetCString(def->values[Anum_recurring_schedule - 1]),
-						   &r->cron, &problem, &hint))
-			return psprintf("invalid schedule: %s", problem);
-		return NULL;
-	}
-	r->every = *DatumGetIntervalP(def->values[Anum_recurring_every - 1]);
-	if (!dw_interval_is_finite(&r->every) ||
-		r->every.month < 0 || r->every.day < 0 || r->every.time < 0 ||
-		(r->every.month == 0 && r->every.day == 0 && r->every.time < MIN_EVERY_US))
-		return "invalid interval";
-	return NULL;
-}
-
-/* Sets next_due to the first ideal time after one; to null if there is no run any more. */
-static void
-set_next(Definition *def, TimestampTz after)
-{
-	DwRecurrence recurrence;
-	const char *problem = read_recurrence(def, &recurrence);
-	TimestampTz next;
-	bool		found;
-
-	found = problem == NULL && dw_recurrence_next(&recurrence, after, &next) &&
-		(def->nulls[Anum_recurring_until - 1] ||
-		 next <= DatumGetTimestampTz(def->values[Anum_recurring_until - 1])) &&
-		(def->nulls[Anum_recurring_max_runs - 1] ||
-		 number_of(def, Anum_recurring_runs) < number_of(def, Anum_recurring_max_runs));
-	if (found)
-		set_time(def, Anum_recurring_next_due, next);
-	else
-		set_null(def, Anum_recurring_next_due);
-	if (problem != NULL)
-	{
-		ereport(LOG,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("delay_wheel recurring task \"%s\" has no runs any more: %s",
-						TextDatumGetCString(def->values[Anum_recurring_name - 1]), problem)));
-		set_value(def, Anum_recurring_last_error, CStringGetTextDatum(problem));
-	}
-}
-
-/* The same when it begins, or begins anew: what has passed is not made up for. */
-static void
-set_first(Definition *def)
-{
-	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
-
-	if (catches_up(def))
-		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
-	if (!def->nulls[Anum_recurring_last_due - 1])
-		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	set_next(def, after);
-}
-
-/* What a run has of its definition as it stands there. */
-static const AttrNumber definition_and_task[][2] = {
-	{Anum_recurring_timeout, Anum_task_timeout},
-	{Anum_recurring_max_attempts, Anum_task_max_attempts},
-	{Anum_recurring_retry_delay, Anum_task_retry_delay},
-	{Anum_recurring_sql, Anum_task_sql},
-	{Anum_recurring_args, Anum_task_args},
-	{Anum_recurring_arg_types, Anum_task_arg_types},
-	{Anum_recurring_search_path, Anum_task_search_path},
-	{Anum_recurring_tag, Anum_task_tag},
-	{Anum_recurring_more, Anum_task_more},
-};
-
-/* Inserts the next run, if there is to be one, and names it. */
-static void
-insert_run(Definition *def)
-{
-	DwNewTask	task;
-
-	set_null(def, Anum_recurring_task);
-	if (def->nulls[Anum_recurring_next_due - 1] || is_paused(def) || !is_armed(def))
-		return;
-	memset(&task, 0, sizeof(task));
-	memset(task.nulls, true, sizeof(task.nulls));
-	task.owner = owner_of(def);
-	task.due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
-	task.queue = DatumGetInt16(def->values[Anum_recurring_queue - 1]);
-	task.priority = DatumGetInt16(def->values[Anum_recurring_priority - 1]);
-	for (size_t i = 0; i < lengthof(definition_and_task); i++)
-	{
-		task.values[definition_and_task[i][1] - 1] = def->values[definition_and_task[i][0] - 1];
-		task.nulls[definition_and_task[i][1] - 1] = def->nulls[definition_and_task[i][0] - 1];
-	}
-	dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_RECURRING,
-					   number_of(def, Anum_recurring_id));
-	set_value(def, Anum_recurring_task, Int64GetDatum(dw_schedule_successor(&task)));
-}
 
 /*---- The end of a run ----*/
 
@@ -349,7 +93,7 @@ definition_of(const Datum *values, const bool *nulls)
 
 /* Locks the definition as it is now, if the task is its current run. */
 static bool
-lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, Definition *def,
+lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
 			bool *busy)
 {
 	*busy = false;
@@ -359,10 +103,11 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 
 		CHECK_FOR_INTERRUPTS();
 		/* the owner: who may write rows by plain SQL can name any definition */
-		if (!find_definition(rel, id, def) ||
-			number_of(def, Anum_recurring_task) != task->id || owner_of(def) != task->owner)
+		if (!dw_definition_find(rel, id, def) ||
+			dw_definition_number(def, Anum_recurring_task) != task->id ||
+			dw_definition_owner(def) != task->owner)
 			return false;
-		result = lock_row(rel, def, wait);
+		result = dw_definition_lock(rel, def, wait);
 		if (result == TM_Ok)
 			return true;
 		if (result == TM_WouldBlock)
@@ -382,7 +127,7 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
  * its work, must be written down.
  */
 static bool
-wait_for_definition(Relation rel, int64 id, const DwEnded *ended, Definition *def)
+wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
 {
 	bool		let_in = QueryCancelHoldoffCount > 0 && ended->end == DW_END_DONE &&
 		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
@@ -397,77 +142,18 @@ wait_for_definition(Relation rel, int64 id, const DwEnded *ended, Definition *de
 	return found;
 }
 
-static const char *
-outcome_text(DwEnd end)
-{
-	switch (end)
-	{
-		case DW_END_DONE:
-			return "done";
-		case DW_END_FAILED:
-			return "failed";
-		case DW_END_SKIPPED:
-			return "skipped";
-		case DW_END_CANCELLED:
-		case DW_END_RETRIED:
-			break;
-	}
-	return "cancelled";
-}
-
-static void
-note_end(Definition *def, const DwEnded *ended)
-{
-	def->values[Anum_recurring_last_due - 1] = def->values[Anum_recurring_next_due - 1];
-	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
-	set_time(def, Anum_recurring_last_started, ended->started);
-	if (ended->started == 0)
-		set_null(def, Anum_recurring_last_started);
-	set_time(def, Anum_recurring_last_ended, dw_now());
-	set_value(def, Anum_recurring_last_outcome, CStringGetTextDatum(outcome_text(ended->end)));
-	set_null(def, Anum_recurring_last_error);
-	if (ended->error != NULL && ended->error->message != NULL)
-	{
-		const char *text = ended->error->message;
-
-		set_value(def, Anum_recurring_last_error,
-				  PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, strlen(text), MAX_ERROR))));
-	}
-	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
-		add_one(def, Anum_recurring_runs);
-	else
-		add_one(def, Anum_recurring_skipped);
-	if (ended->end == DW_END_FAILED)
-		add_one(def, Anum_recurring_failures);
-}
-
-/* From the ideal time of the run that has ended. */
-static void
-advance(Definition *def)
-{
-	TimestampTz after = dw_now();
-
-	if (!def->nulls[Anum_recurring_next_due - 1])
-	{
-		TimestampTz due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
-
-		after = catches_up(def) ? due : Max(due, after);
-	}
-	set_next(def, after);
-}
-
 static void
 end_run(int64 id, const DwEnded *ended)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	Definition	def;
+	DwDefinition def;
 
 	if (wait_for_definition(rel, id, ended, &def))
 	{
-		note_end(&def, ended);
-		advance(&def);
-		insert_run(&def);
-		write_definition(rel, &def);
+		dw_definition_note_end(&def, ended);
+		dw_definition_advance(&def);
+		dw_definition_insert_run(&def);
+		dw_definition_write(rel, &def);
 	}
 	table_close(rel, NoLock);
 }
@@ -506,7 +192,7 @@ dw_recurring_may_end(Relation rel, HeapTuple tuple)
 	int64		id;
 	Relation	recurring;
 	DwTaskKey	key;
-	Definition	def;
+	DwDefinition def;
 	bool		busy;
 
 	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
@@ -545,7 +231,7 @@ unlock_name(void)
 
 /* Also sets *open to a transaction that is about to change that, if there is one. */
 static bool
-look_for_name(Relation rel, Oid owner, text *name, Definition *def, TransactionId *open)
+look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, TransactionId *open)
 {
 	ScanKeyData keys[2];
 	SnapshotData dirty;
@@ -567,7 +253,7 @@ look_for_name(Relation rel, Oid owner, text *name, Definition *def, TransactionI
 		else if (TransactionIdIsValid(dirty.xmax))
 			*open = dirty.xmax;
 		else
-			read_definition(rel, heap_copytuple(tuple), def);
+			dw_definition_read(rel, heap_copytuple(tuple), def);
 		found = true;
 	}
 	systable_endscan(scan);
@@ -580,7 +266,7 @@ look_for_name(Relation rel, Oid owner, text *name, Definition *def, TransactionI
  * caller inserts one and unlocks it.
  */
 static bool
-find_name(Relation rel, text *name, bool keep_lock, Definition *def)
+find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 {
 	for (;;)
 	{
@@ -600,28 +286,11 @@ find_name(Relation rel, text *name, bool keep_lock, Definition *def)
 
 /*---- Taking a definition, and its run ----*/
 
-/* Does an executor run a task whose row is gone already, see autonomous.h? */
-static bool
-is_running_without_row(int64 id)
-{
-	DwDatabase *db = dw_my_database();
-	bool		found = false;
-
-	if (db == NULL)
-		return false;
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
-		found = dw_executors[i].database == MyDatabaseId &&
-			dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].current.id == id;
-	LWLockRelease(dw_ready_lock(db));
-	return found;
-}
-
 /* Takes the run that the definition names, if it is pending. */
 static void
-take_run(const Definition *def, Run *run)
+take_run(const DwDefinition *def, Run *run)
 {
-	int64		id = number_of(def, Anum_recurring_task);
+	int64		id = dw_definition_number(def, Anum_recurring_task);
 	Relation	rel;
 	DwHint		hint;
 
@@ -654,20 +323,20 @@ take_run(const Definition *def, Run *run)
  * was read: the caller is to look again.
  */
 static bool
-take_definition(Relation rel, Definition *def, Run *run)
+take_definition(Relation rel, DwDefinition *def, Run *run)
 {
-	Definition	locked;
+	DwDefinition locked;
 
 	take_run(def, run);
-	if (lock_row(rel, def, LockWaitBlock) != TM_Ok)
+	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
 		return false;
-	if (!find_definition(rel, number_of(def, Anum_recurring_id), &locked) ||
-		number_of(&locked, Anum_recurring_task) != run->id)
+	if (!dw_definition_find(rel, dw_definition_number(def, Anum_recurring_id), &locked) ||
+		dw_definition_number(&locked, Anum_recurring_task) != run->id)
 		return false;
 	*def = locked;
 	/* only now: its end would have to lock the definition */
 	if (run->id != 0 && run->taken == NULL && !run->running)
-		run->running = is_running_without_row(run->id);
+		run->running = dw_runs_without_row(run->id);
 	return true;
 }
 
@@ -686,7 +355,7 @@ drop_run(Run *run)
 
 /* The same by name; false if there is none. */
 static bool
-take_by_name(Relation rel, text *name, Definition *def, Run *run)
+take_by_name(Relation rel, text *name, DwDefinition *def, Run *run)
 {
 	memset(run, 0, sizeof(Run));
 	do
@@ -774,7 +443,7 @@ check_every(const Interval *every)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not have negative parts", "every")));
-	if (every->month == 0 && every->day == 0 && every->time < MIN_EVERY_US)
+	if (every->month == 0 && every->day == 0 && every->time < DW_MIN_EVERY_US)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must be at least %s", "every", "100 ms")));
@@ -782,7 +451,7 @@ check_every(const Interval *every)
 
 /* The interval or the schedule, and the time zone. */
 static void
-read_times(FunctionCallInfo fcinfo, bool is_cron, Definition *def)
+read_times(FunctionCallInfo fcinfo, bool is_cron, DwDefinition *def)
 {
 	pg_tz	   *zone = session_timezone;
 
@@ -792,20 +461,20 @@ read_times(FunctionCallInfo fcinfo, bool is_cron, Definition *def)
 		DwCron		cron;
 
 		dw_cron_read(text_to_cstring(PG_GETARG_TEXT_PP(ARG_TIMES)), &cron);
-		set_value(def, Anum_recurring_schedule, PG_GETARG_DATUM(ARG_TIMES));
+		dw_definition_set(def, Anum_recurring_schedule, PG_GETARG_DATUM(ARG_TIMES));
 	}
 	else
 	{
 		check_every(PG_GETARG_INTERVAL_P(ARG_TIMES));
-		set_value(def, Anum_recurring_every, PG_GETARG_DATUM(ARG_TIMES));
+		dw_definition_set(def, Anum_recurring_every, PG_GETARG_DATUM(ARG_TIMES));
 	}
 	if (!PG_ARGISNULL(ARG_TIME_ZONE))
 		zone = dw_time_zone(text_to_cstring(PG_GETARG_TEXT_PP(ARG_TIME_ZONE)));
-	set_value(def, Anum_recurring_time_zone, CStringGetTextDatum(pg_get_timezone_name(zone)));
+	dw_definition_set(def, Anum_recurring_time_zone, CStringGetTextDatum(pg_get_timezone_name(zone)));
 }
 
 static void
-read_limits(FunctionCallInfo fcinfo, Definition *def)
+read_limits(FunctionCallInfo fcinfo, DwDefinition *def)
 {
 	char	   *catch_up = PG_ARGISNULL(ARG_CATCH_UP) ? "skip" :
 		text_to_cstring(PG_GETARG_TEXT_PP(ARG_CATCH_UP));
@@ -818,29 +487,29 @@ read_limits(FunctionCallInfo fcinfo, Definition *def)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 					 errmsg("%s must not be infinite", "starts")));
-		set_time(def, Anum_recurring_starts, starts);
+		dw_definition_set_time(def, Anum_recurring_starts, starts);
 	}
 	if (!PG_ARGISNULL(ARG_UNTIL))
-		set_value(def, Anum_recurring_until, PG_GETARG_DATUM(ARG_UNTIL));
+		dw_definition_set(def, Anum_recurring_until, PG_GETARG_DATUM(ARG_UNTIL));
 	if (!PG_ARGISNULL(ARG_MAX_RUNS))
 	{
 		if (PG_GETARG_INT64(ARG_MAX_RUNS) <= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("%s must be greater than zero", "max_runs")));
-		set_value(def, Anum_recurring_max_runs, PG_GETARG_DATUM(ARG_MAX_RUNS));
+		dw_definition_set(def, Anum_recurring_max_runs, PG_GETARG_DATUM(ARG_MAX_RUNS));
 	}
 	if (strcmp(catch_up, "skip") != 0 && strcmp(catch_up, "all") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for %s: \"%s\"", "catch_up", catch_up),
 				 errhint("Use 'skip' or 'all'.")));
-	set_value(def, Anum_recurring_catch_up, CStringGetTextDatum(catch_up));
+	dw_definition_set(def, Anum_recurring_catch_up, CStringGetTextDatum(catch_up));
 }
 
 /* What its runs are like: as delay_schedule_task reads it. */
 static void
-read_task(FunctionCallInfo fcinfo, Definition *def)
+read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 {
 	LOCAL_FCINFO(options, DW_NARGS);
 	DwNewTask	task;
@@ -862,12 +531,12 @@ read_task(FunctionCallInfo fcinfo, Definition *def)
 					  dw_option_priority(options));
 	dw_new_task_check(&task, nargs);
 
-	set_value(def, Anum_recurring_queue, Int16GetDatum(task.queue));
-	set_value(def, Anum_recurring_priority, Int16GetDatum(task.priority));
-	for (size_t i = 0; i < lengthof(definition_and_task); i++)
+	dw_definition_set(def, Anum_recurring_queue, Int16GetDatum(task.queue));
+	dw_definition_set(def, Anum_recurring_priority, Int16GetDatum(task.priority));
+	for (int i = 0; i < DW_DEFINITION_AND_TASK; i++)
 	{
-		def->values[definition_and_task[i][0] - 1] = task.values[definition_and_task[i][1] - 1];
-		def->nulls[definition_and_task[i][0] - 1] = task.nulls[definition_and_task[i][1] - 1];
+		def->values[dw_definition_and_task[i][0] - 1] = task.values[dw_definition_and_task[i][1] - 1];
+		def->nulls[dw_definition_and_task[i][0] - 1] = task.nulls[dw_definition_and_task[i][1] - 1];
 	}
 }
 
@@ -875,7 +544,7 @@ read_task(FunctionCallInfo fcinfo, Definition *def)
 
 /* Do both have the same in a column? */
 static bool
-is_same_column(Relation rel, const Definition *a, const Definition *b, AttrNumber column)
+is_same_column(Relation rel, const DwDefinition *a, const DwDefinition *b, AttrNumber column)
 {
 	Form_pg_attribute attr = TupleDescAttr(RelationGetDescr(rel), column - 1);
 
@@ -886,7 +555,7 @@ is_same_column(Relation rel, const Definition *a, const Definition *b, AttrNumbe
 }
 
 static bool
-is_same(Relation rel, const Definition *a, const Definition *b, const AttrNumber *columns)
+is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNumber *columns)
 {
 	for (int i = 0; columns[i] != 0; i++)
 		if (!is_same_column(rel, a, b, columns[i]))
@@ -910,7 +579,7 @@ static const AttrNumber declared_columns[] = {
 
 /* If starts is not given: the first time is one interval from now. */
 static TimestampTz
-default_starts(const Definition *wanted)
+default_starts(const DwDefinition *wanted)
 {
 	TimestampTz now = GetCurrentTransactionStartTimestamp();
 	TimestampTz starts;
@@ -928,31 +597,31 @@ default_starts(const Definition *wanted)
 
 /* Under the lock of its name. */
 static int64
-create(Definition *def)
+create(DwDefinition *def)
 {
-	set_value(def, Anum_recurring_id,
-			  Int64GetDatum(nextval_internal(dw_catalog()->task_id_seq, false)));
-	set_value(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	set_value(def, Anum_recurring_owner, ObjectIdGetDatum(GetUserId()));
-	set_value(def, Anum_recurring_paused, BoolGetDatum(false));
-	set_value(def, Anum_recurring_runs, Int64GetDatum(0));
-	set_value(def, Anum_recurring_failures, Int64GetDatum(0));
-	set_value(def, Anum_recurring_skipped, Int64GetDatum(0));
-	set_first(def);
+	dw_definition_set(def, Anum_recurring_id,
+					  Int64GetDatum(nextval_internal(dw_catalog()->task_id_seq, false)));
+	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+	dw_definition_set(def, Anum_recurring_owner, ObjectIdGetDatum(GetUserId()));
+	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(false));
+	dw_definition_set(def, Anum_recurring_runs, Int64GetDatum(0));
+	dw_definition_set(def, Anum_recurring_failures, Int64GetDatum(0));
+	dw_definition_set(def, Anum_recurring_skipped, Int64GetDatum(0));
+	dw_definition_set_first(def);
 	if (def->nulls[Anum_recurring_next_due - 1])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("recurring task \"%s\" would never be run",
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
 				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
-	insert_run(def);
+	dw_definition_insert_run(def);
 	dw_recurring_insert(def->values, def->nulls);
-	return number_of(def, Anum_recurring_task);
+	return dw_definition_number(def, Anum_recurring_task);
 }
 
 /* Whoever changes one that came with a copy means it to have runs here. */
 static int64
-change(Relation rel, Definition *def, const Definition *wanted, Run *run)
+change(Relation rel, DwDefinition *def, const DwDefinition *wanted, Run *run)
 {
 	bool		same_times = !def->nulls[Anum_recurring_next_due - 1] &&
 		is_same(rel, def, wanted, interval_columns) &&
@@ -965,27 +634,27 @@ change(Relation rel, Definition *def, const Definition *wanted, Run *run)
 		def->values[declared_columns[i] - 1] = wanted->values[declared_columns[i] - 1];
 		def->nulls[declared_columns[i] - 1] = wanted->nulls[declared_columns[i] - 1];
 	}
-	set_value(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
 	/* the end of a run that is going on goes by this */
 	if (!run->running)
 	{
 		if (!same_times)
-			set_first(def);
-		insert_run(def);
+			dw_definition_set_first(def);
+		dw_definition_insert_run(def);
 	}
-	write_definition(rel, def);
+	dw_definition_write(rel, def);
 	drop_run(run);
-	return number_of(def, Anum_recurring_task);
+	return dw_definition_number(def, Anum_recurring_task);
 }
 
 static int64
-declare(Definition *wanted)
+declare(DwDefinition *wanted)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	bool		starts_given = !wanted->nulls[Anum_recurring_starts - 1];
 	text	   *name = DatumGetTextPP(wanted->values[Anum_recurring_name - 1]);
 	Run			run = {0};
-	Definition	def;
+	DwDefinition def;
 	int64		result;
 
 	/* nothing is to be waited for under the lock of the name */
@@ -997,7 +666,7 @@ declare(Definition *wanted)
 		if (!find_name(rel, name, true, &def))
 		{
 			if (!starts_given)
-				set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+				dw_definition_set_time(wanted, Anum_recurring_starts, default_starts(wanted));
 			if (dw_max_pending >= 0)
 				dw_require_room(GetUserId());
 			result = create(wanted);
@@ -1005,12 +674,12 @@ declare(Definition *wanted)
 			break;
 		}
 		if (!starts_given && is_same(rel, &def, wanted, interval_columns))
-			set_value(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
+			dw_definition_set(wanted, Anum_recurring_starts, def.values[Anum_recurring_starts - 1]);
 		else if (!starts_given)
-			set_time(wanted, Anum_recurring_starts, default_starts(wanted));
-		if (is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
+			dw_definition_set_time(wanted, Anum_recurring_starts, default_starts(wanted));
+		if (dw_definition_is_armed(&def) && is_same(rel, &def, wanted, declared_columns))
 		{
-			result = number_of(&def, Anum_recurring_task);
+			result = dw_definition_number(&def, Anum_recurring_task);
 			break;
 		}
 		if (take_definition(rel, &def, &run))
@@ -1034,13 +703,13 @@ declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 	};
 	Datum		values[Natts_recurring] = {0};
 	bool		nulls[Natts_recurring];
-	Definition	wanted = {.values = values, .nulls = nulls};
+	DwDefinition wanted = {.values = values, .nulls = nulls};
 	int64		task;
 
 	dw_require_signature(fcinfo, INT8OID, NARGS, types);
 	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
 	memset(nulls, true, sizeof(nulls));
-	set_value(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
+	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
 	read_times(fcinfo, is_cron, &wanted);
 	read_limits(fcinfo, &wanted);
 	read_task(fcinfo, &wanted);
@@ -1066,7 +735,7 @@ dw_cron(PG_FUNCTION_ARGS)
 
 /* Opens the table and takes the definition that the function names; NULL: there is none. */
 static Relation
-take_named(FunctionCallInfo fcinfo, const char *function, Definition *def, Run *run)
+take_named(FunctionCallInfo fcinfo, const char *function, DwDefinition *def, Run *run)
 {
 	static const Oid types[] = {TEXTOID};
 	Relation	rel;
@@ -1084,13 +753,13 @@ take_named(FunctionCallInfo fcinfo, const char *function, Definition *def, Run *
 Datum
 dw_unschedule(PG_FUNCTION_ARGS)
 {
-	Definition	def;
+	DwDefinition def;
 	Run			run;
 	Relation	rel = take_named(fcinfo, "delay_unschedule()", &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
-	delete_definition(rel, &def);
+	dw_definition_delete(rel, &def);
 	drop_run(&run);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
@@ -1099,16 +768,16 @@ dw_unschedule(PG_FUNCTION_ARGS)
 Datum
 dw_pause_recurring(PG_FUNCTION_ARGS)
 {
-	Definition	def;
+	DwDefinition def;
 	Run			run;
 	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
-	set_value(&def, Anum_recurring_paused, BoolGetDatum(true));
+	dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(true));
 	if (!run.running)
-		set_null(&def, Anum_recurring_task);
-	write_definition(rel, &def);
+		dw_definition_set_null(&def, Anum_recurring_task);
+	dw_definition_write(rel, &def);
 	drop_run(&run);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
@@ -1116,299 +785,38 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 
 /* From the first ideal time from now on. */
 static void
-resume(Definition *def)
+resume(DwDefinition *def)
 {
 	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
 
-	set_value(def, Anum_recurring_paused, BoolGetDatum(false));
+	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(false));
 	if (def->nulls[Anum_recurring_next_due - 1])
 		return;
 	if (!def->nulls[Anum_recurring_last_due - 1])
 		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
-	set_next(def, after);
+	dw_definition_set_next(def, after);
 }
 
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {
-	Definition	def;
+	DwDefinition def;
 	Run			run;
 	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
 	if (run.running)
-		set_value(&def, Anum_recurring_paused, BoolGetDatum(false));
+		dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
 	else
 	{
-		if (is_paused(&def))
+		if (dw_definition_is_paused(&def))
 			resume(&def);
 		/* else the run that was taken is replaced by another one */
-		insert_run(&def);
+		dw_definition_insert_run(&def);
 	}
-	write_definition(rel, &def);
+	dw_definition_write(rel, &def);
 	drop_run(&run);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
-}
-
-/*---- What others do that concerns all of them ----*/
-
-static bool
-task_exists(int64 id)
-{
-	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = dw_task_find(rel, id, snapshot);
-
-	UnregisterSnapshot(snapshot);
-	table_close(rel, NoLock);
-	return tuple != NULL;
-}
-
-/* Arms one of another origin; false if it has changed meanwhile. */
-static bool
-arm_definition(Relation rel, Definition *def)
-{
-	if (lock_row(rel, def, LockWaitBlock) != TM_Ok)
-		return false;
-	set_value(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	if (number_of(def, Anum_recurring_task) == 0 || !task_exists(number_of(def, Anum_recurring_task)))
-		insert_run(def);
-	write_definition(rel, def);
-	return true;
-}
-
-void
-dw_recurring_arm(bool *left)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	bool		changed;
-
-	do
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-		HeapTuple	tuple;
-
-		changed = false;
-		while ((tuple = systable_getnext(scan)) != NULL)
-		{
-			Definition	def;
-
-			CHECK_FOR_INTERRUPTS();
-			read_definition(rel, heap_copytuple(tuple), &def);
-			if (is_armed(&def))
-				continue;
-			if (!has_privs_of_role(GetUserId(), owner_of(&def)) ||
-				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner_of(&def))))
-				*left = true;
-			else if (!arm_definition(rel, &def))
-				changed = true;
-		}
-		systable_endscan(scan);
-		UnregisterSnapshot(snapshot);
-	} while (changed);
-	table_close(rel, NoLock);
-}
-
-bool
-dw_recurring_uses_queue(int16 queue)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-	HeapTuple	tuple;
-	bool		found = false;
-
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-
-		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
-													RelationGetDescr(rel), &isnull));
-	}
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
-/*---- Repair, by the sweeper ----*/
-
-void
-dw_recurring_ask(DwDatabase *db)
-{
-	pg_atomic_write_u32(&db->recurring_look, 1);
-	/* the timer looks at it when this has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-void
-dw_recurring_begin(DwDatabase *db)
-{
-	DwCatalog	cat;
-	bool		any = true;
-
-	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else if (ConditionalLockRelationOid(cat.recurring, AccessShareLock))
-	{
-		/* it may have been dropped just before */
-		Relation	rel = try_table_open(cat.recurring, NoLock);
-
-		any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
-		if (rel != NULL)
-			table_close(rel, NoLock);
-	}
-	CommitTransactionCommand();
-	if (any)
-		dw_recurring_ask(db);
-}
-
-/*
- * Is the run that the definition names neither pending nor running?  Rows that
- * open or prepared transactions delete are seen; those that they insert are
- * named by what they have written into a definition, which they have locked.
- */
-static bool
-is_lost(const Definition *def)
-{
-	int64		id = number_of(def, Anum_recurring_task);
-
-	return id == 0 || (!task_exists(id) && !is_running_without_row(id));
-}
-
-/*
- * Outside of a transaction it may have begun; what is known of that stands in
- * delay_wheel.failed.
- */
-static bool
-may_have_begun(const Definition *def)
-{
-	char	   *mode = dw_more_text(def->values, def->nulls, Anum_recurring_more, DW_MORE_MODE);
-
-	return mode != NULL && strcmp(mode, "at_most_once") == 0;
-}
-
-static void
-repair_run(Relation rel, Definition *def)
-{
-	ereport(LOG,
-			(errmsg("delay_wheel recurring task \"%s\" has lost its next run, task %lld; there is a new one",
-					TextDatumGetCString(def->values[Anum_recurring_name - 1]),
-					(long long) number_of(def, Anum_recurring_task))));
-	if (may_have_begun(def))
-	{
-		ErrorData	error = {.message = "the task was begun, and its end is not known"};
-		DwEnded		ended = {.end = DW_END_FAILED, .error = &error};
-
-		note_end(def, &ended);
-		advance(def);
-	}
-	insert_run(def);
-	write_definition(rel, def);
-}
-
-/* False if it is locked, or has just changed. */
-static bool
-repair(Relation rel, Definition *def)
-{
-	bool		orphan = !dw_role_exists(owner_of(def));
-
-	if (!orphan && (is_paused(def) || !is_armed(def) ||
-					def->nulls[Anum_recurring_next_due - 1] || !is_lost(def)))
-		return true;
-	if (lock_row(rel, def, LockWaitSkip) != TM_Ok)
-		return false;
-	/* whoever ends the run, or puts another one into its place, needs the lock */
-	if (orphan)
-		delete_definition(rel, def);
-	else if (is_lost(def))
-		repair_run(rel, def);
-	return true;
-}
-
-/* Those after an id; returns the last one, PG_INT64_MAX at the end. */
-static int64
-repair_some(Relation rel, int64 after, bool *any_locked)
-{
-	Relation	index = index_open(dw_catalog()->recurring_pkey, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	int			n = 0;
-
-	ScanKeyInit(&key, Anum_recurring_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
-	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), 1, &key);
-	for (;;)
-	{
-		Definition	def;
-
-		CHECK_FOR_INTERRUPTS();
-		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
-		if (tuple == NULL)
-			after = PG_INT64_MAX;
-		if (tuple == NULL || n++ == REPAIR_SLICE)
-			break;
-		read_definition(rel, heap_copytuple(tuple), &def);
-		after = number_of(&def, Anum_recurring_id);
-		*any_locked |= !repair(rel, &def);
-	}
-	systable_endscan_ordered(scan);
-	index_close(index, NoLock);
-	return after;
-}
-
-/* Begins a transaction that may write, without waiting for any lock; or NULL. */
-static Relation
-begin_repair(void)
-{
-	Relation	rel = dw_read_begin();
-
-	if (rel != NULL &&
-		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
-		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
-		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock))
-		return rel;
-	dw_read_end(rel);
-	return NULL;
-}
-
-TimestampTz
-dw_recurring_repair(DwDatabase *db)
-{
-	static int64 after = PG_INT64_MAX;
-	static bool any_locked = false;
-	static TimestampTz look_at = DW_NEVER;
-	Relation	rel;
-
-	if (after == PG_INT64_MAX)
-	{
-		if (pg_atomic_exchange_u32(&db->recurring_look, 0) == 0 && look_at > dw_now())
-			return look_at;
-		after = PG_INT64_MIN;
-		any_locked = false;
-	}
-	rel = begin_repair();
-	if (rel != NULL)
-	{
-		Relation	recurring = table_open(dw_catalog()->recurring, NoLock);
-
-		after = repair_some(recurring, after, &any_locked);
-		table_close(recurring, NoLock);
-		DW_INJECT("repair-before-commit");
-		dw_read_end(rel);
-	}
-	else
-	{
-		after = PG_INT64_MAX;
-		any_locked = !dw_extension_gone;
-	}
-	look_at = after != PG_INT64_MAX ? PG_INT64_MIN :
-		any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
-	return look_at;
 }

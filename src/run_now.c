@@ -338,7 +338,7 @@ run_sql(const Taken *task)
 static DwSpiResult
 run_sql_restricted(const Taken *task)
 {
-	DwSpiResult result;
+	DwSpiResult result = {0};
 	List	   *hidden = hide_cursors();
 
 	PG_TRY();
@@ -379,7 +379,7 @@ run_context(void *arg)
 static DwSpiResult
 run_task(Taken *task)
 {
-	DwSpiResult result;
+	DwSpiResult result = {0};
 	int64		outer_id = dw_run_now_id;
 	bool		own = is_own_session(task->key.owner);
 	int			nest_level = NewGUCNestLevel();

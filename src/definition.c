@@ -1,0 +1,346 @@
+/*-------------------------------------------------------------------------
+ *
+ * definition.c
+ *	  The definitions of recurring tasks, and the runs that they name.
+ *
+ * Rows of delay_wheel.recurring_task: finding, locking and writing them, the
+ * time of the next run, and its task.  See recurring.c for how they are used.
+ *
+ * Run by backends, executors, and the sweeper.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "definition.h"
+#include "inject.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "more.h"
+#include "recurrence.h"
+#include "schedule.h"
+#include "storage/bufmgr.h"
+#include "touched.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* what is kept of an error, in bytes */
+#define MAX_ERROR		1000
+
+/*---- Definitions ----*/
+
+int64
+dw_definition_number(const DwDefinition *def, AttrNumber column)
+{
+	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
+}
+
+void
+dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
+{
+	def->values[column - 1] = value;
+	def->nulls[column - 1] = false;
+}
+
+void
+dw_definition_set_null(DwDefinition *def, AttrNumber column)
+{
+	def->nulls[column - 1] = true;
+}
+
+void
+dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value)
+{
+	dw_definition_set(def, column, TimestampTzGetDatum(value));
+}
+
+static void
+add_one(DwDefinition *def, AttrNumber column)
+{
+	dw_definition_set(def, column, Int64GetDatum(dw_definition_number(def, column) + 1));
+}
+
+bool
+dw_definition_is_paused(const DwDefinition *def)
+{
+	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
+}
+
+static bool
+catches_up(const DwDefinition *def)
+{
+	return strcmp(TextDatumGetCString(def->values[Anum_recurring_catch_up - 1]), "all") == 0;
+}
+
+Oid
+dw_definition_owner(const DwDefinition *def)
+{
+	return DatumGetObjectId(def->values[Anum_recurring_owner - 1]);
+}
+
+bool
+dw_definition_is_armed(const DwDefinition *def)
+{
+	return dw_definition_number(def, Anum_recurring_origin) == dw_origin_stamp();
+}
+
+void
+dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
+{
+	def->tid = tuple->t_self;
+	dw_deform(rel, tuple, &def->values, &def->nulls);
+}
+
+/* The definition as it is now; false if there is none. */
+bool
+dw_definition_find(Relation rel, int64 id, DwDefinition *def)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_recurring_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->recurring_pkey, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		dw_definition_read(rel, heap_copytuple(tuple), def);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL;
+}
+
+TM_Result
+dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
+{
+	HeapTupleData tuple = {.t_self = def->tid};
+	TM_FailureData failure;
+	Buffer		buffer;
+	TM_Result	result;
+
+	DW_INJECT("recurring-before-lock");
+	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleExclusive,
+							 wait, false, &buffer, &failure);
+	ReleaseBuffer(buffer);
+	return result;
+}
+
+void
+dw_definition_write(Relation rel, DwDefinition *def)
+{
+	dw_recurring_update(rel, &def->tid, def->values, def->nulls);
+}
+
+void
+dw_definition_delete(Relation rel, const DwDefinition *def)
+{
+	ItemPointerData tid = def->tid;
+	TM_FailureData failure;
+
+	if (heap_delete(rel, &tid, GetCurrentCommandId(true), InvalidSnapshot, true, &failure,
+					false) != TM_Ok)
+		elog(ERROR, "could not delete a recurring task that is locked");
+	CommandCounterIncrement();
+}
+
+/*---- The next run ----*/
+
+/* NULL, or why its times cannot be told: plain SQL wrote it, or a zone is gone. */
+static const char *
+read_recurrence(const DwDefinition *def, DwRecurrence *r)
+{
+	char	   *zone = TextDatumGetCString(def->values[Anum_recurring_time_zone - 1]);
+
+	r->zone = pg_tzset(zone);
+	if (r->zone == NULL)
+		return psprintf("time zone \"%s\" not recognized", zone);
+	r->starts = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]);
+	if (TIMESTAMP_NOT_FINITE(r->starts))
+		return "starts must not be infinite";
+	r->is_cron = def->nulls[Anum_recurring_every - 1];
+	if (r->is_cron)
+	{
+		const char *problem = "there is neither an interval nor a schedule";
+		const char *hint;
+
+		if (def->nulls[Anum_recurring_schedule - 1] ||
+			!dw_cron_parse(TextDatumGetCString(def->values[Anum_recurring_schedule - 1]),
+						   &r->cron, &problem, &hint))
+			return psprintf("invalid schedule: %s", problem);
+		return NULL;
+	}
+	r->every = *DatumGetIntervalP(def->values[Anum_recurring_every - 1]);
+	if (!dw_interval_is_finite(&r->every) ||
+		r->every.month < 0 || r->every.day < 0 || r->every.time < 0 ||
+		(r->every.month == 0 && r->every.day == 0 && r->every.time < DW_MIN_EVERY_US))
+		return "invalid interval";
+	return NULL;
+}
+
+/* Sets next_due to the first ideal time after one; to null if there is no run any more. */
+void
+dw_definition_set_next(DwDefinition *def, TimestampTz after)
+{
+	DwRecurrence recurrence;
+	const char *problem = read_recurrence(def, &recurrence);
+	TimestampTz next;
+	bool		found;
+
+	found = problem == NULL && dw_recurrence_next(&recurrence, after, &next) &&
+		(def->nulls[Anum_recurring_until - 1] ||
+		 next <= DatumGetTimestampTz(def->values[Anum_recurring_until - 1])) &&
+		(def->nulls[Anum_recurring_max_runs - 1] ||
+		 dw_definition_number(def, Anum_recurring_runs) <
+		 dw_definition_number(def, Anum_recurring_max_runs));
+	if (found)
+		dw_definition_set_time(def, Anum_recurring_next_due, next);
+	else
+		dw_definition_set_null(def, Anum_recurring_next_due);
+	if (problem != NULL)
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay_wheel recurring task \"%s\" has no runs any more: %s",
+						TextDatumGetCString(def->values[Anum_recurring_name - 1]), problem)));
+		dw_definition_set(def, Anum_recurring_last_error, CStringGetTextDatum(problem));
+	}
+}
+
+/* The same when it begins, or begins anew: what has passed is not made up for. */
+void
+dw_definition_set_first(DwDefinition *def)
+{
+	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+
+	if (catches_up(def))
+		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
+	if (!def->nulls[Anum_recurring_last_due - 1])
+		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
+	dw_definition_set_next(def, after);
+}
+
+/* What a run has of its definition as it stands there. */
+const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
+	{Anum_recurring_timeout, Anum_task_timeout},
+	{Anum_recurring_max_attempts, Anum_task_max_attempts},
+	{Anum_recurring_retry_delay, Anum_task_retry_delay},
+	{Anum_recurring_sql, Anum_task_sql},
+	{Anum_recurring_args, Anum_task_args},
+	{Anum_recurring_arg_types, Anum_task_arg_types},
+	{Anum_recurring_search_path, Anum_task_search_path},
+	{Anum_recurring_tag, Anum_task_tag},
+	{Anum_recurring_more, Anum_task_more},
+};
+
+/* Inserts the next run, if there is to be one, and names it. */
+void
+dw_definition_insert_run(DwDefinition *def)
+{
+	DwNewTask	task;
+
+	dw_definition_set_null(def, Anum_recurring_task);
+	if (def->nulls[Anum_recurring_next_due - 1] || dw_definition_is_paused(def) ||
+		!dw_definition_is_armed(def))
+		return;
+	memset(&task, 0, sizeof(task));
+	memset(task.nulls, true, sizeof(task.nulls));
+	task.owner = dw_definition_owner(def);
+	task.due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+	task.queue = DatumGetInt16(def->values[Anum_recurring_queue - 1]);
+	task.priority = DatumGetInt16(def->values[Anum_recurring_priority - 1]);
+	for (int i = 0; i < DW_DEFINITION_AND_TASK; i++)
+	{
+		task.values[dw_definition_and_task[i][1] - 1] = def->values[dw_definition_and_task[i][0] - 1];
+		task.nulls[dw_definition_and_task[i][1] - 1] = def->nulls[dw_definition_and_task[i][0] - 1];
+	}
+	dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_RECURRING,
+					   dw_definition_number(def, Anum_recurring_id));
+	dw_definition_set(def, Anum_recurring_task, Int64GetDatum(dw_schedule_successor(&task)));
+}
+
+/*---- The end of a run ----*/
+
+static const char *
+outcome_text(DwEnd end)
+{
+	switch (end)
+	{
+		case DW_END_DONE:
+			return "done";
+		case DW_END_FAILED:
+			return "failed";
+		case DW_END_SKIPPED:
+			return "skipped";
+		case DW_END_CANCELLED:
+		case DW_END_RETRIED:
+			break;
+	}
+	return "cancelled";
+}
+
+void
+dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
+{
+	def->values[Anum_recurring_last_due - 1] = def->values[Anum_recurring_next_due - 1];
+	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
+	dw_definition_set_time(def, Anum_recurring_last_started, ended->started);
+	if (ended->started == 0)
+		dw_definition_set_null(def, Anum_recurring_last_started);
+	dw_definition_set_time(def, Anum_recurring_last_ended, dw_now());
+	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(outcome_text(ended->end)));
+	dw_definition_set_null(def, Anum_recurring_last_error);
+	if (ended->error != NULL && ended->error->message != NULL)
+	{
+		const char *text = ended->error->message;
+
+		int			length = pg_mbcliplen(text, strlen(text), MAX_ERROR);
+
+		dw_definition_set(def, Anum_recurring_last_error,
+						  PointerGetDatum(cstring_to_text_with_len(text, length)));
+	}
+	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
+		add_one(def, Anum_recurring_runs);
+	else
+		add_one(def, Anum_recurring_skipped);
+	if (ended->end == DW_END_FAILED)
+		add_one(def, Anum_recurring_failures);
+}
+
+/* From the ideal time of the run that has ended. */
+void
+dw_definition_advance(DwDefinition *def)
+{
+	TimestampTz after = dw_now();
+
+	if (!def->nulls[Anum_recurring_next_due - 1])
+	{
+		TimestampTz due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+
+		after = catches_up(def) ? due : Max(due, after);
+	}
+	dw_definition_set_next(def, after);
+}
+
+/* Does an executor run a task whose row is gone already, see autonomous.h? */
+bool
+dw_runs_without_row(int64 id)
+{
+	DwDatabase *db = dw_my_database();
+	bool		found = false;
+
+	if (db == NULL)
+		return false;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
+		found = dw_executors[i].database == MyDatabaseId &&
+			dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].current.id == id;
+	LWLockRelease(dw_ready_lock(db));
+	return found;
+}
