@@ -857,7 +857,8 @@ SELECT d.name, d.owner,
 	   COALESCE(q.name, CASE d.queue WHEN 0 THEN 'default' END) AS queue, d.priority, d.tag, d.sql, d.args
 FROM delay_wheel.recurring_task d
 	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
-	 LEFT JOIN delay_wheel.get_running() r ON r.task = d.task
+	 -- two executors may hold the same task for a moment, until one has claimed it
+	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel.get_running()) r ON r.task = d.task
 WHERE pg_catalog.pg_has_role(d.owner, 'USAGE')
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW delay_wheel.recurring IS
