@@ -115,6 +115,15 @@ SELECT delay_schedule_task('SELECT 1 / 0', delay => '2 hours', max_attempts => 5
 SAVEPOINT s;
 SELECT delay_run_due(now() + interval '1 day');
 ROLLBACK TO s;
+DO $$
+DECLARE
+	context text;
+BEGIN
+	PERFORM delay_run_due(now() + interval '1 day');
+EXCEPTION WHEN division_by_zero THEN
+	GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+	RAISE NOTICE '%', substring(context FROM 'task.*run by [^\n]*') ~ '^task \d+, run by delay_run_due\(\)$';
+END $$;
 SELECT count(*) FROM due_effect;
 SELECT count(*) FROM delay_wheel.tasks;
 -- the clock is as before

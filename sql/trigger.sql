@@ -129,6 +129,23 @@ BEGIN;
 INSERT INTO trigger_t (k) VALUES (repeat('x', 1000));
 SELECT length(key) FROM trigger_tasks;
 ROLLBACK;
+-- the same value is the same key under all settings; a char(n) is what it is as text
+CREATE TABLE trigger_keys (id int, b bytea, bs bytea[], c char(10), q char(30), at timestamptz, f float8, r regclass);
+SELECT format('CREATE TRIGGER %I AFTER INSERT ON trigger_keys FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(''1 h'', %L, %L, %L)',
+	name, 'SELECT 1 AS ' || name, 'key=' || name, 'queue=q') FROM unnest('{b, bs, c, at, f, r}'::text[]) name \gexec
+SELECT delay_queue('trigger_mails');
+BEGIN;
+INSERT INTO trigger_keys VALUES (1, '\x00ff27', ARRAY['\x00ff'::bytea], 'a  b', 'trigger_mails', '2026-02-01 12:00+00', 1 / 3.0, 'trigger_keys');
+SET LOCAL bytea_output = 'escape';
+SET LOCAL DateStyle = 'German';
+SET LOCAL TimeZone = 'Asia/Kolkata';
+SET LOCAL extra_float_digits = -10;
+SET LOCAL quote_all_identifiers = on;
+INSERT INTO trigger_keys SELECT * FROM trigger_keys;
+SELECT queue, key, sql FROM trigger_tasks;
+SELECT delay_cancel_key(c::text, 'trigger_mails') FROM trigger_keys LIMIT 1;
+ROLLBACK;
+DROP TABLE trigger_keys;
 
 --
 -- Queues

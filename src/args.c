@@ -101,10 +101,12 @@ static const struct
 }			fixed_settings[] =
 {
 	{"array_nulls", "on"},
+	{"bytea_output", "hex"},
 	{"datestyle", "ISO, YMD"},
 	{"extra_float_digits", "3"},
 	{"intervalstyle", "postgres"},
 	{"lc_monetary", "C"},
+	{"quote_all_identifiers", "off"},
 	{"search_path", "pg_catalog, pg_temp"},
 	{"timezone", "UTC"},
 	{"xmloption", "content"},
@@ -273,6 +275,18 @@ dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 	fmgr_info_cxt(output, &writer->output, context);
 }
 
+/* In hexadecimal digits. */
+static char *
+write_bytea(const struct varlena *bytes)
+{
+	size_t		length = VARSIZE_ANY_EXHDR(bytes);
+	char	   *string = palloc(length * 2 + 3);
+
+	strcpy(string, "\\x");
+	string[hex_encode(VARDATA_ANY(bytes), length, string + 2) + 2] = '\0';
+	return string;
+}
+
 /*
  * Write a value of a type without a shorter way.
  */
@@ -324,6 +338,9 @@ write_argument(const DwArgument *argument, int *nest_level)
 			break;
 		case INT8OID:
 			pg_lltoa(DatumGetInt64(value), buffer);
+			break;
+		case BYTEAOID:
+			string = write_bytea(PG_DETOAST_DATUM_PACKED(value));
 			break;
 		case FLOAT4OID:
 			float_to_shortest_decimal_buf(DatumGetFloat4(value), buffer);

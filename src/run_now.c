@@ -86,6 +86,7 @@ typedef struct HiddenCursor
 /* A task whose row is deleted, in our memory context. */
 typedef struct Taken
 {
+	const char *function;		/* that runs it */
 	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
@@ -367,13 +368,13 @@ run_sql_restricted(const Taken *task)
 static void
 run_context(void *arg)
 {
-	const DwTaskKey *key = arg;
+	const Taken *task = arg;
 
-	if (is_own_session(key->owner))
-		errcontext("task %lld, run by delay_run()", (long long) key->id);
+	if (is_own_session(task->key.owner))
+		errcontext("task %lld, run by %s", (long long) task->key.id, task->function);
 	else
-		errcontext("task %lld, run by delay_run() in a session that is not its owner's",
-				   (long long) key->id);
+		errcontext("task %lld, run by %s in a session that is not its owner's",
+				   (long long) task->key.id, task->function);
 }
 
 static DwSpiResult
@@ -386,7 +387,7 @@ run_task(Taken *task)
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
 		.callback = run_context,
-		.arg = &task->key
+		.arg = task
 	};
 
 	error_context_stack = &callback;
@@ -470,7 +471,7 @@ Datum
 dw_run(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {INT8OID};
-	Taken		task;
+	Taken		task = {.function = "delay_run()"};
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_run()");
@@ -600,7 +601,7 @@ run_pass(Progress *progress)
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_run_due",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
-	Taken		task;
+	Taken		task = {.function = "delay_run_due()"};
 	bool		ready;
 
 	progress->at.due = progress->at.id = PG_INT64_MIN;

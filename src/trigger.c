@@ -497,7 +497,10 @@ get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 	return !argument->isnull;
 }
 
-/* NULL if it is not given, or null. */
+/*
+ * NULL if it is not given, or null.  The blanks that fill up a char(n) are no
+ * part of it, as in a cast to text.
+ */
 static text *
 get_text(const Source *source, Option option, TupleTableSlot *row)
 {
@@ -508,6 +511,8 @@ get_text(const Source *source, Option option, TupleTableSlot *row)
 		return source->constant;
 	if (!get_argument(source, row, &argument))
 		return NULL;
+	if (argument.type == BPCHAROID)
+		argument.value = DirectFunctionCall1(rtrim1, argument.value);
 	value = DatumGetTextPP(dw_argument_text(&argument));
 	dw_option_check_text(value, option_names[option]);
 	return value;
