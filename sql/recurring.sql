@@ -231,6 +231,20 @@ SELECT due, sql FROM delay_wheel.tasks;
 SELECT delay_unschedule('changed');
 SELECT count(*) FROM delay_wheel.tasks;
 
+-- one that is not paused is left alone by resuming, also a run that was moved
+SELECT delay_every('awake', '1 day', 'SELECT 1', starts => '2999-01-01 UTC') AS id \gset
+SELECT delay_reschedule_at(:id, '2999-03-03 UTC');
+SELECT delay_resume_recurring('awake');
+SELECT task = :id AS same, t.due AT TIME ZONE 'UTC' AS due FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task;
+-- plain SQL has made the definition name another task: that is not touched
+SELECT delay_schedule_at('2999-01-01 UTC', 'SELECT ''other''') AS other \gset
+UPDATE delay_wheel.recurring_task SET task = :other;
+SELECT delay_pause_recurring('awake'), delay_resume_recurring('awake');
+UPDATE delay_wheel.recurring_task SET task = :other;
+SELECT delay_unschedule('awake');
+SELECT sql, more FROM delay_wheel.task WHERE id = :other;
+SELECT count(delay_cancel(id)) > 1 AS ok FROM delay_wheel.tasks;
+
 -- a run that changes, removes or pauses its own task
 SELECT delay_every('itself', '100 ms', $$SELECT delay_every('itself', '1 day', 'SELECT 2', starts => '2999-01-01 UTC')$$) > 0 AS ok;
 SELECT pg_temp.wait_for('(SELECT runs = 1 FROM delay_wheel.recurring)');

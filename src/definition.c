@@ -265,6 +265,25 @@ dw_definition_insert_run(DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_task, Int64GetDatum(dw_schedule_successor(&task)));
 }
 
+DwRunRow
+dw_definition_find_run(Relation tasks, const DwDefinition *def)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), snapshot);
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+
+	UnregisterSnapshot(snapshot);
+	if (tuple == NULL)
+		return DW_RUN_NONE;
+	dw_deform(tasks, tuple, &values, &nulls);
+	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) &&
+		id == dw_definition_number(def, Anum_recurring_id) &&
+		DatumGetObjectId(values[Anum_task_owner - 1]) == dw_definition_owner(def) ?
+		DW_RUN_OF_IT : DW_RUN_OF_OTHERS;
+}
+
 /*---- The end of a run ----*/
 
 static const char *

@@ -59,6 +59,19 @@ extern void dw_definition_advance(DwDefinition *def);
 /* Inserts the task of that run, if there is to be one, and names it. */
 extern void dw_definition_insert_run(DwDefinition *def);
 
+/*
+ * The row of the task that it names, in a table that is open.  Plain SQL, or a
+ * part of a dump, may have put the number of anybody's task there.
+ */
+typedef enum DwRunRow
+{
+	DW_RUN_NONE,
+	DW_RUN_OF_IT,
+	DW_RUN_OF_OTHERS
+} DwRunRow;
+
+extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
+
 /* Does an executor run a task whose row is gone already, see autonomous.h? */
 extern bool dw_runs_without_row(int64 id);
 

@@ -292,6 +292,7 @@ take_run(const DwDefinition *def, Run *run)
 {
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 	Relation	rel;
+	HeapTuple	found;
 	DwHint		hint;
 
 	/* taken already, before the definition was found to have changed */
@@ -302,19 +303,22 @@ take_run(const DwDefinition *def, Run *run)
 	if (id == 0)
 		return;
 	rel = dw_tasks_open();
-	switch (dw_take_pending(rel, id, &run->taken, &run->key, &hint))
-	{
-		case DW_TAKEN:
-			CommandCounterIncrement();
-			break;
-		case DW_RUNNING:
-			run->running = true;
-			run->taken = NULL;
-			break;
-		case DW_GONE:
-			run->taken = NULL;
-			break;
-	}
+	if (dw_definition_find_run(rel, def) != DW_RUN_OF_OTHERS)
+		switch (dw_take_pending(rel, id, &found, &run->key, &hint))
+		{
+			case DW_TAKEN:
+				run->taken = found;
+				CommandCounterIncrement();
+				break;
+			case DW_RUNNING:
+				run->running = true;
+				break;
+			case DW_GONE:
+				/* cancelled, but delay_run() may have begun it before */
+				if (found != NULL)
+					run->running = !dw_row_wait(rel, &run->key);
+				break;
+		}
 	table_close(rel, NoLock);
 }
 
@@ -353,15 +357,20 @@ drop_run(Run *run)
 	table_close(rel, NoLock);
 }
 
-/* The same by name; false if there is none. */
+/*
+ * The same by name; false if there is none.  If that is wanted, one that is not
+ * paused is only looked at.
+ */
 static bool
-take_by_name(Relation rel, text *name, DwDefinition *def, Run *run)
+take_by_name(Relation rel, text *name, bool only_paused, DwDefinition *def, Run *run)
 {
 	memset(run, 0, sizeof(Run));
 	do
 	{
 		if (!find_name(rel, name, false, def))
 			return false;
+		if (only_paused && !dw_definition_is_paused(def))
+			return true;
 	} while (!take_definition(rel, def, run));
 	return true;
 }
@@ -735,7 +744,8 @@ dw_cron(PG_FUNCTION_ARGS)
 
 /* Opens the table and takes the definition that the function names; NULL: there is none. */
 static Relation
-take_named(FunctionCallInfo fcinfo, const char *function, DwDefinition *def, Run *run)
+take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
+		   Run *run)
 {
 	static const Oid types[] = {TEXTOID};
 	Relation	rel;
@@ -744,7 +754,7 @@ take_named(FunctionCallInfo fcinfo, const char *function, DwDefinition *def, Run
 	dw_require_writable(function);
 	refuse_null(fcinfo, 0, "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	if (take_by_name(rel, PG_GETARG_TEXT_PP(0), def, run))
+	if (take_by_name(rel, PG_GETARG_TEXT_PP(0), only_paused, def, run))
 		return rel;
 	table_close(rel, NoLock);
 	return NULL;
@@ -755,7 +765,7 @@ dw_unschedule(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
 	Run			run;
-	Relation	rel = take_named(fcinfo, "delay_unschedule()", &def, &run);
+	Relation	rel = take_named(fcinfo, "delay_unschedule()", false, &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
@@ -770,7 +780,7 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
 	Run			run;
-	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", &def, &run);
+	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", false, &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
@@ -802,21 +812,22 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
 	Run			run;
-	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", &def, &run);
+	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", true, &def, &run);
 
 	if (rel == NULL)
 		PG_RETURN_BOOL(false);
-	if (run.running)
-		dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
-	else
+	if (dw_definition_is_paused(&def))
 	{
-		if (dw_definition_is_paused(&def))
+		if (run.running)
+			dw_definition_set(&def, Anum_recurring_paused, BoolGetDatum(false));
+		else
+		{
 			resume(&def);
-		/* else the run that was taken is replaced by another one */
-		dw_definition_insert_run(&def);
+			dw_definition_insert_run(&def);
+		}
+		dw_definition_write(rel, &def);
+		drop_run(&run);
 	}
-	dw_definition_write(rel, &def);
-	drop_run(&run);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }

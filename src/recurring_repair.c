@@ -48,15 +48,13 @@
 /*---- Copies and queues ----*/
 
 static bool
-task_exists(int64 id)
+has_run(const DwDefinition *def)
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = dw_task_find(rel, id, snapshot);
+	DwRunRow	run = dw_definition_find_run(rel, def);
 
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
-	return tuple != NULL;
+	return run == DW_RUN_OF_IT;
 }
 
 /* Arms one of another origin; false if it has changed meanwhile. */
@@ -66,7 +64,7 @@ arm_definition(Relation rel, DwDefinition *def)
 	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
 		return false;
 	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	if (!task_exists(dw_definition_number(def, Anum_recurring_task)))
+	if (!has_run(def))
 		dw_definition_insert_run(def);
 	dw_definition_write(rel, def);
 	return true;
@@ -167,7 +165,7 @@ is_lost(const DwDefinition *def)
 {
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 
-	return id == 0 || (!task_exists(id) && !dw_runs_without_row(id));
+	return id == 0 || (!has_run(def) && !dw_runs_without_row(id));
 }
 
 /*
