@@ -621,7 +621,7 @@ COMMENT ON FUNCTION delay_every(text, interval, text, text[], regtype[], timesta
 name: 1 to 1000 bytes. every: 100 ms at least, without negative parts. Ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in time_zone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time. starts: the first one; null is every after the start of this transaction; it may be past.
 until: no run has a later ideal time. max_runs: no run after so many. A recurring task without further runs stays listed in delay_wheel.recurring until delay_unschedule.
 catch_up says what to do with ideal times that have passed, since the server was down, a run took longer than every, or its queue was paused: skip (the default) makes the run that was waiting at once, then goes on with the first ideal time that is not past; all makes all of them, in order, one after the other. With a starts that is past, skip begins with the first ideal time from now on, all with starts.
-The others are of each run, as in delay_schedule_task; with skip_after, a run that is later than that is left out. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
+The others are of each run, as in delay_schedule_task; with skip_after, a run that is later than that is left out, and with catch_up => all, only ideal times that are not too late by then are made up for. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
 If the task exists, all is as given now, what is null included; but if starts is null, and every and time_zone are as before, starts stays, and so does the ideal time of the next run. A run that waits is replaced by a new one; one that is going on is not touched, and its end goes by what is declared then. It stays paused if it was. If nothing is changed nothing is done. Waits for another session''s open change of the same as INSERT does, and for the end of a run that delay_run makes in an open transaction.
 Errors as in delay_schedule_task; also a new one that would never have a run';
 
@@ -863,7 +863,7 @@ WHERE pg_catalog.pg_has_role(d.owner, 'USAGE')
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW delay_wheel.recurring IS
 'one''s own recurring tasks, see delay_every() and delay_cron(); all of them for pg_read_all_data and superusers';
-COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running; paused by delay_pause_recurring(); finished: there are no runs any more; unarmed: it came with a copy of another database, see delay_arm()';
+COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running (if one may see that in delay_wheel.running); paused by delay_pause_recurring(); finished: there are no runs any more; unarmed: it came with a copy of another database, see delay_arm()';
 COMMENT ON COLUMN delay_wheel.recurring.next_due IS 'ideal time of the next run, or of the one that is going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring.task IS 'id of that run in delay_wheel.tasks, which has its own due time if it was moved or is tried again';
 COMMENT ON COLUMN delay_wheel.recurring.last_due IS 'ideal time of the last run that has ended';
@@ -872,7 +872,7 @@ COMMENT ON COLUMN delay_wheel.recurring.last_outcome IS 'how it ended: done, fai
 COMMENT ON COLUMN delay_wheel.recurring.last_error IS 'its error, up to 1000 bytes of it, or why there is no further run; null if there was none';
 COMMENT ON COLUMN delay_wheel.recurring.runs IS 'runs that have ended, with success or not';
 COMMENT ON COLUMN delay_wheel.recurring.failures IS 'those that failed';
-COMMENT ON COLUMN delay_wheel.recurring.skipped IS 'runs that were cancelled, or too late; times that catch_up => skip left out have no run, and are not counted';
+COMMENT ON COLUMN delay_wheel.recurring.skipped IS 'runs that were cancelled, or too late; times that were left out since they had passed (catch_up => skip, or all with skip_after) have no run, and are not counted';
 
 CREATE FUNCTION delay_wheel.get_cancellations(
 	OUT id bigint, OUT made_at timestamptz, OUT made_by regrole, OUT owners regrole[], OUT queue smallint,

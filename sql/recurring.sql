@@ -75,6 +75,17 @@ SELECT ideal FROM recurring_run;
 SELECT next_due > now() AND next_due < now() + '25 hours' AS next_day, runs, skipped, last_outcome, last_due, last_started FROM delay_wheel.recurring;
 SELECT delay_unschedule('begins');
 
+-- all, with skip_after: those that are not too late by then; the others are not gone through
+TRUNCATE recurring_run;
+SELECT delay_every('begins', '40 minutes', 'SELECT note_run(''begins'')', starts => '2001-01-01 12:34:56.789', catch_up => 'all', skip_after => '1 hour') > 0 AS ok;
+SELECT pg_temp.wait_for('(SELECT next_due > now() FROM delay_wheel.recurring)');
+SELECT min(ideal) > now() - interval '65 minutes' AS last_hour, count(*) = max(runs) AND count(*) IN (1, 2) AS all, max(skipped) AS skipped FROM recurring_run JOIN delay_wheel.recurring USING (name);
+UPDATE delay_wheel.recurring_task SET next_due = '2002-01-01 12:34:56.789', last_due = NULL;
+UPDATE delay_wheel.task SET due = '2002-01-01 12:34:56.789';
+SELECT pg_temp.wait_for('(SELECT last_outcome = ''done'' AND next_due > now() FROM delay_wheel.recurring WHERE last_due IS NOT NULL)');
+SELECT min(ideal) > now() - interval '65 minutes' AS last_hour, max(skipped) AS skipped FROM recurring_run JOIN delay_wheel.recurring USING (name);
+SELECT delay_unschedule('begins');
+
 -- each run begins at its ideal time or after, and goes by that, not by the run before
 TRUNCATE recurring_run;
 CREATE FUNCTION note_start() RETURNS void LANGUAGE sql AS $$

@@ -213,6 +213,20 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 	}
 }
 
+/*
+ * Runs of an ideal time up to this would be skipped, see verdict.c: there may be
+ * millions of them, so none is made.
+ */
+static TimestampTz
+too_late(const DwDefinition *def)
+{
+	int64		skip_after;
+
+	if (!dw_more_number(def->values, def->nulls, Anum_recurring_more, DW_MORE_SKIP_AFTER, &skip_after))
+		return DT_NOBEGIN;
+	return dw_now() - Max(skip_after, 0) - 1;
+}
+
 /* The same when it begins, or begins anew: what has passed is not made up for. */
 void
 dw_definition_set_first(DwDefinition *def)
@@ -220,7 +234,10 @@ dw_definition_set_first(DwDefinition *def)
 	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
 
 	if (catches_up(def))
+	{
 		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
+		after = Max(after, too_late(def));
+	}
 	if (!def->nulls[Anum_recurring_last_due - 1])
 		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
 	dw_definition_set_next(def, after);
@@ -342,7 +359,7 @@ dw_definition_advance(DwDefinition *def)
 	{
 		TimestampTz due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
 
-		after = catches_up(def) ? due : Max(due, after);
+		after = Max(due, catches_up(def) ? too_late(def) : after);
 	}
 	dw_definition_set_next(def, after);
 }
