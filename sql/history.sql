@@ -40,13 +40,13 @@ GRANT SELECT ON history_seen TO PUBLIC;
 --
 SET SESSION AUTHORIZATION regress_dw_h_all;
 SET client_min_messages = warning;
-CREATE PROCEDURE history_one_by_one(statements text[]) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE history_one_by_one(statements text[], in_mode text DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
 	s text;
 	id bigint;
 BEGIN
 	FOREACH s IN ARRAY statements LOOP
-		id := delay_schedule('0', s);
+		id := delay_schedule_task(s, mode => in_mode);
 		COMMIT;
 		PERFORM delay_wait(id, '120 s');
 		COMMIT;
@@ -63,11 +63,34 @@ CALL history_one_by_one(ARRAY[
 	'SELECT 1 AS a INTO TEMP history_into', 'CREATE TEMP TABLE history_as AS SELECT 1 AS a UNION SELECT 2', 'CREATE TABLE history_table (n int)',
 	'DO $d$ BEGIN PERFORM 1; END $d$', 'DO $d$ BEGIN LOCK TABLE history_table; END $d$; SELECT 1, 2', 'SET search_path = public',
 	'LOCK TABLE history_effect', 'NOTIFY history',
+	'PREPARE p AS INSERT INTO history_effect VALUES (8, ''p''), (9, ''p''); EXECUTE p', 'PREPARE p AS DELETE FROM history_effect WHERE label = ''p''; EXECUTE p',
+	'DECLARE c CURSOR FOR VALUES (1), (2); FETCH ALL c', 'PREPARE p AS SELECT 1; DEALLOCATE p',
 	'UPDATE history_effect SET n = n WHERE false; SELECT 1; ; DELETE FROM history_effect WHERE n = 7; ',
 	'DELETE FROM history_effect WHERE n = 6; CREATE INDEX ON history_table (n)',
 	'  /* a comment */ SELECT 1;', 'SHOW search_path', 'EXPLAIN SELECT 1', 'DROP TABLE history_table']);
 SELECT sql, command_tag, rows FROM history_seen ORDER BY sql COLLATE "C", rows;
 SELECT DISTINCT outcome, sqlstate, message, queue, key, tag, owner, attempt, lateness_ok, duration_ok FROM history_seen;
+-- and with a mode
+RESET SESSION AUTHORIZATION;
+TRUNCATE delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2;
+SET SESSION AUTHORIZATION regress_dw_h_all;
+SELECT ARRAY['VACUUM history_mode', 'REINDEX TABLE CONCURRENTLY history_mode', 'DO $d$ BEGIN COMMIT; END $d$', 'SELECT n FROM history_mode',
+	'INSERT INTO history_mode VALUES (1), (2) RETURNING n', 'UPDATE history_mode SET n = n', 'CREATE TABLE history_as AS VALUES (1), (2)', 'DROP TABLE history_as',
+	'SELECT 1 AS a INTO TEMP history_into', 'CALL history_out(1)', 'INSERT INTO history_rule VALUES (1)', 'SELECT 1 / 0'] AS statements \gset
+CREATE TABLE history_mode (n int);
+CREATE PROCEDURE history_out(INOUT n int) LANGUAGE plpgsql AS $$ BEGIN COMMIT; n := n + 1; END $$;
+CALL history_one_by_one(:'statements', 'at_most_once');
+SELECT sql, command_tag, rows, sqlstate FROM history_seen WHERE sql = ANY (:'statements') ORDER BY sql COLLATE "C";
+CREATE TABLE history_once AS SELECT sql, outcome, command_tag, rows, sqlstate, message, attempt FROM history_seen WHERE sql = ANY (:'statements');
+RESET SESSION AUTHORIZATION;
+TRUNCATE delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2;
+SET SESSION AUTHORIZATION regress_dw_h_all;
+DELETE FROM history_mode;
+CALL history_one_by_one(:'statements', 'at_least_once');
+SELECT sql, outcome, command_tag, rows, sqlstate, message, attempt FROM history_seen WHERE sql = ANY (:'statements')
+	EXCEPT TABLE history_once;
+DROP TABLE history_mode, history_once;
+DROP PROCEDURE history_out;
 RESET SESSION AUTHORIZATION;
 TRUNCATE delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2;
 RESET client_min_messages;
@@ -260,10 +283,19 @@ SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE name LIKE 'history%'
 ALTER ROLE CURRENT_USER SET delay_wheel.history = 'all';
 DROP VIEW history_seen;
 SELECT delay_schedule('0', 'DROP EXTENSION delay_wheel') > 0 AS ok;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM pg_extension WHERE extname = ''delay_wheel'')');
-ALTER ROLE CURRENT_USER RESET delay_wheel.history;
+-- its locks go last, when others have been told to forget what is dropped
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM pg_extension WHERE extname = ''delay_wheel'')
+	AND NOT EXISTS (SELECT FROM pg_locks WHERE mode = ''AccessExclusiveLock'' AND pid <> pg_backend_pid())');
 CREATE EXTENSION delay_wheel;
 SELECT count(*) FROM delay_wheel.history;
+-- or dropped and created: its own number is that of another task then
+SELECT delay_schedule_task('DO $d$ BEGIN DROP EXTENSION delay_wheel; CREATE EXTENSION delay_wheel;
+	PERFORM delay_schedule(''1 hour'', ''SELECT $1'', current_setting(''delay_wheel.task_id'')); END $d$', mode => 'at_least_once');
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(''delay_wheel.tasks'') AND oid <> ' || 'delay_wheel.tasks'::regclass::oid || ')');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.running)');
+SELECT id, sql, args FROM delay_wheel.tasks;
+SELECT delay_cancel(id) FROM delay_wheel.tasks;
+ALTER ROLE CURRENT_USER RESET delay_wheel.history;
 
 DROP TABLE history_effect, history_rule;
 DROP PROCEDURE history_schedule, history_one_by_one;

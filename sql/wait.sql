@@ -232,11 +232,33 @@ SELECT sqlstate, replace(message, current_user, 'me'), detail FROM delay_wheel.f
 SELECT delay_schedule('0', 'INSERT INTO wait_effect VALUES (''afterwards'')') > 0 AS ok;
 SELECT pg_temp.wait_until_done();
 
+-- who has waited finds no lock of the task, and sees what it has done to the catalogs
+CREATE PROCEDURE wait_rounds() LANGUAGE plpgsql AS $$
+DECLARE
+	task bigint;
+BEGIN
+	FOR i IN 1..300 LOOP
+		task := delay_schedule('0', 'LOCK TABLE wait_effect; DROP SCHEMA IF EXISTS wait_schema');
+		COMMIT;
+		-- it had ended before, perhaps just so
+		CONTINUE WHEN delay_wait(task, '2 min') = 'gone';
+		COMMIT;
+		LOCK TABLE wait_effect NOWAIT;
+		CREATE SCHEMA wait_schema;
+		COMMIT;
+	END LOOP;
+END $$;
+CALL wait_rounds();
+SET client_min_messages = warning;
+DROP SCHEMA IF EXISTS wait_schema;
+RESET client_min_messages;
+
 SELECT count(*) AS pending FROM delay_wheel.tasks;
 SELECT label, count(*) FROM wait_effect GROUP BY label ORDER BY label COLLATE "C";
 DELETE FROM delay_wheel.failed_task;
 DROP TABLE wait_effect, wait_child, wait_parent;
 DROP FUNCTION wait_for_waiter, wait_move, wait_cancel, wait_others, wait_asks, wait_trigger;
 DROP SEQUENCE wait_seq;
+DROP PROCEDURE wait_rounds;
 SELECT delay_wheel.disallow('regress_dw_owner', 'regress_dw_member', 'regress_dw_other');
 DROP ROLE regress_dw_owner, regress_dw_member, regress_dw_other;

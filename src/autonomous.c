@@ -56,6 +56,7 @@
 #include "more.h"
 #include "session.h"
 #include "signature.h"
+#include "spi_run.h"
 #include "sqlcheck.h"
 #include "storage/lock.h"
 #include "tcop/dest.h"
@@ -256,6 +257,7 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 {
 	Relation	rel = dw_claim_open();
 
+	task->table = RelationGetRelid(rel);
 	task->row = toast_flatten_tuple(claim->tuple, RelationGetDescr(rel));
 	task->begun_at = dw_now();
 	claim->tuple = task->row;
@@ -301,8 +303,19 @@ result_code(const QueryCompletion *qc)
 		case CMDTAG_MERGE:
 			return SPI_OK_MERGE;
 		default:
-			return SPI_OK_UTILITY;
+			return 0;
 	}
+}
+
+/* Of a rule's statements, the one that stands for the original. */
+static DwSpiResult
+result_of(const List *plans, const QueryCompletion *qc)
+{
+	DwSpiResult result = {.code = result_code(qc), .rows = qc->nprocessed};
+
+	if (list_length(plans) == 1 && linitial_node(PlannedStmt, plans)->utilityStmt != NULL)
+		return dw_spi_noted_utility();
+	return result;
 }
 
 /* What is done before a statement is executed needs a snapshot, which must not stay. */
@@ -341,6 +354,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	DwSpiResult result;
 	ParamListInfo params;
 	RawStmt    *raw;
+	List	   *plans;
 	Portal		portal;
 	QueryCompletion qc;
 
@@ -353,13 +367,12 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 
 	portal = CreatePortal("", true, true);
 	portal->visible = false;
-	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(raw->stmt),
-					  plan_statement(claim, sql, raw, &params), NULL);
+	plans = plan_statement(claim, sql, raw, &params);
+	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(raw->stmt), plans, NULL);
 	CHECK_FOR_INTERRUPTS();
 	PortalStart(portal, params, 0, InvalidSnapshot);
 	(void) dw_portal_run(portal, None_Receiver, &qc);
-	result.code = result_code(&qc);
-	result.rows = qc.nprocessed;
+	result = result_of(plans, &qc);
 	PortalDrop(portal, false);
 	if (IsTransactionBlock())
 		elog(ERROR, "task left a transaction block");
@@ -395,8 +408,14 @@ bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
 {
 	Relation	rel = dw_claim_open();
-	bool		there = true;
+	/* those of another extension, created since, have the same numbers */
+	bool		there = RelationGetRelid(rel) == task->table;
 
+	if (!there)
+	{
+		table_close(rel, NoLock);
+		return false;
+	}
 	/* from here on others go by that, as for any claim */
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
 	pg_memory_barrier();

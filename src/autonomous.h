@@ -46,6 +46,7 @@ extern bool dw_autonomous_has_key(const DwKey *key);
 typedef struct DwAutonomous
 {
 	DwMode		mode;
+	Oid			table;			/* that it is of: it may drop the extension */
 	HeapTuple	row;			/* a copy of the task's, nothing of it out of line */
 	TimestampTz begun_at;
 } DwAutonomous;
@@ -65,7 +66,7 @@ extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
 
 /*
  * In the transaction that settles it: the task is claimed again.  False if its
- * row was deleted meanwhile.
+ * row was deleted meanwhile, or the whole extension.
  */
 extern bool dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task,
 								  DwClaim *claim);

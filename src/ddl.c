@@ -455,7 +455,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
-	dw_spi_note_utility(tag);
+	dw_spi_note_utility(tag, qc);
 
 	/* hear of what the prepared transaction has brought along */
 	if (may_create)

@@ -744,6 +744,7 @@ dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 {
 	dw_count_end(db, &dw_lanes[entry->lane], DW_COUNTED_CANCELLED);
 	dw_tell_waiters(db, entry->id, DW_CANCELLED);
+	dw_let_waiters_go(db, entry->id);
 }
 
 void

@@ -15,12 +15,22 @@
 #include "spi_run.h"
 #include "tcop/dest.h"
 
-static CommandTag last_utility = CMDTAG_UNKNOWN;
+static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
+/* EXECUTE is what it has executed, as for psql. */
 void
-dw_spi_note_utility(CommandTag tag)
+dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 {
-	last_utility = tag;
+	bool		known = qc != NULL && qc->commandTag != CMDTAG_UNKNOWN;
+
+	last_utility.utility = known && tag == CMDTAG_EXECUTE ? qc->commandTag : tag;
+	last_utility.rows = known ? qc->nprocessed : 0;
+}
+
+DwSpiResult
+dw_spi_noted_utility(void)
+{
+	return last_utility;
 }
 
 /*
@@ -48,7 +58,7 @@ begin(void)
 static DwSpiResult
 end(int result)
 {
-	DwSpiResult done = {.code = result, .utility = last_utility};
+	DwSpiResult done = {.code = result, .rows = SPI_processed};
 
 	if (result == SPI_ERROR_TRANSACTION)
 		ereport(ERROR,
@@ -62,7 +72,8 @@ end(int result)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not execute task: %s", SPI_result_code_string(result))));
-	done.rows = SPI_processed;
+	if (result == SPI_OK_UTILITY)
+		done = last_utility;
 	SPI_finish();
 	return done;
 }

@@ -16,7 +16,9 @@
  * dw_touch functions.
  *
  * Which tasks it ended is remembered in the same way, for those who wait for
- * them (wait.c).
+ * them (wait.c).  These are told at the commit, and let go when the locks are
+ * released, and what has changed in the catalogs was sent to all: so they can
+ * go on with it.
  *
  * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
  * read again from there.
@@ -36,6 +38,7 @@
 #include "touched.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #define MAX_HINTS	1024
@@ -79,6 +82,8 @@ static Ended *ended = NULL;
 static int	nended = 0;
 static int	ended_size = 0;
 
+/* Committed: who waits for them is let go when our locks are gone. */
+static bool lets_go = false;
 static bool more_ended = false;
 static bool all_touched = false;
 static bool extension_created = false;
@@ -289,7 +294,7 @@ forget_all(void)
 	lows = NULL;
 	ended = NULL;
 	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
-	more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
+	lets_go = more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	dw_tasks_unlocked();
@@ -436,6 +441,7 @@ deliver_all(bool committed)
 		needed = DW_AWAKE;
 	}
 	tell_waiters(db, committed);
+	lets_go = committed && nended > 0;
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension is to be followed by one */
@@ -506,7 +512,8 @@ xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			deliver_all(true);
-			forget_all();
+			if (!lets_go)
+				forget_all();
 			break;
 		case XACT_EVENT_ABORT:
 			deliver_all(false);
@@ -521,6 +528,17 @@ xact_callback(XactEvent event, void *arg)
 		default:
 			break;
 	}
+}
+
+/* Called for each resource owner of the transaction, when all locks are gone. */
+static void
+release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
+{
+	if (!lets_go || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
+		return;
+	for (int i = 0; i < nended; i++)
+		dw_let_waiters_go(my_database, ended[i].id);
+	forget_all();
 }
 
 /*
@@ -563,4 +581,5 @@ dw_touched_install(void)
 {
 	RegisterXactCallback(xact_callback, NULL);
 	RegisterSubXactCallback(subxact_callback, NULL);
+	RegisterResourceReleaseCallback(release_callback, NULL);
 }

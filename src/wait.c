@@ -61,6 +61,7 @@ typedef struct Slot
 	Oid			database;		/* InvalidOid: it does not wait */
 	int64		id;
 	DwOutcome	outcome;
+	bool		let_go;			/* who ended it has no locks any more */
 	bool		look;
 } Slot;
 
@@ -122,19 +123,34 @@ dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		Slot	   *slot = &slots[i];
-		bool		told = false;
 
 		if (slot->database != db->oid || slot->id != id)
 			continue;
 		/* still? */
 		SpinLockAcquire(&slot->lock);
 		if (slot->database == db->oid && slot->id == id)
-		{
 			slot->outcome = outcome;
-			told = true;
-		}
 		SpinLockRelease(&slot->lock);
-		if (told)
+	}
+}
+
+void
+dw_let_waiters_go(DwDatabase *db, int64 id)
+{
+	if (!anybody_waits(db))
+		return;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Slot	   *slot = &slots[i];
+		bool		let_go = false;
+
+		if (slot->database != db->oid || slot->id != id)
+			continue;
+		SpinLockAcquire(&slot->lock);
+		if (slot->database == db->oid && slot->id == id && slot->outcome != DW_NOT_ENDED)
+			let_go = slot->let_go = true;
+		SpinLockRelease(&slot->lock);
+		if (let_go)
 			wake(i);
 	}
 }
@@ -174,7 +190,7 @@ begin_wait(DwDatabase *db, int64 id)
 	slot->database = db->oid;
 	slot->id = id;
 	slot->outcome = DW_NOT_ENDED;
-	slot->look = false;
+	slot->let_go = slot->look = false;
 	SpinLockRelease(&slot->lock);
 	/* full barrier, before the row is looked for */
 	pg_atomic_fetch_add_u32(&db->waiters, 1);
@@ -204,6 +220,19 @@ read_slot(bool *look)
 	slot->look = false;
 	SpinLockRelease(&slot->lock);
 	return outcome;
+}
+
+/* Who was told of an end stays until he is let go; nobody else holds him. */
+static bool
+may_go(void)
+{
+	Slot	   *slot = my_slot();
+	bool		may;
+
+	SpinLockAcquire(&slot->lock);
+	may = slot->outcome == DW_NOT_ENDED || slot->let_go;
+	SpinLockRelease(&slot->lock);
+	return may;
 }
 
 static void
@@ -443,7 +472,7 @@ wait_for_task(int64 id, TimestampTz deadline)
 			outcome = look_again(id);
 			look_at = now + LOOK_US;
 		}
-		if (outcome != DW_NOT_ENDED)
+		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
 			return names[outcome];
 		if (now >= deadline)
 			return "timeout";

@@ -24,10 +24,12 @@ extern Size dw_wait_size(void);
 extern void dw_wait_attach(void);
 
 /*
- * For callbacks: a task has ended; or those who wait are to look at their
- * tasks' rows, since something concerns many of them.
+ * For callbacks: a task has ended, which those who wait return when they are
+ * let go; or they are to look at their tasks' rows, since something concerns
+ * many of them.
  */
 extern void dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome);
+extern void dw_let_waiters_go(DwDatabase *db, int64 id);
 extern void dw_make_waiters_look(DwDatabase *db);
 
 #endif							/* DW_WAIT_H */
