@@ -283,6 +283,13 @@ SELECT due, sql FROM delay_wheel.tasks;
 SELECT delay_unschedule('itself');
 SELECT count(*) FROM delay_wheel.tasks;
 
+-- within delay_run_due(), which has its own clock: at 24, 25 and 26 hours
+BEGIN;
+SELECT delay_every('outer', '24 hours', $$SELECT delay_every('inner', '1 hour', 'SELECT note_run(''inner'')')$$, max_runs => 1) > 0 AS ok;
+SELECT delay_run_due(now() + '26.5 hours');
+SELECT ideal - now() AS after FROM recurring_run WHERE name = 'inner' ORDER BY n;
+ROLLBACK;
+
 -- names are of their owner; rights are those of tasks
 CREATE ROLE regress_recurring_a;
 CREATE ROLE regress_recurring_b;
