@@ -320,6 +320,8 @@ RESET ROLE;
 REVOKE pg_write_all_data, pg_read_all_data FROM regress_recurring_b;
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task WHERE owner = ''regress_recurring_b''::regrole)');
 SELECT name, owner, state, runs, next_due FROM delay_wheel.recurring;
+-- nor a time that a dump could not bring back with the run
+SELECT code, message FROM pg_temp.error_of($$UPDATE delay_wheel.recurring_task SET next_due = 'infinity'$$);
 -- the role's limit counts it when it is declared
 SET ROLE regress_recurring_a;
 SELECT delay_every('second', '1 day', 'SELECT 1', starts => '2999-01-01') > 0 AS ok;
