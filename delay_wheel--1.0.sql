@@ -260,6 +260,7 @@ CREATE TABLE delay_wheel.recurring_task
 	more jsonb,
 	CONSTRAINT recurring_task_pkey PRIMARY KEY (id),
 	CONSTRAINT recurring_task_name_key UNIQUE (owner, name),
+	CONSTRAINT recurring_task_next_due_check CHECK (pg_catalog.isfinite(next_due)),
 	CONSTRAINT recurring_task_starts_check CHECK (pg_catalog.isfinite(starts)),
 	CONSTRAINT recurring_task_every_check CHECK ((every IS NULL) <> (schedule IS NULL)),
 	CONSTRAINT recurring_task_priority_check CHECK (priority BETWEEN -1 AND 1),

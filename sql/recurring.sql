@@ -283,6 +283,13 @@ SELECT due, sql FROM delay_wheel.tasks;
 SELECT delay_unschedule('itself');
 SELECT count(*) FROM delay_wheel.tasks;
 
+-- within delay_run_due(), which has its own clock: at 24, 25 and 26 hours
+BEGIN;
+SELECT delay_every('outer', '24 hours', $$SELECT delay_every('inner', '1 hour', 'SELECT note_run(''inner'')')$$, max_runs => 1) > 0 AS ok;
+SELECT delay_run_due(now() + '26.5 hours');
+SELECT ideal - now() AS after FROM recurring_run WHERE name = 'inner' ORDER BY n;
+ROLLBACK;
+
 -- names are of their owner; rights are those of tasks
 CREATE ROLE regress_recurring_a;
 CREATE ROLE regress_recurring_b;
@@ -313,6 +320,8 @@ RESET ROLE;
 REVOKE pg_write_all_data, pg_read_all_data FROM regress_recurring_b;
 SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.task WHERE owner = ''regress_recurring_b''::regrole)');
 SELECT name, owner, state, runs, next_due FROM delay_wheel.recurring;
+-- nor a time that a dump could not bring back with the run
+SELECT code, message FROM pg_temp.error_of($$UPDATE delay_wheel.recurring_task SET next_due = 'infinity'$$);
 -- the role's limit counts it when it is declared
 SET ROLE regress_recurring_a;
 SELECT delay_every('second', '1 day', 'SELECT 1', starts => '2999-01-01') > 0 AS ok;

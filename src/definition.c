@@ -231,7 +231,7 @@ too_late(const DwDefinition *def)
 void
 dw_definition_set_first(DwDefinition *def)
 {
-	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+	TimestampTz after = dw_schedule_now() - 1;
 
 	if (catches_up(def))
 	{

@@ -590,7 +590,7 @@ static const AttrNumber declared_columns[] = {
 static TimestampTz
 default_starts(const DwDefinition *wanted)
 {
-	TimestampTz now = GetCurrentTransactionStartTimestamp();
+	TimestampTz now = dw_schedule_now();
 	TimestampTz starts;
 
 	if (wanted->nulls[Anum_recurring_every - 1])
@@ -797,7 +797,7 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 static void
 resume(DwDefinition *def)
 {
-	TimestampTz after = GetCurrentTransactionStartTimestamp() - 1;
+	TimestampTz after = dw_schedule_now() - 1;
 
 	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(false));
 	if (def->nulls[Anum_recurring_next_due - 1])

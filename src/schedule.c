@@ -150,8 +150,8 @@ refuse_null(bool isnull, const char *what)
 }
 
 /* What delays count from, see run_now.h. */
-static TimestampTz
-schedule_now(void)
+TimestampTz
+dw_schedule_now(void)
 {
 	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
 }
@@ -162,7 +162,7 @@ dw_due_after(const Interval *delay)
 	TimestampTz due;
 
 	due = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												  TimestampTzGetDatum(schedule_now()),
+												  TimestampTzGetDatum(dw_schedule_now()),
 												  IntervalPGetDatum(delay)));
 	if (TIMESTAMP_NOT_FINITE(due))
 		ereport(ERROR,
@@ -202,7 +202,7 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	memset(task, 0, sizeof(DwNewTask));
 	memset(task->nulls, true, sizeof(task->nulls));
 	task->owner = GetUserId();
-	task->due = schedule_now();
+	task->due = dw_schedule_now();
 	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
 	task->nulls[Anum_task_sql - 1] = false;
 }
@@ -395,7 +395,7 @@ option_due(FunctionCallInfo fcinfo)
 		return dw_due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
 	if (!PG_ARGISNULL(DW_ARG_DUE))
 		return dw_finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
-	return schedule_now();
+	return dw_schedule_now();
 }
 
 int

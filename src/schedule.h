@@ -67,6 +67,7 @@ extern DwTaken dw_schedule_cancel(const DwKey *key);
 extern int64 dw_schedule_successor(DwNewTask *task);
 
 /* Due times count from now(), the start of the transaction (but see run_now.h); errors if they are not finite. */
+extern TimestampTz dw_schedule_now(void);
 extern TimestampTz dw_due_after(const Interval *delay);
 extern TimestampTz dw_finite_due(TimestampTz due);
 
