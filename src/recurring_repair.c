@@ -184,7 +184,7 @@ static void
 repair_run(Relation rel, DwDefinition *def)
 {
 	ereport(LOG,
-			(errmsg("delay_wheel recurring task \"%s\" has lost its next run, task %lld; there is a new one",
+			(errmsg("delay_wheel recurring task \"%s\" has lost its run, task %lld; there is a new one",
 					TextDatumGetCString(def->values[Anum_recurring_name - 1]),
 					(long long) dw_definition_number(def, Anum_recurring_task))));
 	if (may_have_begun(def))
