@@ -125,20 +125,13 @@ void
 dw_failed_begin(DwDatabase *db)
 {
 	DwCatalog	cat;
-	bool		any = true;
+	bool		any;
 
 	StartTransactionCommand();
 	if (!dw_catalog_lookup(&cat))
 		any = false;
-	else if (ConditionalLockRelationOid(cat.failed, AccessShareLock))
-	{
-		/* it may have been dropped just before */
-		Relation	rel = try_table_open(cat.failed, NoLock);
-
-		any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
-		if (rel != NULL)
-			table_close(rel, NoLock);
-	}
+	else
+		any = dw_may_have_rows(cat.failed);
 	CommitTransactionCommand();
 	if (any)
 		look_at_once(db);

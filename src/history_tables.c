@@ -203,18 +203,7 @@ dw_history_begin(DwDatabase *db)
 	StartTransactionCommand();
 	if (dw_catalog_lookup(&cat))
 		for (int i = 0; i < DW_HISTORY_TABLES && !any; i++)
-		{
-			Relation	rel;
-
-			any = true;
-			if (!ConditionalLockRelationOid(cat.history[i], AccessShareLock))
-				break;
-			/* it may have been dropped just before */
-			rel = try_table_open(cat.history[i], NoLock);
-			any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
-			if (rel != NULL)
-				table_close(rel, NoLock);
-		}
+			any = dw_may_have_rows(cat.history[i]);
 	CommitTransactionCommand();
 	if (any || pg_atomic_read_u32(&db->history_current) != 0)
 		look_at_once(db);

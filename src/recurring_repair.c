@@ -140,20 +140,13 @@ void
 dw_recurring_begin(DwDatabase *db)
 {
 	DwCatalog	cat;
-	bool		any = true;
+	bool		any;
 
 	StartTransactionCommand();
 	if (!dw_catalog_lookup(&cat))
 		any = false;
-	else if (ConditionalLockRelationOid(cat.recurring, AccessShareLock))
-	{
-		/* it may have been dropped just before */
-		Relation	rel = try_table_open(cat.recurring, NoLock);
-
-		any = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
-		if (rel != NULL)
-			table_close(rel, NoLock);
-	}
+	else
+		any = dw_may_have_rows(cat.recurring);
 	CommitTransactionCommand();
 	if (any)
 		dw_recurring_ask(db);

@@ -146,6 +146,22 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
 }
 
+bool
+dw_may_have_rows(Oid table)
+{
+	Relation	rel;
+	bool		may;
+
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
+		return true;
+	/* it may have been dropped just before */
+	rel = try_table_open(table, NoLock);
+	may = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
+	if (rel != NULL)
+		table_close(rel, NoLock);
+	return may;
+}
+
 /*
  * Raises an error if a table has not the columns that we know it to have.  If
  * it is locked, it is being altered, of which we shall hear: the timer must

@@ -248,6 +248,12 @@ typedef struct DwLaneScan DwLaneScan;
 typedef struct DwFailedScan DwFailedScan;
 
 extern bool dw_catalog_lookup(DwCatalog *catalog);
+
+/*
+ * May the table have rows?  Without waiting: true if that cannot be told.  It
+ * stays locked against being dropped.
+ */
+extern bool dw_may_have_rows(Oid table);
 extern const DwCatalog *dw_catalog(void);
 /* Would dw_catalog() find it?  Costs nothing if it has. */
 extern bool dw_catalog_is_there(void);
