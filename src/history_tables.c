@@ -167,6 +167,14 @@ ask(DwDatabase *db, TimestampTz at)
 	dw_wake_timer(db, DW_AWAKE);
 }
 
+/* A writer may be the first to see it, or the sweeper. */
+static void
+set_full(DwDatabase *db, bool full)
+{
+	if (pg_atomic_exchange_u32(&db->history_is_full, full ? 1 : 0) == 0 && full)
+		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+}
+
 /* It is full before the sweeper is asked, or its look would not end that. */
 void
 dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
@@ -176,8 +184,8 @@ dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 		return;
 	if (page == 0)
 		ask(db, dw_now() + turn_us());
-	if (page + 1 >= room(db) && pg_atomic_exchange_u32(&db->history_is_full, 1) == 0)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+	if (page + 1 >= room(db))
+		set_full(db, true);
 	if (page + 1 >= turn_pages(room(db)))
 		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
 }
@@ -303,7 +311,7 @@ publish(DwDatabase *db, const Tables *tables)
 
 	pg_atomic_write_u32(&db->history_current, tables->current + 1);
 	pg_atomic_write_u32(&db->history_room, left);
-	pg_atomic_write_u32(&db->history_is_full, tables->table[tables->current].pages >= left ? 1 : 0);
+	set_full(db, tables->table[tables->current].pages >= left);
 }
 
 /* As TRUNCATE does, but for triggers, which would run as us, and publications. */
