@@ -19,6 +19,14 @@
 #include "recurring.h"
 #include "touched.h"
 
+const char *const dw_end_names[] = {
+	[DW_END_DONE] = "done",
+	[DW_END_FAILED] = "failed",
+	[DW_END_RETRIED] = "retried",
+	[DW_END_SKIPPED] = "skipped",
+	[DW_END_CANCELLED] = "cancelled"
+};
+
 /* Not while it goes on. */
 static void
 tell_who_waits(const DwEnded *ended)

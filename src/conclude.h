@@ -23,6 +23,9 @@ typedef enum DwEnd
 	DW_END_CANCELLED
 } DwEnd;
 
+/* As they are called where people see them. */
+extern const char *const dw_end_names[];
+
 /* How it ended.  The row is deleted; its columns are those of delay_wheel.task. */
 typedef struct DwEnded
 {

@@ -303,24 +303,6 @@ dw_definition_find_run(Relation tasks, const DwDefinition *def)
 
 /*---- The end of a run ----*/
 
-static const char *
-outcome_text(DwEnd end)
-{
-	switch (end)
-	{
-		case DW_END_DONE:
-			return "done";
-		case DW_END_FAILED:
-			return "failed";
-		case DW_END_SKIPPED:
-			return "skipped";
-		case DW_END_CANCELLED:
-		case DW_END_RETRIED:
-			break;
-	}
-	return "cancelled";
-}
-
 void
 dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 {
@@ -330,7 +312,7 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 	if (ended->started == 0)
 		dw_definition_set_null(def, Anum_recurring_last_started);
 	dw_definition_set_time(def, Anum_recurring_last_ended, dw_now());
-	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(outcome_text(ended->end)));
+	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_end_names[ended->end]));
 	dw_definition_set_null(def, Anum_recurring_last_error);
 	if (ended->error != NULL && ended->error->message != NULL)
 	{

@@ -216,7 +216,6 @@ report_lost(const DwHint *hint)
 {
 	dw_count_end(my_db, &dw_lanes[hint->lane.index], DW_COUNTED_FAILED);
 	dw_make_waiters_look(my_db);
-	dw_recurring_ask(my_db);
 	ereport(LOG,
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",

@@ -86,25 +86,6 @@ is_wanted(const DwEnded *ended)
 	return level >= (ended->end == DW_END_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
 }
 
-static const char *
-outcome_of(DwEnd end)
-{
-	switch (end)
-	{
-		case DW_END_DONE:
-			return "done";
-		case DW_END_FAILED:
-			return "failed";
-		case DW_END_RETRIED:
-			return "retried";
-		case DW_END_SKIPPED:
-			return "skipped";
-		case DW_END_CANCELLED:
-			break;
-	}
-	return "cancelled";
-}
-
 /* NULL if a rule has replaced the statement by one of another kind. */
 static const char *
 command_tag_of(const DwSpiResult *result)
@@ -205,7 +186,7 @@ make_row(const DwEnded *ended)
 	set(row, Anum_history_ended, TimestampTzGetDatum(dw_now()));
 	set(row, Anum_history_owner, ObjectIdGetDatum(ended->key->owner));
 	set(row, Anum_history_queue, Int16GetDatum(ended->key->queue));
-	set_text(row, Anum_history_outcome, outcome_of(ended->end), NAMEDATALEN);
+	set_text(row, Anum_history_outcome, dw_end_names[ended->end], NAMEDATALEN);
 	set_run(row, ended);
 	copy_text(row, Anum_history_sql, ended, Anum_task_sql, MAX_SQL);
 	copy_text(row, Anum_history_key, ended, Anum_task_key, MAX_KEY);

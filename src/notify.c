@@ -40,13 +40,14 @@ append_column(StringInfo payload, const DwEnded *ended, AttrNumber column, const
 }
 
 static char *
-make_payload(const DwEnded *ended, const char *outcome)
+make_payload(const DwEnded *ended)
 {
 	StringInfoData payload;
 	int			length;
 
 	initStringInfo(&payload);
-	appendStringInfo(&payload, "{\"id\":%lld,\"outcome\":\"%s\"", (long long) ended->key->id, outcome);
+	appendStringInfo(&payload, "{\"id\":%lld,\"outcome\":\"%s\"", (long long) ended->key->id,
+					 dw_end_names[ended->end]);
 	if (ended->error != NULL)
 		append_text(&payload, "sqlstate", unpack_sql_state(ended->error->sqlerrcode));
 	length = payload.len;
@@ -65,20 +66,13 @@ make_payload(const DwEnded *ended, const char *outcome)
 void
 dw_notify_end(const DwEnded *ended)
 {
-	static const char *const outcomes[] = {
-		[DW_END_DONE] = "done",
-		[DW_END_FAILED] = "failed",
-		[DW_END_RETRIED] = NULL,
-		[DW_END_SKIPPED] = "skipped",
-		[DW_END_CANCELLED] = "cancelled"
-	};
-	const char *outcome = outcomes[ended->end];
 	char	   *channel;
 
-	if (outcome == NULL)
+	/* it goes on */
+	if (ended->end == DW_END_RETRIED)
 		return;
 	channel = dw_more_text(ended->values, ended->nulls, Anum_task_more, DW_MORE_NOTIFY);
 	/* plain SQL may have written anything */
 	if (channel != NULL && dw_is_channel(channel))
-		Async_Notify(channel, make_payload(ended, outcome));
+		Async_Notify(channel, make_payload(ended));
 }
