@@ -207,6 +207,20 @@ my ($out, $err) = as('boss', q{
 is("$out$err", qq{1\nx\nboss|boss|5MB|f|0\n0\n0}, 'run by a superuser, they leave nothing in his session');
 no_loot('run by a superuser');
 is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT who, ' ') FROM seen"), 'hand mallory', 'what they have called ran as their owners');
+# descriptors of large objects are the session's, whoever uses them
+out_as('mallory', q{SELECT delay_schedule_task('SELECT evil.try(''large object: '' || convert_from(loread(0, 100), ''UTF8''))', delay => '1 hour', key => 'lo')});
+($out, $err) = as('boss', qq{
+	SELECT lo_from_bytea(4711, '$secret');
+	BEGIN;
+	SELECT lo_open(4711, x'60000'::int);
+	SELECT lo_open(4711, x'60000'::int), lo_close(0);
+	SAVEPOINT a;
+	SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'lo';
+	ROLLBACK TO a;
+	SELECT lo_close(1);
+	SELECT delay_run(id) FROM delay_wheel.tasks WHERE key = 'lo';
+	COMMIT});
+like($err, qr/ERROR:  cannot run a task of another role while large objects are open.*ERROR:  invalid large-object descriptor: 0/s, 'large objects that a superuser has open are not read');
 wait_until_done('follow-ups of them have been run');
 no_loot('follow-ups');
 out_as('mallory', "SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring");
@@ -288,7 +302,7 @@ my @calls = map { ("delay_cancel($_)", "delay_cancel($_, true)", "delay_reschedu
 push @calls, "delay_cancel_key('k $secret', 'q $secret')", "delay_cancel_key('k $secret')", "delay_cancel_key('shared')", "delay_cancel_all(tag => 'shared')", "delay_cancel_all(due_from => '-infinity')", "delay_cancel_all('q $secret')",
 	"delay_redrive()", "delay_redrive('q $secret')", "delay_unschedule('shared')", "delay_pause_recurring('shared')", "delay_resume_recurring('shared')", "delay_every('shared', '1 day', 'SELECT 1')",
 	"delay_unschedule('shared')", "delay_pause('q $secret')", "delay_pause()", "delay_resume()", "delay_pause('own $secret')", "delay_resume('own $secret')", "delay_queue('own $secret', max_running => 1)", "delay_queue_drop('own $secret')",
-	"delay_queue('q $secret', users => '{mallory}')", "delay_schedule_task('SELECT 1', queue => 'q $secret', key => 'k $secret', if_exists => 'replace')", "delay_schedule_task('SELECT 1', key => 'shared', if_exists => 'replace')", "delay_cancel_key('shared')",
+	"delay_queue('q $secret', users => '{mallory}')", "delay_schedule_task('SELECT 1', queue => 'q $secret', key => 'k $secret', if_exists => 'replace')", "delay_schedule_task('SELECT 1', delay => '1 hour', key => 'shared', if_exists => 'replace')", "delay_cancel_key('shared')",
 	"delay_run_due('infinity')", 'delay_arm()';
 ($out, $err) = as('mallory', join(";\n", map { "SELECT $_" } @calls) . ";\nSELECT 'end of the calls';");
 like($out, qr/^end of the calls$/m, 'the functions have been called: ' . scalar(@calls));
