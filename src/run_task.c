@@ -65,8 +65,6 @@
 
 #define RETRY_MIN_MS	100
 #define RETRY_MAX_MS	60000
-/* what of an error is kept, in bytes */
-#define MAX_ERROR_TEXT	16384
 /* what the log has of a task's SQL, in bytes */
 #define MAX_LOGGED_SQL	1024
 /* How often a task is done again at once, and the longest pause before. */
@@ -197,16 +195,6 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 	return error;
 }
 
-static void
-set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
-{
-	if (text == NULL)
-		return;
-	values[column - 1] =
-		PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, strlen(text), MAX_ERROR_TEXT)));
-	nulls[column - 1] = false;
-}
-
 /* The context, and where in which SQL the error is, which psql would show. */
 static char *
 whole_context(const ErrorData *error)
@@ -218,12 +206,12 @@ whole_context(const ErrorData *error)
 }
 
 /* What is not possible in a transaction may be so with a mode. */
-static const char *
+static char *
 hint_of(const DwClaim *claimed, const ErrorData *error)
 {
 	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
 		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
-		return "A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().";
+		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
 	return error->hint;
 }
 
@@ -234,27 +222,18 @@ hint_of(const DwClaim *claimed, const ErrorData *error)
 static void
 record_failure(const DwClaim *claimed, int attempts, TimestampTz started, const ErrorData *error)
 {
-	Datum		values[Natts_failed];
-	bool		nulls[Natts_failed];
+	ErrorData	recorded = *error;
 
 	DW_INJECT("record-before-insert");
-	dw_failed_from_task(claimed->values, claimed->nulls, values, nulls);
-	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
-	nulls[Anum_failed_failed_at - 1] = false;
-	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(attempts, PG_INT16_MAX));
-	nulls[Anum_failed_attempts - 1] = false;
-	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
-	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
-	set_text(values, nulls, Anum_failed_detail, error->detail);
-	set_text(values, nulls, Anum_failed_hint, hint_of(claimed, error));
-	set_text(values, nulls, Anum_failed_context, whole_context(error));
-	dw_failed_insert(values, nulls);
+	recorded.hint = hint_of(claimed, error);
+	recorded.context = whole_context(error);
+	dw_failed_write(claimed->values, claimed->nulls, attempts, dw_now(), &recorded);
 	dw_conclude_claim(claimed, DW_END_FAILED, started, NULL, error);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed: %s", (long long) claimed->key.id,
-					error->message ? error->message : "missing error text")));
+					dw_error_message(error))));
 }
 
 /* What is recorded of a task that is given up without having been run. */
@@ -307,7 +286,7 @@ put_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
-					(long long) entry->id, error->message ? error->message : "missing error text"),
+					(long long) entry->id, dw_error_message(error)),
 			 errdetail("This was attempt %d of %d; the next one is due at %s.",
 					   failed, claimed->terms.max_attempts, timestamptz_to_str(hint.due))));
 }
