@@ -4,6 +4,7 @@
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
 #   make test            all tests (test-long: also those that take long)
+#   make coverage        the tests with a look at which lines of src they run
 #   make test-majors     the tests on every major and on a server with
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
@@ -14,7 +15,7 @@
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# demo, test and bench install what they need (scripts/setup).
+# demo, test, coverage and bench install what they need (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -110,6 +111,9 @@ test:
 test-long:
 	@test/run --long
 
+coverage:
+	@test/run --coverage
+
 test-majors:
 	@test/majors/run
 
@@ -124,4 +128,4 @@ check-model:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors bench check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long coverage test-majors bench check-ring check-model FORCE
