@@ -80,6 +80,7 @@ max_locks_per_transaction = 16
 shared_buffers = 16MB
 wal_level = replica
 min_wal_size = 2MB
+wal_recycle = off
 max_wal_size = 32MB
 wal_keep_size = 64MB
 checkpoint_timeout = 30s
@@ -427,12 +428,14 @@ sub put_back
 	my $rows = 0;
 	my $dbh = $c->{primary}->connect($db) or die "no connection\n";
 
-	for my $row (@{ $dbh->selectall_arrayref("SELECT sqlstate, count(*) FROM delay_wheel.failed WHERE $which GROUP BY 1") })
+	for my $row (@{ $dbh->selectall_arrayref("SELECT id, sqlstate, sql, args::text FROM delay_wheel.failed WHERE $which", { Slice => {} }) })
 	{
-		$c->{failed_by}{ $row->[0] } += $row->[1];
-		$rows += $row->[1];
+		my ($done) = $dbh->selectrow_array('SELECT delay_retry(?)', undef, $row->{id});
+		problem("$row->{id} in $db could not be put back") unless $done;
+		$c->{failed_by}{ $row->{sqlstate} }++;
+		push @{ $c->{put_back}{$db} }, $row;
+		$rows++;
 	}
-	$dbh->do("SELECT delay_retry(id) FROM delay_wheel.failed WHERE $which");
 	$dbh->disconnect;
 	return $rows;
 }
@@ -466,6 +469,7 @@ sub dump_state
 				print $out $json->encode({ s => $s, %$row }), "\n";
 			}
 		}
+		print $out $json->encode({ s => 'put_back', %$_ }), "\n" for @{ $c->{put_back}{$db} // [] };
 		my ($t) = $dbh->selectrow_array('SELECT ' . $us->('now()'));
 		print $out $json->encode({ s => 'end', t => $t + 0 }), "\n";
 		close($out);

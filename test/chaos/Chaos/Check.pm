@@ -3,7 +3,8 @@
 #
 # State, a file of JSON objects written by the campaign when all has come to
 # rest; s says what it is: tx (a committed transaction), effect, pending,
-# failed, history, recurring, end (when the file was written, us).
+# failed, put_back (failed because of a fault, and was put back at the end),
+# history, recurring, end (when the file was written, us).
 package Chaos::Check;
 
 use strict;
@@ -248,7 +249,7 @@ sub check_tasks
 		{
 			$self->finding('early', "$name was due $of->{due}, began $effect->{at}") if $effect->{at} < $of->{due} && !$of->{ran};
 			$self->finding('late', "$name began $effect->{at}, but was ended at $of->{not_after}")
-			  if $of->{not_after} && $effect->{at} > $of->{not_after};
+			  if $of->{not_after} && $effect->{at} > $of->{not_after} && !$self->{put_back}{ $of->{token} };
 			$self->finding('role', "$name of $of->{owner} ran as $effect->{role}") if $effect->{role} ne $of->{owner};
 			$self->finding('id', "$name says its id is $effect->{task}")
 			  if $of->{id} > 0 && $effect->{task} && $effect->{task} != $of->{id};

@@ -106,16 +106,21 @@ sub point
 {
 	my ($c, $r, $action) = @_;
 	my $point = pick($r, @{ $c->{points} });
-	my $skip = int($r->() * 8);
+	my $skip = int($r->() * 4);
 	my $hits = $action eq 'crash' ? 1 : 1 + int($r->() * 3);
-	my $wait = 1 + $r->() * 2;
-	my $deadline = time() + $wait;
+	my $deadline = time() + 3;
+	my $hit = 0;
 
 	defined $c->{primary}->value('one', 'SELECT dw_inject_attach(?, ?, ?, ?)::text', $point, $action, $skip, $hits)
 	  or return 'no connection';
-	sleep(0.1) while time() < $deadline;
+	while (!$hit && time() < $deadline)
+	{
+		sleep(0.1);
+		# a crash forgets all points
+		$hit = !defined $c->{primary}->value('one', 'SELECT 1') if $action eq 'crash';
+	}
 	$c->{primary}->value('one', 'SELECT dw_inject_detach(?)::text', $point);
-	return "$action at $point, passed $skip";
+	return "$action at $point, passed $skip" . ($action ne 'crash' || $hit ? '' : ', not reached');
 }
 
 sub crash_point { my ($c, $r) = @_; return point($c, $r, 'crash'); }
