@@ -11,6 +11,8 @@
 #                        doc/benchmarks.md)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
+#   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
+#                        SECONDS=30 for each target
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
@@ -126,6 +128,10 @@ check-ring:
 check-model:
 	$(MAKE) -C test/model check
 
+SECONDS = 30
+fuzz:
+	$(MAKE) -C test/fuzz fuzz SECONDS=$(SECONDS)
+
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long coverage test-majors bench check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long coverage test-majors bench check-ring check-model chaos fuzz FORCE
