@@ -499,6 +499,8 @@ wait_for_work(DwExecutor *me)
 	if (me->must_exit || give_way())
 		return false;
 
+	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
+	(void) dw_worker_interrupts();
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   dw_executor_idle_timeout,
 					   dw_wait_event(wait_event, "DelayWheelExecutor"));
