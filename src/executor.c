@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "autonomous.h"
 #include "batch.h"
@@ -38,6 +39,7 @@
 #include "stats.h"
 #include "stop.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
@@ -61,17 +63,35 @@ static uint32 wait_event = 0;
 static bool proved = false;
 static TimestampTz born = 0;
 
+/*
+ * The executor whose task this process works for: a parallel worker helps its
+ * leader, who goes on with nothing else meanwhile.
+ */
+static DwExecutor *
+executor_served(void)
+{
+	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
+
+	if (leader == NULL)
+		return dw_this_executor;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId && dw_executors[i].pid == leader->pid)
+			return &dw_executors[i];
+	return NULL;
+}
+
 /* current_setting('delay_wheel.task_id') */
 static const char *
 show_task_id(void)
 {
 	static char text[24];
+	DwExecutor *e = executor_served();
 
 	text[0] = '\0';
 	if (dw_run_now_id != 0)
 		snprintf(text, sizeof(text), INT64_FORMAT, dw_run_now_id);
-	else if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY)
-		snprintf(text, sizeof(text), INT64_FORMAT, dw_this_executor->current.id);
+	else if (e != NULL && e->state == DW_EXECUTOR_BUSY)
+		snprintf(text, sizeof(text), INT64_FORMAT, e->current.id);
 	return text;
 }
 
@@ -479,6 +499,8 @@ wait_for_work(DwExecutor *me)
 	if (me->must_exit || give_way())
 		return false;
 
+	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
+	(void) dw_worker_interrupts();
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   dw_executor_idle_timeout,
 					   dw_wait_event(wait_event, "DelayWheelExecutor"));

@@ -652,6 +652,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 static void
 back_off(int *wait_ms)
 {
+	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 *wait_ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -38,6 +39,9 @@ dw_worker_begin(void)
 {
 	pqsignal(SIGTERM, note_and_die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	/* an error is a task's outcome, or something to try again */
+	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
+	dw_no_transaction_timeout();
 	BackgroundWorkerUnblockSignals();
 }
 
