@@ -344,16 +344,25 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 				 false, &info);
 }
 
-/* The same for an index of somebody else, which may have expressions. */
+/*
+ * The same for an index of somebody else, which may have expressions.  As in
+ * maintenance, these have the rights of the table's owner: workers are
+ * superusers.
+ */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 {
-	IndexInfo  *info = BuildIndexInfo(index);
+	Oid			userid;
+	int			context;
+	IndexInfo  *info;
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
 	EState	   *estate = CreateExecutorState();
 	Datum		values[INDEX_MAX_KEYS];
 	bool		nulls[INDEX_MAX_KEYS];
 
+	GetUserIdAndSecContext(&userid, &context);
+	SetUserIdAndSecContext(heap->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	info = BuildIndexInfo(index);
 	ExecStoreHeapTuple(tuple, slot, false);
 	GetPerTupleExprContext(estate)->ecxt_scantuple = slot;
 	if (ExecQual(ExecPrepareQual(info->ii_Predicate, estate), GetPerTupleExprContext(estate)))
@@ -364,6 +373,7 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	}
 	FreeExecutorState(estate);
 	ExecDropSingleTupleTableSlot(slot);
+	SetUserIdAndSecContext(userid, context);
 }
 
 /* An index that we know how to fill without looking at its definition. */
