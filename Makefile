@@ -5,6 +5,7 @@
 #                        main example on it, remove the server again
 #   make test            all tests (test-long: also those that take long)
 #   make coverage        the tests with a look at which lines of src they run
+#   make sanitize        the tests under gcc's sanitizers
 #   make test-majors     the tests on every major and on a server with
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
@@ -17,7 +18,7 @@
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# demo, test, coverage and bench install what they need (scripts/setup).
+# What demo, test, coverage, sanitize and bench need they install (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -116,6 +117,9 @@ test-long:
 coverage:
 	@test/run --coverage
 
+sanitize:
+	@test/run --sanitize
+
 test-majors:
 	@test/majors/run
 
@@ -134,4 +138,5 @@ fuzz:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long coverage test-majors bench check-ring check-model chaos fuzz FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long \
+	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE
