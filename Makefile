@@ -8,6 +8,8 @@
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
+#   make chaos           faults of all kinds at random, five minutes long
+#                        (test/chaos)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
 #   make injection       the test build, in build/injection
@@ -116,6 +118,9 @@ test-majors:
 bench:
 	@test/bench/run
 
+chaos:
+	@test/chaos/run
+
 check-ring:
 	$(MAKE) -C test/ring check
 
@@ -124,4 +129,4 @@ check-model:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors bench check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors bench chaos check-ring check-model FORCE
