@@ -10,6 +10,8 @@
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
+#   make chaos           faults of all kinds at random, five minutes long
+#                        (test/chaos)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
@@ -125,6 +127,9 @@ test-majors:
 
 bench:
 	@test/bench/run
+
+chaos:
+	@test/chaos/run
 
 check-ring:
 	$(MAKE) -C test/ring check

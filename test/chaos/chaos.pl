@@ -3,8 +3,8 @@
 # The fault campaign: a mixed workload, faults at random, and a checker outside
 # of the database that knows what was committed.  See README.md.
 #
-#   chaos.pl --bindir DIR --injection DIR --dir DIR [--seed N] [--minutes M | --faults-number N]
-#            [--faults LIST] [--clients N] [--check-only]
+#   chaos.pl --bindir DIR --injection DIR --dir DIR [--seed N] [--minutes M]
+#            [--faults LIST] [--clients N] [--no-standby] [--check-only]
 #
 # Not to be run as root.  test/chaos/run finds and builds what is needed.
 
@@ -29,6 +29,11 @@ GetOptions(\%opt, 'bindir=s', 'injection=s', 'dir=s', 'seed=i', 'minutes=f', 'fa
 my $begun = time();
 my $begun_at = strftime('%Y-%m-%d %H:%M', gmtime);
 my $json = JSON::PP->new->canonical;
+if (($opt{faults} // '') eq 'help')
+{
+	print map { "$_\n" } sort keys %Chaos::Faults::weight;
+	exit 0;
+}
 my $dir = $opt{dir} // die "--dir is missing\n";
 my $c = bless { clients => [], faults => {}, problems => [], recoveries => [] }, 'Chaos';
 $| = 1;
