@@ -4,12 +4,14 @@
  *	  What launcher, timers and executors have in common as processes.
  *
  * SIGTERM ends a worker at its next check for interrupts, also while it waits
- * for a lock; SIGINT is as background workers have it.
+ * for a lock; SIGINT is as background workers have it; SIGQUIT is watched, to
+ * know who crashed (crashes.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "crashes.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -38,6 +40,7 @@ dw_worker_begin(void)
 {
 	pqsignal(SIGTERM, note_and_die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	dw_crashes_watch_signals();
 	BackgroundWorkerUnblockSignals();
 }
 
