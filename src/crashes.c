@@ -148,6 +148,17 @@ blame(const DwExecutor *e, bool proved)
 	return known->crashes;
 }
 
+static void
+report(const DwExecutor *e, int count)
+{
+	if (count > 0)
+		ereport(LOG,
+				(errmsg("the process of delay_wheel task %lld of database %u crashed, %d of %d times",
+						(long long) e->current.id, e->database, count, DW_MAX_CRASHES),
+				 count < DW_MAX_CRASHES ? errdetail("It will be run again alone.") :
+				 errdetail("It will not be run again.")));
+}
+
 /*---- Who looks ----*/
 
 int
@@ -213,9 +224,12 @@ dw_crashes_forget_database(Oid database)
 void
 dw_crashes_exited(const DwExecutor *me)
 {
+	int			count;
+
 	SpinLockAcquire(&crashes->lock);
-	(void) blame(me, true);
+	count = blame(me, true);
 	SpinLockRelease(&crashes->lock);
+	report(me, count);
 	ask_for_save();
 }
 
@@ -361,20 +375,9 @@ blame_who_died(void)
 	for (uint32 i = 0; i < places; i++)
 	{
 		const DwExecutor *e = &dw_executors[i];
-		int			count;
 
-		if (!died_untold(e))
-			continue;
-		count = blame(e, alone == 1 && !e->outlived);
-		if (count >= DW_MAX_CRASHES)
-			ereport(LOG,
-					(errmsg("delay_wheel task %lld of database %u is set aside: its process has crashed %d times",
-							(long long) e->current.id, e->database, count)));
-		else if (count > 0)
-			ereport(LOG,
-					(errmsg("delay_wheel task %lld of database %u is suspected: its process has crashed",
-							(long long) e->current.id, e->database),
-					 errdetail("It will be run alone.")));
+		if (died_untold(e))
+			report(e, blame(e, alone == 1 && !e->outlived));
 	}
 }
 
@@ -392,8 +395,8 @@ look_back(int code, Datum arg)
 	/* 0 is a stop that was ordered */
 	if (code != 0)
 		blame_who_died();
-	if (pg_atomic_read_u32(&crashes->unsaved) != 0)
-		write_file(crashes->suspects, pg_atomic_read_u32(&crashes->n));
+	/* in any case: the launcher may have been about to */
+	write_file(crashes->suspects, pg_atomic_read_u32(&crashes->n));
 }
 
 /*---- Our workers ----*/

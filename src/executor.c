@@ -250,14 +250,14 @@ leave_place(int code, Datum arg)
 
 	/* an error may have struck while one was held */
 	LWLockReleaseAll();
+	/* somebody but PostgreSQL has called exit(), which may well be a crash */
+	if (code < 0 && me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
+		dw_crashes_exited(me);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	connecting = me->state == DW_EXECUTOR_CONNECTING;
 	if (me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
 	{
-		/* somebody but PostgreSQL has called exit(), which may well be a crash */
-		if (code < 0)
-			dw_crashes_exited(me);
 		unfinished = true;
 		put_back_here = me->in_batch;
 		lost = pg_atomic_read_u64(&me->autonomous) != 0;

@@ -194,7 +194,7 @@ check_tables(const DwCatalog *cat)
 {
 	static const Oid task_types[Natts_task] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
+		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
 	static const Oid failed_types[Natts_failed] = {
@@ -561,7 +561,6 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_owner, Anum_task_owner},
 	{Anum_failed_queue, Anum_task_queue},
 	{Anum_failed_priority, Anum_task_priority},
-	{Anum_failed_crashes, Anum_task_crashes},
 	{Anum_failed_max_attempts, Anum_task_max_attempts},
 	{Anum_failed_timeout, Anum_task_timeout},
 	{Anum_failed_retry_delay, Anum_task_retry_delay},
