@@ -16,10 +16,10 @@ use lib $FindBin::RealBin;
 use Chaos::Check;
 use Chaos::Client;
 use Chaos::Faults;
+use Chaos::Lines;
 use Chaos::Server;
 use File::Path qw(make_path);
 use Getopt::Long;
-use JSON::PP;
 use POSIX qw(strftime);
 use Time::HiRes qw(sleep time);
 
@@ -28,7 +28,6 @@ GetOptions(\%opt, 'bindir=s', 'injection=s', 'dir=s', 'seed=i', 'minutes=f', 'fa
   or die "usage: see the head of $0\n";
 my $begun = time();
 my $begun_at = strftime('%Y-%m-%d %H:%M', gmtime);
-my $json = JSON::PP->new->canonical;
 if (($opt{faults} // '') eq 'help')
 {
 	print map { "$_\n" } sort keys %Chaos::Faults::weight;
@@ -469,14 +468,12 @@ sub dump_state
 			$rows->execute;
 			while (my $row = $rows->fetchrow_hashref)
 			{
-				# numbers are numbers
-				/^-?\d+$/ and $_ += 0 for grep { defined } values %$row;
-				print $out $json->encode({ s => $s, %$row }), "\n";
+				print $out Chaos::Lines::encode(s => $s, %$row);
 			}
 		}
-		print $out $json->encode({ s => 'put_back', %$_ }), "\n" for @{ $c->{put_back}{$db} // [] };
+		print $out Chaos::Lines::encode(s => 'put_back', %$_) for @{ $c->{put_back}{$db} // [] };
 		my ($t) = $dbh->selectrow_array('SELECT ' . $us->('now()'));
-		print $out $json->encode({ s => 'end', t => $t + 0 }), "\n";
+		print $out Chaos::Lines::encode(s => 'end', t => $t);
 		close($out);
 		$dbh->disconnect;
 	}
