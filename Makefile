@@ -4,6 +4,8 @@
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
 #   make test            all tests (test-long: also those that take long)
+#   make coverage        the tests with a look at which lines of src they run
+#   make sanitize        the tests under gcc's sanitizers
 #   make test-majors     the tests on every major and on a server with
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
@@ -12,11 +14,13 @@
 #                        (test/chaos)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
+#   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
+#                        SECONDS=30 for each target
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# demo, test and bench install what they need (scripts/setup).
+# What demo, test, coverage, sanitize and bench need they install (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -112,6 +116,12 @@ test:
 test-long:
 	@test/run --long
 
+coverage:
+	@test/run --coverage
+
+sanitize:
+	@test/run --sanitize
+
 test-majors:
 	@test/majors/run
 
@@ -127,6 +137,11 @@ check-ring:
 check-model:
 	$(MAKE) -C test/model check
 
+SECONDS = 30
+fuzz:
+	$(MAKE) -C test/fuzz fuzz SECONDS=$(SECONDS)
+
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors bench chaos check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long \
+	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE

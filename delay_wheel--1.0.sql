@@ -361,14 +361,10 @@ ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
 COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
--- whatever ALTER DEFAULT PRIVILEGES says
+-- see also the end of this script
 REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
 	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
-	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
-	TO pg_database_owner;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
@@ -1013,3 +1009,17 @@ GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, dela
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.is_running(bigint),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;
+
+-- what ALTER DEFAULT PRIVILEGES grants is not meant for these: who can read or
+-- write the tables has everybody's tasks
+CREATE FUNCTION delay_wheel.revoke_defaults() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_revoke_defaults' LANGUAGE C
+SET search_path = pg_catalog, pg_temp;
+SELECT delay_wheel.revoke_defaults();
+DROP FUNCTION delay_wheel.revoke_defaults();
+
+-- whose dump is to have them
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
+	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
+	TO pg_database_owner;

@@ -168,6 +168,7 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	dw_shared->nexecutors = executor_places();
 	dw_shared->database_size = database_size();
 
