@@ -497,8 +497,12 @@ sub look_at_logs
 			problem("a panic: $line") if $line =~ /PANIC:/ && $line !~ /No space left|could not write to (log )?file/;
 			problem("an assertion: $line") if $line =~ /TRAP:/;
 			$c->{crashes}++ if $line =~ /terminated by signal/;
+			$c->{killed_executors}++ if $line =~ /delay_wheel executor.* terminated by signal 9/;
 		}
 	}
+	# set aside for crashes: only what we have killed three times
+	my $set_aside = $c->{failed_by}{DW004} // 0;
+	problem("$set_aside tasks are set aside as if they had crashed the server") if 3 * $set_aside > ($c->{killed_executors} // 0);
 	return;
 }
 
@@ -518,6 +522,7 @@ sub report
 	printf "%-34s %d\n", 'faults', $faults;
 	printf "  %-32s %d\n", $_, $c->{faults}{$_} for sort keys %{ $c->{faults} };
 	printf "%-34s %d\n", 'crashes in the log', $c->{crashes} // 0;
+	printf "%-34s %d\n", '  of executors', $c->{killed_executors} // 0;
 	printf "%-34s %.1f s, at most %.1f s\n", 'back after a fault (median)', $back[ @back / 2 ], $back[-1] if @back;
 	printf "%-34s %d\n", "failed with $_, put back", $c->{failed_by}{$_} for sort keys %{ $c->{failed_by} // {} };
 	printf "%-34s %d\n", $_, $figures->{$_} for grep { !/^finding/ } sort keys %$figures;
