@@ -67,8 +67,29 @@ sub problem
 	return;
 }
 
+# Settings that change the ways which tasks take; each campaign has others.
+sub drawn_settings
+{
+	my %of = (
+		slots => [ 10, 60, 3600 ],
+		tick => [ '20ms', '100ms', '1s' ],
+		turns_ahead => [ 1, 2 ],
+		ring_memory => [ '32kB', '64kB', '32MB' ],
+		inbox_size => [ 1, 16, 1024 ],
+		max_executors => [ 2, 3, 5 ],
+		executor_idle_timeout => [ '200ms', '1s', '60s' ],
+		batch_tasks => [ 1, 10, 100, 100 ],
+		plan_cache => [ 0, '4MB' ]);
+	my @settings = map { "delay_wheel.$_ = " . $of{$_}[ int(draw() * @{ $of{$_} }) ] } sort keys %of;
+
+	say_($_) for @settings;
+	return join("\n", @settings);
+}
+
 sub conf
 {
+	my $drawn = drawn_settings();
+
 	return <<"END";
 listen_addresses = ''
 shared_preload_libraries = 'delay_wheel'
@@ -91,12 +112,7 @@ checkpoint_timeout = 30s
 wal_retrieve_retry_interval = 200ms
 hot_standby = on
 autovacuum_naptime = 5s
-delay_wheel.slots = 60
-delay_wheel.tick = 100ms
-delay_wheel.ring_memory = 64kB
-delay_wheel.inbox_size = 16
-delay_wheel.max_executors = 3
-delay_wheel.executor_idle_timeout = 1s
+$drawn
 delay_wheel.history = all
 END
 }
@@ -351,6 +367,7 @@ sub fault
 	recover();
 	say_(sprintf('%-13s %s (back after %.1f s)', $name, $what, time() - $over));
 	push @{ $c->{recoveries} }, time() - $over;
+	make_standby() if $c->{standby_is_wanted};
 	return;
 }
 
@@ -375,7 +392,6 @@ sub recover
 	my $n = ++$c->{nprobes};
 
 	ensure_up();
-	make_standby() if $c->{standby_is_wanted};
 	for my $db (qw(one two))
 	{
 		my $deadline = time() + 60;
