@@ -29,6 +29,7 @@
  *	 for a batch, and looks for a deadlock after that time, does not find it any
  *	 more.  The task that waited runs alone, where it locks no more than itself.
  * - A cancel from outside is meant for the task that runs: it has failed.
+ * - A task that is suspected of having crashed the server does not join.
  *
  * To others a batch is an open transaction whose end decides, as any other:
  * who looks for the row of a task of it waits.  Only a task that runs alone
@@ -44,6 +45,7 @@
 #include "batch.h"
 #include "claim.h"
 #include "conclude.h"
+#include "crashes.h"
 #include "errors.h"
 #include "executor.h"
 #include "history.h"
@@ -134,7 +136,7 @@ lock_wait_ms(void)
 bool
 dw_batches_allowed(void)
 {
-	return dw_batch_tasks > 1 && lock_wait_ms() > 0 &&
+	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_forbid_batches() &&
 		(dw_log_min_duration < 0 || dw_log_min_duration >= life_ms());
 }
 
@@ -187,6 +189,7 @@ is_wanted(const DwClaim *claim, void *arg)
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
+		dw_crashes_of(batch.db->oid, claim->key.id) > 0 ||
 		!has_same_path(claim))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);

@@ -18,10 +18,12 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "autonomous.h"
 #include "batch.h"
 #include "compat.h"
+#include "crashes.h"
 #include "dispatch.h"
 #include "executor.h"
 #include "inject.h"
@@ -39,10 +41,12 @@
 #include "stats.h"
 #include "stop.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
+#include "trial.h"
 #include "utils/guc.h"
 #include "verdict.h"
 #include "wait.h"
@@ -63,17 +67,35 @@ static uint32 wait_event = 0;
 static bool proved = false;
 static TimestampTz born = 0;
 
+/*
+ * The executor whose task this process works for: a parallel worker helps its
+ * leader, who goes on with nothing else meanwhile.
+ */
+static DwExecutor *
+executor_served(void)
+{
+	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
+
+	if (leader == NULL)
+		return dw_this_executor;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId && dw_executors[i].pid == leader->pid)
+			return &dw_executors[i];
+	return NULL;
+}
+
 /* current_setting('delay_wheel.task_id') */
 static const char *
 show_task_id(void)
 {
 	static char text[24];
+	DwExecutor *e = executor_served();
 
 	text[0] = '\0';
 	if (dw_run_now_id != 0)
 		snprintf(text, sizeof(text), INT64_FORMAT, dw_run_now_id);
-	else if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY)
-		snprintf(text, sizeof(text), INT64_FORMAT, dw_this_executor->current.id);
+	else if (e != NULL && e->state == DW_EXECUTOR_BUSY)
+		snprintf(text, sizeof(text), INT64_FORMAT, e->current.id);
 	return text;
 }
 
@@ -250,6 +272,9 @@ leave_place(int code, Datum arg)
 
 	/* an error may have struck while one was held */
 	LWLockReleaseAll();
+	/* somebody but PostgreSQL has called exit(), which may well be a crash */
+	if (code < 0 && me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
+		dw_crashes_exited(me);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	connecting = me->state == DW_EXECUTOR_CONNECTING;
@@ -280,6 +305,7 @@ leave_place(int code, Datum arg)
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
 	me->database = InvalidOid;
+	dw_trial_end(me);
 	LWLockRelease(dw_ready_lock(my_db));
 	LWLockRelease(dw_shared->table_lock);
 	dw_this_executor = NULL;
@@ -303,6 +329,17 @@ leave_place(int code, Datum arg)
 	if (!put_back)
 		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();
+}
+
+void
+dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
+{
+	if (!me->must_exit)
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	me->put_back = true;
+	LWLockRelease(dw_ready_lock(db));
+	proc_exit(0);
 }
 
 /* Takes the place that the timer prepared; false if it is ours no more. */
@@ -413,7 +450,8 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	/* who starves waits for the end of a turn, not of a batch: that is short */
-	found = !must_end(me) && dw_ready_pop_next(my_db, me, until, entry);
+	found = !must_end(me) && dw_trial_wait(me) == 0 &&
+		dw_ready_pop_next(my_db, me, until, entry);
 	if (found)
 	{
 		low = note_taken(me, entry);
@@ -470,7 +508,8 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 	}
 	if (must_end(me) || too_much || (dw_now() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
+	if (!me->must_exit && dw_trial_wait(me) == 0 &&
+		dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
 		found = true;
 		low = note_taken(me, entry);
@@ -514,6 +553,7 @@ end_if_idle(DwExecutor *me)
 static bool
 wait_for_work(DwExecutor *me)
 {
+	long		trial = dw_trial_wait(me);
 	int			events;
 
 	if (me->must_exit || give_way())
@@ -521,13 +561,15 @@ wait_for_work(DwExecutor *me)
 	if (keeps_too_much(true))
 		return !end_if_idle(me);
 
+	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
+	(void) dw_worker_interrupts();
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   dw_executor_idle_timeout,
+					   trial > 0 ? trial : dw_executor_idle_timeout,
 					   dw_wait_event(wait_event, "DelayWheelExecutor"));
 	ResetLatch(MyLatch);
 
 	(void) dw_worker_interrupts();
-	return (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
+	return trial > 0 || (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
 }
 
 void
@@ -546,6 +588,7 @@ dw_executor_main(Datum place)
 		proc_exit(0);
 	me = dw_this_executor;
 	before_shmem_exit(leave_place, (Datum) 0);
+	dw_crashes_watch_panics();
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
 	born = dw_now();

@@ -35,7 +35,9 @@
 #include "claim.h"
 #include "common/pg_prng.h"
 #include "conclude.h"
+#include "crashes.h"
 #include "errors.h"
+#include "executor.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
@@ -58,6 +60,7 @@
 #include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
+#include "trial.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -252,6 +255,8 @@ refusal(const DwClaim *claimed)
 
 	error->sqlerrcode = claimed->sqlstate;
 	error->message = pstrdup(claimed->reason);
+	if (error->sqlerrcode == DW_ERRCODE_CRASHED)
+		error->hint = "The server's log says how. When the cause is mended, put the task back by delay_retry().";
 	MemoryContextSwitchTo(context);
 	return error;
 }
@@ -363,6 +368,8 @@ count_outcome(DwDatabase *db, const DwEntry *entry, const Try *try)
 					 try->put_back ? DW_COUNTED_RETRIED :
 					 try->skipped ? DW_COUNTED_SKIPPED :
 					 try->error ? DW_COUNTED_FAILED : DW_COUNTED_DONE);
+	/* it has come to an end, whatever it is */
+	dw_crashes_forget(db->oid, entry->id);
 }
 
 static DwClaimResult
@@ -676,6 +683,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 static void
 back_off(int *wait_ms)
 {
+	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 *wait_ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
@@ -700,13 +708,7 @@ pause_before_repeat(DwDatabase *db, DwExecutor *me, Try *try)
 					 PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	if (me->must_exit)
-	{
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		me->put_back = true;
-		LWLockRelease(dw_ready_lock(db));
-		proc_exit(0);
-	}
+	dw_executor_obey_exit(db, me);
 }
 
 /* The log has it once for each task, the view status always. */
@@ -840,6 +842,15 @@ await_due(TimestampTz due)
 	}
 }
 
+/* Has it crashed, and is not set aside for it yet? */
+static bool
+is_suspect(DwDatabase *db, const DwEntry *entry)
+{
+	int			count = dw_crashes_of(db->oid, entry->id);
+
+	return count > 0 && count < DW_MAX_CRASHES;
+}
+
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
@@ -854,7 +865,10 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 		return;
 	}
 	try.quit = dw_quit_take(entry->id);
+	if (is_suspect(db, entry))
+		dw_trial_begin(db, me);
 	finish_task(db, me, entry, &try, false);
+	dw_trial_end(me);
 }
 
 void

@@ -4,7 +4,8 @@
  *	  What launcher, timers and executors have in common as processes.
  *
  * SIGTERM ends a worker at its next check for interrupts, also while it waits
- * for a lock; SIGINT is as background workers have it.
+ * for a lock; SIGINT is as background workers have it; SIGQUIT is watched, to
+ * know who crashed (crashes.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +14,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "compat.h"
+#include "crashes.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -51,6 +54,10 @@ dw_worker_begin(void)
 	sigemptyset(&act.sa_mask);
 	(void) sigaction(SIGTERM, &act, NULL);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	/* an error is a task's outcome, or something to try again */
+	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
+	dw_no_transaction_timeout();
+	dw_crashes_watch_signals();
 	BackgroundWorkerUnblockSignals();
 }
 
