@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "crashes.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
@@ -92,6 +93,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
+	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
 #endif
@@ -168,6 +170,9 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->nquits, 0);
+	pg_atomic_init_u32(&dw_shared->trial, 0);
+	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
 	dw_shared->nexecutors = executor_places();
 	dw_shared->database_size = database_size();
 
@@ -194,6 +199,7 @@ init_shared(void)
 
 	dw_lanes_init();
 	dw_recovery_note();
+	dw_crashes_init();
 }
 
 static void
@@ -221,6 +227,7 @@ startup_memory(void)
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
 	dw_wait_attach();
+	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)
 		init_shared();
