@@ -82,8 +82,8 @@ sub innocents_are_done
 	{
 		wait_for($node, q{SELECT count(*) FROM done WHERE name LIKE 'i%'}, "$what: innocent tasks are run in $db", $limit,
 			expected => $scheduled * @roles, db => $db);
-		is(q_(q{SELECT count(*) FROM (SELECT name, who FROM done GROUP BY name, who HAVING count(*) > 1) d}, $db),
-			0, "$what: none twice");
+		is(q_(q{SELECT name, who, count(*) FROM done WHERE name LIKE 'i%' GROUP BY name, who HAVING count(*) > 1}, $db),
+			'', "$what: none twice");
 		is(q_(q{SELECT count(*) FROM delay_wheel.failed WHERE sql LIKE 'INSERT%'}, $db), 0, "$what: none has failed");
 	}
 	return;
@@ -249,9 +249,8 @@ for my $deaf (0, 1)
 		$node->psql('postgres', sprintf(q{SELECT die('%s')}, qw(segv kill abort)[ $i % 3 ]));
 		wait_up();
 	}
-	q_(q{CREATE SEQUENCE IF NOT EXISTS tries});
-	q_(q{SELECT delay_schedule('0', 'SELECT CASE WHEN nextval(''tries'') < 3 THEN die(''full'') END')});
-	wait_for($node, q{SELECT last_value >= 3 FROM tries}, 'a task that met a full disk is tried again', $limit);
+	q_(q{SELECT delay_schedule('0', 'SELECT die(''full'') WHERE clock_timestamp() < $1; INSERT INTO done VALUES (''full'')', now() + interval '1.5 s')});
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'full'}, 'a task that met a full disk is tried again', $limit, expected => 1);
 	innocents_are_done('beside crashes of others');
 	unlike(log_since($node, $position), qr/the process of delay_wheel task/, 'nobody was suspected');
 	is(q_(q{SELECT count(*) FROM delay_wheel.failed WHERE sql LIKE '%full%'}), 0, 'nor failed');
