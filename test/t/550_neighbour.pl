@@ -657,7 +657,7 @@ wait_until(60, sub {
 	return scalar(my @files = glob($small->data_dir . '/logs/*.log')) > 1;
 });
 my $logged = $small->safe_psql('postgres', q{SELECT delay_schedule('0', 'SELECT 1 / 0 AS rotated')});
-ok(wait_until(60, sub { slurp_file((sort { -M $a <=> -M $b } glob($small->data_dir . '/logs/*.log'))[0]) =~ /delay_wheel task $logged failed/ }),
+ok(wait_until(60, sub { slurp_file((sort(glob($small->data_dir . '/logs/*.log')))[-1]) =~ /delay_wheel task $logged failed/ }),
 	'what fails after a rotation of the log is in the new file');
 
 restart_with($small, "max_worker_processes = 80\n");
