@@ -270,7 +270,8 @@ sub create
 	}
 	elsif ($r < 0.66)
 	{
-		my $until = us() + 1000 * $ms + int(rand(2_000_000));
+		# not until tomorrow: it may be moved
+		my $until = us() + 1000 * ($ms < 60_000 ? $ms : 0) + int(rand(2_000_000));
 		$options->('retried', {}, "INSERT INTO effects (token) SELECT '$token' WHERE 1 / (extract(epoch FROM now()) * 1000000 >= $until)::int = 1",
 			max_attempts => 30000, retry_delay => '400 ms');
 	}
