@@ -287,9 +287,9 @@ leave_place(int code, Datum arg)
 		finish_current(me, &stopped, &was_full);
 	}
 	put_back = me->put_back;
-	/* who is to be stopped, or ends by itself, is not to run again just so */
+	/* not to run again just so: what is to be stopped, or ends us; exit() is a crash */
 	if (unfinished && !put_back_here && !lost &&
-		(stopped || (!put_back && !terminated && code != 0)))
+		(stopped || (!put_back && !terminated && code > 0)))
 		dw_quit_note(my_db->oid, hint.id, stopped);
 	if (put_back)
 		;						/* nobody is to blame */

@@ -71,7 +71,8 @@
 #include "wait.h"
 
 #define RETRY_MIN_MS	100
-#define RETRY_MAX_MS	60000
+/* not longer: what stops all, as want of memory for locks, may be over soon */
+#define RETRY_MAX_MS	5000
 /* what the log has of a task's SQL, in bytes */
 #define MAX_LOGGED_SQL	1024
 /* How often a task is done again at once, and the longest pause before. */

@@ -19,6 +19,7 @@
 #include "crashes.h"
 #include "inject.h"
 #include "lanes.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "queues.h"
 #include "recovery.h"
@@ -184,6 +185,7 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u32(&dw_executors[i].helpers, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);
 		pg_atomic_init_u64(&dw_executors[i].keeps, 0);
@@ -448,8 +450,11 @@ dw_quota_update(void)
 void
 dw_problem(DwDatabase *db, const char *text)
 {
+	int			length = pg_mbcliplen(text, strlen(text), sizeof(db->last_problem) - 1);
+
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	strlcpy(db->last_problem, text, sizeof(db->last_problem));
+	memcpy(db->last_problem, text, length);
+	db->last_problem[length] = '\0';
 	db->last_problem_at = dw_now();
 	LWLockRelease(dw_ready_lock(db));
 }
