@@ -102,6 +102,7 @@ sub lost
 	return 0 if $self->{dbh} && eval { $self->{dbh}->do('ROLLBACK'); 1 };
 	eval { $self->{dbh}->disconnect };
 	delete $self->{dbh};
+	$self->{recent} = [ grep { $_->{committed} } @{ $self->{recent} } ];
 	return 1;
 }
 
@@ -143,6 +144,7 @@ sub transaction
 			$sent = 1;
 			$dbh->do('COMMIT');
 			$self->note('end', tx => $tx, outcome => 'committed');
+			$_->{committed} = 1 for @{ $self->{new} };
 		}
 		1;
 	};
@@ -157,6 +159,8 @@ sub transaction
 		  unless $self->{gid};
 	}
 	push @{ $self->{recent} }, @{ $self->{new} };
+	# after a crash the id of what was not committed may be given to another task
+	$self->{recent} = [ grep { $_->{committed} } @{ $self->{recent} } ] unless $self->{dbh};
 	splice(@{ $self->{recent} }, 0, -40) if @{ $self->{recent} } > 40;
 	return;
 }
@@ -270,7 +274,8 @@ sub create
 	}
 	elsif ($r < 0.66)
 	{
-		my $until = us() + 1000 * $ms + int(rand(2_000_000));
+		# not until tomorrow: it may be moved
+		my $until = us() + 1000 * ($ms < 60_000 ? $ms : 0) + int(rand(2_000_000));
 		$options->('retried', {}, "INSERT INTO effects (token) SELECT '$token' WHERE 1 / (extract(epoch FROM now()) * 1000000 >= $until)::int = 1",
 			max_attempts => 30000, retry_delay => '400 ms');
 	}

@@ -140,8 +140,9 @@ sub fill
 	# new WAL segments, and pages, are wanted
 	while (time() < $deadline)
 	{
+		# without waiting for the standby
 		$primary->value('one', 'SELECT pg_switch_wal()::text') if grep { /pg_wal/ } @dirs;
-		$primary->value('one', 'INSERT INTO ballast SELECT repeat(\'x\', 2000) FROM generate_series(1, 300)');
+		$primary->value('one', 'INSERT INTO ballast SELECT repeat(set_config(\'synchronous_commit\', \'local\', true), 400) FROM generate_series(1, 300)');
 		sleep(0.1);
 	}
 	unlink($primary->{full});
