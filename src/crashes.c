@@ -18,7 +18,8 @@
  * A suspect is run again on trial (trial.c).  It counts against it only if it
  * is the one process that died untold then, and was gone already when others
  * were told; a process that ignores the signal, and is killed in the end, is
- * not.  The second such crash, the third in all, sets it aside (verdict.c); any
+ * not.  Parallel workers that run a part of a task's query count as its process.
+ * The second such crash, the third in all, sets it aside (verdict.c); any
  * other end clears it.
  *
  * Suspects are in a small array in shared memory, under a spinlock, and in a
@@ -34,14 +35,16 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "access/parallel.h"
 #include "access/table.h"
 #include "crashes.h"
-#include "inject.h"
+#include "executor.h"
+#include "executor/executor.h"
 #include "load.h"
 #include "miscadmin.h"
-#include "executor.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "task_rows.h"
@@ -77,6 +80,10 @@ typedef struct Crashes
 
 static Crashes *crashes = NULL;
 
+/* The executor that this process is a parallel worker of, or NULL. */
+static DwExecutor *helped = NULL;
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
 /*---- The array; changes under the lock, or by the postmaster alone ----*/
@@ -222,6 +229,26 @@ dw_crashes_forget_database(Oid database)
 }
 
 void
+dw_crashes_pass_on(Oid database, int64 from, int64 to)
+{
+	Suspect    *suspect;
+
+	if (to == 0)
+		dw_crashes_forget(database, from);
+	if (pg_atomic_read_u32(&crashes->n) == 0)
+		return;
+	SpinLockAcquire(&crashes->lock);
+	suspect = find(database, from);
+	if (suspect != NULL)
+	{
+		suspect->id = to;
+		pg_atomic_write_u32(&crashes->unsaved, 1);
+	}
+	SpinLockRelease(&crashes->lock);
+	ask_for_save();
+}
+
+void
 dw_crashes_exited(const DwExecutor *me)
 {
 	int			count;
@@ -233,7 +260,10 @@ dw_crashes_exited(const DwExecutor *me)
 	ask_for_save();
 }
 
-/* Tasks that were cancelled, or have run in a transaction of somebody else. */
+/*
+ * Tasks that were cancelled, or have run in a transaction of somebody else.  A
+ * run that was lost just now is to be passed on first.
+ */
 void
 dw_crashes_tidy(DwDatabase *db)
 {
@@ -250,7 +280,7 @@ dw_crashes_tidy(DwDatabase *db)
 
 	rel = dw_read_begin();
 	for (uint32 i = 0; rel != NULL && i < n; i++)
-		if (copy[i].database == db->oid &&
+		if (copy[i].database == db->oid && dw_now() - copy[i].crashed_at > USECS_PER_HOUR &&
 			dw_task_find(rel, copy[i].id, GetActiveSnapshot()) == NULL)
 			dw_crashes_forget(db->oid, copy[i].id);
 	dw_read_end(rel);
@@ -360,7 +390,15 @@ dw_crashes_save(void)
 static bool
 died_untold(const DwExecutor *e)
 {
-	return e->state == DW_EXECUTOR_BUSY && e->current.id != 0 && !e->blameless;
+	return e->state == DW_EXECUTOR_BUSY && e->current.id != 0 &&
+		(!e->blameless || pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->helpers)) > 0);
+}
+
+/* Was it, or a parallel worker of it, what the others were told to quit for? */
+static bool
+died_first(const DwExecutor *e)
+{
+	return died_untold(e) && (e->blameless || !e->outlived);
 }
 
 static void
@@ -370,14 +408,14 @@ blame_who_died(void)
 	int			alone = 0;
 
 	for (uint32 i = 0; i < places; i++)
-		if (died_untold(&dw_executors[i]) && !dw_executors[i].outlived)
+		if (died_first(&dw_executors[i]))
 			alone++;
 	for (uint32 i = 0; i < places; i++)
 	{
 		const DwExecutor *e = &dw_executors[i];
 
 		if (died_untold(e))
-			report(e, blame(e, alone == 1 && !e->outlived));
+			report(e, blame(e, alone == 1 && died_first(e)));
 	}
 }
 
@@ -401,6 +439,17 @@ look_back(int code, Datum arg)
 
 /*---- Our workers ----*/
 
+/* In signal handlers, too. */
+static void
+note_blameless(void)
+{
+	if (dw_this_executor != NULL)
+		dw_this_executor->blameless = true;
+	if (helped != NULL)
+		pg_atomic_fetch_sub_u32(&helped->helpers, 1);
+	helped = NULL;
+}
+
 /*
  * In signal handlers: marks this process as told, and who is still there as
  * not the one that began.  That one's parent has taken notice of its end.
@@ -408,8 +457,7 @@ look_back(int code, Datum arg)
 static void
 note_quit(void)
 {
-	if (dw_this_executor != NULL)
-		dw_this_executor->blameless = true;
+	note_blameless();
 	for (int i = 0; i < max_worker_processes; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
@@ -463,8 +511,8 @@ is_of_machine(const ErrorData *edata)
 static void
 note_panic(ErrorData *edata)
 {
-	if (edata->elevel >= PANIC && dw_this_executor != NULL && is_of_machine(edata))
-		dw_this_executor->blameless = true;
+	if (edata->elevel >= PANIC && is_of_machine(edata))
+		note_blameless();
 	if (prev_emit_log_hook)
 		prev_emit_log_hook(edata);
 }
@@ -474,6 +522,54 @@ dw_crashes_watch_panics(void)
 {
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = note_panic;
+}
+
+/*---- Parallel workers of executors ----*/
+
+static void
+end_helping(int code, Datum arg)
+{
+	/* not if it was the task that has called exit() */
+	if (code >= 0)
+		note_blameless();
+}
+
+static void
+begin_helping(void)
+{
+	static bool looked = false;
+	const PGPROC *leader = MyProc->lockGroupLeader;
+
+	if (looked || leader == NULL)
+		return;
+	looked = true;
+	for (int i = 0; i < max_worker_processes && helped == NULL; i++)
+		if (dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].pid == leader->pid)
+			helped = &dw_executors[i];
+	if (helped == NULL)
+		return;
+	pg_atomic_fetch_add_u32(&helped->helpers, 1);
+	before_shmem_exit(end_helping, (Datum) 0);
+	dw_crashes_watch_signals();
+	dw_crashes_watch_panics();
+}
+
+static void
+start_query(QueryDesc *query, int flags)
+{
+	if (IsParallelWorker() && crashes != NULL)
+		begin_helping();
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+}
+
+void
+dw_crashes_install(void)
+{
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = start_query;
 }
 
 /*---- Set-up ----*/

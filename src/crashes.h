@@ -13,6 +13,9 @@
 /* After so many crashes a task is set aside: the first, and two on trial. */
 #define DW_MAX_CRASHES	3
 
+/* Called once by the postmaster. */
+extern void dw_crashes_install(void);
+
 /* Set-up; the latter by the postmaster also reads what an earlier one has left. */
 extern Size dw_crashes_size(void);
 extern void dw_crashes_attach(void);
@@ -37,6 +40,9 @@ extern bool dw_crashes_forbid_batches(void);
 /* The task has ended, or another one of the same id may come. */
 extern void dw_crashes_forget(Oid database, int64 id);
 extern void dw_crashes_forget_database(Oid database);
+
+/* A run of a recurring task was lost, and another one takes its place; 0: none does. */
+extern void dw_crashes_pass_on(Oid database, int64 from, int64 to);
 
 /* For a new timer: forgets tasks that are gone. */
 extern void dw_crashes_tidy(DwDatabase *db);

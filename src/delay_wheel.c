@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "commands/extension.h"
+#include "crashes.h"
 #include "ddl.h"
 #include "executor.h"
 #include "fmgr.h"
@@ -58,5 +59,6 @@ _PG_init(void)
 	dw_recycle_install();
 	dw_ddl_install();
 	dw_task_log_install();
+	dw_crashes_install();
 	dw_launcher_register();
 }

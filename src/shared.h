@@ -414,6 +414,7 @@ typedef struct DwExecutor
 	bool		blameless;		/* the process ends, but not for what it runs: set
 								 * in signal handlers, see crashes.c */
 	bool		outlived;		/* it was there when others were told to quit */
+	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended well */
 	Oid			stop_by;		/* who wants it to be stopped */
 
 	/* current is to be stopped; written under the ready lock */

@@ -16,10 +16,10 @@ use lib $FindBin::RealBin;
 use Chaos::Check;
 use Chaos::Client;
 use Chaos::Faults;
+use Chaos::Lines;
 use Chaos::Server;
 use File::Path qw(make_path);
 use Getopt::Long;
-use JSON::PP;
 use POSIX qw(strftime);
 use Time::HiRes qw(sleep time);
 
@@ -28,7 +28,6 @@ GetOptions(\%opt, 'bindir=s', 'injection=s', 'dir=s', 'seed=i', 'minutes=f', 'fa
   or die "usage: see the head of $0\n";
 my $begun = time();
 my $begun_at = strftime('%Y-%m-%d %H:%M', gmtime);
-my $json = JSON::PP->new->canonical;
 if (($opt{faults} // '') eq 'help')
 {
 	print map { "$_\n" } sort keys %Chaos::Faults::weight;
@@ -68,8 +67,29 @@ sub problem
 	return;
 }
 
+# Settings that change the ways which tasks take; each campaign has others.
+sub drawn_settings
+{
+	my %of = (
+		slots => [ 10, 60, 3600 ],
+		tick => [ '20ms', '100ms', '1s' ],
+		turns_ahead => [ 1, 2 ],
+		ring_memory => [ '32kB', '64kB', '32MB' ],
+		inbox_size => [ 1, 16, 1024 ],
+		max_executors => [ 2, 3, 5 ],
+		executor_idle_timeout => [ '200ms', '1s', '60s' ],
+		batch_tasks => [ 1, 10, 100, 100 ],
+		plan_cache => [ 0, '4MB' ]);
+	my @settings = map { "delay_wheel.$_ = " . $of{$_}[ int(draw() * @{ $of{$_} }) ] } sort keys %of;
+
+	say_($_) for @settings;
+	return join("\n", @settings);
+}
+
 sub conf
 {
+	my $drawn = drawn_settings();
+
 	return <<"END";
 listen_addresses = ''
 shared_preload_libraries = 'delay_wheel'
@@ -92,12 +112,7 @@ checkpoint_timeout = 30s
 wal_retrieve_retry_interval = 200ms
 hot_standby = on
 autovacuum_naptime = 5s
-delay_wheel.slots = 60
-delay_wheel.tick = 100ms
-delay_wheel.ring_memory = 64kB
-delay_wheel.inbox_size = 16
-delay_wheel.max_executors = 3
-delay_wheel.executor_idle_timeout = 1s
+$drawn
 delay_wheel.history = all
 END
 }
@@ -352,6 +367,7 @@ sub fault
 	recover();
 	say_(sprintf('%-13s %s (back after %.1f s)', $name, $what, time() - $over));
 	push @{ $c->{recoveries} }, time() - $over;
+	make_standby() if $c->{standby_is_wanted};
 	return;
 }
 
@@ -376,7 +392,6 @@ sub recover
 	my $n = ++$c->{nprobes};
 
 	ensure_up();
-	make_standby() if $c->{standby_is_wanted};
 	for my $db (qw(one two))
 	{
 		my $deadline = time() + 60;
@@ -469,14 +484,12 @@ sub dump_state
 			$rows->execute;
 			while (my $row = $rows->fetchrow_hashref)
 			{
-				# numbers are numbers
-				/^-?\d+$/ and $_ += 0 for grep { defined } values %$row;
-				print $out $json->encode({ s => $s, %$row }), "\n";
+				print $out Chaos::Lines::encode(s => $s, %$row);
 			}
 		}
-		print $out $json->encode({ s => 'put_back', %$_ }), "\n" for @{ $c->{put_back}{$db} // [] };
+		print $out Chaos::Lines::encode(s => 'put_back', %$_) for @{ $c->{put_back}{$db} // [] };
 		my ($t) = $dbh->selectrow_array('SELECT ' . $us->('now()'));
-		print $out $json->encode({ s => 'end', t => $t + 0 }), "\n";
+		print $out Chaos::Lines::encode(s => 'end', t => $t);
 		close($out);
 		$dbh->disconnect;
 	}
@@ -500,8 +513,12 @@ sub look_at_logs
 			problem("a panic: $line") if $line =~ /PANIC:/ && $line !~ /No space left|could not write to (log )?file/;
 			problem("an assertion: $line") if $line =~ /TRAP:/;
 			$c->{crashes}++ if $line =~ /terminated by signal/;
+			$c->{killed_executors}++ if $line =~ /delay_wheel executor.* terminated by signal 9/;
 		}
 	}
+	# set aside for crashes: only what we have killed three times
+	my $set_aside = $c->{failed_by}{DW004} // 0;
+	problem("$set_aside tasks are set aside as if they had crashed the server") if 3 * $set_aside > ($c->{killed_executors} // 0);
 	return;
 }
 
@@ -521,6 +538,7 @@ sub report
 	printf "%-34s %d\n", 'faults', $faults;
 	printf "  %-32s %d\n", $_, $c->{faults}{$_} for sort keys %{ $c->{faults} };
 	printf "%-34s %d\n", 'crashes in the log', $c->{crashes} // 0;
+	printf "%-34s %d\n", '  of executors', $c->{killed_executors} // 0;
 	printf "%-34s %.1f s, at most %.1f s\n", 'back after a fault (median)', $back[ @back / 2 ], $back[-1] if @back;
 	printf "%-34s %d\n", "failed with $_, put back", $c->{failed_by}{$_} for sort keys %{ $c->{failed_by} // {} };
 	printf "%-34s %d\n", $_, $figures->{$_} for grep { !/^finding/ } sort keys %$figures;

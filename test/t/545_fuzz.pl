@@ -59,7 +59,30 @@ $node->safe_psql('postgres', q{
 	CREATE DOMAIN fuzz.positive AS int CHECK (VALUE > 0);
 	CREATE FUNCTION fuzz.raises(fuzz.pair) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''XX000''; END';
 	CREATE DOMAIN fuzz.picky AS fuzz.pair CHECK ((VALUE).a IS NULL OR (VALUE).a <> 13);
-	CREATE TABLE fuzz.matter (i int, f text);
+	CREATE TABLE fuzz.matter (i int, f text, "48 hours" interval DEFAULT '0', "key=" text DEFAULT 'k', at timestamptz DEFAULT now(), "$1" fuzz.picky DEFAULT '(1,good)',
+		m fuzz.mood DEFAULT 'good', p fuzz.positive DEFAULT 3, a int[] DEFAULT '{1}', g text GENERATED ALWAYS AS ('g' || i) STORED, c char(5) DEFAULT 'c', z bytea, inf timestamptz DEFAULT 'infinity');
+	-- the same text but for its numbers is not parsed: the answer must be that of the parser
+	CREATE FUNCTION fuzz.outcome(t text) RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM delay_cancel(delay_schedule('1 hour', t));
+		RETURN 'accepted';
+	EXCEPTION WHEN OTHERS THEN
+		RETURN SQLSTATE || ' ' || SQLERRM;
+	END $$;
+	CREATE FUNCTION fuzz.differ(a text, b text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		compared text;
+		parsed text;
+		ok boolean := fuzz.outcome(a) = 'accepted';
+	BEGIN
+		compared := fuzz.outcome(b);
+		PERFORM fuzz.outcome('SELECT another');
+		parsed := fuzz.outcome(b);
+		IF compared <> parsed THEN
+			RETURN format('after %s: %s: %s, but %s', a, b, compared, parsed);
+		END IF;
+		RETURN CASE WHEN ok AND parsed = 'accepted' THEN 'accepted' END;
+	END $$;
 	INSERT INTO fuzz.matter SELECT generate_series(1, 3);
 });
 my $gone = $node->safe_psql('postgres', q{SELECT 'fuzz.gone'::regtype::oid; DROP TYPE fuzz.gone});
@@ -197,6 +220,33 @@ sub call_of
 	return "$name(" . join(', ', @args) . ')';
 }
 
+# A trigger with such arguments, and rows that fire it
+sub trigger_statement
+{
+	my @names = ('i', 'f', '48 hours', 'key=', 'at', '$1', 'm', 'p', 'a', 'g', 'c', 'z', 'inf', 'none', 'ctid', 'tableoid');
+	my @args = (quoted(one_of('0', '48 hours', 'at', 'inf', 'infinity', '1 s', 'i', 'yesterday')), quoted(one_of(@texts)));
+
+	push @args, quoted(one_of(one_of(@names), one_of(@names), one_of('key=', 'queue=', 'tag=', 'if_exists=', 'other=', '=') . one_of(@names, @words))) for 1 .. int(rand(4));
+	return one_of('', 'BEGIN; ') . 'CREATE TRIGGER f ' . one_of('AFTER', 'AFTER', 'AFTER', 'BEFORE') . ' ' . one_of('INSERT', 'INSERT OR UPDATE', 'UPDATE', 'DELETE') . ' ON fuzz.matter FOR EACH '
+	  . one_of('ROW', 'ROW', 'ROW', 'STATEMENT') . ' EXECUTE FUNCTION public.delay_schedule_trigger(' . join(', ', splice(@args, 0, 1 + int(rand(@args)) + (rand() < 0.8)))
+	  . "); INSERT INTO fuzz.matter (i) VALUES (1), (2); UPDATE fuzz.matter SET i = 5, \"key=\" = NULL; ALTER TABLE fuzz.matter RENAME z TO y; UPDATE fuzz.matter SET f = NULL; DELETE FROM fuzz.matter; ROLLBACK; "
+	  . 'DROP TRIGGER IF EXISTS f ON fuzz.matter; ALTER TABLE fuzz.matter RENAME y TO z;';
+}
+
+# Two texts that are the same but for their digits
+sub text_pair
+{
+	my @pieces = ('1', "'1'", "B'101'", "x'1F'", '"a1"', 'a1', '$1', '$2', '$$ 1 $$', '$a1$ 1 $a1$', "-- 1\n", '/* 1 */', '/* 1 /* 2 */ */', '1.5', '.5', '5.', '1e5', '1e', '1::float(5)', '1::numeric(1,2)', "interval '1' day", "interval '1' second(3)",
+		'interval(3) \'1\'', 'LIMIT 1', 'OFFSET 1', 'ORDER BY 1', 'UNION SELECT 1', 'FROM t', 'WHERE a = 1', '+', ',', '-', '(', ')', '(1)', '1_000', '0x1F', '1a', "E'\\\\1'", "U&'d!0061' UESCAPE '!'", "N'1'", 'FETCH FIRST 1 ROWS ONLY',
+		"'1' '2'", "'1\n2'", 'FROM generate_series(1, 2)', '; SELECT 1', ';', '[1]', '[1:2]', '::bit(1)', '1..2', 'TABLESAMPLE system(1)', 'OVER (ROWS 1 PRECEDING)', "\x{20ac}1", '1$', '$', "'", 'float', 'FLOAT(1)', 'a.1', '= 1', 'IN (1,2)',
+		'1234567890', '123456789', "extract(year from '1'::date)", 'a@1', 'b.c1', '<1', '~1');
+	my $a = one_of('SELECT 1', 'SELECT', 'UPDATE t SET a = 1', 'INSERT INTO t VALUES (1)', 'DELETE FROM t WHERE a = 1', 'WITH w AS (SELECT 1) SELECT 1', 'CALL f(1)', 'EXPLAIN SELECT 1', 'SELECT f(1)', '1', 'VACUUM', 'DECLARE c CURSOR FOR SELECT 1', 'VALUES (1)');
+
+	$a .= one_of(' ', ' ', ' ', '') . one_of(@pieces) for 1 .. int(rand(5));
+	(my $b = $a) =~ s/(\d+)/rand() < 0.5 ? $1 : join('', map { int(rand(10)) } 1 .. 1 + int(rand(rand() < 0.1 ? 12 : 4)))/ge;
+	return ($a, $b);
+}
+
 # One line, which leaves nothing open.
 sub statement_for
 {
@@ -309,11 +359,13 @@ sub send_all
 	utf8::encode($script) if utf8::is_utf8($script);
 	$node->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0,
 		extra_params => [ '-U', $role, '-v', 'VERBOSITY=verbose', '-v', 'SHOW_CONTEXT=never' ]);
-	return $err;
+	return wantarray ? ($out, $err) : $err;
 }
 
 my %seen;
 my $internal = 0;
+my $compared = 0;
+my @different;
 my $position = log_position($node);
 my $postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
@@ -340,15 +392,20 @@ sub judge
 
 for my $round (1 .. $rounds)
 {
-	my @calls = map { statement_for(call_of(one_of(@functions))) } 1 .. $calls;
-	judge(send_all('fuzzer', @calls), @calls);
+	my @calls = map { rand() < 0.1 ? trigger_statement() : statement_for(call_of(one_of(@functions))) } 1 .. $calls;
+	judge(scalar(send_all('fuzzer', @calls)), @calls);
+	my @pairs = map { my ($a, $b) = text_pair(); s/\\/\\\\/g, s/'/\\'/g, s/\n/\\n/g for $a, $b; "SELECT fuzz.differ(E'$a', E'$b');" } 1 .. $calls;
+	my ($answers, $problems) = send_all('fuzzer', @pairs);
+	judge($problems, @pairs);
+	$compared += () = $answers =~ /^accepted$/mg;
+	push @different, $answers =~ /^(after .*)$/mg;
 	# as a superuser, and nothing of it stays
 	my @undone = map { 'BEGIN; SET LOCAL statement_timeout = 300; SELECT ' . call_of(one_of(@functions)) . '; ROLLBACK;' } 1 .. $calls / 3;
-	judge(send_all('postgres', @undone), @undone);
+	judge(scalar(send_all('postgres', @undone)), @undone);
 	my @rows = map { row_for() } 1 .. $calls / 2;
-	judge(send_all('postgres', @rows), @rows);
+	judge(scalar(send_all('postgres', @rows)), @rows);
 	my @reads = map { "SELECT count(v::text) FROM $_ v;" } @views;
-	judge(send_all(one_of('postgres', 'fuzzer'), @reads), @reads) if $round % 2;
+	judge(scalar(send_all(one_of('postgres', 'fuzzer'), @reads)), @reads) if $round % 2;
 	# tasks that cancel others are still at it
 	my $err;
 	wait_until(60, sub { ($err = send_all('postgres', $tidy)) !~ /40P01/ });
@@ -356,6 +413,8 @@ for my $round (1 .. $rounds)
 	last if $internal > 10;
 }
 is($internal, 0, 'no crash, and no error is an internal one');
+is(join("\n", @different), '', 'a text that is like the one before but for its numbers is judged as the parser does');
+cmp_ok($compared, '>', 10 * $rounds, "there were such texts: $compared");
 note('errors: ' . join(', ', map { "$_ $seen{$_}" } sort keys %seen));
 cmp_ok(scalar(keys %seen), '>=', 15, 'many kinds of errors were met');
 

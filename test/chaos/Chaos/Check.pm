@@ -1,8 +1,8 @@
 # The checker: compares what the clients wrote down with what is in the
 # databases at the end.  Knows nothing of delay_wheel but its promises.
 #
-# State, a file of JSON objects written by the campaign when all has come to
-# rest; s says what it is: tx (a committed transaction), effect, pending,
+# State, a file written by the campaign when all has come to
+# rest; in each line s says what it is: tx (a committed transaction), effect, pending,
 # failed, put_back (failed because of a fault, and was put back at the end),
 # history, recurring, end (when the file was written, us).
 package Chaos::Check;
@@ -10,24 +10,9 @@ package Chaos::Check;
 use strict;
 use warnings;
 
-use JSON::PP;
+use Chaos::Lines;
 
 my $token = qr/c\d+\.\d+\.\d+(?:\.\w+)?/;
-
-sub read_lines
-{
-	my ($file, $code) = @_;
-	my $json = JSON::PP->new;
-
-	open(my $in, '<', $file) or die "cannot read $file: $!\n";
-	while (my $line = <$in>)
-	{
-		# the last line of a client that was killed may be torn
-		my $row = eval { $json->decode($line) } or next;
-		$code->($row);
-	}
-	return;
-}
 
 # The findings (texts), and figures by name.
 sub check
@@ -63,7 +48,7 @@ sub read_state
 	for my $file (sort glob("$dir/state.*"))
 	{
 		my ($db) = $file =~ /state\.(\w+)$/;
-		read_lines($file, sub {
+		Chaos::Lines::read_file($file, sub {
 			my ($row) = @_;
 			my $s = delete $row->{s};
 			$row->{db} = $db;
@@ -91,9 +76,9 @@ sub read_journal
 
 	$self->{holder} = {};
 	$self->{mine} = [];
-	read_lines($file, sub {
+	Chaos::Lines::read_file($file, sub {
 		my ($row) = @_;
-		if ($row->{e} eq 'begin')
+		if ($row->{e} eq 'begin' || $row->{e} eq 'wait')
 		{
 			$self->settle(@tx) if @tx;
 			@tx = ();
@@ -118,7 +103,7 @@ sub settle
 	my ($end) = grep { $_->{e} eq 'end' } @tx;
 	my $outcome = $end ? $end->{outcome} : 'unknown';
 	my $is_there = $self->{tx}{$tx} // 0;
-	my %undone = map { $_ => 1 } map { @{ $_->{tokens} } } grep { $_->{e} eq 'undo' } @tx;
+	my %undone = map { $_ => 1 } map { split /,/, $_->{tokens} } grep { $_->{e} eq 'undo' } @tx;
 	my $t = $end ? $end->{t} : 9e18;
 
 	$self->count("transactions $outcome");

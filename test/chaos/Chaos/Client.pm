@@ -1,7 +1,7 @@
 # A client of the campaign: schedules, changes its mind, and writes down, in a
 # file of its own, what it is about to do and what it was told.
 #
-# Each line of the journal is a JSON object; e says what it is about:
+# In each line of the journal e says what it is about:
 #   begin  a transaction begins
 #   task   it has scheduled a task: token, id, due, owner, kind
 #   act    it has done something to earlier tasks: cancel, move ...
@@ -15,11 +15,9 @@ package Chaos::Client;
 use strict;
 use warnings;
 
+use Chaos::Lines;
 use Chaos::Server;
-use JSON::PP;
 use Time::HiRes qw(sleep time);
-
-my $json = JSON::PP->new->canonical;
 
 # dir, sockets, number, db, role, seed
 sub run
@@ -44,7 +42,7 @@ sub run
 sub note
 {
 	my ($self, $event, %what) = @_;
-	print { $self->{journal} } $json->encode({ e => $event, t => us(), %what }), "\n";
+	print { $self->{journal} } Chaos::Lines::encode(e => $event, t => us(), %what);
 	return;
 }
 
@@ -192,7 +190,7 @@ sub savepoint
 	if (rand() < 0.7)
 	{
 		$self->{dbh}->do('ROLLBACK TO s');
-		$self->note('undo', tx => $self->{tx}, tokens => [ map { $_->{token} } grep { my $n = $_; !grep { $_ == $n } @before } @{ $self->{new} } ]);
+		$self->note('undo', tx => $self->{tx}, tokens => join(',', map { $_->{token} } @{ $self->{new} }[ scalar(@before) .. $#{ $self->{new} } ]));
 		$self->{new} = \@before;
 	}
 	return;

@@ -216,6 +216,7 @@ sub workers
 		while ($dbh && time() < $deadline)
 		{
 			eval {
+				$dbh->do(sprintf('SET statement_timeout = %d', 1000 * $seconds));
 				$dbh->do('SET max_parallel_workers_per_gather = 100');
 				$dbh->do('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
 				$dbh->do('SELECT count(*) FROM parallel WHERE pg_sleep(0.001) IS NOT NULL');
