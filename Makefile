@@ -10,8 +10,12 @@
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
+#   make chaos           faults of all kinds at random, five minutes long
+#                        (test/chaos)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
+#   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
+#                        SECONDS=30 for each target
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
@@ -124,12 +128,20 @@ test-majors:
 bench:
 	@test/bench/run
 
+chaos:
+	@test/chaos/run
+
 check-ring:
 	$(MAKE) -C test/ring check
 
 check-model:
 	$(MAKE) -C test/model check
 
+SECONDS = 30
+fuzz:
+	$(MAKE) -C test/fuzz fuzz SECONDS=$(SECONDS)
+
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long coverage sanitize test-majors bench check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long \
+	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE

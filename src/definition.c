@@ -72,6 +72,17 @@ dw_definition_is_paused(const DwDefinition *def)
 	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
 }
 
+void
+dw_definition_pause_for_crashes(DwDefinition *def)
+{
+	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(true));
+	ereport(LOG,
+			(errcode(DW_ERRCODE_CRASHED),
+			 errmsg("delay_wheel recurring task \"%s\" is paused, since its runs crash the server",
+					TextDatumGetCString(def->values[Anum_recurring_name - 1])),
+			 errhint("When the cause is mended, resume it by delay_resume_recurring().")));
+}
+
 static bool
 catches_up(const DwDefinition *def)
 {

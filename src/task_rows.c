@@ -30,6 +30,7 @@
 #include "commands/extension.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "crashes.h"
 #include "access/xlog.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
@@ -196,7 +197,7 @@ check_tables(const DwCatalog *cat)
 {
 	static const Oid task_types[Natts_task] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
+		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
 	static const Oid failed_types[Natts_failed] = {
@@ -344,16 +345,25 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 				 false, &info);
 }
 
-/* The same for an index of somebody else, which may have expressions. */
+/*
+ * The same for an index of somebody else, which may have expressions.  As in
+ * maintenance, these have the rights of the table's owner: workers are
+ * superusers.
+ */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 {
-	IndexInfo  *info = BuildIndexInfo(index);
+	Oid			userid;
+	int			context;
+	IndexInfo  *info;
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
 	EState	   *estate = CreateExecutorState();
 	Datum		values[INDEX_MAX_KEYS];
 	bool		nulls[INDEX_MAX_KEYS];
 
+	GetUserIdAndSecContext(&userid, &context);
+	SetUserIdAndSecContext(heap->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	info = BuildIndexInfo(index);
 	ExecStoreHeapTuple(tuple, slot, false);
 	GetPerTupleExprContext(estate)->ecxt_scantuple = slot;
 	if (ExecQual(ExecPrepareQual(info->ii_Predicate, estate), GetPerTupleExprContext(estate)))
@@ -364,6 +374,7 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	}
 	FreeExecutorState(estate);
 	ExecDropSingleTupleTableSlot(slot);
+	SetUserIdAndSecContext(userid, context);
 }
 
 /* An index that we know how to fill without looking at its definition. */
@@ -566,7 +577,6 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_owner, Anum_task_owner},
 	{Anum_failed_queue, Anum_task_queue},
 	{Anum_failed_priority, Anum_task_priority},
-	{Anum_failed_crashes, Anum_task_crashes},
 	{Anum_failed_max_attempts, Anum_task_max_attempts},
 	{Anum_failed_timeout, Anum_task_timeout},
 	{Anum_failed_retry_delay, Anum_task_retry_delay},
@@ -614,6 +624,7 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 {
 	Datum		values[Natts_failed] = {0};
 	bool		nulls[Natts_failed];
+	int			crashed = dw_crashes_of(MyDatabaseId, DatumGetInt64(task[Anum_task_id - 1]));
 
 	memset(nulls, true, sizeof(nulls));
 	for (size_t i = 0; i < lengthof(failed_and_task); i++)
@@ -623,6 +634,8 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 	}
 	set_failed(values, nulls, Anum_failed_failed_at, TimestampTzGetDatum(failed_at));
 	set_failed(values, nulls, Anum_failed_attempts, Int16GetDatum(Min(attempts, PG_INT16_MAX)));
+	if (crashed > 0)
+		set_failed(values, nulls, Anum_failed_crashes, Int16GetDatum(crashed));
 	set_failed_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
 	set_failed_text(values, nulls, Anum_failed_message, dw_error_message(error));
 	set_failed_text(values, nulls, Anum_failed_detail, error->detail);

@@ -29,7 +29,6 @@ enum
 	Anum_task_queue,
 	Anum_task_priority,
 	Anum_task_attempts,
-	Anum_task_crashes,
 	Anum_task_max_attempts,
 	Anum_task_timeout,
 	Anum_task_spared,
