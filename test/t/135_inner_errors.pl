@@ -146,6 +146,27 @@ is($node->safe_psql('postgres', 'SELECT delay_arm()'), 1, 'the next one does');
 runs(-3, 'and the task runs');
 
 #
+# A row that a stranger has locked, and let go of without a word: the one look
+# that no event causes, after five minutes.
+#
+SKIP:
+{
+	skip 'takes five minutes', 2 unless long_tests();
+	my $stranger = $node->background_psql('postgres');
+
+	$stranger->query_safe(q{SELECT delay_schedule('3 s', 'INSERT INTO effects VALUES (-4)')});
+	$stranger->query_safe('BEGIN');
+	$stranger->query_safe('SELECT FROM delay_wheel.task FOR UPDATE');
+	wait_for($node, 'SELECT now() > max(due) FROM delay_wheel.task', 'a locked task is due');
+	# more than enough for the claim to meet the lock
+	sleep(5);
+	$stranger->query_safe('COMMIT');
+	wait_for($node, 'SELECT count(*) FROM effects WHERE n = -4', 'it runs when the timer looks again', 400,
+		expected => 1);
+	$stranger->quit;
+}
+
+#
 # Nothing is left, and nothing was done twice.
 #
 is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT FROM effects GROUP BY n HAVING count(*) > 1) twice'), 0,
