@@ -36,7 +36,7 @@ CREATE VIEW history_seen AS
 GRANT SELECT ON history_seen TO PUBLIC;
 
 --
--- Statements of all kinds, each a task of its own
+-- Statements of all kinds, each a task of its own; with assertions PostgreSQL cannot FETCH right after DECLARE by SPI
 --
 SET SESSION AUTHORIZATION regress_dw_h_all;
 SET client_min_messages = warning;
@@ -64,7 +64,7 @@ CALL history_one_by_one(ARRAY[
 	'DO $d$ BEGIN PERFORM 1; END $d$', 'DO $d$ BEGIN LOCK TABLE history_table; END $d$; SELECT 1, 2', 'SET search_path = public',
 	'LOCK TABLE history_effect', 'NOTIFY history',
 	'PREPARE p AS INSERT INTO history_effect VALUES (8, ''p''), (9, ''p''); EXECUTE p', 'PREPARE p AS DELETE FROM history_effect WHERE label = ''p''; EXECUTE p',
-	'DECLARE c CURSOR FOR VALUES (1), (2); FETCH ALL c', 'PREPARE p AS SELECT 1; DEALLOCATE p',
+	'DECLARE c CURSOR FOR VALUES (1), (2); SELECT 1; FETCH ALL c', 'PREPARE p AS SELECT 1; DEALLOCATE p',
 	'UPDATE history_effect SET n = n WHERE false; SELECT 1; ; DELETE FROM history_effect WHERE n = 7; ',
 	'DELETE FROM history_effect WHERE n = 6; CREATE INDEX ON history_table (n)',
 	'  /* a comment */ SELECT 1;', 'SHOW search_path', 'EXPLAIN SELECT 1', 'DROP TABLE history_table']);

@@ -375,15 +375,23 @@ run_sql(const Taken *task)
 /*
  * In a session that is not the owner's.  On an error, the abort of the
  * (sub)transaction takes the user back, and the settings.
+ *
+ * PL/pgSQL frees the memory of the expression that has called us when a DO block
+ * in the task fails: what is needed after an error must not be there.
  */
 static DwSpiResult
 run_sql_restricted(const Taken *task)
 {
 	DwSpiResult result = {0};
+	MemoryContext outer = CurrentMemoryContext;
+	MemoryContext kept = AllocSetContextCreate(CurTransactionContext, "delay_wheel cursors",
+											   ALLOCSET_SMALL_SIZES);
 	List	   *hidden;
 
 	refuse_large_objects();
+	MemoryContextSwitchTo(kept);
 	hidden = hide_cursors();
+	MemoryContextSwitchTo(outer);
 
 	PG_TRY();
 	{
@@ -403,6 +411,7 @@ run_sql_restricted(const Taken *task)
 	PG_FINALLY();
 	{
 		restore_cursors(hidden);
+		MemoryContextDelete(kept);
 	}
 	PG_END_TRY();
 	return result;

@@ -104,7 +104,7 @@ any_marks(DwDatabase *db, bool *known)
 	}
 	PG_CATCH();
 	{
-		found = false;
+		found = *known = false;
 		dw_read_failed("look for cancellations");
 	}
 	PG_END_TRY();
