@@ -161,9 +161,9 @@ SKIP:
 	# more than enough for the claim to meet the lock
 	sleep(5);
 	$stranger->query_safe('COMMIT');
+	$stranger->quit;
 	wait_for($node, 'SELECT count(*) FROM effects WHERE n = -4', 'it runs when the timer looks again', 400,
 		expected => 1);
-	$stranger->quit;
 }
 
 #
