@@ -43,6 +43,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "task_log.h"
 #include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
@@ -289,7 +290,7 @@ leave_place(int code, Datum arg)
 	put_back = me->put_back;
 	/* not to run again just so: what is to be stopped, or ends us; exit() is a crash */
 	if (unfinished && !put_back_here && !lost &&
-		(stopped || (!put_back && !terminated && code > 0)))
+		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
 		dw_quit_note(my_db->oid, hint.id, stopped);
 	if (put_back)
 		;						/* nobody is to blame */

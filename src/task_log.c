@@ -90,6 +90,12 @@ dw_task_log_end(void)
 	counting = false;
 }
 
+bool
+dw_task_sql_runs(void)
+{
+	return counting;
+}
+
 void
 dw_task_log_check(void)
 {

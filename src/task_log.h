@@ -19,6 +19,9 @@ extern void dw_task_log_end(void);
 /* It goes on. */
 extern void dw_task_log_resume(void);
 
+/* Does it run now? */
+extern bool dw_task_sql_runs(void);
+
 /* Raises an error if the task has exceeded the bound. */
 extern void dw_task_log_check(void);
 

@@ -82,7 +82,9 @@ dw_crashes(PG_FUNCTION_ARGS)
 	static const Oid types[] = {INT8OID};
 
 	dw_require_signature(fcinfo, INT2OID, lengthof(types), types);
-	dw_require_shared();
+	/* the view "tasks" can be read without the library */
+	if (dw_shared == NULL)
+		PG_RETURN_INT16(0);
 	PG_RETURN_INT16(dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0)));
 }
 
