@@ -359,14 +359,10 @@ ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
 COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
--- whatever ALTER DEFAULT PRIVILEGES says
+-- see also the end of this script
 REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
 	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
-	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
-	TO pg_database_owner;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
@@ -564,7 +560,7 @@ COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 CREATE FUNCTION delay_run(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_run(bigint) IS
-'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, and cursors of the caller are out of its reach. Tasks that are not armed are refused; a null id is an error';
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, cursors of the caller are out of its reach, and it is an error if the caller has large objects open; what is left within reach of the task are session-level advisory locks, and the texts of the query and of prepared statements. Tasks that are not armed are refused; a null id is an error';
 
 CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_run_due' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -1019,3 +1015,17 @@ GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, dela
 GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.crashes(bigint), delay_wheel.is_running(bigint),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;
+
+-- what ALTER DEFAULT PRIVILEGES grants is not meant for these: who can read or
+-- write the tables has everybody's tasks
+CREATE FUNCTION delay_wheel.revoke_defaults() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_revoke_defaults' LANGUAGE C
+SET search_path = pg_catalog, pg_temp;
+SELECT delay_wheel.revoke_defaults();
+DROP FUNCTION delay_wheel.revoke_defaults();
+
+-- whose dump is to have them
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
+	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
+	TO pg_database_owner;

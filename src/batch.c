@@ -46,6 +46,7 @@
 #include "claim.h"
 #include "conclude.h"
 #include "crashes.h"
+#include "errors.h"
 #include "executor.h"
 #include "history.h"
 #include "inject.h"
@@ -53,12 +54,15 @@
 #include "miscadmin.h"
 #include "more.h"
 #include "pgstat.h"
+#include "quits.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
 #include "stop.h"
 #include "storage/proc.h"
+#include "task_log.h"
+#include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/builtins.h"
@@ -180,7 +184,8 @@ has_same_path(const DwClaim *claim)
 static bool
 is_wanted(const DwClaim *claim, void *arg)
 {
-	if (claim->key.attempts != 0 || dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
+	if (claim->key.attempts != 0 || dw_quit_is_noted(claim->key.id) ||
+		dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
@@ -274,12 +279,15 @@ run_member(Member *member, const DwClaim *claim)
 
 	member->was_run = true;
 	member->lateness = batch.me->since - claim->key.due;
-	debug_query_string = batch.sql;
+	debug_query_string = dw_logged_sql(batch.sql);
 	pgstat_report_activity(STATE_RUNNING, batch.sql);
 	RESUME_CANCEL_INTERRUPTS();
+	dw_task_log_begin();
 	DW_INJECT("batch-before-sql");
 	result = dw_run_sql(claim, batch.sql);
 	dw_session_finish_work();
+	dw_task_log_end();
+	dw_task_log_check();
 	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
@@ -399,13 +407,13 @@ run_and_commit(DwEntry *entry)
 	dw_claim_begin_transaction();
 	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
-	enable_timeout_after(STATEMENT_TIMEOUT, life_ms());
+	dw_timeout_arm(life_ms());
 	run_members(entry);
 
 	batch.state = BATCH_COMMITTING;
 	dw_history_write_collected();
 	/* it would cut the wait for a synchronous standby short */
-	disable_timeout(STATEMENT_TIMEOUT, false);
+	dw_timeout_disarm();
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
@@ -437,10 +445,12 @@ undo_batch(void)
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
 	disable_all_timeouts(false);
+	dw_timeout_disarm();
 	dw_cancel_forget();
 	MemoryContextSwitchTo(batch_context);
-	error = CopyErrorData();
-	FlushErrorState();
+	error = dw_take_error();
+	dw_task_log_end();
+	dw_task_log_explain(error);
 	AbortCurrentTransaction();
 	dw_history_forget();
 	RESUME_INTERRUPTS();

@@ -18,7 +18,6 @@
 #include "compat.h"
 #include "definition.h"
 #include "inject.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "more.h"
 #include "recurrence.h"
@@ -329,10 +328,8 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 	{
 		const char *text = ended->error->message;
 
-		int			length = pg_mbcliplen(text, strlen(text), MAX_ERROR);
-
 		dw_definition_set(def, Anum_recurring_last_error,
-						  PointerGetDatum(cstring_to_text_with_len(text, length)));
+						  dw_clipped_text(text, strlen(text), MAX_ERROR));
 	}
 	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
 		add_one(def, Anum_recurring_runs);

@@ -23,6 +23,7 @@
 #include "recycle.h"
 #include "settings.h"
 #include "shared.h"
+#include "task_log.h"
 #include "touched.h"
 
 PG_MODULE_MAGIC;
@@ -57,6 +58,7 @@ _PG_init(void)
 	dw_hold_install();
 	dw_recycle_install();
 	dw_ddl_install();
+	dw_task_log_install();
 	dw_crashes_install();
 	dw_launcher_register();
 }

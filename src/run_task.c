@@ -36,6 +36,7 @@
 #include "common/pg_prng.h"
 #include "conclude.h"
 #include "crashes.h"
+#include "errors.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
@@ -44,6 +45,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "queues.h"
+#include "quits.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
@@ -53,7 +55,9 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/s_lock.h"
+#include "task_log.h"
 #include "task_rows.h"
+#include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "trial.h"
@@ -67,9 +71,8 @@
 #include "wait.h"
 
 #define RETRY_MIN_MS	100
-#define RETRY_MAX_MS	60000
-/* what of an error is kept, in bytes */
-#define MAX_ERROR_TEXT	16384
+/* not longer: what stops all, as want of memory for locks, may be over soon */
+#define RETRY_MAX_MS	5000
 /* what the log has of a task's SQL, in bytes */
 #define MAX_LOGGED_SQL	1024
 /* How often a task is done again at once, and the longest pause before. */
@@ -92,34 +95,16 @@ typedef struct Try
 	TimestampTz started;
 	DwSpiResult result;			/* if there is no error */
 	ErrorData  *error;			/* the first one of the task */
+	ErrorData  *quit;			/* it has ended its executor before */
 } Try;
 
 /* Holds what belongs to one task, beyond its transactions. */
 static MemoryContext task_context = NULL;
 
-static bool timeout_armed = false;
-
-/* Nobody arms the statement timeout for a background worker. */
-static void
-arm_timeout(const DwClaim *claimed)
-{
-	timeout_armed = claimed->terms.timeout > 0;
-	if (timeout_armed)
-		enable_timeout_after(STATEMENT_TIMEOUT, claimed->terms.timeout);
-}
-
-/* Has it struck, so that a cancel is its own? */
-static bool
-timeout_struck(void)
-{
-	return timeout_armed && !get_timeout_active(STATEMENT_TIMEOUT);
-}
-
 static void
 disarm_timeout(void)
 {
-	disable_timeout(STATEMENT_TIMEOUT, false);
-	timeout_armed = false;
+	dw_timeout_disarm();
 	dw_cancel_forget();
 }
 
@@ -131,6 +116,27 @@ obey_stop(const DwExecutor *me)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("task was stopped")));
+}
+
+/* The task's own work is done. */
+static void
+end_work(const DwExecutor *me)
+{
+	disarm_timeout();
+	dw_task_log_end();
+	dw_task_log_check();
+	obey_stop(me);
+}
+
+/* Its error, in the current context. */
+static ErrorData *
+take_error(void)
+{
+	ErrorData  *error = dw_take_error();
+
+	dw_task_log_end();
+	dw_task_log_explain(error);
+	return error;
 }
 
 DwSpiResult
@@ -159,8 +165,8 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 	/* the log may quote it when the transaction is over */
 	MemoryContextSwitchTo(task_context);
 	sql = dw_claim_text(claimed, Anum_task_sql);
+	debug_query_string = dw_logged_sql(sql);
 	MemoryContextSwitchTo(context);
-	debug_query_string = sql;
 	pgstat_report_activity(STATE_RUNNING, sql);
 
 	BeginInternalSubTransaction(NULL);
@@ -173,11 +179,11 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 		if (search_path)
 			(void) set_config_option("search_path", search_path, PGC_USERSET,
 									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-		arm_timeout(claimed);
+		dw_timeout_arm(claimed->terms.timeout);
+		dw_task_log_begin();
 		DW_INJECT("run-before-sql");
 		*result = dw_run_sql(claimed, sql);
-		disarm_timeout();
-		obey_stop(me);
+		end_work(me);
 		HOLD_CANCEL_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
@@ -185,11 +191,10 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 	{
 		/* an error lets them in */
 		HOLD_CANCEL_INTERRUPTS();
-		*timed_out = timeout_struck();
+		*timed_out = dw_timeout_struck();
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
-		error = CopyErrorData();
-		FlushErrorState();
+		error = take_error();
 		RollbackAndReleaseCurrentSubTransaction();
 	}
 	PG_END_TRY();
@@ -198,16 +203,6 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 
 	DW_INJECT("run-after-sql");
 	return error;
-}
-
-static void
-set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
-{
-	if (text == NULL)
-		return;
-	values[column - 1] =
-		PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, strlen(text), MAX_ERROR_TEXT)));
-	nulls[column - 1] = false;
 }
 
 /* The context, and where in which SQL the error is, which psql would show. */
@@ -221,12 +216,12 @@ whole_context(const ErrorData *error)
 }
 
 /* What is not possible in a transaction may be so with a mode. */
-static const char *
+static char *
 hint_of(const DwClaim *claimed, const ErrorData *error)
 {
 	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
 		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
-		return "A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().";
+		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
 	return error->hint;
 }
 
@@ -237,30 +232,18 @@ hint_of(const DwClaim *claimed, const ErrorData *error)
 static void
 record_failure(const DwClaim *claimed, int attempts, TimestampTz started, const ErrorData *error)
 {
-	Datum		values[Natts_failed];
-	bool		nulls[Natts_failed];
-	int			crashed = dw_crashes_of(MyDatabaseId, claimed->key.id);
+	ErrorData	recorded = *error;
 
 	DW_INJECT("record-before-insert");
-	dw_failed_from_task(claimed->values, claimed->nulls, values, nulls);
-	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
-	nulls[Anum_failed_failed_at - 1] = false;
-	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(attempts, PG_INT16_MAX));
-	nulls[Anum_failed_attempts - 1] = false;
-	values[Anum_failed_crashes - 1] = Int16GetDatum(crashed);
-	nulls[Anum_failed_crashes - 1] = crashed == 0;
-	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
-	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
-	set_text(values, nulls, Anum_failed_detail, error->detail);
-	set_text(values, nulls, Anum_failed_hint, hint_of(claimed, error));
-	set_text(values, nulls, Anum_failed_context, whole_context(error));
-	dw_failed_insert(values, nulls);
+	recorded.hint = hint_of(claimed, error);
+	recorded.context = whole_context(error);
+	dw_failed_write(claimed->values, claimed->nulls, attempts, dw_now(), &recorded);
 	dw_conclude_claim(claimed, DW_END_FAILED, started, NULL, error);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed: %s", (long long) claimed->key.id,
-					error->message ? error->message : "missing error text")));
+					dw_error_message(error))));
 }
 
 /* What is recorded of a task that is given up without having been run. */
@@ -315,7 +298,7 @@ put_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
-					(long long) entry->id, error->message ? error->message : "missing error text"),
+					(long long) entry->id, dw_error_message(error)),
 			 errdetail("This was attempt %d of %d; the next one is due at %s.",
 					   failed, claimed->terms.max_attempts, timestamptz_to_str(hint.due))));
 }
@@ -487,25 +470,25 @@ static void
 commit_run(const DwExecutor *me, const DwClaim *claimed)
 {
 	RESUME_CANCEL_INTERRUPTS();
-	arm_timeout(claimed);
+	dw_timeout_arm(claimed->terms.timeout);
+	dw_task_log_resume();
 	dw_session_finish_work();
-	disarm_timeout();
-	obey_stop(me);
+	end_work(me);
 	dw_claim_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
 
 /* The statement of a task with a mode, and the end of its last transaction. */
 static void
-run_statement(const DwExecutor *me, const DwClaim *claimed, Try *try)
+run_statement(const DwExecutor *me, const DwClaim *claimed, const char *sql, Try *try)
 {
 	RESUME_CANCEL_INTERRUPTS();
-	arm_timeout(claimed);
+	dw_timeout_arm(claimed->terms.timeout);
+	dw_task_log_begin();
 	DW_INJECT("run-before-sql");
-	try->result = dw_autonomous_run(claimed, debug_query_string);
+	try->result = dw_autonomous_run(claimed, sql);
 	dw_session_finish_work();
-	disarm_timeout();
-	obey_stop(me);
+	end_work(me);
 	dw_session_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
@@ -516,12 +499,11 @@ undo_statement(Try *try)
 {
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
-	try->timed_out = timeout_struck();
+	try->timed_out = dw_timeout_struck();
 	disable_all_timeouts(false);
 	disarm_timeout();
 	MemoryContextSwitchTo(task_context);
-	try->error = CopyErrorData();
-	FlushErrorState();
+	try->error = take_error();
 	AbortOutOfAnyTransaction();
 	/* cursors that a loop was held by */
 	PortalErrorCleanup();
@@ -535,17 +517,20 @@ undo_statement(Try *try)
 static void
 run_autonomous(DwDatabase *db, DwExecutor *me, DwClaim *claimed, DwMode mode, Try *try)
 {
+	char	   *sql;
+
 	MemoryContextSwitchTo(task_context);
 	dw_autonomous_begin(me, claimed, mode, &try->autonomous);
 	MemoryContextSwitchTo(task_context);
 	try->was_run = try->used_temp = true;
 	dw_count_begin(db, me, try->started - claimed->key.due);
-	debug_query_string = dw_claim_text(claimed, Anum_task_sql);
-	pgstat_report_activity(STATE_RUNNING, debug_query_string);
+	sql = dw_claim_text(claimed, Anum_task_sql);
+	debug_query_string = dw_logged_sql(sql);
+	pgstat_report_activity(STATE_RUNNING, sql);
 
 	PG_TRY();
 	{
-		run_statement(me, claimed, try);
+		run_statement(me, claimed, sql, try);
 	}
 	PG_CATCH();
 	{
@@ -572,6 +557,17 @@ mode_of(DwClaim *claimed)
 	claimed->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
 	claimed->reason = "tasks of a role without LOGIN cannot run outside of a transaction before PostgreSQL 17";
 	return DW_IN_TRANSACTION;
+}
+
+/* The attempt before has ended its executor. */
+static void
+fail_quit(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
+{
+	try->claimed = try->was_run = true;
+	try->error = try->quit;
+	settle_failure(db, me, entry, claimed, try);
+	dw_claim_commit_transaction();
+	count_outcome(db, entry, try);
 }
 
 /* Claims and runs, in one transaction. */
@@ -607,6 +603,11 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	try->attempts = claimed.key.attempts;
 	if (try->repeats == 0)
 		try->started = dw_now();
+	if (claimed.verdict == DW_RUN && try->quit != NULL)
+	{
+		fail_quit(db, me, entry, &claimed, try);
+		return;
+	}
 	mode = mode_of(&claimed);
 	if (mode != DW_IN_TRANSACTION)
 	{
@@ -663,12 +664,11 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 		HOLD_INTERRUPTS();
 		HOLD_CANCEL_INTERRUPTS();
 		if (try->error == NULL)
-			try->timed_out = timeout_struck();
+			try->timed_out = dw_timeout_struck();
 		disable_all_timeouts(false);
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
-		error = CopyErrorData();
-		FlushErrorState();
+		error = take_error();
 		dw_autonomous_undone(me, &try->autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
@@ -683,6 +683,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 static void
 back_off(int *wait_ms)
 {
+	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 *wait_ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
@@ -863,6 +864,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 		dw_deliver(db, &hint);
 		return;
 	}
+	try.quit = dw_quit_take(entry->id);
 	if (is_suspect(db, entry))
 		dw_trial_begin(db, me);
 	finish_task(db, me, entry, &try, false);

@@ -19,6 +19,7 @@
 #include "crashes.h"
 #include "inject.h"
 #include "lanes.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "queues.h"
 #include "recovery.h"
@@ -170,6 +171,7 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	pg_atomic_init_u32(&dw_shared->trial, 0);
 	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
 	dw_shared->nexecutors = executor_places();
@@ -448,8 +450,11 @@ dw_quota_update(void)
 void
 dw_problem(DwDatabase *db, const char *text)
 {
+	int			length = pg_mbcliplen(text, strlen(text), sizeof(db->last_problem) - 1);
+
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	strlcpy(db->last_problem, text, sizeof(db->last_problem));
+	memcpy(db->last_problem, text, length);
+	db->last_problem[length] = '\0';
 	db->last_problem_at = dw_now();
 	LWLockRelease(dw_ready_lock(db));
 }

@@ -436,6 +436,16 @@ typedef struct DwExecutor
 	pg_atomic_uint64 keeps;
 } DwExecutor;
 
+#define DW_MAX_QUITS	64
+
+/* A task that has ended its executor, see quits.c. */
+typedef struct DwQuit
+{
+	Oid			database;
+	bool		stopped;		/* it was to be */
+	int64		id;				/* 0: free */
+} DwQuit;
+
 typedef struct DwShared
 {
 	LWLock	   *table_lock;
@@ -447,6 +457,9 @@ typedef struct DwShared
 								 * counted from 1; 0: none */
 	pg_atomic_uint64 trial_until;	/* no longer than that */
 	bool		recovered;		/* see recovery.c; written by the launcher */
+	DwQuit		quits[DW_MAX_QUITS];	/* table lock */
+	uint32		next_quit;
+	pg_atomic_uint32 nquits;
 	int32		free_lane;
 	int32		free_owner;
 	uint32		nlanes;
