@@ -174,7 +174,7 @@ dw_crashes_of(Oid database, int64 id)
 	const Suspect *suspect;
 	int			count;
 
-	if (pg_atomic_read_u32(&crashes->n) == 0)
+	if (crashes == NULL || pg_atomic_read_u32(&crashes->n) == 0)
 		return 0;
 	SpinLockAcquire(&crashes->lock);
 	suspect = find(database, id);
