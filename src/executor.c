@@ -59,7 +59,7 @@ static uint32 wait_event = 0;
 
 /* This executor has seen a task to its end. */
 static bool proved = false;
-static TimestampTz born = 0;
+static int64 born = 0;
 
 /* current_setting('delay_wheel.task_id') */
 static const char *
@@ -377,7 +377,7 @@ ask_for_load(const DwLane *lane)
 static bool
 must_end(DwExecutor *me)
 {
-	return me->must_exit || dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0;
+	return me->must_exit || dw_uptime() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0;
 }
 
 bool
@@ -420,7 +420,7 @@ choose_way(DwExecutor *me, const DwEntry *entry)
  * none: then this executor counts as idle.
  */
 static bool
-next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
+next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 {
 	DwLane	   *was_full = NULL;
 	TimestampTz look_again = DW_NEVER;
@@ -442,7 +442,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (must_end(me) || (dw_now() - turn_began > TURN_US && give_way()))
+	if (must_end(me) || (dw_uptime() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
 	if (!me->must_exit && dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
@@ -517,7 +517,7 @@ dw_executor_main(Datum place)
 	before_shmem_exit(leave_place, (Datum) 0);
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
-	born = dw_now();
+	born = dw_uptime();
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
@@ -526,7 +526,7 @@ dw_executor_main(Datum place)
 
 	for (;;)
 	{
-		TimestampTz turn_began = dw_now();
+		int64		turn_began = dw_uptime();
 
 		while (next_task(me, turn_began, &entry))
 		{

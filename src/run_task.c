@@ -564,6 +564,14 @@ mode_of(DwClaim *claimed)
 	return DW_IN_TRANSACTION;
 }
 
+static void
+hint_again(DwDatabase *db, const DwEntry *entry)
+{
+	DwHint		hint = dw_entry_hint(entry);
+
+	dw_deliver(db, &hint);
+}
+
 /* Claims and runs, in one transaction. */
 static void
 claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
@@ -577,6 +585,13 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	dw_stop_allow(db, me);
 	dw_autonomous_end(db, me);
 	dw_claim_begin_transaction();
+	if (entry->due > GetCurrentTransactionStartTimestamp())
+	{
+		/* the clock was set back since it was handed over */
+		AbortCurrentTransaction();
+		hint_again(db, entry);
+		return;
+	}
 	result = claim(db, me, entry, &claimed);
 	if (result == DW_CLAIMED && claimed.verdict == DW_DROP)
 		result = DW_CLAIM_CANCELLED;
@@ -820,19 +835,17 @@ finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool
 
 /*
  * Tasks are handed over a moment ahead of their due time, too short to sleep.
- * False if it is more than that: the clock was set back meanwhile.
+ * If it is more than that, the clock was set back meanwhile.
  */
-static bool
+static void
 await_due(TimestampTz due)
 {
 	for (;;)
 	{
 		int64		ahead = due - dw_now();
 
-		if (ahead <= 0)
-			return true;
-		if (ahead > DW_HEAD_START_US)
-			return false;
+		if (ahead <= 0 || ahead > DW_HEAD_START_US)
+			break;
 		SPIN_DELAY();
 	}
 }
@@ -843,13 +856,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	Try			try = {0};
 
 	enter_task_context();
-	if (!await_due(entry->due))
-	{
-		DwHint		hint = dw_entry_hint(entry);
-
-		dw_deliver(db, &hint);
-		return;
-	}
+	await_due(entry->due);
 	finish_task(db, me, entry, &try, false);
 }
 
