@@ -711,6 +711,7 @@ forget_times(DwDatabase *db)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry_all(db);
+	dw_limits_forget_times(db);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == db->oid && dw_executors[i].since > now)
 			dw_executors[i].since = now;
