@@ -4,17 +4,23 @@
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
 #   make test            all tests (test-long: also those that take long)
+#   make coverage        the tests with a look at which lines of src they run
+#   make sanitize        the tests under gcc's sanitizers
 #   make test-majors     the tests on every major and on a server with
 #                        assertions (test/majors; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
+#   make chaos           faults of all kinds at random, five minutes long
+#                        (test/chaos)
 #   make check-ring      the ring alone, against a sorted list
 #   make check-model     the protocol model (needs spin)
+#   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
+#                        SECONDS=30 for each target
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# demo, test and bench install what they need (scripts/setup).
+# What demo, test, coverage, sanitize and bench need they install (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -110,11 +116,20 @@ test:
 test-long:
 	@test/run --long
 
+coverage:
+	@test/run --coverage
+
+sanitize:
+	@test/run --sanitize
+
 test-majors:
 	@test/majors/run
 
 bench:
 	@test/bench/run
+
+chaos:
+	@test/chaos/run
 
 check-ring:
 	$(MAKE) -C test/ring check
@@ -122,6 +137,11 @@ check-ring:
 check-model:
 	$(MAKE) -C test/model check
 
+SECONDS = 30
+fuzz:
+	$(MAKE) -C test/fuzz fuzz SECONDS=$(SECONDS)
+
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long test-majors bench check-ring check-model FORCE
+.PHONY: all install uninstall installcheck clean injection demo test test-long \
+	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE

@@ -32,7 +32,6 @@ CREATE TABLE delay_wheel.task
 	queue smallint NOT NULL DEFAULT 0,
 	priority smallint NOT NULL DEFAULT 0,
 	attempts smallint,
-	crashes smallint,
 	max_attempts smallint,
 	timeout integer,
 	spared bigint,
@@ -77,7 +76,6 @@ COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and wh
 COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
 COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
 COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
-COMMENT ON COLUMN delay_wheel.task.crashes IS 'how often the server crashed while the task ran alone; null is never';
 COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
 COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
@@ -361,14 +359,10 @@ ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
 COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
 
--- whatever ALTER DEFAULT PRIVILEGES says
+-- see also the end of this script
 REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
 	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
-GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
-	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
-	TO pg_database_owner;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
@@ -566,7 +560,7 @@ COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 CREATE FUNCTION delay_run(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_run(bigint) IS
-'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, and cursors of the caller are out of its reach. Tasks that are not armed are refused; a null id is an error';
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, cursors of the caller are out of its reach, and it is an error if the caller has large objects open; what is left within reach of the task are session-level advisory locks, and the texts of the query and of prepared statements. Tasks that are not armed are refused; a null id is an error';
 
 CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_run_due' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -756,12 +750,18 @@ AS 'MODULE_PATHNAME', 'dw_place' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
 'slot of the ring and whole turns until a due time';
 
+CREATE FUNCTION delay_wheel.crashes(id bigint) RETURNS smallint
+AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel.crashes(bigint) IS
+'how often the process that ran this pending task has crashed; such a task is run alone, and set aside after three times';
+
 CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
 SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel.origin() AS armed,
-	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode
+	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
+	   delay_wheel.crashes(t.id) AS crashes
 FROM delay_wheel.task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
@@ -789,6 +789,7 @@ COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time 
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
 COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
 
+COMMENT ON COLUMN delay_wheel.tasks.crashes IS 'how often the process that ran it has crashed: it is run alone then, and set aside as failed after three times';
 COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
 
 CREATE FUNCTION delay_wheel.is_running(id bigint) RETURNS boolean
@@ -798,7 +799,7 @@ COMMENT ON FUNCTION delay_wheel.is_running(bigint) IS
 
 CREATE VIEW delay_wheel.failed WITH (security_barrier) AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
-	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context
+	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes
 FROM delay_wheel.failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
 WHERE (pg_catalog.pg_has_role(f.owner, 'USAGE')
@@ -807,6 +808,7 @@ WHERE (pg_catalog.pg_has_role(f.owner, 'USAGE')
 	AND NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.failed.crashes IS 'how often the process that ran it had crashed; no attempts are counted for these';
 
 CREATE VIEW delay_wheel.history WITH (security_barrier) AS
 SELECT h.ended, h.task, h.outcome, h.started - h.due AS lateness, h.ended - h.started AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
@@ -1010,6 +1012,20 @@ ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
 GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.history, delay_wheel.recurring, delay_wheel.queues, delay_wheel.running, delay_wheel.cancellations, delay_wheel.ring, delay_wheel.lanes, delay_wheel.status
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.is_running(bigint),
+GRANT EXECUTE ON FUNCTION delay_wheel.origin(), delay_wheel.place(timestamptz), delay_wheel.crashes(bigint), delay_wheel.is_running(bigint),
 	delay_wheel.get_running(), delay_wheel.get_cancellations(), delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status()
 	TO PUBLIC;
+
+-- what ALTER DEFAULT PRIVILEGES grants is not meant for these: who can read or
+-- write the tables has everybody's tasks
+CREATE FUNCTION delay_wheel.revoke_defaults() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_revoke_defaults' LANGUAGE C
+SET search_path = pg_catalog, pg_temp;
+SELECT delay_wheel.revoke_defaults();
+DROP FUNCTION delay_wheel.revoke_defaults();
+
+-- whose dump is to have them
+GRANT SELECT ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
+	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2,
+	delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq
+	TO pg_database_owner;

@@ -37,7 +37,7 @@ BEGIN;
 SELECT delay_retry(:id);
 SELECT count(*) AS failed FROM delay_wheel.failed;
 SELECT id = :id AS same_id, due = now() AS due_now, origin = delay_wheel.origin() AS armed, owner = current_user::regrole AS owner, queue, priority,
-	attempts, crashes, spared, sql, args, arg_types, key, tag FROM delay_wheel.task;
+	attempts, spared, sql, args, arg_types, key, tag FROM delay_wheel.task;
 SELECT delay_retry(:id);
 ROLLBACK;
 SELECT count(*) AS failed FROM delay_wheel.failed;
@@ -64,7 +64,7 @@ UPDATE failed_switch SET is_broken = true;
 -- all that a task has is kept; long texts, too
 SELECT string_agg(md5(i::text), '') AS noise FROM generate_series(1, 10000) i \gset
 SELECT delay_schedule('1 day', 'SELECT failed_do($1), $2', 'long'::text, :'noise'::text) AS id \gset
-UPDATE delay_wheel.task SET due = now(), attempts = 2, crashes = 1, max_attempts = 3, timeout = 60000, retry_delay = '1 min', expires = '1 day', priority = 1,
+UPDATE delay_wheel.task SET due = now(), attempts = 2, max_attempts = 3, timeout = 60000, retry_delay = '1 min', expires = '1 day', priority = 1,
 	search_path = 'public, pg_catalog', tag = 'a tag', key = 'a key', more = '{"kept": 1}' WHERE id = :id;
 SELECT * INTO TEMP before FROM delay_wheel.task WHERE id = :id;
 SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.failed_task WHERE id = %s', :id));
@@ -72,7 +72,7 @@ BEGIN;
 SELECT delay_retry(:id);
 SELECT (b.owner, b.queue, b.priority, b.max_attempts, b.timeout, b.retry_delay, b.expires, b.sql, b.args, b.arg_types, b.search_path, b.tag, b.key)
 	= (t.owner, t.queue, t.priority, t.max_attempts, t.timeout, t.retry_delay, t.expires, t.sql, t.args, t.arg_types, t.search_path, t.tag, t.key) AS kept,
-	t.more ->> 'kept' AS more, t.attempts, t.crashes
+	t.more ->> 'kept' AS more, t.attempts
 	FROM before b JOIN delay_wheel.task t USING (id);
 ROLLBACK;
 DELETE FROM delay_wheel.failed_task;

@@ -100,7 +100,7 @@ void
 dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 {
 	char	   *text = psprintf("%s: %s", unpack_sql_state(error->sqlerrcode),
-								error->message ? error->message : "missing error text");
+								dw_error_message(error));
 
 	text[pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR)] = '\0';
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR, text);

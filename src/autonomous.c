@@ -210,32 +210,18 @@ dw_autonomous_has_key(const DwKey *key)
 
 /*---- Before the statement ----*/
 
-static void
-set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
-{
-	values[column - 1] = CStringGetTextDatum(text);
-	nulls[column - 1] = false;
-}
-
 /* What stands there until the task is settled, and afterwards if it never is. */
 static void
 record_begun(const DwClaim *claim, TimestampTz begun_at)
 {
-	Datum		values[Natts_failed];
-	bool		nulls[Natts_failed];
+	const ErrorData error = {
+		.sqlerrcode = DW_ERRCODE_END_UNKNOWN,
+		.message = "the task was begun, and its end is not known",
+		.detail = "The server, or the executor, ended while the task ran. Mode 'at_most_once' does not let it run again by itself.",
+		.hint = "Look what it has done. If it is to run again, use delay_retry()."
+	};
 
-	dw_failed_from_task(claim->values, claim->nulls, values, nulls);
-	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(begun_at);
-	nulls[Anum_failed_failed_at - 1] = false;
-	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(claim->key.attempts + 1, PG_INT16_MAX));
-	nulls[Anum_failed_attempts - 1] = false;
-	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(DW_ERRCODE_END_UNKNOWN));
-	set_text(values, nulls, Anum_failed_message, "the task was begun, and its end is not known");
-	set_text(values, nulls, Anum_failed_detail,
-			 "The server, or the executor, ended while the task ran. Mode 'at_most_once' does not let it run again by itself.");
-	set_text(values, nulls, Anum_failed_hint,
-			 "Look what it has done. If it is to run again, use delay_retry().");
-	dw_failed_insert(values, nulls);
+	dw_failed_write(claim->values, claim->nulls, claim->key.attempts + 1, begun_at, &error);
 }
 
 /*

@@ -29,6 +29,7 @@
  *	 for a batch, and looks for a deadlock after that time, does not find it any
  *	 more.  The task that waited runs alone, where it locks no more than itself.
  * - A cancel from outside is meant for the task that runs: it has failed.
+ * - A task that is suspected of having crashed the server does not join.
  *
  * To others a batch is an open transaction whose end decides, as any other:
  * who looks for the row of a task of it waits.  Only a task that runs alone
@@ -44,6 +45,8 @@
 #include "batch.h"
 #include "claim.h"
 #include "conclude.h"
+#include "crashes.h"
+#include "errors.h"
 #include "executor.h"
 #include "history.h"
 #include "inject.h"
@@ -51,12 +54,15 @@
 #include "miscadmin.h"
 #include "more.h"
 #include "pgstat.h"
+#include "quits.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
 #include "stop.h"
 #include "storage/proc.h"
+#include "task_log.h"
+#include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
 #include "utils/builtins.h"
@@ -130,7 +136,7 @@ lock_wait_ms(void)
 bool
 dw_batches_allowed(void)
 {
-	return dw_batch_tasks > 1 && lock_wait_ms() > 0 &&
+	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_forbid_batches() &&
 		(dw_log_min_duration < 0 || dw_log_min_duration >= life_ms());
 }
 
@@ -178,10 +184,12 @@ has_same_path(const DwClaim *claim)
 static bool
 is_wanted(const DwClaim *claim, void *arg)
 {
-	if (claim->key.attempts != 0 || dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
+	if (claim->key.attempts != 0 || dw_quit_is_noted(claim->key.id) ||
+		dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
+		dw_crashes_of(batch.db->oid, claim->key.id) > 0 ||
 		!has_same_path(claim))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);
@@ -271,12 +279,15 @@ run_member(Member *member, const DwClaim *claim)
 
 	member->was_run = true;
 	member->lateness = batch.me->since - claim->key.due;
-	debug_query_string = batch.sql;
+	debug_query_string = dw_logged_sql(batch.sql);
 	pgstat_report_activity(STATE_RUNNING, batch.sql);
 	RESUME_CANCEL_INTERRUPTS();
+	dw_task_log_begin();
 	DW_INJECT("batch-before-sql");
 	result = dw_run_sql(claim, batch.sql);
 	dw_session_finish_work();
+	dw_task_log_end();
+	dw_task_log_check();
 	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
@@ -396,13 +407,13 @@ run_and_commit(DwEntry *entry)
 	dw_claim_begin_transaction();
 	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
-	enable_timeout_after(STATEMENT_TIMEOUT, life_ms());
+	dw_timeout_arm(life_ms());
 	run_members(entry);
 
 	batch.state = BATCH_COMMITTING;
 	dw_history_write_collected();
 	/* it would cut the wait for a synchronous standby short */
-	disable_timeout(STATEMENT_TIMEOUT, false);
+	dw_timeout_disarm();
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
 	fail_some();
@@ -434,10 +445,12 @@ undo_batch(void)
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
 	disable_all_timeouts(false);
+	dw_timeout_disarm();
 	dw_cancel_forget();
 	MemoryContextSwitchTo(batch_context);
-	error = CopyErrorData();
-	FlushErrorState();
+	error = dw_take_error();
+	dw_task_log_end();
+	dw_task_log_explain(error);
 	AbortCurrentTransaction();
 	dw_history_forget();
 	RESUME_INTERRUPTS();

@@ -55,6 +55,15 @@
 #define dw_wait_event(cache, name)	((void) (cache), PG_WAIT_EXTENSION)
 #endif
 
+/* From 17 on a transaction that takes too long ends its process. */
+static inline void
+dw_no_transaction_timeout(void)
+{
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
+#endif
+}
+
 #if PG_VERSION_NUM >= 180000
 #define dw_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, NULL, nkeys, 0)

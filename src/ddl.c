@@ -413,11 +413,14 @@ tell_of_tasks(List *roles)
 
 /*---- The hooks ----*/
 
+/* By its name, or as one that another extension needs. */
 static bool
-creates_extension(Node *statement)
+may_create_extension(Node *statement)
 {
+	CreateExtensionStmt *stmt = (CreateExtensionStmt *) statement;
+
 	return IsA(statement, CreateExtensionStmt) &&
-		strcmp(((CreateExtensionStmt *) statement)->extname, "delay_wheel") == 0;
+		(strcmp(stmt->extname, "delay_wheel") == 0 || option_named(stmt->options, "cascade"));
 }
 
 static void
@@ -427,14 +430,14 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 {
 	Node	   *statement = pstmt->utilityStmt;
 	/* the tree may be gone after the command: COMMIT frees much */
-	bool		created = creates_extension(statement);
+	bool		may_create = may_create_extension(statement);
 	CommandTag	tag = CreateCommandTag(statement);
-	bool		may_create = false;
+	bool		was_prepared = false;
 	List	   *dropped_roles = NIL;
 	DwCatalog	cat;
 
 	if (IsA(statement, TransactionStmt))
-		may_create = before_transaction_statement((TransactionStmt *) statement);
+		was_prepared = before_transaction_statement((TransactionStmt *) statement);
 	else
 	{
 		if (IsA(statement, DropRoleStmt))
@@ -458,9 +461,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	dw_spi_note_utility(tag, qc);
 
 	/* hear of what the prepared transaction has brought along */
-	if (may_create)
+	if (was_prepared)
 		AcceptInvalidationMessages();
-	if (created || (may_create && dw_catalog_lookup(&cat)))
+	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
 		dw_touch_extension();
 	tell_of_tasks(dropped_roles);
 }

@@ -18,7 +18,6 @@
 #include "compat.h"
 #include "definition.h"
 #include "inject.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "more.h"
 #include "recurrence.h"
@@ -71,6 +70,17 @@ bool
 dw_definition_is_paused(const DwDefinition *def)
 {
 	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
+}
+
+void
+dw_definition_pause_for_crashes(DwDefinition *def)
+{
+	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(true));
+	ereport(LOG,
+			(errcode(DW_ERRCODE_CRASHED),
+			 errmsg("delay_wheel recurring task \"%s\" is paused, since its runs crash the server",
+					TextDatumGetCString(def->values[Anum_recurring_name - 1])),
+			 errhint("When the cause is mended, resume it by delay_resume_recurring().")));
 }
 
 static bool
@@ -318,10 +328,8 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 	{
 		const char *text = ended->error->message;
 
-		int			length = pg_mbcliplen(text, strlen(text), MAX_ERROR);
-
 		dw_definition_set(def, Anum_recurring_last_error,
-						  PointerGetDatum(cstring_to_text_with_len(text, length)));
+						  dw_clipped_text(text, strlen(text), MAX_ERROR));
 	}
 	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
 		add_one(def, Anum_recurring_runs);

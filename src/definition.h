@@ -32,6 +32,9 @@ extern void dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
 extern void dw_definition_set_null(DwDefinition *def, AttrNumber column);
 extern void dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value);
 extern bool dw_definition_is_paused(const DwDefinition *def);
+
+/* Each run would crash the server: there is none before it is resumed. */
+extern void dw_definition_pause_for_crashes(DwDefinition *def);
 extern bool dw_definition_is_armed(const DwDefinition *def);
 extern Oid	dw_definition_owner(const DwDefinition *def);
 

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "commands/extension.h"
+#include "crashes.h"
 #include "ddl.h"
 #include "executor.h"
 #include "fmgr.h"
@@ -22,6 +23,7 @@
 #include "recycle.h"
 #include "settings.h"
 #include "shared.h"
+#include "task_log.h"
 #include "touched.h"
 
 PG_MODULE_MAGIC;
@@ -56,5 +58,7 @@ _PG_init(void)
 	dw_hold_install();
 	dw_recycle_install();
 	dw_ddl_install();
+	dw_task_log_install();
+	dw_crashes_install();
 	dw_launcher_register();
 }

@@ -18,10 +18,12 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "autonomous.h"
 #include "batch.h"
 #include "compat.h"
+#include "crashes.h"
 #include "dispatch.h"
 #include "executor.h"
 #include "inject.h"
@@ -30,6 +32,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "queue_limits.h"
+#include "quits.h"
 #include "recurring.h"
 #include "run_now.h"
 #include "run_task.h"
@@ -38,9 +41,12 @@
 #include "stats.h"
 #include "stop.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
+#include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
+#include "trial.h"
 #include "utils/guc.h"
 #include "verdict.h"
 #include "wait.h"
@@ -61,17 +67,35 @@ static uint32 wait_event = 0;
 static bool proved = false;
 static int64 born = 0;
 
+/*
+ * The executor whose task this process works for: a parallel worker helps its
+ * leader, who goes on with nothing else meanwhile.
+ */
+static DwExecutor *
+executor_served(void)
+{
+	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
+
+	if (leader == NULL)
+		return dw_this_executor;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == MyDatabaseId && dw_executors[i].pid == leader->pid)
+			return &dw_executors[i];
+	return NULL;
+}
+
 /* current_setting('delay_wheel.task_id') */
 static const char *
 show_task_id(void)
 {
 	static char text[24];
+	DwExecutor *e = executor_served();
 
 	text[0] = '\0';
 	if (dw_run_now_id != 0)
 		snprintf(text, sizeof(text), INT64_FORMAT, dw_run_now_id);
-	else if (dw_this_executor != NULL && dw_this_executor->state == DW_EXECUTOR_BUSY)
-		snprintf(text, sizeof(text), INT64_FORMAT, dw_this_executor->current.id);
+	else if (e != NULL && e->state == DW_EXECUTOR_BUSY)
+		snprintf(text, sizeof(text), INT64_FORMAT, e->current.id);
 	return text;
 }
 
@@ -237,17 +261,20 @@ leave_place(int code, Datum arg)
 	bool		unfinished = false;
 	bool		put_back_here = false;
 	bool		lost = false;
-	bool		stopped;
+	bool		stopped = false;
 	bool		was_full;
 	bool		put_back;
 	bool		gone;
-	DwHint		hint;
+	DwHint		hint = {0};
 
 	if (me == NULL)
 		return;
 
 	/* an error may have struck while one was held */
 	LWLockReleaseAll();
+	/* somebody but PostgreSQL has called exit(), which may well be a crash */
+	if (code < 0 && me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
+		dw_crashes_exited(me);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	connecting = me->state == DW_EXECUTOR_CONNECTING;
@@ -260,6 +287,10 @@ leave_place(int code, Datum arg)
 		finish_current(me, &stopped, &was_full);
 	}
 	put_back = me->put_back;
+	/* not to run again just so: what is to be stopped, or ends us; exit() is a crash */
+	if (unfinished && !put_back_here && !lost &&
+		(stopped || (!put_back && !terminated && code > 0)))
+		dw_quit_note(my_db->oid, hint.id, stopped);
 	if (put_back)
 		;						/* nobody is to blame */
 	else if (terminated && (connecting || (unfinished && !proved)))
@@ -274,6 +305,7 @@ leave_place(int code, Datum arg)
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
 	me->database = InvalidOid;
+	dw_trial_end(me);
 	LWLockRelease(dw_ready_lock(my_db));
 	LWLockRelease(dw_shared->table_lock);
 	dw_this_executor = NULL;
@@ -284,6 +316,10 @@ leave_place(int code, Datum arg)
 		return;
 	}
 
+	if (dw_timeout_ends_process())
+		ereport(LOG,
+				(errmsg("an executor ends, since delay_wheel task %lld went on after its timeout",
+						(long long) hint.id)));
 	/* A2 */
 	DW_INJECT("executor-before-rehint");
 	if (unfinished && !put_back_here)
@@ -293,6 +329,17 @@ leave_place(int code, Datum arg)
 	if (!put_back)
 		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
 	tell_timer();
+}
+
+void
+dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
+{
+	if (!me->must_exit)
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	me->put_back = true;
+	LWLockRelease(dw_ready_lock(db));
+	proc_exit(0);
 }
 
 /* Takes the place that the timer prepared; false if it is ours no more. */
@@ -373,6 +420,21 @@ ask_for_load(const DwLane *lane)
 	dw_wake_timer(my_db, DW_AWAKE);
 }
 
+/*
+ * Does this process keep too much memory?  Looked at seldom while there is work:
+ * it takes some microseconds.
+ */
+static bool
+keeps_too_much(bool is_idle)
+{
+	static int64 looked = 0;
+
+	if (!is_idle && dw_uptime() - looked < TURN_US)
+		return false;
+	looked = dw_uptime();
+	return dw_executor_memory >= 0 && dw_private_memory() > dw_executor_memory;
+}
+
 /* Does it take no other task, and end? */
 static bool
 must_end(DwExecutor *me)
@@ -388,7 +450,8 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	/* who starves waits for the end of a turn, not of a batch: that is short */
-	found = !must_end(me) && dw_ready_pop_next(my_db, me, until, entry);
+	found = !must_end(me) && dw_trial_wait(me) == 0 &&
+		dw_ready_pop_next(my_db, me, until, entry);
 	if (found)
 	{
 		low = note_taken(me, entry);
@@ -427,6 +490,7 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 	bool		found = false;
 	bool		low = false;
 	bool		stopped = false;
+	bool		too_much = keeps_too_much(false);
 
 	if (!proved && me->state == DW_EXECUTOR_BUSY)
 	{
@@ -442,9 +506,10 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (must_end(me) || (dw_uptime() - turn_began > TURN_US && give_way()))
+	if (must_end(me) || too_much || (dw_uptime() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
+	if (!me->must_exit && dw_trial_wait(me) == 0 &&
+		dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
 		found = true;
 		low = note_taken(me, entry);
@@ -470,33 +535,41 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 	return found;
 }
 
+/* Ends, unless it has just been called for work. */
+static bool
+end_if_idle(DwExecutor *me)
+{
+	bool		idle;
+
+	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
+	idle = me->state == DW_EXECUTOR_IDLE;
+	if (idle)
+		me->must_exit = true;	/* do not call us any more */
+	LWLockRelease(dw_ready_lock(my_db));
+	return idle;
+}
+
 /* Waits for work; false when it is time to end. */
 static bool
 wait_for_work(DwExecutor *me)
 {
+	long		trial = dw_trial_wait(me);
 	int			events;
 
 	if (me->must_exit || give_way())
 		return false;
+	if (keeps_too_much(true))
+		return !end_if_idle(me);
 
+	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
+	(void) dw_worker_interrupts();
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   dw_executor_idle_timeout,
+					   trial > 0 ? trial : dw_executor_idle_timeout,
 					   dw_wait_event(wait_event, "DelayWheelExecutor"));
 	ResetLatch(MyLatch);
 
 	(void) dw_worker_interrupts();
-	if (events & WL_TIMEOUT)
-	{
-		bool		idle;
-
-		LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
-		idle = me->state == DW_EXECUTOR_IDLE;
-		if (idle)
-			me->must_exit = true;	/* do not call us any more */
-		LWLockRelease(dw_ready_lock(my_db));
-		return !idle;
-	}
-	return true;
+	return trial > 0 || (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
 }
 
 void
@@ -515,6 +588,7 @@ dw_executor_main(Datum place)
 		proc_exit(0);
 	me = dw_this_executor;
 	before_shmem_exit(leave_place, (Datum) 0);
+	dw_crashes_watch_panics();
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
 	born = dw_uptime();

@@ -43,4 +43,7 @@ extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
  */
 extern bool dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry);
 
+/* For the executor, between two tries of its task: ends if it is told to. */
+extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
+
 #endif							/* DW_EXECUTOR_H */

@@ -13,7 +13,6 @@
 
 #include "catalog/pg_type.h"
 #include "follow_up.h"
-#include "mb/pg_wchar.h"
 #include "more.h"
 #include "queues.h"
 #include "schedule.h"
@@ -59,13 +58,12 @@ static void
 set_failure_args(DwNewTask *task, const DwEnded *ended)
 {
 	static const Oid types[DW_ON_FAILURE_ARGS] = {INT8OID, TEXTOID, TEXTOID};
-	const char *message = ended->error->message ? ended->error->message : "missing error text";
+	const char *message = dw_error_message(ended->error);
 	Datum		args[DW_ON_FAILURE_ARGS];
 
 	args[0] = number_text(ended->key->id);
 	args[1] = CStringGetTextDatum(unpack_sql_state(ended->error->sqlerrcode));
-	args[2] = PointerGetDatum(cstring_to_text_with_len(message,
-													   pg_mbcliplen(message, strlen(message), MAX_MESSAGE)));
+	args[2] = dw_clipped_text(message, strlen(message), MAX_MESSAGE);
 	set_args(task, args, types, DW_ON_FAILURE_ARGS);
 }
 

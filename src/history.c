@@ -125,18 +125,10 @@ set(DwHistoryRow *row, AttrNumber column, Datum value)
 }
 
 static void
-set_bytes(DwHistoryRow *row, AttrNumber column, const char *text, int length, int max)
-{
-	if (length > max)
-		length = pg_mbcliplen(text, length, max);
-	set(row, column, PointerGetDatum(cstring_to_text_with_len(text, length)));
-}
-
-static void
 set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 {
 	if (text != NULL)
-		set_bytes(row, column, text, strlen(text), max);
+		set(row, column, dw_clipped_text(text, strlen(text), max));
 }
 
 /* The beginning of a text of the task's row, which may be long. */
@@ -150,7 +142,7 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 	text = (struct varlena *) DatumGetPointer(ended->values[from - 1]);
 	if (VARATT_IS_EXTERNAL(text) || VARATT_IS_COMPRESSED(text))
 		text = PG_DETOAST_DATUM_SLICE(PointerGetDatum(text), 0, max + MAX_MULTIBYTE_CHAR_LEN);
-	set_bytes(row, column, VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max);
+	set(row, column, dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
 static void
@@ -170,7 +162,7 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	{
 		set_text(row, Anum_history_sqlstate, unpack_sql_state(ended->error->sqlerrcode), NAMEDATALEN);
 		set_text(row, Anum_history_message,
-				 ended->error->message ? ended->error->message : "missing error text", MAX_MESSAGE);
+				 dw_error_message(ended->error), MAX_MESSAGE);
 	}
 }
 

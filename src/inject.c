@@ -16,6 +16,10 @@
  *		how many processes wait there
  * dw_inject_counted(counter text) returns bigint
  *		how often something was done since the start
+ * dw_inject_die(how text) returns void
+ *		ends the process: segv, abort, kill, quit, full (a PANIC for want of disk),
+ *		panic (another one), _exit, or exit() with a number; deaf only makes it
+ *		ignore SIGQUIT
  *
  * An error where none may be raised (in a commit callback, say) does nothing.
  *
@@ -69,6 +73,7 @@ PG_FUNCTION_INFO_V1(dw_inject_attach);
 PG_FUNCTION_INFO_V1(dw_inject_detach);
 PG_FUNCTION_INFO_V1(dw_inject_waiting);
 PG_FUNCTION_INFO_V1(dw_inject_counted);
+PG_FUNCTION_INFO_V1(dw_inject_die);
 
 Size
 dw_inject_size(void)
@@ -274,6 +279,33 @@ dw_inject_waiting(PG_FUNCTION_ARGS)
 		n = point->waiting;
 	SpinLockRelease(&points->lock);
 	PG_RETURN_INT32(n);
+}
+
+Datum
+dw_inject_die(PG_FUNCTION_ARGS)
+{
+	char	   *how = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	if (strcmp(how, "segv") == 0)
+		(void) raise(SIGSEGV);
+	else if (strcmp(how, "abort") == 0)
+		abort();
+	else if (strcmp(how, "kill") == 0)
+		(void) raise(SIGKILL);
+	else if (strcmp(how, "quit") == 0)
+		(void) raise(SIGQUIT);
+	else if (strcmp(how, "deaf") == 0)
+		/* as while system() runs something */
+		(void) pqsignal(SIGQUIT, SIG_IGN);
+	else if (strcmp(how, "full") == 0)
+		ereport(PANIC, (errcode(ERRCODE_DISK_FULL), errmsg("injected: disk full")));
+	else if (strcmp(how, "panic") == 0)
+		elog(PANIC, "injected: panic");
+	else if (strcmp(how, "_exit") == 0)
+		_exit(0);
+	else
+		exit(atoi(how));
+	PG_RETURN_VOID();
 }
 
 #endif							/* DW_INJECTION */

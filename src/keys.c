@@ -498,10 +498,8 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 static void
 bury(Relation rel, const KeyRow *row, int64 newer)
 {
-	Datum		values[Natts_failed];
-	bool		nulls[Natts_failed];
-	Datum	   *task_values;
-	bool	   *task_nulls;
+	Datum	   *values;
+	bool	   *nulls;
 	DwHint		hint;
 	ErrorData	error = {
 		.sqlerrcode = DW_ERRCODE_SUPERSEDED,
@@ -511,17 +509,8 @@ bury(Relation rel, const KeyRow *row, int64 newer)
 
 	if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
 		return;
-	dw_deform(rel, row->tuple, &task_values, &task_nulls);
-	dw_failed_from_task(task_values, task_nulls, values, nulls);
-	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
-	values[Anum_failed_attempts - 1] = Int16GetDatum(row->task.attempts);
-	values[Anum_failed_sqlstate - 1] = CStringGetTextDatum(unpack_sql_state(error.sqlerrcode));
-	values[Anum_failed_message - 1] = CStringGetTextDatum(error.message);
-	values[Anum_failed_detail - 1] = CStringGetTextDatum(error.detail);
-	nulls[Anum_failed_failed_at - 1] = nulls[Anum_failed_attempts - 1] = false;
-	nulls[Anum_failed_sqlstate - 1] = nulls[Anum_failed_message - 1] = false;
-	nulls[Anum_failed_detail - 1] = false;
-	dw_failed_insert(values, nulls);
+	dw_deform(rel, row->tuple, &values, &nulls);
+	dw_failed_write(values, nulls, row->task.attempts, dw_now(), &error);
 	dw_conclude_row(rel, row->tuple, &row->task, DW_END_FAILED, &error);
 }
 

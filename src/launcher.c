@@ -34,6 +34,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "compat.h"
+#include "crashes.h"
 #include "dispatch.h"
 #include "launcher.h"
 #include "libpq/pqsignal.h"
@@ -300,6 +301,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
 		dw_dispatch_end_all(db);
+		dw_crashes_forget_database(db->oid);
 		wanted = false;
 	}
 	if (db->absent && !wanted)
@@ -469,6 +471,7 @@ dw_launcher_main(Datum arg)
 		if (!held)
 			until = serve_all();
 		check_worker_slots();
+		dw_crashes_save();
 		if (until != DW_NEVER)
 		{
 			flags |= WL_TIMEOUT;

@@ -177,32 +177,18 @@ check_owners(void)
 /*---- What becomes of their tasks ----*/
 
 static void
-set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
+record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
-	values[column - 1] = CStringGetTextDatum(text);
-	nulls[column - 1] = false;
-}
+	Datum	   *values;
+	bool	   *nulls;
+	ErrorData	error = {
+		.sqlerrcode = ERRCODE_UNDEFINED_OBJECT,
+		.message = psprintf("role with OID %u does not exist", key->owner),
+		.detail = "The role that scheduled the task was dropped before the task was run."
+	};
 
-static void
-insert_failed(Relation rel, HeapTuple tuple, const DwTaskKey *key)
-{
-	Datum		values[Natts_failed];
-	bool		nulls[Natts_failed];
-	Datum	   *task;
-	bool	   *task_nulls;
-
-	dw_deform(rel, tuple, &task, &task_nulls);
-	dw_failed_from_task(task, task_nulls, values, nulls);
-	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
-	nulls[Anum_failed_failed_at - 1] = false;
-	values[Anum_failed_attempts - 1] = Int16GetDatum(key->attempts);
-	nulls[Anum_failed_attempts - 1] = false;
-	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(ERRCODE_UNDEFINED_OBJECT));
-	set_text(values, nulls, Anum_failed_message,
-			 psprintf("role with OID %u does not exist", key->owner));
-	set_text(values, nulls, Anum_failed_detail,
-			 "The role that scheduled the task was dropped before the task was run.");
-	dw_failed_insert(values, nulls);
+	dw_deform(rel, tuple, &values, &nulls);
+	dw_failed_write(values, nulls, key->attempts, dw_now(), &error);
 }
 
 /* Moves rows of the lane to failed_task. */
@@ -241,7 +227,7 @@ move_rows(Relation rel, Slice *slice)
 
 			if (dw_task_is_cancelled(rel, tuple))
 				continue;
-			insert_failed(rel, tuple, &key);
+			record_orphan(rel, tuple, &key);
 			slice->moved++;
 		}
 		else if (result == TM_BeingModified)

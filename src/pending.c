@@ -163,6 +163,7 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	UnlockReleaseBuffer(buffer);
 
 	*ours = false;
+	*others = NULL;
 	if (infomask & HEAP_XMAX_INVALID)
 		return 0;
 	if (infomask & HEAP_XMAX_IS_MULTI)

@@ -151,6 +151,8 @@ end_run(int64 id, const DwEnded *ended)
 	if (wait_for_definition(rel, id, ended, &def))
 	{
 		dw_definition_note_end(&def, ended);
+		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
+			dw_definition_pause_for_crashes(&def);
 		dw_definition_advance(&def);
 		dw_definition_insert_run(&def);
 		dw_definition_write(rel, &def);

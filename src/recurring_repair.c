@@ -24,6 +24,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "compat.h"
+#include "crashes.h"
 #include "definition.h"
 #include "inject.h"
 #include "load.h"
@@ -176,10 +177,11 @@ may_have_begun(const DwDefinition *def)
 static void
 repair_run(Relation rel, DwDefinition *def)
 {
+	int64		lost = dw_definition_number(def, Anum_recurring_task);
+
 	ereport(LOG,
 			(errmsg("delay_wheel recurring task \"%s\" has lost its run, task %lld; there is a new one",
-					TextDatumGetCString(def->values[Anum_recurring_name - 1]),
-					(long long) dw_definition_number(def, Anum_recurring_task))));
+					TextDatumGetCString(def->values[Anum_recurring_name - 1]), (long long) lost)));
 	if (may_have_begun(def))
 	{
 		ErrorData	error = {.message = "the task was begun, and its end is not known"};
@@ -188,8 +190,11 @@ repair_run(Relation rel, DwDefinition *def)
 		dw_definition_note_end(def, &ended);
 		dw_definition_advance(def);
 	}
+	if (dw_crashes_of(MyDatabaseId, lost) >= DW_MAX_CRASHES)
+		dw_definition_pause_for_crashes(def);
 	dw_definition_insert_run(def);
 	dw_definition_write(rel, def);
+	dw_crashes_pass_on(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
 /* False if it is locked, or has just changed. */

@@ -180,7 +180,6 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	dw_task_from_failed(row->values, row->nulls, values, nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
-	nulls[Anum_task_crashes - 1] = true;
 	/* what has not committed yet hits it, as any task of its id */
 	mark = dw_mark_on_row(values, nulls);
 	if (mark != 0)

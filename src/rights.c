@@ -6,7 +6,8 @@
  * Run by backends, and by executors whose tasks schedule others.
  *
  * Who may is a matter of GRANT: allow() and disallow() only save the user the
- * list of functions.  They run with the rights of their caller.
+ * list of functions.  They run with the rights of their caller.  What ALTER
+ * DEFAULT PRIVILEGES would grant besides is taken back by the install script.
  *
  * How many tasks a role has pending is not kept anywhere: it would have to
  * follow every transaction, its subtransactions and its end.  Where there is a
@@ -22,6 +23,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "keys.h"
@@ -43,6 +45,7 @@
 
 PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
+PG_FUNCTION_INFO_V1(dw_revoke_defaults);
 
 /* The names as a list for SQL; "public" is a keyword there even in quotes. */
 static char *
@@ -143,6 +146,55 @@ Datum
 dw_disallow(PG_FUNCTION_ARGS)
 {
 	return change_rights(fcinfo, "REVOKE EXECUTE ON ROUTINE %s FROM %s");
+}
+
+/*
+ * For the install script alone, at its end: takes back from everybody what is
+ * granted on the extension's objects, but for what PUBLIC may: look at views,
+ * call functions, use the schema.  The rest came from default privileges, which
+ * were meant for tables of an application.
+ */
+Datum
+dw_revoke_defaults(PG_FUNCTION_ARGS)
+{
+	static const char *const query =
+		"SELECT pg_catalog.format('REVOKE %s ON %s %s FROM %s',"
+		" pg_catalog.string_agg(DISTINCT a.privilege_type, ', '), o.kind, o.name,"
+		" CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(r.rolname) END)"
+		" FROM pg_catalog.pg_extension e"
+		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e'"
+		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
+		" JOIN (SELECT 'pg_catalog.pg_class'::regclass, oid, relowner, relacl, oid::regclass::text,"
+		" CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END FROM pg_catalog.pg_class"
+		" UNION ALL SELECT 'pg_catalog.pg_proc'::regclass, oid, proowner, proacl, oid::regprocedure::text,"
+		" 'FUNCTION' FROM pg_catalog.pg_proc"
+		" UNION ALL SELECT 'pg_catalog.pg_namespace'::regclass, oid, nspowner, nspacl, oid::regnamespace::text,"
+		" 'SCHEMA' FROM pg_catalog.pg_namespace) o(class, oid, owner, acl, name, kind)"
+		" ON o.class = d.classid AND o.oid = d.objid,"
+		" LATERAL pg_catalog.aclexplode(o.acl) a"
+		" LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
+		" WHERE e.extname = 'delay_wheel' AND a.grantee <> o.owner"
+		" AND NOT (a.grantee = 0 AND a.privilege_type IN ('SELECT', 'EXECUTE', 'USAGE'))"
+		" GROUP BY o.kind, o.name, a.grantee, r.rolname";
+	SPITupleTable *revokes;
+	uint64		n;
+
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
+	if (!creating_extension)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("default privileges can be revoked by CREATE EXTENSION only")));
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	if (SPI_execute(query, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list the privileges of the extension");
+	revokes = SPI_tuptable;
+	n = SPI_processed;
+	for (uint64 i = 0; i < n; i++)
+		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
+			elog(ERROR, "could not change the rights");
+	SPI_finish();
+	PG_RETURN_VOID();
 }
 
 /* Rows of others may still be there, but are no tasks any more. */

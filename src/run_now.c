@@ -17,7 +17,8 @@
  * What such an operation lets through is seen to here: settings are undone,
  * cursors of the caller cannot be read, closed or replaced, cursors of the
  * task are closed, and objects in the session's temporary schema, where they
- * might later be taken for others, are refused.
+ * might later be taken for others, are refused.  So is a caller who has large
+ * objects open: their descriptors are the session's, and cannot be hidden.
  *
  * delay_run_due() does the same with all tasks that are due by some time, for
  * tests of applications.  It finds one after the other, with a new snapshot, so
@@ -56,6 +57,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -278,6 +280,44 @@ close_cursors(void)
 	}
 }
 
+/*---- Large objects ----*/
+
+/* As many descriptors as PostgreSQL makes places for at first. */
+#define LO_DESCRIPTORS	64
+
+/* Nothing tells but the error of those that are not there, which holds nothing. */
+static bool
+is_open_descriptor(int fd)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool is_open = true;
+
+	PG_TRY();
+	{
+		(void) DirectFunctionCall1(be_lo_tell64, Int32GetDatum(fd));
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		is_open = geterrcode() != ERRCODE_UNDEFINED_OBJECT;
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return is_open;
+}
+
+/* Whoever has a descriptor reads and writes without a check of rights. */
+static void
+refuse_large_objects(void)
+{
+	for (int fd = 0; fd < LO_DESCRIPTORS; fd++)
+		if (is_open_descriptor(fd))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot run a task of another role while large objects are open"),
+					 errhint("Close them with lo_close() first.")));
+}
+
 /*---- The temporary schema ----*/
 
 /*
@@ -340,7 +380,10 @@ static DwSpiResult
 run_sql_restricted(const Taken *task)
 {
 	DwSpiResult result = {0};
-	List	   *hidden = hide_cursors();
+	List	   *hidden;
+
+	refuse_large_objects();
+	hidden = hide_cursors();
 
 	PG_TRY();
 	{

@@ -35,6 +35,9 @@
 #include "claim.h"
 #include "common/pg_prng.h"
 #include "conclude.h"
+#include "crashes.h"
+#include "errors.h"
+#include "executor.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
@@ -42,6 +45,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "queues.h"
+#include "quits.h"
 #include "run_task.h"
 #include "session.h"
 #include "settings.h"
@@ -51,9 +55,12 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/s_lock.h"
+#include "task_log.h"
 #include "task_rows.h"
+#include "task_timeout.h"
 #include "tcop/tcopprot.h"
 #include "touched.h"
+#include "trial.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -64,9 +71,8 @@
 #include "wait.h"
 
 #define RETRY_MIN_MS	100
-#define RETRY_MAX_MS	60000
-/* what of an error is kept, in bytes */
-#define MAX_ERROR_TEXT	16384
+/* not longer: what stops all, as want of memory for locks, may be over soon */
+#define RETRY_MAX_MS	5000
 /* what the log has of a task's SQL, in bytes */
 #define MAX_LOGGED_SQL	1024
 /* How often a task is done again at once, and the longest pause before. */
@@ -89,34 +95,16 @@ typedef struct Try
 	TimestampTz started;
 	DwSpiResult result;			/* if there is no error */
 	ErrorData  *error;			/* the first one of the task */
+	ErrorData  *quit;			/* it has ended its executor before */
 } Try;
 
 /* Holds what belongs to one task, beyond its transactions. */
 static MemoryContext task_context = NULL;
 
-static bool timeout_armed = false;
-
-/* Nobody arms the statement timeout for a background worker. */
-static void
-arm_timeout(const DwClaim *claimed)
-{
-	timeout_armed = claimed->terms.timeout > 0;
-	if (timeout_armed)
-		enable_timeout_after(STATEMENT_TIMEOUT, claimed->terms.timeout);
-}
-
-/* Has it struck, so that a cancel is its own? */
-static bool
-timeout_struck(void)
-{
-	return timeout_armed && !get_timeout_active(STATEMENT_TIMEOUT);
-}
-
 static void
 disarm_timeout(void)
 {
-	disable_timeout(STATEMENT_TIMEOUT, false);
-	timeout_armed = false;
+	dw_timeout_disarm();
 	dw_cancel_forget();
 }
 
@@ -128,6 +116,27 @@ obey_stop(const DwExecutor *me)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("task was stopped")));
+}
+
+/* The task's own work is done. */
+static void
+end_work(const DwExecutor *me)
+{
+	disarm_timeout();
+	dw_task_log_end();
+	dw_task_log_check();
+	obey_stop(me);
+}
+
+/* Its error, in the current context. */
+static ErrorData *
+take_error(void)
+{
+	ErrorData  *error = dw_take_error();
+
+	dw_task_log_end();
+	dw_task_log_explain(error);
+	return error;
 }
 
 DwSpiResult
@@ -156,8 +165,8 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 	/* the log may quote it when the transaction is over */
 	MemoryContextSwitchTo(task_context);
 	sql = dw_claim_text(claimed, Anum_task_sql);
+	debug_query_string = dw_logged_sql(sql);
 	MemoryContextSwitchTo(context);
-	debug_query_string = sql;
 	pgstat_report_activity(STATE_RUNNING, sql);
 
 	BeginInternalSubTransaction(NULL);
@@ -170,11 +179,11 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 		if (search_path)
 			(void) set_config_option("search_path", search_path, PGC_USERSET,
 									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-		arm_timeout(claimed);
+		dw_timeout_arm(claimed->terms.timeout);
+		dw_task_log_begin();
 		DW_INJECT("run-before-sql");
 		*result = dw_run_sql(claimed, sql);
-		disarm_timeout();
-		obey_stop(me);
+		end_work(me);
 		HOLD_CANCEL_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
@@ -182,11 +191,10 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 	{
 		/* an error lets them in */
 		HOLD_CANCEL_INTERRUPTS();
-		*timed_out = timeout_struck();
+		*timed_out = dw_timeout_struck();
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
-		error = CopyErrorData();
-		FlushErrorState();
+		error = take_error();
 		RollbackAndReleaseCurrentSubTransaction();
 	}
 	PG_END_TRY();
@@ -195,16 +203,6 @@ run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed
 
 	DW_INJECT("run-after-sql");
 	return error;
-}
-
-static void
-set_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
-{
-	if (text == NULL)
-		return;
-	values[column - 1] =
-		PointerGetDatum(cstring_to_text_with_len(text, pg_mbcliplen(text, strlen(text), MAX_ERROR_TEXT)));
-	nulls[column - 1] = false;
 }
 
 /* The context, and where in which SQL the error is, which psql would show. */
@@ -218,12 +216,12 @@ whole_context(const ErrorData *error)
 }
 
 /* What is not possible in a transaction may be so with a mode. */
-static const char *
+static char *
 hint_of(const DwClaim *claimed, const ErrorData *error)
 {
 	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
 		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
-		return "A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().";
+		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
 	return error->hint;
 }
 
@@ -234,27 +232,18 @@ hint_of(const DwClaim *claimed, const ErrorData *error)
 static void
 record_failure(const DwClaim *claimed, int attempts, TimestampTz started, const ErrorData *error)
 {
-	Datum		values[Natts_failed];
-	bool		nulls[Natts_failed];
+	ErrorData	recorded = *error;
 
 	DW_INJECT("record-before-insert");
-	dw_failed_from_task(claimed->values, claimed->nulls, values, nulls);
-	values[Anum_failed_failed_at - 1] = TimestampTzGetDatum(dw_now());
-	nulls[Anum_failed_failed_at - 1] = false;
-	values[Anum_failed_attempts - 1] = Int16GetDatum(Min(attempts, PG_INT16_MAX));
-	nulls[Anum_failed_attempts - 1] = false;
-	set_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
-	set_text(values, nulls, Anum_failed_message, error->message ? error->message : "missing error text");
-	set_text(values, nulls, Anum_failed_detail, error->detail);
-	set_text(values, nulls, Anum_failed_hint, hint_of(claimed, error));
-	set_text(values, nulls, Anum_failed_context, whole_context(error));
-	dw_failed_insert(values, nulls);
+	recorded.hint = hint_of(claimed, error);
+	recorded.context = whole_context(error);
+	dw_failed_write(claimed->values, claimed->nulls, attempts, dw_now(), &recorded);
 	dw_conclude_claim(claimed, DW_END_FAILED, started, NULL, error);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed: %s", (long long) claimed->key.id,
-					error->message ? error->message : "missing error text")));
+					dw_error_message(error))));
 }
 
 /* What is recorded of a task that is given up without having been run. */
@@ -266,6 +255,8 @@ refusal(const DwClaim *claimed)
 
 	error->sqlerrcode = claimed->sqlstate;
 	error->message = pstrdup(claimed->reason);
+	if (error->sqlerrcode == DW_ERRCODE_CRASHED)
+		error->hint = "The server's log says how. When the cause is mended, put the task back by delay_retry().";
 	MemoryContextSwitchTo(context);
 	return error;
 }
@@ -307,7 +298,7 @@ put_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
-					(long long) entry->id, error->message ? error->message : "missing error text"),
+					(long long) entry->id, dw_error_message(error)),
 			 errdetail("This was attempt %d of %d; the next one is due at %s.",
 					   failed, claimed->terms.max_attempts, timestamptz_to_str(hint.due))));
 }
@@ -377,6 +368,8 @@ count_outcome(DwDatabase *db, const DwEntry *entry, const Try *try)
 					 try->put_back ? DW_COUNTED_RETRIED :
 					 try->skipped ? DW_COUNTED_SKIPPED :
 					 try->error ? DW_COUNTED_FAILED : DW_COUNTED_DONE);
+	/* it has come to an end, whatever it is */
+	dw_crashes_forget(db->oid, entry->id);
 }
 
 static DwClaimResult
@@ -477,25 +470,25 @@ static void
 commit_run(const DwExecutor *me, const DwClaim *claimed)
 {
 	RESUME_CANCEL_INTERRUPTS();
-	arm_timeout(claimed);
+	dw_timeout_arm(claimed->terms.timeout);
+	dw_task_log_resume();
 	dw_session_finish_work();
-	disarm_timeout();
-	obey_stop(me);
+	end_work(me);
 	dw_claim_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
 
 /* The statement of a task with a mode, and the end of its last transaction. */
 static void
-run_statement(const DwExecutor *me, const DwClaim *claimed, Try *try)
+run_statement(const DwExecutor *me, const DwClaim *claimed, const char *sql, Try *try)
 {
 	RESUME_CANCEL_INTERRUPTS();
-	arm_timeout(claimed);
+	dw_timeout_arm(claimed->terms.timeout);
+	dw_task_log_begin();
 	DW_INJECT("run-before-sql");
-	try->result = dw_autonomous_run(claimed, debug_query_string);
+	try->result = dw_autonomous_run(claimed, sql);
 	dw_session_finish_work();
-	disarm_timeout();
-	obey_stop(me);
+	end_work(me);
 	dw_session_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
@@ -506,12 +499,11 @@ undo_statement(Try *try)
 {
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
-	try->timed_out = timeout_struck();
+	try->timed_out = dw_timeout_struck();
 	disable_all_timeouts(false);
 	disarm_timeout();
 	MemoryContextSwitchTo(task_context);
-	try->error = CopyErrorData();
-	FlushErrorState();
+	try->error = take_error();
 	AbortOutOfAnyTransaction();
 	/* cursors that a loop was held by */
 	PortalErrorCleanup();
@@ -525,17 +517,20 @@ undo_statement(Try *try)
 static void
 run_autonomous(DwDatabase *db, DwExecutor *me, DwClaim *claimed, DwMode mode, Try *try)
 {
+	char	   *sql;
+
 	MemoryContextSwitchTo(task_context);
 	dw_autonomous_begin(me, claimed, mode, &try->autonomous);
 	MemoryContextSwitchTo(task_context);
 	try->was_run = try->used_temp = true;
 	dw_count_begin(db, me, try->started - claimed->key.due);
-	debug_query_string = dw_claim_text(claimed, Anum_task_sql);
-	pgstat_report_activity(STATE_RUNNING, debug_query_string);
+	sql = dw_claim_text(claimed, Anum_task_sql);
+	debug_query_string = dw_logged_sql(sql);
+	pgstat_report_activity(STATE_RUNNING, sql);
 
 	PG_TRY();
 	{
-		run_statement(me, claimed, try);
+		run_statement(me, claimed, sql, try);
 	}
 	PG_CATCH();
 	{
@@ -570,6 +565,17 @@ hint_again(DwDatabase *db, const DwEntry *entry)
 	DwHint		hint = dw_entry_hint(entry);
 
 	dw_deliver(db, &hint);
+}
+
+/* The attempt before has ended its executor. */
+static void
+fail_quit(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
+{
+	try->claimed = try->was_run = true;
+	try->error = try->quit;
+	settle_failure(db, me, entry, claimed, try);
+	dw_claim_commit_transaction();
+	count_outcome(db, entry, try);
 }
 
 /* Claims and runs, in one transaction. */
@@ -612,6 +618,11 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	try->attempts = claimed.key.attempts;
 	if (try->repeats == 0)
 		try->started = dw_now();
+	if (claimed.verdict == DW_RUN && try->quit != NULL)
+	{
+		fail_quit(db, me, entry, &claimed, try);
+		return;
+	}
 	mode = mode_of(&claimed);
 	if (mode != DW_IN_TRANSACTION)
 	{
@@ -668,12 +679,11 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 		HOLD_INTERRUPTS();
 		HOLD_CANCEL_INTERRUPTS();
 		if (try->error == NULL)
-			try->timed_out = timeout_struck();
+			try->timed_out = dw_timeout_struck();
 		disable_all_timeouts(false);
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
-		error = CopyErrorData();
-		FlushErrorState();
+		error = take_error();
 		dw_autonomous_undone(me, &try->autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
@@ -688,6 +698,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 static void
 back_off(int *wait_ms)
 {
+	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 *wait_ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
@@ -712,13 +723,7 @@ pause_before_repeat(DwDatabase *db, DwExecutor *me, Try *try)
 					 PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	if (me->must_exit)
-	{
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		me->put_back = true;
-		LWLockRelease(dw_ready_lock(db));
-		proc_exit(0);
-	}
+	dw_executor_obey_exit(db, me);
 }
 
 /* The log has it once for each task, the view status always. */
@@ -835,17 +840,19 @@ finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool
 
 /*
  * Tasks are handed over a moment ahead of their due time, too short to sleep.
- * If it is more than that, the clock was set back meanwhile.
+ * False if it is more than that: the clock was set back meanwhile.
  */
-static void
+static bool
 await_due(TimestampTz due)
 {
 	for (;;)
 	{
 		int64		ahead = due - dw_now();
 
-		if (ahead <= 0 || ahead > DW_HEAD_START_US)
-			break;
+		if (ahead <= 0)
+			return true;
+		if (ahead > DW_HEAD_START_US)
+			return false;
 		SPIN_DELAY();
 	}
 }
@@ -856,8 +863,16 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	Try			try = {0};
 
 	enter_task_context();
-	await_due(entry->due);
+	if (!await_due(entry->due))
+	{
+		hint_again(db, entry);
+		return;
+	}
+	try.quit = dw_quit_take(entry->id);
+	if (is_suspect(db, entry))
+		dw_trial_begin(db, me);
 	finish_task(db, me, entry, &try, false);
+	dw_trial_end(me);
 }
 
 void

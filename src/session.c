@@ -209,9 +209,24 @@ begin_switched(Oid database, Oid owner)
 
 #endif							/* !DW_ANY_ROLE_CONNECTS */
 
+/*
+ * Background workers of the server are shared with parallel queries.  What
+ * those may take at most is the server's to say; any session could raise it,
+ * and keep others' executors from starting.
+ */
+static void
+limit_parallel_workers(void)
+{
+	struct config_int *setting = (struct config_int *) dw_find_setting("max_parallel_workers");
+
+	if (setting != NULL)
+		setting->max = max_parallel_workers;
+}
+
 void
 dw_session_begin(Oid database, Oid owner, bool can_log_in)
 {
+	limit_parallel_workers();
 #if !DW_ANY_ROLE_CONNECTS
 	if (!can_log_in)
 		begin_switched(database, owner);

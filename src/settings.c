@@ -37,6 +37,8 @@ bool		dw_enabled = true;
 int			dw_start_after_recovery = DW_START_ON;
 int			dw_default_timeout = 0;
 int			dw_log_min_duration = -1;
+int			dw_max_task_log = 10 * 1024;
+int			dw_executor_memory = 256 * 1024;
 bool		dw_check_sql_text = true;
 int			dw_max_pending = -1;
 int			dw_failed_max_age = 90 * 24 * 60;
@@ -139,6 +141,16 @@ dw_define_settings(void)
 							"0 logs all tasks, -1 none.",
 							&dw_log_min_duration, -1, -1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.max_task_log",
+							"Size of the messages up to which one run of a task may write to the server's log; -1 is no limit.",
+							"A task that writes more fails, and what is beyond is not written.",
+							&dw_max_task_log, 10 * 1024, -1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.executor_memory",
+							"An executor that keeps more memory than that when a task has ended ends as well; -1 is no limit.",
+							"Shared memory does not count. Only on Linux.",
+							&dw_executor_memory, 256 * 1024, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.check_sql",
 							 "Parse the SQL of a task when it is scheduled.",
 							 NULL, &dw_check_sql_text, true,

@@ -30,6 +30,8 @@ extern bool dw_enabled;
 extern int	dw_start_after_recovery;	/* DwStartAfterRecovery */
 extern int	dw_default_timeout;		/* ms, 0 = none */
 extern int	dw_log_min_duration;	/* ms, -1 = off */
+extern int	dw_max_task_log;	/* kB, -1 = no limit */
+extern int	dw_executor_memory; /* kB, -1 = no limit */
 extern bool dw_check_sql_text;
 extern int	dw_max_pending;
 extern int	dw_failed_max_age;	/* minutes, -1 = for ever */

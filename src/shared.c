@@ -16,8 +16,10 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "crashes.h"
 #include "inject.h"
 #include "lanes.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "queues.h"
 #include "recovery.h"
@@ -92,6 +94,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
+	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
 #endif
@@ -168,6 +171,9 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->nquits, 0);
+	pg_atomic_init_u32(&dw_shared->trial, 0);
+	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
 	dw_shared->nexecutors = executor_places();
 	dw_shared->database_size = database_size();
 
@@ -179,6 +185,7 @@ init_shared(void)
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
 		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u32(&dw_executors[i].helpers, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);
 		pg_atomic_init_u64(&dw_executors[i].keeps, 0);
@@ -194,6 +201,7 @@ init_shared(void)
 
 	dw_lanes_init();
 	dw_recovery_note();
+	dw_crashes_init();
 }
 
 static void
@@ -221,6 +229,7 @@ startup_memory(void)
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
 	dw_wait_attach();
+	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)
 		init_shared();
@@ -441,8 +450,11 @@ dw_quota_update(void)
 void
 dw_problem(DwDatabase *db, const char *text)
 {
+	int			length = pg_mbcliplen(text, strlen(text), sizeof(db->last_problem) - 1);
+
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	strlcpy(db->last_problem, text, sizeof(db->last_problem));
+	memcpy(db->last_problem, text, length);
+	db->last_problem[length] = '\0';
 	db->last_problem_at = dw_now();
 	LWLockRelease(dw_ready_lock(db));
 }

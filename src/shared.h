@@ -382,6 +382,14 @@ typedef enum DwExecutorState
 	DW_EXECUTOR_BUSY
 } DwExecutorState;
 
+/* Is its task suspected of crashing the server?  See trial.c. */
+typedef enum DwTrial
+{
+	DW_NO_TRIAL = 0,
+	DW_TRIAL_AWAITED,			/* its run is to begin when others have made way */
+	DW_ON_TRIAL
+} DwTrial;
+
 /* A place for an executor: a process of one database and one role. */
 typedef struct DwExecutor
 {
@@ -402,6 +410,11 @@ typedef struct DwExecutor
 								 * see batch.c */
 	DwPlace		place;			/* where in the ready list its batch takes tasks */
 	bool		unstoppable;	/* current is being put back, see stop.c */
+	DwTrial		trial;			/* of current; by itself only, no lock */
+	bool		blameless;		/* the process ends, but not for what it runs: set
+								 * in signal handlers, see crashes.c */
+	bool		outlived;		/* it was there when others were told to quit */
+	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended well */
 	Oid			stop_by;		/* who wants it to be stopped */
 
 	/* current is to be stopped; written under the ready lock */
@@ -423,6 +436,16 @@ typedef struct DwExecutor
 	pg_atomic_uint64 keeps;
 } DwExecutor;
 
+#define DW_MAX_QUITS	64
+
+/* A task that has ended its executor, see quits.c. */
+typedef struct DwQuit
+{
+	Oid			database;
+	bool		stopped;		/* it was to be */
+	int64		id;				/* 0: free */
+} DwQuit;
+
 typedef struct DwShared
 {
 	LWLock	   *table_lock;
@@ -430,7 +453,13 @@ typedef struct DwShared
 	pg_atomic_uint32 launcher_proc;
 	pg_atomic_uint32 databases_changed; /* the launcher is to list them again */
 	pg_atomic_uint32 turned_away;	/* some database found no place */
+	pg_atomic_uint32 trial;		/* the executor that others make way for, its place
+								 * counted from 1; 0: none */
+	pg_atomic_uint64 trial_until;	/* no longer than that */
 	bool		recovered;		/* see recovery.c; written by the launcher */
+	DwQuit		quits[DW_MAX_QUITS];	/* table lock */
+	uint32		next_quit;
+	pg_atomic_uint32 nquits;
 	int32		free_lane;
 	int32		free_owner;
 	uint32		nlanes;

@@ -30,15 +30,18 @@
 #include "commands/extension.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "crashes.h"
 #include "access/xlog.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "more.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -194,7 +197,7 @@ check_tables(const DwCatalog *cat)
 {
 	static const Oid task_types[Natts_task] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
+		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
 	static const Oid failed_types[Natts_failed] = {
@@ -342,16 +345,25 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 				 false, &info);
 }
 
-/* The same for an index of somebody else, which may have expressions. */
+/*
+ * The same for an index of somebody else, which may have expressions.  As in
+ * maintenance, these have the rights of the table's owner: workers are
+ * superusers.
+ */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 {
-	IndexInfo  *info = BuildIndexInfo(index);
+	Oid			userid;
+	int			context;
+	IndexInfo  *info;
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
 	EState	   *estate = CreateExecutorState();
 	Datum		values[INDEX_MAX_KEYS];
 	bool		nulls[INDEX_MAX_KEYS];
 
+	GetUserIdAndSecContext(&userid, &context);
+	SetUserIdAndSecContext(heap->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	info = BuildIndexInfo(index);
 	ExecStoreHeapTuple(tuple, slot, false);
 	GetPerTupleExprContext(estate)->ecxt_scantuple = slot;
 	if (ExecQual(ExecPrepareQual(info->ii_Predicate, estate), GetPerTupleExprContext(estate)))
@@ -362,6 +374,7 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	}
 	FreeExecutorState(estate);
 	ExecDropSingleTupleTableSlot(slot);
+	SetUserIdAndSecContext(userid, context);
 }
 
 /* An index that we know how to fill without looking at its definition. */
@@ -480,8 +493,8 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 	CommandCounterIncrement();
 }
 
-void
-dw_failed_insert(Datum *values, bool *nulls)
+static void
+insert_failed(Datum *values, bool *nulls)
 {
 	static const AttrNumber pkey_columns[] = {Anum_failed_id, Anum_failed_failed_at, 0};
 	static const AttrNumber failed_at_columns[] = {Anum_failed_failed_at, Anum_failed_id, 0};
@@ -553,6 +566,9 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	table_close(rel, NoLock);
 }
 
+/* what of an error is kept, in bytes */
+#define MAX_ERROR_TEXT	16384
+
 /* What a row of failed_task has in common with that of the task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
@@ -561,7 +577,6 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_owner, Anum_task_owner},
 	{Anum_failed_queue, Anum_task_queue},
 	{Anum_failed_priority, Anum_task_priority},
-	{Anum_failed_crashes, Anum_task_crashes},
 	{Anum_failed_max_attempts, Anum_task_max_attempts},
 	{Anum_failed_timeout, Anum_task_timeout},
 	{Anum_failed_retry_delay, Anum_task_retry_delay},
@@ -575,20 +590,61 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_more, Anum_task_more},
 };
 
-/* The rest of the row is null, for the caller to fill in. */
-void
-dw_failed_from_task(const Datum *task, const bool *task_nulls, Datum *values, bool *nulls)
+Datum
+dw_clipped_text(const char *text, int length, int max)
 {
-	memset(values, 0, Natts_failed * sizeof(Datum));
-	memset(nulls, true, Natts_failed * sizeof(bool));
+	if (length > max)
+		length = pg_mbcliplen(text, length, max);
+	return PointerGetDatum(cstring_to_text_with_len(text, length));
+}
+
+const char *
+dw_error_message(const ErrorData *error)
+{
+	return error->message ? error->message : "missing error text";
+}
+
+static void
+set_failed(Datum *values, bool *nulls, AttrNumber column, Datum value)
+{
+	values[column - 1] = value;
+	nulls[column - 1] = false;
+}
+
+static void
+set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
+{
+	if (text != NULL)
+		set_failed(values, nulls, column, dw_clipped_text(text, strlen(text), MAX_ERROR_TEXT));
+}
+
+void
+dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
+				TimestampTz failed_at, const ErrorData *error)
+{
+	Datum		values[Natts_failed] = {0};
+	bool		nulls[Natts_failed];
+	int			crashed = dw_crashes_of(MyDatabaseId, DatumGetInt64(task[Anum_task_id - 1]));
+
+	memset(nulls, true, sizeof(nulls));
 	for (size_t i = 0; i < lengthof(failed_and_task); i++)
 	{
 		values[failed_and_task[i][0] - 1] = task[failed_and_task[i][1] - 1];
 		nulls[failed_and_task[i][0] - 1] = task_nulls[failed_and_task[i][1] - 1];
 	}
+	set_failed(values, nulls, Anum_failed_failed_at, TimestampTzGetDatum(failed_at));
+	set_failed(values, nulls, Anum_failed_attempts, Int16GetDatum(Min(attempts, PG_INT16_MAX)));
+	if (crashed > 0)
+		set_failed(values, nulls, Anum_failed_crashes, Int16GetDatum(crashed));
+	set_failed_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
+	set_failed_text(values, nulls, Anum_failed_message, dw_error_message(error));
+	set_failed_text(values, nulls, Anum_failed_detail, error->detail);
+	set_failed_text(values, nulls, Anum_failed_hint, error->hint);
+	set_failed_text(values, nulls, Anum_failed_context, error->context);
+	insert_failed(values, nulls);
 }
 
-/* The way back; again the rest is null.  A run of a recurring task is one no more. */
+/* The way back; the rest is null.  A run of a recurring task is one no more. */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
 {

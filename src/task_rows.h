@@ -29,7 +29,6 @@ enum
 	Anum_task_queue,
 	Anum_task_priority,
 	Anum_task_attempts,
-	Anum_task_crashes,
 	Anum_task_max_attempts,
 	Anum_task_timeout,
 	Anum_task_spared,
@@ -269,10 +268,13 @@ extern Relation dw_tasks_open(void);
 extern void dw_tasks_unlocked(void);
 
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
-extern void dw_failed_insert(Datum *values, bool *nulls);
+/* At most so many bytes of a text, as a value; and of what an error says. */
+extern Datum dw_clipped_text(const char *text, int length, int max);
+extern const char *dw_error_message(const ErrorData *error);
+/* A row of failed_task for the task of that row, which has failed with that error. */
+extern void dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
+							TimestampTz failed_at, const ErrorData *error);
 extern void dw_failed_delete(int64 id, TimestampTz failed_at);
-extern void dw_failed_from_task(const Datum *task, const bool *task_nulls,
-								Datum *values, bool *nulls);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 /* A list of DwHistoryRow, at least one; returns the page of the last one. */

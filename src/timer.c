@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "compat.h"
+#include "crashes.h"
 #include "dispatch.h"
 #include "failed.h"
 #include "history_tables.h"
@@ -85,6 +86,8 @@ leave_database(int code, Datum arg)
 	db->absent = dw_extension_gone;
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
+	if (dw_extension_gone)
+		dw_crashes_forget_database(db->oid);
 	dw_wake_launcher();
 }
 
@@ -177,6 +180,7 @@ begin_service(void)
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin(db);
 	dw_load_reset(db);
+	dw_crashes_tidy(db);
 	dw_failed_begin(db);
 	dw_history_begin(db);
 	dw_recurring_begin(db);

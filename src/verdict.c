@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "attempts.h"
+#include "crashes.h"
 #include "keys.h"
 #include "marks.h"
 #include "more.h"
@@ -64,6 +65,12 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 	{
 		*sqlstate = DW_ERRCODE_SUPERSEDED;
 		*reason = DW_SUPERSEDED_MESSAGE;
+		return DW_REFUSE;
+	}
+	if (dw_crashes_of(db->oid, key->id) >= DW_MAX_CRASHES)
+	{
+		*sqlstate = DW_ERRCODE_CRASHED;
+		*reason = "the server crashed three times while the task ran, twice of them while it ran alone";
 		return DW_REFUSE;
 	}
 	/* if it is refused now */

@@ -29,5 +29,7 @@ extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const D
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
 #define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')
+#define DW_ERRCODE_CRASHED		MAKE_SQLSTATE('D', 'W', '0', '0', '4')
+#define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
 
 #endif							/* DW_VERDICT_H */

@@ -17,6 +17,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
+#include "crashes.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lanes.h"
@@ -37,6 +38,7 @@
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(dw_place);
+PG_FUNCTION_INFO_V1(dw_crashes);
 PG_FUNCTION_INFO_V1(dw_get_running);
 PG_FUNCTION_INFO_V1(dw_get_ring);
 PG_FUNCTION_INFO_V1(dw_get_lanes);
@@ -72,6 +74,16 @@ dw_place(PG_FUNCTION_ARGS)
 	values[0] = Int32GetDatum(dw_ring_index(&shape, dw_ring_tick(&shape, due)));
 	values[1] = Int64GetDatum(dw_ring_cycle(&shape, due));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+Datum
+dw_crashes(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+
+	dw_require_signature(fcinfo, INT2OID, lengthof(types), types);
+	dw_require_shared();
+	PG_RETURN_INT16(dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0)));
 }
 
 Datum

@@ -4,17 +4,24 @@
  *	  What launcher, timers, executors and sweepers have in common as processes.
  *
  * SIGTERM ends a worker at its next check for interrupts, also while it waits
- * for a lock; SIGINT is as background workers have it.
+ * for a lock; SIGINT is as background workers have it; SIGQUIT is watched, to
+ * know who crashed (crashes.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <signal.h>
+#include <unistd.h>
+
+#include "compat.h"
+#include "crashes.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "shared.h"
+#include "storage/fd.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "worker.h"
@@ -24,11 +31,17 @@
 
 static volatile sig_atomic_t terminated = false;
 
+/* Who sends it to itself is not told by anybody. */
 static void
-note_and_die(SIGNAL_ARGS)
+note_and_die(int signo, siginfo_t *info, void *unused)
 {
-	terminated = true;
-	die(postgres_signal_arg);
+	int			save_errno = errno;
+
+	(void) unused;
+	if (info->si_pid != MyProcPid)
+		terminated = true;
+	die(signo);
+	errno = save_errno;
 }
 
 bool
@@ -40,8 +53,15 @@ dw_worker_terminated(void)
 void
 dw_worker_begin(void)
 {
-	pqsignal(SIGTERM, note_and_die);
+	struct sigaction act = {.sa_sigaction = note_and_die, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+	sigemptyset(&act.sa_mask);
+	(void) sigaction(SIGTERM, &act, NULL);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	/* an error is a task's outcome, or something to try again */
+	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
+	dw_no_transaction_timeout();
+	dw_crashes_watch_signals();
 	BackgroundWorkerUnblockSignals();
 	(void) dw_worker_clock_set_back();
 }
@@ -78,4 +98,23 @@ dw_worker_clock_set_back(void)
 	}
 	ahead = Max(ahead, now - after);
 	return 0;
+}
+
+/*
+ * What malloc() keeps counts, too: contexts that were freed may leave pages
+ * that are not given back.
+ */
+int64
+dw_private_memory(void)
+{
+	FILE	   *file = AllocateFile("/proc/self/statm", "r");
+	long long	resident;
+	long long	shared;
+	int			n;
+
+	if (file == NULL)
+		return 0;
+	n = fscanf(file, "%*d %lld %lld", &resident, &shared);
+	FreeFile(file);
+	return n == 2 ? (resident - shared) * (sysconf(_SC_PAGESIZE) / 1024) : 0;
 }

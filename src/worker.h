@@ -19,7 +19,10 @@ extern void dw_worker_begin(void);
  */
 extern bool dw_worker_interrupts(void);
 
-/* Was this process told to end, by SIGTERM? */
+/* The memory of this process that it shares with no other, in kB; 0: not known. */
+extern int64 dw_private_memory(void);
+
+/* Was this process told to end by another one, by SIGTERM? */
 extern bool dw_worker_terminated(void);
 
 /*

@@ -6,6 +6,8 @@
 #   DW_INJECTION_LIBDIR  directory of the build with injection points
 #   DW_CONF              more settings for all servers, before a test's own
 #   DW_LONG              true for the long versions
+#   DW_COVERAGE          true if servers are to be stopped so that processes can
+#                        write what they have counted
 #   DW_FAIL_FAST         end with the first thing that is waited for in vain
 
 package DelayWheel;
@@ -28,6 +30,20 @@ our @EXPORT = qw(
 
 sub long_tests { return $ENV{DW_LONG} ? 1 : 0; }
 
+# Before that of PostgreSQL's module, which stops servers at once.
+my @nodes;
+
+END
+{
+	my $exit_code = $?;
+
+	if ($ENV{DW_COVERAGE})
+	{
+		$_->stop('fast', fail_ok => 1) for reverse @nodes;
+	}
+	$? = $exit_code;
+}
+
 sub has_injection { return defined $ENV{DW_INJECTION_LIBDIR}; }
 
 #
@@ -46,6 +62,7 @@ sub new_node
 	my ($name, %options) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name,
 		$options{bindir} ? (install_path => dirname($options{bindir})) : ());
+	push @nodes, $node;
 	my $preload = $options{preload} // 1;
 	my $libdir = $options{bindir} ? undef : $ENV{DW_LIBDIR};
 

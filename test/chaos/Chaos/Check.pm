@@ -1,0 +1,380 @@
+# The checker: compares what the clients wrote down with what is in the
+# databases at the end.  Knows nothing of delay_wheel but its promises.
+#
+# State, a file written by the campaign when all has come to
+# rest; in each line s says what it is: tx (a committed transaction), effect, pending,
+# failed, put_back (failed because of a fault, and was put back at the end),
+# history, recurring, end (when the file was written, us).
+package Chaos::Check;
+
+use strict;
+use warnings;
+
+use Chaos::Lines;
+
+my $token = qr/c\d+\.\d+\.\d+(?:\.\w+)?/;
+
+# The findings (texts), and figures by name.
+sub check
+{
+	my ($dir) = @_;
+	my $self = bless { findings => [], figures => {}, tasks => {}, of_id => {}, follow => {} }, __PACKAGE__;
+
+	$self->read_state($dir);
+	$self->read_journal($_) for sort glob("$dir/journal.*");
+	$self->check_tasks;
+	$self->check_unknown;
+	$self->check_keys;
+	$self->check_recurring;
+	$self->check_history;
+	return ($self->{findings}, $self->{figures});
+}
+
+sub finding
+{
+	my ($self, $kind, $what) = @_;
+
+	$self->{figures}{"finding: $kind"}++;
+	push @{ $self->{findings} }, "$kind: $what";
+	return;
+}
+
+sub count { $_[0]{figures}{ $_[1] } += $_[2] // 1; return; }
+
+sub read_state
+{
+	my ($self, $dir) = @_;
+
+	for my $file (sort glob("$dir/state.*"))
+	{
+		my ($db) = $file =~ /state\.(\w+)$/;
+		Chaos::Lines::read_file($file, sub {
+			my ($row) = @_;
+			my $s = delete $row->{s};
+			$row->{db} = $db;
+			($row->{token}) = ($row->{sql} . ' ' . ($row->{args} // '')) =~ /($token)/ if defined $row->{sql};
+			if ($s eq 'tx') { $self->{tx}{ $row->{tx} } = 1; }
+			elsif ($s eq 'end') { $self->{end}{$db} = $row->{t}; }
+			elsif ($s eq 'recurring') { push @{ $self->{recurring} }, $row; }
+			elsif ($s eq 'history') { push @{ $self->{history} }, $row; }
+			else
+			{
+				push @{ $self->{$s}{ $row->{token} // 'none' } }, $row;
+				push @{ $self->{all_pending} }, $row if $s eq 'pending';
+			}
+		});
+		die "$file is not complete\n" unless $self->{end}{$db};
+	}
+	return;
+}
+
+# One client's journal.  A transaction is judged when its outcome is known.
+sub read_journal
+{
+	my ($self, $file) = @_;
+	my @tx;
+
+	$self->{holder} = {};
+	$self->{mine} = [];
+	Chaos::Lines::read_file($file, sub {
+		my ($row) = @_;
+		if ($row->{e} eq 'begin' || $row->{e} eq 'wait')
+		{
+			$self->settle(@tx) if @tx;
+			@tx = ();
+		}
+		if ($row->{e} eq 'wait')
+		{
+			$self->finding('wait', "delay_wait said done of $row->{token}, which had $row->{effects} effects")
+			  if $row->{said} eq 'done' && $row->{effects} != 1 && !$self->{alias}{ $row->{token} };
+			$self->count('delay_wait');
+			return;
+		}
+		push @tx, $row;
+	});
+	$self->settle(@tx) if @tx;
+	return;
+}
+
+sub settle
+{
+	my ($self, @tx) = @_;
+	my $tx = $tx[0]{tx};
+	my ($end) = grep { $_->{e} eq 'end' } @tx;
+	my $outcome = $end ? $end->{outcome} : 'unknown';
+	my $is_there = $self->{tx}{$tx} // 0;
+	my %undone = map { $_ => 1 } map { split /,/, $_->{tokens} } grep { $_->{e} eq 'undo' } @tx;
+	my $t = $end ? $end->{t} : 9e18;
+
+	$self->count("transactions $outcome");
+	$self->finding('commit lost', "transaction $tx was acknowledged and is not there") if $outcome eq 'committed' && !$is_there;
+	$self->finding('abort undone', "transaction $tx was rolled back and is there") if $outcome eq 'aborted' && $is_there;
+	for my $row (@tx)
+	{
+		if ($row->{e} eq 'task')
+		{
+			my $of = $self->add_task($row);
+			$self->{fate}{ $row->{token} } //= 'never';
+			next if !$is_there || $undone{ $row->{token} };
+			$self->commit_task($of, $row, $t);
+		}
+		elsif ($row->{e} eq 'act' && $is_there)
+		{
+			$self->commit_act($row, $t);
+		}
+	}
+	return;
+}
+
+# The task that a token stands for: another one, if that was kept.
+sub add_task
+{
+	my ($self, $row) = @_;
+	my ($db) = $row->{token} =~ /^(c\d+)/;
+
+	my $of = $row->{id} > 0 ? $self->{of_id}{"$db $row->{id}"} : undef;
+	# the id of what was rolled back may be given again after a crash
+	if ($of && ($of->{fate} ne 'never' || $of->{tx} eq $row->{tx}))
+	{
+		$self->{alias}{ $row->{token} } = $of;
+		return $of;
+	}
+	$self->{tasks}{ $row->{token} } = $of = { %$row, fate => 'never' };
+	$self->{of_id}{"$db $row->{id}"} = $of if $row->{id} > 0;
+	return $of;
+}
+
+sub find_task { my ($self, $name) = @_; return $self->{alias}{$name} // $self->{tasks}{$name}; }
+
+# From t on it does not begin any more.
+sub end_task
+{
+	my ($self, $of, $t) = @_;
+
+	return if $of->{fate} ne 'once';
+	$of->{fate} = 'at most once';
+	$of->{not_after} = $t;
+	return;
+}
+
+sub commit_task
+{
+	my ($self, $of, $row, $t) = @_;
+	my $key = defined $row->{key} ? "$row->{owner} $row->{key}" : undef;
+
+	if ($of->{token} ne $row->{token})
+	{
+		$self->count('tasks kept for their key');
+		return;
+	}
+	$of->{fate} = 'once';
+	push @{ $self->{mine} }, $of;
+	return unless defined $key;
+	my $before = $self->{holder}{$key};
+	$self->end_task($before, $t) if $before && $row->{if_exists} eq 'replace';
+	$self->{holder}{$key} = $of;
+	return;
+}
+
+sub commit_act
+{
+	my ($self, $row, $t) = @_;
+	my $what = $row->{what};
+	my $of = defined $row->{token} ? $self->find_task($row->{token}) : undef;
+	my $result = $row->{result} // '';
+
+	$self->count("$what: $result") if $what =~ /^cancel(_key)?$|move|run/;
+	if ($what eq 'cancel_all')
+	{
+		$self->end_task($_, $t)
+		  for grep { ($_->{tag} // '') eq $row->{tag} && ($row->{owner} ne 'n' || $_->{owner} eq 'n') } @{ $self->{mine} };
+		$self->count($what);
+		return;
+	}
+	$of = $self->{holder}{"$row->{owner} $row->{key}"} if $what eq 'cancel_key';
+	if ($what =~ /^cancel/ && $result eq 'cancelled')
+	{
+		if (!$of || $of->{fate} eq 'never')
+		{
+			$self->finding('cancelled', "$what cancelled what could not be pending: " . ($row->{token} // $row->{key}));
+			return;
+		}
+		$of->{fate} = 'never';
+	}
+	elsif ($what eq 'move' && $result) { $of->{due} = $row->{due}; }
+	elsif ($what eq 'run' && $result) { $of->{ran} = 1; }
+	return;
+}
+
+sub check_tasks
+{
+	my ($self) = @_;
+
+	for my $of (values %{ $self->{tasks} })
+	{
+		my $name = "$of->{token} ($of->{kind}, id $of->{id})";
+		my @effects = @{ $self->{effect}{ $of->{token} } // [] };
+		my @pending = @{ $self->{pending}{ $of->{token} } // [] };
+		my @failed = @{ $self->{failed}{ $of->{token} } // [] };
+		my $n = @effects + @pending + @failed;
+		my $again = $of->{kind} eq 'at_least_once';
+		my $outside = $of->{kind} =~ /^at_/;
+
+		if ($of->{fate} eq 'never')
+		{
+			$self->count($n ? 'tasks that should not be' : 'tasks undone');
+			$self->finding($_->[0], "$name was cancelled, or rolled back")
+			  for grep { $_->[1] } [ 'ran', !$outside && @effects ], [ 'pending', scalar(@pending) ], [ 'failed', !$outside && @failed ];
+			next;
+		}
+		$self->finding('doubled', "$name took effect " . @effects . ' times') if @effects > 1 && !$again;
+		$self->finding('doubled', "$name is pending and took effect") if @effects && @pending && !$outside;
+		$self->finding('doubled', "$name failed and took effect") if @effects && @failed && !$outside;
+		for my $effect (@effects)
+		{
+			$self->finding('early', "$name was due $of->{due}, began $effect->{at}") if $effect->{at} < $of->{due} && !$of->{ran};
+			$self->finding('late', "$name began $effect->{at}, but was ended at $of->{not_after}")
+			  if $of->{not_after} && $effect->{at} > $of->{not_after} && !$self->{put_back}{ $of->{token} };
+			$self->finding('role', "$name of $of->{owner} ran as $effect->{role}") if $effect->{role} ne $of->{owner};
+			$self->finding('id', "$name says its id is $effect->{task}")
+			  if $of->{id} > 0 && $effect->{task} && $effect->{task} != $of->{id};
+		}
+		$self->check_failed($of, $name, @failed);
+		$self->check_follow($of, $name, scalar(@effects), @failed);
+		if ($of->{fate} eq 'at most once')
+		{
+			$self->finding('pending', "$name was replaced, or cancelled") if @pending;
+			$self->count(@effects ? 'tasks done' : 'tasks replaced or cancelled by tag');
+			next;
+		}
+		if (@pending)
+		{
+			my $due = $pending[0]{due};
+			$self->finding('stuck', "$name was due $due") if $due < $self->{end}{ $pending[0]{db} };
+			$self->finding('due', "$name is due $due instead of $of->{due}") if $of->{kind} !~ /^retried|^doomed|literal/ && $due != $of->{due};
+			$self->count('tasks pending');
+		}
+		elsif (!$n)
+		{
+			$self->finding('lost', "$name, due $of->{due}");
+		}
+		else
+		{
+			$self->count(@effects ? 'tasks done' : 'tasks failed');
+		}
+	}
+	return;
+}
+
+# What failed because of the machine has been put back by the campaign, so only
+# what must fail is left.
+sub check_failed
+{
+	my ($self, $of, $name, @failed) = @_;
+
+	for my $row (@failed)
+	{
+		next if $of->{kind} eq 'doomed' || $of->{kind} =~ /^at_/;
+		$self->finding('failed', "$name: $row->{sqlstate} $row->{message}");
+	}
+	return;
+}
+
+sub check_follow
+{
+	my ($self, $of, $name, $done, @failed) = @_;
+	my $follow = $of->{follow} // return;
+	my $n = @{ $self->{effect}{$follow} // [] } + @{ $self->{pending}{$follow} // [] } + @{ $self->{failed}{$follow} // [] };
+	my $expected = $of->{kind} eq 'doomed' ? scalar(@failed) : $done;
+
+	$self->{known}{$follow} = 1;
+	$self->finding('followed', "$name has $n tasks that follow it instead of $expected") if $n != $expected;
+	$self->finding('role', "$follow ran as $_->{role}") for grep { $_->{role} ne $of->{owner} } @{ $self->{effect}{$follow} // [] };
+	return;
+}
+
+# What no client knows of, or of what was rolled back.
+sub check_unknown
+{
+	my ($self) = @_;
+
+	for my $s (qw(effect pending failed))
+	{
+		for my $name (keys %{ $self->{$s} })
+		{
+			next if $name eq 'none' || $self->{tasks}{$name} || $self->{known}{$name};
+			next if $name =~ /^c\d+\.(all|skip)$/;
+			$self->finding('unknown', "$name, which no committed transaction made, is in $s");
+		}
+	}
+	return;
+}
+
+sub check_keys
+{
+	my ($self) = @_;
+	my %n;
+
+	$n{"$_->{db} $_->{owner} $_->{queue} $_->{key}"}++ for grep { defined $_->{key} } @{ $self->{all_pending} // [] };
+	$self->finding('key', "$_ is pending $n{$_} times") for grep { $n{$_} > 1 } keys %n;
+	return;
+}
+
+# Each ideal time once; with catch_up all, none left out.
+sub check_recurring
+{
+	my ($self) = @_;
+	my %runs;
+
+	for my $row (grep { $_->{recurring} } @{ $self->{history} // [] })
+	{
+		push @{ $runs{"$row->{db} $row->{recurring}"} }, $row if $row->{outcome} =~ /^(done|failed)$/;
+	}
+	for my $of (@{ $self->{recurring} // [] })
+	{
+		my @runs = sort { $a->{due} <=> $b->{due} } @{ $runs{"$of->{db} $of->{id}"} // [] };
+		my $before;
+
+		$self->count('runs of recurring tasks', scalar(@runs));
+		$self->finding('recurring', "$of->{name} has no next run") unless $of->{next_due};
+		for my $run (@runs)
+		{
+			my $due = $run->{due};
+			$self->finding('recurring', "$of->{name}: $due is no ideal time") if ($due - $of->{starts}) % 700_000;
+			if (defined $before)
+			{
+				$self->finding('recurring', "$of->{name}: $due twice") if $due == $before;
+				$self->finding('recurring', "$of->{name}: nothing between $before and $due") if $of->{catch_up} eq 'all' && $due > $before + 700_000;
+			}
+			$self->finding('early', "$of->{name}: began before $due") if $run->{started} < $due;
+			$before = $due;
+		}
+		my $done = grep { $_->{outcome} eq 'done' } @runs;
+		my $effects = @{ $self->{effect}{ $of->{name} } // [] };
+		$self->finding('recurring', "$of->{name}: $effects effects of $done runs") if $effects != $done;
+		$self->finding('stuck', "$of->{name}: its last run was due $before, the next $of->{next_due}")
+		  if $of->{next_due} && $of->{next_due} < $self->{end}{ $of->{db} } - 30_000_000;
+	}
+	return;
+}
+
+# Its own account agrees.
+sub check_history
+{
+	my ($self) = @_;
+	my %done;
+
+	$done{"$_->{db} $_->{task}"}++ for grep { $_->{outcome} eq 'done' && !$_->{recurring} } @{ $self->{history} // [] };
+	$self->count('rows of the history', scalar(@{ $self->{history} // [] }));
+	for my $name (grep { $_ ne 'none' && !/^c\d+\.(all|skip)$/ } keys %{ $self->{effect} })
+	{
+		my $effect = $self->{effect}{$name}[0];
+		my $of = $self->{tasks}{$name};
+		next if !$effect->{task} || ($of && $of->{kind} =~ /^at_/);
+		my $n = $done{"$effect->{db} $effect->{task}"} // 0;
+		$self->finding('history', "$name (id $effect->{task}) has $n rows that say done") if $n != 1;
+	}
+	return;
+}
+
+1;

@@ -1,0 +1,340 @@
+# Tasks that crash the server, beside innocent ones: the former are set aside
+# when they have crashed it twice alone, the latter never; stops that were ordered
+# from outside, and crashes of others, blame nobody.
+#
+#   DW_STOPS     immediate stops (6; 100 if DW_LONG)
+#   DW_CRASHES   poison tasks, each of which crashes the server three times (6; 36 if DW_LONG)
+
+use strict;
+use warnings;
+
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+plan skip_all => 'needs the build with injection points' unless has_injection();
+
+my $poisons = $ENV{DW_CRASHES} // (long_tests() ? 36 : 6);
+my $stops = $ENV{DW_STOPS} // (long_tests() ? 100 : 6);
+my $limit = 120;
+my @dbs = qw(postgres other);
+my @roles = qw(alice bob carol);
+my $scheduled = 0;
+
+my $node = new_node('poison', injection => 1, batches => 1,
+	conf => "restart_after_crash = on\nfsync = off\nmax_worker_processes = 30\nlog_min_messages = log\n");
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('postgres', join ';', map { "CREATE ROLE $_ LOGIN" } @roles);
+for my $db (@dbs)
+{
+	$node->safe_psql($db, 'CREATE EXTENSION IF NOT EXISTS delay_wheel');
+	$node->safe_psql($db, q{
+		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC;
+		CREATE FUNCTION die(text) RETURNS void AS 'delay_wheel', 'dw_inject_die' LANGUAGE C STRICT;
+		CREATE FUNCTION die_in_parallel(text) RETURNS bool AS 'delay_wheel', 'dw_inject_die' LANGUAGE C STRICT PARALLEL SAFE;
+		CREATE TABLE done (name text, who text DEFAULT current_user, at timestamptz DEFAULT clock_timestamp());
+		GRANT INSERT, SELECT ON done TO PUBLIC;
+	});
+}
+
+my $data = $node->data_dir;
+
+sub q_
+{
+	my ($sql, $db) = @_;
+	return $node->safe_psql($db // 'postgres', $sql);
+}
+
+sub wait_up
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return wait_for($node, 'SELECT true', $what // 'the server is back', $limit);
+}
+
+# Innocent tasks of all roles in both databases, due within some seconds, some of
+# which take a while; with and without batches.
+sub innocents
+{
+	my ($n, $over) = @_;
+	for my $db (@dbs)
+	{
+		my $sql = '';
+		for my $role (@roles)
+		{
+			$sql .= "SET ROLE $role; SELECT count(delay_schedule(g * interval '$over' / $n,
+				'INSERT INTO done SELECT \$1 FROM pg_sleep(\$2)', 'i' || $scheduled + g, CASE g % 7 WHEN 0 THEN 0.2 ELSE 0 END))
+				FROM generate_series(1, $n) g; RESET ROLE;";
+		}
+		q_($sql, $db);
+	}
+	$scheduled += $n;
+	return;
+}
+
+# Each of them was run exactly once, and none has failed.
+sub innocents_are_done
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	for my $db (@dbs)
+	{
+		wait_for($node, q{SELECT count(*) FROM done WHERE name LIKE 'i%'}, "$what: innocent tasks are run in $db", $limit,
+			expected => $scheduled * @roles, db => $db);
+		is(q_(q{SELECT name, who, count(*) FROM done WHERE name LIKE 'i%' GROUP BY name, who HAVING count(*) > 1}, $db),
+			'', "$what: none twice");
+		is(q_(q{SELECT count(*) FROM delay_wheel.failed WHERE sql LIKE 'INSERT%'}, $db), 0, "$what: none has failed");
+	}
+	return;
+}
+
+sub file { return -e "$data/delay_wheel.crashes" ? slurp_file("$data/delay_wheel.crashes") : ''; }
+
+# Nobody is suspected any more.
+sub no_suspects
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok(wait_until($limit, sub { file() eq '' }), "$what: nobody is suspected") or diag(file());
+	return;
+}
+
+sub crashes_since
+{
+	my ($position) = @_;
+	my @found = log_since($node, $position) =~ /all server processes terminated; reinitializing/g;
+	return scalar @found;
+}
+
+# A part of the test; DW_RACES has the names of those wanted, or is empty.
+sub group
+{
+	my ($name, $code) = @_;
+	my %wanted = map { $_ => 1 } split / /, $ENV{DW_RACES} // '';
+
+	$code->() if !%wanted || $wanted{$name};
+	return;
+}
+
+#
+# Poison of all kinds.
+#
+my @kinds = qw(segv exit quit kill _exit panic abort);
+group kinds => sub {
+	my $position = log_position($node);
+	my @ids;
+
+	innocents(40, '12 s');
+	for my $i (1 .. $poisons)
+	{
+		my $kind = $kinds[ ($i - 1) % @kinds ];
+		my $role = $roles[ $i % @roles ];
+		my $db = $dbs[ $i % @dbs ];
+		$kind = '3' if $kind eq 'exit';
+		# a task of its own lane, now and then among others that share a transaction
+		push @ids, [ $db, q_("SET ROLE $role; SELECT delay_schedule(interval '3 s' + interval '1 s' * ($i % 5), 'SELECT die(''$kind'')')", $db), $kind ];
+	}
+	for my $poison (@ids)
+	{
+		my ($db, $id, $kind) = @$poison;
+		wait_for($node, "SELECT sqlstate, crashes FROM delay_wheel.failed_task WHERE id = $id",
+			"a task that ends its process by $kind is set aside", $limit * 2, expected => 'DW004|3', db => $db);
+	}
+	# two may crash at the same time
+	cmp_ok(crashes_since($position), '<=', 3 * $poisons, 'after three crashes each');
+	innocents_are_done('beside poison');
+	no_suspects('after poison');
+};
+
+#
+# One of several that share a transaction: it is found, and the others have run.
+#
+group batch => sub {
+	my $position = log_position($node);
+	my $n = 300;
+
+	my $id = q_(qq{
+		BEGIN;
+		SELECT FROM (SELECT count(delay_schedule('1 s', 'INSERT INTO done VALUES (\$1)', 'b' || g)) FROM generate_series(1, $n / 2) g) s WHERE count = 0;
+		SELECT delay_schedule('1 s', 'SELECT die(''segv'')');
+		SELECT FROM (SELECT count(delay_schedule('1 s', 'INSERT INTO done VALUES (\$1)', 'b' || g)) FROM generate_series($n / 2 + 1, $n) g) s WHERE count = 0;
+		COMMIT});
+	wait_for($node, q{SELECT count(*), count(DISTINCT name) FROM done WHERE name LIKE 'b%'}, 'neighbours of poison in a batch are run once',
+		$limit, expected => "$n|$n");
+	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'and it is set aside', $limit, expected => 'DW004');
+	is(crashes_since($position), 3, 'after three crashes');
+	no_suspects('poison in a batch');
+};
+
+#
+# What follows from the end of a task follows from this one, too.
+#
+group follow => sub {
+	my $id = q_(q{SELECT delay_schedule_task(sql_text => 'SELECT die(''segv'')', delay => '1 s', max_attempts => 5,
+		on_failure => 'INSERT INTO done VALUES (''followed'')')});
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'followed'}, 'on_failure is run of a task that is set aside', $limit, expected => 1);
+	is(q_(qq{SELECT outcome, sqlstate FROM delay_wheel.history WHERE task = $id}), 'failed|DW004', 'and it is in the history');
+	is(q_(qq{SELECT attempts, crashes FROM delay_wheel.failed WHERE id = $id}), '0|3', 'crashes are no attempts');
+	no_suspects('with follow-up');
+
+	# put back, it begins anew
+	my $position = log_position($node);
+	q_("SELECT delay_retry($id)");
+	wait_for($node, qq{SELECT sqlstate, crashes FROM delay_wheel.failed WHERE id = $id}, 'put back, it is set aside again', $limit, expected => 'DW004|3');
+	is(crashes_since($position), 3, 'after three more crashes');
+};
+
+#
+# A recurring task is paused.
+#
+group recurring => sub {
+	my $position = log_position($node);
+	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''segv'')')});
+	wait_for($node, q{SELECT paused, last_outcome FROM delay_wheel.recurring WHERE name = 'poison'}, 'a recurring task is paused',
+		$limit, expected => 't|failed');
+	is(crashes_since($position), 3, 'after three crashes');
+	like(log_since($node, $position), qr/delay_wheel recurring task "poison" is paused/, 'the log says so');
+	is(q_(q{SELECT count(*) FROM delay_wheel.tasks}), 0, 'there is no next run');
+	q_(q{SELECT delay_unschedule('poison')});
+	no_suspects('recurring');
+
+	# also if each run is lost
+	$position = log_position($node);
+	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''kill'')', mode => 'at_most_once')});
+	wait_for($node, q{SELECT paused FROM delay_wheel.recurring WHERE name = 'poison'}, 'one that runs at most once is paused', $limit * 2);
+	is(crashes_since($position), 3, 'after three crashes');
+	q_(q{SELECT delay_unschedule('poison')});
+	no_suspects('recurring, at most once');
+};
+
+#
+# What crashes is a parallel worker of the task.
+#
+group parallel => sub {
+	my $position = log_position($node);
+	my $setting = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	my $id = q_(qq{SELECT delay_schedule('0', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''segv'')')});
+	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task whose parallel worker crashes is set aside', $limit, expected => 'DW004');
+	is(crashes_since($position), 3, 'after three crashes');
+	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'of the worker');
+};
+
+#
+# A suspect that is innocent: its executor was killed, once alone and once on trial.
+#
+sub kill_executor_of
+{
+	my ($id, $signal) = @_;
+	my $pid = '';
+	wait_until($limit, sub { (undef, $pid) = try_psql($node, 'postgres', "SELECT pid FROM delay_wheel.running WHERE task = $id");
+		return ($pid // '') ne '' }) or die "task $id does not run";
+	kill $signal // 'KILL', $pid;
+	return;
+}
+group killed => sub {
+	attach($node, 'run-before-sql', 'wait');
+	my $id = q_(q{SELECT delay_schedule('0', 'INSERT INTO done VALUES (''killed'')')});
+	wait_until_waiting($node, 'run-before-sql');
+	kill_executor_of($id);
+	ok(wait_until($limit, sub { file() =~ /^\d+ $id 1 /m }), 'a task whose executor was killed is suspected');
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'killed'}, 'it is run again', $limit, expected => 1);
+	no_suspects('killed from outside');
+
+	# others make way for the trial
+	attach($node, 'run-before-sql', 'wait');
+	$id = q_(q{SELECT delay_schedule('0', 'INSERT INTO done VALUES (''begins'', DEFAULT, clock_timestamp()); INSERT INTO done SELECT ''ends'' FROM pg_sleep(1)')});
+	wait_until_waiting($node, 'run-before-sql');
+	q_(q{SELECT count(delay_schedule(g * interval '20 ms', 'INSERT INTO done VALUES (''way'')')) FROM generate_series(1, 300) g});
+	kill_executor_of($id);
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'way'}, 'other tasks are run', $limit, expected => 300);
+	my ($took, $beside, $before, $after) = split /\|/, q_(q{SELECT e.at - b.at, count(*) FILTER (WHERE w.at > b.at AND w.at < e.at), count(*) FILTER (WHERE w.at <= b.at),
+		count(*) FILTER (WHERE w.at >= e.at) FROM done b, done e, done w WHERE b.name = 'begins' AND e.name = 'ends' AND w.name = 'way' GROUP BY 1});
+	note("the trial took $took, $beside tasks beside it, $before before, $after after");
+	ok($took gt '00:00:02.5' || $beside == 0, 'but none beside the trial');
+	cmp_ok($after, '>', 0, 'those that came meanwhile after it');
+};
+
+#
+# Others make way for a trial, for some seconds; crashes of others meanwhile
+# do not count, nor does who ignores the signal to quit.
+#
+group trial => sub {
+	for my $deaf (0, 1)
+	{
+		my $position = log_position($node);
+		q_("CREATE SEQUENCE tries$deaf");
+		my $id = q_(sprintf(q{SELECT delay_schedule('0', '%sINSERT INTO done SELECT ''trial%d'' FROM pg_sleep(CASE WHEN nextval(''tries%2$d'') < 3 THEN 60 ELSE 0 END)')},
+			$deaf ? q{SELECT die(''deaf''); } : '', $deaf));
+		kill_executor_of($id);
+		wait_up();
+		wait_for($node, "SELECT crashes FROM delay_wheel.tasks WHERE id = $id", 'it is a suspect', $limit, expected => 1);
+		wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", 'the trial goes on', $limit, expected => 1);
+		q_(q{SELECT delay_schedule('0', 'INSERT INTO done VALUES (''beside'')')});
+		wait_for($node, q{SELECT count(*) > 0 FROM done WHERE name = 'beside'}, 'another task need not wait for its end', $limit);
+		is(q_(qq{SELECT count(*) FROM delay_wheel.running WHERE task = $id}), 1, 'which has not come yet');
+		# a crash of somebody else
+		$node->psql('postgres', q{SELECT die('kill')});
+		wait_up();
+		wait_for($node, "SELECT count(*) FROM done WHERE name = 'trial$deaf'", 'it comes to its end', $limit, expected => 1);
+		unlike(log_since($node, $position), qr/task $id of database \d+ crashed, 2/, 'a crash of another process did not count');
+		no_suspects('innocent');
+	}
+};
+
+#
+# Crashes of others, and for want of disk, make nobody a suspect.
+#
+group others => sub {
+	my $position = log_position($node);
+	innocents(20, '5 s');
+	for my $i (1 .. 3)
+	{
+		wait_for($node, q{SELECT count(*) > 0 FROM delay_wheel.running}, 'some run', $limit);
+		$node->psql('postgres', sprintf(q{SELECT die('%s')}, qw(segv kill abort)[ $i % 3 ]));
+		wait_up();
+	}
+	q_(q{SELECT delay_schedule('0', 'SELECT die(''full'') WHERE clock_timestamp() < $1; INSERT INTO done VALUES (''full'')', now() + interval '1.5 s')});
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'full'}, 'a task that met a full disk is tried again', $limit, expected => 1);
+	innocents_are_done('beside crashes of others');
+	unlike(log_since($node, $position), qr/the process of delay_wheel task/, 'nobody was suspected');
+	is(q_(q{SELECT count(*) FROM delay_wheel.failed WHERE sql LIKE '%full%'}), 0, 'nor failed');
+};
+
+#
+# Stops that are ordered.
+#
+group stops => sub {
+	my $position = log_position($node);
+	innocents(50, sprintf('%d s', 3 + $stops / 2));
+	for my $i (1 .. $stops)
+	{
+		wait_until(2, sub { q_(q{SELECT count(*) FROM delay_wheel.running}) > 0 });
+		$node->stop('immediate');
+		$node->start;
+	}
+	innocents_are_done("after $stops immediate stops");
+	unlike(log_since($node, $position), qr/the process of delay_wheel task/, 'nobody was suspected');
+};
+
+#
+# A server that does not start again by itself.
+#
+group off => sub {
+	$node->append_conf('postgresql.conf', "restart_after_crash = off\n");
+	$node->reload;
+	my $id = q_(q{SELECT delay_schedule('0', 'SELECT die(''segv'')')});
+	for my $i (1 .. 3)
+	{
+		ok(wait_until($limit, sub { !-e "$data/postmaster.pid" }), "crash $i ends the server");
+		$node->{_pid} = undef;
+		like(file(), qr/^\d+ $id $i /m, 'and is remembered');
+		$node->start;
+	}
+	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'it is set aside all the same', $limit, expected => 'DW004');
+	no_suspects('without restarts');
+};
+
+$node->stop;
+done_testing();

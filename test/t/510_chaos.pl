@@ -1,0 +1,109 @@
+# A short fault campaign (test/chaos): whatever is killed, full or exhausted,
+# each task takes effect once, and none early.  Then its checker is shown states
+# that are wrong, in each way that it is to find.
+#
+# DW_CHAOS_SEED repeats a campaign; DW_LONG makes it ten minutes.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin, "$FindBin::RealBin/../chaos";
+use Chaos::Check;
+use Chaos::Lines;
+use DelayWheel;
+use File::Path qw(remove_tree);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'there is no build with injection points' unless has_injection();
+plan skip_all => 'perl has no DBD::Pg' unless eval { require DBD::Pg; 1 };
+
+my $program = "$FindBin::RealBin/../chaos/chaos.pl";
+# sockets have short names
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
+my $seed = $ENV{DW_CHAOS_SEED} // time() % 1_000_000;
+chomp(my $bindir = `$ENV{PG_CONFIG} --bindir`);
+
+delete @ENV{ grep { /^PG(HOST|PORT|USER|DATABASE|APPNAME)$/ } keys %ENV };
+my $ok = run_log([ $^X, $program, '--bindir', $bindir, '--injection', $ENV{DW_INJECTION_LIBDIR}, '--dir', "$dir/c",
+	'--seed', $seed, '--minutes', long_tests() ? 10 : 0.7 ], '>', "$dir/said", '2>&1');
+my $said = slurp_file("$dir/said");
+
+note($said);
+ok($ok, "a campaign with seed $seed has no finding")
+  or diag("repeat it with: DW_CHAOS_SEED=$seed, or test/chaos/run --seed $seed\n", grep { /finding|FINDING/ } map { "$_\n" } split /\n/, $said);
+my ($faults) = $said =~ /^faults +(\d+)/m;
+my ($done) = $said =~ /^tasks done +(\d+)/m;
+cmp_ok($faults // 0, '>=', 8, 'there were faults');
+cmp_ok($done // 0, '>=', 500, 'tasks were done');
+
+#
+# What the checker says of a state in which some lines are others: the code gets
+# a row and returns those that are to stand for it.
+#
+sub slurp_rows
+{
+	my @rows;
+
+	Chaos::Lines::read_file($_[0], sub { push @rows, $_[0] });
+	return @rows;
+}
+
+sub spew_rows
+{
+	my ($file, @rows) = @_;
+	open(my $out, '>', $file) or die $!;
+	print $out map { Chaos::Lines::encode(%$_) } @rows;
+	return close($out);
+}
+
+my @state = slurp_rows("$dir/c/state.one");
+my @journal = slurp_rows("$dir/c/journal.c1");
+
+sub finds
+{
+	my ($finding, $what, @rows) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	spew_rows("$dir/c/state.one", @rows);
+	my ($findings) = Chaos::Check::check("$dir/c");
+	ok((grep { /^$finding: / } @$findings) > 0, "the checker finds $what");
+	return;
+}
+
+sub first_of { my ($code, @rows) = @_; return (grep { $code->($_) } @rows)[0]; }
+
+# a task that nobody touched after it was committed
+my %touched = map { $_->{token} => 1 } grep { $_->{e} eq 'act' && defined $_->{token} } @journal;
+my %committed = map { $_->{tx} => 1 } grep { $_->{e} eq 'end' && $_->{outcome} eq 'committed' } @journal;
+my %undone = map { $_ => 1 } map { split /,/, $_->{tokens} } grep { $_->{e} eq 'undo' } @journal;
+my %due = map { $_->{token} => $_->{due} }
+  grep { $_->{e} eq 'task' && $_->{kind} eq 'argument' && $committed{ $_->{tx} } && !$touched{ $_->{token} } && !$undone{ $_->{token} } } @journal;
+my $effect = first_of(sub { $_[0]{s} eq 'effect' && $due{ $_[0]{token} // '' } }, @state);
+ok($effect, 'there is a task to begin with') or BAIL_OUT('the campaign did nothing');
+my @others = grep { $_ != $effect } @state;
+my $aborted = first_of(sub { $_[0]{e} eq 'task' && !$committed{ $_[0]{tx} } && $_[0]{kind} eq 'argument' }, @journal);
+my $run = first_of(sub { $_[0]{s} eq 'history' && $_[0]{recurring} && $_[0]{outcome} eq 'done' }, @state);
+my $tx = first_of(sub { $_[0]{s} eq 'tx' && $committed{ $_[0]{tx} } }, @state);
+my $in_history = first_of(sub { $_[0]{s} eq 'history' && $_[0]{task} == $effect->{task} && $_[0]{outcome} eq 'done' }, @state);
+my %pending = (s => 'pending', id => 1, due => 9e15, owner => 'a', queue => 'default', key => 'k', args => undef);
+my $error = { s => 'failed', id => $effect->{task}, sqlstate => '42P01', message => 'no such table', sql => "INSERT INTO effects (token) VALUES ('$effect->{token}')", args => undef };
+
+finds('lost', 'one that was lost', @others);
+finds('doubled', 'one that took effect twice', @state, $effect);
+finds('doubled', 'one that took effect and is pending', @state, { %pending, sql => "x '$effect->{token}'" });
+finds('early', 'one that was early', @others, { %$effect, at => $due{ $effect->{token} } - 1 });
+finds('role', 'one that ran as another role', @others, { %$effect, role => 'postgres' });
+finds('id', 'one that ran as another task', @others, { %$effect, task => $effect->{task} + 1_000_000_000 });
+finds('failed', 'one that failed without a reason', @others, $error);
+finds('stuck', 'one that is overdue', @others, { %pending, key => undef, due => 1, sql => "x '$effect->{token}'" });
+finds('ran', 'one that was rolled back and ran', @state, { %$effect, token => $aborted->{token} });
+finds('unknown', 'one that nobody scheduled', @state, { %$effect, token => 'c1.999999.1' });
+finds('key', 'a key that is pending twice', @state, map { { %pending, sql => "x 'c1.999999.$_'" } } 1 .. 2);
+finds('commit lost', 'a commit that is gone', grep { $_ != $tx } @state);
+finds('recurring', 'a run that was made twice', @state, $run);
+finds('recurring', 'a run at no ideal time', @state, { %$run, due => $run->{due} + 1 });
+finds('history', 'an end that is not in the history', grep { $_ != $in_history } @state);
+
+done_testing();
