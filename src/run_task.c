@@ -857,6 +857,15 @@ await_due(TimestampTz due)
 	}
 }
 
+/* Has it crashed, and is not set aside for it yet? */
+static bool
+is_suspect(DwDatabase *db, const DwEntry *entry)
+{
+	int			count = dw_crashes_of(db->oid, entry->id);
+
+	return count > 0 && count < DW_MAX_CRASHES;
+}
+
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
