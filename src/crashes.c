@@ -74,7 +74,7 @@ typedef struct Crashes
 	pg_atomic_uint32 n;			/* suspects; read without the lock for "none" */
 	pg_atomic_uint32 unsaved;	/* the file is out of date */
 	slock_t		lock;
-	TimestampTz no_batches_until;	/* set by the postmaster only */
+	int64		no_batches_until;	/* by dw_uptime(), set by the postmaster only */
 	Suspect		suspects[MAX_SUSPECTS];
 } Crashes;
 
@@ -186,7 +186,7 @@ dw_crashes_of(Oid database, int64 id)
 bool
 dw_crashes_forbid_batches(void)
 {
-	return crashes->no_batches_until != 0 && dw_now() < crashes->no_batches_until;
+	return crashes->no_batches_until != 0 && dw_uptime() < crashes->no_batches_until;
 }
 
 /*---- Who changes ----*/
@@ -603,6 +603,6 @@ dw_crashes_init(void)
 		read_file();
 	for (uint32 i = 0; i < pg_atomic_read_u32(&crashes->n); i++)
 		if (crashes->suspects[i].in_batch)
-			crashes->no_batches_until = dw_now() + NO_BATCHES_US;
+			crashes->no_batches_until = dw_uptime() + NO_BATCHES_US;
 	on_shmem_exit(look_back, (Datum) 0);
 }

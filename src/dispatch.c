@@ -700,10 +700,29 @@ dw_dispatch(DwDatabase *db)
 	return look_again;
 }
 
+/*
+ * What a timer before has left may be by a clock that was set back since:
+ * everybody may try at once, and what runs has just begun.
+ */
+static void
+forget_times(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_owners_retry_all(db);
+	dw_limits_forget_times(db);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == db->oid && dw_executors[i].since > now)
+			dw_executors[i].since = now;
+	LWLockRelease(dw_ready_lock(db));
+}
+
 void
-dw_dispatch_begin(void)
+dw_dispatch_begin(DwDatabase *db)
 {
 	handles = MemoryContextAllocZero(TopMemoryContext,
 									 dw_shared->nexecutors * sizeof(*handles));
 	woken = MemoryContextAllocZero(TopMemoryContext, dw_max_queues * sizeof(*woken));
+	forget_times(db);
 }

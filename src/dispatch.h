@@ -30,7 +30,7 @@ extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
  * To be called first.  Executors that a former timer started are there and
  * go on by themselves.
  */
-extern void dw_dispatch_begin(void);
+extern void dw_dispatch_begin(DwDatabase *db);
 
 /* Makes those executors end that delay_wheel.max_executors does not allow. */
 extern void dw_dispatch_end_surplus(DwDatabase *db);

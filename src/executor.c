@@ -66,7 +66,7 @@ static uint32 wait_event = 0;
 
 /* This executor has seen a task to its end. */
 static bool proved = false;
-static TimestampTz born = 0;
+static int64 born = 0;
 
 /*
  * The executor whose task this process works for: a parallel worker helps its
@@ -428,11 +428,11 @@ ask_for_load(const DwLane *lane)
 static bool
 keeps_too_much(bool is_idle)
 {
-	static TimestampTz looked = 0;
+	static int64 looked = 0;
 
-	if (!is_idle && dw_now() - looked < TURN_US)
+	if (!is_idle && dw_uptime() - looked < TURN_US)
 		return false;
-	looked = dw_now();
+	looked = dw_uptime();
 	return dw_executor_memory >= 0 && dw_private_memory() > dw_executor_memory;
 }
 
@@ -440,7 +440,7 @@ keeps_too_much(bool is_idle)
 static bool
 must_end(DwExecutor *me)
 {
-	return me->must_exit || dw_now() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0;
+	return me->must_exit || dw_uptime() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0;
 }
 
 bool
@@ -484,7 +484,7 @@ choose_way(DwExecutor *me, const DwEntry *entry)
  * none: then this executor counts as idle.
  */
 static bool
-next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
+next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 {
 	DwLane	   *was_full = NULL;
 	TimestampTz look_again = DW_NEVER;
@@ -507,7 +507,7 @@ next_task(DwExecutor *me, TimestampTz turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (must_end(me) || too_much || (dw_now() - turn_began > TURN_US && give_way()))
+	if (must_end(me) || too_much || (dw_uptime() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
 	if (!me->must_exit && dw_trial_wait(me) == 0 &&
 		dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
@@ -592,7 +592,7 @@ dw_executor_main(Datum place)
 	dw_crashes_watch_panics();
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
-	born = dw_now();
+	born = dw_uptime();
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
@@ -601,7 +601,7 @@ dw_executor_main(Datum place)
 
 	for (;;)
 	{
-		TimestampTz turn_began = dw_now();
+		int64		turn_began = dw_uptime();
 
 		while (next_task(me, turn_began, &entry))
 		{

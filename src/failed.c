@@ -71,7 +71,7 @@ static struct
 		COUNTING,
 		DELETING
 	}			phase;
-	TimestampTz began;
+	int64		began;			/* by dw_uptime() */
 	Place		reached;
 	int64		counted;
 	uint64		failed;			/* db->failed when the counting began */
@@ -133,6 +133,7 @@ dw_failed_begin(DwDatabase *db)
 	else
 		any = dw_may_have_rows(cat.failed);
 	CommitTransactionCommand();
+	pg_atomic_write_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
 	if (any)
 		look_at_once(db);
 }
@@ -176,7 +177,7 @@ begin_pass(DwDatabase *db)
 	static const Place after_all = {DT_NOEND, PG_INT64_MAX};
 
 	memset(&pass, 0, sizeof(pass));
-	pass.began = dw_now();
+	pass.began = dw_uptime();
 	pass.surplus.failed_at = DT_NOBEGIN;
 	pass.surplus.id = PG_INT64_MIN;
 	pass.oldest = DW_NEVER;
@@ -194,10 +195,10 @@ begin_pass(DwDatabase *db)
 
 /* Has the slice lasted long enough? */
 static bool
-slice_is_over(TimestampTz began, int rows)
+slice_is_over(int64 began, int rows)
 {
 	CHECK_FOR_INTERRUPTS();
-	return rows % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US;
+	return rows % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US;
 }
 
 /* The newest ones stay, as many as may. */
@@ -206,7 +207,7 @@ count_rows(DwDatabase *db, Relation rel)
 {
 	DwFailedScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	bool		ended = false;
 
 	for (int n = 0; !slice_is_over(began, n); n++)
@@ -241,7 +242,8 @@ delete_rows(Relation rel)
 {
 	DwFailedScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
+	TimestampTz now = dw_now();
 	bool		ended = false;
 	int			deleted = 0;
 
@@ -254,7 +256,7 @@ delete_rows(Relation rel)
 
 		tuple = dw_failed_scan_next(scan, &place.failed_at, &place.id);
 		if (tuple != NULL && !is_up_to(&place, &pass.surplus) &&
-			(dw_failed_max_age < 0 || place.failed_at > began - max_age_us()))
+			(dw_failed_max_age < 0 || place.failed_at > now - max_age_us()))
 			pass.oldest = place.failed_at;
 		if (tuple == NULL || pass.oldest != DW_NEVER)
 		{
@@ -278,7 +280,7 @@ static TimestampTz
 end_pass(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
-	int64		pause = Min(Max((now - pass.began) * PAUSE_FACTOR, PAUSE_MIN), PAUSE_MAX);
+	int64		pause = Min(Max((dw_uptime() - pass.began) * PAUSE_FACTOR, PAUSE_MIN), PAUSE_MAX);
 	TimestampTz next = DW_NEVER;
 
 	pass.phase = NO_PASS;

@@ -120,11 +120,11 @@ wait_until_gone(DwDatabase *db)
 	pid_t	   *connected = palloc((dw_shared->nexecutors + 2) * sizeof(pid_t));
 	pid_t	   *left = palloc((dw_shared->nexecutors + 2) * sizeof(pid_t));
 	int			n = list_workers(db, connected);
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 
 	while (list_workers(db, left) > 0 || any_connected(connected, n))
 	{
-		int64		waited = dw_now() - began;
+		int64		waited = dw_uptime() - began;
 
 		if (waited > PATIENCE_US)
 			break;

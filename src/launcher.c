@@ -65,7 +65,7 @@
 typedef struct Place
 {
 	BackgroundWorkerHandle *handle;
-	TimestampTz start_after;
+	int64		start_after;	/* by dw_uptime(), as all times here */
 	int64		backoff;
 	int			refusals;		/* in a row, for want of a background worker */
 } Place;
@@ -187,7 +187,7 @@ static void
 back_off(Place *place, int64 max)
 {
 	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, max);
-	place->start_after = dw_now() + place->backoff;
+	place->start_after = dw_uptime() + place->backoff;
 }
 
 /* Starts the timer of a place.  False if there is no background worker. */
@@ -204,7 +204,7 @@ start_timer(int number)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->timer_state = DW_TIMER_STARTING;
-	db->timer_started = dw_now();
+	db->timer_started = dw_uptime();
 	db->let_go = false;
 	db->timer_terminated = false;
 	db->absent = false;
@@ -258,7 +258,7 @@ notice_dead_timer(int number)
 		dead = GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED;
 	else
 		dead = db->timer_state == DW_TIMER_STARTING &&
-			dw_now() - db->timer_started > START_LIMIT_US;
+			dw_uptime() - db->timer_started > START_LIMIT_US;
 	if (db->timer_state == DW_TIMER_NONE || !dead)
 		return;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -272,7 +272,7 @@ notice_dead_timer(int number)
  * when to start another one.
  */
 static void
-serve_place(int number, bool *starting, TimestampTz *look_again)
+serve_place(int number, bool *starting, int64 *look_again)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
@@ -321,12 +321,12 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 		pfree(place->handle);
 		place->handle = NULL;
 		if (db->let_go || db->timer_terminated ||
-			db->timer_started + HEALTHY_US < dw_now())
+			db->timer_started + HEALTHY_US < dw_uptime())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
 			back_off(place, BACKOFF_MAX_US);
 	}
-	if (place->start_after > dw_now())
+	if (place->start_after > dw_uptime())
 	{
 		*look_again = Min(*look_again, place->start_after);
 		return;
@@ -341,7 +341,7 @@ serve_place(int number, bool *starting, TimestampTz *look_again)
 
 /* Starts a timer in a database, to see whether it has the extension. */
 static bool
-probe(Oid oid, bool *starting, TimestampTz *look_again)
+probe(Oid oid, bool *starting, int64 *look_again)
 {
 	DwDatabase *db = dw_database_enter(oid, false);
 
@@ -372,10 +372,10 @@ report_no_place(bool wanted)
 }
 
 /* One round; returns when the next one is due at the latest. */
-static TimestampTz
+static int64
 serve_all(void)
 {
-	TimestampTz look_again = DW_NEVER;
+	int64		look_again = DW_NEVER;
 	bool		starting = false;
 	bool		full = false;
 
@@ -460,7 +460,7 @@ dw_launcher_main(Datum arg)
 
 	for (;;)
 	{
-		TimestampTz until = DW_NEVER;
+		int64		until = DW_NEVER;
 		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 		long		timeout = -1;
 
@@ -475,7 +475,7 @@ dw_launcher_main(Datum arg)
 		if (until != DW_NEVER)
 		{
 			flags |= WL_TIMEOUT;
-			timeout = TimestampDifferenceMilliseconds(dw_now(), until);
+			timeout = TimestampDifferenceMilliseconds(dw_uptime(), until);
 		}
 		(void) WaitLatch(MyLatch, flags, timeout,
 						 dw_wait_event(wait_event, "DelayWheelLauncher"));

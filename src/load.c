@@ -241,7 +241,7 @@ enter_lanes_of_table(Relation rel)
 {
 	int64		origin = dw_origin_stamp();
 	DwLaneScan *scan = dw_lanes_scan_begin(rel, &discovery.reached, GetActiveSnapshot());
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	DwTaskKey	key;
 	bool		visible;
 	bool		ended = true;
@@ -262,7 +262,7 @@ enter_lanes_of_table(Relation rel)
 			discovery.reached.due = discovery.reached.id = PG_INT64_MAX;
 			dw_lanes_scan_seek(scan, &discovery.reached);
 		}
-		if (n % SLICE_STEP == 0 && dw_now() - began > SLICE_US)
+		if (n % SLICE_STEP == 0 && dw_uptime() - began > SLICE_US)
 		{
 			ended = false;
 			break;
@@ -370,7 +370,7 @@ go_on_discovering(void)
 static void
 forget_prepared(void)
 {
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	bool		ok = false;
 
 	/* before the snapshot: who sets it has committed */
@@ -394,7 +394,7 @@ forget_prepared(void)
 	}
 	PG_END_TRY();
 
-	forget_prepared_after = dw_now() + FORGETTING_SHARE * (dw_now() - began);
+	forget_prepared_after = dw_now() + FORGETTING_SHARE * (dw_uptime() - began);
 	if (!ok)
 	{
 		pg_atomic_write_u32(&db->prepared_ended, 1);
@@ -415,7 +415,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 {
 	DwTaskKey	key = dw_lane_begin(lane);
 	DwLaneScan *scan;
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	TimestampTz first_left = DW_NEVER;
 	bool		visible;
 
@@ -427,7 +427,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	{
 		DwEntry		entry;
 		bool		pause = n >= SLICE_ROWS ||
-			(n % 64 == 63 && dw_now() - began > SLICE_US);
+			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
 
 		/* also among dead ones, so that many in a row take no longer */
 		if (!visible && !pause)
@@ -648,9 +648,10 @@ look_at_lanes(TimestampTz now)
 static bool
 load_lanes(TimestampTz now)
 {
+	int64		began = dw_uptime();
 	bool		loaded = false;
 
-	while (to_load.n > 0 && !dw_extension_gone && dw_now() - now <= SLICE_US)
+	while (to_load.n > 0 && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 

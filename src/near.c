@@ -822,6 +822,7 @@ reset_lane(DwLane *lane)
 	lane->waiting = 0;
 	lane->load_below = 0;
 	lane->load_after = 0;
+	lane->recheck_at = lane->recheck_from = DW_NEVER;
 	lane->orphan = false;
 	lane->refill_at = PG_UINT32_MAX;
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);

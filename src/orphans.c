@@ -156,7 +156,7 @@ dw_role_exists(Oid role)
 static void
 check_owners(void)
 {
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	Oid			known = InvalidOid;
 
 	for (int n = 0; check_at < dw_max_lanes; check_at++)
@@ -165,7 +165,7 @@ check_owners(void)
 
 		if (lane->database != db->oid || lane->orphan || lane->owner == known)
 			continue;
-		if (n++ % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
+		if (n++ % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US)
 			break;
 		if (dw_role_exists(lane->owner))
 			known = lane->owner;
@@ -196,7 +196,7 @@ static void
 move_rows(Relation rel, Slice *slice)
 {
 	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	DwTaskKey	key;
 
 	for (int n = 0;; n++)
@@ -204,7 +204,7 @@ move_rows(Relation rel, Slice *slice)
 		TM_FailureData failure;
 		TM_Result	result = TM_BeingModified;
 
-		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_now() - began > SLICE_US)
+		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US)
 			break;
 		CHECK_FOR_INTERRUPTS();
 		if (!dw_lane_scan_next(scan, &key))

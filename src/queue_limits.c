@@ -27,6 +27,7 @@
 
 #include "lanes.h"
 #include "queue_limits.h"
+#include "settings.h"
 
 #define TOLERANCE_US	(100 * 1000)
 #define TURN_US			(100 * 1000)
@@ -60,7 +61,7 @@ start_interval(const DwQueue *queue)
 }
 
 /* When the rate allows the next task: not later than in an interval, also if
- * the rate was raised, or the clock set back. */
+ * the rate was raised. */
 static TimestampTz
 next_start(const DwQueue *queue, TimestampTz now)
 {
@@ -260,4 +261,20 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 	queue->next_turn = now + TURN_US;
 	keep_place(queue, lane->owner, now);
 	return true;
+}
+
+void
+dw_limits_forget_times(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		DwQueue    *queue = &dw_queues[i];
+
+		if (queue->database != db->oid)
+			continue;
+		queue->next_start = Min(queue->next_start, now);
+		queue->next_turn = queue->kept_until = 0;
+	}
 }

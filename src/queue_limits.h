@@ -52,4 +52,7 @@ extern bool dw_limits_full(const DwLane *lane);
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);
 
+/* Times of a clock that was set back since are forgotten, for all queues of the database. */
+extern void dw_limits_forget_times(DwDatabase *db);
+
 #endif							/* DW_QUEUE_LIMITS_H */

@@ -217,7 +217,8 @@ dw_require_room(Oid owner)
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
 	if (allowance.owner != owner || allowance.limit != dw_max_pending ||
-		allowance.left == 0 || now >= allowance.until)
+		allowance.left == 0 || now >= allowance.until ||
+		now < allowance.until - ALLOWANCE_US)
 	{
 		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
 

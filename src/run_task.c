@@ -559,6 +559,14 @@ mode_of(DwClaim *claimed)
 	return DW_IN_TRANSACTION;
 }
 
+static void
+hint_again(DwDatabase *db, const DwEntry *entry)
+{
+	DwHint		hint = dw_entry_hint(entry);
+
+	dw_deliver(db, &hint);
+}
+
 /* The attempt before has ended its executor. */
 static void
 fail_quit(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
@@ -583,6 +591,13 @@ claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
 	dw_stop_allow(db, me);
 	dw_autonomous_end(db, me);
 	dw_claim_begin_transaction();
+	if (entry->due > GetCurrentTransactionStartTimestamp())
+	{
+		/* the clock was set back since it was handed over */
+		AbortCurrentTransaction();
+		hint_again(db, entry);
+		return;
+	}
 	result = claim(db, me, entry, &claimed);
 	if (result == DW_CLAIMED && claimed.verdict == DW_DROP)
 		result = DW_CLAIM_CANCELLED;
@@ -859,9 +874,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	enter_task_context();
 	if (!await_due(entry->due))
 	{
-		DwHint		hint = dw_entry_hint(entry);
-
-		dw_deliver(db, &hint);
+		hint_again(db, entry);
 		return;
 	}
 	try.quit = dw_quit_take(entry->id);

@@ -594,3 +594,12 @@ dw_now(void)
 {
 	return GetCurrentTimestamp();
 }
+
+int64
+dw_uptime(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}

@@ -274,13 +274,13 @@ typedef struct DwDatabase
 	/* table lock */
 	Oid			oid;			/* InvalidOid: free */
 	DwTimerState timer_state;
-	TimestampTz timer_started;
+	int64		timer_started;	/* by dw_uptime() */
 	bool		let_go;			/* the last timer ended because it was asked to */
 	bool		timer_terminated;	/* or it was told to */
 	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
 	DwSweeperState sweeper_state;
-	TimestampTz sweeper_started;
+	int64		sweeper_started;	/* by dw_uptime() */
 	bool		sweeper_failed; /* the last one ended by an error */
 	pid_t		sweeper_pid;
 	bool		sweep_waits;	/* for transactions that were open, some of them: */
@@ -506,8 +506,10 @@ extern void dw_call_timer(DwDatabase *db);
 extern void dw_wake_launcher(void);
 extern void dw_roles_dropped(void);
 
-/* The clock: the only place that reads it. */
+/* The clock: the only place that reads it.  It may be set at any time, also back. */
 extern TimestampTz dw_now(void);
+/* Microseconds since some moment, for how long something takes: never set. */
+extern int64 dw_uptime(void);
 
 static inline int64
 dw_atomic_read(pg_atomic_uint64 *value)

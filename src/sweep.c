@@ -506,11 +506,11 @@ static bool
 sweep_slice(Relation rel)
 {
 	DwLaneScan *scan = dw_lanes_scan_begin(rel, &cursor, GetActiveSnapshot());
-	TimestampTz began = dw_now();
+	int64		began = dw_uptime();
 	bool		ended = false;
 	bool		entered = false;
 
-	for (int n = 1; n % SLICE_STEP != 0 || dw_now() - began < SLICE_US; n++)
+	for (int n = 1; n % SLICE_STEP != 0 || dw_uptime() - began < SLICE_US; n++)
 	{
 		DwTaskKey	key;
 		bool		visible;

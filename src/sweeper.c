@@ -115,7 +115,7 @@ any_marks(DwDatabase *db, bool *known)
 static void
 notice_end(DwDatabase *db)
 {
-	TimestampTz now = dw_now();
+	int64		now = dw_uptime();
 	pid_t		pid;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -186,7 +186,7 @@ start_sweeper(DwDatabase *db)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->sweeper_state = DW_SWEEPER_STARTING;
-	db->sweeper_started = dw_now();
+	db->sweeper_started = dw_uptime();
 	LWLockRelease(dw_shared->table_lock);
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel sweeper");
@@ -350,11 +350,10 @@ trim(void)
 	return Min(failed_at, history_at);
 }
 
-/* True if it was woken before. */
+/* By either clock; true if it was woken before. */
 static bool
-rest_until(TimestampTz until)
+rest_until(int64 now, int64 until)
 {
-	TimestampTz now = dw_now();
 	long		timeout = TimestampDifferenceMilliseconds(now, until);
 	int			events;
 
@@ -369,17 +368,16 @@ rest_until(TimestampTz until)
 
 /* Rests after a piece of work, whoever calls; then until there is more. */
 static void
-rest(TimestampTz began, TimestampTz more_at)
+rest(int64 began, TimestampTz more_at)
 {
-	TimestampTz now = dw_now();
-	TimestampTz rested = now + Max(REST * (now - began), MIN_REST_US);
+	int64		rested = dw_uptime() + Max(REST * (dw_uptime() - began), MIN_REST_US);
 
 	pgstat_report_activity(STATE_IDLE, NULL);
-	while (rest_until(rested))
+	while (rest_until(dw_uptime(), rested))
 		if (asked_to_end())
 			return;
 	if (pg_atomic_read_u32(&my_db->sweep_wanted) == 0)
-		(void) rest_until(more_at);
+		(void) rest_until(dw_now(), more_at);
 }
 
 void
@@ -397,7 +395,7 @@ dw_sweeper_main(Datum number)
 
 	for (;;)
 	{
-		TimestampTz began = dw_now();
+		int64		began = dw_uptime();
 		TimestampTz sweep_at;
 		TimestampTz trim_at;
 		TimestampTz repair_at;
@@ -412,6 +410,13 @@ dw_sweeper_main(Datum number)
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
 		repair_at = dw_recurring_repair(my_db);
+		if (dw_worker_clock_set_back() > 0)
+		{
+			/* some time just noted may be too late */
+			dw_failed_begin(my_db);
+			dw_history_begin(my_db);
+			continue;
+		}
 		if (asked_to_end() || dw_extension_gone)
 			break;
 		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)

@@ -15,7 +15,8 @@
  * If it ends, for whatever reason, the launcher starts another one, which
  * begins with nothing in memory and reads the table.  It is also asked to:
  * by who needs the database without sessions (hold.c), and when settings of
- * the database have changed.
+ * the database have changed.  So it does when the clock was set back: times
+ * until which something waits, here and in shared memory, would be too late.
  *
  *-------------------------------------------------------------------------
  */
@@ -131,6 +132,22 @@ asked_to_end(void)
 	return let_go;
 }
 
+/* Another timer does not know the times of before. */
+static void
+obey_clock(void)
+{
+	int64		back = dw_worker_clock_set_back();
+
+	if (back == 0)
+		return;
+	ereport(LOG,
+			(errmsg("the clock was set back by %.3f s", back / 1000000.0),
+			 errdetail("The delay_wheel timer of database %u starts anew. Tasks wait until they are due by the new time.",
+					   db->oid)));
+	pg_atomic_write_u32(&db->restart, 1);
+	dw_call_timer(db);
+}
+
 /* To be called whenever settings may have changed. */
 static void
 obey_settings(void)
@@ -161,7 +178,7 @@ begin_service(void)
 	DW_INJECT("begin-before-reset");
 	dw_near_reset(db);
 	DW_INJECT("begin-after-reset");
-	dw_dispatch_begin();
+	dw_dispatch_begin(db);
 	dw_load_reset(db);
 	dw_crashes_tidy(db);
 	dw_failed_begin(db);
@@ -262,9 +279,10 @@ create_events(void)
 #ifdef __linux__
 /*
  * Sets the kernel's timer to an absolute time.  A step of the clock cancels
- * it, which wakes us to look at the new time.
+ * it, which wakes us to look at the new time.  False if there was one since it
+ * was set before: what we would sleep until is out of date.
  */
-static void
+static bool
 arm_timer(TimestampTz until)
 {
 	struct itimerspec spec = {0};
@@ -278,11 +296,13 @@ arm_timer(TimestampTz until)
 		spec.it_value.tv_sec = unix_us / USECS_PER_SEC;
 		spec.it_value.tv_nsec = unix_us % USECS_PER_SEC * 1000;
 	}
-	if (timerfd_settime(timer_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &spec, NULL) < 0 &&
-		errno != ECANCELED)
+	if (timerfd_settime(timer_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &spec, NULL) == 0)
+		return true;
+	if (errno != ECANCELED)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not set timer: %m")));
+	return false;
 }
 
 static void
@@ -304,7 +324,8 @@ wait_for_event(TimestampTz until)
 	int			n;
 
 #ifdef __linux__
-	arm_timer(until);
+	if (!arm_timer(until))
+		return;
 #else
 	if (until != DW_NEVER)
 		timeout = TimestampDifferenceMilliseconds(dw_now(), until);
@@ -390,6 +411,7 @@ dw_timer_main(Datum number)
 		MemoryContextSwitchTo(round_context);
 		if (dw_worker_interrupts())
 			obey_settings();
+		obey_clock();
 		if (pg_atomic_read_u32(&db->control) != control_seen || control_at <= dw_now())
 			control_at = look_at_control(false);
 		more = drain_inbox();

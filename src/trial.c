@@ -43,7 +43,7 @@ take_token(const DwExecutor *me)
 }
 
 static void
-hold_others(TimestampTz from)
+hold_others(int64 from)
 {
 	pg_atomic_write_u64(&dw_shared->trial_until, (uint64) (from + TRIAL_WAIT_US));
 }
@@ -62,13 +62,10 @@ others_run(const DwExecutor *me)
 	return false;
 }
 
-/* Less than so long ago; not if the clock was set back. */
 static bool
-is_recent(TimestampTz since)
+is_recent(int64 since)
 {
-	TimestampTz now = dw_now();
-
-	return now >= since && now - since < TRIAL_WAIT_US;
+	return dw_uptime() - since < TRIAL_WAIT_US;
 }
 
 static void
@@ -84,7 +81,7 @@ look_later(DwDatabase *db, DwExecutor *me)
 void
 dw_trial_begin(DwDatabase *db, DwExecutor *me)
 {
-	TimestampTz since = dw_now();
+	int64		since = dw_uptime();
 	bool		mine;
 
 	me->trial = DW_TRIAL_AWAITED;
@@ -92,11 +89,11 @@ dw_trial_begin(DwDatabase *db, DwExecutor *me)
 		look_later(db, me);
 	if (mine)
 	{
-		since = dw_now();
+		since = dw_uptime();
 		hold_others(since);
 		while (others_run(me) && is_recent(since))
 			look_later(db, me);
-		hold_others(dw_now());
+		hold_others(dw_uptime());
 	}
 	DW_INJECT("trial-begins");
 	me->trial = DW_ON_TRIAL;
@@ -125,7 +122,6 @@ dw_trial_wait(const DwExecutor *me)
 
 	if (token == 0 || token == token_of(me))
 		return 0;
-	left = dw_atomic_read(&dw_shared->trial_until) - dw_now();
-	/* more, if the clock was set back */
-	return left <= 0 || left > TRIAL_WAIT_US ? 0 : (long) (left / 1000) + 1;
+	left = dw_atomic_read(&dw_shared->trial_until) - dw_uptime();
+	return left <= 0 ? 0 : (long) (left / 1000) + 1;
 }

@@ -436,20 +436,20 @@ look_again(int64 id)
 }
 
 static void
-sleep_until(TimestampTz until)
+sleep_until(int64 until)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 TimestampDifferenceMilliseconds(dw_now(), until),
+					 TimestampDifferenceMilliseconds(dw_uptime(), until),
 					 dw_wait_event(wait_event, "DelayWheelWait"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
 
 static const char *
-wait_for_task(int64 id, TimestampTz deadline)
+wait_for_task(int64 id, int64 deadline)
 {
 	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
-	TimestampTz look_at = dw_now() + LOOK_US;
+	int64		look_at = dw_uptime() + LOOK_US;
 
 	switch (look(id, true))
 	{
@@ -465,7 +465,7 @@ wait_for_task(int64 id, TimestampTz deadline)
 	{
 		bool		must_look;
 		DwOutcome	outcome = read_slot(&must_look);
-		TimestampTz now = dw_now();
+		int64		now = dw_uptime();
 
 		if (outcome == DW_NOT_ENDED && (must_look || now >= look_at))
 		{
@@ -486,7 +486,7 @@ dw_wait(PG_FUNCTION_ARGS)
 	static const Oid types[] = {INT8OID, INTERVALOID};
 	DwDatabase *db;
 	int64		id;
-	TimestampTz deadline = DW_NEVER;
+	int64		deadline = DW_NEVER;	/* by dw_uptime() */
 	const char *result;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
@@ -499,7 +499,7 @@ dw_wait(PG_FUNCTION_ARGS)
 	PreventCommandIfParallelMode("delay_wait()");
 	id = PG_GETARG_INT64(0);
 	if (!PG_ARGISNULL(1))
-		deadline = dw_time_add(dw_now(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
+		deadline = dw_time_add(dw_uptime(), dw_interval_us(PG_GETARG_INTERVAL_P(1)));
 	if (dw_executor_runs_here(id))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  What launcher, timers and executors have in common as processes.
+ *	  What launcher, timers, executors and sweepers have in common as processes.
  *
  * SIGTERM ends a worker at its next check for interrupts, also while it waits
  * for a lock; SIGINT is as background workers have it; SIGQUIT is watched, to
@@ -20,10 +20,14 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "shared.h"
 #include "storage/fd.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "worker.h"
+
+/* what the clock is set back by; readings of it are less exact */
+#define SET_BACK_US		1000
 
 static volatile sig_atomic_t terminated = false;
 
@@ -59,6 +63,7 @@ dw_worker_begin(void)
 	dw_no_transaction_timeout();
 	dw_crashes_watch_signals();
 	BackgroundWorkerUnblockSignals();
+	(void) dw_worker_clock_set_back();
 }
 
 bool
@@ -71,6 +76,28 @@ dw_worker_interrupts(void)
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
 	return true;
+}
+
+/*
+ * Between two looks at the clock that is never set, the other one is ahead of
+ * it by something between the two differences.
+ */
+int64
+dw_worker_clock_set_back(void)
+{
+	static int64 ahead = PG_INT64_MIN;	/* it has been, for certain */
+	int64		before = dw_uptime();
+	TimestampTz now = dw_now();
+	int64		after = dw_uptime();
+	int64		back = ahead == PG_INT64_MIN ? 0 : ahead - (now - before);
+
+	if (back >= SET_BACK_US)
+	{
+		ahead = now - after;
+		return back;
+	}
+	ahead = Max(ahead, now - after);
+	return 0;
 }
 
 /*

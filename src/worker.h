@@ -25,4 +25,11 @@ extern int64 dw_private_memory(void);
 /* Was this process told to end by another one, by SIGTERM? */
 extern bool dw_worker_terminated(void);
 
+/*
+ * By how many microseconds the clock was set back since this was called before,
+ * or the process began; 0 if it was not.  Times that were computed before are
+ * too late then.
+ */
+extern int64 dw_worker_clock_set_back(void);
+
 #endif							/* DW_WORKER_H */

@@ -20,7 +20,7 @@ use File::Basename qw(dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
 our @EXPORT = qw(
   new_node wait_for wait_until try_psql log_position log_since
@@ -97,12 +97,13 @@ sub new_node
 sub wait_until
 {
 	my ($seconds, $code) = @_;
-	my $deadline = time() + $seconds;
+	# whatever is done to the clock
+	my $deadline = clock_gettime(CLOCK_MONOTONIC) + $seconds;
 
 	for (;;)
 	{
 		return 1 if $code->();
-		return 0 if time() > $deadline;
+		return 0 if clock_gettime(CLOCK_MONOTONIC) > $deadline;
 		sleep(0.05);
 	}
 }
