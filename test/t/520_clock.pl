@@ -254,8 +254,8 @@ failures('three hours back');
 
 # Executors with work without end (pg_sleep() would sleep for three hours more) give way to an owner that has none.
 $q->(q{ALTER SYSTEM SET delay_wheel.max_executors = 1; SELECT pg_reload_conf()});
-$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule_at(now() - interval '10 days', 'SELECT count(*) FROM generate_series(1, 200000)') FROM generate_series(1, 100)});
-wait_for($node, q{SELECT count(*) < 98 FROM delay_wheel.task}, 'an executor is at work');
+$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule_at(now() - interval '10 days', 'SELECT count(*) FROM generate_series(1, 200000)') FROM generate_series(1, 400)});
+wait_for($node, q{SELECT count(*) < 398 FROM delay_wheel.task}, 'an executor is at work');
 step(-3 * $hour);
 $q->(q{SET SESSION AUTHORIZATION bert; SELECT schedule('way', now())});
 ran('way', 1, 'three hours back: an executor gives way');
@@ -446,7 +446,7 @@ for my $change (qw(spring autumn))
 }
 clock_to('2028-01-31 12:00 Europe/Berlin');
 $q->(q{SELECT delay_schedule('1 mon', 'SELECT 1')});
-is($q->(q{SELECT due AT TIME ZONE 'Europe/Berlin' BETWEEN '2028-02-29 12:00' AND '2028-02-29 12:01' FROM delay_wheel.tasks}), 't',
+is($q->(q{SELECT due AT TIME ZONE 'Europe/Berlin' BETWEEN '2028-02-29 11:59' AND '2028-02-29 12:01' FROM delay_wheel.tasks}), 't',
 	'a month after the 31st of January');
 clock_to('2028-02-29 12:02 Europe/Berlin');
 wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'it runs on the 29th of February', 60, expected => 0);
@@ -470,7 +470,7 @@ alive('with tasks of the year 294276');
 is($q->(q{SELECT count(*) FROM delay_wheel.task}), 4, 'they are pending');
 is($q->(q{SELECT delay_every('far', '1 year', 'SELECT 1', starts => '294276-06-01'); SELECT next_due > '294276-01-01' FROM delay_wheel.recurring}) =~ /t$/ ? 1 : 0, 1,
 	'so is a recurring task');
-is($q->(q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE recurring IS NOT NULL}), 't', 'its run is made now');
+is($q->(q{SELECT delay_run(id) FROM delay_wheel.tasks WHERE sql = 'SELECT 1'}), 't', 'its run is made now');
 is($q->(q{SELECT state FROM delay_wheel.recurring}), 'finished', 'and there is no other');
 $q->(q{SELECT delay_unschedule('far')});
 SKIP:
