@@ -40,7 +40,9 @@ $node->safe_psql('app', q{
 	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''superseded'')', delay => '1 day', key => 'order 2');
 	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''stopped'')', delay => '1 day', queue => 'stopped');
 	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''marked'')', delay => '1 day', tag => 'marked') FROM generate_series(1, 5);
-	SELECT delay_every('each day', '1 day', 'INSERT INTO public.effects VALUES (''recurring'')', starts => now() + interval '1 day')});
+	SELECT delay_every('each day', '1 day', 'INSERT INTO public.effects VALUES (''recurring'')', starts => now() + interval '1 day');
+	SELECT delay_every('each hour', '1 hour', 'INSERT INTO public.effects VALUES (''hourly'')', starts => now() + interval '1 day');
+	SELECT delay_pause_recurring('each hour')});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a task has failed', 60, db => 'app', expected => 1);
 # a cancellation that cannot end, since a transaction is open
 my $open = $node->background_psql('app');
@@ -79,7 +81,7 @@ sub check
 		is($q->('SELECT armed, key, tag, queue FROM delay_wheel.tasks WHERE key IS NOT NULL ORDER BY key'), "f|order 1|mail|slow\nf|order 2||default",
 			'tasks with their keys, tag and queue, not armed');
 		is($q->('SELECT count(*), count(*) FILTER (WHERE armed) FROM delay_wheel.tasks'), '4|0', 'nor are the others');
-		is($q->('SELECT name, state FROM delay_wheel.recurring'), 'each day|unarmed', 'neither is the recurring task');
+		is($q->('SELECT name, state FROM delay_wheel.recurring ORDER BY name'), "each day|unarmed\neach hour|unarmed", 'neither are recurring tasks');
 		is($q->('SELECT name, rate, max_running, paused FROM delay_wheel.queues WHERE name IS NOT NULL AND name <> $$default$$ ORDER BY name'),
 			"slow|1000|1|f\nstopped|||t", 'queues with their limits, and a pause');
 		is($q->('SELECT count(*), min(sqlstate) FROM delay_wheel.failed'), '1|42P01', 'the failed task');
@@ -92,6 +94,8 @@ sub check
 		like($err, qr/ERROR:  task \d+ is not armed/, 'an unarmed task cannot be run by hand');
 		new_tasks($db, 'new');
 		is($q->($effects), 'new 2', 'those of the copy do not');
+		is($q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_resume_recurring('each hour'); SELECT state FROM delay_wheel.recurring WHERE name = 'each hour'}),
+			"t\nunarmed", 'nor is one by its end of a pause');
 		$q->(q{CREATE TABLE later (n int); GRANT ALL ON later TO anna; SELECT delay_redrive()});
 		wait_for($node, 'SELECT count(*) FROM later', 'the failed task runs if it is put back', 60, db => $db, expected => 1);
 		$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''own'')', delay => '1 day', key => 'order 2')});
@@ -100,7 +104,8 @@ sub check
 		is($q->('SELECT delay_arm(); SELECT delay_arm()'), "4\n0", 'armed, once');
 		wait_for($node, $effects, 'what may run does, the recurring task, too', 60, db => $db, expected => 'key 1, new 2, recurring 1');
 		wait_for($node, 'SELECT sqlstate FROM delay_wheel.failed', 'which is told when it is due', 60, db => $db, expected => 'DW001');
-		is($q->('SELECT state, next_due > now() FROM delay_wheel.recurring'), 'waiting|t', 'the recurring task waits for its next run');
+		is($q->('SELECT name, state, next_due > now() FROM delay_wheel.recurring ORDER BY name'), "each day|waiting|t\neach hour|waiting|t", 'recurring tasks wait for their next runs');
+		is($q->('SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.recurring r ON t.id = r.task'), 2, 'which are pending');
 		$q->(q{SELECT delay_resume('stopped')});
 		wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'stopped'}, 'what was paused runs when that ends', 60, db => $db, expected => 1);
 		wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation has come to its end', 60, db => $db, expected => 0);
