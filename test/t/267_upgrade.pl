@@ -1,9 +1,9 @@
 # pg_upgrade, with the library preloaded in both clusters: tasks and their
-# owners are carried, nothing runs meanwhile, and afterwards only when it is
-# armed.
+# owners are carried, and all else, nothing runs meanwhile, and afterwards only
+# when it is armed.
 #
 # DW_OLD_BINDIR and DW_NEW_BINDIR name other PostgreSQLs than the one under
-# test, with delay_wheel installed.
+# test, with delay_wheel installed (test/majors/run --upgrade).
 
 use strict;
 use warnings;
@@ -43,12 +43,47 @@ wait_for($old, 'SELECT count(*) FROM delay_wheel.failed_task', 'one task fails',
 $old->safe_psql('postgres', 'CREATE DATABASE second');
 $old->safe_psql('second', q{CREATE EXTENSION delay_wheel; SELECT delay_schedule('1 hour', 'CREATE TABLE effects ()')});
 
+# One has everything.
+$old->safe_psql('postgres', 'CREATE DATABASE everything');
+$old->safe_psql('everything', q{
+	CREATE EXTENSION delay_wheel;
+	ALTER DATABASE everything SET delay_wheel.history = 'all';
+	SELECT delay_wheel.allow('anna');
+	CREATE TABLE effects (label text);
+	GRANT ALL ON effects TO anna;
+	SELECT delay_queue('slow', rate => 1000, max_running => 1, users => '{anna}'), delay_queue('stopped', users => '{anna}');
+	SELECT delay_pause('stopped');
+	SET SESSION AUTHORIZATION anna;
+	SELECT delay_schedule('0', 'SELECT 1 / 0'), delay_schedule('0', 'SELECT 1');
+	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''key'')', delay => '1 day', key => 'order 1', tag => 'mail', queue => 'slow');
+	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''stopped'')', delay => '1 day', queue => 'stopped');
+	SELECT delay_schedule_task('INSERT INTO public.effects VALUES (''marked'')', delay => '1 day', tag => 'marked') FROM generate_series(1, 5);
+	SELECT delay_every('each day', '1 day', 'INSERT INTO public.effects VALUES (''recurring'')', starts => now() + interval '1 day')});
+wait_for($old, q{SELECT string_agg(outcome, ' ' ORDER BY outcome) FROM delay_wheel.history}, 'there is history', 60,
+	db => 'everything', expected => 'done failed');
+# a cancellation that comes to no end, since its rows are locked, before the server does
+my $open = $old->background_psql('everything');
+$open->query_safe(q{BEGIN; SELECT FROM delay_wheel.task WHERE tag = 'marked' FOR UPDATE});
+$old->safe_psql('everything', q{SELECT delay_cancel_all(tag => 'marked'); CHECKPOINT});
+
 # All are overdue when the upgrade begins.
 $old->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
-$old->restart;
-$old->safe_psql($_, q{UPDATE delay_wheel.task SET due = now() - interval '1 day'}) for qw(postgres second);
-my $rows = q{SELECT md5(string_agg(to_jsonb(t)::text || owner::oid, ';' ORDER BY id)) FROM delay_wheel.};
-my @before = map { $old->safe_psql('postgres', "$rows$_ t") } qw(task failed_task);
+$old->stop('immediate');
+eval { $open->quit };
+$old->start;
+$old->safe_psql($_, q{UPDATE delay_wheel.task SET due = now() - interval '1 day'}) for qw(postgres second everything);
+is($old->safe_psql('everything', q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}), 5, 'tasks are cancelled, and still there');
+my @tables = qw(task failed_task queue pause cancellation recurring_task history_0 history_1 history_2);
+my $rows = q{SELECT md5(string_agg(r, ';' ORDER BY r)) FROM (SELECT to_jsonb(t)::text FROM delay_wheel.%s t) _(r)};
+
+sub all_rows
+{
+	my ($node) = @_;
+	return map { my $t = $_; map { "$t " . $node->safe_psql($_, sprintf($rows, $t)) } qw(postgres everything) } @tables;
+}
+
+my $owners = 'SELECT owner::oid, count(*) FROM delay_wheel.task GROUP BY 1 ORDER BY 1';
+my @before = (all_rows($old), $old->safe_psql('postgres', $owners));
 my $last = $old->safe_psql('postgres', 'SELECT max(id) FROM delay_wheel.task');
 $old->append_conf('postgresql.conf', "shared_preload_libraries = 'delay_wheel'\n");
 $old->stop;
@@ -73,8 +108,7 @@ my $position = log_position($new);
 $new->start;
 wait_for($new, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'postgres'}, 'the view status tells', 60);
 like(log_since($new, $position), qr/WARNING:.*database "postgres" holds tasks that came with a copy/, 'so does the log');
-my @after = map { $new->safe_psql('postgres', "$rows$_ t") } qw(task failed_task);
-is_deeply(\@after, \@before, 'all tasks are carried, with their owners');
+is_deeply([ all_rows($new), $new->safe_psql('postgres', $owners) ], \@before, 'all tasks are carried, with their owners, and all else');
 cmp_ok(
 	$new->safe_psql('postgres', q{SELECT delay_schedule('0', $$INSERT INTO effects VALUES ('new')$$)}),
 	'>', $last, 'the numbers of tasks go on');
@@ -91,5 +125,29 @@ is( $new->safe_psql('postgres', q{SELECT who, count(*), count(DISTINCT label) FR
 is($new->safe_psql('second', 'SELECT count(*) FROM delay_wheel.task'), 1, 'each database is armed by itself');
 is($new->safe_psql('second', 'SELECT delay_arm()'), 1, 'so is this one');
 wait_for($new, q{SELECT to_regclass('effects') IS NOT NULL}, 'its task runs', 60, db => 'second');
+
+# The one that has everything.
+my $q = sub { return $new->safe_psql('everything', $_[0]) };
+wait_for($new, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'everything'}, 'everything: the view status tells', 60, db => 'everything');
+ok(wait_until(60, sub { log_since($new, $position) =~ /WARNING:.*database "everything" holds tasks that came with a copy/ }), 'so does the log');
+is($q->('SELECT count(*) FROM delay_wheel.tasks WHERE armed'), 0, 'nothing is armed');
+is($q->('SELECT name, state FROM delay_wheel.recurring'), 'each day|unarmed', 'neither the recurring task');
+is($q->(q{SELECT state FROM delay_wheel.cancellations}), 'unarmed', 'the cancellation came along');
+is($q->(q{SELECT name, rate, max_running, paused FROM delay_wheel.queues WHERE name IN ('slow', 'stopped') ORDER BY name}),
+	"slow|1000|1|f\nstopped|||t", 'so did queues with their limits, and a pause');
+$q->(q{SET SESSION AUTHORIZATION anna; SELECT delay_schedule('0', 'INSERT INTO public.effects VALUES (''new'')')});
+wait_for($new, q{SELECT string_agg(label, ' ') FROM effects}, 'a new task runs, no other has', 60, db => 'everything', expected => 'new');
+cmp_ok($q->('SELECT delay_arm()'), '>=', 2, 'armed');
+wait_for($new, q{SELECT string_agg(label, ' ' ORDER BY label) FROM effects}, 'what may run does, once, the recurring task, too', 60,
+	db => 'everything', expected => 'key new recurring');
+wait_for($new, 'SELECT state FROM delay_wheel.recurring', 'which waits for its next run', 60, db => 'everything', expected => 'waiting');
+$q->(q{SELECT delay_resume('stopped')});
+wait_for($new, q{SELECT count(*) FROM delay_wheel.history WHERE outcome = 'done'}, 'what was paused runs when that ends; there is history of all', 60,
+	db => 'everything', expected => 5);
+is($q->(q{SELECT string_agg(label, ' ' ORDER BY label) FROM effects}), 'key new recurring stopped', 'each once');
+wait_for($new, q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}, 'what was cancelled is removed', 60, db => 'everything', expected => 0);
+wait_for($new, 'SELECT count(*) FROM delay_wheel.cancellations', 'the cancellation has come to its end', 60, db => 'everything', expected => 0);
+is($q->('SELECT count(*) FROM delay_wheel.failed'), 1, 'no task has failed again');
+is($q->(q{SELECT unarmed FROM delay_wheel.status WHERE database = 'everything'}), 'f', 'nothing is left to be armed');
 
 done_testing();
