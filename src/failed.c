@@ -296,6 +296,10 @@ end_pass(DwDatabase *db)
 	}
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
+	/* who records failures after the counting asks in vain while the pass goes on */
+	if (dw_failed_max_count >= 0 &&
+		pg_atomic_read_u64(&db->failed) >= pg_atomic_read_u64(&db->failed_limit))
+		next = now + pause;
 	return next;
 }
 
