@@ -17,12 +17,14 @@
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
  * is told to the timer when it has ended, by this one's own end; so is an
  * extension that it created;
+ * CREATE RULE, CREATE TRIGGER, foreign keys, partitions: they wait for a lock
+ * before they look at rights, so who lacks these is refused here;
  * any: the history of tasks has the last one (history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
  * so that is noticed by an object access hook: the timer looks at what is left.
  *
- * Everything here comes before the command's own checks.  What it disturbs, if
+ * All else here comes before the command's own checks.  What it disturbs, if
  * the command then fails, goes on by itself.
  *
  *-------------------------------------------------------------------------
@@ -34,7 +36,9 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "batch.h"
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
@@ -60,6 +64,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -241,6 +246,97 @@ hold_for(Node *statement, bool top_level)
 	else if (IsA(statement, AlterDatabaseStmt) &&
 			 option_named(((AlterDatabaseStmt *) statement)->options, "tablespace"))
 		hold_own_database(((AlterDatabaseStmt *) statement)->dbname);
+}
+
+/*---- Commands that wait for a lock before they look at rights ----*/
+
+/*
+ * A role that may not even read the table would get into the queue for its
+ * lock that way.  Everybody who schedules or runs tasks would have to wait
+ * behind it, for instance for the end of another session of that same role,
+ * and long tasks would be put back for its sake (give_way.c).  PostgreSQL has
+ * that with any table; ours belong to all who schedule.
+ */
+static void
+refuse_lock(RangeVar *name, AclMode right)
+{
+	Oid			relation = name ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
+	Oid			user = GetUserId();
+
+	if (!OidIsValid(relation) ||
+		get_rel_namespace(relation) != get_namespace_oid("delay_wheel", true) ||
+		dw_owns_relation(relation, user))
+		return;
+	if (right == ACL_NO_RIGHTS)
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relation)),
+					   get_rel_name(relation));
+	/* rights to columns only are the command's business */
+	if (pg_class_aclcheck(relation, user, right) != ACLCHECK_OK &&
+		pg_attribute_aclcheck_all(relation, user, right, ACLMASK_ANY) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relation)),
+					   get_rel_name(relation));
+}
+
+/* What the foreign keys among these constraints refer to. */
+static void
+refuse_references(List *constraints)
+{
+	ListCell   *lc;
+
+	foreach(lc, constraints)
+	{
+		Constraint *constraint = lfirst(lc);
+
+		if (IsA(constraint, Constraint) && constraint->contype == CONSTR_FOREIGN)
+			refuse_lock(constraint->pktable, ACL_REFERENCES);
+	}
+}
+
+static void
+refuse_locks_of_alter(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AddConstraint)
+			refuse_references(list_make1(cmd->def));
+		else if (cmd->subtype == AT_AddColumn)
+			refuse_references(castNode(ColumnDef, cmd->def)->constraints);
+		else if (cmd->def && IsA(cmd->def, PartitionCmd))
+			refuse_lock(((PartitionCmd *) cmd->def)->name, ACL_NO_RIGHTS);
+	}
+}
+
+static void
+refuse_locks(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_RuleStmt:
+			refuse_lock(((RuleStmt *) statement)->relation, ACL_NO_RIGHTS);
+			break;
+		case T_CreateTrigStmt:
+			refuse_lock(((CreateTrigStmt *) statement)->relation, ACL_TRIGGER);
+			break;
+		case T_AlterTableStmt:
+			refuse_locks_of_alter((AlterTableStmt *) statement);
+			break;
+		case T_CreateStmt:
+		case T_CreateForeignTableStmt:
+			{
+				ListCell   *lc;
+
+				/* its foreign keys come as ALTER TABLE */
+				foreach(lc, ((CreateStmt *) statement)->inhRelations)
+					refuse_lock(lfirst_node(RangeVar, lc), ACL_NO_RIGHTS);
+				break;
+			}
+		default:
+			break;
+	}
 }
 
 /*---- Commands that change what a login would find ----*/
@@ -448,6 +544,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		/* it cannot be undone before the next task of a batch */
 		if (IsA(statement, ConstraintsSetStmt))
 			dw_batch_close();
+		refuse_locks(statement);
 		recycle_for(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
 	}

@@ -19,7 +19,8 @@
  * which finds the place from where on they are to go, and then deletes from
  * the oldest one on.  Each slice of it is a transaction; the place that it
  * has come to is kept, or each slice would step over what those before it
- * have deleted.
+ * have deleted.  What was counted holds when the pass has come to its end: one
+ * that is given up, also by the end of the process, is as if it had not begun.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,6 +77,7 @@ static struct
 	int64		counted;
 	uint64		failed;			/* db->failed when the counting began */
 	Place		surplus;		/* up to here there are too many */
+	uint64		limit;			/* failed_limit by that; 0: they were not counted */
 	bool		any_locked;
 	TimestampTz oldest;			/* of those that stay; DW_NEVER: there is none */
 }			pass;
@@ -109,10 +111,11 @@ dw_failed_recorded(DwDatabase *db, uint64 n)
 		dw_failed_ask(db, dw_now() + max_age_us());
 }
 
-/* Anything may have to go, as far as we know. */
+/* Anything may have to go, as far as we know; a pass begins anew. */
 static void
 look_at_once(DwDatabase *db)
 {
+	pass.phase = NO_PASS;
 	pg_atomic_write_u64(&db->failed_limit, 0);
 	dw_failed_ask(db, dw_now());
 }
@@ -203,7 +206,7 @@ slice_is_over(int64 began, int rows)
 
 /* The newest ones stay, as many as may. */
 static void
-count_rows(DwDatabase *db, Relation rel)
+count_rows(Relation rel)
 {
 	DwFailedScan *scan = dw_failed_scan_begin(rel, BackwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
@@ -231,7 +234,7 @@ count_rows(DwDatabase *db, Relation rel)
 	{
 		int64		room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
 
-		pg_atomic_write_u64(&db->failed_limit, pass.failed + room + 1);
+		pass.limit = pass.failed + room + 1;
 		begin_deleting();
 	}
 }
@@ -287,6 +290,8 @@ end_pass(DwDatabase *db)
 	/* autovacuum is to know */
 	pgstat_report_stat(true);
 	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
+	if (pass.limit != 0)
+		pg_atomic_write_u64(&db->failed_limit, pass.limit);
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{
 		/* not for each row: up to an hour's worth at a time */
@@ -296,10 +301,10 @@ end_pass(DwDatabase *db)
 	}
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
-	/* who records failures after the counting asks in vain while the pass goes on */
+	/* whoever asked while it lasted was heard by a slice that could not do it */
 	if (dw_failed_max_count >= 0 &&
 		pg_atomic_read_u64(&db->failed) >= pg_atomic_read_u64(&db->failed_limit))
-		next = now + pause;
+		next = Min(next, now + pause);
 	return next;
 }
 
@@ -324,7 +329,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	rel = table_open(dw_catalog()->failed, NoLock);
 	if (pass.phase == COUNTING)
-		count_rows(*db, rel);
+		count_rows(rel);
 	else
 		*ended = delete_rows(rel);
 	table_close(rel, NoLock);

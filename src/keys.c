@@ -25,7 +25,8 @@
  *	 restored.  They are superseded, and go when a newer one is claimed, or
  *	 when they are claimed themselves.
  * - Of another origin: it is not run until it is armed, so it does not keep
- *	 this database's own tasks from being scheduled, nor supersede them.
+ *	 this database's own tasks from being scheduled, nor supersede them.  A
+ *	 newer one of these supersedes it, as it would have where it came from.
  *
  * A task that is kept has its row locked until the end of the transaction, so
  * that its run sees what that transaction did.  There may always be somebody

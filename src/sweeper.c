@@ -276,7 +276,12 @@ leave_database(int code, Datum arg)
 	my_db->sweep_npids = 0;
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
+	{
+		/* what it had taken to do it */
 		pg_atomic_write_u32(&my_db->recurring_look, 1);
+		dw_atomic_lower(&my_db->failed_trim_at, PG_INT64_MIN);
+		dw_atomic_lower(&my_db->history_turn_at, PG_INT64_MIN);
+	}
 	if (failed)
 		dw_problem(my_db, "the sweeper ended by an error, see the server's log");
 	tell_timer(my_db);
@@ -390,6 +395,7 @@ dw_sweeper_main(Datum number)
 	dw_worker_begin();
 	enter_database(number);
 	dw_sweep_begin(my_db);
+	dw_failed_obey_settings(my_db);
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweeper",
 										  ALLOCSET_DEFAULT_SIZES);
 
@@ -402,7 +408,8 @@ dw_sweeper_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		(void) dw_worker_interrupts();
+		if (dw_worker_interrupts())
+			dw_failed_obey_settings(my_db);
 		/* before what it stands for is read */
 		pg_atomic_write_u32(&my_db->sweep_wanted, 0);
 		pg_memory_barrier();

@@ -238,15 +238,40 @@ $waiter->quit;
 $q->(q{SELECT delay_cancel(id) FROM delay_wheel.tasks; DELETE FROM expected WHERE label = 'waited for'});
 
 $q->(q{ALTER SYSTEM SET delay_wheel.failed_max_count = 5; SELECT pg_reload_conf()});
-sub failures
+sub fail_20
 {
-	my ($what, $then) = @_;
+	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$q->(q{SELECT delay_schedule('0', 'SELECT 1 / 0') FROM generate_series(1, 20)});
-	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: tasks fail", 60, expected => 0);
-	step($then) if $then;
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: tasks fail", 60, expected => 0);
+}
+
+sub trimmed
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return wait_for($node, 'SELECT count(*) FROM delay_wheel.failed_task', "$what: the surplus of failed tasks is removed", 60, expected => 5);
+}
+
+# The first slice of a pass waits, or fails, and more tasks fail while it waits.
+sub fail_while_trimmed
+{
+	my ($action) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	attach($node, 'trim-before-commit', $action, 0, 1);
+	fail_20('the sweeper is called');
+	return if $action ne 'wait';
+	wait_until_waiting($node, 'trim-before-commit', 'the sweeper is at work');
+	return fail_20('meanwhile');
+}
+
+sub failures
+{
+	my ($what) = @_;
+	fail_20($what);
+	return trimmed($what);
 }
 failures('before');
 step(-3 * $hour);
@@ -302,17 +327,27 @@ if (has_injection())
 	step(3 * $hour);
 	ran('loaded', 1, 'the other task, by its time');
 
-	# a slice of the sweeper's work that took ten hours, as it seems
-	if (long_tests())
-	{
-	attach($node, 'trim-before-commit', 'wait', 0, 1);
-	$q->(q{SELECT delay_schedule('0', 'SELECT 1 / 0') FROM generate_series(1, 20)});
-	wait_until_waiting($node, 'trim-before-commit', 'the sweeper is at work');
+	# a slice of the sweeper's work that took ten hours, as it seems; more tasks fail than it has counted
+	fail_while_trimmed('wait');
 	step(10 * $hour);
 	detach($node, 'trim-before-commit');
+	wait_for($node, 'SELECT count(*) FROM pg_stat_activity WHERE backend_type = $$delay_wheel sweeper$$', 'ten hours forward: the sweeper ends', 60, expected => 0);
 	# after a pass that took a second there is none for a minute
-	failures('ten hours forward', 2 * $minute);
-	}
+	step(2 * $minute);
+	trimmed('ten hours forward');
+
+	# a pass that is given up after it has counted
+	$position = log_position($node);
+	fail_while_trimmed('error');
+	ok(wait_until(60, sub { log_since($node, $position) =~ /ERROR:.*trim-before-commit/ }), 'a pass has failed');
+	detach($node, 'trim-before-commit');
+	# it is tried again after a minute
+	step(2 * $minute);
+	trimmed('an error');
+	fail_while_trimmed('wait');
+	$q->('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $$delay_wheel sweeper$$');
+	trimmed('the sweeper terminated');
+	detach($node, 'trim-before-commit');
 
 	# between the moment in which a time to sleep until was computed, and the sleep
 	attach($node, 'sleep-before-wait', 'wait', 0, 1);

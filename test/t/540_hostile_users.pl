@@ -472,6 +472,44 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.status WHERE 
 $node->safe_psql('prepared', 'DROP EXTENSION delay_wheel');
 
 #
+# 8. A lock on our tables is not waited for by who may not have it: all who
+# schedule, and run tasks, would wait behind him.
+#
+my $sitting = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
+$sitting->query(q{BEGIN; SELECT count(*) FROM delay_wheel.tasks; SELECT delay_schedule('1 hour', 'SELECT 1')});
+$node->safe_psql('postgres', q{
+	SET SESSION AUTHORIZATION mallory;
+	CREATE TABLE evil.parts (a int) PARTITION BY LIST (a);
+	CREATE TABLE evil.child (a bigint)});
+
+# SQLSTATE of what mallory gets for it
+sub locks
+{
+	my ($sql) = @_;
+	my (undef, $err) = as('mallory', "\\set VERBOSITY sqlstate\nSET lock_timeout = '2s'; $sql;");
+
+	return $err =~ /ERROR:\s+(\w+)/ ? $1 : 'done';
+}
+
+my $trigger = 'CREATE TRIGGER t AFTER INSERT ON delay_wheel.task FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()';
+for my $sql ('CREATE RULE r AS ON INSERT TO delay_wheel.task DO NOTHING', 'CREATE RULE r AS ON INSERT TO delay_wheel.task_pkey DO NOTHING',
+	q{DO 'BEGIN CREATE RULE r AS ON INSERT TO delay_wheel.task DO NOTHING; END'}, $trigger,
+	'ALTER TABLE evil.parts ATTACH PARTITION delay_wheel.task DEFAULT', 'ALTER TABLE evil.parts DETACH PARTITION delay_wheel.task',
+	'CREATE TABLE evil.x PARTITION OF delay_wheel.task DEFAULT', 'CREATE TABLE evil.x () INHERITS (delay_wheel.task)',
+	'CREATE TABLE evil.x (i bigint REFERENCES delay_wheel.task)', 'CREATE TABLE evil.x (i bigint, FOREIGN KEY (i) REFERENCES delay_wheel.task)',
+	'ALTER TABLE evil.child ADD FOREIGN KEY (a) REFERENCES delay_wheel.task', 'ALTER TABLE evil.child ADD b bigint REFERENCES delay_wheel.task',
+	'CREATE INDEX ON delay_wheel.task (id)', 'DROP TABLE delay_wheel.task', 'BEGIN; LOCK TABLE delay_wheel.tasks IN SHARE ROW EXCLUSIVE MODE')
+{
+	is(locks($sql), '42501', "refused without a wait: $sql");
+}
+is(locks('CREATE TABLE evil.x (i int PRIMARY KEY, j int REFERENCES evil.x, k int, FOREIGN KEY (k) REFERENCES evil.x)'), 'done', 'other tables are none of our business');
+$node->safe_psql('postgres', 'GRANT TRIGGER ON delay_wheel.task TO mallory');
+is(locks($trigger), '55P03', 'who has the right waits');
+$node->safe_psql('postgres', 'REVOKE TRIGGER ON delay_wheel.task FROM mallory');
+$sitting->query('ROLLBACK');
+$sitting->quit;
+
+#
 # Nothing of all that has stopped anything.
 #
 $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION victim; SELECT delay_schedule('0', 'INSERT INTO loot VALUES (''the victim may'')')});
