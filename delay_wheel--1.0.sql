@@ -751,7 +751,7 @@ COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
 'slot of the ring and whole turns until a due time';
 
 CREATE FUNCTION delay_wheel.crashes(id bigint) RETURNS smallint
-AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel.crashes(bigint) IS
 'how often the process that ran this pending task has crashed; such a task is run alone, and set aside after three times';
 

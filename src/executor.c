@@ -422,15 +422,16 @@ ask_for_load(const DwLane *lane)
 }
 
 /*
- * Does this process keep too much memory?  Looked at seldom while there is work:
- * it takes some microseconds.
+ * Does this process keep too much memory, after a task at least: none would run
+ * where each process has more from the start.  Looked at seldom while there is
+ * work: it takes some microseconds.
  */
 static bool
 keeps_too_much(bool is_idle)
 {
 	static int64 looked = 0;
 
-	if (!is_idle && dw_uptime() - looked < TURN_US)
+	if (!proved || (!is_idle && dw_uptime() - looked < TURN_US))
 		return false;
 	looked = dw_uptime();
 	return dw_executor_memory >= 0 && dw_private_memory() > dw_executor_memory;
@@ -491,13 +492,14 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 	bool		found = false;
 	bool		low = false;
 	bool		stopped = false;
-	bool		too_much = keeps_too_much(false);
+	bool		too_much;
 
 	if (!proved && me->state == DW_EXECUTOR_BUSY)
 	{
 		proved = true;
 		unblock_owner(me);
 	}
+	too_much = keeps_too_much(false);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 	{

@@ -274,7 +274,8 @@ dw_limits_forget_times(DwDatabase *db)
 
 		if (queue->database != db->oid)
 			continue;
-		queue->next_start = Min(queue->next_start, now);
+		if (queue->rate > 0)
+			queue->next_start = next_start(queue, now);
 		queue->next_turn = queue->kept_until = 0;
 	}
 }

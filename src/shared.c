@@ -15,6 +15,8 @@
  */
 #include "postgres.h"
 
+#include <time.h>
+
 #include "compat.h"
 #include "crashes.h"
 #include "inject.h"
@@ -598,8 +600,9 @@ dw_now(void)
 int64
 dw_uptime(void)
 {
-	instr_time	now;
+	struct timespec now;
 
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MICROSEC(now);
+	/* instr_time may be one that is not slewed, and drift away from the other clock */
+	(void) clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }

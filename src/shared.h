@@ -508,7 +508,10 @@ extern void dw_roles_dropped(void);
 
 /* The clock: the only place that reads it.  It may be set at any time, also back. */
 extern TimestampTz dw_now(void);
-/* Microseconds since some moment, for how long something takes: never set. */
+/*
+ * Microseconds since some moment, for how long something takes: never set, and as
+ * fast as the clock.
+ */
 extern int64 dw_uptime(void);
 
 static inline int64

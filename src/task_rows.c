@@ -347,14 +347,15 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 
 /*
  * The same for an index of somebody else, which may have expressions.  As in
- * maintenance, these have the rights of the table's owner: workers are
- * superusers.
+ * maintenance, these have the rights of the table's owner, and set nothing for
+ * who writes the row: workers are superusers.
  */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 {
 	Oid			userid;
 	int			context;
+	int			nest_level = NewGUCNestLevel();
 	IndexInfo  *info;
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
 	EState	   *estate = CreateExecutorState();
@@ -374,6 +375,7 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	}
 	FreeExecutorState(estate);
 	ExecDropSingleTupleTableSlot(slot);
+	AtEOXact_GUC(false, nest_level);
 	SetUserIdAndSecContext(userid, context);
 }
 

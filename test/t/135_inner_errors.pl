@@ -111,6 +111,15 @@ ok(wait_until(60, sub { log_since($node, $position) =~ /error injected at "trim-
 $node->restart;
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'failed tasks are removed', 60, expected => 0);
 
+# what fails when those that are too many have been counted, and are not removed yet
+attach($node, 'trim-before-commit', 'wait', 0, 1);
+$node->safe_psql('postgres', q{SELECT delay_schedule('0', 'SELECT 1 / 0')});
+wait_until_waiting($node, 'trim-before-commit', 'the sweeper has counted');
+$node->safe_psql('postgres', q{SELECT delay_schedule('0', 'SELECT 2 / 0')});
+wait_for($node, q{SELECT failed FROM delay_wheel.status WHERE database = current_database()}, 'another task has failed meanwhile', 60, expected => 2);
+detach($node, 'trim-before-commit');
+wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'it is removed, too', 60, expected => 0);
+
 #
 # What executors read.
 #

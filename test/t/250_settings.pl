@@ -254,6 +254,15 @@ wait_for_executors(1, 'one executor is left');
 set('max_executors', 4);
 
 #
+# executor_memory: an executor that has more from the start runs a task all the same.
+#
+set('executor_memory', 0);
+schedule('INSERT INTO effects VALUES (12)') for 1 .. 3;
+effects(12, 3, 'tasks run where no memory is to be kept');
+wait_for_executors(0, 'no executor is left');
+set('executor_memory', -1);
+
+#
 # turns_ahead: another window, by reload.
 #
 $node->append_conf('postgresql.conf', "delay_wheel.slots = 60\ndelay_wheel.turns_ahead = 1\n");

@@ -355,7 +355,7 @@ unlike($out, qr/t/, 'pg_signal_backend does not stop the workers');
 $node->safe_psql('postgres', q{GRANT CREATE ON SCHEMA delay_wheel TO mallory; ALTER TABLE delay_wheel.failed_task OWNER TO mallory});
 out_as('mallory', q{
 	CREATE FUNCTION evil.expression(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
-		$$BEGIN RAISE LOG 'index expression as %', current_user; PERFORM evil.try('expression', 'RESET ROLE'); RETURN true; END$$;
+		$$BEGIN RAISE LOG 'index expression as %', current_user; PERFORM evil.try('expression', 'RESET ROLE'), set_config('application_name', 'set by an index', false); RETURN true; END$$;
 	GRANT SELECT, INSERT, UPDATE, DELETE ON delay_wheel.failed_task TO postgres;
 	CREATE INDEX evil ON delay_wheel.failed_task (evil.expression(message)) WHERE evil.expression(sql)});
 $position = log_position($node);
@@ -364,6 +364,7 @@ $node->safe_psql('postgres', q{SELECT delay_wheel.disallow('leaving'); DROP ROLE
 wait_for($node, q{SELECT count(*) >= 2 FROM delay_wheel.failed_task WHERE sqlstate = '22012' AND owner = 'boss'::regrole OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = owner)}, 'tasks have failed, in an executor and in the timer');
 my %as = map { $_ => 1 } log_since($node, $position) =~ /index expression as (\w+)/g;
 is(join(' ', sort keys %as), 'mallory', 'an expression of the owner of the table runs with his rights');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'set by an index'}), 0, 'and leaves no setting');
 no_loot('index expressions');
 $node->safe_psql('postgres', 'DROP INDEX delay_wheel.evil; REVOKE CREATE ON SCHEMA delay_wheel FROM mallory; ALTER TABLE delay_wheel.failed_task OWNER TO postgres');
 
