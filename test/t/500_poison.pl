@@ -187,6 +187,25 @@ group follow => sub {
 };
 
 #
+# A server that was killed just when a task was set aside counts its crashes yet.
+#
+group stale => sub {
+	my $id = q_(q{SELECT delay_schedule('0', 'INSERT INTO done SELECT ''stale'' WHERE 1 / (SELECT count(*) FROM done WHERE name = ''mended'') = 1')});
+	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task fails', $limit, expected => '22012');
+	my $db = q_(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
+	my $now = q_(q{SELECT (extract(epoch FROM now() - '2000-01-01 00:00+00') * 1000000)::bigint});
+	$node->stop;
+	open(my $file, '>', "$data/delay_wheel.crashes") or die $!;
+	print $file "delay_wheel crashes 1: database, task, crashes, in a batch, when\n$db $id 3 0 $now\n";
+	close $file;
+	$node->start;
+	q_(q{INSERT INTO done VALUES ('mended')});
+	q_("SELECT delay_retry($id)");
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'stale'}, 'put back, it is run all the same', $limit, expected => 1);
+	no_suspects('stale');
+};
+
+#
 # A recurring task is paused.
 #
 group recurring => sub {
@@ -199,6 +218,14 @@ group recurring => sub {
 	is(q_(q{SELECT count(*) FROM delay_wheel.tasks}), 0, 'there is no next run');
 	q_(q{SELECT delay_unschedule('poison')});
 	no_suspects('recurring');
+
+	# also if each run comes too late after the crash, and is left out
+	$position = log_position($node);
+	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''segv'')', skip_after => '100 ms')});
+	wait_for($node, q{SELECT paused FROM delay_wheel.recurring WHERE name = 'poison'}, 'one whose runs are soon too late is paused', $limit);
+	is(crashes_since($position), 3, 'after three crashes');
+	q_(q{SELECT delay_unschedule('poison')});
+	no_suspects('recurring, left out');
 
 	# also if each run is lost
 	$position = log_position($node);
@@ -219,6 +246,18 @@ group parallel => sub {
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task whose parallel worker crashes is set aside', $limit, expected => 'DW004');
 	is(crashes_since($position), 3, 'after three crashes');
 	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'of the worker');
+
+	# one that calls exit() is no crash; nor is the next task of its executor blamed when another process crashes
+	$position = log_position($node);
+	$id = q_(qq{SELECT delay_schedule('0', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''0'')')});
+	wait_for($node, "SELECT sqlstate <> 'DW004' FROM delay_wheel.failed WHERE id = $id", 'a parallel worker that calls exit() makes its task fail', $limit);
+	$id = q_(q{SELECT delay_schedule('0', 'INSERT INTO done SELECT ''after exit'' FROM pg_sleep((SELECT CASE count(*) WHEN 0 THEN 60 ELSE 0 END FROM done WHERE name = ''awake''))')});
+	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", 'the next task runs', $limit, expected => 1);
+	q_(q{INSERT INTO done VALUES ('awake')});
+	$node->psql('postgres', q{SELECT die('kill')});
+	wait_up();
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'after exit'}, 'it is run again', $limit, expected => 1);
+	unlike(log_since($node, $position), qr/the process of delay_wheel task $id /, 'and was not suspected');
 };
 
 #
