@@ -22,6 +22,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
+#include "crashes.h"
 #include "executor.h"
 #include "fmgr.h"
 #include "inject.h"
@@ -187,6 +188,8 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 		values[Anum_task_spared - 1] = Int64GetDatum(mark);
 		nulls[Anum_task_spared - 1] = false;
 	}
+	/* it begins anew; a server that was killed just when it was set aside knows it yet */
+	dw_crashes_forget(MyDatabaseId, row->id);
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);
 }
