@@ -246,18 +246,6 @@ group parallel => sub {
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task whose parallel worker crashes is set aside', $limit, expected => 'DW004');
 	is(crashes_since($position), 3, 'after three crashes');
 	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'of the worker');
-
-	# one that calls exit() is no crash; nor is the next task of its executor blamed when another process crashes
-	$position = log_position($node);
-	$id = q_(qq{SELECT delay_schedule('0', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''0'')')});
-	wait_for($node, "SELECT sqlstate <> 'DW004' FROM delay_wheel.failed WHERE id = $id", 'a parallel worker that calls exit() makes its task fail', $limit);
-	$id = q_(q{SELECT delay_schedule('0', 'INSERT INTO done SELECT ''after exit'' FROM pg_sleep((SELECT CASE count(*) WHEN 0 THEN 60 ELSE 0 END FROM done WHERE name = ''awake''))')});
-	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", 'the next task runs', $limit, expected => 1);
-	q_(q{INSERT INTO done VALUES ('awake')});
-	$node->psql('postgres', q{SELECT die('kill')});
-	wait_up();
-	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'after exit'}, 'it is run again', $limit, expected => 1);
-	unlike(log_since($node, $position), qr/the process of delay_wheel task $id /, 'and was not suspected');
 };
 
 #
