@@ -350,7 +350,8 @@ read_file(void)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("file \"%s\" is not understood, and ignored", FILE_NAME)));
 	else
-		while (fgets(line, sizeof(line), file) != NULL)
+		/* no more than were written, whatever it has become */
+		for (int i = 0; i < MAX_SUSPECTS && fgets(line, sizeof(line), file) != NULL; i++)
 		{
 			Suspect		suspect;
 			long long	id;

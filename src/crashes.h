@@ -41,7 +41,7 @@ extern bool dw_crashes_forbid_batches(void);
 extern void dw_crashes_forget(Oid database, int64 id);
 extern void dw_crashes_forget_database(Oid database);
 
-/* A run of a recurring task was lost, and another one takes its place; 0: none does. */
+/* A run of a recurring task was lost or left out, and another one takes its place; 0: none does. */
 extern void dw_crashes_pass_on(Oid database, int64 from, int64 to);
 
 /* For a new timer: forgets tasks that are gone. */

@@ -66,6 +66,9 @@ static uint32 wait_event = 0;
 
 /* This executor has seen a task to its end. */
 static bool proved = false;
+
+/* It has just looked for no task, since another one is on trial. */
+static bool held_back = false;
 static int64 born = 0;
 
 /*
@@ -407,6 +410,8 @@ note_taken(DwExecutor *me, const DwEntry *entry)
 
 	me->current = *entry;
 	me->begun = false;
+	/* one that has called exit() did not take itself off; they are all gone by now */
+	pg_atomic_write_u32(&me->helpers, 0);
 	pg_atomic_fetch_sub_u64(&my_db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return false;
@@ -511,7 +516,8 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 	}
 	if (must_end(me) || too_much || (dw_uptime() - turn_began > TURN_US && give_way()))
 		me->must_exit = true;
-	if (!me->must_exit && dw_trial_wait(me) == 0 &&
+	held_back = dw_trial_wait(me) > 0;
+	if (!me->must_exit && !held_back &&
 		dw_ready_pop(my_db, &dw_owners[me->owner_place], entry, &look_again))
 	{
 		found = true;
@@ -563,6 +569,9 @@ wait_for_work(DwExecutor *me)
 		return false;
 	if (keeps_too_much(true))
 		return !end_if_idle(me);
+	/* it ended before we could be seen to be idle: nobody wakes us */
+	if (held_back && trial == 0)
+		return true;
 
 	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
 	(void) dw_worker_interrupts();

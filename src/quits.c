@@ -71,6 +71,16 @@ dw_quit_is_noted(int64 id)
 	return found;
 }
 
+void
+dw_quits_forget_database(Oid database)
+{
+	Assert(LWLockHeldByMeInMode(dw_shared->table_lock, LW_EXCLUSIVE));
+	for (int i = 0; i < DW_MAX_QUITS; i++)
+		if (dw_shared->quits[i].database == database)
+			dw_shared->quits[i].id = 0;
+	count_notes();
+}
+
 static ErrorData *
 error_of(bool stopped)
 {

@@ -39,6 +39,7 @@
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "crashes.h"
 #include "definition.h"
 #include "executor.h"
 #include "fmgr.h"
@@ -142,6 +143,17 @@ wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *
 	return found;
 }
 
+/*
+ * A run that was left out, since it came too late after a crash, is not cleared
+ * by that: else a task that is soon too late would crash the server for ever.
+ */
+static void
+pass_suspicion_on(const DwEnded *ended, int64 next)
+{
+	if (ended->started == 0 && ended->end != DW_END_CANCELLED && next != 0)
+		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
+}
+
 static void
 end_run(int64 id, const DwEnded *ended)
 {
@@ -156,6 +168,7 @@ end_run(int64 id, const DwEnded *ended)
 		dw_definition_advance(&def);
 		dw_definition_insert_run(&def);
 		dw_definition_write(rel, &def);
+		pass_suspicion_on(ended, dw_definition_number(&def, Anum_recurring_task));
 	}
 	table_close(rel, NoLock);
 }

@@ -188,7 +188,7 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 		values[Anum_task_spared - 1] = Int64GetDatum(mark);
 		nulls[Anum_task_spared - 1] = false;
 	}
-	/* another crash may have kept it from being forgotten when it was set aside */
+	/* it begins anew; a server that was killed just when it was set aside knows it yet */
 	dw_crashes_forget(MyDatabaseId, row->id);
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);

@@ -42,6 +42,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "queues.h"
+#include "quits.h"
 #include "recurring.h"
 #include "settings.h"
 #include "shared.h"
@@ -84,6 +85,8 @@ leave_database(int code, Datum arg)
 	db->let_go = let_go;
 	db->timer_terminated = dw_worker_terminated();
 	db->absent = dw_extension_gone;
+	if (dw_extension_gone)
+		dw_quits_forget_database(db->oid);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	if (dw_extension_gone)

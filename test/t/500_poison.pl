@@ -188,6 +188,25 @@ group follow => sub {
 };
 
 #
+# A server that was killed just when a task was set aside counts its crashes yet.
+#
+group stale => sub {
+	my $id = q_(q{SELECT delay_schedule('0', 'INSERT INTO done SELECT ''stale'' WHERE 1 / (SELECT count(*) FROM done WHERE name = ''mended'') = 1')});
+	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task fails', $limit, expected => '22012');
+	my $db = q_(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
+	my $now = q_(q{SELECT (extract(epoch FROM now() - '2000-01-01 00:00+00') * 1000000)::bigint});
+	$node->stop;
+	open(my $file, '>', "$data/delay_wheel.crashes") or die $!;
+	print $file "delay_wheel crashes 1: database, task, crashes, in a batch, when\n$db $id 3 0 $now\n";
+	close $file;
+	$node->start;
+	q_(q{INSERT INTO done VALUES ('mended')});
+	q_("SELECT delay_retry($id)");
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'stale'}, 'put back, it is run all the same', $limit, expected => 1);
+	no_suspects('stale');
+};
+
+#
 # A recurring task is paused.
 #
 group recurring => sub {
@@ -200,6 +219,14 @@ group recurring => sub {
 	is(q_(q{SELECT count(*) FROM delay_wheel.tasks}), 0, 'there is no next run');
 	q_(q{SELECT delay_unschedule('poison')});
 	no_suspects('recurring');
+
+	# also if each run comes too late after the crash, and is left out
+	$position = log_position($node);
+	q_(q{SELECT delay_every('poison', '1 s', 'SELECT die(''segv'')', skip_after => '100 ms')});
+	wait_for($node, q{SELECT paused FROM delay_wheel.recurring WHERE name = 'poison'}, 'one whose runs are soon too late is paused', $limit);
+	is(crashes_since($position), 3, 'after three crashes');
+	q_(q{SELECT delay_unschedule('poison')});
+	no_suspects('recurring, left out');
 
 	# also if each run is lost
 	$position = log_position($node);

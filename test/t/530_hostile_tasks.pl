@@ -430,6 +430,27 @@ is_clean('signals');
 innocents_are_well('signals');
 
 #
+# What is noted of a task that has ended its executor goes with the extension:
+# another one of the same id has not.
+#
+query('CREATE DATABASE again');
+my $again = sub { return $node->safe_psql('again', $_[0]); };
+$again->(q{CREATE EXTENSION delay_wheel; CREATE TABLE effect (label text)});
+my $first = $again->(q{SELECT delay_schedule('0', $sql$DO $$BEGIN
+	WHILE NOT EXISTS (SELECT FROM effect) LOOP PERFORM pg_sleep(0.02); END LOOP;
+	PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1000); END$$$sql$)});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a task runs', 60, db => 'again', expected => 1);
+$again->(q{SELECT delay_pause_database(); INSERT INTO effect VALUES ('paused')});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends its executor, and waits', 60, db => 'again', expected => 0);
+$again->('DROP EXTENSION delay_wheel');
+wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'again'}, 'the timer is gone', 60, expected => 0);
+$again->('CREATE EXTENSION delay_wheel');
+is($again->(q{SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''done'')')}), $first, 'the extension begins with the same id again');
+wait_for($node, q{SELECT count(*) FROM effect}, 'which is run', 60, db => 'again', expected => 2);
+is($again->('SELECT count(*) FROM delay_wheel.failed'), 0, 'and does not fail');
+query('DROP DATABASE again');
+
+#
 # What a task needs is changed before it runs.
 #
 run_as('hostile', q{
