@@ -13,7 +13,7 @@
 /* So many failures were recorded, and committed: counts them. */
 extern void dw_failed_recorded(DwDatabase *db, uint64 n);
 
-/* For timers: at their start, and when settings may have changed. */
+/* For timers and the sweeper: at their start, or when the clock was set; when settings may have changed. */
 extern void dw_failed_begin(DwDatabase *db);
 extern void dw_failed_obey_settings(DwDatabase *db);
 
