@@ -102,7 +102,13 @@ command_ok(
 		'-d', abs_path($old->data_dir), '-D', abs_path($new->data_dir),
 		'-b', $old_bindir // $bindir, '-B', $new_bindir // $bindir,
 		'-s', $new->host, '-p', $old->port, '-P', $new->port ],
-	'pg_upgrade');
+	'pg_upgrade')
+  or do
+{
+	diag(grep { /error|fatal/i } map { split /^/m, slurp_file($_) } glob($new->data_dir . '/pg_upgrade_output.d/*/log/*'));
+	done_testing();
+	exit;
+};
 
 my $position = log_position($new);
 $new->start;
