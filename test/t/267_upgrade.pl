@@ -95,14 +95,20 @@ my $new = new_node('new', $new_bindir ? (bindir => $new_bindir) : (), start => 0
 		? (extra => ['--no-data-checksums']) : () ]);
 
 # it leaves a script in the current directory
-command_ok(
+my $upgraded = run_log(
 	[
 		'sh', '-c', 'cd "$0" && exec "$@"', PostgreSQL::Test::Utils::tempdir(),
 		($new_bindir // $bindir) . '/pg_upgrade', '--no-sync',
 		'-d', abs_path($old->data_dir), '-D', abs_path($new->data_dir),
 		'-b', $old_bindir // $bindir, '-B', $new_bindir // $bindir,
-		'-s', $new->host, '-p', $old->port, '-P', $new->port ],
-	'pg_upgrade');
+		'-s', $new->host, '-p', $old->port, '-P', $new->port ]);
+ok($upgraded, 'pg_upgrade')
+  or do
+{
+	diag(grep { /error|fatal/i } map { split /^/m, slurp_file($_) } glob($new->data_dir . '/pg_upgrade_output.d/*/log/*'));
+	done_testing();
+	exit;
+};
 
 my $position = log_position($new);
 $new->start;
