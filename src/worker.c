@@ -26,8 +26,8 @@
 #include "utils/guc.h"
 #include "worker.h"
 
-/* what the clock is set back by; readings of it are less exact */
-#define SET_BACK_US		1000
+/* less than that does not matter: what waits until a time is late by as much */
+#define SET_BACK_US		(100 * 1000)
 
 static volatile sig_atomic_t terminated = false;
 
