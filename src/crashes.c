@@ -44,7 +44,6 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "task_rows.h"
@@ -539,14 +538,11 @@ static void
 begin_helping(void)
 {
 	static bool looked = false;
-	const PGPROC *leader = MyProc->lockGroupLeader;
 
-	if (looked || leader == NULL)
+	if (looked)
 		return;
 	looked = true;
-	for (int i = 0; i < max_worker_processes && helped == NULL; i++)
-		if (dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].pid == leader->pid)
-			helped = &dw_executors[i];
+	helped = dw_executor_served();
 	if (helped == NULL)
 		return;
 	pg_atomic_fetch_add_u32(&helped->helpers, 1);

@@ -71,12 +71,8 @@ static bool proved = false;
 static bool held_back = false;
 static int64 born = 0;
 
-/*
- * The executor whose task this process works for: a parallel worker helps its
- * leader, who goes on with nothing else meanwhile.
- */
-static DwExecutor *
-executor_served(void)
+DwExecutor *
+dw_executor_served(void)
 {
 	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
 
@@ -93,7 +89,7 @@ static const char *
 show_task_id(void)
 {
 	static char text[24];
-	DwExecutor *e = executor_served();
+	DwExecutor *e = dw_executor_served();
 
 	text[0] = '\0';
 	if (dw_run_now_id != 0)

@@ -13,6 +13,12 @@
 /* The executor that this process is, or NULL. */
 extern DwExecutor *dw_this_executor;
 
+/*
+ * The executor whose task this process works for, or NULL: a parallel worker
+ * helps its leader, who goes on with nothing else meanwhile.
+ */
+extern DwExecutor *dw_executor_served(void);
+
 extern void dw_executor_install(void);
 extern PGDLLEXPORT void dw_executor_main(Datum place);
 

@@ -31,6 +31,7 @@
 #include "common/hashfn.h"
 #include "compat.h"
 #include "crashes.h"
+#include "errors.h"
 #include "access/xlog.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
@@ -568,9 +569,6 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	table_close(rel, NoLock);
 }
 
-/* what of an error is kept, in bytes */
-#define MAX_ERROR_TEXT	16384
-
 /* What a row of failed_task has in common with that of the task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
@@ -617,7 +615,7 @@ static void
 set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
 {
 	if (text != NULL)
-		set_failed(values, nulls, column, dw_clipped_text(text, strlen(text), MAX_ERROR_TEXT));
+		set_failed(values, nulls, column, dw_clipped_text(text, strlen(text), DW_MAX_ERROR_TEXT));
 }
 
 void
