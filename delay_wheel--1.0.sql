@@ -46,6 +46,7 @@ CREATE TABLE delay_wheel.task
 	more jsonb,
 	CONSTRAINT task_pkey PRIMARY KEY (id),
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
 	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )
@@ -79,7 +80,7 @@ COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and f
 COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
 COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
-COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements';
 COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
@@ -140,7 +141,7 @@ COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started i
 COMMENT ON COLUMN delay_wheel.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
 COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; null is 10 seconds';
+COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; zero is at once, but a second after 100 attempts; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'what few queues have';
@@ -315,7 +316,10 @@ CREATE TABLE delay_wheel.history_0
 	message text,
 	sql text NOT NULL,
 	key text,
-	tag text
+	tag text,
+	-- the view has the differences, which may be infinite, or too large
+	CONSTRAINT history_times_check CHECK (pg_catalog.isfinite(due) AND pg_catalog.isfinite(started) AND pg_catalog.isfinite(ended)
+		AND pg_catalog.isfinite(started - due) AND pg_catalog.isfinite(ended - started))
 )
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
@@ -327,11 +331,11 @@ ALTER TABLE delay_wheel.history_0
 	ALTER COLUMN tag SET STORAGE MAIN;
 COMMENT ON TABLE delay_wheel.history_0 IS
 'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
-CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE)
+CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
 COMMENT ON TABLE delay_wheel.history_1 IS 'see delay_wheel.history_0';
-CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE)
+CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
 COMMENT ON TABLE delay_wheel.history_2 IS 'see delay_wheel.history_0';
@@ -753,7 +757,7 @@ COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
 CREATE FUNCTION delay_wheel.crashes(id bigint) RETURNS smallint
 AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel.crashes(bigint) IS
-'how often the process that ran this pending task has crashed; such a task is run alone, and set aside after three times';
+'how often the process that ran this pending task, of a role whose rights one has, has crashed; of any role for pg_read_all_data and superusers; 0 for all others. Such a task is run alone, and set aside after three times';
 
 CREATE VIEW delay_wheel.tasks WITH (security_barrier) AS
 SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
@@ -789,7 +793,7 @@ COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time 
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
 COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
 
-COMMENT ON COLUMN delay_wheel.tasks.crashes IS 'how often the process that ran it has crashed: it is run alone then, and set aside as failed after three times';
+COMMENT ON COLUMN delay_wheel.tasks.crashes IS 'how often the process that ran it has crashed: it is run alone then, and set aside as failed after three times; 4: the server crashed even when it was to be set aside, so it is left alone';
 COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
 
 CREATE FUNCTION delay_wheel.is_running(id bigint) RETURNS boolean

@@ -276,6 +276,13 @@ SELECT pg_temp.wait_until_done();
 RESET SESSION AUTHORIZATION;
 SELECT sql, count(*), count(DISTINCT task) FROM delay_wheel.history WHERE sql NOT LIKE '%by_delay_run' GROUP BY 1 ORDER BY 1;
 
+-- times that the view could not subtract are refused, also from a superuser
+SELECT n, times, code, message FROM generate_series(0, 2) n,
+	(VALUES ('''infinity'', now(), now()'), ('now(), ''-infinity'', now()'), ('now(), now(), ''infinity''')) v(times),
+	pg_temp.error_of(format('INSERT INTO delay_wheel.history_%s (due, started, ended, task, owner, queue, outcome, sql)
+		VALUES (%s, 1, ''10'', 0, ''done'', ''infinite'')', n, times));
+SELECT count(lateness), count(duration) FROM delay_wheel.history WHERE sql = 'infinite';
+
 --
 -- The extension is dropped by a task
 --

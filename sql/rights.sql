@@ -214,6 +214,7 @@ INSERT INTO delay_wheel.task (due, sql, args, arg_types) SELECT now(), 'SELECT $
 	('{1}', '{pg_ddl_command}'), ('{1}', '{void}'), ('{1}', '{pg_node_tree}'), ('{1}', '{unknown}'), ('{1}', '{delay_wheel.task}'),
 	('{1}', '{4294967295}'), ('{NULL}', '{NULL}'), ('{{1,2}}', '{int,int}'), ('{1,2}', '{{int,text}}'), ('{}', '{}')) v(args, types);
 SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, sql, args, arg_types) VALUES (now(), 'SELECT', '{1,2}', '{int}')$$);
+SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, sql, attempts) VALUES (now(), 'SELECT', -1)$$);
 INSERT INTO delay_wheel.task (due, sql, attempts, timeout, search_path, key, tag, more)
 	VALUES (now(), 'SELECT pg_sleep(60)', 32767, 1, '', 'k', '', '[]');
 INSERT INTO delay_wheel.task (due, sql, search_path) VALUES (now(), 'SELECT 1', 'a,,b');

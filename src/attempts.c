@@ -24,6 +24,12 @@
 
 /* The pause between two attempts grows up to this, unless it began longer. */
 #define MAX_PAUSE		USECS_PER_HOUR
+/*
+ * One of zero does not grow.  After so many failures in vain it is a second:
+ * each costs a row, and a line of the log.
+ */
+#define MAX_AT_ONCE		100
+#define PAUSE_AFTER		USECS_PER_SEC
 /* What of the last error is kept with a pending task, in bytes. */
 #define MAX_LAST_ERROR	500
 
@@ -92,6 +98,8 @@ dw_next_attempt(const DwTerms *terms, int failed)
 
 	for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
 		pause = pause > longest / 2 ? longest : pause * 2;
+	if (failed >= MAX_AT_ONCE)
+		pause = Max(pause, PAUSE_AFTER);
 	jitter = pg_prng_uint64_range(&pg_global_prng_state, 0, pause / 4);
 	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
 }

@@ -189,7 +189,6 @@ is_wanted(const DwClaim *claim, void *arg)
 		claim->key.due > GetCurrentTransactionStartTimestamp() ||
 		(claim->terms.timeout > 0 && claim->terms.timeout < life_ms()) ||
 		dw_more_has(claim->values, claim->nulls, Anum_task_more, DW_MORE_RECURRING) ||
-		dw_crashes_of(batch.db->oid, claim->key.id) > 0 ||
 		!has_same_path(claim))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);
@@ -366,7 +365,9 @@ run_members(DwEntry *entry)
 		dw_claim_snapshot();
 		/* as a transaction of its own would begin: locks that we have bring no news */
 		AcceptInvalidationMessages();
-		result = dw_claim(batch.db, batch.me, rel, entry, is_wanted, NULL, &claim);
+		/* the claim itself may be what crashes */
+		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
+			dw_claim(batch.db, batch.me, rel, entry, is_wanted, NULL, &claim);
 		if (result == DW_CLAIM_REJECTED)
 		{
 			batch.current = CURRENT_LEFT;
@@ -510,9 +511,8 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 
 /*---- The end, under the ready lock ----*/
 
-/* If memory is short, the timer reads it again. */
-static void
-put_back(DwDatabase *db, const DwEntry *entry, bool alone)
+void
+dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 	DwEntry		again = *entry;
@@ -533,9 +533,9 @@ static void
 put_all_back(DwDatabase *db, DwExecutor *me)
 {
 	if (batch.current == CURRENT_OPEN || batch.current == CURRENT_LEFT)
-		put_back(db, &me->current, true);
+		dw_put_back(db, &me->current, true);
 	for (int i = (int) batch.n - 1; i >= 0; i--)
-		put_back(db, &batch.members[i].entry,
+		dw_put_back(db, &batch.members[i].entry,
 				 batch.state == BATCH_COMMITTING ||
 				 (batch.current == CURRENT_MEMBER && i == batch.n - 1));
 

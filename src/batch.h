@@ -21,6 +21,12 @@ extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
 
 /*
+ * Puts a task before all others of its lane, under the ready lock, perhaps to be
+ * run alone.  If memory is short, the timer reads it again.
+ */
+extern void dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
+
+/*
  * Runs the current task and others of its lane after it.  False if the current
  * task, which *entry is then, is left, and the batch has ended: it is to be
  * run alone.

@@ -22,6 +22,7 @@
 #include "access/xact.h"
 #include "autonomous.h"
 #include "claim.h"
+#include "crashes.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
@@ -268,7 +269,10 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		if (claim->tuple == NULL)
 			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)
+		{
+			dw_crashes_gone(db->oid, entry->id);
 			return DW_CLAIM_NOTHING;
+		}
 		read_row(rel, claim);
 		if (!matches(&claim->key, entry))
 			return DW_CLAIM_NOTHING;

@@ -20,13 +20,18 @@
  * were told; a process that ignores the signal, and is killed in the end, is
  * not.  Parallel workers that run a part of a task's query count as its process.
  * The second such crash, the third in all, sets it aside (verdict.c); any
- * other end clears it.
+ * other end clears it.  To be set aside it has to be claimed, which is done on
+ * trial, too: if that crashes the server it is not looked at any more.
  *
  * Suspects are in a small array in shared memory, under a spinlock, and in a
  * file of the data directory, to outlive it.  The file is written by the
  * postmaster, which takes no lock, since nobody else is left, and raises no
  * error; and by the launcher, when something has changed.  It may be behind:
  * who is there in error is cleared by his trial.
+ *
+ * A signal to quit may strike between any two stores.  So they are made in an
+ * order in which what stands there meanwhile says less than is known, never
+ * more: a crash may be forgotten, but nobody is suspected for what another did.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +45,7 @@
 #include "crashes.h"
 #include "executor.h"
 #include "executor/executor.h"
+#include "inject.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -56,6 +62,9 @@
 
 #define MAX_SUSPECTS	64
 
+/* Since the last crash. */
+#define MAX_PUT_OFF		20
+
 /* The one at fault in a batch may be another than the last: all run alone. */
 #define NO_BATCHES_US	USECS_PER_MINUTE
 
@@ -65,6 +74,9 @@ typedef struct Suspect
 	int64		id;
 	int			crashes;
 	bool		in_batch;		/* at its last crash */
+	bool		lost;			/* its row may be gone, though it has not ended:
+								 * the next run of a recurring task is suspected */
+	int			put_off;		/* so often, for a fresh process */
 	TimestampTz crashed_at;
 } Suspect;
 
@@ -80,7 +92,7 @@ typedef struct Crashes
 static Crashes *crashes = NULL;
 
 /* The executor that this process is a parallel worker of, or NULL. */
-static DwExecutor *helped = NULL;
+static DwExecutor *volatile helped = NULL;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
@@ -98,12 +110,27 @@ find(Oid database, int64 id)
 	return NULL;
 }
 
+/*
+ * Who is cut off in the middle leaves a suspect without crashes, or one twice:
+ * nobody ever has those of another.
+ */
 static void
 remove_at(uint32 i)
 {
 	uint32		n = pg_atomic_read_u32(&crashes->n);
 
-	memmove(&crashes->suspects[i], &crashes->suspects[i + 1], (n - i - 1) * sizeof(Suspect));
+	for (; i + 1 < n; i++)
+	{
+		Suspect		next = crashes->suspects[i + 1];
+		int			count = next.crashes;
+
+		crashes->suspects[i].crashes = next.crashes = 0;
+		pg_write_barrier();
+		crashes->suspects[i] = next;
+		pg_write_barrier();
+		crashes->suspects[i].crashes = count;
+	}
+	pg_write_barrier();
 	pg_atomic_write_u32(&crashes->n, n - 1);
 	pg_atomic_write_u32(&crashes->unsaved, 1);
 }
@@ -118,8 +145,16 @@ add(const Suspect *suspect)
 		remove_at(0);
 	n = pg_atomic_read_u32(&crashes->n);
 	crashes->suspects[n] = *suspect;
+	pg_write_barrier();
 	pg_atomic_write_u32(&crashes->n, n + 1);
 	pg_atomic_write_u32(&crashes->unsaved, 1);
+}
+
+/* Its mode is at_most_once, and it was begun. */
+static bool
+runs_without_row(const DwExecutor *e)
+{
+	return pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &e->autonomous)) != 0;
 }
 
 /*
@@ -139,6 +174,7 @@ blame(const DwExecutor *e, bool proved)
 			.id = e->current.id,
 			.crashes = 1,
 			.in_batch = e->in_batch,
+			.lost = runs_without_row(e),
 			.crashed_at = dw_now()
 		};
 
@@ -147,8 +183,10 @@ blame(const DwExecutor *e, bool proved)
 	}
 	if (e->trial != DW_ON_TRIAL || !proved)
 		return 0;
-	known->crashes = Min(known->crashes + 1, DW_MAX_CRASHES);
+	known->crashes = Min(known->crashes + 1, DW_CRASHES_LEFT_ALONE);
 	known->in_batch = false;
+	known->lost = runs_without_row(e);
+	known->put_off = 0;
 	known->crashed_at = dw_now();
 	pg_atomic_write_u32(&crashes->unsaved, 1);
 	return known->crashes;
@@ -157,7 +195,12 @@ blame(const DwExecutor *e, bool proved)
 static void
 report(const DwExecutor *e, int count)
 {
-	if (count > 0)
+	if (count >= DW_CRASHES_LEFT_ALONE)
+		ereport(LOG,
+				(errmsg("the process that was to set aside delay_wheel task %lld of database %u crashed",
+						(long long) e->current.id, e->database),
+				 errdetail("The task is left alone.")));
+	else if (count > 0)
 		ereport(LOG,
 				(errmsg("the process of delay_wheel task %lld of database %u crashed, %d of %d times",
 						(long long) e->current.id, e->database, count, DW_MAX_CRASHES),
@@ -198,8 +241,8 @@ ask_for_save(void)
 		dw_wake_launcher();
 }
 
-void
-dw_crashes_forget(Oid database, int64 id)
+static void
+forget(Oid database, int64 id, bool also_lost)
 {
 	Suspect    *suspect;
 
@@ -207,11 +250,26 @@ dw_crashes_forget(Oid database, int64 id)
 		return;
 	SpinLockAcquire(&crashes->lock);
 	suspect = find(database, id);
-	if (suspect != NULL)
+	if (suspect != NULL && (also_lost || !suspect->lost))
 		remove_at(suspect - crashes->suspects);
 	SpinLockRelease(&crashes->lock);
-	if (suspect != NULL)
-		ask_for_save();
+	ask_for_save();
+}
+
+void
+dw_crashes_forget(Oid database, int64 id)
+{
+	forget(database, id, true);
+}
+
+/* Not if another executor has it, and is not suspected any less. */
+void
+dw_crashes_gone(Oid database, int64 id)
+{
+	Oid			owner;
+
+	if (dw_crashes_of(database, id) > 0 && !dw_executor_runs_autonomous(id, &owner))
+		forget(database, id, false);
 }
 
 void
@@ -225,6 +283,21 @@ dw_crashes_forget_database(Oid database)
 			remove_at(i);
 	SpinLockRelease(&crashes->lock);
 	ask_for_save();
+}
+
+bool
+dw_crashes_put_off(Oid database, int64 id)
+{
+	Suspect    *suspect;
+	bool		allowed;
+
+	SpinLockAcquire(&crashes->lock);
+	suspect = find(database, id);
+	allowed = suspect != NULL && suspect->put_off < MAX_PUT_OFF;
+	if (allowed)
+		suspect->put_off++;
+	SpinLockRelease(&crashes->lock);
+	return allowed;
 }
 
 void
@@ -241,6 +314,7 @@ dw_crashes_pass_on(Oid database, int64 from, int64 to)
 	if (suspect != NULL)
 	{
 		suspect->id = to;
+		suspect->lost = false;
 		pg_atomic_write_u32(&crashes->unsaved, 1);
 	}
 	SpinLockRelease(&crashes->lock);
@@ -352,7 +426,7 @@ read_file(void)
 		/* no more than were written, whatever it has become */
 		for (int i = 0; i < MAX_SUSPECTS && fgets(line, sizeof(line), file) != NULL; i++)
 		{
-			Suspect		suspect;
+			Suspect		suspect = {0};
 			long long	id;
 			long long	crashed_at;
 			int			in_batch;
@@ -387,11 +461,18 @@ dw_crashes_save(void)
 
 /*---- The postmaster, when all processes are gone ----*/
 
+/* Below 0: one who was told to quit just when he came or went. */
+static bool
+helper_died(const DwExecutor *e)
+{
+	return (int32) pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->helpers)) > 0;
+}
+
 static bool
 died_untold(const DwExecutor *e)
 {
 	return e->state == DW_EXECUTOR_BUSY && e->current.id != 0 &&
-		(!e->blameless || pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->helpers)) > 0);
+		(!e->blameless || helper_died(e));
 }
 
 /* Was it, or a parallel worker of it, what the others were told to quit for? */
@@ -439,7 +520,10 @@ look_back(int code, Datum arg)
 
 /*---- Our workers ----*/
 
-/* In signal handlers, too. */
+/*
+ * In signal handlers, too.  If one strikes before a helper has forgotten whom he
+ * helps, he is taken off twice, so that another's crash may not count.
+ */
 static void
 note_blameless(void)
 {
@@ -534,21 +618,30 @@ end_helping(int code, Datum arg)
 		note_blameless();
 }
 
+/*
+ * Whoever is counted takes that back when he is told to quit: so first all that
+ * does so.  If it does before he is counted, he is taken off in vain.
+ */
 static void
 begin_helping(void)
 {
 	static bool looked = false;
+	DwExecutor *e;
 
 	if (looked)
 		return;
 	looked = true;
-	helped = dw_executor_served();
-	if (helped == NULL)
+	e = dw_executor_served();
+	if (e == NULL)
 		return;
-	pg_atomic_fetch_add_u32(&helped->helpers, 1);
 	before_shmem_exit(end_helping, (Datum) 0);
 	dw_crashes_watch_signals();
 	dw_crashes_watch_panics();
+	DW_INJECT("helper-watches");
+	helped = e;
+	DW_INJECT("helper-comes");
+	pg_atomic_fetch_add_u32(&helped->helpers, 1);
+	DW_INJECT("helper-is-there");
 }
 
 static void

@@ -24,8 +24,10 @@
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
  * so that is noticed by an object access hook: the timer looks at what is left.
  *
- * All else here comes before the command's own checks.  What it disturbs, if
- * the command then fails, goes on by itself.
+ * Who is concerned by a command is found before it, since names may be gone
+ * afterwards, and told when it has succeeded.  What must happen before, as holds,
+ * looks at rights itself; what it disturbs, if the command then fails, goes on
+ * by itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -341,17 +343,26 @@ refuse_locks(Node *statement)
 
 /*---- Commands that change what a login would find ----*/
 
-static void
-recycle_database(const char *name, bool settings)
+/*
+ * GRANT by somebody without grant options is a warning only, if the database
+ * grants him anything; ALTER DATABASE OWNER TO its owner is nobody's error.
+ */
+static List *
+concern_database(const char *name, bool allowed_by_grant, bool settings)
 {
 	Oid			database = get_database_oid(name, true);
+	Oid			user = GetUserId();
 
-	if (OidIsValid(database))
-		dw_recycle(database, InvalidOid, settings);
+	if (!OidIsValid(database) ||
+		!(dw_owns_database(database, user) ||
+		  (allowed_by_grant &&
+		   dw_database_aclcheck(database, user, ACL_GRANT_OPTION_FOR(ACL_ALL_RIGHTS_DATABASE)) == ACLCHECK_OK)))
+		return NIL;
+	return dw_concern(NIL, database, InvalidOid, settings);
 }
 
-static void
-recycle_roles(List *roles, bool members)
+static List *
+concern_roles(List *concerns, List *roles, bool members)
 {
 	ListCell   *lc;
 
@@ -361,81 +372,85 @@ recycle_roles(List *roles, bool members)
 
 		if (!OidIsValid(role))
 			continue;
-		if (members)
-			dw_recycle_members(role);
-		else
-			dw_recycle(InvalidOid, role, false);
+		concerns = members ? dw_concern_members(concerns, role) :
+			dw_concern(concerns, InvalidOid, role, false);
 	}
+	return concerns;
 }
 
-static void
-recycle_for_settings(AlterRoleSetStmt *stmt)
+static List *
+concern_role(AlterRoleStmt *stmt)
+{
+	DefElem    *members = option_named(stmt->options, "rolemembers");
+	List	   *concerns;
+
+	/* from 16 on, everybody may change nothing */
+	if (stmt->options == NIL)
+		return NIL;
+	concerns = concern_roles(NIL, list_make1(stmt->role), false);
+	return members ? concern_roles(concerns, (List *) members->arg, true) : concerns;
+}
+
+static List *
+concern_settings(AlterRoleSetStmt *stmt)
 {
 	Oid			role = stmt->role ? get_rolespec_oid(stmt->role, true) : InvalidOid;
 	Oid			database = stmt->database ? get_database_oid(stmt->database, true) : InvalidOid;
 
 	if ((stmt->role && !OidIsValid(role)) || (stmt->database && !OidIsValid(database)))
-		return;
-	dw_recycle(database, role, true);
+		return NIL;
+	return dw_concern(NIL, database, role, true);
 }
 
-static void
-recycle_for(Node *statement)
+static List *
+concern_grant(GrantStmt *stmt)
+{
+	List	   *concerns = NIL;
+	ListCell   *lc;
+
+	if (stmt->objtype == OBJECT_DATABASE)
+		foreach(lc, stmt->objects)
+			concerns = list_concat(concerns, concern_database(strVal(lfirst(lc)), true, false));
+	return concerns;
+}
+
+/* Whom the command concerns, if it succeeds. */
+static List *
+concerned_by(Node *statement)
 {
 	switch (nodeTag(statement))
 	{
 		case T_AlterRoleStmt:
-			{
-				AlterRoleStmt *stmt = (AlterRoleStmt *) statement;
-				DefElem    *members = option_named(stmt->options, "rolemembers");
-
-				recycle_roles(list_make1(stmt->role), false);
-				if (members)
-					recycle_roles((List *) members->arg, true);
-				break;
-			}
+			return concern_role((AlterRoleStmt *) statement);
 		case T_AlterRoleSetStmt:
-			recycle_for_settings((AlterRoleSetStmt *) statement);
-			break;
+			return concern_settings((AlterRoleSetStmt *) statement);
 		case T_DropRoleStmt:
-			recycle_roles(((DropRoleStmt *) statement)->roles, false);
-			break;
+			return concern_roles(NIL, ((DropRoleStmt *) statement)->roles, false);
 		case T_GrantRoleStmt:
-			recycle_roles(((GrantRoleStmt *) statement)->grantee_roles, true);
-			break;
+			return concern_roles(NIL, ((GrantRoleStmt *) statement)->grantee_roles, true);
 		case T_GrantStmt:
-			{
-				GrantStmt  *stmt = (GrantStmt *) statement;
-				ListCell   *lc;
-
-				if (stmt->objtype != OBJECT_DATABASE)
-					break;
-				foreach(lc, stmt->objects)
-					recycle_database(strVal(lfirst(lc)), false);
-				break;
-			}
+			return concern_grant((GrantStmt *) statement);
 		case T_DropOwnedStmt:
 			/* what was granted to them on the database, too */
-			recycle_roles(((DropOwnedStmt *) statement)->roles, true);
-			break;
+			return concern_roles(NIL, ((DropOwnedStmt *) statement)->roles, true);
 		case T_AlterOwnerStmt:
-			if (((AlterOwnerStmt *) statement)->objectType == OBJECT_DATABASE)
-				recycle_database(strVal(((AlterOwnerStmt *) statement)->object), false);
-			break;
+			if (((AlterOwnerStmt *) statement)->objectType != OBJECT_DATABASE)
+				return NIL;
+			return concern_database(strVal(((AlterOwnerStmt *) statement)->object), false, false);
 		case T_AlterDatabaseSetStmt:
-			recycle_database(((AlterDatabaseSetStmt *) statement)->dbname, true);
-			break;
+			return concern_database(((AlterDatabaseSetStmt *) statement)->dbname, false, true);
 		case T_AlterDatabaseStmt:
-			recycle_database(((AlterDatabaseStmt *) statement)->dbname, false);
-			dw_recycle_databases();
-			break;
-		case T_CreatedbStmt:
-		case T_DropdbStmt:
-			dw_recycle_databases();
-			break;
+			return concern_database(((AlterDatabaseStmt *) statement)->dbname, false, false);
 		default:
-			break;
+			return NIL;
 	}
+}
+
+static bool
+changes_databases(Node *statement)
+{
+	return IsA(statement, AlterDatabaseStmt) || IsA(statement, CreatedbStmt) ||
+		IsA(statement, DropdbStmt);
 }
 
 /*---- Roles that are dropped ----*/
@@ -528,24 +543,24 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	/* the tree may be gone after the command: COMMIT frees much */
 	bool		may_create = may_create_extension(statement);
 	CommandTag	tag = CreateCommandTag(statement);
+	bool		changes = changes_databases(statement);
+	bool		drops = IsA(statement, DropRoleStmt);
 	bool		was_prepared = false;
 	List	   *dropped_roles = NIL;
+	List	   *concerns = NIL;
 	DwCatalog	cat;
 
 	if (IsA(statement, TransactionStmt))
 		was_prepared = before_transaction_statement((TransactionStmt *) statement);
 	else
 	{
-		if (IsA(statement, DropRoleStmt))
-		{
+		if (drops)
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
-			dw_touch_roles();
-		}
 		/* it cannot be undone before the next task of a batch */
 		if (IsA(statement, ConstraintsSetStmt))
 			dw_batch_close();
 		refuse_locks(statement);
-		recycle_for(statement);
+		concerns = concerned_by(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
 	}
 
@@ -562,6 +577,11 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		AcceptInvalidationMessages();
 	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
 		dw_touch_extension();
+	dw_recycle(concerns);
+	if (changes)
+		dw_recycle_databases();
+	if (drops)
+		dw_touch_roles();
 	tell_of_tasks(dropped_roles);
 }
 

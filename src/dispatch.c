@@ -44,6 +44,7 @@
 #include "queue_limits.h"
 #include "session.h"
 #include "settings.h"
+#include "sweeper.h"
 #include "utils/memutils.h"
 
 /* An executor of a former timer that has not come up by then never will. */
@@ -228,6 +229,7 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 		.bgw_restart_time = BGW_NEVER_RESTART,
 	};
 	DwExecutorStart start = {.can_log_in = can_log_in};
+	BackgroundWorkerHandle *handle;
 	MemoryContext context;
 	bool		registered;
 
@@ -241,16 +243,20 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	worker.bgw_main_arg = Int32GetDatum(place);
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 	worker.bgw_notify_pid = MyProcPid;
-	if (handles[place])
-		pfree(handles[place]);
-	handles[place] = NULL;
 	/* the handle is kept */
 	context = MemoryContextSwitchTo(TopMemoryContext);
-	registered = RegisterDynamicBackgroundWorker(&worker, &handles[place]);
+	registered = RegisterDynamicBackgroundWorker(&worker, &handle);
 	MemoryContextSwitchTo(context);
 	if (!registered)
+	{
+		/* that of the one before still tells when its worker can be had */
 		free_place(place);
-	return registered;
+		return false;
+	}
+	if (handles[place])
+		pfree(handles[place]);
+	handles[place] = handle;
+	return true;
 }
 
 /*
@@ -582,6 +588,65 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 	}
 }
 
+/* How many of this timer's background workers ended since the last look. */
+static uint32
+count_ended_workers(DwDatabase *db)
+{
+	uint32		n = dw_sweeper_worker_ended(db) ? 1 : 0;
+	pid_t		pid;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		/* of those on their way see free_if_dead */
+		if (handles[i] == NULL ||
+			(e->state == DW_EXECUTOR_STARTING && e->database == db->oid) ||
+			GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
+			continue;
+		pfree(handles[i]);
+		handles[i] = NULL;
+		n++;
+	}
+	return n;
+}
+
+/* Does anybody but the owners of this database wait for a background worker? */
+static bool
+others_lack_worker(DwDatabase *db)
+{
+	if (db->sweeper_refused)
+		return true;
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *other = dw_database(i);
+
+		if (other != db && OidIsValid(other->oid) &&
+			(other->timer_refused || other->sweeper_refused || dw_owners_lack_worker(other)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Background workers that have come free are for those who wait for one.  The
+ * postmaster wakes us when it has taken notice of the end of one of ours.
+ * Nobody wakes sweepers, and others than us: if some of them wait, all just try
+ * from time to time, or they would never find one free.
+ */
+static void
+retry_without_worker(DwDatabase *db)
+{
+	if (!dw_owners_lack_worker(db) || others_lack_worker(db))
+		return;
+	for (uint32 n = count_ended_workers(db); n > 0; n--)
+	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		dw_owners_retry_first(db);
+		LWLockRelease(dw_ready_lock(db));
+	}
+}
+
 /*
  * Of those who can have no executor, how many wait for a background worker.
  * There is no use in more than there may be executors.
@@ -675,6 +740,7 @@ dw_dispatch(DwDatabase *db)
 		return DW_NEVER;
 	}
 
+	retry_without_worker(db);
 	starving = find_missing(db, now, &missing, &left_out, &look_again);
 	foreach(lc, missing)
 	{
@@ -690,6 +756,8 @@ dw_dispatch(DwDatabase *db)
 	look_again = Min(look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
 	pg_atomic_write_u32(&db->starving, starving);
+	if (dw_owners_lack_worker(db))
+		dw_sweeper_ask_to_make_way(db);
 
 	if (waiting > 0)
 		/* by then, others may be stuck, or have been idle for long */

@@ -67,6 +67,9 @@ static uint32 wait_event = 0;
 /* This executor has seen a task to its end. */
 static bool proved = false;
 
+/* It has run several, perhaps, before it has seen one to its end. */
+static bool in_a_row = false;
+
 /* It has just looked for no task, since another one is on trial. */
 static bool held_back = false;
 static int64 born = 0;
@@ -331,6 +334,12 @@ leave_place(int code, Datum arg)
 	tell_timer();
 }
 
+bool
+dw_executor_is_fresh(void)
+{
+	return !proved && !in_a_row;
+}
+
 void
 dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
 {
@@ -459,6 +468,7 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 	{
 		low = note_taken(me, entry);
 		me->since = dw_now();
+		in_a_row = true;
 	}
 	LWLockRelease(dw_ready_lock(my_db));
 	if (low)
@@ -554,6 +564,14 @@ end_if_idle(DwExecutor *me)
 	return idle;
 }
 
+/* Signals, and new settings. */
+static void
+obey_interrupts(DwExecutor *me)
+{
+	if (!dw_session_interrupts())
+		pg_atomic_write_u32(&me->stale, 1);
+}
+
 /* Waits for work; false when it is time to end. */
 static bool
 wait_for_work(DwExecutor *me)
@@ -570,13 +588,13 @@ wait_for_work(DwExecutor *me)
 		return true;
 
 	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
-	(void) dw_worker_interrupts();
+	obey_interrupts(me);
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   trial > 0 ? trial : dw_executor_idle_timeout,
 					   dw_wait_event(wait_event, "DelayWheelExecutor"));
 	ResetLatch(MyLatch);
 
-	(void) dw_worker_interrupts();
+	obey_interrupts(me);
 	return trial > 0 || (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
 }
 
@@ -612,7 +630,7 @@ dw_executor_main(Datum place)
 
 		while (next_task(me, turn_began, &entry))
 		{
-			(void) dw_worker_interrupts();
+			obey_interrupts(me);
 			if (!me->in_batch || !dw_run_batch(my_db, me, &entry))
 				dw_run_task(my_db, me, &entry);
 		}

@@ -49,6 +49,9 @@ extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
  */
 extern bool dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry);
 
+/* For the executor: it has not run anything before its current task. */
+extern bool dw_executor_is_fresh(void);
+
 /* For the executor, between two tries of its task: ends if it is told to. */
 extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 

@@ -37,6 +37,9 @@
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 #define TERMINATED_PATIENCE	5
 
+/* Who gets background workers by turns is told of no more often than that. */
+#define TELL_US		USECS_PER_MINUTE
+
 /*
  * Executors in batches of a lane stay so far apart: 672 tasks, more than an
  * index page has entries.  Not where a task takes longer than that.
@@ -887,6 +890,19 @@ longest_wait(DwBlock reason)
 	}
 }
 
+/* Is the log to tell that there is no background worker for an owner? */
+static bool
+is_to_be_told(DwOwner *owner)
+{
+	int64		told = owner->no_worker_told;
+
+	if (told != 0 &&
+		(told >= owner->no_worker_since || dw_uptime() - told < TELL_US))
+		return false;
+	owner->no_worker_told = dw_uptime();
+	return true;
+}
+
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 {
@@ -902,8 +918,11 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	{
 		owner->block = reason;
 		owner->start_failures = 0;
+		owner->no_worker_since = dw_uptime();
 		news = true;
 	}
+	if (reason == DW_BLOCK_NO_WORKER)
+		news = is_to_be_told(owner);
 	/* who was terminated comes back soon, if not over and over */
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
@@ -952,6 +971,33 @@ dw_owners_retry(DwDatabase *db)
 			next = Min(next, owner->retry_at);
 	}
 	db->blocked_until = next;
+}
+
+/* The timer is the only one who blocks for this reason; others may be behind. */
+bool
+dw_owners_lack_worker(DwDatabase *db)
+{
+	int32		head = db->blocked_owners.head;
+
+	return head != DW_NO_OWNER && dw_owners[head].block == DW_BLOCK_NO_WORKER &&
+		pg_atomic_read_u32(&db->disabled) == 0;
+}
+
+void
+dw_owners_retry_first(DwDatabase *db)
+{
+	DwOwner    *first = NULL;
+
+	for (int32 i = db->blocked_owners.head;
+		 i != DW_NO_OWNER && dw_owners[i].block == DW_BLOCK_NO_WORKER;
+		 i = dw_owners[i].next)
+		if (first == NULL || dw_owners[i].no_worker_since < first->no_worker_since)
+			first = &dw_owners[i];
+	if (first == NULL)
+		return;
+	first->retry_at = 0;
+	unlist_owner(db, first);
+	link_owner_first(db, first, DW_OWNER_READY);
 }
 
 void

@@ -95,7 +95,8 @@ extern uint32 dw_lane_executors(void);
 /*
  * No executor can be had for an owner: its lanes wait, longer each time, up
  * to a time that depends on the reason.  Returns whether that is news: the
- * first time for this reason.  Under the table lock and the ready lock.
+ * first time for this reason, and for want of a background worker no more than
+ * once a minute.  Under the table lock and the ready lock.
  */
 extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
 /* An executor of the owner works.  Under the ready lock. */
@@ -103,6 +104,13 @@ extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
 /* Owners whose time has come, or all, may try again.  Under the ready lock. */
 extern void dw_owners_retry(DwDatabase *db);
 extern void dw_owners_retry_all(DwDatabase *db);
+/*
+ * Are there owners who wait for a background worker, and may use it?  Without a
+ * lock: may be out of date.
+ */
+extern bool dw_owners_lack_worker(DwDatabase *db);
+/* The one of these who has waited longest may try before all others.  Under the ready lock. */
+extern void dw_owners_retry_first(DwDatabase *db);
 extern const char *dw_block_text(DwBlock reason);
 
 #endif							/* DW_LANES_H */

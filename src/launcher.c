@@ -226,21 +226,26 @@ start_timer(int number)
 	if (RegisterDynamicBackgroundWorker(&worker, &place->handle))
 	{
 		place->refusals = 0;
+		db->timer_refused = false;
 		return true;
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->timer_state = DW_TIMER_NONE;
+	db->timer_refused = true;
 	LWLockRelease(dw_shared->table_lock);
 	/*
 	 * A timer that has just ended keeps its place until the postmaster takes
 	 * notice, and a shutdown ends the timers first: the second one counts.
 	 */
 	if (++place->refusals == 2)
+	{
+		dw_problem(db, "could not start the timer: no background worker is free");
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),
 				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	}
 	back_off(place, NO_WORKER_MAX_US);
 	return false;
 }
@@ -326,16 +331,15 @@ serve_place(int number, bool *starting, int64 *look_again)
 		else if (!db->absent)
 			back_off(place, BACKOFF_MAX_US);
 	}
-	if (place->start_after > dw_uptime())
+	if (!*starting && place->start_after <= dw_uptime() && start_timer(number))
 	{
-		*look_again = Min(*look_again, place->start_after);
+		*starting = true;
 		return;
 	}
-	if (*starting)
-		return;
-	if (start_timer(number))
-		*starting = true;
-	else
+	/* not now, but not forgotten: a place that nobody wants is given back */
+	if (wanted)
+		pg_atomic_write_u32(&db->wanted, 1);
+	if (place->start_after > dw_uptime())
 		*look_again = Min(*look_again, place->start_after);
 }
 

@@ -46,6 +46,7 @@
 #include "near.h"
 #include "orphans.h"
 #include "port/pg_bitutils.h"
+#include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
 #include "task_rows.h"
@@ -208,7 +209,7 @@ report_unarmed(bool met)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("database \"%s\" holds tasks that came with a copy; they are not run",
 					get_database_name(MyDatabaseId)),
-			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\" and call delay_arm(), or cancel them.")));
+			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\", and at delay_wheel.recurring, and call delay_arm(), or cancel them.")));
 }
 
 static void
@@ -339,7 +340,7 @@ go_on_discovering(void)
 			if (ended)
 			{
 				lanes_missing = discovery.lanes_missing;
-				report_unarmed(discovery.unarmed);
+				report_unarmed(discovery.unarmed || dw_recurring_unarmed());
 				empty_prepared();
 			}
 			discovery.under_way = !ended;

@@ -151,15 +151,14 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	Page		page = BufferGetPage(buffer);
 	HeapTupleHeader header;
 	uint16		infomask;
-	MultiXactMember single;
-	MultiXactMember *holders = &single;
+	MultiXactMember *holders = palloc(sizeof(MultiXactMember));
 	int			nholders = 1;
 	int			n = 0;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
 	infomask = header->t_infomask;
-	single.xid = HeapTupleHeaderGetRawXmax(header);
+	holders[0].xid = HeapTupleHeaderGetRawXmax(header);
 	UnlockReleaseBuffer(buffer);
 
 	*ours = false;
@@ -167,7 +166,7 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	if (infomask & HEAP_XMAX_INVALID)
 		return 0;
 	if (infomask & HEAP_XMAX_IS_MULTI)
-		nholders = GetMultiXactIdMembers(single.xid, &holders, false,
+		nholders = GetMultiXactIdMembers(holders[0].xid, &holders, false,
 										 HEAP_XMAX_IS_LOCKED_ONLY(infomask));
 	*others = palloc(sizeof(TransactionId) * Max(nholders, 1));
 	for (int i = 0; i < nholders; i++)

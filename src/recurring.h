@@ -31,6 +31,12 @@ extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
 /* For delay_arm(), after the tasks; *left is set if some are not armed. */
 extern void dw_recurring_arm(bool *left);
 
+/*
+ * For the timer, which must not wait: is there one of another origin, which may
+ * have no pending run?  Only the first ones are looked at, as copies bring them.
+ */
+extern bool dw_recurring_unarmed(void);
+
 /* Does the definition of a recurring task name this queue? */
 extern bool dw_recurring_uses_queue(int16 queue);
 

@@ -43,6 +43,8 @@
 
 /* so many definitions are looked at in a transaction of the sweeper's */
 #define REPAIR_SLICE	500
+/* so many are looked at for those of another origin */
+#define UNARMED_LOOK	1000
 /* a definition, or a table, was locked */
 #define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
 
@@ -102,6 +104,33 @@ dw_recurring_arm(bool *left)
 		UnregisterSnapshot(snapshot);
 	} while (changed);
 	table_close(rel, NoLock);
+}
+
+bool
+dw_recurring_unarmed(void)
+{
+	Oid			oid = dw_catalog()->recurring;
+	int64		origin = dw_origin_stamp();
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	if (!ConditionalLockRelationOid(oid, AccessShareLock))
+		return false;
+	rel = table_open(oid, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	for (int n = 0; !found && n < UNARMED_LOOK && (tuple = systable_getnext(scan)) != NULL; n++)
+	{
+		TupleDesc	desc = RelationGetDescr(rel);
+		bool		isnull;
+
+		found = DatumGetInt64(heap_getattr(tuple, Anum_recurring_origin, desc, &isnull)) != origin &&
+			!heap_attisnull(tuple, Anum_recurring_next_due, desc);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
 }
 
 bool

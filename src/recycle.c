@@ -8,8 +8,9 @@
  * that nobody has a session who must not log in any more, executors end when
  * these have changed, after the task that they run.
  *
- * Run by the backend of such a command, which remembers whom it concerns
- * until the transaction commits.  Then the places of executors are looked
+ * Run by the backend of such a command, which finds whom it concerns before (a
+ * role may be gone afterwards), and remembers them when it has succeeded: who
+ * lacks the right to it disturbs nobody.  When the transaction commits the places of executors are looked
  * through without a lock: one that is taken for the wrong role ends
  * needlessly, and one that is entered afterwards connects after the commit.
  * The callback cannot fail, wait or allocate.
@@ -43,12 +44,12 @@ static Concern concerns[MAX_CONCERNS];
 static int	nconcerns = 0;
 static bool databases_changed = false;
 
-void
-dw_recycle(Oid database, Oid role, bool settings)
+static void
+remember(const Concern *concern)
 {
 	for (int i = 0; i < nconcerns; i++)
-		if (concerns[i].database == database && concerns[i].role == role &&
-			concerns[i].settings == settings)
+		if (concerns[i].database == concern->database && concerns[i].role == concern->role &&
+			concerns[i].settings == concern->settings)
 			return;
 	if (nconcerns == MAX_CONCERNS)
 	{
@@ -56,22 +57,41 @@ dw_recycle(Oid database, Oid role, bool settings)
 		nconcerns = 1;
 		return;
 	}
-	concerns[nconcerns++] = (Concern) {database, role, settings};
+	concerns[nconcerns++] = *concern;
+}
+
+void
+dw_recycle(const List *found)
+{
+	ListCell   *lc;
+
+	foreach(lc, found)
+		remember(lfirst(lc));
+}
+
+List *
+dw_concern(List *found, Oid database, Oid role, bool settings)
+{
+	Concern    *concern = palloc(sizeof(Concern));
+
+	*concern = (Concern) {database, role, settings};
+	return lappend(found, concern);
 }
 
 /* Only those are looked for that have an executor, or wait for one. */
-void
-dw_recycle_members(Oid role)
+List *
+dw_concern_members(List *found, Oid role)
 {
-	dw_recycle(InvalidOid, role, false);
+	found = dw_concern(found, InvalidOid, role, false);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].state != DW_EXECUTOR_FREE &&
 			is_member_of_role_nosuper(dw_executors[i].owner, role))
-			dw_recycle(InvalidOid, dw_executors[i].owner, false);
+			found = dw_concern(found, InvalidOid, dw_executors[i].owner, false);
 	for (int i = 0; i < dw_owner_places(); i++)
 		if (OidIsValid(dw_owners[i].database) && dw_owners[i].block != DW_BLOCK_NONE &&
 			is_member_of_role_nosuper(dw_owners[i].role, role))
-			dw_recycle(InvalidOid, dw_owners[i].role, false);
+			found = dw_concern(found, InvalidOid, dw_owners[i].role, false);
+	return found;
 }
 
 void

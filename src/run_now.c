@@ -282,8 +282,21 @@ close_cursors(void)
 
 /*---- Large objects ----*/
 
-/* As many descriptors as PostgreSQL makes places for at first. */
-#define LO_DESCRIPTORS	64
+/*
+ * No more descriptors than this are there: their places are an array in a
+ * memory context of PostgreSQL's, which mostly is not there either.  Its name
+ * is all that is known of it.
+ */
+static int
+count_places(void)
+{
+	Size		size = 0;
+
+	for (MemoryContext context = TopMemoryContext->firstchild; context; context = context->nextchild)
+		if (strcmp(context->name, "Filesystem") == 0)
+			size += MemoryContextMemAllocated(context, false);
+	return (int) Min(size / sizeof(void *), PG_INT32_MAX);
+}
 
 /* Nothing tells but the error of those that are not there, which holds nothing. */
 static bool
@@ -310,12 +323,17 @@ is_open_descriptor(int fd)
 static void
 refuse_large_objects(void)
 {
-	for (int fd = 0; fd < LO_DESCRIPTORS; fd++)
+	int			places = count_places();
+
+	for (int fd = 0; fd < places; fd++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		if (is_open_descriptor(fd))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("cannot run a task of another role while large objects are open"),
 					 errhint("Close them with lo_close() first.")));
+	}
 }
 
 /*---- The temporary schema ----*/

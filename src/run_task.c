@@ -32,6 +32,7 @@
 #include "args.h"
 #include "attempts.h"
 #include "autonomous.h"
+#include "batch.h"
 #include "claim.h"
 #include "common/pg_prng.h"
 #include "conclude.h"
@@ -342,7 +343,7 @@ explain_newer(int64 newer, ErrorData *error)
 static void
 settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
 {
-	int			failed = Max(try->attempts, 0) + 1;
+	int			failed = try->attempts + 1;
 	ErrorData	said = *try->error;
 	int64		newer = 0;
 
@@ -765,6 +766,7 @@ dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 	dw_count_end(db, &dw_lanes[entry->lane], DW_COUNTED_CANCELLED);
 	dw_tell_waiters(db, entry->id, DW_CANCELLED);
 	dw_let_waiters_go(db, entry->id);
+	dw_crashes_gone(db->oid, entry->id);
 }
 
 void
@@ -857,19 +859,41 @@ await_due(TimestampTz due)
 	}
 }
 
-/* Has it crashed, and is not set aside for it yet? */
-static bool
-is_suspect(DwDatabase *db, const DwEntry *entry)
+/* Its row stays, until somebody removes it by plain SQL. */
+static void
+leave_alone(DwDatabase *db, const DwEntry *entry)
 {
-	int			count = dw_crashes_of(db->oid, entry->id);
+	char	   *text = psprintf("task %lld is left alone, since the server crashed even when it was to be set aside",
+								(long long) entry->id);
 
-	return count > 0 && count < DW_MAX_CRASHES;
+	ereport(LOG,
+			(errcode(DW_ERRCODE_CRASHED), errmsg_internal("%s", text),
+			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel.task.")));
+	dw_problem(db, text);
+}
+
+/*
+ * What others have left in this process is not to crash a suspect: this
+ * executor ends, and one that takes its place tries it.
+ */
+static bool
+leave_to_fresh(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+{
+	if (dw_executor_is_fresh() || !dw_crashes_put_off(db->oid, entry->id) ||
+		!dw_stop_forbid(db, me))
+		return false;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_put_back(db, entry, true);
+	me->must_exit = true;
+	LWLockRelease(dw_ready_lock(db));
+	return true;
 }
 
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
 	Try			try = {0};
+	int			crashes;
 
 	enter_task_context();
 	if (!await_due(entry->due))
@@ -877,9 +901,19 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 		hint_again(db, entry);
 		return;
 	}
-	try.quit = dw_quit_take(entry->id);
-	if (is_suspect(db, entry))
+	crashes = dw_crashes_of(db->oid, entry->id);
+	if (crashes >= DW_CRASHES_LEFT_ALONE)
+	{
+		leave_alone(db, entry);
+		return;
+	}
+	if (crashes > 0)
+	{
+		if (leave_to_fresh(db, me, entry))
+			return;
 		dw_trial_begin(db, me);
+	}
+	try.quit = dw_quit_take(entry->id);
 	finish_task(db, me, entry, &try, false);
 	dw_trial_end(me);
 }

@@ -40,6 +40,7 @@
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "worker.h"
 
 #if !DW_ANY_ROLE_CONNECTS
 #include "access/genam.h"
@@ -214,13 +215,41 @@ begin_switched(Oid database, Oid owner)
  * those may take at most is the server's to say; any session could raise it,
  * and keep others' executors from starting.
  */
+static struct config_int *parallel_workers = NULL;
+static int	no_limit = 0;
+
 static void
 limit_parallel_workers(void)
 {
-	struct config_int *setting = (struct config_int *) dw_find_setting("max_parallel_workers");
+	parallel_workers = (struct config_int *) dw_find_setting("max_parallel_workers");
+	if (parallel_workers == NULL)
+		return;
+	no_limit = parallel_workers->max;
+	parallel_workers->max = max_parallel_workers;
+}
 
-	if (setting != NULL)
-		setting->max = max_parallel_workers;
+bool
+dw_session_interrupts(void)
+{
+	int			limit;
+
+	if (parallel_workers == NULL)
+	{
+		(void) dw_worker_interrupts();
+		return true;
+	}
+	/* the server may say more now */
+	limit = parallel_workers->max;
+	parallel_workers->max = no_limit;
+	if (dw_worker_interrupts())
+	{
+		/* what it says is not kept where the role or the database has its own */
+		if (parallel_workers->gen.reset_source > PGC_S_ARGV)
+			return false;
+		limit = parallel_workers->reset_val;
+	}
+	parallel_workers->max = limit;
+	return true;
 }
 
 void

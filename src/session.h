@@ -33,6 +33,12 @@ extern DwAccess dw_session_access(Oid owner);
 extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
 
 /*
+ * dw_worker_interrupts() for executors.  Returns false if the session may not be
+ * like a new one any more, and must end without running another task.
+ */
+extern bool dw_session_interrupts(void);
+
+/*
  * Is the process connected as somebody else, and the role by its transactions
  * only?  Then none of these may be ended by the role's SQL.
  */

@@ -138,6 +138,7 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
 	pg_atomic_init_u32(&db->sweeper_proc, 0);
 	pg_atomic_init_u32(&db->sweep_wanted, 0);
+	pg_atomic_init_u32(&db->sweeper_rests, 0);
 	SpinLockInit(&db->inbox_lock);
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
@@ -364,7 +365,7 @@ dw_database_pin(DwDatabase *db, Oid database)
 	pg_atomic_fetch_add_u32(&db->pins, 1);
 	if (db->oid == database)
 		return true;
-	pg_atomic_fetch_sub_u32(&db->pins, 1);
+	dw_database_unpin(db);
 	return false;
 }
 
@@ -381,7 +382,9 @@ dw_database_find_pin(Oid database)
 void
 dw_database_unpin(DwDatabase *db)
 {
-	pg_atomic_fetch_sub_u32(&db->pins, 1);
+	/* who found it pinned when it was to be given back looks again */
+	if (pg_atomic_sub_fetch_u32(&db->pins, 1) == 0 && db->absent)
+		dw_wake_launcher();
 }
 
 /* Could dw_database_enter make a place? */

@@ -197,6 +197,8 @@ typedef struct DwOwner
 	DwBlock		block;			/* why no executor could be had */
 	TimestampTz retry_at;		/* if so, not before then */
 	uint32		start_failures;
+	int64		no_worker_since;	/* blocked for want of one, by dw_uptime() */
+	int64		no_worker_told; /* when the log told of that last; 0: never */
 
 	/* timer only, see dispatch.c: what was found out in this round */
 	uint32		round;
@@ -277,11 +279,14 @@ typedef struct DwDatabase
 	int64		timer_started;	/* by dw_uptime() */
 	bool		let_go;			/* the last timer ended because it was asked to */
 	bool		timer_terminated;	/* or it was told to */
+	bool		timer_refused;	/* no background worker was free for the next one */
 	bool		absent;			/* no timer has found the extension here */
 	pid_t		timer_pid;
 	DwSweeperState sweeper_state;
 	int64		sweeper_started;	/* by dw_uptime() */
 	bool		sweeper_failed; /* the last one ended by an error */
+	bool		sweeper_made_way;	/* or for want of background workers */
+	bool		sweeper_refused;	/* it is needed, and none was free for it */
 	pid_t		sweeper_pid;
 	bool		sweep_waits;	/* for transactions that were open, some of them: */
 	int			sweep_npids;
@@ -318,6 +323,7 @@ typedef struct DwDatabase
 										 * autonomous.c */
 	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
 	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
+	pg_atomic_uint32 sweeper_rests; /* for long: it may be asked to make way */
 
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
@@ -414,7 +420,8 @@ typedef struct DwExecutor
 	bool		blameless;		/* the process ends, but not for what it runs: set
 								 * in signal handlers, see crashes.c */
 	bool		outlived;		/* it was there when others were told to quit */
-	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended well */
+	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended well;
+								 * a signed number, see crashes.c */
 	Oid			stop_by;		/* who wants it to be stopped */
 
 	/* current is to be stopped; written under the ready lock */

@@ -9,7 +9,9 @@
  * ends when there is not; in between it works in slices of some milliseconds
  * (sweep.c, failed.c, history_tables.c) and rests twice as long after each, so that tasks find
  * processors and disks as they did before.  While it waits for transactions
- * to end it looks at them again after pauses of up to a minute.
+ * to end it looks at them again after pauses of up to a minute; if an owner has
+ * no executor for want of a background worker, it rather ends, and another one
+ * looks again some time later.
  *
  * It pins the place of its database, since it may outlive the timer.  It
  * ends like the timer when somebody needs the database without sessions
@@ -26,6 +28,7 @@
 #include "failed.h"
 #include "history_tables.h"
 #include "inject.h"
+#include "lanes.h"
 #include "libpq/pqsignal.h"
 #include "load.h"
 #include "miscadmin.h"
@@ -45,8 +48,10 @@
 #define REST			2
 #define MIN_REST_US		1000
 
-/* it does not end if there is something to do so soon */
+/* it does not end if there is something to do so soon, whoever waits for it to end */
 #define LINGER_US		USECS_PER_SEC
+/* who has made way comes back so much later */
+#define STAY_AWAY_US	(10 * USECS_PER_SEC)
 
 /* when the table of marks is locked */
 #define RETRY_US		(100 * 1000)
@@ -133,6 +138,11 @@ notice_end(DwDatabase *db)
 			backoff = 0;
 		back_off(BACKOFF_MAX_US);
 	}
+	if (db->sweeper_state == DW_SWEEPER_NONE && db->sweeper_made_way)
+	{
+		db->sweeper_made_way = false;
+		not_before = dw_now() + STAY_AWAY_US;
+	}
 	LWLockRelease(dw_shared->table_lock);
 }
 
@@ -181,7 +191,8 @@ start_sweeper(DwDatabase *db)
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
 	};
-	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	BackgroundWorkerHandle *started;
+	MemoryContext context;
 	bool		registered;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -196,19 +207,23 @@ start_sweeper(DwDatabase *db)
 	worker.bgw_main_arg = Int32GetDatum(dw_database_number(db));
 	memcpy(worker.bgw_extra, &db->oid, sizeof(Oid));
 	worker.bgw_notify_pid = MyProcPid;
-	if (handle != NULL)
-		pfree(handle);
-	handle = NULL;
-	registered = RegisterDynamicBackgroundWorker(&worker, &handle);
+	/* the handle is kept */
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	registered = RegisterDynamicBackgroundWorker(&worker, &started);
 	MemoryContextSwitchTo(context);
 	if (registered)
 	{
+		if (handle != NULL)
+			pfree(handle);
+		handle = started;
 		told_no_worker = false;
+		db->sweeper_refused = false;
 		return true;
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->sweeper_state = DW_SWEEPER_NONE;
+	db->sweeper_refused = true;
 	LWLockRelease(dw_shared->table_lock);
 	back_off(NO_WORKER_MAX_US);
 	no_worker(db);
@@ -235,7 +250,10 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	}
 	if (dw_extension_gone ||
 		(!sweeper_needed && trim_at > now && pg_atomic_read_u32(&db->recurring_look) == 0))
+	{
+		db->sweeper_refused = false;
 		return trim_at;
+	}
 
 	/* it tells when it ends, and what is left to do then */
 	if (call_sweeper(db))
@@ -245,10 +263,34 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	return start_sweeper(db) ? now + START_LOOK_US : not_before;
 }
 
+void
+dw_sweeper_ask_to_make_way(DwDatabase *db)
+{
+	uint32		proc = pg_atomic_read_u32(&db->sweeper_proc);
+
+	if (proc != 0 && pg_atomic_read_u32(&db->sweeper_rests) != 0)
+		SetLatch(dw_proc_latch(proc));
+}
+
+bool
+dw_sweeper_worker_ended(DwDatabase *db)
+{
+	pid_t		pid;
+
+	/* of one on its way see notice_end */
+	if (handle == NULL || db->sweeper_state == DW_SWEEPER_STARTING ||
+		GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+		return false;
+	pfree(handle);
+	handle = NULL;
+	return true;
+}
+
 /*---- The sweeper's part ----*/
 
 static DwDatabase *my_db = NULL;
 static bool finished = false;
+static bool made_way = false;
 static uint32 wait_event = 0;
 
 /* Tells the timer, if there is one, that there is no sweeper (any more). */
@@ -269,9 +311,11 @@ leave_database(int code, Datum arg)
 	LWLockReleaseAll();
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	pg_atomic_write_u32(&my_db->sweeper_proc, 0);
+	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
 	my_db->sweeper_state = DW_SWEEPER_NONE;
 	my_db->sweeper_pid = 0;
 	my_db->sweeper_failed = failed;
+	my_db->sweeper_made_way = made_way;
 	my_db->sweep_waits = false;
 	my_db->sweep_npids = 0;
 	LWLockRelease(dw_shared->table_lock);
@@ -371,8 +415,30 @@ rest_until(int64 now, int64 until)
 	return (events & WL_LATCH_SET) != 0;
 }
 
-/* Rests after a piece of work, whoever calls; then until there is more. */
-static void
+/*
+ * Rests until there is more to do, unless an owner needs the background worker
+ * meanwhile: then it returns false.
+ */
+static bool
+rest_long(TimestampTz more_at)
+{
+	bool		stays;
+
+	pg_atomic_write_u32(&my_db->sweeper_rests, 1);
+	/* either we see that one does, or the timer that we rest */
+	pg_memory_barrier();
+	stays = !dw_owners_lack_worker(my_db);
+	if (stays)
+		(void) rest_until(dw_now(), more_at);
+	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
+	return stays;
+}
+
+/*
+ * Rests after a piece of work, whoever calls; then until there is more.  False
+ * if it is to make way.
+ */
+static bool
 rest(int64 began, TimestampTz more_at)
 {
 	int64		rested = dw_uptime() + Max(REST * (dw_uptime() - began), MIN_REST_US);
@@ -380,9 +446,13 @@ rest(int64 began, TimestampTz more_at)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	while (rest_until(dw_uptime(), rested))
 		if (asked_to_end())
-			return;
-	if (pg_atomic_read_u32(&my_db->sweep_wanted) == 0)
-		(void) rest_until(dw_now(), more_at);
+			return true;
+	if (pg_atomic_read_u32(&my_db->sweep_wanted) != 0)
+		return true;
+	if (more_at > dw_now() + LINGER_US)
+		return rest_long(more_at);
+	(void) rest_until(dw_now(), more_at);
+	return true;
 }
 
 void
@@ -432,7 +502,14 @@ dw_sweeper_main(Datum number)
 				break;
 			continue;
 		}
-		rest(began, Min(Min(sweep_at, trim_at), repair_at));
+		made_way = !rest(began, Min(Min(sweep_at, trim_at), repair_at));
+		if (made_way)
+		{
+			/* the others' times are in shared memory, or found by the marks */
+			if (repair_at != DW_NEVER)
+				pg_atomic_write_u32(&my_db->recurring_look, 1);
+			break;
+		}
 	}
 	finished = true;
 	proc_exit(0);

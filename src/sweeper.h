@@ -16,6 +16,12 @@
  */
 extern TimestampTz dw_sweeper_look(DwDatabase *db, bool changed);
 
+/* For timers: an owner needs a background worker.  One that waits ends, for some time. */
+extern void dw_sweeper_ask_to_make_way(DwDatabase *db);
+
+/* For timers: has the sweeper's background worker ended since it was asked last? */
+extern bool dw_sweeper_worker_ended(DwDatabase *db);
+
 extern PGDLLEXPORT void dw_sweeper_main(Datum number);
 
 #endif							/* DW_SWEEPER_H */

@@ -9,6 +9,9 @@
  * begins when none runs: both for TRIAL_WAIT_US at most.  Then tasks that take
  * long, or wait for each other, go on side by side, still on trial.
  *
+ * It runs in a process of its own: what tasks before it have left in theirs
+ * could crash it (run_task.c sees to that).
+ *
  * The token, dw_shared->trial, is the place of the executor whose trial others
  * make way for.  It has it from when it begins to wait until its task has
  * ended; another suspect waits for the token, and no longer than for the rest.

@@ -76,16 +76,39 @@ dw_place(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
+/* Does the view "tasks" show it?  What hides it there tells nothing. */
+static bool
+may_see_task(int64 id)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	HeapTuple	tuple = dw_task_find(rel, id, GetActiveSnapshot());
+	bool		result = false;
+
+	if (tuple != NULL)
+	{
+		bool		isnull;
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner,
+														  RelationGetDescr(rel), &isnull));
+
+		result = has_privs_of_role(GetUserId(), owner) ||
+			has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+		heap_freetuple(tuple);
+	}
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
 Datum
 dw_crashes(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {INT8OID};
+	int			count = 0;
 
 	dw_require_signature(fcinfo, INT2OID, lengthof(types), types);
 	/* the view "tasks" can be read without the library */
-	if (dw_shared == NULL)
-		PG_RETURN_INT16(0);
-	PG_RETURN_INT16(dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0)));
+	if (dw_shared != NULL)
+		count = dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0));
+	PG_RETURN_INT16(count > 0 && may_see_task(PG_GETARG_INT64(0)) ? count : 0);
 }
 
 Datum
@@ -523,6 +546,18 @@ service_state(DwDatabase *db)
 	return states[db->timer_state];
 }
 
+/*
+ * What keeps a database from being served before there is anybody who could
+ * note it; NULL if nothing does.
+ */
+static const char *
+problem_of_service(const char *state)
+{
+	if (strcmp(state, "stopped") == 0 && pg_atomic_read_u32(&dw_shared->launcher_proc) == 0)
+		return "the launcher is not running: \"max_worker_processes\" may be too low";
+	return NULL;
+}
+
 /* The current database has no place: there is little to say. */
 static void
 put_status_without_place(ReturnSetInfo *result)
@@ -530,12 +565,19 @@ put_status_without_place(ReturnSetInfo *result)
 	Datum		values[23] = {0};
 	bool		nulls[23];
 	NameData	database;
+	const char *state = service_state(NULL);
+	const char *problem = problem_of_service(state);
 
 	memset(nulls, true, sizeof(nulls));
 	namestrcpy(&database, get_database_name(MyDatabaseId));
 	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(service_state(NULL));
+	values[1] = CStringGetTextDatum(state);
 	nulls[0] = nulls[1] = false;
+	if (problem != NULL)
+	{
+		values[18] = CStringGetTextDatum(problem);
+		nulls[18] = false;
+	}
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -552,6 +594,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	bool		nulls[23] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
+	const char *state = service_state(db);
+	const char *service_problem = problem_of_service(state);
 
 	if (name == NULL)
 		return;
@@ -563,7 +607,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 
 	namestrcpy(&database, name);
 	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(service_state(db));
+	values[1] = CStringGetTextDatum(state);
 	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
 	values[3] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
 	nulls[3] = horizon == DW_NEVER;
@@ -588,6 +632,11 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	{
 		values[18] = CStringGetTextDatum(problem);
 		values[19] = TimestampTzGetDatum(problem_at);
+	}
+	else if (service_problem != NULL)
+	{
+		values[18] = CStringGetTextDatum(service_problem);
+		nulls[18] = false;
 	}
 	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
 	values[21] = Int64GetDatum(pg_atomic_read_u64(&db->retried));
