@@ -478,7 +478,8 @@ sub dump_state
 			effect => 'SELECT token, coalesce(task, 0) AS task, role, ' . $us->('at') . ' AS at, ' . $us->('written') . ' AS written, pid FROM effects',
 			pending => 'SELECT id, ' . $us->('due') . ' AS due, owner::text, queue, key, sql, args::text FROM delay_wheel.tasks'
 			  . q{ WHERE sql !~ 'c\d+\.(all|skip)'},
-			failed => 'SELECT id, sqlstate, message, sql, args::text FROM delay_wheel.failed',
+			failed => 'SELECT id, sqlstate, message, sql, args::text, (SELECT count(*) FROM delay_wheel.tasks t'
+			  . ' WHERE (t.owner, t.queue, t.key) = (f.owner, f.queue, f.key)) AS others FROM delay_wheel.failed f',
 			history => 'SELECT task, ' . $us->('due') . ' AS due, coalesce(' . $us->('started') . ', 0) AS started, outcome, recurring FROM delay_wheel.history',
 			recurring => 'SELECT id, name, ' . $us->('starts') . ' AS starts, ' . $us->('next_due') . ' AS next_due, catch_up FROM delay_wheel.recurring_task');
 		my $dbh = $c->{primary}->connect($db) or die "no connection\n";

@@ -280,7 +280,7 @@ for my $round (@rounds)
 	}
 	my $overdue;
 	ok( wait_until(
-			60,
+			180,
 			sub {
 				end_prepared();
 				(undef, $overdue) = try_psql($node, 'postgres',

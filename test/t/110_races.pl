@@ -24,7 +24,6 @@ use Test::More;
 plan skip_all => 'needs the build with injection points' unless has_injection();
 
 my $limit = $ENV{DW_RACE_LIMIT} // 60;
-my %wanted = map { $_ => 1 } split ' ', $ENV{DW_RACES} // '';
 my $node;
 my $serial = 0;
 
@@ -184,13 +183,6 @@ sub stop_at
 {
 	my ($point) = @_;
 	attach($node, $point, 'wait', 0, 1);
-	return;
-}
-
-sub group
-{
-	my ($name, $code) = @_;
-	$code->() if !%wanted || $wanted{$name};
 	return;
 }
 
@@ -690,13 +682,16 @@ group crash => sub {
 
 		as($role, "SELECT plan_in('$n.first', '0'); SELECT plan_in('$n.kept', '1 s')");
 		settled("$n, before");
+		if ($point eq 'executor-before-rehint')
+		{
+			stop_at('run-before-commit');
+			as($role, "SELECT plan_in('$n', '0')");
+			waiting('run-before-commit', $n);
+		}
 		as($role, "SELECT plan_in('$n.overdue', '0.5 s'); SELECT plan_in('$n.soon', '3 s')")
 		  if $point !~ /^(run|claim|record)/;
 		if ($point eq 'executor-before-rehint')
 		{
-			as($role, "SELECT plan_in('$n', '0.1 s')");
-			stop_at('run-before-commit');
-			waiting('run-before-commit', $n);
 			attach($node, $point, 'crash', 0, 1);
 			$node->psql('postgres',
 				"SELECT pg_terminate_backend(pid) FROM delay_wheel.running WHERE task = id_of('$n')");

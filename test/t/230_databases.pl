@@ -200,5 +200,32 @@ wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE database = 'crow
 $node->safe_psql('postgres', 'ALTER DATABASE crowd10 ALLOW_CONNECTIONS true');
 are_served("@crowd db3 db5 postgres", 'it is found again when it allows them');
 
+#
+# The extension comes to a database while the timer of another one is starting:
+# a postmaster that stands still makes that last.
+#
+$node->safe_psql('postgres', "CREATE DATABASE $_") for qw(early served);
+my $session = $node->background_psql('early', on_error_stop => 1);
+my $other = $node->background_psql('postgres', on_error_stop => 1);
+$session->query_safe('CREATE TABLE effect (name text)');
+wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'served' OR
+	(datname = 'early' AND backend_type <> 'client backend')},
+	'databases without the extension were looked into', 60, expected => 0);
+my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+kill 'STOP', $postmaster;
+eval {
+	$other->query_safe('CREATE DATABASE late');
+	wait_until(60, sub { return $other->query_safe(q{
+		SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'}) =~ /DelayWheelLauncher|Extension/; });
+	$session->query_safe(q{CREATE EXTENSION delay_wheel;
+		SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''mine'')')});
+	$other->query_safe('SELECT pg_sleep(0.5)');	# the launcher hears of it
+};
+my $error = $@;
+kill 'CONT', $postmaster;
+is($error, '', 'CREATE EXTENSION while a timer is starting');
+has_run('early', 'mine', 'a task scheduled meanwhile runs, without another one');
+$_->quit for $session, $other;
+
 $node->stop;
 done_testing();

@@ -114,6 +114,26 @@ is(timer(), $timer, 'and so does the timer');
 $node->safe_psql('postgres', q{ALTER DATABASE template1 SET work_mem = '7MB'; ALTER ROLE other SET work_mem = '7MB'});
 is((run_task('app'))[0], $pid{app}, 'another database and another role do not matter');
 
+# what one has no right to changes nothing, be it refused, or done without effect
+$timer = timer();
+for my $sql (q{ALTER ROLE app SET work_mem = '7MB'}, q{ALTER ROLE ALL SET work_mem = '7MB'}, q{ALTER ROLE app CREATEDB}, 'ALTER ROLE app',
+	'DROP ROLE app', 'GRANT readers TO app', 'REVOKE admins FROM readers', 'ALTER GROUP readers ADD USER app', 'DROP OWNED BY app',
+	q{ALTER DATABASE postgres SET work_mem = '7MB'}, 'ALTER DATABASE postgres CONNECTION LIMIT 7',
+	'ALTER DATABASE postgres OWNER TO other', 'ALTER DATABASE postgres OWNER TO postgres', 'GRANT CONNECT ON DATABASE postgres TO app')
+{
+	warm_up();
+	$node->safe_psql('postgres', "
+		SET SESSION AUTHORIZATION other;
+		DO \$\$
+		BEGIN
+			$sql;
+		EXCEPTION WHEN insufficient_privilege OR syntax_error OR dependent_objects_still_exist THEN
+			NULL;
+		END \$\$");
+	is((run_task('app'))[0], $pid{app}, "$sql by a role without rights: the executor stays");
+}
+is(timer(), $timer, 'and so does the timer');
+
 # a running task comes to its end
 my $lock = $node->background_psql('postgres');
 $lock->query_safe('SELECT pg_advisory_lock(1)');

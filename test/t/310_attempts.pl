@@ -94,6 +94,19 @@ for my $n (0 .. 2)
 	cmp_ok($pauses[$n] // 99, '<=', 1.25 * $least + 0.002, 'and is due no later than a quarter more');
 }
 
+# None at all, but not for ever: log and table would be filled.
+$position = log_position($node);
+query(q{SELECT delay_queue('at once', retry_delay => '0', max_attempts => 101)});
+$id = query(q{SELECT delay_schedule_task('SELECT 1 / 0', queue => 'at once')});
+failed_with($id, '101|22012', 'a task without pauses fails for good');
+$log = log_since($node, $position);
+for my $case ([ 99, '<', 0.5, 'the 100th attempt is due at once' ], [ 100, '>', 0.9, 'the one after that in a second' ])
+{
+	my ($n, $op, $seconds, $what) = @$case;
+	$log =~ /^(\S+ \S+) UTC .*\n?.*task $id failed and will be tried again: division by zero\n.*DETAIL:  This was attempt $n of 101; the next one is due at (\S+ \S+)\+00\./m;
+	cmp_ok(query("SELECT extract(epoch FROM timestamptz '$2+00' - timestamptz '$1+00')"), $op, $seconds, $what);
+}
+
 #
 # Neither executors that end nor crashes take anything away between attempts.
 #

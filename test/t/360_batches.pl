@@ -161,9 +161,15 @@ clean();
 # Two executors at once do not take neighbours in turn.
 #
 my $apart = counted('places-apart');
-backlog(insertions(20000, 'apart'));
-all_over('two executors');
-query_is($once, '20000 of 20000', 'each task ran once, by two executors');
+# on a busy machine one may have done all before there is another one
+for (1 .. 5)
+{
+	clean();
+	backlog(insertions(20000, 'apart'));
+	all_over('two executors');
+	query_is($once, '20000 of 20000', 'each task ran once, by two executors');
+	last if counted('places-apart') > $apart;
+}
 cmp_ok(counted('places-apart'), '>', $apart, 'who keep apart');
 clean();
 

@@ -15,7 +15,7 @@ use Test::More;
 my $seed = $ENV{DW_SEED} // time();
 srand($seed);
 diag("DW_SEED=$seed");
-my $node = new_node('cron', conf => "autovacuum = off\njit = off\n", init => ['--encoding=UTF8']);
+my $node = new_node('cron', conf => "autovacuum = off\njit = off\n", init => [ extra => ['--encoding=UTF8'] ]);
 
 sub sql { return $node->safe_psql('postgres', "SET TimeZone = 'UTC'; SET seed = " . rand() . "; $_[0]"); }
 sub any { return $_[ rand @_ ]; }

@@ -15,10 +15,11 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 plan skip_all => 'needs the build with injection points' unless has_injection();
+plan skip_all => 'sanitizers take its crashes for theirs' if $ENV{DW_SANITIZE};
 
 my $poisons = $ENV{DW_CRASHES} // (long_tests() ? 36 : 6);
 my $stops = $ENV{DW_STOPS} // (long_tests() ? 100 : 6);
-my $limit = 120;
+my $limit = $ENV{DW_FAIL_FAST} ? 60 : 120;
 my @dbs = qw(postgres other);
 my @roles = qw(alice bob carol);
 my $scheduled = 0;
@@ -106,16 +107,6 @@ sub crashes_since
 	my ($position) = @_;
 	my @found = log_since($node, $position) =~ /all server processes terminated; reinitializing/g;
 	return scalar @found;
-}
-
-# A part of the test; DW_RACES has the names of those wanted, or is empty.
-sub group
-{
-	my ($name, $code) = @_;
-	my %wanted = map { $_ => 1 } split / /, $ENV{DW_RACES} // '';
-
-	$code->() if !%wanted || $wanted{$name};
-	return;
 }
 
 #
@@ -243,10 +234,25 @@ group recurring => sub {
 group parallel => sub {
 	my $position = log_position($node);
 	my $setting = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	# dies for each row
+	q_(q{INSERT INTO done VALUES ('row')});
 	my $id = q_(qq{SELECT delay_schedule('0', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''segv'')')});
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task whose parallel worker crashes is set aside', $limit, expected => 'DW004');
 	is(crashes_since($position), 3, 'after three crashes');
 	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'of the worker');
+
+	# a worker that is told to quit is innocent, from its first moment on
+	$position = log_position($node);
+	for my $point (qw(helper-watches helper-comes helper-is-there))
+	{
+		attach($node, $point, 'wait');
+		q_(qq{SELECT delay_schedule('0', 'SET $setting = on; SELECT count(*) FROM done; INSERT INTO done VALUES (''$point'')')});
+		wait_until_waiting($node, $point);
+		$node->psql('postgres', q{SELECT die('kill')});
+		wait_up();
+		wait_for($node, "SELECT count(*) FROM done WHERE name = '$point'", 'a task is run whose worker was told to quit', $limit, expected => 1);
+	}
+	unlike(log_since($node, $position), qr/the process of delay_wheel task/, 'and is not suspected');
 };
 
 #
@@ -282,6 +288,50 @@ group killed => sub {
 	note("the trial took $took, $beside tasks beside it, $before before, $after after");
 	ok($took gt '00:00:02.5' || $beside == 0, 'but none beside the trial');
 	cmp_ok($after, '>', 0, 'those that came meanwhile after it');
+};
+
+# A suspect that is pending, and paused with all others.
+sub paused_suspect
+{
+	my ($sql) = @_;
+	attach($node, 'run-before-sql', 'wait');
+	my $id = q_("SELECT delay_schedule('0', \$\$$sql\$\$)");
+	wait_until_waiting($node, 'run-before-sql');
+	q_('SELECT delay_pause_database()');
+	kill_executor_of($id);
+	wait_for($node, "SELECT crashes FROM delay_wheel.tasks WHERE id = $id", 'a task that is paused is suspected', $limit, expected => 1);
+	return $id;
+}
+
+#
+# One that is cancelled before its trial.
+#
+group cancelled => sub {
+	my $id = paused_suspect('SELECT 1');
+	q_("SELECT delay_reschedule($id, '5 s')");
+	q_('SELECT delay_resume_database()');
+	wait_for($node, 'SELECT sum(near) FROM delay_wheel.lanes', 'its trial is near', $limit, expected => 1);
+	is(q_("SELECT delay_cancel($id)"), 'cancelled', 'and it is cancelled');
+	like(file(), qr/^\d+ $id 1 /m, 'still suspected');
+	no_suspects('cancelled');
+};
+
+#
+# An executor that has run other tasks leaves a trial to a new one.
+#
+group fresh => sub {
+	# without a pause, both would be in one batch
+	for my $pause ('3 s', '0')
+	{
+		my $id = paused_suspect(q{INSERT INTO done VALUES ('tried', pg_backend_pid()::text)});
+		q_(q{DELETE FROM done WHERE name IN ('first', 'tried')});
+		q_(q{SELECT delay_schedule('0', $$INSERT INTO done VALUES ('first', pg_backend_pid()::text)$$)});
+		q_("SELECT delay_reschedule($id, '$pause')");
+		q_('SELECT delay_resume_database()');
+		wait_for($node, q{SELECT count(*) FROM done WHERE name IN ('first', 'tried')}, "a task is run, and then a suspect, due in $pause", $limit, expected => 2);
+		is(q_(q{SELECT count(DISTINCT who) FROM done WHERE name IN ('first', 'tried') AND who ~ '^[0-9]+$'}), 2, 'by another process');
+		no_suspects('tried by a fresh process');
+	}
 };
 
 #
@@ -358,10 +408,35 @@ group off => sub {
 		ok(wait_until($limit, sub { !-e "$data/postmaster.pid" }), "crash $i ends the server");
 		$node->{_pid} = undef;
 		like(file(), qr/^\d+ $id $i /m, 'and is remembered');
+		# whoever starts it does not find it gone again
+		$node->append_conf('postgresql.conf', "delay_wheel.enabled = off\n");
 		$node->start;
+		$node->append_conf('postgresql.conf', "delay_wheel.enabled = on\n");
+		$node->reload;
 	}
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'it is set aside all the same', $limit, expected => 'DW004');
 	no_suspects('without restarts');
+
+	# one that crashes at its claim, as a damaged row may, cannot be set aside
+	$node->stop;
+	$node->append_conf('postgresql.conf', "delay_wheel.enabled = off\n");
+	$node->start;
+	$id = q_(q{SELECT delay_schedule('0', 'SELECT 1')});
+	for my $i (1 .. 4)
+	{
+		attach($node, 'claim-before-fetch', 'crash');
+		$node->append_conf('postgresql.conf', "delay_wheel.enabled = on\n");
+		$node->reload;
+		ok(wait_until($limit, sub { !-e "$data/postmaster.pid" }), "crash $i at a claim ends the server");
+		$node->{_pid} = undef;
+		like(file(), qr/^\d+ $id $i /m, 'and is charged');
+		$node->append_conf('postgresql.conf', 'delay_wheel.enabled = ' . ($i < 4 ? 'off' : 'on') . "\n");
+		$node->start;
+	}
+	ok(wait_until($limit, sub { slurp_file($node->logfile) =~ /task $id is left alone/ }), 'then it is left alone');
+	q_(q{SELECT delay_schedule('0', 'INSERT INTO done VALUES (''after'')')});
+	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'after'}, 'others are run', $limit, expected => 1);
+	is(q_(q{SELECT id, crashes FROM delay_wheel.tasks}), "$id|4", 'its row is as it was');
 };
 
 $node->stop;

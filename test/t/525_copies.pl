@@ -118,7 +118,7 @@ sub check
 sub new_copy
 {
 	my $db = 'everything' . ++$n;
-	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	$node->safe_psql('postgres', "CREATE DATABASE $db" . ($_[0] // ''));
 	return $db;
 }
 
@@ -128,30 +128,52 @@ $node->command_ok([ 'pg_dump', '-Fc', @as, '-f', "$dir/custom.dump", 'app' ], 'd
 $node->command_ok([ 'pg_dump', '--schema-only', '-f', "$dir/schema.sql", 'app' ], 'the schema');
 $node->command_ok([ 'pg_dump', '--data-only', '-Fc', '-f', "$dir/data.dump", 'app' ], 'the data');
 
-my $db = new_copy();
-$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', "$dir/plain.sql", $db ], 'restored');
-check($db, 'a script', 0);
-$db = new_copy();
-$node->command_ok([ 'pg_restore', @as, '-d', $db, "$dir/custom.dump" ], 'restored by another role');
-check($db, 'an archive, with --role', 0);
-$db = new_copy();
-$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', "$dir/schema.sql", $db ], 'restored: the schema');
-$node->command_ok([ 'pg_restore', '-d', $db, "$dir/data.dump" ], 'and the data');
-check($db, 'schema and data', 0);
+group script => sub {
+	my $db = new_copy();
+	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', "$dir/plain.sql", $db ], 'restored');
+	check($db, 'a script', 0);
+};
+group archive => sub {
+	my $db = new_copy();
+	$node->command_ok([ 'pg_restore', @as, '-d', $db, "$dir/custom.dump" ], 'restored by another role');
+	check($db, 'an archive, with --role', 0);
+};
+group parts => sub {
+	my $db = new_copy();
+	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', "$dir/schema.sql", $db ], 'restored: the schema');
+	$node->command_ok([ 'pg_restore', '-d', $db, "$dir/data.dump" ], 'and the data');
+	check($db, 'schema and data', 0);
+};
 $open->query_safe('ROLLBACK');
 $open->quit;
-$node->safe_psql('postgres', 'CREATE DATABASE everything4 TEMPLATE app');
-check('everything4', 'TEMPLATE', 1);
+group template => sub {
+	my $db = new_copy(' TEMPLATE app');
+	check($db, 'TEMPLATE', 1);
+};
 
 # The original has its tasks as before, and runs them.
 is($node->safe_psql('app', 'SELECT count(*), count(*) FILTER (WHERE armed) FROM delay_wheel.tasks'), '4|4', 'the original has nothing to be armed');
 $node->safe_psql('app', q{UPDATE delay_wheel.task SET due = now(); SELECT delay_resume('stopped')});
 wait_for($node, $effects, 'it runs its own', 60, db => 'app', expected => 'key 1, recurring 1, stopped 1, superseded 1');
 
+# A copy that has nothing but a paused recurring task tells of it, too.
+$node->safe_psql('postgres', 'CREATE DATABASE paused');
+$node->safe_psql('paused', q{
+	CREATE EXTENSION delay_wheel;
+	SELECT delay_every('paused', '1 day', 'SELECT 1');
+	SELECT delay_pause_recurring('paused')});
+$node->command_ok([ 'pg_dump', '-f', "$dir/paused.sql", 'paused' ], 'a paused recurring task is dumped');
+$node->safe_psql('postgres', 'CREATE DATABASE paused_copy');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-f', "$dir/paused.sql", 'paused_copy' ], 'and restored');
+wait_for($node, q{SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}, 'the view status tells', 60, db => 'paused_copy');
+ok(wait_until(60, sub { slurp_file($node->logfile) =~ /WARNING:  database "paused_copy" holds tasks that came with a copy/ }), 'so does the log');
+is($node->safe_psql('paused', q{SELECT unarmed FROM delay_wheel.status WHERE database = 'paused'}), 'f', 'the original has nothing to be armed');
+is($node->safe_psql('paused_copy', q{SELECT delay_arm(); SELECT unarmed FROM delay_wheel.status WHERE database = 'paused_copy'}), "0\nf", 'nor has the copy, once it is');
+
 # Nothing of it comes again.
 my $position = log_position($node);
 $node->restart;
-for my $db (map { "everything$_" } 1 .. 4)
+for my $db (map { "everything$_" } 1 .. $n)
 {
 	new_tasks($db, 'after');
 	is($node->safe_psql($db, $effects), 'after 2, key 1, new 2, recurring 1, stopped 1', 'and nothing else');

@@ -16,8 +16,10 @@ use Time::HiRes qw(sleep time);
 
 # In seconds, and generous: machines are busy.
 my $on_time = 5;
+my $patience = $ENV{DW_FAIL_FAST} ? 20 : 60;
 
-my $node = new_node('hostile_tasks', batches => 1, conf => q{
+my $node = new_node('hostile_tasks', init => [ extra => ['--encoding=UTF8'] ],
+	batches => 1, conf => q{
 	max_connections = 40
 	max_locks_per_transaction = 64
 	max_parallel_workers = 4
@@ -116,7 +118,7 @@ sub end_of
 		ELSE coalesce((SELECT sqlstate FROM delay_wheel.failed WHERE id = $id), 'done') END";
 	my $got;
 
-	wait_until(120, sub { $got = (try_psql($node, 'postgres', $end))[1]; defined $got && $got =~ /^(?!pending)./ });
+	wait_until($patience * 2, sub { $got = (try_psql($node, 'postgres', $end))[1]; defined $got && $got =~ /^(?!pending)./ });
 	return $got;
 }
 
@@ -129,12 +131,12 @@ sub ends_with
 	my ($id, $end, $sqlstate) = split /\n/, run_as($role, sprintf(
 			"SET delay_wheel.check_sql = off;\n$schedule
 SELECT :id;
-SELECT delay_wait(:id, '60 s');
+SELECT delay_wait(:id, '$patience s');
 SELECT sqlstate FROM delay_wheel.failed WHERE id = :id;", $sql, $options ? ", $options" : ''));
 
 	$end = $sqlstate // 'done' if $end eq 'failed' || $end eq 'gone';
 	$end = end_of($id) unless $end =~ /^(done|[0-9A-Z]{5})$/;
-	is($end, $expected, $what);
+	is($end, $expected, $what) or !$ENV{DW_FAIL_FAST} or die "failed: $what\n";
 	return $id;
 }
 
@@ -272,22 +274,24 @@ query(q{
 innocents_begin();
 
 my @batch;
-my $position = log_position($node);
-while (my ($name, $expected, $sql, $options) = splice(@cases, 0, 4))
-{
-	$sql =~ s/\@dir\@/$dir/;
-	ends_with($expected, 'hostile', $sql, $options, "$name: ends with $expected");
-	is_clean($name);
-	push @batch, [ $name, $expected, $sql, $options ] if $sql =~ /^\s*(SELECT|INSERT|WITH)/;
-}
-innocents_are_well('alone');
-cmp_ok(log_position($node) - $position, '<', 5_000_000, 'the log does not grow by much');
-ok(log_since($node, $position) !~ /^.{20000}/m, 'no line of it is long');
-is(query(q{SELECT max(octet_length(message)) <= 16384 AND max(octet_length(detail)) <= 16384
-		AND max(octet_length(hint)) <= 16384 FROM delay_wheel.failed}), 't', 'nor what is kept of an error');
-is(query(q{SELECT count(*) FROM delay_wheel.failed WHERE message = 'bad?' AND detail = 'bad?' AND hint = 'bad?'}), 1,
-	'what is no text is made one');
-ok(slurp_dump() =~ /bad\?/, 'so that a dump can be restored');
+group cases => sub {
+	my $position = log_position($node);
+	while (my ($name, $expected, $sql, $options) = splice(@cases, 0, 4))
+	{
+		$sql =~ s/\@dir\@/$dir/;
+		ends_with($expected, 'hostile', $sql, $options, "$name: ends with $expected");
+		is_clean($name);
+		push @batch, [ $name, $expected, $sql, $options ] if $sql =~ /^\s*(SELECT|INSERT|WITH)/;
+	}
+	innocents_are_well('alone');
+	cmp_ok(log_position($node) - $position, '<', 5_000_000, 'the log does not grow by much');
+	ok(log_since($node, $position) !~ /^.{20000}/m, 'no line of it is long');
+	is(query(q{SELECT max(octet_length(message)) <= 16384 AND max(octet_length(detail)) <= 16384
+			AND max(octet_length(hint)) <= 16384 FROM delay_wheel.failed}), 't', 'nor what is kept of an error');
+	is(query(q{SELECT count(*) FROM delay_wheel.failed WHERE message = 'bad?' AND detail = 'bad?' AND hint = 'bad?'}), 1,
+		'what is no text is made one');
+	ok(slurp_dump() =~ /bad\?/, 'so that a dump can be restored');
+};
 
 sub slurp_dump
 {
@@ -321,69 +325,77 @@ sub in_batches
 	return;
 }
 
-# those that take all locks make others fail that run beside them
-in_batches(grep { $_->[1] ne '53200' } @batch);
-cmp_ok(query('SELECT count(DISTINCT xid) FROM innocent'), '<', query('SELECT count(*) FROM innocent'), 'some shared a transaction');
-in_batches(grep { $_->[1] eq '53200' } @batch);
-is_clean('batches');
-innocents_are_well('batches');
+group cases => sub {
+	# those that take all locks make others fail that run beside them
+	in_batches(grep { $_->[1] ne '53200' } @batch);
+	cmp_ok(query('SELECT count(DISTINCT xid) FROM innocent'), '<', query('SELECT count(*) FROM innocent'), 'some shared a transaction');
+	in_batches(grep { $_->[1] eq '53200' } @batch);
+	is_clean('batches');
+	innocents_are_well('batches');
+};
 
 #
 # By delay_run(), in a session of the role.
 #
-my %expected = ('more than a datum' => '54000', 'stack' => '54001', 'COMMIT' => '2D000', 'all locks of the transaction' => '53200', 'sleep' => undef);
-for my $case (grep { $expected{ $_->[0] } } @batch)
-{
-	my ($name, $expected, $sql) = @$case;
-	is(run_as('hostile', "SET delay_wheel.check_sql = off;\n" .
-			sprintf($schedule, $sql, ", delay => '1 h'") . "\nSELECT delay_run(:id);\nSELECT delay_cancel(:id)"),
-		"cancelled\nERROR:  $expected", "delay_run: $name is the caller's error, and can be cancelled");
-}
+group cases => sub {
+	my %expected = ('more than a datum' => '54000', 'stack' => '54001', 'COMMIT' => '2D000', 'all locks of the transaction' => '53200', 'sleep' => undef);
+	for my $case (grep { $expected{ $_->[0] } } @batch)
+	{
+		my ($name, $expected, $sql) = @$case;
+		is(run_as('hostile', "SET delay_wheel.check_sql = off;\n" .
+				sprintf($schedule, $sql, ", delay => '1 h'") . "\nSELECT delay_run(:id);\nSELECT delay_cancel(:id)"),
+			"cancelled\nERROR:  $expected", "delay_run: $name is the caller's error, and can be cancelled");
+	}
+};
 
 #
 # Tasks that end their executor have failed.
 #
-my $before = log_position($node);
-ends_with('DW005', 'hostile', 'SET exit_on_error = on; SELECT 1 / 0', '', 'an error that is FATAL is a failure');
-ends_with('DW005', 'hostile', 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1000)', '', 'so is to terminate oneself');
-my $id = ends_with('DW005', 'hostile', 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1000)',
-	"max_attempts => 2, retry_delay => '1 ms'", 'and with attempts');
-is(query("SELECT attempts FROM delay_wheel.failed WHERE id = $id"), 2, 'it is tried as often as that');
-$id = ends_with('DW005', 'hostile', 'SELECT catch()', $short, 'who catches the timeout is ended nevertheless');
-ok(log_since($node, $before) =~ /an executor ends, since delay_wheel task $id went on after its timeout/, 'and the log says so');
-ends_with('DW005', 'hostile', 'CALL quit()', "mode => 'at_least_once', max_attempts => 1", 'outside of a transaction')
-  if run_as('hostile', q{CREATE PROCEDURE quit() LANGUAGE plpgsql AS 'BEGIN COMMIT; PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1000); END'}) eq '';
-ends_with('DW003', 'hostile', 'CALL quit()', "mode => 'at_most_once'", 'at most once: its end is not known');
+group quits => sub {
+	my $before = log_position($node);
+	ends_with('DW005', 'hostile', 'SET exit_on_error = on; SELECT 1 / 0', '', 'an error that is FATAL is a failure');
+	ends_with('DW005', 'hostile', 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1000)', '', 'so is to terminate oneself');
+	my $id = ends_with('DW005', 'hostile', 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(1000)',
+		"max_attempts => 2, retry_delay => '1 ms'", 'and with attempts');
+	is(query("SELECT attempts FROM delay_wheel.failed WHERE id = $id"), 2, 'it is tried as often as that');
+	$id = ends_with('DW005', 'hostile', 'SELECT catch()', $short, 'who catches the timeout is ended nevertheless');
+	ok(log_since($node, $before) =~ /an executor ends, since delay_wheel task $id went on after its timeout/, 'and the log says so');
+	ends_with('DW005', 'hostile', 'CALL quit()', "mode => 'at_least_once', max_attempts => 1", 'outside of a transaction')
+	  if run_as('hostile', q{CREATE PROCEDURE quit() LANGUAGE plpgsql AS 'BEGIN COMMIT; PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1000); END'}) eq '';
+	ends_with('DW003', 'hostile', 'CALL quit()', "mode => 'at_most_once'", 'at most once: its end is not known');
 
-# In a batch: the others are put back, and done.
-in_batches(map { [ $_, 'DW005', $_, $short ] } ('SELECT catch()', 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(100)',
-	q{SELECT set_config('exit_on_error', 'on', false), 1 / (random() > 2)::int}));
+	# In a batch: the others are put back, and done.
+	in_batches(map { [ $_, 'DW005', $_, $short ] } ('SELECT catch()', 'SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(100)',
+		q{SELECT set_config('exit_on_error', 'on', false), 1 / (random() > 2)::int}));
 
-# Who is terminated by somebody else is run again, as ever; but not if it was to be stopped.
-my $stopped = schedule('hostile', 'SELECT catch()');
-wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $stopped", 'a task that catches cancels runs', 60, expected => 1);
-query("SELECT pg_terminate_backend(pid, 60000) FROM delay_wheel.running WHERE task = $stopped");
-wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $stopped", 'terminated, it runs again', 60, expected => 1);
-run_as('hostile', "SELECT delay_cancel($stopped, true)");
-query("SELECT pg_terminate_backend(pid, 60000) FROM delay_wheel.running WHERE task = $stopped");
-is(end_of($stopped), '57014', 'stopped and terminated, it does not');
-is_clean('executors that were ended');
-innocents_are_well('executors that were ended');
+	# Who is terminated by somebody else is run again, as ever; but not if it was to be stopped.
+	my $stopped = schedule('hostile', 'SELECT catch()');
+	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $stopped", 'a task that catches cancels runs', 60, expected => 1);
+	query("SELECT pg_terminate_backend(pid, 60000) FROM delay_wheel.running WHERE task = $stopped");
+	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $stopped", 'terminated, it runs again', 60, expected => 1);
+	run_as('hostile', "SELECT delay_cancel($stopped, true)");
+	query("SELECT pg_terminate_backend(pid, 60000) FROM delay_wheel.running WHERE task = $stopped");
+	is(end_of($stopped), '57014', 'stopped and terminated, it does not');
+	is_clean('executors that were ended');
+	innocents_are_well('executors that were ended');
+};
 
 #
 # The log.
 #
-$before = log_position($node);
-ends_with('53400', 'hostile', q{DO $$BEGIN LOOP RAISE WARNING 'flood %', repeat('x', 10000); END LOOP; END$$}, '',
-	'a flood of the log ends');
-ends_with('53400', 'hostile', q{DO $$BEGIN FOR i IN 1..30 LOOP BEGIN RAISE LOG 'flood %', repeat('x', 1000000); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END$$}, '',
-	'so does one that catches the cancel, at its end');
-ends_with('53400', 'hostile', q{CREATE TABLE flood (i int); DO $$BEGIN RAISE WARNING '%', repeat('x', 20000000); EXCEPTION WHEN query_canceled THEN NULL; END$$}, '',
-	'one message that is too long is left out');
-is(query(q{SELECT to_regclass('hostile.flood') IS NULL}), 't', 'and its task has no effect');
-ends_with('22012', 'hostile', 'SELECT 1 / 0 /* ' . ('x' x 100_000) . ' */', '', 'a long text fails');
-cmp_ok(log_position($node) - $before, '<', 3 * 11 * 1024 * 1024, 'the log is bounded');
-is_clean('floods of the log');
+group log => sub {
+	my $before = log_position($node);
+	ends_with('53400', 'hostile', q{DO $$BEGIN LOOP RAISE WARNING 'flood %', repeat('x', 10000); END LOOP; END$$}, '',
+		'a flood of the log ends');
+	ends_with('53400', 'hostile', q{DO $$BEGIN FOR i IN 1..30 LOOP BEGIN RAISE LOG 'flood %', repeat('x', 1000000); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END$$}, '',
+		'so does one that catches the cancel, at its end');
+	ends_with('53400', 'hostile', q{CREATE TABLE flood (i int); DO $$BEGIN RAISE WARNING '%', repeat('x', 20000000); EXCEPTION WHEN query_canceled THEN NULL; END$$}, '',
+		'one message that is too long is left out');
+	is(query(q{SELECT to_regclass('hostile.flood') IS NULL}), 't', 'and its task has no effect');
+	ends_with('22012', 'hostile', 'SELECT 1 / 0 /* ' . ('x' x 100_000) . ' */', '', 'a long text fails');
+	cmp_ok(log_position($node) - $before, '<', 3 * 11 * 1024 * 1024, 'the log is bounded');
+	is_clean('floods of the log');
+};
 
 #
 # Memory: an executor that keeps too much of it ends when its task has.
@@ -398,132 +410,150 @@ sub private_memory
 	return ($resident - $shared) * 4;
 }
 
-is_clean('memory, before');
-SKIP:
-{
-	skip 'needs /proc', 2 unless -r '/proc/self/statm';
-	my $pids = sub { return query(q{SELECT string_agg(pid::text, ' ') FROM pg_stat_activity
-		WHERE backend_type = 'delay_wheel executor' AND usename = 'hostile'}); };
+group memory => sub {
+	is_clean('memory, before');
+	SKIP:
+	{
+		skip 'needs /proc', 3 unless -r '/proc/self/statm';
+		my $pids = sub { return query(q{SELECT string_agg(pid::text, ' ') FROM pg_stat_activity
+			WHERE backend_type = 'delay_wheel executor' AND usename = 'hostile'}); };
 
-	ends_with('done', 'hostile', q{DO $$BEGIN FOR i IN 1..20000 LOOP EXECUTE format('PREPARE p%s AS SELECT %s', i, i); END LOOP; END$$}, '',
-		'prepared statements by the ten thousand');
-	ok( wait_until(60, sub { return !grep { private_memory($_) > 64 * 1024 } split / /, $pids->(); }),
-		'no executor keeps the memory');
-}
-is_clean('memory');
+		ends_with('done', 'hostile', q{DO $$BEGIN FOR i IN 1..20000 LOOP EXECUTE format('PREPARE p%s AS SELECT %s', i, i); END LOOP; END$$}, '',
+			'prepared statements by the ten thousand');
+		# what a session keeps of names that there are not is nothing that it could give back
+		ends_with('done', 'hostile', q{SELECT count(to_regclass('hostile_' || g)) FROM generate_series(1, 400000) g}, '', 'names by the hundred thousand');
+		ok( wait_until(60, sub { return !grep { private_memory($_) > 64 * 1024 } split / /, $pids->(); }),
+			'no executor keeps the memory');
+	}
+	is_clean('memory');
+};
 
 #
 # Signals: launcher and timers are there again, and tasks go on.
 #
-ends_with('42501', 'signals', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres'}, '',
-	'a member of pg_signal_backend does not terminate a timer');
-for (1 .. 3)
-{
-	ends_with('done', 'postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type IN ('delay_wheel timer', 'delay_wheel launcher')}, '',
-		'a superuser cancels timer and launcher');
-	ends_with('done', 'postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND pid <> pg_backend_pid()}, '',
-		'a superuser terminates timer, launcher and executors');
-}
-ends_with('done', 'signals', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename IN ('good', 'hostile')}, '',
-	'a member of pg_signal_backend terminates executors');
-is_clean('signals');
-innocents_are_well('signals');
+group signals => sub {
+	ends_with('42501', 'signals', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres'}, '',
+		'a member of pg_signal_backend does not terminate a timer');
+	for (1 .. 3)
+	{
+		ends_with('done', 'postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type IN ('delay_wheel timer', 'delay_wheel launcher')}, '',
+			'a superuser cancels timer and launcher');
+		ends_with('done', 'postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND pid <> pg_backend_pid()}, '',
+			'a superuser terminates timer, launcher and executors');
+	}
+	ends_with('done', 'signals', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename IN ('good', 'hostile')}, '',
+		'a member of pg_signal_backend terminates executors');
+	is_clean('signals');
+	innocents_are_well('signals');
+};
 
 #
 # What is noted of a task that has ended its executor goes with the extension:
 # another one of the same id has not.
 #
-query('CREATE DATABASE again');
-my $again = sub { return $node->safe_psql('again', $_[0]); };
-$again->(q{CREATE EXTENSION delay_wheel; CREATE TABLE effect (label text)});
-my $first = $again->(q{SELECT delay_schedule('0', $sql$DO $$BEGIN
-	WHILE NOT EXISTS (SELECT FROM effect) LOOP PERFORM pg_sleep(0.02); END LOOP;
-	PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1000); END$$$sql$)});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a task runs', 60, db => 'again', expected => 1);
-$again->(q{SELECT delay_pause_database(); INSERT INTO effect VALUES ('paused')});
-wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends its executor, and waits', 60, db => 'again', expected => 0);
-$again->('DROP EXTENSION delay_wheel');
-wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'again'}, 'the timer is gone', 60, expected => 0);
-$again->('CREATE EXTENSION delay_wheel');
-is($again->(q{SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''done'')')}), $first, 'the extension begins with the same id again');
-wait_for($node, q{SELECT count(*) FROM effect}, 'which is run', 60, db => 'again', expected => 2);
-is($again->('SELECT count(*) FROM delay_wheel.failed'), 0, 'and does not fail');
-query('DROP DATABASE again');
+group noted => sub {
+	query('CREATE DATABASE again');
+	my $again = sub { return $node->safe_psql('again', $_[0]); };
+	$again->(q{CREATE EXTENSION delay_wheel; CREATE TABLE effect (label text)});
+	my $first = $again->(q{SELECT delay_schedule('0', $sql$DO $$BEGIN
+		WHILE NOT EXISTS (SELECT FROM effect) LOOP PERFORM pg_sleep(0.02); END LOOP;
+		PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1000); END$$$sql$)});
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a task runs', 60, db => 'again', expected => 1);
+	$again->(q{SELECT delay_pause_database(); INSERT INTO effect VALUES ('paused')});
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends its executor, and waits', 60, db => 'again', expected => 0);
+	$again->('DROP EXTENSION delay_wheel');
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'again'}, 'the timer is gone', 60, expected => 0);
+	$again->('CREATE EXTENSION delay_wheel');
+	is($again->(q{SELECT delay_schedule('0', 'INSERT INTO effect VALUES (''done'')')}), $first, 'the extension begins with the same id again');
+	wait_for($node, q{SELECT count(*) FROM effect}, 'which is run', 60, db => 'again', expected => 2);
+	is($again->('SELECT count(*) FROM delay_wheel.failed'), 0, 'and does not fail');
+	query('DROP DATABASE again');
+};
 
 #
 # What a task needs is changed before it runs.
 #
-run_as('hostile', q{
-	CREATE TYPE colour AS ENUM ('red', 'green');
-	CREATE TYPE pair AS (a int, b int);
-	CREATE TYPE gone AS ENUM ('red');
-	CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
-	CREATE TABLE t (i int)});
-my @changed = map { [ $_->[0], run_as('hostile', "SELECT delay_schedule('2 s', $_->[1])") ] } (
-	[ '22P02', q{'SELECT $1', 'red'::colour} ], [ '22P02', q{'SELECT $1', ROW(1, 2)::pair} ], [ '42704', q{'SELECT $1', 'red'::gone} ],
-	[ '42883', q{'SELECT f(1)'} ], [ '42P01', q{'INSERT INTO t VALUES (1)'} ]);
-run_as('hostile', q{
-	ALTER TYPE colour RENAME VALUE 'red' TO 'blue';
-	ALTER TYPE pair ADD ATTRIBUTE c int;
-	DROP TYPE gone;
-	DROP FUNCTION f(int);
-	DROP TABLE t});
-is(end_of($_->[1]), $_->[0], "what was changed meanwhile: $_->[0]") for @changed;
+group changed => sub {
+	run_as('hostile', q{
+		CREATE TYPE colour AS ENUM ('red', 'green');
+		CREATE TYPE pair AS (a int, b int);
+		CREATE TYPE gone AS ENUM ('red');
+		CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
+		CREATE TABLE t (i int)});
+	my @changed = map { [ $_->[0], run_as('hostile', "SELECT delay_schedule('2 s', $_->[1])") ] } (
+		[ '22P02', q{'SELECT $1', 'red'::colour} ], [ '22P02', q{'SELECT $1', ROW(1, 2)::pair} ], [ '42704', q{'SELECT $1', 'red'::gone} ],
+		[ '42883', q{'SELECT f(1)'} ], [ '42P01', q{'INSERT INTO t VALUES (1)'} ]);
+	run_as('hostile', q{
+		ALTER TYPE colour RENAME VALUE 'red' TO 'blue';
+		ALTER TYPE pair ADD ATTRIBUTE c int;
+		DROP TYPE gone;
+		DROP FUNCTION f(int);
+		DROP TABLE t});
+	is(end_of($_->[1]), $_->[0], "what was changed meanwhile: $_->[0]") for @changed;
+};
 
 #
 # Deadlocks: among tasks they are repeated, and with the application one of both ends.
 #
-run_as('hostile', q{CREATE TABLE account (id int PRIMARY KEY, n int); INSERT INTO account VALUES (1, 0), (2, 0);
-	CREATE PROCEDURE move(a int, b int) LANGUAGE plpgsql AS
-		'BEGIN UPDATE account SET n = n + 1 WHERE id = $1; PERFORM pg_sleep(0.2); UPDATE account SET n = n + 1 WHERE id = $2; END'});
-my @moves = map { schedule('hostile', "CALL move($_)") } ('1, 2', '2, 1', '1, 2', '2, 1');
-my $answer = run_as('hostile', 'CALL move(2, 1)');
-is(end_of($_), 'done', 'deadlocks: the task is done') for @moves;
-is(query('SELECT count(*) FILTER (WHERE n IN (4, 5)) FROM hostile.account'), 2, 'once');
+group deadlocks => sub {
+	run_as('hostile', q{CREATE TABLE account (id int PRIMARY KEY, n int); INSERT INTO account VALUES (1, 0), (2, 0);
+		CREATE PROCEDURE move(a int, b int) LANGUAGE plpgsql AS
+			'BEGIN UPDATE account SET n = n + 1 WHERE id = $1; PERFORM pg_sleep(0.2); UPDATE account SET n = n + 1 WHERE id = $2; END'});
+	my @moves = map { schedule('hostile', "CALL move($_)") } ('1, 2', '2, 1', '1, 2', '2, 1');
+	my $answer = run_as('hostile', 'CALL move(2, 1)');
+	is(end_of($_), 'done', 'deadlocks: the task is done') for @moves;
+	is(query('SELECT count(*) FILTER (WHERE n IN (4, 5)) FROM hostile.account'), 2, 'once');
+};
 
 #
 # Defaults of the role: tasks are read committed, and fail where they may not write.
 #
-query(q{ALTER ROLE another SET default_transaction_isolation = serializable;
-	ALTER ROLE another SET default_transaction_read_only = on; ALTER ROLE another SET default_transaction_deferrable = on});
-$id = query(q{SET ROLE another; SELECT delay_schedule('0', 'INSERT INTO effect SELECT current_setting($$transaction_isolation$$)')});
-is(end_of($id), 'done', 'defaults of the role');
-is(query('SELECT label FROM effect'), 'read committed', 'do not concern its tasks');
+group defaults => sub {
+	query(q{ALTER ROLE another SET default_transaction_isolation = serializable;
+		ALTER ROLE another SET default_transaction_read_only = on; ALTER ROLE another SET default_transaction_deferrable = on});
+	my $id = query(q{SET ROLE another; SELECT delay_schedule('0', 'INSERT INTO effect SELECT current_setting($$transaction_isolation$$)')});
+	is(end_of($id), 'done', 'defaults of the role');
+	is(query('SELECT label FROM effect'), 'read committed', 'do not concern its tasks');
+};
 
 #
 # A task that schedules itself twice, without end: as far as max_pending allows.
 #
-query(q{ALTER ROLE another RESET ALL; ALTER ROLE another SET delay_wheel.max_pending = 2000;
-	CREATE PROCEDURE bomb() LANGUAGE plpgsql AS $$
-	BEGIN
-		PERFORM delay_schedule('0', 'CALL bomb()'), delay_schedule('0', 'CALL bomb()');
-	END $$});
-schedule('another', 'CALL bomb()');
-wait_for($node, q{SELECT count(*) > 20 FROM delay_wheel.failed WHERE owner = 'another'::regrole AND sqlstate = '53400'},
-	'a fork bomb comes to the limit', 120);
-cmp_ok(query(q{SELECT count(*) FROM delay_wheel.task WHERE owner = 'another'::regrole}), '<=', 2200, 'and not beyond');
-is_clean('a fork bomb');
-innocents_are_well('a fork bomb');
-query(q{CREATE OR REPLACE PROCEDURE bomb() LANGUAGE sql AS 'SELECT 1'});
-run_as('another', q{SELECT delay_cancel_all(due_from => '-infinity')});
+group bomb => sub {
+	query(q{ALTER ROLE another RESET ALL; ALTER ROLE another SET delay_wheel.max_pending = 2000;
+		CREATE PROCEDURE bomb() LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM delay_schedule('0', 'CALL bomb()'), delay_schedule('0', 'CALL bomb()');
+		END $$});
+	schedule('another', 'CALL bomb()');
+	wait_for($node, q{SELECT count(*) > 20 FROM delay_wheel.failed WHERE owner = 'another'::regrole AND sqlstate = '53400'},
+		'a fork bomb comes to the limit', 120);
+	cmp_ok(query(q{SELECT count(*) FROM delay_wheel.task WHERE owner = 'another'::regrole}), '<=', 2200, 'and not beyond');
+	is_clean('a fork bomb');
+	innocents_are_well('a fork bomb');
+	query(q{CREATE OR REPLACE PROCEDURE bomb() LANGUAGE sql AS 'SELECT 1'});
+	run_as('another', q{SELECT delay_cancel_all(due_from => '-infinity')});
+};
 
-if (long_tests())
-{
-	# the first one has all locks for a while: nobody can write, and all goes on afterwards
-	for my $case (
-		[ 'done', q{DO $$DECLARE n int := 0; BEGIN BEGIN FOR i IN 1..1000000 LOOP PERFORM pg_advisory_lock(i); END LOOP;
-			EXCEPTION WHEN OTHERS THEN PERFORM pg_sleep(20); END; END$$} ],
-		[ '54000', q{SELECT array_agg(g) FROM (SELECT array_fill(1, ARRAY[100000000]) g FROM generate_series(1, 10)) s} ],
-		[ 'done', q{SELECT count(DISTINCT repeat('x', 1000) || g) FROM generate_series(1, 2000000) g} ],
-		[ 'done', q{SELECT repeat('x', 1000) || g FROM generate_series(1, 10000000) g} ],
-		[ 'done', q{DO $$BEGIN FOR i IN 1..5000000 LOOP RAISE NOTICE '%', i; END LOOP; END$$} ],
-		[ 'done', q{DO $$BEGIN FOR i IN 1..200000 LOOP BEGIN INSERT INTO big VALUES (i); EXCEPTION WHEN OTHERS THEN END; END LOOP; END$$} ],
-		[ 'done', q{DO $$BEGIN FOR i IN 1..50000 LOOP EXECUTE format('PREPARE p%s AS SELECT %s', i, i); END LOOP; END$$} ])
+group long => sub {
+	if (long_tests())
 	{
-		ends_with($case->[0], 'hostile', $case->[1], '', "long: $case->[1]");
-		is_clean('long');
+		# the first one has all locks for a while: nobody can write, and all goes on afterwards
+		for my $case (
+			[ 'done', q{DO $$DECLARE n int := 0; BEGIN BEGIN FOR i IN 1..1000000 LOOP PERFORM pg_advisory_lock(i); END LOOP;
+				EXCEPTION WHEN OTHERS THEN PERFORM pg_sleep(20); END; END$$} ],
+			[ '54000', q{SELECT array_agg(g) FROM (SELECT array_fill(1, ARRAY[100000000]) g FROM generate_series(1, 10)) s} ],
+			[ 'done', q{SELECT count(DISTINCT repeat('x', 1000) || g) FROM generate_series(1, 2000000) g} ],
+			[ 'done', q{SELECT repeat('x', 1000) || g FROM generate_series(1, 10000000) g} ],
+			[ 'done', q{DO $$BEGIN FOR i IN 1..5000000 LOOP RAISE NOTICE '%', i; END LOOP; END$$} ],
+			[ 'done', q{DO $$BEGIN FOR i IN 1..200000 LOOP BEGIN INSERT INTO big VALUES (i); EXCEPTION WHEN OTHERS THEN END; END LOOP; END$$} ],
+			[ 'done', q{DO $$BEGIN FOR i IN 1..50000 LOOP EXECUTE format('PREPARE p%s AS SELECT %s', i, i); END LOOP; END$$} ])
+		{
+			ends_with($case->[0], 'hostile', $case->[1], '', "long: $case->[1]");
+			is_clean('long');
+		}
 	}
-}
+};
 
 #
 # The extension, its schema and its tables are dropped by a task; alone, in a
@@ -543,23 +573,25 @@ sub create_again
 	return;
 }
 
-ends_with('2BP01', 'postgres', 'DROP SCHEMA delay_wheel CASCADE', '', 'the schema cannot be dropped');
-ends_with('2BP01', 'postgres', 'DROP TABLE delay_wheel.task', '', 'nor a table');
-schedule('postgres', 'DROP EXTENSION delay_wheel');
-create_again('alone');
-query(q{SELECT delay_pause()});
-query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 5)});
-query(q{SELECT delay_schedule('0', 'SELECT drop_extension()')});
-query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 5)});
-query(q{SELECT delay_resume()});
-create_again('in a batch');
-for my $mode ('at_least_once', 'at_most_once')
-{
-	query('TRUNCATE effect');
-	schedule('postgres', 'CALL drop_and_go_on()', "mode => '$mode'");
-	create_again($mode);
-	wait_for($node, 'SELECT label FROM effect', "$mode: the task went on", 60, expected => 'gone on');
-}
+group drop => sub {
+	ends_with('2BP01', 'postgres', 'DROP SCHEMA delay_wheel CASCADE', '', 'the schema cannot be dropped');
+	ends_with('2BP01', 'postgres', 'DROP TABLE delay_wheel.task', '', 'nor a table');
+	schedule('postgres', 'DROP EXTENSION delay_wheel');
+	create_again('alone');
+	query(q{SELECT delay_pause()});
+	query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 5)});
+	query(q{SELECT delay_schedule('0', 'SELECT drop_extension()')});
+	query(q{SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 5)});
+	query(q{SELECT delay_resume()});
+	create_again('in a batch');
+	for my $mode ('at_least_once', 'at_most_once')
+	{
+		query('TRUNCATE effect');
+		schedule('postgres', 'CALL drop_and_go_on()', "mode => '$mode'");
+		create_again($mode);
+		wait_for($node, 'SELECT label FROM effect', "$mode: the task went on", 60, expected => 'gone on');
+	}
+};
 
 ok(PostgreSQL::Test::Utils::slurp_file($node->logfile) !~ /terminated by signal|PANIC|TRAP/, 'no process has crashed');
 $node->stop;

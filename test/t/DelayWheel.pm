@@ -8,6 +8,7 @@
 #   DW_LONG              true for the long versions
 #   DW_COVERAGE          true if servers are to be stopped so that processes can
 #                        write what they have counted
+#   DW_RACES             names of groups of a test, if not all are wanted
 #   DW_FAIL_FAST         end with the first thing that is waited for in vain
 
 package DelayWheel;
@@ -23,7 +24,7 @@ use Test::More;
 use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
 our @EXPORT = qw(
-  new_node wait_for wait_until try_psql log_position log_since
+  new_node group wait_for wait_until try_psql log_position log_since
   has_injection create_injection attach detach wait_until_waiting
   worker_pids context_switches long_tests
 );
@@ -42,6 +43,16 @@ END
 		$_->stop('fast', fail_ok => 1) for reverse @nodes;
 	}
 	$? = $exit_code;
+}
+
+# A part of a test; DW_RACES has the names of those wanted, or is empty.
+sub group
+{
+	my ($name, $code) = @_;
+	my %wanted = map { $_ => 1 } split ' ', $ENV{DW_RACES} // '';
+
+	$code->() if !%wanted || $wanted{$name};
+	return;
 }
 
 sub has_injection { return defined $ENV{DW_INJECTION_LIBDIR}; }

@@ -275,6 +275,8 @@ sub check_failed
 	for my $row (@failed)
 	{
 		next if $of->{kind} eq 'doomed' || $of->{kind} =~ /^at_/;
+		# nor can it be put back while another one of its key waits until tomorrow
+		next if $row->{others} && $row->{sqlstate} =~ /^(53|58|57|25006|XX000|40|55P03|DW004|DW005)/;
 		$self->finding('failed', "$name: $row->{sqlstate} $row->{message}");
 	}
 	return;
