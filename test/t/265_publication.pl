@@ -50,6 +50,14 @@ sub nothing_due
 		$what, 60, expected => 0);
 }
 
+# The sweeper commits asynchronously: what it has done is visible before it is
+# in what has been written of the WAL, where the wait would look by default.
+sub caught_up
+{
+	$publisher->wait_for_catchup('tasks', 'replay', $publisher->lsn('insert'));
+	return;
+}
+
 # All that tasks can go through; what is left is pending.
 my $round = 0;
 
@@ -91,7 +99,7 @@ sub same
 	my ($subscriber, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$publisher->wait_for_catchup('tasks');
+	caught_up();
 	for my $query ($rows, $failed, 'SELECT string_agg(label, \', \' ORDER BY label) FROM effects',
 		'SELECT count(*) FROM delay_wheel.prepared',
 		'SELECT q.* FROM delay_wheel.queue q ORDER BY id; SELECT * FROM delay_wheel.pause')
@@ -114,7 +122,7 @@ sub changes_only
 	wait_for($subscriber, 'SELECT state, unarmed FROM delay_wheel.status', 'there is nothing to be armed', 60, expected => 'running|f');
 	$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION tasks CONNECTION '$connection' PUBLICATION everything WITH (copy_data = off)");
 	my $id = schedule($publisher, 'changes only', '1 hour');
-	$publisher->wait_for_catchup('tasks');
+	caught_up();
 	wait_for($subscriber, 'SELECT unarmed FROM delay_wheel.status', 'a task came by a change, which the view status tells', 60);
 	my $origin = $subscriber->safe_psql('postgres', 'SELECT delay_wheel.origin()');
 	my $own = $publisher->safe_psql('postgres', "INSERT INTO delay_wheel.task (due, origin, owner, sql)
@@ -125,7 +133,7 @@ sub changes_only
 	$publisher->safe_psql('postgres', 'SELECT delay_resume_database()');
 	wait_for($subscriber, 'SELECT state FROM delay_wheel.status', 'and its end', 60, expected => 'running');
 	$publisher->safe_psql('postgres', "DELETE FROM delay_wheel.task WHERE id IN ($id, $own)");
-	$publisher->wait_for_catchup('tasks');
+	caught_up();
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.task'), 0, 'what the publisher deletes is gone');
 	is($subscriber->safe_psql('postgres', 'SELECT delay_arm(), unarmed FROM delay_wheel.status'), '0|t', 'the view is late to tell');
 	is($subscriber->safe_psql('postgres', 'SELECT unarmed FROM delay_wheel.status'), 'f', 'delay_arm() has looked');
@@ -220,7 +228,7 @@ for my $preload (1, 0)
 	schedule($publisher, 'binary', '1 hour');
 	schedule($publisher, "after binary $preload", '0');
 	nothing_due($publisher, 'a task runs');
-	$publisher->wait_for_catchup('tasks');
+	caught_up();
 	wait_for($subscriber, "SELECT count(*) FROM effects WHERE label = 'after binary $preload'", 'in binary, other tables are replicated', 60, expected => 1);
 	is($subscriber->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.task WHERE args = '{binary}'}), 0, 'tasks are not');
 	like(log_since($subscriber, $position), qr/WARNING:  subscription "tasks" does not replicate tasks of delay_wheel/, 'which is told');

@@ -216,7 +216,8 @@ sub crash
 	my $position = log_position($node);
 
 	attach($node, $point, 'crash', 0, 1);
-	sql(qq{SELECT delay_schedule_task($main, on_success => 'INSERT INTO effect VALUES (''success'', \$1)',
+	# later than the answer, which the crash would cut off
+	sql(qq{SELECT delay_schedule_task($main, delay => '500 ms', on_success => 'INSERT INTO effect VALUES (''success'', \$1)',
 		on_failure => 'INSERT INTO effect VALUES (''failure'', \$1)')});
 	ok(wait_until(60, sub { log_since($node, $position) =~ /all server processes terminated; reinitializing/ }), "crash at $point");
 	effects($expected, "each ran once after it");

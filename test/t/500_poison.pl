@@ -173,7 +173,8 @@ group follow => sub {
 
 	# put back, it begins anew
 	my $position = log_position($node);
-	q_("SELECT delay_retry($id)");
+	# the crash may come before the answer
+	$node->psql('postgres', "SELECT delay_retry($id)");
 	wait_for($node, qq{SELECT sqlstate, crashes FROM delay_wheel.failed WHERE id = $id}, 'put back, it is set aside again', $limit, expected => 'DW004|3');
 	is(crashes_since($position), 3, 'after three more crashes');
 };
@@ -236,7 +237,7 @@ group parallel => sub {
 	my $setting = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	# dies for each row
 	q_(q{INSERT INTO done VALUES ('row')});
-	my $id = q_(qq{SELECT delay_schedule('0', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''segv'')')});
+	my $id = q_(qq{SELECT delay_schedule('1 s', 'SET $setting = on; SELECT count(*) FROM done WHERE die_in_parallel(''segv'')')});
 	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $id", 'a task whose parallel worker crashes is set aside', $limit, expected => 'DW004');
 	is(crashes_since($position), 3, 'after three crashes');
 	like(log_since($node, $position), qr/worker "parallel worker.*" \(PID \d+\) was terminated by signal 11/, 'of the worker');
@@ -373,7 +374,7 @@ group others => sub {
 		$node->psql('postgres', sprintf(q{SELECT die('%s')}, qw(segv kill abort)[ $i % 3 ]));
 		wait_up();
 	}
-	q_(q{SELECT delay_schedule('0', 'SELECT die(''full'') WHERE clock_timestamp() < $1; INSERT INTO done VALUES (''full'')', now() + interval '1.5 s')});
+	q_(q{SELECT delay_schedule('1 s', 'SELECT die(''full'') WHERE clock_timestamp() < $1; INSERT INTO done VALUES (''full'')', now() + interval '2.5 s')});
 	wait_for($node, q{SELECT count(*) FROM done WHERE name = 'full'}, 'a task that met a full disk is tried again', $limit, expected => 1);
 	innocents_are_done('beside crashes of others');
 	unlike(log_since($node, $position), qr/the process of delay_wheel task/, 'nobody was suspected');
@@ -402,7 +403,7 @@ group stops => sub {
 group off => sub {
 	$node->append_conf('postgresql.conf', "restart_after_crash = off\n");
 	$node->reload;
-	my $id = q_(q{SELECT delay_schedule('0', 'SELECT die(''segv'')')});
+	my $id = q_(q{SELECT delay_schedule('1 s', 'SELECT die(''segv'')')});
 	for my $i (1 .. 3)
 	{
 		ok(wait_until($limit, sub { !-e "$data/postmaster.pid" }), "crash $i ends the server");
