@@ -28,7 +28,7 @@
 
 EXTENSION = delay_wheel
 MODULE_big = delay_wheel
-DATA = delay_wheel--1.0.sql
+DATA = $(sort $(wildcard delay_wheel--*.sql))
 
 SOURCES = $(sort $(wildcard src/*.c))
 OWN_HEADERS = $(wildcard src/*.h)

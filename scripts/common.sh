@@ -130,12 +130,13 @@ build()
 # Is what is installed what was built?
 is_installed()
 {
-	local extdir
+	local extdir file
 
 	extdir=$("$PG_CONFIG" --sharedir)/extension
-	cmp -s "$dw_root/delay_wheel.so" "$("$PG_CONFIG" --pkglibdir)/delay_wheel.so" &&
-		cmp -s "$dw_root/delay_wheel.control" "$extdir/delay_wheel.control" &&
-		cmp -s "$dw_root/delay_wheel--1.0.sql" "$extdir/delay_wheel--1.0.sql"
+	cmp -s "$dw_root/delay_wheel.so" "$("$PG_CONFIG" --pkglibdir)/delay_wheel.so" || return 1
+	for file in "$dw_root"/delay_wheel.control "$dw_root"/delay_wheel--*.sql; do
+		cmp -s "$file" "$extdir/${file##*/}" || return 1
+	done
 }
 
 # Install into PostgreSQL's directories, with sudo where needed.
