@@ -31,7 +31,7 @@ sub check
 	return check($schema->{definitions}{$1}, $value, $place) if ($rule->{'$ref'} // '') =~ m{^#/definitions/(\w+)$};
 	my ($type) = grep { $is_type{$_}->($value) } qw(object array string);
 	return "$place: is no $rule->{type}" if $rule->{type} && ($type // '') ne $rule->{type};
-	push @wrong, "$place: none of what is allowed" if $rule->{anyOf} && !grep { !check($_, $value, $place) } @{ $rule->{anyOf} };
+	push @wrong, "$place: none of what is allowed" if $rule->{anyOf} && !grep { !(() = check($_, $value, $place)) } @{ $rule->{anyOf} };
 	push @wrong, "$place: not one of " . join(', ', @{ $rule->{enum} }) if $rule->{enum} && !grep { !ref $value && $_ eq $value } @{ $rule->{enum} };
 	return (@wrong, check_text($rule, $value, $place)) if !ref $value;
 	return (@wrong, check_object($rule, $value, $place)) if $type eq 'object';
@@ -113,8 +113,8 @@ my ($version) = file('delay_wheel.control') =~ /^default_version = '([\d.]+)'$/m
 like($version, qr/^\d+\.\d+$/, "the version is $version");
 is($meta->{version}, "$version.0", 'META.json has it');
 is($provided->{version}, "$version.0", 'and its extension');
-like(file('CHANGELOG.md'), qr/\A# Changelog\n\n## \Q$version\E /, 'the changelog begins with it');
-like(file('debian/changelog'), qr/\Adelay-wheel \(\Q$version\E-\d+\) /, 'so does that of the package');
+is((file('CHANGELOG.md') =~ /^## (\S+)/m)[0], $version, 'the changelog begins with it');
+is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'so does that of the package');
 
 # from 1.0 on, each has a script that leads to a newer one
 my %next = map { m{--([\d.]+)--([\d.]+)\.sql$} ? ($1 => $2) : () } glob("$root/delay_wheel--*--*.sql");
