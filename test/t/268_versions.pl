@@ -165,8 +165,8 @@ my %catalog = (
 	indexes => "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text LIKE 'delay_wheel.%'",
 	triggers => "SELECT pg_get_triggerdef(oid), tgenabled FROM pg_trigger WHERE tgrelid::regclass::text LIKE 'delay_wheel.%' AND NOT tgisinternal",
 	dumped => "SELECT c::regclass, condition FROM pg_extension, unnest(extconfig, extcondition) u(c, condition) WHERE extname = 'delay_wheel'",
-	initial => "SELECT pg_describe_object(i.classoid, i.objoid, i.objsubid), i.initprivs::text FROM pg_init_privs i JOIN $members
-		AND d.classid = i.classoid AND d.objid = i.objoid",
+	initial => "SELECT pg_describe_object(i.classoid, i.objoid, i.objsubid), i.initprivs::text FROM $members
+		JOIN pg_init_privs i ON d.classid = i.classoid AND d.objid = i.objoid",
 	schema => q{SELECT nspacl::text, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'delay_wheel'},
 );
 
