@@ -10,7 +10,9 @@
 #	```sql      goes to psql as it stands; the last statement ends with ; or a \command
 #	            of psql.  Not even a warning may come of it, unless its output shows that
 #	```sh       is run by bash -euo pipefail, 60 s at most, as the unprivileged user;
-#	            PGHOST, PGPORT, PGDATABASE and PGDATA are those of the server
+#	            PGHOST, PGPORT, PGDATABASE and PGDATA are those of the server.  It may be
+#	            copied by pg_basebackup, and other servers started in the working directory,
+#	            with sockets in $PGHOST: those that are left are stopped
 #	```text     after <!-- output -->, next block after one that is run: what that prints,
 #	            line by line.  Runs of blanks, and lines of dashes, are equal whatever their
 #	            length, "..." is anything within a line, a line "..." any number of lines.
@@ -69,7 +71,7 @@ my $planned = qr,doc/(?:README|tutorial|howto|reference|monitoring|pictures|web|
 
 my $node = new_node('docs',
 	extension => 0,
-	init => [ extra => [ '--encoding=UTF8', '--no-locale' ] ]);
+	init => [ allows_streaming => 1, extra => [ '--encoding=UTF8', '--no-locale' ] ]);
 
 #
 # First that it is noticed if a document does not hold.

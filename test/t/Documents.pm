@@ -434,6 +434,7 @@ sub _run
 	my @problems = _judge($dir, $out, $err, @blocks);
 	push @problems, "0: it took more than $document_limit seconds" if !$ended;
 
+	_stop_servers("$dir/tree");
 	_clean_up($node);
 	return @problems;
 }
@@ -620,6 +621,18 @@ sub _line_pattern
 	my ($line) = @_;
 
 	return join('[^\n]*', map { quotemeta } split /\.\.\./, $line, -1) . '\n';
+}
+
+# Those that a document has started, and not come to stop.
+sub _stop_servers
+{
+	my ($dir) = @_;
+
+	for my $file (glob("$dir/*/postmaster.pid"))
+	{
+		system('pg_ctl', 'stop', '--silent', '--mode=immediate', '--pgdata=' . dirname($file));
+	}
+	return;
 }
 
 # Nothing of a document is left for the next one: databases, roles, settings.
