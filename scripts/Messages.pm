@@ -273,30 +273,29 @@ sub one_recorded
 	};
 }
 
+# A text that is no error.
+sub plain_text
+{
+	my ($level, $text) = @_;
+
+	return { level => $level, internal => 0, texts => [$text], codes => [], details => [], hints => [] };
+}
+
 # What delay_wheel.status shows as last_problem.
-sub one_problem
+sub problems
 {
 	my ($source, $call) = @_;
 	my (undef, $expression) = split_at(',', substr($call, 1, -1));
 
-	return {
-		level => 'last_problem',
-		internal => 0,
-		texts => [ unknown_cut(texts($source, $expression)) ],
-		codes => [], details => [], hints => [],
-	};
+	return map { plain_text('last_problem', $_) } unknown_cut(texts($source, $expression));
 }
 
 # The texts of the functions that put a reason into words.
-sub one_reason
+sub reasons
 {
 	my ($source, $body) = @_;
 
-	return map {
-		{
-			level => 'reason', internal => 0, texts => [ texts($source, $_) ],
-			codes => [], details => [], hints => [] }
-	} grep { $_ ne '""' } $body =~ /\breturn ($string);/g;
+	return map { plain_text('reason', texts($source, $_)) } grep { $_ ne '""' } $body =~ /\breturn ($string);/g;
 }
 
 sub messages_of_file
@@ -311,11 +310,11 @@ sub messages_of_file
 		my ($kind, $call, $body, $end) = ($1, $+{parens}, $+{body}, pos $text);
 
 		$source->{position} = $-[0];
-		if (defined $body) { push @messages, one_reason($source, $body) }
+		if (defined $body) { push @messages, reasons($source, $body) }
 		elsif (!defined $kind) { push @messages, one_recorded($source, $end) }
 		elsif ($kind eq 'ereport') { push @messages, one_report($source, $call) }
 		elsif ($kind eq 'elog') { push @messages, one_elog($source, $call) }
-		elsif ($call !~ /^\(DwDatabase/) { push @messages, one_problem($source, $call) }
+		elsif ($call !~ /^\(DwDatabase/) { push @messages, problems($source, $call) }
 		pos($text) = $end;
 	}
 	return grep { @{ $_->{texts} } } @messages;

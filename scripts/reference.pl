@@ -120,14 +120,12 @@ sub read_sqlstates
 
 	for my $line (split /\n/, slurp("$sharedir/errcodes.txt"))
 	{
-		$states{$2} //= { code => $1, name => $3 // lc($2 =~ s/^ERRCODE_//r) }
-		  if $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/;
+		my ($code, $macro, $name) = $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/ or next;
+		$states{$macro} //= { code => $code, name => $name // lc($macro =~ s/^ERRCODE_//r) };
 	}
 	my $verdict = slurp("$root/src/verdict.h");
-	while ($verdict =~ /^#define (DW_ERRCODE_(\w+))\s+MAKE_SQLSTATE\(([^)]*)\)/gm)
-	{
-		$states{$1} = { code => $3 =~ tr/A-Z0-9//cdr, name => undef };
-	}
+	my %own = $verdict =~ /^#define (DW_ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/gm;
+	$states{$_} = { code => $own{$_} =~ tr/A-Z0-9//cdr, name => undef } for keys %own;
 	return \%states;
 }
 
@@ -302,7 +300,7 @@ sub anchor
 	return $n ? "$anchor-$n" : $anchor;
 }
 
-# A space to which no line is broken, and what a list would begin with stays behind a word.
+# What would begin a list in a line of its own stays behind the word before it.
 sub wrap
 {
 	my ($text, $first, $rest) = @_;
@@ -393,7 +391,7 @@ sub ucfirst_sentence
 {
 	my ($text) = @_;
 
-	$text = ucfirst $text if $text =~ /^[a-z]+[ ,]/;
+	$text = ucfirst $text if $text =~ /^[a-z']+[ ,]/;
 	return $text =~ /[.:;!?]$/ ? $text : "$text.";
 }
 
@@ -436,14 +434,17 @@ sub group_of
 	return $#groups;
 }
 
+sub short_types { return $_[0] =~ s/timestamp with time zone/timestamptz/gr }
+
 sub signature
 {
 	my ($function) = @_;
-	my $line = qualified($function) . "($function->{args}) returns $function->{result}";
-	my $args = join ",\n", map { "    $_" } split /, /, $function->{args};
+	my @args = map { short_types(s/( DEFAULT [^:]*)::.*/$1/r) } split /, /, $function->{args};
+	my ($begin, $end) = (qualified($function) . '(', ') returns ' . short_types($function->{result}));
+	my $line = $begin . join(', ', @args) . $end;
 
 	return "$line\n" if length($line) <= $width;
-	return qualified($function) . "(\n$args)\nreturns $function->{result}\n";
+	return "$begin\n" . join(",\n", map { "    $_" } @args) . "$end\n";
 }
 
 sub rights
@@ -498,7 +499,7 @@ sub relation_entry
 
 	return $out if $relation->{kind} eq 'S';
 	$out .= "| column | type | |\n|---|---|---|\n";
-	$out .= sprintf("| `%s` | %s | %s |\n", $_->{name}, $_->{type}, in_cell($_->{comment} // '', $relation->{name}))
+	$out .= sprintf("| `%s` | %s | %s |\n", $_->{name}, short_types($_->{type}), in_cell($_->{comment} // '', $relation->{name}))
 	  for @{ $relation->{columns} };
 	return "$out\n";
 }
@@ -550,7 +551,7 @@ my %contexts = (
 sub setting_entry
 {
 	my ($setting) = @_;
-	my ($type, $unit) = @$setting{qw(type unit)};
+	my ($type, $unit) = ($setting->{type} =~ s/^bool$/boolean/r, $setting->{unit});
 	my @facts = ($type . (defined $unit ? " ($unit without a unit)" : ''), 'default ' . amount($setting->{value}, $unit));
 
 	push @facts, amount($setting->{min}, $unit) . ' to ' . amount($setting->{max}, $unit) if $type eq 'integer';
@@ -563,8 +564,8 @@ sub setting_entry
 sub settings_part
 {
 	return heading(2, 'Settings')
-	  . paragraphs('They are there when the library is in shared_preload_libraries. How they play together is in operations.md.')
-	  =~ s/operations\.md/[operations.md](operations.md#settings)/r =~ s/shared_preload_libraries/`shared_preload_libraries`/r
+	  . wrap('They are there when the library is in `shared_preload_libraries`. How they play together is in '
+		  . '[operations.md](operations.md#settings).')
 	  . "\n"
 	  . join('', map { setting_entry($_) } @{ $catalog->{settings} });
 }
@@ -666,13 +667,16 @@ sub messages_part
 # By SQLSTATE, for who has that only.
 sub sqlstates_table
 {
-	my (%of_state, $out);
+	my (%of_state, %name_of, $out);
 
 	for my $message (grep { !$_->{internal} } @messages)
 	{
-		push @{ $of_state{ $states->{$_}{code} } }, $message for grep { $states->{$_} } @{ $message->{codes} };
+		for my $state (grep { defined } map { $states->{$_} } @{ $message->{codes} })
+		{
+			$name_of{ $state->{code} } = $state->{name};
+			push @{ $of_state{ $state->{code} } }, $message;
+		}
 	}
-	my %name_of = map { $_->{code} => $_->{name} } values %$states;
 	$out = heading(3, 'By SQLSTATE') . paragraphs('Those that begin with DW are of tasks that were given up without an error of their own.')
 	  . "\n| SQLSTATE | messages |\n|---|---|\n";
 	for my $state (sort keys %of_state)
@@ -690,16 +694,19 @@ sub link_to_message
 	return '[' . escape($text) =~ s/\|/\\|/gr . '](#' . ($anchor_of{"message $text"} // '') . ')';
 }
 
+# A line for each part, with what is in it.
 sub contents
 {
-	my $out = '';
+	my @lines;
 
 	for (@contents)
 	{
 		my ($level, $text, $anchor) = @$_;
-		$out .= ('  ' x ($level - 2)) . "* [$text](#$anchor)\n";
+		my $link = '[' . $text =~ s/^delay_wheel\.//r . "](#$anchor)";
+		if ($level == 2) { push @lines, $link }
+		else { $lines[-1] .= ($lines[-1] =~ /: / ? ', ' : ': ') . $link }
 	}
-	return $out;
+	return join '', map { wrap($_, '* ', '  ') } @lines;
 }
 
 sub whole
