@@ -39,7 +39,7 @@ sub outline_of
 	my ($document) = @_;
 	my $text = slurp_file("$root/$document") =~ s/^```.*?^```//gmsr;
 
-	return join ' ', map { /^(#+|\*|\|)/ ? $1 : () } split /\n/, $text;
+	return join ' ', map { /^(#+|\*(?= )|\|)/ ? $1 : () } split /\n/, $text;
 }
 is(outline_of('README.zh-CN.md'), outline_of('README.md'), 'both have the same headings, items and rows');
 
