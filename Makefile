@@ -3,6 +3,7 @@
 #   make, make install   build against the PostgreSQL of $(PG_CONFIG)
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
+#   make examples        all examples, each on a throw-away server (examples/run)
 #   make test            all tests (test-long: also those that take long)
 #   make coverage        the tests with a look at which lines of src they run
 #   make sanitize        the tests under gcc's sanitizers
@@ -20,7 +21,7 @@
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# What demo, test, coverage, sanitize and bench need they install (scripts/setup).
+# What demo, examples, test, coverage, sanitize and bench need they install (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -110,6 +111,9 @@ endif
 demo:
 	@scripts/demo
 
+examples:
+	@examples/run
+
 test:
 	@test/run
 
@@ -143,5 +147,5 @@ fuzz:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long \
+.PHONY: all install uninstall installcheck clean injection demo examples test test-long \
 	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE

@@ -3,6 +3,15 @@
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION delay_wheel UPDATE TO '1.1'" to load this file. \quit
 
+/*---- Default privileges: this stands first, its call last ----*/
+
+-- takes back what ALTER DEFAULT PRIVILEGES grants on what is created from here on, see 1.0
+CREATE FUNCTION delay_wheel.revoke_defaults() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_revoke_new_defaults' LANGUAGE C
+SET search_path = pg_catalog, pg_temp;
+
+/*---- New objects go here, above the next heading, with GRANTs to PUBLIC only ----*/
+
 /*---- Pictures: when tasks are due, the ring, lateness ----*/
 
 CREATE FUNCTION delay_wheel.count_due(bounds timestamptz[], OUT due_from timestamptz, OUT due_until timestamptz, OUT tasks bigint, OUT exact boolean)
@@ -83,3 +92,10 @@ GRANT SELECT ON delay_wheel.forecast TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel.count_due(timestamptz[]), delay_wheel.next_due(), delay_wheel.get_lateness(),
 	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()
 	TO PUBLIC;
+
+/*---- The end ----*/
+
+SELECT delay_wheel.revoke_defaults();
+DROP FUNCTION delay_wheel.revoke_defaults();
+
+-- GRANTs to certain roles go below
