@@ -13,7 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my %node = map { $_ => new_node($_, conf => "wal_level = logical\nlog_statement = none\n", extension => 0) } qw(a b);
+my %node = map { $_ => new_node($_, conf => "log_statement = none\n", extension => 0, init => [ allows_streaming => 'logical' ]) } qw(a b);
 # where each database is
 my %place = (shard0 => 'a', shard1 => 'a', shard2 => 'b', shard3 => 'b');
 my @shards = sort keys %place;
@@ -63,6 +63,7 @@ $node{a}->safe_psql('front', q{
 	SET ROLE shop;
 	CREATE TABLE t_order (oid bigint NOT NULL, stars int, status int NOT NULL DEFAULT 0, runs int NOT NULL DEFAULT 0) PARTITION BY HASH (oid);
 });
+my $import = q{IMPORT FOREIGN SCHEMA delay_wheel LIMIT TO (tasks, failed, status) FROM SERVER shard0 INTO shard0};
 for my $i (0 .. $#shards)
 {
 	my ($shard, $node) = ($shards[$i], $node{ $place{ $shards[$i] } });
@@ -75,8 +76,8 @@ for my $i (0 .. $#shards)
 		CREATE FOREIGN TABLE t_order_%1$s PARTITION OF t_order FOR VALUES WITH (MODULUS 4, REMAINDER %4$d)
 			SERVER %1$s OPTIONS (schema_name 'public', table_name 't_order');
 		CREATE SCHEMA %1$s;
-		IMPORT FOREIGN SCHEMA delay_wheel LIMIT TO (tasks, failed, status) FROM SERVER %1$s INTO %1$s;
-	}, $shard, $node->host, $node->port, $i));
+		%5$s;
+	}, $shard, $node->host, $node->port, $i, $import =~ s/shard0/$shard/gr));
 }
 
 sub sum_of
