@@ -17,6 +17,8 @@
 #   make check-model     the protocol model (needs spin)
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
 #                        SECONDS=30 for each target
+#   make reference       writes doc/reference.md anew, after a change of an object,
+#                        a COMMENT, a setting or a message
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
@@ -135,6 +137,9 @@ bench:
 chaos:
 	@test/chaos/run
 
+reference:
+	@scripts/reference
+
 check-ring:
 	$(MAKE) -C test/ring check
 
@@ -148,4 +153,4 @@ fuzz:
 FORCE:
 
 .PHONY: all install uninstall installcheck clean injection demo examples test test-long \
-	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE
+	coverage sanitize test-majors bench reference check-ring check-model chaos fuzz FORCE

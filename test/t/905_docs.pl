@@ -120,6 +120,7 @@ CREATE TABLE hidden AS SELECT 42 AS n;
 
    <!-- output -->
    '''text
+   ...
     the number
    ------------
     42
@@ -210,7 +211,7 @@ fails("'''sql\nCOMMIT;\n'''\n", qr/:1: it warns.*no transaction/, 'one that warn
 fails("'''sql\nSELECT 1\n'''\n", qr/:1: the last statement has no end/, 'one without an end');
 fails("'''sql\n\\q\n'''\n\n'''sql\nSELECT 1;\n'''\n", qr/:1: psql stopped/, 'one that ends psql');
 fails("'''sh\nfalse\ntrue\n'''\n\n'''sql\nSELECT 1;\n'''\n",
-	qr/:1: exit status 1.*:5: this and/s, 'a shell block that fails, and what is after it');
+	qr/:1: exit status 1.*:6: this and/s, 'a shell block that fails, and what is after it');
 fails("<!-- run sh\nfalse\n-->\n", qr/:1: exit status 1/, 'a hidden block that fails');
 fails("'''bash\ntrue\n'''\n", qr/:1: unknown fence "bash"/, 'an unknown fence');
 fails("'''\nopen\n", qr/:1: this fence is not closed/, 'a fence that is not closed');
@@ -240,7 +241,8 @@ append_to_file("$dir/links.md", <<'END');
 [1](other.md#the-one-and-2nd-its) [2](other.md#again-1) [3](#links) [4](https://host.invalid/) `[5](none.md)`
 [6](none.md) [7](other.md#two) ![8](none.svg) <img src="none.png">
 END
-is(join(' ', broken_links("$dir/links.md")), 'none.md other.md#two none.svg none.png', 'links that lead nowhere');
+is(join(' ', map { s,.*/,,r } broken_links("$dir/links.md")),
+	'none.md other.md#two none.svg none.png', 'links that lead nowhere');
 
 #
 # Then those that there are.
@@ -250,7 +252,7 @@ my @documents = documents();
 
 for my $document (grep { !%wanted || $wanted{$_} } @documents)
 {
-	my @broken = grep { (($document =~ m,(.*/),)[0] // '') . $_ !~ $planned } broken_links($document);
+	my @broken = grep { !/^$planned/ } broken_links($document);
 	is("@broken", '', "links of $document");
   SKIP:
 	{

@@ -159,7 +159,9 @@ sub _directive
 	}
 	elsif ($text =~ /^(error|shown by|file): (\S+)$/)
 	{
-		$next->{ $1 =~ s/ /_/r } = $2;
+		my ($name, $value) = ($1, $2);
+
+		$next->{ $name =~ s/ /_/r } = $value;
 	}
 	elsif ($text !~ /^[A-Z]/)
 	{
@@ -340,9 +342,9 @@ sub _problems_of_conf
 			$value = "'$value'" if $value !~ /^'/;
 			my ($code, undef, $err) = $node->psql('postgres', "ALTER SYSTEM SET $name = $value");
 			push @problems, "$line: $err" if $code != 0;
-			$node->psql('postgres', "ALTER SYSTEM RESET $name") if $code == 0;
 		}
 	}
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET ALL') if @blocks;
 	return @problems;
 }
 
@@ -350,7 +352,8 @@ sub _problems_of_conf
 # Links.
 #
 
-# The links of a document that lead to no file, or no heading, of the tree.
+# The links of a document that lead to no file, or no heading, of the tree: as from
+# its top.
 sub broken_links
 {
 	my ($path) = @_;
@@ -365,7 +368,8 @@ sub broken_links
 		next if $link =~ /^[a-z]+:/;
 		$file = $file eq '' ? $path : ($path =~ m,(.*/), ? $1 : '') . $file;
 		$file = "$root/$file" if $file !~ m,^/,;
-		push @broken, $link
+		1 while $file =~ s,/[^/]+/\.\./,/,;
+		push @broken, $file =~ s,^\Q$root\E/,,r . (defined $anchor ? "#$anchor" : '')
 		  if !-e $file || (defined $anchor && $file =~ /\.md$/ && !_anchors(read_text($file))->{$anchor});
 	}
 	return @broken;
@@ -393,8 +397,8 @@ sub _anchors
 		$anchor =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
 		$anchor =~ s/[^\w\s-]//g;
 		$anchor =~ s/\s/-/g;
-		$anchor .= "-$times{$anchor}" if $times{$anchor}++ > 0;
-		$anchors{ encode_utf8($anchor) } = 1;
+		my $before = $times{$anchor}++;
+		$anchors{ encode_utf8($before ? "$anchor-$before" : $anchor) } = 1;
 	}
 	$anchors{$_} = 1 for $text =~ /<a (?:name|id)="([^"]+)"/g;
 	return \%anchors;
@@ -522,7 +526,7 @@ END
 sub _parts
 {
 	my ($text) = @_;
-	my (undef, @parts) = split /^\Q$mark\E (\d+|end)\n/m, $text;
+	my (undef, @parts) = split /^\Q$mark\E (\d+|end)\n/m, $text, -1;
 
 	return { @parts };
 }
@@ -639,19 +643,17 @@ sub _stop_servers
 sub _clean_up
 {
 	my ($node) = @_;
-	my @databases = split /\n/, $node->safe_psql('postgres',
-		q(SELECT quote_ident(datname) FROM pg_database WHERE datname NOT IN ('postgres', 'template0', 'template1')));
 
-	for my $database (@databases)
-	{
-		$node->safe_psql('postgres', "ALTER DATABASE $database IS_TEMPLATE false");
-		$node->safe_psql('postgres', "DROP DATABASE $database WITH (FORCE)");
-	}
-	my $roles = $node->safe_psql('postgres',
-		q(SELECT string_agg(quote_ident(rolname), ', ') FROM pg_roles WHERE oid >= 16384));
-	$node->safe_psql('postgres', "DROP OWNED BY $roles; DROP ROLE $roles") if $roles ne '';
-	$node->safe_psql('postgres', 'ALTER SYSTEM RESET ALL');
-	$node->safe_psql('postgres', 'SELECT pg_reload_conf()');
+	$node->safe_psql('postgres', q{
+		SELECT format('ALTER DATABASE %I IS_TEMPLATE false', datname) FROM pg_database
+			WHERE datistemplate AND datname NOT IN ('template0', 'template1') \gexec
+		SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database
+			WHERE datname NOT IN ('postgres', 'template0', 'template1') \gexec
+		SELECT format('DROP OWNED BY %I', rolname) FROM pg_roles WHERE oid >= 16384 \gexec
+		SELECT format('DROP ROLE %I', rolname) FROM pg_roles WHERE oid >= 16384 \gexec
+		ALTER SYSTEM RESET ALL;
+		SELECT pg_reload_conf();
+	});
 	return;
 }
 
