@@ -9,6 +9,7 @@
 --     psql -X -f example.sql
 -- It makes the role "rides".
 --
+\set ON_ERROR_STOP on
 \ir ../common.sql
 
 \if :large

@@ -9,6 +9,7 @@
 --     psql -X -f example.sql
 -- It makes the roles "store" and "customer", and the queue "unpaid".
 --
+\set ON_ERROR_STOP on
 \ir ../common.sql
 
 \if :large
