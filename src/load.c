@@ -46,6 +46,7 @@
 #include "near.h"
 #include "orphans.h"
 #include "port/pg_bitutils.h"
+#include "progress.h"
 #include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -96,6 +97,8 @@ static struct
 
 /* The table holds lanes for which there was no place. */
 static bool lanes_missing = false;
+/* Tasks read into memory by this slice. */
+static int64 placed = 0;
 /* A look for lanes failed: not before then. */
 static TimestampTz discover_after = PG_INT64_MIN;
 /* Prepared transactions have ended, but were forgotten just now. */
@@ -304,6 +307,7 @@ empty_prepared(void)
 static void
 begin_discovery(void)
 {
+	dw_progress_begin(db, DW_WORK_LOAD, DW_PHASE_LOOKING);
 	discovery.from = dw_atomic_take(&db->reload_from);
 	discovery.under_way = true;
 	discovery.unarmed = discovery.lanes_missing = false;
@@ -360,6 +364,7 @@ go_on_discovering(void)
 		discovery.under_way = false;
 		dw_atomic_lower(&db->reload_from, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
+		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_WAITING);
 	}
 }
 
@@ -454,6 +459,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		}
 		lane->cursor_id = key.id + 1;
 		first_left = DW_NEVER;
+		placed++;
 	}
 	dw_lane_scan_end(scan);
 
@@ -656,6 +662,7 @@ load_lanes(TimestampTz now)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 
+		dw_progress_show(DW_WORK_LOAD);
 		dw_lane_heap_remove(&to_load, lane - dw_lanes);
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
@@ -663,6 +670,27 @@ load_lanes(TimestampTz now)
 		loaded = true;
 	}
 	return loaded;
+}
+
+/*
+ * The view "progress" has what follows from a look at all lanes, until each has in
+ * memory what it can have.  Loads in between, of a lane that runs low, are not
+ * worth it.
+ */
+static void
+note_progress(void)
+{
+	dw_progress_add(db, DW_WORK_LOAD, placed);
+	placed = 0;
+	if (!dw_progress_is_active(db, DW_WORK_LOAD))
+		return;
+	dw_progress_steps(db, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
+	if (discovery.under_way || dw_atomic_read(&db->reload_from) != DW_NEVER)
+		return;
+	if (to_load.n > 0 || dw_lane_heap_first_key(&agenda) <= dw_now() + BEHIND_US)
+		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
+	else
+		dw_progress_end(db, DW_WORK_LOAD);
 }
 
 void
@@ -693,7 +721,9 @@ dw_load_some(void)
 		note_dirty_lanes();
 	look_at_lanes(now);
 	more = dw_orphans_some();
-	return load_lanes(now) || more || discovery.under_way;
+	more |= load_lanes(now);
+	note_progress();
+	return more || discovery.under_way;
 }
 
 TimestampTz

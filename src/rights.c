@@ -149,10 +149,14 @@ dw_disallow(PG_FUNCTION_ARGS)
 }
 
 /*
- * For the install script alone, at its end: takes back from everybody what is
- * granted on the extension's objects, but for what PUBLIC may: look at views,
- * call functions, use the schema.  The rest came from default privileges, which
- * were meant for tables of an application.
+ * For the scripts of the extension alone, at their end: takes back from everybody
+ * what is granted on the objects that the script has made, but for what PUBLIC
+ * may: look at views, call functions, use the schema.  The rest came from default
+ * privileges, which were meant for tables of an application.
+ *
+ * What is older than a script that updates was granted by somebody.  Before such
+ * a script begins the version in pg_extension is changed; so its objects were
+ * made by the same transaction, and not before that row.
  */
 Datum
 dw_revoke_defaults(PG_FUNCTION_ARGS)
@@ -164,17 +168,19 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 		" FROM pg_catalog.pg_extension e"
 		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e'"
 		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
-		" JOIN (SELECT 'pg_catalog.pg_class'::regclass, oid, relowner, relacl, oid::regclass::text,"
+		" JOIN (SELECT 'pg_catalog.pg_class'::regclass, oid, xmin, cmin, relowner, relacl, oid::regclass::text,"
 		" CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END FROM pg_catalog.pg_class"
-		" UNION ALL SELECT 'pg_catalog.pg_proc'::regclass, oid, proowner, proacl, oid::regprocedure::text,"
+		" UNION ALL SELECT 'pg_catalog.pg_proc'::regclass, oid, xmin, cmin, proowner, proacl, oid::regprocedure::text,"
 		" 'FUNCTION' FROM pg_catalog.pg_proc"
-		" UNION ALL SELECT 'pg_catalog.pg_namespace'::regclass, oid, nspowner, nspacl, oid::regnamespace::text,"
-		" 'SCHEMA' FROM pg_catalog.pg_namespace) o(class, oid, owner, acl, name, kind)"
+		" UNION ALL SELECT 'pg_catalog.pg_namespace'::regclass, oid, xmin, cmin, nspowner, nspacl, oid::regnamespace::text,"
+		" 'SCHEMA' FROM pg_catalog.pg_namespace) o(class, oid, xid, cid, owner, acl, name, kind)"
 		" ON o.class = d.classid AND o.oid = d.objid,"
 		" LATERAL pg_catalog.aclexplode(o.acl) a"
 		" LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
 		" WHERE e.extname = 'delay_wheel' AND a.grantee <> o.owner"
 		" AND NOT (a.grantee = 0 AND a.privilege_type IN ('SELECT', 'EXECUTE', 'USAGE'))"
+		" AND (e.extversion = '1.0' OR"
+		" (o.xid = e.xmin AND o.cid::text::bigint >= e.cmin::text::bigint))"
 		" GROUP BY o.kind, o.name, a.grantee, r.rolname";
 	SPITupleTable *revokes;
 	uint64		n;
@@ -183,7 +189,7 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 	if (!creating_extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("default privileges can be revoked by CREATE EXTENSION only")));
+				 errmsg("default privileges can be revoked by scripts of the extension only")));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	if (SPI_execute(query, true, 0) != SPI_OK_SELECT)
