@@ -346,6 +346,7 @@ go_on_discovering(void)
 				lanes_missing = discovery.lanes_missing;
 				report_unarmed(discovery.unarmed || dw_recurring_unarmed());
 				empty_prepared();
+				dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
 			}
 			discovery.under_way = !ended;
 			ok = true;
@@ -649,30 +650,6 @@ look_at_lanes(TimestampTz now)
 }
 
 /*
- * Loads what is to be loaded, lane after lane, for about a slice's time.
- * Returns whether there was any: some of it may be due.
- */
-static bool
-load_lanes(TimestampTz now)
-{
-	int64		began = dw_uptime();
-	bool		loaded = false;
-
-	while (to_load.n > 0 && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
-	{
-		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
-
-		dw_progress_show(DW_WORK_LOAD);
-		dw_lane_heap_remove(&to_load, lane - dw_lanes);
-		if (load_time(lane, now) <= now)
-			load_lane(lane);
-		schedule_load(lane, dw_now(), true);
-		loaded = true;
-	}
-	return loaded;
-}
-
-/*
  * The view "progress" has what follows from a look at all lanes, until each has in
  * memory what it can have.  Loads in between, of a lane that runs low, are not
  * worth it.
@@ -691,6 +668,31 @@ note_progress(void)
 		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
 	else
 		dw_progress_end(db, DW_WORK_LOAD);
+}
+
+/*
+ * Loads what is to be loaded, lane after lane, for about a slice's time.
+ * Returns whether there was any: some of it may be due.
+ */
+static bool
+load_lanes(TimestampTz now)
+{
+	int64		began = dw_uptime();
+	bool		loaded = false;
+
+	while (to_load.n > 0 && !dw_extension_gone && dw_uptime() - began <= SLICE_US)
+	{
+		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
+
+		dw_progress_show(DW_WORK_LOAD);
+		dw_lane_heap_remove(&to_load, lane - dw_lanes);
+		if (load_time(lane, now) <= now)
+			load_lane(lane);
+		schedule_load(lane, dw_now(), true);
+		note_progress();
+		loaded = true;
+	}
+	return loaded;
 }
 
 void

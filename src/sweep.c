@@ -615,6 +615,7 @@ dw_sweep_some(void)
 	{
 		/* the slices' snapshots come after the look at who has ended */
 		publish_waits(false);
+		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
 		waited = false;
 	}
 	else
