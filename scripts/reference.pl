@@ -419,7 +419,7 @@ my @groups = (
 	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],
 	[ 'Copies of a database', qr/^(?:delay_arm|origin)$/ ],
-	[ 'Pictures and pages', qr/_svg$|page|^forecast|^ring_/ ],
+	[ 'Forecast, pictures, pages', qr/_svg$|page|^forecast|^count_due$|^next_due$/ ],
 	[ 'What the views call', qr/^(?!task_|queue_|cancellation_|history_)/ ],
 	[ 'Trigger functions of the tables', qr/./ ]);
 
