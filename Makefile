@@ -3,6 +3,7 @@
 #   make, make install   build against the PostgreSQL of $(PG_CONFIG)
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
+#   make examples        all examples, each on a throw-away server (examples/run)
 #   make test            all tests (test-long: also those that take long)
 #   make coverage        the tests with a look at which lines of src they run
 #   make sanitize        the tests under gcc's sanitizers
@@ -16,11 +17,13 @@
 #   make check-model     the protocol model (needs spin)
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
 #                        SECONDS=30 for each target
+#   make reference       writes doc/reference.md anew, after a change of an object,
+#                        a COMMENT, a setting or a message
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
 #
-# What demo, test, coverage, sanitize and bench need they install (scripts/setup).
+# What demo, examples, test, coverage, sanitize and bench need they install (scripts/setup).
 #
 #   PG_CONFIG=...   another PostgreSQL than that of the pg_config in the path
 #   WERROR=1        a warning is an error
@@ -110,6 +113,9 @@ endif
 demo:
 	@scripts/demo
 
+examples:
+	@examples/run
+
 test:
 	@test/run
 
@@ -131,6 +137,9 @@ bench:
 chaos:
 	@test/chaos/run
 
+reference:
+	@scripts/reference
+
 check-ring:
 	$(MAKE) -C test/ring check
 
@@ -143,5 +152,5 @@ fuzz:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo test test-long \
-	coverage sanitize test-majors bench check-ring check-model chaos fuzz FORCE
+.PHONY: all install uninstall installcheck clean injection demo examples test test-long \
+	coverage sanitize test-majors bench reference check-ring check-model chaos fuzz FORCE

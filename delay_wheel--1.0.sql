@@ -156,6 +156,7 @@ CREATE TABLE delay_wheel.pause
 USING heap;
 COMMENT ON TABLE delay_wheel.pause IS
 'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
+COMMENT ON COLUMN delay_wheel.pause.owner IS 'role whose tasks are paused; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.pause.since IS 'start of the transaction that paused them';
 
 CREATE TABLE delay_wheel.cancellation
@@ -176,6 +177,8 @@ USING heap
 WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, vacuum_truncate = off);
 COMMENT ON TABLE delay_wheel.cancellation IS
 'one row for each call of delay_cancel_all(), until all tasks that it has cancelled are removed; read it by the view delay_wheel.cancellations';
+COMMENT ON COLUMN delay_wheel.cancellation.made_at IS 'start of the transaction that called delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel.cancellation.made_by IS 'role that called it';
 COMMENT ON COLUMN delay_wheel.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
 COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel.origin(); in another one it concerns tasks of that origin only';
 COMMENT ON COLUMN delay_wheel.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
@@ -219,6 +222,30 @@ WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
 CREATE INDEX failed_task_failed_at_idx ON delay_wheel.failed_task (failed_at, id);
 COMMENT ON TABLE delay_wheel.failed_task IS
 'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
+COMMENT ON COLUMN delay_wheel.failed_task.id IS 'number of the task';
+COMMENT ON COLUMN delay_wheel.failed_task.failed_at IS 'when it was given up';
+COMMENT ON COLUMN delay_wheel.failed_task.due IS 'due time of its last attempt';
+COMMENT ON COLUMN delay_wheel.failed_task.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.failed_task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel.failed_task.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.failed_task.attempts IS 'how often the task was run and failed';
+COMMENT ON COLUMN delay_wheel.failed_task.crashes IS 'how often the process that ran it crashed; null is never';
+COMMENT ON COLUMN delay_wheel.failed_task.max_attempts IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.timeout IS 'as in delay_wheel.task, in milliseconds';
+COMMENT ON COLUMN delay_wheel.failed_task.retry_delay IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.expires IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.sqlstate IS 'of the error of the last attempt';
+COMMENT ON COLUMN delay_wheel.failed_task.message IS 'of that error, its first 16 kB';
+COMMENT ON COLUMN delay_wheel.failed_task.detail IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed_task.hint IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed_task.context IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed_task.sql IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.args IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.arg_types IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.search_path IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.key IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.tag IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.more IS 'what few tasks have';
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 CREATE TABLE delay_wheel.recurring_task
@@ -271,6 +298,16 @@ USING heap
 WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
 COMMENT ON TABLE delay_wheel.recurring_task IS
 'one row for each recurring task, as delay_every or delay_cron declared it; the next run is an ordinary task in delay_wheel.task. Read it by the view delay_wheel.recurring';
+COMMENT ON COLUMN delay_wheel.recurring_task.queue IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.priority IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.max_attempts IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.retry_delay IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.sql IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.args IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.arg_types IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.search_path IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.tag IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.more IS 'of its runs: what few tasks have';
 COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
 COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
@@ -285,7 +322,7 @@ COMMENT ON COLUMN delay_wheel.recurring_task.failures IS 'those that failed';
 COMMENT ON COLUMN delay_wheel.recurring_task.skipped IS 'runs that were cancelled, or not begun since they were too late';
 COMMENT ON COLUMN delay_wheel.recurring_task.max_runs IS 'no further run after so many; null is no limit';
 COMMENT ON COLUMN delay_wheel.recurring_task.owner IS 'role that declared it, whose rights its runs have';
-COMMENT ON COLUMN delay_wheel.recurring_task.timeout IS 'of its runs, as in delay_wheel.task, and so are the columns that are not described here';
+COMMENT ON COLUMN delay_wheel.recurring_task.timeout IS 'of its runs, as in delay_wheel.task, in milliseconds';
 COMMENT ON COLUMN delay_wheel.recurring_task.paused IS 'it has no runs, see delay_pause_recurring';
 COMMENT ON COLUMN delay_wheel.recurring_task.every IS 'interval between ideal times; null if it has a cron schedule';
 COMMENT ON COLUMN delay_wheel.recurring_task.name IS 'name, unique for its owner';
@@ -331,11 +368,27 @@ ALTER TABLE delay_wheel.history_0
 	ALTER COLUMN tag SET STORAGE MAIN;
 COMMENT ON TABLE delay_wheel.history_0 IS
 'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
-CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS)
+COMMENT ON COLUMN delay_wheel.history_0.task IS 'number of the task';
+COMMENT ON COLUMN delay_wheel.history_0.due IS 'due time of this attempt';
+COMMENT ON COLUMN delay_wheel.history_0.started IS 'when it began; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history_0.ended IS 'when its SQL had ended, or it was given up';
+COMMENT ON COLUMN delay_wheel.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
+COMMENT ON COLUMN delay_wheel.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
+COMMENT ON COLUMN delay_wheel.history_0.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.history_0.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel.history_0.attempt IS '1 for the first one; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history_0.outcome IS 'done, failed, retried or skipped';
+COMMENT ON COLUMN delay_wheel.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
+COMMENT ON COLUMN delay_wheel.history_0.sqlstate IS 'of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel.history_0.message IS 'of the error, its first 1000 bytes';
+COMMENT ON COLUMN delay_wheel.history_0.sql IS 'its first 200 bytes, without the values of its parameters';
+COMMENT ON COLUMN delay_wheel.history_0.key IS 'its key, or null';
+COMMENT ON COLUMN delay_wheel.history_0.tag IS 'its tag, or null';
+CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
 COMMENT ON TABLE delay_wheel.history_1 IS 'see delay_wheel.history_0';
-CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS)
+CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
 COMMENT ON TABLE delay_wheel.history_2 IS 'see delay_wheel.history_0';
@@ -362,6 +415,11 @@ CREATE INDEX prepared_gid_idx ON delay_wheel.prepared (gid);
 ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
 COMMENT ON TABLE delay_wheel.prepared IS
 'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
+COMMENT ON COLUMN delay_wheel.prepared.gid IS 'of the prepared transaction';
+COMMENT ON COLUMN delay_wheel.prepared.owner IS 'of the lane';
+COMMENT ON COLUMN delay_wheel.prepared.queue IS 'of the lane';
+COMMENT ON COLUMN delay_wheel.prepared.priority IS 'of the lane';
+COMMENT ON COLUMN delay_wheel.prepared.due IS 'the lowest due time that it touched there';
 
 -- see also the end of this script
 REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
@@ -511,11 +569,19 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
-args: values of $1, $2 ... as text, read as literals are in this session; arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
-delay: from the start of this transaction; due: point in time; with neither, the task runs at once after the commit; both are an error.
-key, 1 to 1000 bytes: at most one pending task for each owner, queue and key. if_exists says what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
-queue: see delay_wheel.queue; null is the default queue. tag: for grouping, 1 to 1000 bytes. priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
-max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1. retry_delay, up to 365 days: pause before the second attempt; null is the queue''s, or else 10 seconds. timeout: up to 2147483647 ms, in whole ms; null is the queue''s, or else the role''s. expires: it is not run later than that after due; null is at any time. These must be greater than zero.
+args: values of $1, $2 ... as text, read as literals are in this session.
+arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+delay: counted from the start of this transaction; zero or less is at once after the commit.
+due: point in time, instead of delay; with neither, the task runs at once after the commit; both are an error.
+key, 1 to 1000 bytes: at most one pending task for each owner, queue and key.
+if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+queue: name of a declared queue, see delay_queue(); null is the default queue.
+tag, 1 to 1000 bytes: for grouping, as for delay_cancel_all().
+priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
+max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1.
+retry_delay, up to 365 days: pause before the second attempt, doubled before each further one up to an hour; greater than zero; null is the queue''s, or else 10 seconds.
+timeout, up to 2147483647 ms: after which each attempt is cancelled, in whole ms, greater than zero; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout.
+expires: it is not run later than that after due, but fails with SQLSTATE DW002; greater than zero; null is at any time.
 skip_after: it is not run later than that after due, which of a later attempt is its own, and leaves no failed task: its row goes, and it is counted as skipped; greater than zero, null is not at all. The shorter one of expires and skip_after decides, expires if they are equal.
 notify, 1 to 63 bytes: a channel, as given to pg_notify(), that is notified of its end, in the transaction that ends it: a JSON object with id, outcome (done, failed: given up, skipped, cancelled), sqlstate if it failed, key and tag if it has them and they are not too long.
 on_success, on_failure: SQL that is scheduled as a task of its own, due at once, in the transaction in which this one is done, or given up; with its owner, queue, priority, tag and search_path. on_success may use $1, its id (bigint), and $2, the number of rows of its last statement (bigint); on_failure $1, its id, $2, SQLSTATE, and $3, the message of its last error (text). Neither is run for tasks that are skipped or cancelled.
@@ -617,10 +683,15 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_every' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
 'declares a recurring task of the current user, if this transaction commits, or changes the one of this name; returns the id of the task that is its next run (while a run is going on, of that one; null if there is none). Each run is an ordinary task, which schedules the next one in its own transaction, also if it fails; so no two of them ever overlap. Null is always: not given.
-name: 1 to 1000 bytes. every: 100 ms at least, without negative parts. Ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in time_zone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time. starts: the first one; null is every after the start of this transaction; it may be past.
-until: no run has a later ideal time. max_runs: no run after so many. A recurring task without further runs stays listed in delay_wheel.recurring until delay_unschedule.
-catch_up says what to do with ideal times that have passed, since the server was down, a run took longer than every, or its queue was paused: skip (the default) makes the run that was waiting at once, then goes on with the first ideal time that is not past; all makes all of them, in order, one after the other. With a starts that is past, skip begins with the first ideal time from now on, all with starts.
-The others are of each run, as in delay_schedule_task; with skip_after, a run that is later than that is left out, and with catch_up => all, only ideal times that are not too late by then are made up for. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
+name, 1 to 1000 bytes: unique for its owner.
+every, 100 ms at least, without negative parts: ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in time_zone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time.
+starts: the first one; null is every after the start of this transaction; it may be past.
+time_zone: a name as in pg_timezone_names; null is that of this session.
+until: no run has a later ideal time; null is no limit.
+max_runs: no run after so many; null is no limit. A recurring task without further runs stays listed in delay_wheel.recurring until delay_unschedule.
+catch_up: what to do with ideal times that have passed, since the server was down, a run took longer than every, or its queue was paused: skip (the default) makes the run that was waiting at once, then goes on with the first ideal time that is not past; all makes all of them, in order, one after the other. With a starts that is past, skip begins with the first ideal time from now on, all with starts.
+args, arg_types, queue, tag, priority, max_attempts, retry_delay, timeout, notify, on_success, on_failure, mode: of each run, as in delay_schedule_task.
+skip_after: of each run, too: a run that is later than that is left out, and with catch_up => all, only ideal times that are not too late by then are made up for. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
 If the task exists, all is as given now, what is null included; but if starts is null, and every and time_zone are as before, starts stays, and so does the ideal time of the next run. A run that waits is replaced by a new one; one that is going on is not touched, and its end goes by what is declared then. It stays paused if it was. If nothing is changed nothing is done. Waits for another session''s open change of the same as INSERT does, and for the end of a run that delay_run makes in an open transaction.
 Errors as in delay_schedule_task; also a new one that would never have a run';
 
@@ -675,7 +746,19 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) FROM PUBLIC;
 COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) IS
-'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue. name: up to 63 bytes, not ''default''; max_running: how many of its tasks run at a time, 0 (the default) is no limit; rate: how many are started in a second, up to 1000000, 0 (the default) is no limit; priority: -1, 0 (the default) or 1, timeout: up to 24 days, 0 (the default) is none, max_attempts: 1 (the default) to 32767, retry_delay: 0 to 366 days, 10 seconds by default, all four for tasks that do not say; batch: whether its tasks may share a transaction with others, true by default; spread: due times of new tasks are put off, each by another part of this, up to 366 days, 0 (the default) is not at all; users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles, none by default; history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says. Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
+'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
+name: up to 63 bytes, not ''default''.
+max_running: how many of its tasks run at a time; 0 (the default) is no limit.
+rate, up to 1000000: how many are started in a second; 0 (the default) is no limit.
+priority: of tasks that say none: -1, 0 (the default) or 1.
+timeout, up to 24 days: of tasks that say none; 0 (the default) is none.
+max_attempts, 1 (the default) to 32767: of tasks that say none.
+retry_delay, 0 to 366 days: of tasks that say none; 10 seconds by default.
+batch: whether its tasks may share a transaction with others, true by default.
+spread, up to 366 days: due times of new tasks are put off, each by another part of this; 0 (the default) is not at all.
+users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles; none by default.
+history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says.
+Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -711,7 +794,9 @@ CREATE FUNCTION delay_wheel.cron_times(schedule text, time_zone text DEFAULT NUL
 	after timestamptz DEFAULT pg_catalog.now(), n integer DEFAULT 1) RETURNS SETOF timestamptz
 AS 'MODULE_PATHNAME', 'dw_cron_times' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel.cron_times(text, text, timestamptz, integer) IS
-'the next n times (1, the default, to 10000) of a cron schedule that are later than after (now by default), in order; fewer, or none, if there are no more of them. schedule: five fields, minute, hour, day of month, month and day of week, or six with the second before them, each with *, values, ranges, steps and lists, months and days of the week also by name; L is the last day of the month, friL its last Friday, fri#2 the second; or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually. If neither day of month nor day of week begins with *, either is enough. time_zone: a name as in pg_timezone_names; null is that of the session. When the clock is changed, hours that do not begin with * are fixed: a time that the clock leaves out comes at the end of the gap, one that it shows twice comes once, at the first; otherwise each instant counts at which the clock shows such a time. Nothing is run. A text that is no schedule, of more than 1000 bytes for instance, an unknown time zone, an infinite after and other n are errors, SQLSTATE 22023; null for schedule, after or n 22004';
+'the next n times (1, the default, to 10000) of a cron schedule that are later than after (now by default), in order; fewer, or none, if there are no more of them.
+schedule: five fields, minute, hour, day of month, month and day of week, or six with the second before them, each with *, values, ranges, steps and lists, months and days of the week also by name; L is the last day of the month, friL its last Friday, fri#2 the second; or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually. If neither day of month nor day of week begins with *, either is enough.
+time_zone: a name as in pg_timezone_names; null is that of the session. When the clock is changed, hours that do not begin with * are fixed: a time that the clock leaves out comes at the end of the gap, one that it shows twice comes once, at the first; otherwise each instant counts at which the clock shows such a time. Nothing is run. A text that is no schedule, of more than 1000 bytes for instance, an unknown time zone, an infinite after and other n are errors, SQLSTATE 22023; null for schedule, after or n 22004';
 GRANT EXECUTE ON FUNCTION delay_wheel.cron_times(text, text, timestamptz, integer) TO PUBLIC;
 
 /*---- Who may schedule ----*/
@@ -789,6 +874,17 @@ WHERE (pg_catalog.pg_has_role(t.owner, 'USAGE')
 			AND (c.due_until IS NULL OR t.due < c.due_until));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.tasks.id IS 'number of the task, as delay_schedule returned it; the order of ids is the order of scheduling';
+COMMENT ON COLUMN delay_wheel.tasks.due IS 'the task runs at this time or after, never before; of a task that is tried again, the time of the next attempt';
+COMMENT ON COLUMN delay_wheel.tasks.owner IS 'role that scheduled the task and whose rights it has';
+COMMENT ON COLUMN delay_wheel.tasks.queue IS 'name of its queue; default is that of tasks that name none; null if the queue has been dropped';
+COMMENT ON COLUMN delay_wheel.tasks.priority IS '-1, 0 or 1; higher first among due tasks';
+COMMENT ON COLUMN delay_wheel.tasks.key IS 'at most one pending task for each owner, queue and key; null if it has none';
+COMMENT ON COLUMN delay_wheel.tasks.tag IS 'free grouping, for instance a sender or a campaign; null if it has none';
+COMMENT ON COLUMN delay_wheel.tasks.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.tasks.args IS 'values of $1, $2 ... in text form; null if there are none';
+COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'how often the task was run and failed; 0 is never';
+COMMENT ON COLUMN delay_wheel.tasks.last_error IS 'SQLSTATE and message of the last attempt that failed, with a colon between; null if none has';
 COMMENT ON COLUMN delay_wheel.tasks.slot IS 'slot of the ring that the due time belongs into';
 COMMENT ON COLUMN delay_wheel.tasks.cycle_num IS 'whole turns of the ring until the task is due';
 COMMENT ON COLUMN delay_wheel.tasks.armed IS 'false for a task that came with a copy of another database; it is not run until delay_arm() is called';
@@ -812,6 +908,22 @@ WHERE (pg_catalog.pg_has_role(f.owner, 'USAGE')
 	AND NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.failed.id IS 'number of the task, as delay_schedule returned it; for delay_retry()';
+COMMENT ON COLUMN delay_wheel.failed.failed_at IS 'when it was given up';
+COMMENT ON COLUMN delay_wheel.failed.due IS 'due time of its last attempt';
+COMMENT ON COLUMN delay_wheel.failed.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.failed.queue IS 'name of its queue; null if the queue has been dropped';
+COMMENT ON COLUMN delay_wheel.failed.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.failed.key IS 'its key, or null; a task of the same key can be scheduled again';
+COMMENT ON COLUMN delay_wheel.failed.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel.failed.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.failed.args IS 'values of $1, $2 ... in text form; null if there are none';
+COMMENT ON COLUMN delay_wheel.failed.attempts IS 'how often it was run and failed; 0 if it was given up without having been run';
+COMMENT ON COLUMN delay_wheel.failed.sqlstate IS 'of the error of the last attempt, five characters; DW001: superseded by a newer task of its key, DW002: expired, DW003: its end is not known (mode at_most_once), DW004: it crashed the server, DW005: it ended its own executor';
+COMMENT ON COLUMN delay_wheel.failed.message IS 'of that error, its first 16 kB';
+COMMENT ON COLUMN delay_wheel.failed.detail IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed.hint IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed.context IS 'of that error: where it was raised; with the place in which SQL, if it is known';
 COMMENT ON COLUMN delay_wheel.failed.crashes IS 'how often the process that ran it had crashed; no attempts are counted for these';
 
 CREATE VIEW delay_wheel.history WITH (security_barrier) AS
@@ -825,6 +937,11 @@ WHERE pg_catalog.pg_has_role(h.owner, 'USAGE')
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW delay_wheel.history IS
 'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have no row';
+COMMENT ON COLUMN delay_wheel.history.task IS 'number of the task';
+COMMENT ON COLUMN delay_wheel.history.key IS 'its key, or null';
+COMMENT ON COLUMN delay_wheel.history.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel.history.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.history.started IS 'when this attempt began; null if it was not run';
 COMMENT ON COLUMN delay_wheel.history.ended IS 'when its SQL had ended, or it was given up; the commit came after';
 COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: it was given up; retried: this attempt failed, another one follows; skipped: it came too late';
 COMMENT ON COLUMN delay_wheel.history.lateness IS 'from due to started; waiting for limits, and pauses, are part of it; null if it was not run';
@@ -849,6 +966,11 @@ FROM delay_wheel.get_running() r
 WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
 'one''s own tasks that executors of this database run just now; all of them for pg_read_all_stats and superusers';
+COMMENT ON COLUMN delay_wheel.running.pid IS 'of the executor, as in pg_stat_activity; pg_terminate_backend() makes the task run again, pg_cancel_backend() makes it fail';
+COMMENT ON COLUMN delay_wheel.running.owner IS 'role whose task it is';
+COMMENT ON COLUMN delay_wheel.running.task IS 'number of the task';
+COMMENT ON COLUMN delay_wheel.running.due IS 'its due time';
+COMMENT ON COLUMN delay_wheel.running.since IS 'when it began; of a task that is repeated at once after a serialization failure or deadlock, the first time';
 
 CREATE VIEW delay_wheel.recurring WITH (security_barrier) AS
 SELECT d.name, d.owner,
@@ -870,6 +992,22 @@ WHERE pg_catalog.pg_has_role(d.owner, 'USAGE')
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW delay_wheel.recurring IS
 'one''s own recurring tasks, see delay_every() and delay_cron(); all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.recurring.name IS 'as given to delay_every() or delay_cron(), unique for its owner';
+COMMENT ON COLUMN delay_wheel.recurring.owner IS 'role that declared it, whose rights its runs have';
+COMMENT ON COLUMN delay_wheel.recurring.every IS 'interval between ideal times; null if it has a cron schedule';
+COMMENT ON COLUMN delay_wheel.recurring.schedule IS 'cron schedule; null if it has an interval';
+COMMENT ON COLUMN delay_wheel.recurring.time_zone IS 'in which days, months and the cron schedule are counted';
+COMMENT ON COLUMN delay_wheel.recurring.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
+COMMENT ON COLUMN delay_wheel.recurring.until IS 'no ideal time is later; null is no limit';
+COMMENT ON COLUMN delay_wheel.recurring.max_runs IS 'no further run after so many; null is no limit';
+COMMENT ON COLUMN delay_wheel.recurring.catch_up IS 'what is done with ideal times that have passed: skip or all';
+COMMENT ON COLUMN delay_wheel.recurring.last_ended IS 'when the last run ended, or was given up; null if there was none';
+COMMENT ON COLUMN delay_wheel.recurring.paused IS 'whether delay_pause_recurring() holds';
+COMMENT ON COLUMN delay_wheel.recurring.queue IS 'name of the queue of its runs; null if it has been dropped';
+COMMENT ON COLUMN delay_wheel.recurring.priority IS 'of its runs: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.recurring.tag IS 'of its runs, or null';
+COMMENT ON COLUMN delay_wheel.recurring.sql IS 'of its runs';
+COMMENT ON COLUMN delay_wheel.recurring.args IS 'of its runs: values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.recurring.state IS 'waiting for its next run; running (if one may see that in delay_wheel.running); paused by delay_pause_recurring(); finished: there are no runs any more; unarmed: it came with a copy of another database, see delay_arm()';
 COMMENT ON COLUMN delay_wheel.recurring.next_due IS 'ideal time of the next run, or of the one that is going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring.task IS 'id of that run in delay_wheel.tasks, which has its own due time if it was moved or is tried again';
@@ -895,6 +1033,12 @@ FROM delay_wheel.get_cancellations() c
 	 LEFT JOIN delay_wheel.queue q ON q.id = c.queue;
 COMMENT ON VIEW delay_wheel.cancellations IS
 'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.cancellations.made_at IS 'when delay_cancel_all() was called: start of that transaction';
+COMMENT ON COLUMN delay_wheel.cancellations.made_by IS 'role that called it';
+COMMENT ON COLUMN delay_wheel.cancellations.queue IS 'tasks of this queue; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellations.tag IS 'tasks with this tag; null is all';
+COMMENT ON COLUMN delay_wheel.cancellations.due_from IS 'tasks that are due then or later; null is all';
+COMMENT ON COLUMN delay_wheel.cancellations.due_until IS 'tasks that are due before; null is all';
 COMMENT ON COLUMN delay_wheel.cancellations.id IS 'as delay_cancel_all() returned it';
 COMMENT ON COLUMN delay_wheel.cancellations.owners IS 'roles whose tasks are cancelled; null is all';
 COMMENT ON COLUMN delay_wheel.cancellations.running IS 'its tasks that were running before and still are; delay_cancel_all() does not stop them';
@@ -909,6 +1053,11 @@ COMMENT ON FUNCTION delay_wheel.get_ring() IS 'slots of this database''s ring, s
 CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel.get_ring();
 COMMENT ON VIEW delay_wheel.ring IS
 'for each slot of this database''s ring: tasks in memory, their lowest and highest cycle number, and whether it is the current index';
+COMMENT ON COLUMN delay_wheel.ring.slot IS 'number of the slot, from 0 to delay_wheel.slots - 1';
+COMMENT ON COLUMN delay_wheel.ring.tasks IS 'tasks in memory that are in this slot, of all turns';
+COMMENT ON COLUMN delay_wheel.ring.min_cycle IS 'whole turns of the ring until the first of them is due; null if there is none';
+COMMENT ON COLUMN delay_wheel.ring.max_cycle IS 'whole turns of the ring until the last of them is due; null if there is none';
+COMMENT ON COLUMN delay_wheel.ring.is_current IS 'whether the clock is in this slot';
 
 CREATE FUNCTION delay_wheel.get_lanes(
 	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
@@ -928,6 +1077,9 @@ FROM delay_wheel.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
 'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_read_all_stats and superusers';
+COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
+COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that of tasks that name none; a number if it is not declared';
+COMMENT ON COLUMN delay_wheel.lanes.priority IS '-1, 0 or 1';
 COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; idle: nothing is due. For the first three see reason';
 COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; else null';
 COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
@@ -966,6 +1118,16 @@ WHERE pg_catalog.pg_has_role(q.owner, 'USAGE')
    OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE');
 COMMENT ON VIEW delay_wheel.queues IS
 'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
+COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
+COMMENT ON COLUMN delay_wheel.queues.owner IS 'role whose members may change, pause and drop it';
+COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_pause() holds for it';
+COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.queues.timeout IS 'of tasks that say none; null is the roles setting';
+COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
+COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one';
+COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
+COMMENT ON COLUMN delay_wheel.queues.spread IS 'due times of its new tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; else null';
 COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
 COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
@@ -995,6 +1157,15 @@ COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of e
 CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
 COMMENT ON VIEW delay_wheel.status IS
 'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
+COMMENT ON COLUMN delay_wheel.status.database IS 'name of the database';
+COMMENT ON COLUMN delay_wheel.status.lanes IS 'combinations of owner, queue and priority that have tasks';
+COMMENT ON COLUMN delay_wheel.status.running IS 'tasks that executors run just now';
+COMMENT ON COLUMN delay_wheel.status.executors IS 'executors of this database, busy or not';
+COMMENT ON COLUMN delay_wheel.status.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS 'the same, 99th percentile';
+COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'the same, highest value';
+COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server. It stays when it is over';
+COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
 COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';

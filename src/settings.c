@@ -65,7 +65,7 @@ dw_define_settings(void)
 {
 	DefineCustomIntVariable("delay_wheel.slots",
 							"Number of slots in the ring of each database.",
-							NULL, &dw_slots, 3600, 2, 1000000,
+							"A turn of the ring is slots times delay_wheel.tick: an hour by default.", &dw_slots, 3600, 2, 1000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.tick",
 							"Width of a slot of the ring.",
@@ -74,7 +74,7 @@ dw_define_settings(void)
 							PGC_POSTMASTER, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.turns_ahead",
 							"Turns of the ring that tasks are loaded into memory ahead of their due time.",
-							NULL, &dw_turns_ahead, 2, 1, 1000,
+							"Tasks that are due later cost no memory.", &dw_turns_ahead, 2, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.ring_memory",
 							"Shared memory for tasks of the near future, for all databases together.",
@@ -88,11 +88,11 @@ dw_define_settings(void)
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_lanes",
 							"Number of combinations of owner, queue and priority that can have pending tasks at once.",
-							NULL, &dw_max_lanes, 16384, 1, 65535,
+							"In all databases together; each takes less than 1 kB of shared memory.", &dw_max_lanes, 16384, 1, 65535,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_databases",
 							"Number of databases that can be served at once.",
-							NULL, &dw_max_databases, 64, 1, 10000,
+							"Tasks of databases beyond are accepted, and wait for a place.", &dw_max_databases, 64, 1, 10000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_queues",
 							"Number of queues that can be declared, in all databases together.",
@@ -153,7 +153,7 @@ dw_define_settings(void)
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.check_sql",
 							 "Parse the SQL of a task when it is scheduled.",
-							 NULL, &dw_check_sql_text, true,
+							 "If not, syntax errors and the like come up when it runs.", &dw_check_sql_text, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_pending",
 							"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",

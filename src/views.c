@@ -44,6 +44,7 @@ PG_FUNCTION_INFO_V1(dw_get_ring);
 PG_FUNCTION_INFO_V1(dw_get_lanes);
 PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
+PG_FUNCTION_INFO_V1(dw_get_lateness);
 
 /* What a ring is like just now, whether this database has one or not. */
 static DwRing
@@ -670,5 +671,34 @@ dw_get_status(PG_FUNCTION_ARGS)
 			put_status(dw_database(i), result);
 	if (find_my_database() == NULL)
 		put_status_without_place(result);
+	return (Datum) 0;
+}
+
+Datum
+dw_get_lateness(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {FLOAT8OID, FLOAT8OID, INT8OID};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	DwDatabase *db;
+	double		from;
+	double		until;
+	uint64		attempts;
+
+	dw_require_shared();
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+	for (int i = 0; dw_lateness_range(db, i, &from, &until, &attempts); i++)
+	{
+		Datum		values[3];
+		bool		nulls[3] = {0};
+
+		if (attempts == 0)
+			continue;
+		values[0] = Float8GetDatum(from / 1000.0);
+		values[1] = Float8GetDatum(until / 1000.0);
+		values[2] = Int64GetDatum((int64) attempts);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
 	return (Datum) 0;
 }

@@ -247,7 +247,7 @@ write_file("$dir/README.md",
 if (defined $document)
 {
 	my $old = read_file($document);
-	$old =~ s/(<!-- results -->\n).*(<!-- end of results -->)/$1$text$2/s or die "$document has no marks\n";
+	$old =~ s/(<!-- Results -->\n).*(<!-- End of results -->)/$1$text$2/s or die "$document has no marks\n";
 	write_file($document, $old);
 }
 print $text;

@@ -236,7 +236,8 @@ serves('refused commands');
 SKIP:
 {
 	chomp(my $share = `$ENV{PG_CONFIG} --sharedir`);
-	my $script = "$share/extension/delay_wheel--1.0--1.0test.sql";
+	my $version = $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'delay_wheel'});
+	my $script = "$share/extension/delay_wheel--$version--${version}test.sql";
 
 	skip "$share/extension is not writable", 6 unless -w "$share/extension";
 	append_to_file($script, q{
@@ -245,7 +246,7 @@ SKIP:
 	});
 	begin_work($long, 'UPDATE');
 	$begun = time();
-	$node->safe_psql('postgres', q{ALTER EXTENSION delay_wheel UPDATE TO '1.0test'});
+	$node->safe_psql('postgres', "ALTER EXTENSION delay_wheel UPDATE TO '${version}test'");
 	unlink($script);
 	in_time($begun, 'UPDATE');
 	serves('UPDATE');

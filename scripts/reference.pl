@@ -1,0 +1,729 @@
+#!/usr/bin/env perl
+#
+# Writes the reference manual, doc/reference.md, to standard output, from
+#
+#   the catalog     of the database that psql reaches: every object of the
+#                   extension with its COMMENT, and the settings of the server
+#   src             errors, log lines, wait events, kinds of processes
+#   doc/reference.notes   causes and remedies, which none of these tell
+#
+#   scripts/reference.pl [--lacking]
+#
+# --lacking: instead, what lacks a word, one a line: objects and columns without
+# a COMMENT, messages that the notes do not explain, and notes on what is not
+# there (any more).
+#
+# "make reference" (scripts/reference) runs it against a throw-away server.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use JSON::PP qw(decode_json);
+use lib dirname(__FILE__);
+use Messages qw(read_messages);
+
+binmode(STDOUT, ':encoding(UTF-8)');
+
+my $root = dirname(__FILE__) . '/..';
+my $width = 118;
+
+#
+# What is there
+#
+
+# Rights are tried: a role that was allowed, and one that was not.
+my $catalog_query = <<'END';
+\set ON_ERROR_STOP 1
+\set QUIET 1
+BEGIN;
+SET LOCAL search_path = pg_catalog;
+CREATE ROLE dw_reference_allowed;
+CREATE ROLE dw_reference_nobody;
+SELECT delay_wheel.allow('dw_reference_allowed') \g /dev/null
+CREATE TEMPORARY VIEW members AS
+	SELECT d.classid, d.objid
+	FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+	WHERE d.deptype = 'e' AND e.extname = 'delay_wheel';
+SELECT json_build_object(
+	'functions', (
+		SELECT json_agg(json_build_object(
+			'schema', n.nspname, 'home', n.oid = e.extnamespace, 'name', proname,
+			'args', pg_get_function_arguments(p.oid), 'result', pg_get_function_result(p.oid),
+			'identity', pg_get_function_identity_arguments(p.oid), 'comment', obj_description(p.oid, 'pg_proc'),
+			'arg_names', (SELECT json_agg(name) FROM unnest(proargnames, proargmodes) a(name, mode)
+				WHERE COALESCE(mode, 'i') IN ('i', 'v')),
+			'everybody', has_function_privilege('dw_reference_nobody', p.oid, 'EXECUTE'),
+			'allowed', has_function_privilege('dw_reference_allowed', p.oid, 'EXECUTE'))
+			ORDER BY proname COLLATE "C", pronargs, pg_get_function_arguments(p.oid) COLLATE "C")
+		FROM members m JOIN pg_proc p ON p.oid = m.objid
+		JOIN pg_namespace n ON n.oid = pronamespace, pg_extension e
+		WHERE m.classid = 'pg_proc'::regclass AND e.extname = 'delay_wheel'),
+	'relations', (
+		SELECT json_agg(json_build_object(
+			'name', c.oid::regclass::text, 'kind', relkind, 'comment', obj_description(c.oid, 'pg_class'),
+			'everybody', has_table_privilege('dw_reference_nobody', c.oid, 'SELECT'),
+			'columns', (SELECT json_agg(json_build_object(
+					'name', attname, 'type', format_type(atttypid, atttypmod),
+					'comment', col_description(attrelid, attnum)) ORDER BY attnum)
+				FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped))
+			ORDER BY relname COLLATE "C")
+		FROM members m JOIN pg_class c ON c.oid = m.objid
+		WHERE m.classid = 'pg_class'::regclass AND relkind IN ('r', 'v', 'm', 'S')),
+	'others', (
+		SELECT json_agg(json_build_object('name', pg_describe_object(classid, objid, 0),
+			'comment', obj_description(objid, classid::regclass::name))
+			ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C")
+		FROM members
+		WHERE classid NOT IN ('pg_proc'::regclass, 'pg_class'::regclass)
+			AND NOT (classid = 'pg_type'::regclass AND EXISTS (
+				SELECT FROM pg_type t WHERE t.oid = objid AND (typrelid <> 0 OR typelem <> 0)))),
+	'settings', (
+		SELECT json_agg(json_build_object('name', name, 'type', vartype, 'unit', unit, 'value', boot_val,
+			'min', min_val, 'max', max_val, 'values', enumvals, 'context', context,
+			'short', short_desc, 'extra', extra_desc) ORDER BY name COLLATE "C")
+		FROM pg_settings
+		-- those of the tests' build have no place in a sample file
+		WHERE name LIKE 'delay\_wheel.%' AND NOT 'NOT_IN_SAMPLE' = ANY (pg_settings_get_flags(name))));
+ROLLBACK;
+END
+
+sub read_catalog
+{
+	my $file = "/tmp/delay_wheel_reference.$$.sql";
+
+	open(my $out, '>', $file) or die "$file: $!\n";
+	print $out $catalog_query;
+	close($out);
+	my $answer = qx(psql -XAtq -v VERBOSITY=terse -f $file);
+	my $status = $?;
+	unlink $file;
+	die "psql failed\n" if $status != 0;
+	return decode_json($answer);
+}
+
+sub slurp
+{
+	my ($file) = @_;
+
+	open(my $handle, '<:encoding(UTF-8)', $file) or die "$file: $!\n";
+	local $/ = undef;
+	return scalar <$handle>;
+}
+
+# SQLSTATEs and their names, by their names in C.
+sub read_sqlstates
+{
+	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+	chomp(my $sharedir = qx($pg_config --sharedir));
+	my %states;
+
+	for my $line (split /\n/, slurp("$sharedir/errcodes.txt"))
+	{
+		my ($code, $macro, $name) = $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/ or next;
+		$states{$macro} //= { code => $code, name => $name // lc($macro =~ s/^ERRCODE_//r) };
+	}
+	my $verdict = slurp("$root/src/verdict.h");
+	my %own = $verdict =~ /^#define (DW_ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/gm;
+	$states{$_} = { code => $own{$_} =~ tr/A-Z0-9//cdr, name => undef } for keys %own;
+	return \%states;
+}
+
+#
+# The notes: a line without indentation is what they are on, several if they share
+# them; indented lines are the text, with empty lines between paragraphs; one that
+# begins with "Do:" is the remedy.
+#
+sub read_notes
+{
+	my (%notes, @keys, $note);
+
+	for (split /\n/, slurp("$root/doc/reference.notes"))
+	{
+		next if /^#/;
+		if (/^\S/)
+		{
+			@keys = () if defined $note;
+			$note = undef;
+			push @keys, $_;
+		}
+		elsif (@keys && (/\S/ || defined $note))
+		{
+			$note //= { paragraphs => [''] };
+			$notes{$_} = $note for @keys;
+			if (/^\s+(.*)/) { $note->{paragraphs}[-1] .= ($note->{paragraphs}[-1] eq '' ? '' : ' ') . $1 }
+			else { push @{ $note->{paragraphs} }, '' }
+		}
+	}
+	$_->{paragraphs} = [ grep { $_ ne '' } @{ $_->{paragraphs} } ] for values %notes;
+	return \%notes;
+}
+
+sub read_matches
+{
+	my ($pattern) = @_;
+	my %found;
+
+	for my $file (glob "$root/src/*.c")
+	{
+		my $text = slurp($file);
+		$found{$1} = 1 while $text =~ /$pattern/g;
+	}
+	return sort keys %found;
+}
+
+# What is said with the same words is one message.
+sub merge_messages
+{
+	my (@messages, %by_text);
+
+	for my $found (@_)
+	{
+		my $message = $by_text{ $found->{texts}[0] };
+		if (!$message)
+		{
+			$message = { texts => $found->{texts}, internal => $found->{internal} };
+			push @messages, $message;
+		}
+		$by_text{$_} //= $message for @{ $found->{texts} };
+		$message->{internal} &&= $found->{internal};
+		$message->{levels}{ $found->{level} } = 1;
+		for my $part (qw(codes details hints))
+		{
+			my %seen = map { $_ => 1 } @{ $message->{$part} // [] };
+			push @{ $message->{$part} }, grep { !$seen{$_}++ } @{ $found->{$part} };
+		}
+	}
+	return sort { sort_key($a) cmp sort_key($b) || $a->{texts}[0] cmp $b->{texts}[0] } @messages;
+}
+
+# By the first word that one would look for.
+sub sort_key
+{
+	return lc($_[0]{texts}[0]) =~ s/^[^a-z]+//r;
+}
+
+my $catalog = read_catalog();
+my $states = read_sqlstates();
+my $notes = read_notes();
+my @messages = merge_messages(read_messages($root));
+my @processes = read_matches(qr/bgw_type, BGW_MAXLEN, "([^"]+)"/);
+my @wait_events = read_matches(qr/\bdw_wait_event\(\w+, "(\w+)"\)/);
+
+#
+# What lacks a word
+#
+
+sub qualified { return $_[0]{home} ? $_[0]{name} : "$_[0]{schema}.$_[0]{name}" }
+
+sub lacking_comments
+{
+	my @lacking;
+
+	for my $function (@{ $catalog->{functions} })
+	{
+		my $name = qualified($function) . "($function->{identity})";
+		push @lacking, "COMMENT ON FUNCTION $name" if !defined $function->{comment};
+	}
+	for my $relation (@{ $catalog->{relations} })
+	{
+		push @lacking, "COMMENT ON $relation->{name}" if !defined $relation->{comment};
+		next if $relation->{kind} eq 'S';
+		push @lacking, map { "COMMENT ON COLUMN $relation->{name}.$_->{name}" }
+		  grep { !defined $_->{comment} } @{ $relation->{columns} };
+	}
+	push @lacking, map { "COMMENT ON $_->{name}" } grep { !defined $_->{comment} } @{ $catalog->{others} // [] };
+	return @lacking;
+}
+
+# Arguments that the COMMENT does not speak of, where there are so many that it must.
+sub lacking_arguments
+{
+	my @lacking;
+
+	for my $function (@{ $catalog->{functions} })
+	{
+		my @names = grep { $_ ne '' } @{ $function->{arg_names} // [] };
+
+		next if @names < 4 || !defined $function->{comment} || $function->{comment} =~ /^like /;
+		push @lacking, map { 'argument ' . $_ . ' of ' . qualified($function) }
+		  grep { $_ ne 'sql_text' && $function->{comment} !~ /\b\Q$_\E\b/ } @names;
+	}
+	return @lacking;
+}
+
+sub is_explained
+{
+	my ($message) = @_;
+
+	return 1 if $message->{internal} || (keys %{ $message->{levels} } == 1 && $message->{levels}{DEBUG1});
+	return grep { $notes->{$_} } @{ $message->{texts} };
+}
+
+sub known_keys
+{
+	return ((map { @{ $_->{texts} } } @messages), @processes, @wait_events,
+		map { $states->{$_}{code} } grep { /^DW_/ } keys %$states);
+}
+
+sub lacking
+{
+	my %known = map { $_ => 1 } known_keys();
+
+	return (lacking_comments(), lacking_arguments(),
+		(map { "cause and remedy of: $_->{texts}[0]" } grep { !is_explained($_) } @messages),
+		(map { "note on: $_" } grep { !$notes->{$_} } @processes, @wait_events,
+			map { $states->{$_}{code} } grep { /^DW_/ } sort keys %$states),
+		(map { "message of the note on: $_" } grep { !$known{$_} } sort keys %$notes));
+}
+
+if (($ARGV[0] // '') eq '--lacking')
+{
+	print map { "$_\n" } lacking();
+	exit 0;
+}
+
+#
+# Markdown
+#
+
+my (%anchor_of, %anchors, @contents);
+
+# As GitHub makes them.
+sub anchor
+{
+	my ($heading) = @_;
+	my $anchor = lc($heading) =~ s/[^\w\- ]//gr;
+
+	$anchor =~ tr/ /-/;
+	my $n = $anchors{$anchor}++;
+	return $n ? "$anchor-$n" : $anchor;
+}
+
+# What would begin a list in a line of its own stays behind the word before it.
+sub wrap
+{
+	my ($text, $first, $rest) = @_;
+	my @lines = ($first // '');
+	my $empty = 1;
+
+	for my $word (split / +/, $text)
+	{
+		if ($empty || length("$lines[-1] $word") <= $width || $word =~ /^(?:[-+*#>|=]+|\d+[.)])$/)
+		{
+			$lines[-1] .= ($empty ? '' : ' ') . $word;
+		}
+		else { push @lines, ($rest // '') . $word }
+		$empty = 0;
+	}
+	return join("\n", @lines) . "\n";
+}
+
+sub escape
+{
+	my ($text) = @_;
+
+	$text =~ s/([\\`*\[\]<])/\\$1/g;
+	$text =~ s/^_|_$/\\_/g;
+	return $text;
+}
+
+# A function, with or without arguments, a view, or a column of it, a setting.
+my $name_in_text = qr/\b(?:delay_wheel\.\w+(?:\.\w+)?|delay_(?!wheel\b)[a-z]\w*)(?:\((?:[^()']|'[^']*')*\))?/;
+
+# Names become code, those with an entry of their own links.
+sub marked_up
+{
+	my ($text, $here) = @_;
+	my $out = '';
+
+	while ($text =~ /\G(?:(?<name>$name_in_text)|(?<value>\$\d+|'[^' ]+')|(?<blank>\s+)|(?<other>\w+|.))/gs)
+	{
+		my ($name, $value, $blank, $other) = @+{qw(name value blank other)};
+
+		if (defined $name) { $out .= linked($name, $here) }
+		elsif (defined $value) { $out .= "`$value`" }
+		else { $out .= defined $blank ? ' ' : escape($other) }
+	}
+	return $out;
+}
+
+sub linked
+{
+	my ($name, $here) = @_;
+	my $plain = $name =~ s/\(.*//sr;
+	my $object = $plain =~ s/^(\w+\.\w+)\.\w+$/$1/r;
+	my $anchor = $anchor_of{$object} // $anchor_of{"setting $object"};
+
+	return "`$name`" if !defined $anchor || $plain eq ($here // '');
+	return "[`$name`](#$anchor)";
+}
+
+sub paragraphs { return join "\n", map { wrap(marked_up($_)) } @_ }
+
+# The lines of a COMMENT; those that begin with an argument are a list.
+sub comment_text
+{
+	my ($comment, $here, @arg_names) = @_;
+	my $names = join '|', map { quotemeta } grep { $_ ne '' } @arg_names;
+	my $out = '';
+	my $in_list = 0;
+
+	for my $line (split /\n/, $comment)
+	{
+		if ($names ne '' && $line =~ /^((?:$names)(?:, (?:$names))*)((?:, [^:]*)?: .*)$/s)
+		{
+			my ($which, $what) = ($1, $2);
+			$out .= "\n" if $out ne '' && !$in_list;
+			$out .= wrap('**' . $which . '**' . marked_up($what, $here), '* ', '  ');
+			$in_list = 1;
+			next;
+		}
+		$out .= "\n" if $out ne '';
+		$out .= wrap(marked_up(ucfirst_sentence($line), $here));
+		$in_list = 0;
+	}
+	return $out;
+}
+
+# COMMENTs begin in lower case and end without a period.
+sub ucfirst_sentence
+{
+	my ($text) = @_;
+
+	$text = ucfirst $text if $text =~ /^[a-z']+[ ,]/;
+	return $text =~ /[.:;!?]$/ ? $text : "$text.";
+}
+
+sub in_cell { return marked_up($_[0], $_[1]) =~ s/\|/\\|/gr }
+
+sub heading
+{
+	my ($level, $text, $known_as) = @_;
+	my $anchor = anchor($text);
+
+	$anchor_of{$known_as} = $anchor if defined $known_as;
+	push @contents, [ $level, $text, $anchor ] if $level <= 3;
+	return ('#' x $level) . " $text\n\n";
+}
+
+#
+# The parts
+#
+
+my @groups = (
+	[ 'Scheduling', qr/^delay_schedule/ ],
+	[ 'Cancelling, moving, waiting', qr/^delay_(?:cancel|reschedule|wait)/ ],
+	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive)/ ],
+	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
+	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
+	[ 'Rights', qr/^(?:dis)?allow$/ ],
+	[ 'Copies of a database', qr/^(?:delay_arm|origin)$/ ],
+	[ 'Pictures and pages', qr/_svg$|page|^forecast|^ring_/ ],
+	[ 'What the views call', qr/^(?!task_|queue_|cancellation_|history_)/ ],
+	[ 'Trigger functions of the tables', qr/./ ]);
+
+sub group_of
+{
+	my ($function) = @_;
+
+	for my $i (0 .. $#groups)
+	{
+		return $i if $function->{name} =~ $groups[$i][1];
+	}
+	return $#groups;
+}
+
+sub short_types { return $_[0] =~ s/timestamp with time zone/timestamptz/gr }
+
+sub signature
+{
+	my ($function) = @_;
+	my @args = map { short_types(s/( DEFAULT [^:]*)::.*/$1/r) } split /, /, $function->{args};
+	my ($begin, $end) = (qualified($function) . '(', ') returns ' . short_types($function->{result}));
+	my $line = $begin . join(', ', @args) . $end;
+
+	return "$line\n" if length($line) <= $width;
+	return "$begin\n" . join(",\n", map { "    $_" } @args) . "$end\n";
+}
+
+sub rights
+{
+	my ($function) = @_;
+
+	return '' if $function->{result} eq 'trigger' && !$function->{home};
+	return "May be called by everybody.\n" if $function->{everybody};
+	return "May be called by roles that were allowed to by " . linked('delay_wheel.allow()') . ".\n" if $function->{allowed};
+	return "May be called by superusers and the owner of the extension, and by roles that were granted EXECUTE.\n";
+}
+
+# Overloaded ones are one entry.
+sub function_entry
+{
+	my (@functions) = @_;
+	my $name = qualified($functions[0]);
+	my $out = heading(4, $name, $name);
+
+	for my $function (@functions)
+	{
+		$out .= "```\n" . signature($function) . "```\n\n";
+		$out .= comment_text($function->{comment} // '', $name, @{ $function->{arg_names} // [] }) . "\n";
+	}
+	my $rights = rights($functions[0]);
+	return $out . ($rights eq '' ? '' : wrap($rights =~ s/\n//r) . "\n");
+}
+
+sub functions_part
+{
+	my @in_group = map { [] } @groups;
+	my %by_name;
+
+	push @{ $by_name{ qualified($_) } }, $_ for @{ $catalog->{functions} };
+	push @{ $in_group[ group_of($by_name{$_}[0]) ] }, $_ for sort keys %by_name;
+	my $out = heading(2, 'Functions') . paragraphs(
+		'Functions without a schema here are in the schema given to CREATE EXTENSION, the others in delay_wheel.',
+		'Times are timestamptz. A delay counts from the start of the transaction. Intervals are those of PostgreSQL.')
+	  . "\n";
+	for my $i (grep { @{ $in_group[$_] } } 0 .. $#groups)
+	{
+		$out .= heading(3, $groups[$i][0]);
+		$out .= function_entry(@{ $by_name{$_} }) for @{ $in_group[$i] };
+	}
+	return $out;
+}
+
+sub relation_entry
+{
+	my ($relation) = @_;
+	my $out = heading(3, $relation->{name}, $relation->{name}) . comment_text($relation->{comment} // '', $relation->{name}) . "\n";
+
+	return $out if $relation->{kind} eq 'S';
+	$out .= "| column | type | |\n|---|---|---|\n";
+	$out .= sprintf("| `%s` | %s | %s |\n", $_->{name}, short_types($_->{type}), in_cell($_->{comment} // '', $relation->{name}))
+	  for @{ $relation->{columns} };
+	return "$out\n";
+}
+
+sub views_part
+{
+	my $out = heading(2, 'Views') . paragraphs(
+		'All are in the schema delay_wheel. Everybody may read them; each says whose rows it shows to whom.') . "\n";
+
+	$out .= relation_entry($_) for grep { $_->{kind} =~ /[vm]/ } @{ $catalog->{relations} };
+	return $out;
+}
+
+sub tables_part
+{
+	my $out = heading(2, 'Tables and sequences') . paragraphs(
+		'These are for the views, for pg_dump, and for repairs by superusers. Nobody else has rights on them, but the '
+		  . 'owner of the database, who may read them.') . "\n";
+
+	$out .= relation_entry($_) for grep { $_->{kind} =~ /[rS]/ } @{ $catalog->{relations} };
+	return $out;
+}
+
+my %factors = (
+	ms => [ [ 24 * 3600 * 1000, 'd' ], [ 3600 * 1000, 'h' ], [ 60 * 1000, 'min' ], [ 1000, 's' ] ],
+	s => [ [ 24 * 3600, 'd' ], [ 3600, 'h' ], [ 60, 'min' ] ],
+	min => [ [ 24 * 60, 'd' ], [ 60, 'h' ] ],
+	kB => [ [ 1024 * 1024, 'GB' ], [ 1024, 'MB' ] ]);
+
+# In the largest unit in which it is a whole number.
+sub amount
+{
+	my ($value, $unit) = @_;
+
+	return $value if !defined $unit || $value <= 0;
+	for my $factor (@{ $factors{$unit} })
+	{
+		return $value / $factor->[0] . $factor->[1] if $value % $factor->[0] == 0;
+	}
+	return "$value$unit";
+}
+
+my %contexts = (
+	postmaster => 'In postgresql.conf, or by ALTER SYSTEM; takes effect at the start of the server.',
+	sighup => 'In postgresql.conf, or by ALTER SYSTEM; takes effect by a reload.',
+	superuser => 'By superusers: in postgresql.conf, ALTER SYSTEM, ALTER DATABASE, ALTER ROLE, SET.',
+	user => 'By anybody: SET, ALTER ROLE for oneself; also in postgresql.conf, ALTER SYSTEM, ALTER DATABASE.');
+
+sub setting_entry
+{
+	my ($setting) = @_;
+	my ($type, $unit) = ($setting->{type} =~ s/^bool$/boolean/r, $setting->{unit});
+	my @facts = ($type . (defined $unit ? " ($unit without a unit)" : ''), 'default ' . amount($setting->{value}, $unit));
+
+	push @facts, amount($setting->{min}, $unit) . ' to ' . amount($setting->{max}, $unit) if $type eq 'integer';
+	push @facts, 'one of ' . join(', ', @{ $setting->{values} }) if $type eq 'enum';
+	return heading(3, $setting->{name}, "setting $setting->{name}")
+	  . wrap(ucfirst(join '; ', @facts) . '. ' . $contexts{ $setting->{context} }) . "\n"
+	  . wrap(marked_up(join(' ', grep { defined } @$setting{qw(short extra)}), $setting->{name})) . "\n";
+}
+
+sub settings_part
+{
+	return heading(2, 'Settings')
+	  . wrap('They are there when the library is in `shared_preload_libraries`. How they play together is in '
+		  . '[operations.md](operations.md#settings).')
+	  . "\n"
+	  . join('', map { setting_entry($_) } @{ $catalog->{settings} });
+}
+
+sub note_text
+{
+	my (@keys) = @_;
+	my ($note) = grep { defined } map { $notes->{$_} } @keys;
+
+	return '' if !$note;
+	return join "\n", map { wrap(marked_up($_) =~ s/^Do: /**What to do:** /r) } @{ $note->{paragraphs} };
+}
+
+sub processes_part
+{
+	my $out = heading(2, 'Processes and wait events')
+	  . paragraphs('As backend_type and wait_event of pg_stat_activity, in which all processes of delay_wheel stand.',
+		'Wait events have these names from PostgreSQL 17 on; on 15 and 16 each of them is Extension, and so are, on all '
+		  . 'versions, short pauses before something is tried again.')
+	  . "\n";
+
+	for my $name (@processes, @wait_events)
+	{
+		$out .= heading(4, $name) . note_text($name) . "\n";
+	}
+	return $out;
+}
+
+my @levels = (
+	[ 'Errors, warnings and notices', qr/^(?:ERROR|WARNING|NOTICE)$/, 'As a statement gets them. An error of a task stands in delay_wheel.failed '
+		  . 'and in the log instead, see there; warnings that background processes raise are in the log, too.' ],
+	[ "Lines of the server's log", qr/^(?:LOG|FATAL|PANIC)$/, "Written by delay_wheel's own processes. What a line of "
+		  . 'level LOG is about goes on by itself, unless said otherwise.' ],
+	[ 'Failed tasks', qr/^failed$/, 'In the column message of delay_wheel.failed, if the task did not raise an error itself.' ],
+	[ 'Last problem', qr/^last_problem$/, 'In the column last_problem of delay_wheel.status, with the time in last_problem_at. '
+		  . 'It stays there until there is another one, also if it is over.' ],
+	[ 'Reasons', qr/^reason$/, 'In the column reason of delay_wheel.lanes and delay_wheel.queues.' ],
+	[ 'With log_min_messages = debug1', qr/^DEBUG/, 'For who wants to look closely.' ]);
+
+sub level_of
+{
+	my ($message) = @_;
+
+	for my $i (0 .. $#levels)
+	{
+		return $i if grep { $_ =~ $levels[$i][1] } keys %{ $message->{levels} };
+	}
+	die "message of unknown level: $message->{texts}[0]\n";
+}
+
+sub state_text
+{
+	my ($code) = @_;
+
+	return "the task's own SQLSTATE" if $code eq 'task';
+	return 'SQLSTATE by what the operating system said (42501, 53100, 58P01, ...)' if $code eq 'errno';
+	my $state = $states->{$code} // die "unknown SQLSTATE $code\n";
+	return "SQLSTATE $state->{code}" . (defined $state->{name} ? " (`$state->{name}`)" : '');
+}
+
+my %level_texts = (failed => 'in `delay_wheel.failed`', last_problem => 'in `delay_wheel.status`', reason => 'in `delay_wheel.lanes`');
+
+sub message_entry
+{
+	my ($message) = @_;
+	my ($text, @others) = @{ $message->{texts} };
+	my @where = map { $level_texts{$_} // $_ } sort { $a cmp $b } keys %{ $message->{levels} };
+	my $out = heading(5, "`$text`", "message $text");
+
+	$out .= join('', map { "or `$_`\n" } @others) . "\n" if @others;
+	$out .= wrap(ucfirst(join(', ', @where, map { state_text($_) } @{ $message->{codes} }) . '.')) . "\n";
+	my $note = note_text(@{ $message->{texts} });
+	$out .= "$note\n" if $note ne '';
+	my @said = ((map { "Detail: $_" } @{ $message->{details} }), (map { "Hint: $_" } @{ $message->{hints} }));
+	$out .= join('', map { wrap(marked_up($_), '* ', '  ') } @said) . "\n" if @said;
+	return $out;
+}
+
+sub messages_part
+{
+	my $out = heading(2, 'Messages') . paragraphs(
+		'Three dots stand for what differs: look for the words before or after. Texts are in English, whatever lc_messages is. '
+		  . 'Within a section they are in the order of their first word.') . "\n" . sqlstates_table();
+
+	for my $i (0 .. $#levels)
+	{
+		my @here = grep { !$_->{internal} && level_of($_) == $i } @messages;
+		next if !@here;
+		$out .= heading(3, $levels[$i][0]) . paragraphs($levels[$i][2]) . "\n";
+		$out .= message_entry($_) for @here;
+	}
+	my @internal = grep { $_->{internal} } @messages;
+	$out .= heading(3, 'Internal errors') . paragraphs(
+		'With SQLSTATE XX000. They must not come up: please report them, with what was done and the lines of the log before.') . "\n";
+	$out .= "* `$_->{texts}[0]`\n" for @internal;
+	return "$out\n";
+}
+
+# By SQLSTATE, for who has that only.
+sub sqlstates_table
+{
+	my (%of_state, %name_of, $out);
+
+	for my $message (grep { !$_->{internal} } @messages)
+	{
+		for my $state (grep { defined } map { $states->{$_} } @{ $message->{codes} })
+		{
+			$name_of{ $state->{code} } = $state->{name};
+			push @{ $of_state{ $state->{code} } }, $message;
+		}
+	}
+	$out = heading(3, 'By SQLSTATE') . paragraphs('Those that begin with DW are of tasks that were given up without an error of their own.')
+	  . "\n| SQLSTATE | messages |\n|---|---|\n";
+	for my $state (sort keys %of_state)
+	{
+		my $name = defined $name_of{$state} ? "`$name_of{$state}`" : note_text($state) =~ s/\n/ /gr =~ s/ $//r;
+		$out .= "| $state $name | " . join('; ', map { link_to_message($_) } @{ $of_state{$state} }) . " |\n";
+	}
+	return "$out\n";
+}
+
+sub link_to_message
+{
+	my $text = $_[0]{texts}[0];
+
+	return '[' . escape($text) =~ s/\|/\\|/gr . '](#' . ($anchor_of{"message $text"} // '') . ')';
+}
+
+# A line for each part, with what is in it.
+sub contents
+{
+	my @lines;
+
+	for (@contents)
+	{
+		my ($level, $text, $anchor) = @$_;
+		my $link = '[' . $text =~ s/^delay_wheel\.//r . "](#$anchor)";
+		if ($level == 2) { push @lines, $link }
+		else { $lines[-1] .= ($lines[-1] =~ /: / ? ', ' : ': ') . $link }
+	}
+	return join '', map { wrap($_, '* ', '  ') } @lines;
+}
+
+sub whole
+{
+	(%anchors, @contents) = ();
+	anchor('Reference');
+	my $body = join '', functions_part(), views_part(), settings_part(), messages_part(), processes_part(), tables_part();
+
+	return "# Reference\n\n"
+	  . "<!-- Written by scripts/reference (\"make reference\"); do not edit. Texts come from the COMMENTs of the SQL scripts,\n"
+	  . "src/settings.c, the messages of src, and doc/reference.notes. -->\n\n"
+	  . wrap('Every function, view, setting, message and table. What they are for, and how they play together, is in '
+		  . '[operations.md](operations.md), how the whole works in [architecture.md](architecture.md). The same texts are in '
+		  . 'the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')
+	  . "\n" . contents() . "\n" . $body;
+}
+
+# Links lead to what comes later: the first pass finds the anchors.
+whole();
+print whole() =~ s/\n+\z/\n/r;

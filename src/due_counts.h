@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * due_counts.h
+ *	  How many tasks are due in given periods, from the index of lanes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_DUE_COUNTS_H
+#define DW_DUE_COUNTS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+/* Tasks due from one bound, inclusive, up to the next one, exclusive. */
+typedef struct DwDueCount
+{
+	int64		tasks;
+	bool		exact;
+} DwDueCount;
+
+/*
+ * Counts the tasks that the user may know of in the n + 1 periods that n
+ * ascending bounds make; the first has no beginning, the last no end.
+ */
+extern DwDueCount *dw_due_counts(const TimestampTz *bounds, int n);
+
+/* Is it one's own, or may one see what all have? */
+extern bool dw_may_count(Oid owner);
+
+#endif							/* DW_DUE_COUNTS_H */

@@ -1,0 +1,138 @@
+# What packagers read: META.json follows the rules of PGXN (test/packages/META.schema.json),
+# all files name the same version, and the scripts lead there from each one.
+# (test/packages/run builds and installs the packages.)
+
+use strict;
+use warnings;
+
+use File::Basename;
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $root = dirname(__FILE__) . '/../..';
+
+sub file { return slurp_file("$root/$_[0]") }
+
+#
+# As much of JSON Schema as the schema uses.  Returns what is wrong, by places.
+#
+my $schema = decode_json(file('test/packages/META.schema.json'));
+my %is_type = (
+	object => sub { ref $_[0] eq 'HASH' },
+	array => sub { ref $_[0] eq 'ARRAY' },
+	string => sub { defined $_[0] && !ref $_[0] });
+
+sub check
+{
+	my ($rule, $value, $place) = @_;
+	my @wrong;
+
+	return check($schema->{definitions}{$1}, $value, $place) if ($rule->{'$ref'} // '') =~ m{^#/definitions/(\w+)$};
+	my ($type) = grep { $is_type{$_}->($value) } qw(object array string);
+	return "$place: is no $rule->{type}" if $rule->{type} && ($type // '') ne $rule->{type};
+	push @wrong, "$place: none of what is allowed" if $rule->{anyOf} && !grep { !(() = check($_, $value, $place)) } @{ $rule->{anyOf} };
+	push @wrong, "$place: not one of " . join(', ', @{ $rule->{enum} }) if $rule->{enum} && !grep { !ref $value && $_ eq $value } @{ $rule->{enum} };
+	return (@wrong, check_text($rule, $value, $place)) if !ref $value;
+	return (@wrong, check_object($rule, $value, $place)) if $type eq 'object';
+	push @wrong, "$place: too few" if @$value < ($rule->{minItems} // 0);
+	return (@wrong, map { check($rule->{items} // {}, $value->[$_], "$place\[$_]") } 0 .. $#$value);
+}
+
+sub check_text
+{
+	my ($rule, $value, $place) = @_;
+
+	return (
+		length $value < ($rule->{minLength} // 0) ? "$place: too short" : (),
+		length $value > ($rule->{maxLength} // 1e9) ? "$place: too long" : (),
+		defined $rule->{pattern} && $value !~ /$rule->{pattern}/ ? "$place: not like $rule->{pattern}" : ());
+}
+
+sub check_object
+{
+	my ($rule, $value, $place) = @_;
+	my @wrong = map { exists $value->{$_} ? () : "$place: lacks $_" } @{ $rule->{required} // [] };
+	my $patterns = $rule->{patternProperties} // {};
+	my $others = $rule->{additionalProperties} // {};
+
+	push @wrong, "$place: too few" if keys %$value < ($rule->{minProperties} // 0);
+	for my $key (sort keys %$value)
+	{
+		my @rules = (grep({ defined } $rule->{properties}{$key}), map { $patterns->{$_} } grep { $key =~ /$_/ } sort keys %$patterns);
+
+		@rules = ($others) if !@rules && ref $others eq 'HASH';
+		push @wrong, @rules ? map({ check($_, $value->{$key}, "$place/$key") } @rules) : "$place: has $key";
+	}
+	return @wrong;
+}
+
+my $text = file('META.json');
+my $meta = decode_json($text);
+
+is_deeply([ check($schema, $meta, '') ], [], 'META.json follows the rules');
+
+# The rules do refuse what is against them.
+my %wrong = (
+	'no name' => sub { delete $_[0]{name} },
+	'a name with a slash' => sub { $_[0]{name} = 'delay/wheel' },
+	'a version that is not semantic' => sub { $_[0]{version} = '1.1' },
+	'a version with a leading zero' => sub { $_[0]{provides}{delay_wheel}{version} = '1.01.0' },
+	'an unknown licence' => sub { $_[0]{license} = 'beerware' },
+	'a licence without its address' => sub { $_[0]{license} = { PostgreSQL => 'it' } },
+	'an empty abstract' => sub { $_[0]{abstract} = '' },
+	'nobody who maintains it' => sub { $_[0]{maintainer} = [] },
+	'an unknown status' => sub { $_[0]{release_status} = 'done' },
+	'an extension without its file' => sub { delete $_[0]{provides}{delay_wheel}{file} },
+	'no extension' => sub { $_[0]{provides} = {} },
+	'another specification' => sub { $_[0]{'meta-spec'}{version} = '3.0.0' },
+	'an unknown phase' => sub { $_[0]{prereqs}{use} = {} },
+	'a malformed requirement' => sub { $_[0]{prereqs}{runtime}{requires}{PostgreSQL} = '15' },
+	'a tag with a slash' => sub { push @{ $_[0]{tags} }, 'a/b' },
+	'tags that are a text' => sub { $_[0]{tags} = 'queue' },
+	'an unknown key' => sub { $_[0]{homepage} = 'https://here.example/' },
+);
+for my $what (sort keys %wrong)
+{
+	my $other = decode_json($text);
+
+	$wrong{$what}->($other);
+	is(scalar(@{ [ check($schema, $other, '') ] }), 1, "$what is refused") or diag(check($schema, $other, ''));
+}
+my $custom = decode_json($text);
+@$custom{qw(x_own license)} = ({ a => 1 }, { PostgreSQL => 'https://www.postgresql.org/about/licence' });
+is_deeply([ check($schema, $custom, '') ], [], 'keys of one\'s own, and licences with addresses, are not');
+
+my ($provided) = values %{ $meta->{provides} };
+ok(-f "$root/$_", "META.json: $_ is there") for @$provided{qw(file docfile)};
+
+#
+# One version, everywhere.
+#
+my ($version) = file('delay_wheel.control') =~ /^default_version = '([\d.]+)'$/m;
+like($version, qr/^\d+\.\d+$/, "the version is $version");
+is($meta->{version}, "$version.0", 'META.json has it');
+is($provided->{version}, "$version.0", 'and its extension');
+is((file('CHANGELOG.md') =~ /^## (\S+)/m)[0], $version, 'the changelog begins with it');
+is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'so does that of the package');
+
+# from 1.0 on, each has a script that leads to a newer one
+my %next = map { m{--([\d.]+)--([\d.]+)\.sql$} ? ($1 => $2) : () } glob("$root/delay_wheel--*--*.sql");
+my @way = ('1.0');
+push @way, $next{ $way[-1] } while $next{ $way[-1] } && @way < 100;
+is($way[-1], $version, 'the scripts lead there: ' . join(' -> ', @way));
+is_deeply([ sort keys %next ], [ sort @way[0 .. $#way - 1] ], 'from every version');
+is_deeply([ map { /--([\d.]+)\.sql$/ } grep { !/--.*--/ } glob("$root/delay_wheel--*.sql") ], ['1.0'], 'beginning with the first');
+
+#
+# The licence is PostgreSQL's, in the package, too.
+#
+my $licence = file('LICENSE');
+my $copyright = file('debian/copyright');
+like($licence, qr/Permission to use, copy, modify, and distribute this software and its\s+documentation for any purpose, without fee, and without a written agreement/,
+	'the licence is that of PostgreSQL');
+s/^\s*\.?\s*$//mg, s/\s+/ /g for $licence, $copyright;
+my ($words) = $licence =~ /(Permission to use.*\S)/;
+ok(index($copyright, $words) >= 0, 'debian/copyright has it word for word');
+
+done_testing();

@@ -1,0 +1,660 @@
+# Reads the project's documents and does what they say; 905_docs.pl tells the rules.
+#
+# A document is, beside its text, a list of blocks, each a hash of
+#   kind        the word after the fence; "wait" for a query that is waited for
+#   text, line  what is in it, and where it begins
+#   error       the SQLSTATE that it is to raise
+#   output      for a run block: the text block that shows what it prints
+#   shown_by    the script or test that does it instead
+#   file        the file of the tree that has it word for word
+
+package Documents;
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use Encode qw(decode_utf8 encode_utf8);
+use Exporter 'import';
+use File::Basename qw(basename dirname);
+use File::Find;
+use IPC::Run ();
+use JSON::PP ();
+use PostgreSQL::Test::Utils ();
+use Time::HiRes qw(sleep);
+
+our @EXPORT = qw(documents problems_of broken_links);
+
+# what may stand before a block of a kind
+my %directives = (
+	sql => 'error shown_by',
+	sh => 'shown_by',
+	text => 'output file',
+	conf => 'file shown_by',
+	(map { $_ => 'file shown_by' } qw(yaml json promql dockerfile)),
+	mermaid => '',
+	'' => '');
+
+my $root = abs_path(dirname(__FILE__) . '/../..');
+my $mark = '#### block';
+# seconds, for a block of sh or a wait, and for the whole of a document
+my $block_limit = 60;
+my $document_limit = 180;
+
+# All there are but those of the tests, as paths in the tree.
+sub documents
+{
+	my @found;
+
+	find({
+		no_chdir => 1,
+		wanted => sub {
+			my $path = $File::Find::name =~ s,^\Q$root/,,r;
+
+			$File::Find::prune = 1 if $path =~ m,^(?:test|build|results|log|tmp_check|\.git)$,;
+			push @found, $path if $path =~ /\.md$/;
+		}
+	}, $root);
+	return sort @found;
+}
+
+# What is wrong with a document, one line or more for each thing; nothing if it holds.
+sub problems_of
+{
+	my ($node, $path) = @_;
+	my $name = basename($path);
+	my ($blocks, @problems) = parse_document(read_text($path =~ m,^/, ? $path : "$root/$path"));
+
+	push @problems, map { _problems_of_data($_, $name) } @$blocks;
+	push @problems, _problems_of_conf($node, grep { $_->{kind} eq 'conf' && !_is_elsewhere($_) } @$blocks);
+	return map { "$name:$_" } @problems if @problems;
+
+	my @run = grep { _is_run($_) } @$blocks;
+	return map { "$name:$_" } @run ? _run($node, $name, @run) : ();
+}
+
+sub read_text
+{
+	my ($file) = @_;
+
+	open(my $in, '<:raw', $file) or die "$file: $!\n";
+	local $/;
+	return scalar <$in>;
+}
+
+#
+# Markdown to blocks.
+#
+
+# The blocks, and what is against the rules.
+sub parse_document
+{
+	my ($text) = @_;
+	my @lines = split /\n/, $text, -1;
+	my (@blocks, @problems, %next);
+	my $before = '';
+	my $n = 0;
+
+	while ($n < @lines)
+	{
+		my $line = $lines[ $n++ ];
+		my $at = $n;
+
+		if ($line =~ /^(\s*)(`{3,}|~{3,})\s*(.*?)\s*$/)
+		{
+			my ($indent, $fence, $kind) = ($1, $2, $3);
+			my @inside;
+
+			push @inside, $lines[ $n++ ] =~ s/^\Q$indent//r
+			  while $n < @lines && $lines[$n] !~ /^\s*\Q$fence\E`*\s*$/;
+			push @problems, "$at: this fence is not closed" if $n++ >= @lines;
+			push @problems, "$at: unknown fence \"$kind\"" if !defined $directives{$kind};
+			push @blocks,
+			  { %next, kind => $kind, line => $at, text => join('', map { "$_\n" } @inside) };
+			%next = ();
+		}
+		elsif ($line =~ /^\s*<!--/)
+		{
+			$line .= "\n$lines[$n++]" while $line !~ /-->/ && $n < @lines;
+			push @problems, "$at: this comment is not closed" if $line !~ /-->/;
+			$line =~ /<!--\s*(.*?)\s*(?:-->|$)/s;
+			_directive($1, $at, \@blocks, \@problems, \%next);
+		}
+		else
+		{
+			push @problems, "$at: indented block, which nobody would run: put it between fences"
+			  if $line =~ /^(?: {4,}|\t)\s*\S/
+			  && $line !~ /^\s*(?:[-*+]|\d+\.)\s/
+			  && $before =~ /^\s*$|^#/;
+			push @problems, "$at: fence in a quotation, which nobody would run" if $line =~ /^\s*>.*(?:```|~~~)/;
+			if (%next && $line =~ /\S/)
+			{
+				push @problems, "$at: the comment before this belongs to no block";
+				%next = ();
+			}
+		}
+		$before = $line;
+	}
+	push @problems, "$n: the last comment belongs to no block" if %next;
+	return (\@blocks, @problems, _arrange(\@blocks));
+}
+
+# One comment: a block of its own, or what is to be known of the next one.
+sub _directive
+{
+	my ($text, $at, $blocks, $problems, $next) = @_;
+
+	if ($text =~ /^run (sql|sh)\n(.*)$/s)
+	{
+		push @$blocks, { %$next, kind => $1, line => $at, text => "$2\n", hidden => 1 };
+		%$next = ();
+	}
+	elsif ($text =~ /^wait: *(\S.*)$/s)
+	{
+		push @$blocks, { kind => 'wait', line => $at, text => $1, hidden => 1 };
+	}
+	elsif ($text eq 'output')
+	{
+		$next->{output} = 1;
+	}
+	elsif ($text =~ /^(error|shown by|file): (\S+)$/)
+	{
+		my ($name, $value) = ($1, $2);
+
+		$next->{ $name =~ s/ /_/r } = $value;
+	}
+	elsif ($text !~ /^[A-Z]/)
+	{
+		push @$problems, "$at: unknown comment \"$text\" (one that is for readers begins with a capital)";
+	}
+	return;
+}
+
+# Gives blocks their outputs and looks whether all has its place.
+sub _arrange
+{
+	my ($blocks) = @_;
+	my (@problems, $before);
+
+	for my $block (@$blocks)
+	{
+		my ($kind, $line) = @$block{qw(kind line)};
+		my $allowed = $block->{hidden} ? 'error' : $directives{$kind} // '';
+
+		push @problems, map { "$line: \"$_\" does not go with a block of this kind" =~ s/_/ /r }
+		  grep { $block->{$_} && $allowed !~ /\b$_\b/ } qw(error output shown_by file);
+		push @problems, "$line: which file has this, or which test looks at it?"
+		  if $kind =~ /^(?:yaml|json|promql|dockerfile)$/ && !_is_elsewhere($block);
+		push @problems, "$line: the last statement has no end"
+		  if $kind eq 'sql' && !$block->{shown_by} && !_is_ended($block->{text});
+		if ($kind eq 'text' && $block->{output})
+		{
+			if ($before && _is_run($before) && $before->{kind} ne 'wait')
+			{
+				$before->{output} = $block;
+			}
+			else
+			{
+				push @problems, "$line: output of nothing that is run";
+			}
+		}
+		elsif ($kind eq 'text' && !$block->{file})
+		{
+			push @problems, "$line: text that is neither output nor of a file";
+		}
+		$before = $block;
+	}
+	return @problems;
+}
+
+sub _is_elsewhere { return $_[0]{file} || $_[0]{shown_by}; }
+
+sub _is_run
+{
+	my ($block) = @_;
+
+	return $block->{kind} =~ /^(?:sql|sh|wait)$/ && !$block->{shown_by};
+}
+
+# Else psql would take it together with the next block, or not run it at all.
+sub _is_ended
+{
+	my ($sql) = @_;
+
+	$sql =~ s/^\s*--.*\n//mg;
+	return $sql =~ /(?:;|\\\.|^\\\w.*|\\(?:g\w*|crosstabview|watch)\b[^\n]*)[^\S\n]*(?:--[^\n]*)?\s*\z/m;
+}
+
+#
+# What is not run here.
+#
+
+# With runs of blanks as one.
+sub _plain
+{
+	my ($text) = @_;
+
+	return $text =~ s/\s+/ /gr =~ s/^ | $//gr;
+}
+
+sub _problems_of_data
+{
+	my ($block, $document) = @_;
+	my ($kind, $line, $text) = @$block{qw(kind line text)};
+	my @problems;
+
+	push @problems, "$line: not JSON: $@" =~ s/ at \S+ line.*//sr
+	  if $kind eq 'json' && !eval { JSON::PP->new->relaxed(0)->decode($text); 1 };
+	push @problems, "$line: not YAML" if $kind eq 'yaml' && !_is_yaml($text);
+	for my $path (grep { defined } @$block{qw(file shown_by)})
+	{
+		return (@problems, "$line: there is no file $path") if !-f "$root/$path" || $path =~ m,^/|\.\.,;
+	}
+	push @problems, "$line: not in $block->{file} word for word"
+	  if $block->{file} && !_is_in($text, read_text("$root/$block->{file}"));
+	push @problems, _problems_of_shown($block, $document) if $block->{shown_by};
+	return @problems;
+}
+
+# In this order; a line of dots stands for anything.
+sub _is_in
+{
+	my ($text, $whole) = @_;
+	my $pattern = join '.*', map { quotemeta _plain($_) } split /^\s*\.\.\.\s*$/m, $text;
+
+	return _plain($whole) =~ /$pattern/s;
+}
+
+my $yaml_parser;
+
+# Whatever is there to read it; if nothing is, we do not know better.
+sub _is_yaml
+{
+	my ($text) = @_;
+
+	$yaml_parser //= system('python3 -c "import yaml" 2>/dev/null') == 0 ? 1 : 0;
+	return 1 if !$yaml_parser;
+	open(my $out, '|-', 'python3', '-c', 'import sys, yaml; list(yaml.safe_load_all(sys.stdin))') or return 0;
+	local $SIG{PIPE} = 'IGNORE';
+	print $out $text;
+	return close($out);
+}
+
+# The script or test has each command, or statement, of the block; of data it must
+# know the document that they are in.
+sub _problems_of_shown
+{
+	my ($block, $document) = @_;
+	my ($kind, $line, $path) = @$block{qw(kind line shown_by)};
+
+	return "$line: $path does nothing, it is a document" if $path =~ /\.md$/;
+	my $script = read_text("$root/$path");
+	if ($kind ne 'sql' && $kind ne 'sh')
+	{
+		return $script =~ /\Q$document\E/ ? () : "$line: $path does not speak of $document";
+	}
+	my $does = _plain(_without_comments($script, '#'));
+	return map { "$line: not in $path: $_" }
+	  grep { $does !~ /(?<![\w-])\Q$_\E(?![\w-])/ } _commands($kind, $block->{text});
+}
+
+sub _without_comments
+{
+	my ($text, $sign) = @_;
+
+	$text =~ s/^\s*$sign.*//mg;
+	$text =~ s/\s$sign\s.*//mg;
+	$text =~ s/\bsudo (?:-u \S+ )?//g;
+	$text =~ s/\\\n//g;
+	return $text;
+}
+
+sub _commands
+{
+	my ($kind, $text) = @_;
+
+	$text = _without_comments($text, $kind eq 'sql' ? '--' : '#');
+	return grep { $_ ne '' } map { _plain($_) } split /\n/, $text if $kind eq 'sh';
+	return grep { $_ ne '' } map { _plain($_) } split /;\s*$|^(?=\\)/m, $text;
+}
+
+# Each setting is one that the server knows, and the value one that it takes.  Nothing
+# of it is ever in force.
+sub _problems_of_conf
+{
+	my ($node, @blocks) = @_;
+	my @problems;
+
+	for my $block (@blocks)
+	{
+		my $line = $block->{line};
+
+		for my $setting (split /\n/, $block->{text})
+		{
+			$line++;
+			next if $setting =~ /^\s*(?:#|$)/;
+			if ($setting !~ /^\s*([\w.]+)\s*=?\s*('(?:[^']|'')*'|[^\s#]+)\s*(?:#.*)?$/)
+			{
+				push @problems, "$line: not a setting: $setting";
+				next;
+			}
+			my ($name, $value) = ($1, $2);
+			$value = "'$value'" if $value !~ /^'/;
+			my ($code, undef, $err) = $node->psql('postgres', "ALTER SYSTEM SET $name = $value");
+			push @problems, "$line: $err" if $code != 0;
+		}
+	}
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET ALL') if @blocks;
+	return @problems;
+}
+
+#
+# Links.
+#
+
+# The links of a document that lead to no file, or no heading, of the tree: as from
+# its top.
+sub broken_links
+{
+	my ($path) = @_;
+	my $prose = _prose(read_text($path =~ m,^/, ? $path : "$root/$path"));
+	my @broken;
+
+	while ($prose =~ /\]\(\s*<?([^)\s>]+)|<(?:img|source|a)\b[^>]*?\b(?:src|srcset|href)="([^"\s]+)/g)
+	{
+		my $link = $1 // $2;
+		my ($file, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
+
+		next if $link =~ /^[a-z]+:/;
+		$file = $file eq '' ? $path : ($path =~ m,(.*/), ? $1 : '') . $file;
+		$file = "$root/$file" if $file !~ m,^/,;
+		1 while $file =~ s,/[^/]+/\.\./,/,;
+		push @broken, $file =~ s,^\Q$root\E/,,r . (defined $anchor ? "#$anchor" : '')
+		  if !-e $file || (defined $anchor && $file =~ /\.md$/ && !_anchors(read_text($file))->{$anchor});
+	}
+	return @broken;
+}
+
+# Without blocks, and without what stands between backquotes in a line.
+sub _prose
+{
+	my ($text) = @_;
+
+	return $text =~ s/^\s*(```+).*?^\s*\g1//gmsr =~ s/(`+)[^\n]*?\g1//gr;
+}
+
+# As GitHub makes them of headings.
+sub _anchors
+{
+	my ($text) = @_;
+	my (%anchors, %times);
+
+	$text =~ s/^\s*(```+).*?^\s*\g1//gms;
+	for my $heading ($text =~ /^#+\s+(.*?)\s*#*$/mg)
+	{
+		my $anchor = lc decode_utf8($heading);
+
+		$anchor =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
+		$anchor =~ s/[^\w\s-]//g;
+		$anchor =~ s/\s/-/g;
+		my $before = $times{$anchor}++;
+		$anchors{ encode_utf8($before ? "$anchor-$before" : $anchor) } = 1;
+	}
+	$anchors{$_} = 1 for $text =~ /<a (?:name|id)="([^"]+)"/g;
+	return \%anchors;
+}
+
+#
+# What is run: one psql script for a document, with marks between the blocks in both of
+# its outputs.
+#
+
+sub _run
+{
+	my ($node, $name, @blocks) = @_;
+	my $database = $name =~ s/\.md$//r;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my ($out, $err) = ('', '');
+
+	mkdir "$dir/tree" or die "$dir/tree: $!\n";
+	_copy_tree("$dir/tree") if grep { $_->{kind} eq 'sh' || $_->{text} =~ /\\/ } @blocks;
+	_write("$dir/all.sql", _script($dir, @blocks));
+	$node->safe_psql('postgres', qq(CREATE DATABASE "$database"));
+
+	local %ENV = (
+		%ENV,
+		PGHOST => $node->host,
+		PGPORT => $node->port,
+		PGDATABASE => $database,
+		PGDATA => $node->data_dir,
+		PGCLIENTENCODING => 'UTF8',
+		PSQL_PAGER => '');
+	my $ended = eval {
+		IPC::Run::run(
+			[ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/all.sql" ],
+			'<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout($document_limit));
+		1;
+	};
+	my @problems = _judge($dir, $out, $err, @blocks);
+	push @problems, "0: it took more than $document_limit seconds" if !$ended;
+
+	_stop_servers("$dir/tree");
+	_clean_up($node);
+	return @problems;
+}
+
+sub _write
+{
+	my ($file, $text) = @_;
+
+	open(my $out, '>:raw', $file) or die "$file: $!\n";
+	print $out $text;
+	close($out) or die "$file: $!\n";
+	return;
+}
+
+# What commands of the document write to is not ours.
+sub _copy_tree
+{
+	my ($to) = @_;
+
+	system("tar -C '$root' --exclude=./.git --exclude=./build --exclude=./test/tmp_check -cf - . | tar -C '$to' -xf -") == 0
+	  or die "could not copy the tree\n";
+	return;
+}
+
+sub _script
+{
+	my ($dir, @blocks) = @_;
+	my $script = "\\cd $dir/tree\n";
+
+	for my $n (0 .. $#blocks)
+	{
+		my ($kind, $text) = @{ $blocks[$n] }{qw(kind text)};
+
+		$script .= "\\echo $mark $n\n\\warn $mark $n\n";
+		if ($kind eq 'sql')
+		{
+			$script .= $blocks[$n]{error} ? _failing($text) : $text;
+		}
+		else
+		{
+			_write("$dir/$n.sh", $kind eq 'sh' ? $text : _waiting($text));
+			$script .= _shell("$dir/$n");
+		}
+	}
+	return "$script\\echo $mark end\n\\warn $mark end\n";
+}
+
+# Variables of psql say what came of it.
+sub _failing
+{
+	my ($text) = @_;
+
+	return "\\set ON_ERROR_STOP 0\n$text\\set ON_ERROR_STOP 1\n\\warn $mark sqlstate :LAST_ERROR_SQLSTATE\n";
+}
+
+# \! of PostgreSQL 15 does not tell psql how the command ended.
+sub _shell
+{
+	my ($base) = @_;
+
+	return
+	    "\\! timeout -k 5 $block_limit bash -euo pipefail $base.sh </dev/null >$base.out 2>&1; echo \$? >$base.status\n"
+	  . "\\set documents_ok `grep -qx 0 $base.status && echo 1 || echo 0`\n"
+	  . "\\if :documents_ok\n\\else\n\\q\n\\endif\n";
+}
+
+sub _waiting
+{
+	my ($sql) = @_;
+
+	return <<"END";
+answer=
+until [ "\$answer" = t ]; do
+	[ -z "\$answer" ] || sleep 0.1
+	answer=\$(psql -XAtq 2>&1 <<-'QUERY' || true
+$sql;
+QUERY
+	)
+	echo "last answer: \${answer:=null}"
+done
+END
+}
+
+# What psql said to a block: by their numbers, for one of its outputs.
+sub _parts
+{
+	my ($text) = @_;
+	my (undef, @parts) = split /^\Q$mark\E (\d+|end)\n/m, $text, -1;
+
+	return { @parts };
+}
+
+sub _judge
+{
+	my ($dir, $out, $err, @blocks) = @_;
+	my @problems;
+
+	$err =~ s/^psql:[^\n]*?:\d+: //mg;
+	my ($outs, $errs) = (_parts($out), _parts($err));
+	for my $n (0 .. $#blocks)
+	{
+		my $block = $blocks[$n];
+		my $line = $block->{line};
+
+		if (!defined $errs->{$n})
+		{
+			push @problems, "$line: this and the " . ($#blocks - $n) . ' blocks after it have not been run';
+			last;
+		}
+		push @problems, map { "$line: $_" }
+			$block->{kind} eq 'sql'
+		  ? _problems_of_sql($block, $outs->{$n}, $errs->{$n}, defined $errs->{ $n + 1 } || defined $errs->{end})
+		  : _problems_of_shell($block, "$dir/$n");
+	}
+	push @problems, "0: psql has not come to the end" if !@problems && !defined $errs->{end};
+	return @problems;
+}
+
+sub _problems_of_sql
+{
+	my ($block, $out, $err, $went_on) = @_;
+	my $expected = $block->{output} ? $block->{output}{text} : undef;
+
+	return "psql stopped: $err" if !$went_on;
+	if ($block->{error})
+	{
+		my $sqlstate = $err =~ s/^\Q$mark\E sqlstate (\w+)\n//m ? $1 : 'none';
+		my $errors = () = $err =~ /^(?:ERROR|FATAL):/mg;
+
+		return "to fail, once, with $block->{error}, but $errors did, the last with $sqlstate: $err"
+		  if $errors != 1 || $sqlstate ne $block->{error};
+		$out .= $err;
+	}
+	elsif (defined $expected && $expected =~ /^(?:NOTICE|WARNING|INFO):/m)
+	{
+		$out = $err . $out;
+	}
+	elsif ($err =~ /^WARNING:/m)
+	{
+		return "it warns, and the document does not say so: $err";
+	}
+	return _problems_of_output($expected, $out);
+}
+
+sub _problems_of_shell
+{
+	my ($block, $base) = @_;
+	my $out = -f "$base.out" ? read_text("$base.out") : '';
+	my $status = -f "$base.status" ? read_text("$base.status") : 'none';
+
+	chomp $status;
+	return "exit status $status: $out" if $block->{kind} eq 'sh' && $status ne '0';
+	return "waited in vain for $block->{text}: " . ((split /^/, $out)[-1] // '') if $status ne '0';
+	return _problems_of_output($block->{output} ? $block->{output}{text} : undef, $out);
+}
+
+sub _problems_of_output
+{
+	my ($expected, $got) = @_;
+
+	return () if !defined $expected || _matches($expected, $got);
+	return "it prints\n$got" . "where the document has\n$expected";
+}
+
+# Line by line.
+sub _matches
+{
+	my ($expected, $got) = @_;
+	my $pattern = join '', map { /^\s*\.\.\.\s*$/ ? '(?:[^\n]*\n)*' : _line_pattern($_) } _lines($expected);
+
+	return join('', map { "$_\n" } _lines($got)) =~ /\A$pattern\z/;
+}
+
+# Lines of dashes, between a heading and rows, are as wide as what is beneath.
+sub _lines
+{
+	my ($text) = @_;
+
+	return map { s/[^\S\n]+/ /gr =~ s/^ | $//gr =~ s/-{2,}/--/gr } split /\n/, $text =~ s/\s+\z//r;
+}
+
+sub _line_pattern
+{
+	my ($line) = @_;
+
+	return join('[^\n]*', map { quotemeta } split /\.\.\./, $line, -1) . '\n';
+}
+
+# Those that a document has started, and not come to stop.
+sub _stop_servers
+{
+	my ($dir) = @_;
+
+	for my $file (glob("$dir/*/postmaster.pid"))
+	{
+		system('pg_ctl', 'stop', '--silent', '--mode=immediate', '--pgdata=' . dirname($file));
+	}
+	return;
+}
+
+# Nothing of a document is left for the next one: databases, roles, settings.
+sub _clean_up
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', q{
+		SELECT format('ALTER DATABASE %I IS_TEMPLATE false', datname) FROM pg_database
+			WHERE datistemplate AND datname NOT IN ('template0', 'template1') \gexec
+		SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database
+			WHERE datname NOT IN ('postgres', 'template0', 'template1') \gexec
+		SELECT format('DROP OWNED BY %I', rolname) FROM pg_roles WHERE oid >= 16384 \gexec
+		SELECT format('DROP ROLE %I', rolname) FROM pg_roles WHERE oid >= 16384 \gexec
+		ALTER SYSTEM RESET ALL;
+		SELECT pg_reload_conf();
+	});
+	return;
+}
+
+1;
