@@ -93,13 +93,6 @@ GRANT EXECUTE ON FUNCTION delay_wheel.count_due(timestamptz[]), delay_wheel.next
 	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()
 	TO PUBLIC;
 
-/*---- The end ----*/
-
-SELECT delay_wheel.revoke_defaults();
-DROP FUNCTION delay_wheel.revoke_defaults();
-
--- GRANTs to certain roles go below
-
 /*---- The web page ----*/
 
 /*
@@ -118,6 +111,22 @@ ORDER BY f.failed_at DESC, f.id DESC
 LIMIT 1000;
 COMMENT ON VIEW delay_wheel.newest_failed IS
 'the 1,000 rows of delay_wheel.failed that failed last, the newest first. It reads an index from its end, so that it takes the same time for a million of failed tasks as for a thousand, if they are one''s own; all of them for pg_read_all_data and superusers. Columns as in delay_wheel.failed';
+COMMENT ON COLUMN delay_wheel.newest_failed.id IS 'number of the task, as delay_schedule returned it; for delay_retry()';
+COMMENT ON COLUMN delay_wheel.newest_failed.failed_at IS 'when it was given up';
+COMMENT ON COLUMN delay_wheel.newest_failed.due IS 'due time of its last attempt';
+COMMENT ON COLUMN delay_wheel.newest_failed.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.newest_failed.queue IS 'name of its queue; null if the queue has been dropped';
+COMMENT ON COLUMN delay_wheel.newest_failed.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.newest_failed.key IS 'its key, or null; a task of the same key can be scheduled again';
+COMMENT ON COLUMN delay_wheel.newest_failed.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel.newest_failed.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.newest_failed.args IS 'values of $1, $2 ... in text form; null if there are none';
+COMMENT ON COLUMN delay_wheel.newest_failed.attempts IS 'how often it was run and failed; 0 if it was given up without having been run';
+COMMENT ON COLUMN delay_wheel.newest_failed.sqlstate IS 'of the error of the last attempt, five characters; DW001: superseded by a newer task of its key, DW002: expired, DW003: its end is not known (mode at_most_once), DW004: it crashed the server, DW005: it ended its own executor';
+COMMENT ON COLUMN delay_wheel.newest_failed.message IS 'of that error, its first 16 kB';
+COMMENT ON COLUMN delay_wheel.newest_failed.detail IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.newest_failed.hint IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.newest_failed.context IS 'of that error: where it was raised; with the place in which SQL, if it is known';
 COMMENT ON COLUMN delay_wheel.newest_failed.crashes IS 'how often the process that ran it had crashed; no attempts are counted for these';
 
 CREATE FUNCTION delay_wheel.page_data(max_rows integer DEFAULT 50, texts boolean DEFAULT true) RETURNS json
@@ -225,3 +234,10 @@ COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
 'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Of each list the first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and how many there are; failed tasks are counted up to 10,001; the ring in at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of one''s tables. Values of arguments are never in it. It reads and changes nothing, also in a read-only transaction and on a standby. An error if delay_wheel is not in shared_preload_libraries';
 
 GRANT SELECT ON delay_wheel.newest_failed TO PUBLIC;
+
+/*---- The end ----*/
+
+SELECT delay_wheel.revoke_defaults();
+DROP FUNCTION delay_wheel.revoke_defaults();
+
+-- GRANTs to certain roles go below
