@@ -174,7 +174,8 @@ draw_bar(StringInfo svg, const Bar *bar, double x, double width, double bottom, 
 	if (bar->tasks > 0)
 		appendStringInfo(svg, "<rect class=\"shade3\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
 						 x + 1, bottom - height, width - 2, height);
-	if (bar->tasks > 0 && !bar->exact)
+	/* stripes need some height to be seen */
+	if (height >= 4 && !bar->exact)
 		appendStringInfo(svg, "<rect fill=\"url(#dw-hatch)\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
 						 x + 1, bottom - height, width - 2, height);
 	appendStringInfoString(svg, "</g>\n");
@@ -264,9 +265,9 @@ dw_forecast_svg(PG_FUNCTION_ARGS)
 						  tasks_text(charts[1].sum, charts[1].exact), tasks_text(charts[2].sum, charts[2].exact),
 						  tasks_text(later.tasks, later.exact)));
 	dw_svg_text(&svg, 20, 56, "", "overdue: %s", tasks_text(overdue.tasks, overdue.exact));
-	dw_svg_text(&svg, 300, 56, "", "later than in 31 days: %s", tasks_text(later.tasks, later.exact));
+	dw_svg_text(&svg, 300, 56, "", "due later: %s", tasks_text(later.tasks, later.exact));
 	dw_svg_text(&svg, WIDTH - 20, 32, "dim e", "%s", about[1]);
-	draw_legend(&svg, WIDTH - 190, 56);
+	draw_legend(&svg, WIDTH - 205, 56);
 	for (int i = 0; i < 3; i++)
 		draw_chart(&svg, &charts[i], CHART_TOP + CHART_HEIGHT + i * CHART_STEP);
 	dw_svg_end(&svg);

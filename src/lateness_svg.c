@@ -187,7 +187,7 @@ draw_time_axis(StringInfo svg, const Lateness *l, double top, double bottom)
 			continue;
 		appendStringInfo(svg, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>\n", x, top, bottom);
 		/* not where the one before is */
-		if (x - last < 48)
+		if (x - last < 42)
 			continue;
 		dw_svg_text(svg, x, bottom + 18, "small m", "%s", ticks[i].label);
 		last = x;
@@ -210,6 +210,10 @@ draw_attempts_axis(StringInfo svg, const Lateness *l)
 		appendStringInfo(svg, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>\n", PLOT_LEFT, y, PLOT_RIGHT);
 		dw_svg_text(svg, PLOT_LEFT - 6, y + 4, "small e", "%s", dw_svg_short_number((int64) value));
 	}
+	appendStringInfo(svg, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">", PLOT_LEFT - 32,
+					 (PLOT_TOP + PLOT_BOTTOM) / 2);
+	dw_svg_text(svg, 0, 0, "small m", "attempts");
+	appendStringInfoString(svg, "</g>\n");
 }
 
 /*---- The histogram ----*/
@@ -231,7 +235,10 @@ draw_ranges(StringInfo svg, const Lateness *l)
 	}
 }
 
-/* Each of the marks has a line of its own, so that none covers another. */
+/*
+ * Each of the marks has a row of its own for its name, the later ones above:
+ * so none is crossed by the line of another.
+ */
 static void
 draw_percentiles(StringInfo svg, const Lateness *l, char **row)
 {
@@ -239,35 +246,38 @@ draw_percentiles(StringInfo svg, const Lateness *l, char **row)
 
 	for (int i = 0; i < (int) lengthof(names); i++)
 	{
-		double		us;
+		double		y = PLOT_TOP - 14 - 14 * i;
 		double		x;
-		double		y = PLOT_TOP - 56 + 14 * i;
-		bool		left;
 
 		if (row[MEDIAN + i] == NULL)
 			continue;
-		us = atof(row[MEDIAN + i]) * 1000;
-		x = time_x(l, us);
-		/* beside the line, where there is room */
-		left = x > (PLOT_LEFT + PLOT_RIGHT) / 2;
+		x = time_x(l, atof(row[MEDIAN + i]) * 1000);
 		appendStringInfo(svg, "<path class=\"mark\" d=\"M%.1f %.1fV%.1f\"/>\n", x, y - 9, PLOT_BOTTOM);
-		dw_svg_text(svg, left ? x - 5 : x + 5, y, left ? "small e" : "small", "%s: %s", names[i],
-					dw_svg_duration(us));
+		dw_svg_text(svg, x - 4, y, "small e", "%s", names[i]);
 	}
 }
 
 static void
-draw_facts(StringInfo svg, const Lateness *l)
+draw_facts(StringInfo svg, const Lateness *l, char **row)
 {
+	static const char *const names[] = {"half of them up to", "95% up to", "99% up to", "the latest one"};
 	static const char *const lines[] = {
-		"How long after its due time each", "attempt was begun, since the start of",
-		"the server. What waited for a limit of", "its queue, or was paused, is late, too.",
-		"Both axes are logarithmic."
+		"Time from due to start, since the",
+		"start of the server; waiting for",
+		"limits, and pauses, included."
 	};
+	double		y = 84;
 
-	dw_svg_text(svg, 20, 84, "head", "%s attempt%s", dw_svg_number(l->attempts), l->attempts == 1 ? "" : "s");
+	dw_svg_text(svg, 20, y, "head", "%s attempt%s", dw_svg_number(l->attempts), l->attempts == 1 ? "" : "s");
+	for (int i = 0; i < (int) lengthof(names); i++)
+		if (row[MEDIAN + i] != NULL)
+		{
+			dw_svg_text(svg, 20, y += 21, "", "%s", names[i]);
+			dw_svg_text(svg, 224, y, "e", "%s", dw_svg_duration(atof(row[MEDIAN + i]) * 1000));
+		}
+	y += 12;
 	for (int i = 0; i < (int) lengthof(lines); i++)
-		dw_svg_text(svg, 20, 108 + 16 * i, "small", "%s", lines[i]);
+		dw_svg_text(svg, 20, y += 16, "small", "%s", lines[i]);
 }
 
 /*---- The lanes ----*/
@@ -336,12 +346,11 @@ dw_lateness_svg(PG_FUNCTION_ARGS)
 	dw_svg_begin(&svg, WIDTH, (int) (l->nlanes > 0 ? LANES_TOP + l->nlanes * LANE_STEP + 36 : PLOT_BOTTOM + 40),
 				 psprintf("How late tasks of \"%s\" are begun", dw_svg_clip(row[DATABASE], 40)), describe(l, row));
 	dw_svg_text(&svg, WIDTH - 20, 32, "dim e", "%s", row[CLOCK]);
-	draw_facts(&svg, l);
+	draw_facts(&svg, l, row);
 	draw_time_axis(&svg, l, PLOT_TOP, PLOT_BOTTOM);
 	if (l->attempts > 0)
 	{
 		draw_attempts_axis(&svg, l);
-		dw_svg_text(&svg, PLOT_LEFT - 40, PLOT_TOP - 10, "small e", "attempts");
 		draw_ranges(&svg, l);
 		draw_percentiles(&svg, l, row);
 	}

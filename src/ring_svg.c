@@ -15,7 +15,9 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "settings.h"
+#include "shared.h"
 #include "signature.h"
 #include "svg.h"
 #include "utils/builtins.h"
@@ -51,31 +53,58 @@ typedef struct Ring
 	int			width;			/* slots of a segment, but the last one */
 	int64		most;			/* tasks of the fullest segment */
 	int64		max_cycle;
+	TimestampTz horizon;		/* DW_NEVER: there is none */
+	TimestampTz now;
 } Ring;
 
 /* Columns of the query. */
 enum
 {
-	DATABASE, STATE, CURRENT, NEAR, READY, RUNNING, HORIZON, HORIZON_IN, HORIZON_SLOT,
-	NEXT_IN, NEXT_SLOT, NEXT_CYCLE, CLOCK, NCOLUMNS
+	DATABASE, STATE, CURRENT, NEAR, READY, RUNNING, NEXT_IN, NEXT_SLOT, NEXT_CYCLE, CLOCK, NCOLUMNS
 };
 
 static const char query[] =
 	"SELECT d.name, coalesce(s.state, 'stopped'), coalesce(s.current_index, c.slot),"
 	" coalesce(s.near, 0), coalesce(s.ready, 0), coalesce(s.running, 0),"
-	" to_char(s.horizon, 'YYYY-MM-DD HH24:MI:SS'), date_part('epoch', s.horizon - d.now), h.slot,"
 	" date_part('epoch', d.due - d.now), n.slot, n.cycle_num, to_char(d.now, 'YYYY-MM-DD HH24:MI:SS TZ')"
 	" FROM (SELECT current_database() AS name, clock_timestamp() AS now, delay_wheel.next_due() AS due) d"
 	" LEFT JOIN delay_wheel.status s ON s.database = d.name"
 	" CROSS JOIN LATERAL delay_wheel.place(d.now) c"
-	" CROSS JOIN LATERAL delay_wheel.place(d.due) n"
-	" CROSS JOIN LATERAL delay_wheel.place(s.horizon) h";
+	" CROSS JOIN LATERAL delay_wheel.place(d.due) n";
+
+/*
+ * The due time up to which all tasks are in memory.  Of a lane that has only
+ * tasks of the far future, none was loaded yet; the view "status" then says that
+ * its horizon is at the beginning of all times, which would be no help here.
+ */
+static TimestampTz
+lowest_horizon(void)
+{
+	TimestampTz lowest = DW_NEVER;
+	DwDatabase *db;
+
+	dw_require_shared();
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	db = dw_database_find(MyDatabaseId);
+	for (int32 i = db != NULL ? db->lanes : DW_NO_LANE; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		TimestampTz horizon = dw_atomic_read(&dw_lanes[i].horizon);
+		TimestampTz next_far = dw_atomic_read(&dw_lanes[i].next_far);
+
+		if (next_far != DW_NEVER)
+			lowest = Min(lowest, horizon == PG_INT64_MIN ? next_far : horizon);
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return lowest;
+}
 
 /* What the slots hold; nothing, if the database is not served. */
 static void
 read_ring(Ring *ring)
 {
 	memset(ring, 0, sizeof(Ring));
+	ring->horizon = lowest_horizon();
+	ring->now = dw_now();
 	ring->width = (dw_slots + MAX_SEGMENTS - 1) / MAX_SEGMENTS;
 	ring->n = (dw_slots + ring->width - 1) / ring->width;
 	for (int i = 0; i < ring->n; i++)
@@ -200,18 +229,37 @@ draw_next(StringInfo svg, double x, double y)
 	appendStringInfo(svg, "<path class=\"next\" d=\"M%.1f %.1fl6 7l-6 7l-6 -7Z\"/>\n", x, y - 7);
 }
 
+static bool
+horizon_is_ahead(const Ring *ring)
+{
+	return ring->horizon != DW_NEVER && ring->horizon >= ring->now;
+}
+
+static uint32
+horizon_slot(const Ring *ring)
+{
+	DwRing		shape = {.nslots = dw_slots, .tick_us = dw_tick_us()};
+
+	return dw_ring_index(&shape, dw_ring_tick(&shape, ring->horizon));
+}
+
 static void
-draw_marks(StringInfo svg, char **row)
+draw_ray(StringInfo svg, const char *class, double slot, double radius)
+{
+	appendStringInfo(svg, "<path class=\"%s\" d=\"", class);
+	append_point(svg, 'M', slot, INNER_RADIUS);
+	append_point(svg, 'L', slot, radius);
+	appendStringInfoString(svg, "\"/>\n");
+}
+
+static void
+draw_marks(StringInfo svg, const Ring *ring, char **row)
 {
 	double		slot = atoi(row[CURRENT]) + 0.5;
 
-	if (row[HORIZON_SLOT] != NULL)
-	{
-		appendStringInfoString(svg, "<path class=\"far\" d=\"");
-		append_point(svg, 'M', atoi(row[HORIZON_SLOT]) + 0.5, INNER_RADIUS);
-		append_point(svg, 'L', atoi(row[HORIZON_SLOT]) + 0.5, MARK_RADIUS + 6);
-		appendStringInfoString(svg, "\"/>\n");
-	}
+	draw_ray(svg, "mark", slot, MARK_RADIUS);
+	if (horizon_is_ahead(ring))
+		draw_ray(svg, "far", horizon_slot(ring) + 0.5, MARK_RADIUS + 12);
 	draw_now(svg, point_x(slot, MARK_RADIUS + 6), point_y(slot, MARK_RADIUS + 6), 360.0 * slot / dw_slots);
 	if (row[NEXT_SLOT] != NULL)
 	{
@@ -259,7 +307,7 @@ next_text(char **row)
 	int64		cycle;
 
 	if (row[NEXT_SLOT] == NULL)
-		return "next due: nothing that you may see";
+		return "next due: nothing";
 	cycle = strtoll(row[NEXT_CYCLE], NULL, 10);
 	return psprintf("next due: slot %s, in %s%s", row[NEXT_SLOT],
 					dw_svg_duration(Max(atof(row[NEXT_IN]), 0) * 1e6),
@@ -267,15 +315,14 @@ next_text(char **row)
 }
 
 static char *
-horizon_text(char **row)
+horizon_text(const Ring *ring)
 {
-	double		in = row[HORIZON_IN] != NULL ? atof(row[HORIZON_IN]) : 0;
-
-	if (row[HORIZON_SLOT] == NULL)
-		return "no horizon: nothing is known beyond memory";
-	if (in < 0)
-		return "horizon: has passed, more is being loaded";
-	return psprintf("horizon: in %s, at slot %s", dw_svg_duration(in * 1e6), row[HORIZON_SLOT]);
+	if (ring->horizon == DW_NEVER)
+		return "no horizon: all tasks are in memory";
+	if (!horizon_is_ahead(ring))
+		return "horizon: passed, more is being loaded";
+	return psprintf("horizon: slot %u, in %s", horizon_slot(ring),
+					dw_svg_duration((double) (ring->horizon - ring->now)));
 }
 
 static void
@@ -302,9 +349,9 @@ draw_panel(StringInfo svg, const Ring *ring, char **row)
 	dw_svg_text(svg, x + 30, y, "", "%s", next_text(row));
 	y += 28;
 	appendStringInfo(svg, "<path class=\"far\" d=\"M%.1f %.1fH%.1f\"/>\n", x, y - 5, x + 21);
-	dw_svg_text(svg, x + 30, y, "", "%s", horizon_text(row));
-	if (row[HORIZON] != NULL && row[HORIZON_IN] != NULL && atof(row[HORIZON_IN]) >= 0)
-		dw_svg_text(svg, x + 30, y += 18, "dim", "up to %s, all are in memory", row[HORIZON]);
+	dw_svg_text(svg, x + 30, y, "", "%s", horizon_text(ring));
+	if (horizon_is_ahead(ring))
+		dw_svg_text(svg, x + 30, y += 18, "dim", "what is due before is in memory");
 
 	y += 40;
 	dw_svg_text(svg, x, y, "head", "Timer: %s", row[STATE]);
@@ -320,7 +367,7 @@ describe(const Ring *ring, char **row)
 	return psprintf("%d slots of %s. Timer: %s. Current index: slot %s. %s tasks wait in memory, up to %s ahead."
 					" %s. %s. Due and waiting: %s. Running: %s.",
 					dw_slots, dw_svg_duration(dw_tick_us()), row[STATE], row[CURRENT], row[NEAR],
-					turns(ring->max_cycle), next_text(row), horizon_text(row), row[READY], row[RUNNING]);
+					turns(ring->max_cycle), next_text(row), horizon_text(ring), row[READY], row[RUNNING]);
 }
 
 Datum
@@ -347,7 +394,7 @@ dw_ring_svg(PG_FUNCTION_ARGS)
 		draw_segment(&svg, &ring, &ring.segments[i]);
 	draw_labels(&svg, &ring);
 	draw_center(&svg, row);
-	draw_marks(&svg, row);
+	draw_marks(&svg, &ring, row);
 	draw_panel(&svg, &ring, row);
 	dw_svg_end(&svg);
 	MemoryContextSwitchTo(context);

@@ -242,21 +242,24 @@ two_units(int64 n, int64 part, const char *large, const char *small)
 	return psprintf(INT64_FORMAT " %s " INT64_FORMAT " %s", n / part, large, n % part, small);
 }
 
+/* One decimal, if it says anything. */
+static char *
+one_unit(double value, const char *unit)
+{
+	return psprintf(value >= 9.95 || value == floor(value) ? "%.0f %s" : "%.1f %s", value, unit);
+}
+
 char *
 dw_svg_duration(double us)
 {
 	double		s = us / 1e6;
 
 	if (us < 999.5)
-		return psprintf("%.0f us", us);
-	if (us < 99950)
-		return psprintf("%.1f ms", us / 1e3);
+		return one_unit(rint(us), "us");
 	if (us < 999500)
-		return psprintf("%.0f ms", us / 1e3);
-	if (s < 9.95)
-		return psprintf("%.1f s", s);
+		return one_unit(us / 1e3, "ms");
 	if (s < 59.5)
-		return psprintf("%.0f s", s);
+		return one_unit(s, "s");
 	if (s < 3599.5)
 		return two_units((int64) rint(s), 60, "min", "s");
 	if (s < 86370)

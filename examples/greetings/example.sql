@@ -8,6 +8,7 @@
 --     psql -X -f example.sql
 -- It makes the roles "greeter" and "clock", and the queue "spring".
 --
+\set ON_ERROR_STOP on
 \ir ../common.sql
 
 \if :large

@@ -96,10 +96,10 @@ step "the former package, and PostgreSQL with it, are installed" former
 pg_lsclusters --no-header | grep -q ' online ' || service postgresql start
 step "there is a cluster, which runs" bash -c "pg_lsclusters --no-header | grep '^15 *main .* online '"
 step "the library is preloaded" \
-	runuser -u postgres psql -c "ALTER SYSTEM SET shared_preload_libraries = 'delay_wheel'"
+	runuser -u postgres -- psql -c "ALTER SYSTEM SET shared_preload_libraries = 'delay_wheel'"
 step "the server is restarted" restart
-runuser -u postgres createdb app
-step "the extension is created" runuser -u postgres psql -d app -c "CREATE EXTENSION delay_wheel"
+runuser -u postgres -- createdb app
+step "the extension is created" runuser -u postgres -- psql -d app -c "CREATE EXTENSION delay_wheel"
 query "CREATE TABLE effects (label text, at timestamptz DEFAULT clock_timestamp())"
 step "a task runs" a_task_runs first
 
@@ -119,6 +119,8 @@ told()
 step "or by a file in conf.d" told
 step "which is read" preloads delay_wheel
 pg_dropcluster --stop 15 tasks
+# which leaves that file
+rm -r /etc/postgresql/15/tasks
 step "the first one is of the former version" is "SELECT extversion FROM pg_extension WHERE extname = 'delay_wheel'" 1.0
 
 #
@@ -141,7 +143,7 @@ step "without a restart an update ends with an error" fails_with "could not find
 	query "ALTER EXTENSION delay_wheel UPDATE"
 step "the server is restarted again" restart
 step "the new library runs tasks of the database that was not updated" a_task_runs "new library, old objects"
-step "an update" runuser -u postgres psql -d app -c "ALTER EXTENSION delay_wheel UPDATE"
+step "an update" runuser -u postgres -- psql -d app -c "ALTER EXTENSION delay_wheel UPDATE"
 step "the database is of the new version" is "SELECT extversion = default_version AND extversion > '1.0' FROM pg_extension, pg_available_extensions WHERE extname = 'delay_wheel' AND name = extname" t
 same() { [ "$(tasks)" = "$before" ]; }
 step "all tasks are as they were" same
@@ -163,9 +165,9 @@ step "the server starts" restart
 step "the task is there" is "SELECT count(*) FROM delay_wheel.tasks" 1
 query "UPDATE delay_wheel.task SET due = now()"
 step "and runs" becomes "count(*) = 1 FROM effects WHERE label = 'kept'"
-step "the extension is dropped" runuser -u postgres psql -d app -c "DROP EXTENSION delay_wheel"
+step "the extension is dropped" runuser -u postgres -- psql -d app -c "DROP EXTENSION delay_wheel"
 step "the library is not preloaded any more" \
-	runuser -u postgres psql -c "ALTER SYSTEM RESET shared_preload_libraries"
+	runuser -u postgres -- psql -c "ALTER SYSTEM RESET shared_preload_libraries"
 step "the server is restarted without it" restart
 step "the package is purged" apt-get purge --yes postgresql-15-delay-wheel
 step "the server starts without its files" restart

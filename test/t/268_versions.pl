@@ -100,6 +100,7 @@ q_in('old', "$anna SELECT delay_cancel_all(tag => 'gone')");
 #
 my $before = rows('old', @tables);
 like(q_in('old', q{
+	SET lock_timeout = '60s';
 	BEGIN;
 	ALTER EXTENSION delay_wheel UPDATE;
 	SELECT delay_schedule('0', 'INSERT INTO effects VALUES (''NEVER'')');
@@ -112,7 +113,7 @@ my @but_history = grep { !/^history/ } @tables;
 is_deeply(rows('old', @but_history), { map { $_ => $before->{$_} } @but_history }, 'so are all rows');
 
 $before = rows('old', @tables);
-q_in('old', 'ALTER EXTENSION delay_wheel UPDATE');
+q_in('old', q{SET lock_timeout = '60s'; ALTER EXTENSION delay_wheel UPDATE});
 is(version('old'), $newest, "the database is at $newest");
 is_deeply(rows('old', @tables), $before, 'every row is as it was, while one task runs, one is prepared, and some are being cancelled');
 is(q_in('old', q{SELECT has_table_privilege('reader', 'delay_wheel.task', 'SELECT'), has_function_privilege('anna', 'delay_schedule(interval, text)', 'EXECUTE')}),

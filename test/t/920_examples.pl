@@ -1,8 +1,7 @@
 # The examples run, each on a server that examples/run makes for it, and all of
 # their own checks hold.  (order_rating is the suite "demo" of test/run.)
 #
-# With DW_LONG also in the large size, which takes about 20 GB of disk and half an
-# hour.
+# With DW_LONG also in the large size, which takes about 20 GB of disk and half an hour or more.
 
 use strict;
 use warnings;

@@ -144,7 +144,7 @@ sub _directive
 {
 	my ($text, $at, $blocks, $problems, $next) = @_;
 
-	if ($text =~ /^run (sql|sh)\n(.*)$/s)
+	if ($text =~ /^run (sql|sh)\s+(.*)$/s)
 	{
 		push @$blocks, { %$next, kind => $1, line => $at, text => "$2\n", hidden => 1 };
 		%$next = ();
@@ -163,7 +163,7 @@ sub _directive
 
 		$next->{ $name =~ s/ /_/r } = $value;
 	}
-	elsif ($text !~ /^[A-Z]/)
+	elsif ($text =~ /^[^A-Z].*[:\n]/s)
 	{
 		push @$problems, "$at: unknown comment \"$text\" (one that is for readers begins with a capital)";
 	}
