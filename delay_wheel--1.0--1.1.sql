@@ -273,6 +273,9 @@ SELECT json_strip_nulls(json_build_object(
 									  'tasks', COALESCE(json_agg(r.tasks ORDER BY r.part) FILTER (WHERE r.part IS NOT NULL), '[]'),
 									  'cycles', COALESCE(json_agg(r.cycle ORDER BY r.part) FILTER (WHERE r.part IS NOT NULL), '[]'))
 			 FROM params p LEFT JOIN ring r ON true),
+	'waiting_since', (SELECT min(first_due) FROM delay_wheel.waiting WHERE database = current_database()),
+	'progress', (SELECT COALESCE(json_agg(p ORDER BY p.started), '[]')
+				 FROM (SELECT work, phase, started, done, total, unit FROM delay_wheel.progress WHERE active AND database = current_database()) p),
 	'lateness', (SELECT COALESCE(json_agg(json_build_array(from_ms, until_ms, attempts) ORDER BY from_ms), '[]') FROM delay_wheel.get_lateness()),
 	'forecast', (SELECT json_build_object('next_due', delay_wheel.next_due(),
 										  'overdue', sum(tasks) FILTER (WHERE step = 'overdue'),
