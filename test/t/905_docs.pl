@@ -25,7 +25,7 @@
 #
 # What stands before a block, on lines of its own:
 #
-#	<!-- error: 42501 -->    sql: its last statement, and it alone, fails with this SQLSTATE
+#	<!-- error: 42501 -->    sql: one statement of it, and no other, fails with this SQLSTATE
 #	<!-- output -->          text: see above
 #	<!-- shown by: PATH -->  sql, sh: not run, since it takes root, another machine, or another
 #	                         server.  PATH is a script or test that does this: each command,
