@@ -441,6 +441,8 @@ sub signature
 {
 	my ($function) = @_;
 	my @args = map { short_types(s/( DEFAULT [^:]*)::.*/$1/r) } split /, /, $function->{args};
+	# their columns are those of a view
+	@args = grep { !/^OUT / } @args if $function->{name} =~ /^get_/;
 	my ($begin, $end) = (qualified($function) . '(', ') returns ' . short_types($function->{result}));
 	my $line = $begin . join(', ', @args) . $end;
 
@@ -583,9 +585,9 @@ sub note_text
 sub processes_part
 {
 	my $out = heading(2, 'Processes and wait events')
-	  . paragraphs('As backend_type and wait_event of pg_stat_activity, in which all processes of delay_wheel stand.',
-		'Wait events have these names from PostgreSQL 17 on; on 15 and 16 each of them is Extension, and so are, on all '
-		  . 'versions, short pauses before something is tried again.')
+	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, in which all processes of delay_wheel stand. What else it '
+		  . 'shows of them is in [monitoring.md](monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
+		  . 'PostgreSQL 17 on; on 15 and 16 each of them is `Extension`.')
 	  . "\n";
 
 	for my $name (@processes, @wait_events)
