@@ -9,6 +9,8 @@
 #   make sanitize        the tests under gcc's sanitizers
 #   make test-majors     the tests on every major and on a server with
 #                        assertions (test/majors; as root)
+#   make test-newcomer   README's and the tutorial's commands on a bare Debian
+#                        (test/newcomer; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
 #   make chaos           faults of all kinds at random, five minutes long
@@ -131,6 +133,9 @@ sanitize:
 test-majors:
 	@test/majors/run
 
+test-newcomer:
+	@test/newcomer/run
+
 bench:
 	@test/bench/run
 
@@ -153,4 +158,4 @@ fuzz:
 FORCE:
 
 .PHONY: all install uninstall installcheck clean injection demo examples test test-long \
-	coverage sanitize test-majors bench reference check-ring check-model chaos fuzz FORCE
+	coverage sanitize test-majors test-newcomer bench reference check-ring check-model chaos fuzz FORCE

@@ -1,8 +1,7 @@
 --
 -- What the examples share: the extension, and a schema "example" with the means
--- to wait and to check.  Run first, as a superuser.
+-- to wait and to check.  Included first, by a superuser, with ON_ERROR_STOP set.
 --
-\set ON_ERROR_STOP on
 \set QUIET on
 \pset footer off
 \pset null '-'

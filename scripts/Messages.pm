@@ -303,7 +303,7 @@ sub messages_of_file
 	my ($file, $defines) = @_;
 	my $text = slurp_source($file);
 	my $source = { text => $text, defines => { %$defines, own_defines($text) } };
-	my @messages;
+	my ($n, @messages) = (0);
 
 	while ($text =~ /\b(ereport|elog|dw_problem)\s*$parens|(?:\.message|->message|\*reason) = (?=[\w"])|^dw_\w+_text\(Dw\w+ \w+\)\n(?<body>\{.*?^\})/gms)
 	{
@@ -315,8 +315,13 @@ sub messages_of_file
 		elsif ($kind eq 'ereport') { push @messages, one_report($source, $call) }
 		elsif ($kind eq 'elog') { push @messages, one_elog($source, $call) }
 		elsif ($call !~ /^\(DwDatabase/) { push @messages, problems($source, $call) }
+		die "$file: the text of this message is not found: $kind$call\n"
+		  if ($kind // '') =~ /^e/ && !@{ $messages[-1]{texts} };
+		$n++ if ($kind // '') =~ /^e/;
 		pos($text) = $end;
 	}
+	my @calls = $text =~ /\b(?:ereport|elog)\s*\(/g;
+	die "$file: not all messages are understood\n" if $n != @calls;
 	return grep { @{ $_->{texts} } } @messages;
 }
 

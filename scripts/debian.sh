@@ -2,10 +2,10 @@
 # shellcheck disable=SC2034  # why is for the caller
 #
 # Debian's archive and chroots of it, for tests that run in other releases, or on a
-# machine that has nothing (test/majors, test/packages).
+# machine that has nothing (test/majors, test/packages, test/newcomer).
 #
-# To be sourced after common.sh.  The caller sets cache, a directory for what is kept,
-# and logs; functions that fail for a reason of the machine's say it in why.
+# To be sourced after common.sh.  Functions that fail for a reason of the machine's say it
+# in why.  For prepare_apt the caller sets cache, a directory for what is kept, and logs.
 
 : "${cache:=}" "${logs:=}"
 why=
@@ -66,23 +66,19 @@ machine_sources()
 		awk -F'|' '$5 == "main" && ($4 == "Debian" || $4 == "$(ORIGIN)")' | sort -u
 }
 
-prepare_apt()
+# Sets codename, mirror and security_mirror; needs neither cache nor logs.
+find_mirror()
 {
-	local uri release name rest suite
+	local uri release name rest
 
-	[ "$apt_ready" = no ] || return 0
-	apt_dir=$cache/apt
+	[ -z "$mirror" ] || return 0
 	command -v apt-get >/dev/null || { why="there is no apt-get"; return 1; }
 	# shellcheck source=/dev/null
 	codename=$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}") ||
 		{ why="this is not Debian"; return 1; }
 	[ -r "$keyring" ] ||
 		{ why="there is no $keyring: install debian-archive-keyring, or name another with --keyring"; return 1; }
-
-	mkdir -p "$apt_dir/lists/partial" "$apt_dir/cache/archives/partial"
-	: >"$apt_dir/sources.list"
 	while IFS='|' read -r uri release name rest; do
-		echo "deb-src [signed-by=$keyring] $uri $release main" >>"$apt_dir/sources.list"
 		if [ "$release" = "$codename" ] || [ "$name" = "$codename" ]; then
 			mirror=$uri
 		elif [ "$release" = "$codename-security" ] || [ "$name" = "$codename-security" ]; then
@@ -91,8 +87,21 @@ prepare_apt()
 	done < <(machine_sources)
 	case $mirror in
 		http://* | https://*) ;;
-		*) why="the machine's apt has no http mirror of Debian's archive"; return 1 ;;
+		*) mirror='' why="the machine's apt has no http mirror of Debian's archive"; return 1 ;;
 	esac
+}
+
+prepare_apt()
+{
+	local uri release rest suite
+
+	[ "$apt_ready" = no ] || return 0
+	find_mirror || return 1
+	apt_dir=$cache/apt
+	mkdir -p "$apt_dir/lists/partial" "$apt_dir/cache/archives/partial"
+	while IFS='|' read -r uri release rest; do
+		echo "deb-src [signed-by=$keyring] $uri $release main"
+	done < <(machine_sources) >"$apt_dir/sources.list"
 	for suite in $all_debian_suites; do
 		echo "deb [signed-by=$keyring] $mirror $suite main" >>"$apt_dir/sources.list"
 	done
@@ -179,4 +188,10 @@ security_source()				# directory
 	codename=$(. "$dir/etc/os-release" && echo "${VERSION_CODENAME:-}")
 	[ -n "$security_mirror" ] && [ -n "$codename" ] || return 0
 	echo "deb $security_mirror $codename-security main" >"$dir/etc/apt/sources.list.d/security.list"
+}
+
+# A minimal Debian that can install packages.
+bare_debian()					# directory, suite
+{
+	install_debootstrap && bootstrap "$1" "$2" && chroot_network "$1" && security_source "$1"
 }

@@ -132,7 +132,7 @@ sub read_sqlstates
 #
 # The notes: a line without indentation is what they are on, several if they share
 # them; indented lines are the text, with empty lines between paragraphs; one that
-# begins with "Do:" is the remedy.
+# begins with "Do:" is the remedy; what is between backticks stays as it is.  "PostgreSQL: " is before messages that are not ours.
 #
 sub read_notes
 {
@@ -274,7 +274,7 @@ sub lacking
 		(map { "cause and remedy of: $_->{texts}[0]" } grep { !is_explained($_) } @messages),
 		(map { "note on: $_" } grep { !$notes->{$_} } @processes, @wait_events,
 			map { $states->{$_}{code} } grep { /^DW_/ } sort keys %$states),
-		(map { "message of the note on: $_" } grep { !$known{$_} } sort keys %$notes));
+		(map { "message of the note on: $_" } grep { !$known{$_} && !/^PostgreSQL: / } sort keys %$notes));
 }
 
 if (($ARGV[0] // '') eq '--lacking')
@@ -337,11 +337,12 @@ sub marked_up
 	my ($text, $here) = @_;
 	my $out = '';
 
-	while ($text =~ /\G(?:(?<name>$name_in_text)|(?<value>\$\d+|'[^' ]+')|(?<blank>\s+)|(?<other>\w+|.))/gs)
+	while ($text =~ /\G(?:(?<code>`[^`]*`)|(?<name>$name_in_text)|(?<value>\$\d+|'[^' ]+')|(?<blank>\s+)|(?<other>\w+|.))/gs)
 	{
-		my ($name, $value, $blank, $other) = @+{qw(name value blank other)};
+		my ($code, $name, $value, $blank, $other) = @+{qw(code name value blank other)};
 
-		if (defined $name) { $out .= linked($name, $here) }
+		if (defined $code) { $out .= $code }
+		elsif (defined $name) { $out .= linked($name, $here) }
 		elsif (defined $value) { $out .= "`$value`" }
 		else { $out .= defined $blank ? ' ' : escape($other) }
 	}
@@ -657,11 +658,24 @@ sub messages_part
 		$out .= heading(3, $levels[$i][0]) . paragraphs($levels[$i][2]) . "\n";
 		$out .= message_entry($_) for @here;
 	}
+	$out .= core_messages();
 	my @internal = grep { $_->{internal} } @messages;
 	$out .= heading(3, 'Internal errors') . paragraphs(
 		'With SQLSTATE XX000. They must not come up: please report them, with what was done and the lines of the log before.') . "\n";
 	$out .= "* `$_->{texts}[0]`\n" for @internal;
 	return "$out\n";
+}
+
+# Not ours, but met by who uses delay_wheel: all there is are the notes.
+sub core_messages
+{
+	my $out = heading(3, "PostgreSQL's own messages") . paragraphs('Those that have to do with delay_wheel.') . "\n";
+
+	for my $key (sort grep { /^PostgreSQL: / } keys %$notes)
+	{
+		$out .= heading(5, '`' . $key =~ s/^PostgreSQL: //r . '`') . note_text($key) . "\n";
+	}
+	return $out;
 }
 
 # By SQLSTATE, for who has that only.

@@ -225,6 +225,18 @@ dw_crashes_of(Oid database, int64 id)
 	return count;
 }
 
+int
+dw_crashes_suspects(Oid database)
+{
+	int			count = 0;
+
+	SpinLockAcquire(&crashes->lock);
+	for (uint32 i = 0; i < Min(pg_atomic_read_u32(&crashes->n), MAX_SUSPECTS); i++)
+		count += crashes->suspects[i].database == database && crashes->suspects[i].crashes > 0;
+	SpinLockRelease(&crashes->lock);
+	return count;
+}
+
 bool
 dw_crashes_forbid_batches(void)
 {

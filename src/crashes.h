@@ -37,6 +37,9 @@ extern void dw_crashes_exited(const DwExecutor *me);
 /* How often the process of a task has crashed; 0 is never, which is cheap to say. */
 extern int	dw_crashes_of(Oid database, int64 id);
 
+/* How many tasks of a database are suspected, or were set aside and not forgotten. */
+extern int	dw_crashes_suspects(Oid database);
+
 /*
  * A suspect is to be run by another executor.  False if it was put off too
  * often: tasks of other lanes may come before it each time.

@@ -617,6 +617,8 @@ dw_executor_main(Datum place)
 	dw_crashes_watch_panics();
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
+	/* from then on it is the SQL of the last task, as that of any session */
+	pgstat_report_activity(STATE_IDLE, "delay_wheel: waiting for the first task");
 	born = dw_uptime();
 
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);

@@ -33,6 +33,7 @@
 #include "inject.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "progress.h"
 #include "settings.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -75,6 +76,7 @@ static struct
 	int64		began;			/* by dw_uptime() */
 	Place		reached;
 	int64		counted;
+	int64		deleted;
 	uint64		failed;			/* db->failed when the counting began */
 	Place		surplus;		/* up to here there are too many */
 	uint64		limit;			/* failed_limit by that; 0: they were not counted */
@@ -275,6 +277,7 @@ delete_rows(Relation rel)
 			pass.any_locked = true;
 	}
 	dw_failed_scan_end(scan);
+	pass.deleted += deleted;
 	return ended;
 }
 
@@ -287,6 +290,7 @@ end_pass(DwDatabase *db)
 	TimestampTz next = DW_NEVER;
 
 	pass.phase = NO_PASS;
+	dw_progress_end(db, DW_WORK_FAILED);
 	/* autovacuum is to know */
 	pgstat_report_stat(true);
 	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
@@ -321,13 +325,20 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 		return false;
 	}
 	*db = dw_my_database();
-	if (*db == NULL || !ConditionalLockRelationOid(cat.failed, RowExclusiveLock))
+	if (*db == NULL)
 		return false;
+	if (!ConditionalLockRelationOid(cat.failed, RowExclusiveLock))
+	{
+		dw_progress_begin(*db, DW_WORK_FAILED, DW_PHASE_WAITING);
+		return false;
+	}
 	/* invalidations came with the lock; the snapshot comes after both */
 	if (pass.phase == NO_PASS)
 		begin_pass(*db);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	rel = table_open(dw_catalog()->failed, NoLock);
+	dw_progress_begin(*db, DW_WORK_FAILED,
+					  pass.phase == COUNTING ? DW_PHASE_COUNTING : DW_PHASE_DELETING);
 	if (pass.phase == COUNTING)
 		count_rows(rel);
 	else
@@ -335,6 +346,16 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 	table_close(rel, NoLock);
 	PopActiveSnapshot();
 	return true;
+}
+
+/* What is committed. */
+static void
+note_progress(DwDatabase *db)
+{
+	if (pass.phase == COUNTING)
+		dw_progress_set(db, DW_WORK_FAILED, pass.counted, dw_failed_max_count);
+	else
+		dw_progress_set(db, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
 }
 
 static void
@@ -389,6 +410,7 @@ dw_failed_trim(bool *more)
 		pass.phase = NO_PASS;
 		return gone ? DW_NEVER : dw_now() + RETRY_US;
 	}
+	note_progress(db);
 	if (ended)
 		return end_pass(db);
 	*more = true;

@@ -44,6 +44,7 @@
 #include "inject.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "progress.h"
 #include "settings.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -341,6 +342,19 @@ empty_table(Oid table)
 	return true;
 }
 
+/* What the transaction has emptied. */
+static BlockNumber emptied = 0;
+
+static Turn
+empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int number)
+{
+	dw_progress_begin(db, DW_WORK_HISTORY, DW_PHASE_EMPTYING);
+	if (!empty_table(cat->history[number]))
+		return TURN_LOCKED;
+	emptied = tables->table[number].pages;
+	return TURN_DONE;
+}
+
 /* Is the table, which is not the current one, to be emptied? */
 static bool
 has_expired(const Tables *tables, int number, TimestampTz now)
@@ -386,9 +400,9 @@ look(DwDatabase *db, TimestampTz *next)
 	turns = tables.table[tables.current].pages >= turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, turn_us()) <= now;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
-		return empty_table(cat.history[oldest]) ? TURN_DONE : TURN_LOCKED;
+		return empty_oldest(db, &cat, &tables, oldest);
 	if (has_expired(&tables, older, now))
-		return empty_table(cat.history[older]) ? TURN_DONE : TURN_LOCKED;
+		return empty_oldest(db, &cat, &tables, older);
 	if (turns)
 	{
 		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat.history_seq), Int64GetDatum(oldest));
@@ -421,6 +435,7 @@ back_off(DwDatabase *db)
 
 	if (db == NULL)
 		return now + RETRY_MAX_US;
+	dw_progress_begin(db, DW_WORK_HISTORY, DW_PHASE_WAITING);
 	(void) dw_atomic_lower(&db->history_locked_since, now);
 	lasts = now - dw_atomic_read(&db->history_locked_since);
 	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
@@ -439,6 +454,7 @@ dw_history_turn(bool *more)
 	volatile TimestampTz next = DW_NEVER;
 
 	*more = false;
+	emptied = 0;
 	PG_TRY();
 	{
 		TimestampTz at = DW_NEVER;
@@ -470,7 +486,12 @@ dw_history_turn(bool *more)
 	if (result == TURN_LOCKED)
 		return back_off(db);
 	if (result != TURN_GONE)
+	{
 		(void) dw_atomic_take(&db->history_locked_since);
+		dw_progress_add(db, DW_WORK_HISTORY, emptied);
+	}
+	if (result == TURN_NOT_YET)
+		dw_progress_end(db, DW_WORK_HISTORY);
 	pgstat_report_stat(true);
 	*more = result == TURN_DONE;
 	return next;

@@ -45,6 +45,7 @@
 #include "autonomous.h"
 #include "catalog/pg_collation.h"
 #include "common/hashfn.h"
+#include "compat.h"
 #include "conclude.h"
 #include "executor.h"
 #include "inject.h"
@@ -59,7 +60,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
-#include "utils/wait_event.h"
 #include "verdict.h"
 
 /* Those of SQL's advisory locks are 1 and 2. */
@@ -274,10 +274,12 @@ dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 static void
 let_executor_go_first(int64 id)
 {
+	static uint32 wait_event = 0;
+
 	for (int i = 0; i < COURTESY_MS && was_refused(id); i++)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1,
-						 PG_WAIT_EXTENSION);
+						 dw_wait_event(wait_event, "DelayWheelKey"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -481,6 +481,7 @@ dw_launcher_main(Datum arg)
 			flags |= WL_TIMEOUT;
 			timeout = TimestampDifferenceMilliseconds(dw_uptime(), until);
 		}
+		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
 		(void) WaitLatch(MyLatch, flags, timeout,
 						 dw_wait_event(wait_event, "DelayWheelLauncher"));
 	}

@@ -46,6 +46,7 @@
 #include "near.h"
 #include "orphans.h"
 #include "port/pg_bitutils.h"
+#include "progress.h"
 #include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -96,6 +97,8 @@ static struct
 
 /* The table holds lanes for which there was no place. */
 static bool lanes_missing = false;
+/* Tasks read into memory by this slice. */
+static int64 placed = 0;
 /* A look for lanes failed: not before then. */
 static TimestampTz discover_after = PG_INT64_MIN;
 /* Prepared transactions have ended, but were forgotten just now. */
@@ -304,6 +307,7 @@ empty_prepared(void)
 static void
 begin_discovery(void)
 {
+	dw_progress_begin(db, DW_WORK_LOAD, DW_PHASE_LOOKING);
 	discovery.from = dw_atomic_take(&db->reload_from);
 	discovery.under_way = true;
 	discovery.unarmed = discovery.lanes_missing = false;
@@ -342,6 +346,7 @@ go_on_discovering(void)
 				lanes_missing = discovery.lanes_missing;
 				report_unarmed(discovery.unarmed || dw_recurring_unarmed());
 				empty_prepared();
+				dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
 			}
 			discovery.under_way = !ended;
 			ok = true;
@@ -360,6 +365,7 @@ go_on_discovering(void)
 		discovery.under_way = false;
 		dw_atomic_lower(&db->reload_from, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
+		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_WAITING);
 	}
 }
 
@@ -454,6 +460,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		}
 		lane->cursor_id = key.id + 1;
 		first_left = DW_NEVER;
+		placed++;
 	}
 	dw_lane_scan_end(scan);
 
@@ -643,6 +650,27 @@ look_at_lanes(TimestampTz now)
 }
 
 /*
+ * The view "progress" has what follows from a look at all lanes, until each has in
+ * memory what it can have.  Loads in between, of a lane that runs low, are not
+ * worth it.
+ */
+static void
+note_progress(void)
+{
+	dw_progress_add(db, DW_WORK_LOAD, placed);
+	placed = 0;
+	if (!dw_progress_is_active(db, DW_WORK_LOAD))
+		return;
+	dw_progress_steps(db, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
+	if (discovery.under_way || dw_atomic_read(&db->reload_from) != DW_NEVER)
+		return;
+	if (to_load.n > 0 || dw_lane_heap_first_key(&agenda) <= dw_now() + BEHIND_US)
+		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
+	else
+		dw_progress_end(db, DW_WORK_LOAD);
+}
+
+/*
  * Loads what is to be loaded, lane after lane, for about a slice's time.
  * Returns whether there was any: some of it may be due.
  */
@@ -656,10 +684,12 @@ load_lanes(TimestampTz now)
 	{
 		DwLane	   *lane = &dw_lanes[dw_lane_heap_first(&to_load)];
 
+		dw_progress_show(DW_WORK_LOAD);
 		dw_lane_heap_remove(&to_load, lane - dw_lanes);
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
 		schedule_load(lane, dw_now(), true);
+		note_progress();
 		loaded = true;
 	}
 	return loaded;
@@ -693,7 +723,9 @@ dw_load_some(void)
 		note_dirty_lanes();
 	look_at_lanes(now);
 	more = dw_orphans_some();
-	return load_lanes(now) || more || discovery.under_way;
+	more |= load_lanes(now);
+	note_progress();
+	return more || discovery.under_way;
 }
 
 TimestampTz

@@ -41,6 +41,7 @@
 #include "near.h"
 #include "orphans.h"
 #include "pgstat.h"
+#include "progress.h"
 #include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -258,6 +259,7 @@ begin_write(void)
 static void
 begin_lane(DwLane *lane)
 {
+	dw_progress_begin(db, DW_WORK_ORPHANS, DW_PHASE_MOVING);
 	emptying = lane - dw_lanes;
 	reached = dw_lane_begin(lane);
 	rows_locked = false;
@@ -375,10 +377,12 @@ dw_orphans_some(void)
 		}
 		emptying = DW_NO_LANE;
 		check_after = now + RETRY_US;
+		dw_progress_phase(db, DW_WORK_ORPHANS, DW_PHASE_WAITING);
 	}
 	else
 	{
 		moved += slice.moved;
+		dw_progress_add(db, DW_WORK_ORPHANS, slice.moved);
 		if (slice.moved > 0)
 		{
 			dw_make_waiters_look(db);
@@ -386,6 +390,8 @@ dw_orphans_some(void)
 		}
 		if (slice.ended)
 			end_lane(lane);
+		if (next_orphan() == NULL)
+			dw_progress_end(db, DW_WORK_ORPHANS);
 	}
 	return ok && dw_orphans_next() <= now;
 }

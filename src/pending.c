@@ -20,6 +20,7 @@
 #include "access/multixact.h"
 #include "access/xact.h"
 #include "autonomous.h"
+#include "compat.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
@@ -36,7 +37,6 @@
 #include "utils/acl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/wait_event.h"
 
 /* What SQL would check for a statement that writes. */
 void
@@ -89,6 +89,7 @@ static const DwLaneRef no_lane = {0, 0};
 DwLaneRef
 dw_require_lane(Oid owner, int16 queue, int16 priority)
 {
+	static uint32 wait_event = 0;
 	DwLaneRef	lane;
 	DwDatabase *db = dw_my_database();
 
@@ -104,7 +105,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 			return lane;
 		dw_wake_timer(db, DW_AWAKE);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
-						 PG_WAIT_EXTENSION);
+						 dw_wait_event(wait_event, "DelayWheelLane"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

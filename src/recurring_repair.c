@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "more.h"
 #include "orphans.h"
+#include "progress.h"
 #include "recurring.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -247,7 +248,7 @@ repair(Relation rel, DwDefinition *def)
 
 /* Those after an id; returns the last one, PG_INT64_MAX at the end. */
 static int64
-repair_some(Relation rel, int64 after, bool *any_locked)
+repair_some(Relation rel, int64 after, bool *any_locked, int *looked_at)
 {
 	Relation	index = index_open(dw_catalog()->recurring_pkey, AccessShareLock);
 	ScanKeyData key;
@@ -270,6 +271,7 @@ repair_some(Relation rel, int64 after, bool *any_locked)
 		dw_definition_read(rel, heap_copytuple(tuple), &def);
 		after = dw_definition_number(&def, Anum_recurring_id);
 		*any_locked |= !repair(rel, &def);
+		(*looked_at)++;
 	}
 	systable_endscan_ordered(scan);
 	index_close(index, NoLock);
@@ -299,6 +301,7 @@ dw_recurring_repair(DwDatabase *db)
 	static bool any_locked = false;
 	static TimestampTz look_at = DW_NEVER;
 	Relation	rel;
+	int			n = 0;
 
 	if (after == PG_INT64_MAX)
 	{
@@ -307,12 +310,13 @@ dw_recurring_repair(DwDatabase *db)
 		after = PG_INT64_MIN;
 		any_locked = false;
 	}
+	dw_progress_begin(db, DW_WORK_RECURRING, DW_PHASE_CHECKING);
 	rel = begin_repair();
 	if (rel != NULL)
 	{
 		Relation	recurring = table_open(dw_catalog()->recurring, NoLock);
 
-		after = repair_some(recurring, after, &any_locked);
+		after = repair_some(recurring, after, &any_locked, &n);
 		table_close(recurring, NoLock);
 		DW_INJECT("repair-before-commit");
 		dw_read_end(rel);
@@ -322,6 +326,11 @@ dw_recurring_repair(DwDatabase *db)
 		after = PG_INT64_MAX;
 		any_locked = !dw_extension_gone;
 	}
+	dw_progress_add(db, DW_WORK_RECURRING, n);
+	if (after == PG_INT64_MAX && any_locked)
+		dw_progress_phase(db, DW_WORK_RECURRING, DW_PHASE_WAITING);
+	else if (after == PG_INT64_MAX)
+		dw_progress_end(db, DW_WORK_RECURRING);
 	look_at = after != PG_INT64_MAX ? PG_INT64_MIN :
 		any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
 	return look_at;

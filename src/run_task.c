@@ -35,6 +35,7 @@
 #include "batch.h"
 #include "claim.h"
 #include "common/pg_prng.h"
+#include "compat.h"
 #include "conclude.h"
 #include "crashes.h"
 #include "errors.h"
@@ -68,7 +69,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
-#include "utils/wait_event.h"
 #include "wait.h"
 
 #define RETRY_MIN_MS	100
@@ -699,9 +699,11 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 static void
 back_off(int *wait_ms)
 {
+	static uint32 wait_event = 0;
+
 	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 *wait_ms, PG_WAIT_EXTENSION);
+					 *wait_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	*wait_ms = Min(*wait_ms * 2, RETRY_MAX_MS);
@@ -714,6 +716,7 @@ back_off(int *wait_ms)
 static void
 pause_before_repeat(DwDatabase *db, DwExecutor *me, Try *try)
 {
+	static uint32 wait_event = 0;
 	int64		longest = Min(INT64CONST(1000) << try->repeats, REPEAT_MAX_US);
 
 	try->again = false;
@@ -721,7 +724,7 @@ pause_before_repeat(DwDatabase *db, DwExecutor *me, Try *try)
 	dw_session_clean(false);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
-					 PG_WAIT_EXTENSION);
+					 dw_wait_event(wait_event, "DelayWheelRepeat"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	dw_executor_obey_exit(db, me);

@@ -161,6 +161,7 @@ init_database(DwDatabase *db)
 		pg_atomic_init_u64(&db->lateness[i], 0);
 	for (int i = 0; i < DW_LANE_WORDS; i++)
 		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
+	dw_progress_init(db->progress);
 }
 
 static void

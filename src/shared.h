@@ -13,6 +13,7 @@
  *				executors run; timer and executors
  * inbox lock	one per database: a spinlock
  * atomics		written by committing backends without any lock
+ * progress		a spinlock for each kind of work of a database
  *
  * A process holds at most one of the LWLocks at a time, except that the ready
  * lock may be taken under the table lock.  Pool and inbox spinlocks come last.
@@ -26,6 +27,7 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "progress.h"
 #include "ring.h"
 #include "storage/itemptr.h"
 #include "storage/lwlock.h"
@@ -376,6 +378,8 @@ typedef struct DwDatabase
 	pg_atomic_uint64 skipped;	/* came too late */
 	pg_atomic_uint64 lateness_max;
 	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
+
+	DwProgress	progress[DW_WORKS];
 } DwDatabase;
 
 typedef enum DwExecutorState

@@ -177,6 +177,16 @@ dw_lane_lateness_percentile(DwLane *lane, double fraction)
 	return max;
 }
 
+uint64
+dw_lateness_below(DwDatabase *db, uint64 us)
+{
+	uint64		n = 0;
+
+	for (int i = 0; i < bucket_of(us); i++)
+		n += pg_atomic_read_u64(&db->lateness[i]);
+	return n;
+}
+
 double
 dw_lateness_percentile(DwDatabase *db, double fraction)
 {

@@ -26,6 +26,9 @@ extern void dw_lane_stats_init(DwLane *lane);
 extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
 extern void dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome);
 
+/* How many began less than so many microseconds late, which is a power of two from 8 on. */
+extern uint64 dw_lateness_below(DwDatabase *db, uint64 us);
+
 /* In microseconds; less than 0 if nothing was counted. */
 extern double dw_lateness_percentile(DwDatabase *db, double fraction);
 extern double dw_lane_lateness_percentile(DwLane *lane, double fraction);

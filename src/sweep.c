@@ -40,6 +40,7 @@
 #include "marks.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "progress.h"
 #include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -84,6 +85,10 @@ static MemoryContext sweep_context = NULL;
 /* In order of their numbers. */
 static Sweep *sweeps = NULL;
 static int	nsweeps = 0;
+
+/* For the view "progress": marks met since there was none, rows of this slice. */
+static int	nmet = 0;
+static int64 slice_removed = 0;
 
 static bool passing = false;
 static DwTaskKey cursor;
@@ -191,6 +196,7 @@ follow_marks(void)
 		else
 		{
 			sweep->id = mark->id;
+			nmet++;
 			note_holders(sweep);
 			wait_us = WAIT_MIN_US;
 		}
@@ -489,6 +495,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 			if (result == TM_Ok)
 			{
 				sweep->removed++;
+				slice_removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
 				/* who waits for it was told by the mark */
@@ -562,6 +569,18 @@ begin_write(void)
 	return NULL;
 }
 
+/* What is committed. */
+static void
+note_progress(void)
+{
+	dw_progress_add(db, DW_WORK_SWEEP, slice_removed);
+	dw_progress_steps(db, DW_WORK_SWEEP, nmet - nsweeps, nmet);
+	if (nsweeps > 0)
+		return;
+	dw_progress_end(db, DW_WORK_SWEEP);
+	nmet = 0;
+}
+
 TimestampTz
 dw_sweep_some(void)
 {
@@ -570,8 +589,12 @@ dw_sweep_some(void)
 	TimestampTz next = PG_INT64_MIN;
 
 	if (rel == NULL)
+	{
+		dw_progress_phase(db, DW_WORK_SWEEP, DW_PHASE_WAITING);
 		return dw_extension_gone ? DW_NEVER : dw_now() + RETRY_US;
+	}
 
+	slice_removed = 0;
 	follow_marks();
 	if (nsweeps == 0)
 	{
@@ -580,8 +603,10 @@ dw_sweep_some(void)
 	}
 	else if (passing)
 	{
-		bool		ended = sweep_slice(rel);
+		bool		ended;
 
+		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
+		ended = sweep_slice(rel);
 		write_all_progress(ended);
 		if (ended)
 			end_pass();
@@ -590,17 +615,20 @@ dw_sweep_some(void)
 	{
 		/* the slices' snapshots come after the look at who has ended */
 		publish_waits(false);
+		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
 		waited = false;
 	}
 	else
 	{
 		publish_waits(true);
+		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_WAITING);
 		next = dw_now() + wait_us;
 		wait_us = Min(wait_us * 2, WAIT_MAX_US);
 		waited = true;
 	}
 	DW_INJECT("sweep-before-commit");
 	dw_read_end(rel);
+	note_progress();
 	pgstat_report_stat(!passing);
 	return next;
 }

@@ -32,7 +32,7 @@
 #include "libpq/pqsignal.h"
 #include "load.h"
 #include "miscadmin.h"
-#include "pgstat.h"
+#include "progress.h"
 #include "postmaster/bgworker.h"
 #include "recurring.h"
 #include "storage/ipc.h"
@@ -309,6 +309,7 @@ leave_database(int code, Datum arg)
 
 	/* an error may have struck while one was held */
 	LWLockReleaseAll();
+	dw_progress_leave(my_db, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	pg_atomic_write_u32(&my_db->sweeper_proc, 0);
 	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
@@ -443,7 +444,7 @@ rest(int64 began, TimestampTz more_at)
 {
 	int64		rested = dw_uptime() + Max(REST * (dw_uptime() - began), MIN_REST_US);
 
-	pgstat_report_activity(STATE_IDLE, NULL);
+	dw_worker_activity(STATE_IDLE, "delay_wheel: resting between two pieces of work");
 	while (rest_until(dw_uptime(), rested))
 		if (asked_to_end())
 			return true;
@@ -483,7 +484,6 @@ dw_sweeper_main(Datum number)
 		/* before what it stands for is read */
 		pg_atomic_write_u32(&my_db->sweep_wanted, 0);
 		pg_memory_barrier();
-		pgstat_report_activity(STATE_RUNNING, NULL);
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
 		repair_at = dw_recurring_repair(my_db);

@@ -39,7 +39,7 @@
 #include "load.h"
 #include "miscadmin.h"
 #include "near.h"
-#include "pgstat.h"
+#include "progress.h"
 #include "postmaster/bgworker.h"
 #include "queues.h"
 #include "quits.h"
@@ -73,6 +73,7 @@ leave_database(int code, Datum arg)
 {
 	/* an error may have struck while one was held */
 	LWLockReleaseAll();
+	dw_progress_leave(db, DW_WORK_LOAD, DW_WORK_ORPHANS);
 
 	/* without the extension its executors have no place here either */
 	if (dw_extension_gone)
@@ -333,7 +334,7 @@ wait_for_event(TimestampTz until)
 	if (until != DW_NEVER)
 		timeout = TimestampDifferenceMilliseconds(dw_now(), until);
 #endif
-	pgstat_report_activity(STATE_IDLE, NULL);
+	dw_worker_activity(STATE_IDLE, "delay_wheel: sleeping until a task is due, or is scheduled");
 	n = WaitEventSetWait(events, timeout, occurred, lengthof(occurred),
 						 dw_wait_event(wait_event, "DelayWheelTimer"));
 #ifdef __linux__

@@ -74,8 +74,10 @@ is_recent(int64 since)
 static void
 look_later(DwDatabase *db, DwExecutor *me)
 {
+	static uint32 wait_event = 0;
+
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 LOOK_MS, PG_WAIT_EXTENSION);
+					 LOOK_MS, dw_wait_event(wait_event, "DelayWheelTrial"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	dw_executor_obey_exit(db, me);

@@ -36,6 +36,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_place);
 PG_FUNCTION_INFO_V1(dw_crashes);
@@ -211,10 +212,9 @@ set_lateness(Datum *value, bool *isnull, double us)
 	*value = Float8GetDatum(us / 1000.0);
 }
 
-/* The reason is NULL where the state says all. */
-static const char *
-lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
-		   const char **reason)
+const char *
+dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
+			  const char **reason)
 {
 	*reason = NULL;
 	if (limit == DW_LIMIT_PAUSED)
@@ -263,7 +263,7 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	values[0] = ObjectIdGetDatum(lane.owner);
 	values[1] = Int16GetDatum(lane.queue);
 	values[2] = Int16GetDatum(lane.priority);
-	values[3] = CStringGetTextDatum(lane_state(&lane, &owner, limit, now, &reason));
+	values[3] = CStringGetTextDatum(dw_lane_state(&lane, &owner, limit, now, &reason));
 	nulls[4] = reason == NULL;
 	if (!nulls[4])
 		values[4] = CStringGetTextDatum(reason);
@@ -288,6 +288,19 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+int32 *
+dw_list_lanes(DwDatabase *db, int *n)
+{
+	int32	   *numbers = palloc(sizeof(int32) * dw_max_lanes);
+
+	*n = 0;
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		numbers[(*n)++] = i;
+	LWLockRelease(dw_shared->table_lock);
+	return numbers;
+}
+
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
@@ -301,18 +314,13 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
 	int32	   *numbers;
-	int			n = 0;
+	int			n;
 
 	dw_require_shared();
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
-
-	numbers = palloc(sizeof(int32) * dw_max_lanes);
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		numbers[n++] = i;
-	LWLockRelease(dw_shared->table_lock);
+	numbers = dw_list_lanes(db, &n);
 	for (int i = 0; i < n; i++)
 		if (dw_lanes[numbers[i]].database == MyDatabaseId)
 			put_lane(db, numbers[i], result);
@@ -645,9 +653,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Others' databases are shown to who may see statistics. */
-static bool
-may_see_status(const DwDatabase *db)
+bool
+dw_may_see_database(const DwDatabase *db)
 {
 	return db->oid == MyDatabaseId ||
 		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
@@ -667,7 +674,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
-		if (may_see_status(dw_database(i)))
+		if (dw_may_see_database(dw_database(i)))
 			put_status(dw_database(i), result);
 	if (find_my_database() == NULL)
 		put_status_without_place(result);

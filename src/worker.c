@@ -31,6 +31,10 @@
 
 static volatile sig_atomic_t terminated = false;
 
+/* What pg_stat_activity shows; NULL: that is to be reported again. */
+static const char *activity = NULL;
+static BackendState activity_state = STATE_UNDEFINED;
+
 /* Who sends it to itself is not told by anybody. */
 static void
 note_and_die(int signo, siginfo_t *info, void *unused)
@@ -75,7 +79,19 @@ dw_worker_interrupts(void)
 		return false;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
+	/* track_activities may be on now */
+	activity = NULL;
 	return true;
+}
+
+void
+dw_worker_activity(BackendState state, const char *text)
+{
+	if (text == activity && state == activity_state)
+		return;
+	pgstat_report_activity(state, text);
+	activity = text;
+	activity_state = state;
 }
 
 /*

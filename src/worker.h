@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "utils/backend_status.h"
+
 /* Sets up signals; to be called first. */
 extern void dw_worker_begin(void);
 
@@ -18,6 +20,12 @@ extern void dw_worker_begin(void);
  * reads the settings again (then true).  A cancel finds nothing to cancel.
  */
 extern bool dw_worker_interrupts(void);
+
+/*
+ * What pg_stat_activity shows of this process, which runs no SQL: a text that
+ * lasts.  Costs nothing if it is the same as before.
+ */
+extern void dw_worker_activity(BackendState state, const char *text);
 
 /* The memory of this process that it shares with no other, in kB; 0: not known. */
 extern int64 dw_private_memory(void);

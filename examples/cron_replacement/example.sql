@@ -2,19 +2,20 @@
 -- The hourly scan beside the trigger: orders that nobody has rated 48 hours after
 -- they were finished get five stars, in three ways at once: by a job that scans the
 -- table each hour, by the same job with the best index for it, and by delay_wheel.
--- An hour lasts 100 ms (5 s in the large size), so the 48 hours are 4.8 seconds.
+-- An hour lasts 100 ms (2 s in the large size), so the 48 hours are 4.8 seconds.
 --
 -- Run it by "examples/run cron_replacement", or as a superuser in a database of its
 -- own, on a server with delay_wheel in shared_preload_libraries:
 --     psql -X -f example.sql
 -- It makes the role "rides".
 --
+\set ON_ERROR_STOP on
 \ir ../common.sql
 
 \if :large
-	\set history 5000000
-	\set orders 100000
-	\set hour '5 s'
+	\set history 2000000
+	\set orders 50000
+	\set hour '2 s'
 \else
 	\set history 50000
 	\set orders 1000

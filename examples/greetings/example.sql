@@ -8,17 +8,18 @@
 --     psql -X -f example.sql
 -- It makes the roles "greeter" and "clock", and the queue "spring".
 --
+\set ON_ERROR_STOP on
 \ir ../common.sql
 
 \if :large
 	\set greetings 10000000
 	\set later 2500000
 	\set chunk 100000
-	-- a second
 	\set campaign_rate 2000
 	\set campaign_stop 20000
 	\set ticks 200
 	\set tick '500 ms'
+	\set time_limit '1 hour'
 \else
 	\set greetings 20000
 	\set later 5000
@@ -27,8 +28,8 @@
 	\set campaign_stop 50
 	\set ticks 20
 	\set tick '20 ms'
+	\set time_limit '2 minutes'
 \endif
-\set time_limit '1 hour'
 
 CREATE ROLE greeter LOGIN;
 CREATE ROLE clock LOGIN;
@@ -122,7 +123,7 @@ FROM (SELECT cycle_num FROM delay_wheel.tasks LIMIT 5000) t;
 \echo
 
 -- late enough to have written them all by then
-SELECT date_trunc('second', clock_timestamp() + greatest('3 s', 2.5 * :took * :greetings / :later * interval '1 s')) + interval '1 s' AS midnight,
+SELECT date_trunc('second', clock_timestamp() + greatest('5 s', 2.5 * :took * :greetings / :later * interval '1 s')) + interval '1 s' AS midnight,
 	clock_timestamp() AS begun \gset
 SET SESSION AUTHORIZATION greeter;
 CALL write_greetings(1, :greetings, :chunk, :'midnight', 1);

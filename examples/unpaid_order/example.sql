@@ -1,7 +1,7 @@
 --
 -- Unpaid after 30 minutes: three shops with the same orders and the same
 -- customers, whose unpaid orders expire by delay_wheel, by polling, or when
--- somebody looks.  A minute lasts 100 ms (4 s in the large size), so half an hour
+-- somebody looks.  A minute lasts 100 ms (2 s in the large size), so half an hour
 -- is 3 seconds.
 --
 -- Run it by "examples/run unpaid_order", or as a superuser in a database of its
@@ -9,11 +9,12 @@
 --     psql -X -f example.sql
 -- It makes the roles "store" and "customer", and the queue "unpaid".
 --
+\set ON_ERROR_STOP on
 \ir ../common.sql
 
 \if :large
-	\set orders 300000
-	\set minute '4 s'
+	\set orders 100000
+	\set minute '2 s'
 \else
 	\set orders 2000
 	\set minute '100 ms'

@@ -119,6 +119,8 @@ told()
 step "or by a file in conf.d" told
 step "which is read" preloads delay_wheel
 pg_dropcluster --stop 15 tasks
+# which leaves that file
+rm -r /etc/postgresql/15/tasks
 step "the first one is of the former version" is "SELECT extversion FROM pg_extension WHERE extname = 'delay_wheel'" 1.0
 
 #

@@ -93,50 +93,68 @@ sub parse_document
 	my @lines = split /\n/, $text, -1;
 	my (@blocks, @problems, %next);
 	my $before = '';
-	my $n = 0;
 
-	while ($n < @lines)
+	for (my $n = 1; @lines; $n++)
 	{
-		my $line = $lines[ $n++ ];
+		my $line = shift @lines;
 		my $at = $n;
 
 		if ($line =~ /^(\s*)(`{3,}|~{3,})\s*(.*?)\s*$/)
 		{
 			my ($indent, $fence, $kind) = ($1, $2, $3);
-			my @inside;
+			my @inside = _inside($indent, $fence, \@lines);
 
-			push @inside, $lines[ $n++ ] =~ s/^\Q$indent//r
-			  while $n < @lines && $lines[$n] !~ /^\s*\Q$fence\E`*\s*$/;
-			push @problems, "$at: this fence is not closed" if $n++ >= @lines;
+			push @problems, "$at: this fence is not closed" if !@lines;
 			push @problems, "$at: unknown fence \"$kind\"" if !defined $directives{$kind};
-			push @blocks,
-			  { %next, kind => $kind, line => $at, text => join('', map { "$_\n" } @inside) };
+			push @blocks, { %next, kind => $kind, line => $at, text => join('', map { "$_\n" } @inside) };
 			%next = ();
+			shift @lines;
+			$n += @inside + 1;
 		}
 		elsif ($line =~ /^\s*<!--/)
 		{
-			$line .= "\n$lines[$n++]" while $line !~ /-->/ && $n < @lines;
+			while ($line !~ /-->/ && @lines)
+			{
+				$line .= "\n" . shift @lines;
+				$n++;
+			}
 			push @problems, "$at: this comment is not closed" if $line !~ /-->/;
 			$line =~ /<!--\s*(.*?)\s*(?:-->|$)/s;
 			_directive($1, $at, \@blocks, \@problems, \%next);
 		}
 		else
 		{
-			push @problems, "$at: indented block, which nobody would run: put it between fences"
-			  if $line =~ /^(?: {4,}|\t)\s*\S/
-			  && $line !~ /^\s*(?:[-*+]|\d+\.)\s/
-			  && $before =~ /^\s*$|^#/;
-			push @problems, "$at: fence in a quotation, which nobody would run" if $line =~ /^\s*>.*(?:```|~~~)/;
-			if (%next && $line =~ /\S/)
-			{
-				push @problems, "$at: the comment before this belongs to no block";
-				%next = ();
-			}
+			push @problems, map { "$at: $_" } _problems_of_prose($line, $before);
+			push @problems, "$at: the comment before this belongs to no block" if %next && $line =~ /\S/;
+			%next = () if $line =~ /\S/;
 		}
 		$before = $line;
 	}
-	push @problems, "$n: the last comment belongs to no block" if %next;
+	push @problems, '0: the last comment belongs to no block' if %next;
 	return (\@blocks, @problems, _arrange(\@blocks));
+}
+
+# Takes the lines up to the end of a fence.
+sub _inside
+{
+	my ($indent, $fence, $lines) = @_;
+	my @inside;
+
+	push @inside, (shift @$lines) =~ s/^\Q$indent//r while @$lines && $lines->[0] !~ /^\s*\Q$fence\E`*\s*$/;
+	return @inside;
+}
+
+# What Markdown shows as a block, and we do not take for one.
+sub _problems_of_prose
+{
+	my ($line, $before) = @_;
+
+	return 'indented block, which nobody would run: put it between fences'
+	  if $line =~ /^(?: {4,}|\t)\s*\S/
+	  && $line !~ /^\s*(?:[-*+]|\d+\.)\s/
+	  && $before =~ /^\s*(?:$|#|```|<!--)/;
+	return 'fence in a quotation, which nobody would run' if $line =~ /^\s*>.*(?:```|~~~)/;
+	return ();
 }
 
 # One comment: a block of its own, or what is to be known of the next one.
@@ -144,7 +162,7 @@ sub _directive
 {
 	my ($text, $at, $blocks, $problems, $next) = @_;
 
-	if ($text =~ /^run (sql|sh)\n(.*)$/s)
+	if ($text =~ /^run (sql|sh)\s+(.*)$/s)
 	{
 		push @$blocks, { %$next, kind => $1, line => $at, text => "$2\n", hidden => 1 };
 		%$next = ();
@@ -163,7 +181,7 @@ sub _directive
 
 		$next->{ $name =~ s/ /_/r } = $value;
 	}
-	elsif ($text !~ /^[A-Z]/)
+	elsif ($text =~ /^[^A-Z].*[:\n]/s)
 	{
 		push @$problems, "$at: unknown comment \"$text\" (one that is for readers begins with a capital)";
 	}
@@ -216,7 +234,9 @@ sub _is_run
 	return $block->{kind} =~ /^(?:sql|sh|wait)$/ && !$block->{shown_by};
 }
 
-# Else psql would take it together with the next block, or not run it at all.
+# Else psql would take it together with the next block, or not run it at all.  A
+# statement ends with a semicolon, \g and its kin; data of COPY with \., and a line that
+# is a command of psql with itself.
 sub _is_ended
 {
 	my ($sql) = @_;

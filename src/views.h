@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.h
+ *	  What views on shared memory have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_VIEWS_H
+#define DW_VIEWS_H
+
+#include "queue_limits.h"
+#include "shared.h"
+
+/* Others' databases are shown to who may see statistics. */
+extern bool dw_may_see_database(const DwDatabase *db);
+
+/* The numbers of a database's lanes as they are just now. */
+extern int32 *dw_list_lanes(DwDatabase *db, int *n);
+
+/* For copies of a lane and its owner.  The reason is NULL where the state says all. */
+extern const char *dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit,
+								 TimestampTz now, const char **reason);
+
+#endif							/* DW_VIEWS_H */
