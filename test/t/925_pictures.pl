@@ -30,7 +30,7 @@ my $scheduling = start [
 	'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', q{
 	DO $$
 	BEGIN
-		FOR n IN 1 .. 3000 LOOP
+		FOR n IN 1 .. 2000 LOOP
 			EXIT WHEN EXISTS (SELECT FROM enough);
 			PERFORM delay_schedule_at('2100-01-01'::timestamptz + random() * interval '20000 s', 'SELECT 2')
 				FROM generate_series(1, 20);
