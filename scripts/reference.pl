@@ -404,7 +404,7 @@ sub heading
 	my $anchor = anchor($text);
 
 	$anchor_of{$known_as} = $anchor if defined $known_as;
-	push @contents, [ $level, $text, $anchor ] if $level <= 3;
+	push @contents, [ $level, $text, $anchor ] if $level <= 4;
 	return ('#' x $level) . " $text\n\n";
 }
 
@@ -710,19 +710,21 @@ sub link_to_message
 	return '[' . escape($text) =~ s/\|/\\|/gr . '](#' . ($anchor_of{"message $text"} // '') . ')';
 }
 
-# A line for each part, with what is in it.
+# A line for each part, and for its sections if these have parts of their own.
 sub contents
 {
 	my @lines;
 
-	for (@contents)
+	for my $i (0 .. $#contents)
 	{
-		my ($level, $text, $anchor) = @$_;
+		my ($level, $text, $anchor) = @{ $contents[$i] };
+		my $has_parts = ($contents[ $i + 1 ][0] // 0) > $level;
 		my $link = '[' . $text =~ s/^delay_wheel\.//r . "](#$anchor)";
-		if ($level == 2) { push @lines, $link }
-		else { $lines[-1] .= ($lines[-1] =~ /: / ? ', ' : ': ') . $link }
+
+		if ($level == 2 || ($level == 3 && $has_parts)) { push @lines, [ $level, $link ] }
+		else { $lines[-1][1] .= ($lines[-1][1] =~ /: / ? ', ' : ': ') . $link }
 	}
-	return join '', map { wrap($_, '* ', '  ') } @lines;
+	return join '', map { my $indent = '  ' x ($_->[0] - 2); wrap($_->[1], "$indent* ", "$indent  ") } @lines;
 }
 
 sub whole
