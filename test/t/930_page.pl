@@ -140,8 +140,8 @@ unlike(encode_json($d), qr/onerror/, 'nor their texts');
 $d = feed(q{SET ROLE watcher; SELECT delay_wheel.page_data()});
 is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 1, 3, 4, 1 ], 'a role that may read all sees all');
 $d = feed(q{SELECT delay_wheel.page_data(texts => false)});
-unlike(encode_json($d), qr/onerror="top[^-]*?script|division by zero|pg_sleep/, 'without texts: no SQL, no message');
-is_deeply([ map { $d->{failed}{rows}[0]{$_} } qw(sql message detail hint context) ], [ (undef) x 5 ], 'also in the list of failed tasks');
+unlike(encode_json($d), qr/(?:message|detail|hint) <img|division by zero|pg_sleep/, 'without texts: no SQL, no message');
+is_deeply([ grep { my $row = $_; grep { defined $row->{$_} } qw(sql message detail hint context) } @{ $d->{failed}{rows} } ], [], 'also in the list of failed tasks');
 $d = feed(q{SELECT delay_wheel.page_data(max_rows => 1)});
 is_deeply([ scalar @{ $d->{failed}{rows} }, $d->{failed}{total}, scalar @{ $d->{lanes}{rows} }, $d->{lanes}{total} ], [ 1, 3, 1, 4 ], 'lists have at most max_rows entries');
 
