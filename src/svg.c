@@ -191,12 +191,17 @@ dw_svg_end(StringInfo svg)
 char *
 dw_svg_clip(const char *text, int most)
 {
-	int			bytes;
+	int			bytes = strlen(text);
+	int			length = pg_mbstrlen(text);
+	int			end = (most - 3) / 3;
+	int			head;
+	int			tail;
 
-	if (pg_mbstrlen(text) <= most)
+	if (length <= most)
 		return pstrdup(text);
-	bytes = pg_mbcharcliplen(text, strlen(text), most - 3);
-	return psprintf("%.*s...", bytes, text);
+	head = pg_mbcharcliplen(text, bytes, most - 3 - end);
+	tail = pg_mbcharcliplen(text, bytes, length - end);
+	return psprintf("%.*s...%s", head, text, text + tail);
 }
 
 /*---- Numbers ----*/
