@@ -322,8 +322,7 @@ sub _without_comments
 {
 	my ($text, $sign) = @_;
 
-	$text =~ s/^\s*$sign.*//mg;
-	$text =~ s/\s$sign\s.*//mg;
+	$text =~ s/(?:^|\s)$sign.*//mg;
 	$text =~ s/\bsudo (?:-u \S+ )?//g;
 	$text =~ s/\\\n//g;
 	return $text;
