@@ -11,6 +11,8 @@
 #                        assertions (test/majors; as root)
 #   make test-newcomer   README's and the tutorial's commands on a bare Debian
 #                        (test/newcomer; as root)
+#   make test-packages   Debian's package, built, installed, upgraded and removed in a
+#                        chroot (test/packages; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
 #   make chaos           faults of all kinds at random, five minutes long
@@ -135,6 +137,9 @@ test-majors:
 
 test-newcomer:
 	@test/newcomer/run
+
+test-packages:
+	@test/packages/run
 
 bench:
 	@test/bench/run

@@ -404,7 +404,7 @@ sub heading
 	my $anchor = anchor($text);
 
 	$anchor_of{$known_as} = $anchor if defined $known_as;
-	push @contents, [ $level, $text, $anchor ] if $level <= 3;
+	push @contents, [ $level, $text, $anchor ] if $level <= 4;
 	return ('#' x $level) . " $text\n\n";
 }
 
@@ -441,6 +441,8 @@ sub signature
 {
 	my ($function) = @_;
 	my @args = map { short_types(s/( DEFAULT [^:]*)::.*/$1/r) } split /, /, $function->{args};
+	# their columns are those of a view
+	@args = grep { !/^OUT / } @args if $function->{name} =~ /^get_/;
 	my ($begin, $end) = (qualified($function) . '(', ') returns ' . short_types($function->{result}));
 	my $line = $begin . join(', ', @args) . $end;
 
@@ -583,9 +585,9 @@ sub note_text
 sub processes_part
 {
 	my $out = heading(2, 'Processes and wait events')
-	  . paragraphs('As backend_type and wait_event of pg_stat_activity, in which all processes of delay_wheel stand.',
-		'Wait events have these names from PostgreSQL 17 on; on 15 and 16 each of them is Extension, and so are, on all '
-		  . 'versions, short pauses before something is tried again.')
+	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, in which all processes of delay_wheel stand. What else it '
+		  . 'shows of them is in [monitoring.md](monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
+		  . 'PostgreSQL 17 on; on 15 and 16 each of them is `Extension`.')
 	  . "\n";
 
 	for my $name (@processes, @wait_events)
@@ -708,19 +710,21 @@ sub link_to_message
 	return '[' . escape($text) =~ s/\|/\\|/gr . '](#' . ($anchor_of{"message $text"} // '') . ')';
 }
 
-# A line for each part, with what is in it.
+# A line for each part, and for its sections if these have parts of their own.
 sub contents
 {
 	my @lines;
 
-	for (@contents)
+	for my $i (0 .. $#contents)
 	{
-		my ($level, $text, $anchor) = @$_;
+		my ($level, $text, $anchor) = @{ $contents[$i] };
+		my $has_parts = ($contents[ $i + 1 ][0] // 0) > $level;
 		my $link = '[' . $text =~ s/^delay_wheel\.//r . "](#$anchor)";
-		if ($level == 2) { push @lines, $link }
-		else { $lines[-1] .= ($lines[-1] =~ /: / ? ', ' : ': ') . $link }
+
+		if ($level == 2 || ($level == 3 && $has_parts)) { push @lines, [ $level, $link ] }
+		else { $lines[-1][1] .= ($lines[-1][1] =~ /: / ? ', ' : ': ') . $link }
 	}
-	return join '', map { wrap($_, '* ', '  ') } @lines;
+	return join '', map { my $indent = '  ' x ($_->[0] - 2); wrap($_->[1], "$indent* ", "$indent  ") } @lines;
 }
 
 sub whole

@@ -1,5 +1,6 @@
 # doc/reference.md is what scripts/reference.pl makes of this very source and
-# catalog, and each object, column and message has its word.
+# catalog, each object, column and message has its word, and doc/architecture.md
+# speaks of what is there.
 
 use strict;
 use warnings;
@@ -56,6 +57,18 @@ for my $heading ($made =~ /^#+ (.*)$/mg)
 }
 my %nowhere = map { $_ => 1 } grep { !$headings{$_} } $made =~ /\]\(#([^)]*)\)/g;
 is(join("\n", sort keys %nowhere), '', 'all links within it lead to a heading');
+
+# What architecture.md names is there: files, and functions and variables of the source.
+my $architecture = slurp_file("$root/doc/architecture.md");
+my $source = join '', map { slurp_file($_) } glob "$root/src/*.[ch]";
+my @missing;
+for my $name ($architecture =~ /`([^`\n]+)`/g)
+{
+	push @missing, $name if $name =~ m{^(?:test|sql|expected|examples|scripts|doc)(?:/[\w.]+)+$} && !-e "$root/$name";
+	push @missing, grep { !-e "$root/src/$_" } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
+	push @missing, grep { $source !~ /\b\Q$_\E\b/ } $name =~ /\b((?:dw_|Dw|DW_)\w+)/g;
+}
+is(join("\n", @missing), '', 'all that architecture.md names is there');
 
 # The check is one: it notices what is taken away, and what is there beside.
 $node->safe_psql('postgres', q{

@@ -1,0 +1,444 @@
+# The web page, in a real browser, and what feeds it: all that a DBA asks is
+# there; the feed stays small however many tasks fail; what others have written
+# into SQL, errors and names is text and nothing else; narrow, light and dark,
+# all of it can be read.
+
+use strict;
+use warnings;
+use utf8;
+
+use DelayWheel;
+use Digest::SHA qw(sha256_base64);
+use File::Basename;
+use File::Path qw(make_path);
+use IO::Socket::INET;
+use JSON::PP;
+use POSIX ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $tree = dirname(__FILE__) . '/../..';
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $feeds = "$dir/feeds";
+make_path($feeds);
+
+#
+# The file: nothing from elsewhere, and a policy that lets only its own script
+# and style in.
+#
+my $page = slurp_file("$tree/web/delay_wheel.html");
+for my $tag (qw(script style))
+{
+	my ($text) = $page =~ m{<$tag>(.*?)</$tag>}s;
+	my $hash = sha256_base64($text);
+	$hash .= '=' while length($hash) % 4;
+	like($page, qr{\Q$tag-src 'sha256-$hash'\E}, "the policy lets the page's own $tag in")
+	  or diag("it should say $tag-src 'sha256-$hash'");
+}
+unlike($page, qr{innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function}, 'no way from text to HTML is used');
+unlike($page, qr{(?:src|href|url)\s*[=(]\s*["']?(?:https?:)?//}i, 'nothing is loaded from elsewhere');
+
+#
+# The feed.
+#
+my $node = new_node('page', conf => "delay_wheel.max_executors = 4\nlog_min_messages = panic\n");
+
+sub feed
+{
+	my ($sql, $db) = @_;
+	return decode_json($node->safe_psql($db // 'postgres', $sql // 'SELECT delay_wheel.page_data()'));
+}
+
+# The export of doc/web.md
+sub export
+{
+	my ($name, $db) = @_;
+
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $db // 'postgres', PGCLIENTENCODING => 'UTF8');
+	system("psql -XAtc 'SELECT delay_wheel.page_data()' > $feeds/$name.json") == 0 or die "psql failed";
+	return;
+}
+
+sub write_feed
+{
+	my ($name, $text) = @_;
+	unlink "$feeds/$name.json";
+	append_to_file("$feeds/$name.json", $text);
+	return;
+}
+
+# a document that differs in some way from another one
+sub variant
+{
+	my ($name, $from, $change) = @_;
+	my $d = decode_json(slurp_file("$feeds/$from.json"));
+
+	$change->($d);
+	write_feed($name, JSON::PP->new->utf8->encode($d));
+	return;
+}
+
+$node->safe_psql('postgres', 'CREATE DATABASE nothing');
+$node->safe_psql('nothing', 'CREATE EXTENSION delay_wheel');
+wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE state = 'running'}, 'both databases are served', 60, expected => 2);
+export('empty', 'nothing');
+my $d = feed(undef, 'nothing');
+is_deeply([ map { $d->{$_}{total} } qw(running failed queues lanes recurring cancellations) ], [ (0) x 6 ], 'a database without tasks: nothing is listed');
+is_deeply([ $d->{format}, $d->{database}, $d->{status}{state}, scalar @{ $d->{ring}{tasks} }, $d->{ring}{slots}, $d->{ring}{per_part}, $d->{ring}{tick_s} ],
+	[ 1, 'nothing', 'running', 360, 3600, 10, 1 ], 'and how it stands is there');
+
+# Texts of others, for whoever puts them into HTML without care.
+my $evil = q{<img src=x onerror="top.hit=1;window.hit=1"><script>top.hit=1</script></pre></script>'"&lt;<!--\\};
+my $name = q{<svg onload="top.hit=1">&amp;'};
+sub quoted { return "'" . $_[0] =~ s/'/''/gr . "'"; }
+(my $ident = $name) =~ s/"/""/g;
+my $raise = "DO \$d\$BEGIN RAISE EXCEPTION USING MESSAGE = \$m\$message $evil\$m\$, DETAIL = \$m\$detail $evil\$m\$, HINT = \$m\$hint $evil\$m\$; END\$d\$";
+
+$node->safe_psql('postgres', qq{
+	CREATE ROLE "$ident";
+	CREATE ROLE shop;
+	CREATE ROLE watcher IN ROLE pg_monitor, pg_read_all_data;
+	SELECT delay_wheel.allow('shop', @{[quoted($name)]});
+	SELECT delay_queue(@{[quoted($name)]}, max_running => 3, users => '{public}');
+	SELECT delay_queue('mail', max_running => 1, rate => 100, users => '{public}');
+	SELECT delay_pause('mail');
+	SET ROLE "$ident";
+	SELECT delay_schedule_task(@{[quoted($raise)]}, queue => @{[quoted($name)]}, key => @{[quoted("key $evil")]}, tag => @{[quoted("tag $evil")]});
+	SELECT delay_schedule_task(@{[quoted("SELECT pg_sleep(3600) /* running $evil */")]}, queue => @{[quoted($name)]});
+	SELECT delay_every(@{[quoted("again $evil")]}, '1 hour', @{[quoted($raise)]}, starts => now());
+	SET ROLE shop;
+	SELECT delay_schedule_task('SELECT 1 / 0', tag => 'spring');
+	SELECT delay_schedule_task('SELECT 1', queue => 'mail');
+	SELECT delay_schedule(make_interval(secs => i * 13), 'SELECT 1') FROM generate_series(1, 700) i;
+	SELECT delay_schedule('0', 'SELECT 1') FROM generate_series(1, 20);
+});
+wait_for($node, q{SELECT count(*) = 3 FROM delay_wheel.failed}, 'three tasks have failed');
+wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.running}, 'one runs');
+wait_for($node, q{SELECT near >= 500 AND ready = 1 FROM delay_wheel.status WHERE database = 'postgres'}, 'one waits, others are coming up');
+export('full');
+$d = feed();
+is_deeply([ map { $d->{$_}{total} } qw(running failed queues recurring) ], [ 1, 3, 2, 1 ], 'what runs, what failed, queues, recurring tasks');
+ok($d->{waiting_since}, 'since when the first due task waits');
+is_deeply($d->{progress}, [], 'nothing goes on in the background');
+is($d->{running}{rows}[0]{sql}, "SELECT pg_sleep(3600) /* running $evil */", 'with the SQL of what runs');
+is_deeply([ sort map { "$_->{sqlstate} $_->{tasks}" } @{ $d->{failed}{errors} } ], [ '22012 1', 'P0001 2' ], 'and how often each error came');
+is_deeply([ scalar @{ $d->{forecast}{minutes} }, scalar @{ $d->{forecast}{hours} }, scalar @{ $d->{forecast}{days} } ], [ 60, 48, 31 ], 'when tasks are due');
+cmp_ok($d->{forecast}{pending}, '>=', 690, 'all that are pending are in the forecast');
+my $sum = 0;
+$sum += $_->[2] for @{ $d->{lateness} };
+cmp_ok($sum, '>=', 20, 'what was run is in the histogram of lateness');
+$sum = 0;
+$sum += $_ for @{ $d->{ring}{tasks} };
+cmp_ok($sum, '>=', $d->{status}{near}, 'all that is in memory is in some part of the ring');
+is(feed(q{BEGIN READ ONLY; SELECT delay_wheel.page_data(); COMMIT})->{format}, 1, 'it can be read in a read-only transaction');
+
+# rights: what the views show
+is(feed(q{SET ROLE shop; SELECT delay_wheel.page_data()})->{failed}{rows}[0]{tag}, 'spring', 'a role sees its own failed task');
+$d = feed(q{SET ROLE shop; SELECT delay_wheel.page_data()});
+is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 0, 1, 2, 0 ], 'and nothing of others');
+unlike(encode_json($d), qr/onerror/, 'nor their texts');
+$d = feed(q{SET ROLE watcher; SELECT delay_wheel.page_data()});
+is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 1, 3, 4, 1 ], 'a role that may read all sees all');
+$d = feed(q{SELECT delay_wheel.page_data(texts => false)});
+unlike(encode_json($d), qr/onerror="top[^-]*?script|division by zero|pg_sleep/, 'without texts: no SQL, no message');
+is_deeply([ map { $d->{failed}{rows}[0]{$_} } qw(sql message detail hint context) ], [ (undef) x 5 ], 'also in the list of failed tasks');
+$d = feed(q{SELECT delay_wheel.page_data(max_rows => 1)});
+is_deeply([ scalar @{ $d->{failed}{rows} }, $d->{failed}{total}, scalar @{ $d->{lanes}{rows} }, $d->{lanes}{total} ], [ 1, 3, 1, 4 ], 'lists have at most max_rows entries');
+
+# Many failed tasks.
+$node->safe_psql('postgres', q{
+	INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
+		SELECT nextval('delay_wheel.task_id_seq'), now() - i * interval '1 s', now(), 0, 'shop'::regrole, 0, 0, 1, '22012', repeat('long ', 2000) || i, repeat('x', 5000)
+		FROM generate_series(1, 10000) i;
+	ANALYZE delay_wheel.failed_task});
+export('many');
+$d = feed();
+is_deeply([ $d->{failed}{total}, $d->{failed}{newest}, scalar @{ $d->{failed}{rows} } ], [ 10001, 1000, 50 ], '10,000 failed tasks: the newest are shown, the rest is counted, not for ever');
+cmp_ok(-s "$feeds/many.json", '<', 200_000, 'and the feed stays small');
+is($node->safe_psql('postgres', q{SELECT array_agg(id) = (SELECT array_agg(id) FROM (SELECT id FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 1000) f) FROM (SELECT id FROM delay_wheel.newest_failed) n}),
+	't', 'newest_failed has the newest 1,000');
+my $plan = $node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel.newest_failed');
+like($plan, qr/Index Scan Backward using failed_task_failed_at_idx/, 'which are read by the index');
+unlike($plan, qr/Sort/, 'and not sorted');
+
+#
+# The set-up for PostgREST of doc/web.md, and a stand-in for it that answers as
+# its documentation says: GET of a function in a read-only transaction, as the
+# role of the token or else the anonymous one, JSON as it is; errors as JSON;
+# any origin may ask.
+#
+my ($setup) = slurp_file("$tree/doc/web.md") =~ /^<!-- role for PostgREST -->\n+```sql\n(.*?)^```/ms;
+$node->safe_psql('postgres', $setup);
+is($node->safe_psql('postgres', q{SELECT has_table_privilege('wheel_web', 'pg_authid', 'SELECT'), pg_has_role('wheel_web', 'pg_read_all_data', 'USAGE')}), 'f|f', 'the role of the web server may read nothing by itself');
+
+my %cors = (
+	'Access-Control-Allow-Origin' => '*', 'Access-Control-Max-Age' => 86400,
+	'Access-Control-Allow-Methods' => 'GET, POST, PATCH, PUT, DELETE, OPTIONS, HEAD',
+	'Access-Control-Allow-Headers' => 'Authorization, Content-Type, Accept, Accept-Language, Content-Language');
+my @requests;
+
+sub postgrest
+{
+	my ($method, $path, $headers) = @_;
+	my ($function) = $path =~ m{^/rpc/(\w+)$};
+
+	append_to_file("$dir/requests", join(' ', $method, $path, $headers->{origin} // '-', $headers->{authorization} // '-', "\n"));
+	return (200, 'text/plain', '', %cors) if $method eq 'OPTIONS';
+	return (404, 'application/json', '{"code":"PGRST202","message":"Could not find the function"}', %cors) if $method ne 'GET' || !$function;
+	my $role = ($headers->{authorization} // '') eq 'Bearer good.token' ? 'wheel_web' : 'anonymous';
+	my ($code, $out, $err) = $node->psql('postgres',
+		"START TRANSACTION READ ONLY; SET LOCAL ROLE $role; SELECT api.$function(); COMMIT");
+	return (200, 'application/json; charset=utf-8', $out, %cors) if $code == 0;
+	my ($message) = $err =~ /ERROR:\s+(.*)/;
+	return (401, 'application/json; charset=utf-8', encode_json({ code => '42501', message => $message, details => undef, hint => undef }), %cors);
+}
+$node->safe_psql('postgres', 'CREATE ROLE anonymous');
+
+#
+# Web servers, each request in a process of its own.
+#
+sub respond
+{
+	my ($client, $handler) = @_;
+	my ($head, $body, %headers) = ('', '');
+
+	while ($head !~ /\r\n\r\n/)
+	{
+		sysread($client, $head, 65536, length $head) or return;
+	}
+	($head, $body) = split /\r\n\r\n/, $head, 2;
+	$headers{ lc $1 } = $2 while $head =~ /^([\w-]+):\s*(.*?)\r?$/mg;
+	while (length $body < ($headers{'content-length'} // 0))
+	{
+		sysread($client, $body, 65536, length $body) or return;
+	}
+	my ($method, $path) = $head =~ /^(\w+) ([^ ?]*)/;
+	my ($status, $type, $content, %more) = $handler->($method, $path, \%headers, $body);
+	my $answer = join("\r\n", "HTTP/1.1 $status x", "Content-Type: $type", 'Content-Length: ' . length $content, 'Connection: close',
+		(map { "$_: $more{$_}" } sort keys %more), '', $content);
+	for (my $sent = 0; $sent < length $answer;)
+	{
+		$sent += syswrite($client, $answer, length($answer) - $sent, $sent) || return;
+	}
+	return;
+}
+
+my @servers;
+
+sub serve
+{
+	my ($handler) = @_;
+	my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die "could not listen: $!";
+	my $pid = fork // die "could not fork: $!";
+
+	if ($pid == 0)
+	{
+		$SIG{CHLD} = 'IGNORE';
+		$SIG{TERM} = 'DEFAULT';
+		for (;;)
+		{
+			my $client = $listen->accept or next;
+			if (fork == 0)
+			{
+				$SIG{CHLD} = 'DEFAULT';
+				alarm 120;
+				eval { respond($client, $handler) };
+				$client->shutdown(2);
+				# not the end of the test, which stops the server
+				POSIX::_exit(0);
+			}
+			close $client;
+		}
+	}
+	push @servers, $pid;
+	return 'http://127.0.0.1:' . $listen->sockport;
+}
+
+sub site
+{
+	my ($method, $path, $headers, $body) = @_;
+	my %pages = ('/delay_wheel.html' => "$tree/web/delay_wheel.html", '/harness.html' => "$tree/test/page/harness.html", '/cases.json' => "$dir/cases.json");
+	my $file = $pages{$path} // ($path =~ m{^/feeds/([\w.]+)$} ? "$feeds/$1" : '');
+
+	if ($method eq 'POST' && $path eq '/result')
+	{
+		append_to_file("$dir/result.new", $body);
+		rename "$dir/result.new", "$dir/result";
+		return (200, 'text/plain', 'ok');
+	}
+	return (404, 'text/html', "<h1>404</h1><script>top.hit=1</script>") if !-f $file;
+	return (200, $file =~ /html$/ ? 'text/html; charset=utf-8' : 'application/json', slurp_file($file));
+}
+
+END
+{
+	my $exit_code = $?;
+	kill 'TERM', @servers if @servers;
+	$? = $exit_code;
+}
+
+#
+# The browser.
+#
+sub find_chromium
+{
+	for my $name (qw(chromium chromium-browser google-chrome))
+	{
+		for my $path (split /:/, $ENV{PATH})
+		{
+			return "$path/$name" if -x "$path/$name";
+		}
+	}
+	return;
+}
+
+my $chromium = find_chromium();
+SKIP:
+{
+	skip 'there is no chromium: the page is not looked at', 1 if !$chromium;
+
+	my $site = serve(\&site);
+	my $postgrest = serve(\&postgrest);
+
+	# Looks at cases; what it saw, by name.
+	sub browse
+	{
+		my ($cases, @options) = @_;
+
+		unlink "$dir/cases.json", "$dir/result";
+		append_to_file("$dir/cases.json", encode_json($cases));
+		my $pid = fork // die "could not fork: $!";
+		if ($pid == 0)
+		{
+			setpgrp;
+			$ENV{HOME} = "$dir";
+			open(STDIN, '<', '/dev/null');
+			open(STDOUT, '>>', "$dir/chromium.log");
+			open(STDERR, '>>', "$dir/chromium.log");
+			# the sandbox needs rights that a test's user need not have; the only pages are our own
+			exec($chromium, '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run',
+				'--disable-extensions', '--disable-background-networking', '--disable-component-update', '--no-proxy-server', '--hide-scrollbars',
+				'--remote-debugging-port=0', "--user-data-dir=$dir/chromium", '--lang=en-US', '--window-size=1400,1000', @options, "$site/harness.html")
+			  or POSIX::_exit(1);
+		}
+		my $came = wait_until(180, sub { -s "$dir/result" });
+		kill 'KILL', -$pid;
+		waitpid($pid, 0);
+		ok($came, 'the browser has looked at ' . @$cases . ' pages') or diag(slurp_file("$dir/chromium.log"));
+		return {} if !$came;
+		return { map { $_->{name} => $_ } @{ decode_json(slurp_file("$dir/result")) } };
+	}
+
+	sub case
+	{
+		my ($name, $width, $fragment, %more) = @_;
+		return { name => $name, width => $width, url => "$site/delay_wheel.html#$fragment", %more };
+	}
+
+	my $ages_ago = sub { $_[0]{now} = '2020-01-01T00:00:00+00:00' };
+	variant('old', 'full', $ages_ago);
+	variant('stopped', 'full', sub { my $d = shift; @{ $d->{status} }{qw(state parked unarmed last_problem last_problem_at)} = ('stopped', 2, JSON::PP::true, "no worker $evil", $d->{now}) });
+	variant('loading', 'full', sub { $_[0]{progress} = [ { work => "load $evil", phase => 'loading', started => $_[0]{now}, done => 1234567, unit => 'tasks' } ] });
+	variant('estimates', 'full', sub { my $f = $_[0]{forecast}; $f->{exact} = JSON::PP::false; $f->{hours}[$_] = [ $f->{hours}[$_][0], 5000, JSON::PP::false ] for 3 .. 6 });
+	variant('fine', 'empty', sub { });
+	variant('junk', 'full', sub {
+		my $d = shift;
+		$d->{status} = { map { $_ => $evil } keys %{ $d->{status} } };
+		$d->{ring} = { map { $_ => ref $d->{ring}{$_} ? [ $evil, { x => $evil } ] : $evil } keys %{ $d->{ring} } };
+		$d->{failed}{rows} = [ { map { $_ => $evil } keys %{ $d->{failed}{rows}[0] } }, 7, $evil ];
+		$d->{running} = $evil;
+		$d->{lateness} = [ $evil, [$evil, $evil, $evil ], [ 1, 1e300, 1e300 ] ];
+		$d->{forecast} = { pending => $evil, next_due => $evil, minutes => [ $evil, [ $evil, $evil, $evil ] ], hours => $evil, days => [ {} ] };
+		$d->{lanes}{rows} = { $evil => $evil };
+		$d->{$_} = $evil for qw(max_executors version role server_started);
+	});
+	write_feed('html', "<html><body>$evil</body></html>");
+	write_feed('other', '{"format": 2, "now": "2026-01-01T00:00:00Z"}');
+	write_feed('cut', substr(slurp_file("$feeds/full.json"), 0, 1000));
+
+	my $r = browse([
+		case('full', 1200, 'feed=feeds/full.json'),
+		case('narrow', 340, 'feed=feeds/full.json'),
+		case('middle', 800, 'feed=feeds/full.json'),
+		case('empty', 1200, 'feed=feeds/empty.json'),
+		case('empty narrow', 340, 'feed=feeds/empty.json'),
+		case('many', 1200, 'feed=feeds/many.json&every=1', act => 'unfold'),
+		case('many narrow', 340, 'feed=feeds/many.json'),
+		case('stopped', 340, 'feed=feeds/stopped.json'),
+		case('loading', 340, 'feed=feeds/loading.json'),
+		case('estimates', 1200, 'feed=feeds/estimates.json'),
+		case('old', 1200, 'feed=feeds/old.json'),
+		case('junk', 1200, 'feed=feeds/junk.json'),
+		case('html', 1200, 'feed=feeds/html.json'),
+		case('other', 1200, 'feed=feeds/other.json'),
+		case('cut', 1200, 'feed=feeds/cut.json'),
+		case('missing', 1200, ''),
+		case('file', 1200, '', act => 'file'),
+		case('pause', 1200, 'feed=feeds/fine.json&every=1', act => 'pause'),
+		case('postgrest', 1200, "feed=$postgrest/rpc/delay_wheel_page&token=good.token&every=1", rounds => 2),
+		case('refused', 1200, "feed=$postgrest/rpc/delay_wheel_page"),
+		case('unreachable', 1200, 'feed=http://127.0.0.1:1/'),
+	]);
+
+	# whatever it was fed with
+	for my $c (sort { $a->{name} cmp $b->{name} } values %$r)
+	{
+		my $n = $c->{name};
+		is($c->{error}, undef, "$n: looked at") or next;
+		ok($c->{answered}, "$n: it got its answers");
+		ok(!$c->{hit}, "$n: no script of others has run");
+		is_deeply([ grep { /^(?:img|iframe|object|embed|a|link|form|image|use|animate)$/ } @{ $c->{tags} } ], [], "$n: no element of others is in it");
+		is_deeply($c->{handlers}, [], "$n: no attribute that could run anything");
+		cmp_ok($c->{overflow}, '<=', 0, "$n: nothing is cut off at its side");
+		is_deeply($c->{pale}, [], "$n: all texts stand out from what is behind them");
+		is_deeply($c->{collisions}, [], "$n: no label lies on another one");
+	}
+
+	for my $n ('full', 'narrow', 'postgrest', 'file')
+	{
+		my $c = $r->{$n};
+		is($c->{state}, '✓ running', "$n: the state");
+		for my $part ("running $evil", "message $evil", $name, "again $evil", 'division by zero', 'mail')
+		{
+			my $text = $part =~ s/\s+/ /gr;
+			ok(index($c->{text} =~ s/\s+/ /gr, $text) >= 0, "$n: shows " . substr($text, 0, 40)) or diag($c->{text});
+		}
+		cmp_ok($c->{parts}, '>', 100, "$n: the ring has its bars");
+		like($c->{text}, qr/[67]\d\d tasks are pending, the next one is due at.*The next hour, by minute\s.*at most \d in a minute/s, "$n: when tasks are due");
+	}
+	like(join("\n", @{ $r->{full}{problems} }), qr/bad: ✖ 3 tasks failed in the last hour.*bad: ✖ The last run of 1 recurring task failed.*warn: ▲ Due tasks of 1 lane wait/s, 'full: says what is wrong');
+	is($r->{many}{failed}, 50, 'many: 50 failed tasks are listed');
+	is($r->{many}{unfolded}, 1, 'many: what was folded out stays so with the next data');
+	like($r->{many}{text}, qr/More than 10,000 failed tasks are kept.*By error, of the newest 1,000.*The newest 50 are shown/s, 'many: how many more there are');
+	is_deeply($r->{empty}{problems}, ['good: ✓ Nothing is wrong that can be seen from here.'], 'empty: nothing is wrong');
+	like($r->{empty}{text}, qr/Nothing runs at this moment.*No failed tasks are kept.*No queue is declared.*There are no recurring tasks/s, 'empty: says so');
+	is($r->{stopped}{state}, '✖ stopped', 'stopped: the state');
+	like(join("\n", @{ $r->{stopped}{problems} }), qr/^bad: ✖ No task is run: there is no timer process.*bad: ✖ 2 lanes.*warn: ▲ There are tasks that came with a copy.*warn: ▲ Last problem: no worker \Q<img\E/s, 'stopped: what is wrong');
+	like($r->{stopped}{title}, qr/^✖ delay_wheel postgres/, 'stopped: also in the title of the tab');
+	like($r->{loading}{text}, qr/In the background\s.*load <img.*loading.*1,234,567 tasks/s, 'loading: what goes on in the background');
+	like($r->{loading}{text}, qr/Due and waiting\s+1\s+the first for \d/, 'and for how long a due task has waited');
+	is($r->{estimates}{estimates}, 4, 'estimates: are drawn otherwise');
+	like($r->{estimates}{text}, qr/About \d+ tasks are pending.*Hatched bars are estimates/s, 'estimates: and called so');
+	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
+	like($r->{html}{problems}[0], qr/^bad: ✖ Could not read feeds\/html.json/, 'html: something else than the feed');
+	like($r->{other}{problems}[0], qr/not what delay_wheel.page_data\(\) of this version returns/, 'other: another version of the feed');
+	like($r->{cut}{problems}[0], qr/^bad: ✖ Could not read feeds\/cut.json/, 'cut: half a feed');
+	like($r->{missing}{problems}[0], qr/^bad: ✖ Could not read delay_wheel.json: HTTP status 404/, 'missing: no feed');
+	is($r->{pause}{paused}, 'true', 'pause: no data is read while it is paused, and then again');
+	like($r->{refused}{problems}[0], qr/401, permission denied for (?:function|schema)/, 'refused: says what PostgREST says');
+	like($r->{unreachable}{problems}[0], qr/^bad: ✖ Could not read http:/, 'unreachable: says so');
+	my $asked = slurp_file("$dir/requests");
+	like($asked, qr{^OPTIONS /rpc/delay_wheel_page \Q$site\E}m, 'a browser asks PostgREST first whether it may come from elsewhere');
+	like($asked, qr{^GET /rpc/delay_wheel_page \Q$site\E Bearer good.token}m, 'then with the token');
+
+	$r = browse([ case('dark', 1200, 'feed=feeds/stopped.json'), case('dark narrow', 340, 'feed=feeds/many.json'), case('dark empty', 1200, 'feed=feeds/empty.json') ],
+		'--blink-settings=preferredColorScheme=0');
+	for my $n ('dark', 'dark narrow', 'dark empty')
+	{
+		ok($r->{$n}{dark}, "$n: it is dark");
+		is_deeply($r->{$n}{pale}, [], "$n: all texts stand out from what is behind them");
+	}
+}
+
+$node->stop('immediate');
+done_testing();
