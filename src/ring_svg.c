@@ -329,8 +329,8 @@ draw_panel(StringInfo svg, const Ring *ring, char **row)
 	double		x = PANEL_X;
 	double		y = 110;
 
-	dw_svg_text(svg, x, y, "head", "Tasks in %s of %s",
-				ring->width == 1 ? "a slot" : psprintf("a segment: %d slots", ring->width),
+	dw_svg_text(svg, x, y, "head", "Tasks in %s (%s)",
+				ring->width == 1 ? "a slot" : psprintf("a segment of %d slots", ring->width),
 				dw_svg_duration((double) ring->width * dw_tick_us()));
 	if (ring->most > 0)
 		dw_svg_text(svg, x, y + 19, "dim", "by shade; the longest bar is %s", dw_svg_number(ring->most));
