@@ -163,4 +163,4 @@ fuzz:
 FORCE:
 
 .PHONY: all install uninstall installcheck clean injection demo examples test test-long \
-	coverage sanitize test-majors test-newcomer bench reference check-ring check-model chaos fuzz FORCE
+	coverage sanitize test-majors test-newcomer test-packages bench reference check-ring check-model chaos fuzz FORCE

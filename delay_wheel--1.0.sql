@@ -528,17 +528,17 @@ ALTER TABLE delay_wheel.history_2 ENABLE ALWAYS TRIGGER history_guard;
 CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text) IS
-'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Null or infinite arguments, syntax errors and statements that cannot run inside a transaction are errors; for the latter see delay_schedule_task, mode';
+'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Errors: null arguments, SQLSTATE 22004; an infinite delay, 22008; syntax errors, 42601, unless delay_wheel.check_sql is off; an empty text, 22023; transaction control, LISTEN and COPY with a client, 0A000; statements that cannot run inside a transaction, 25001, for which see delay_schedule_task, mode; more pending tasks than delay_wheel.max_pending allows, 53400; a read-only transaction or a standby, 25006';
 
 CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text, "any") IS
-'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal takes its type from the statement. A parameter without a value, or a value without a parameter, is an error';
+'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal takes its type from the statement. A parameter without a value, SQLSTATE 42P02, and a value without a parameter, 22023, are errors';
 
 CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_at(timestamptz, text) IS
-'like delay_schedule(interval, text), at a point in time; one that is past runs at once after the commit';
+'like delay_schedule(interval, text), at a point in time; one that is past runs at once after the commit, infinity is an error, SQLSTATE 22008';
 
 CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -574,7 +574,7 @@ arg_types: their types, as many, ''-'' or null for one that takes its type from 
 delay: counted from the start of this transaction; zero or less is at once after the commit.
 due: point in time, instead of delay; with neither, the task runs at once after the commit; both are an error.
 key, 1 to 1000 bytes: at most one pending task for each owner, queue and key.
-if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation, SQLSTATE 23505. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
 queue: name of a declared queue, see delay_queue(); null is the default queue.
 tag, 1 to 1000 bytes: for grouping, as for delay_cancel_all().
 priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
@@ -599,12 +599,12 @@ Wrong arguments and wrong kinds of triggers are errors when the trigger first fi
 CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_key(text, text) IS
-'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error';
+'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error, SQLSTATE 42704';
 
 CREATE FUNCTION delay_cancel(id bigint, stop_running boolean DEFAULT false) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint, boolean) IS
-'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped, unless stop_running is true); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. With stop_running, a task that runs is stopped at once, whatever becomes of this transaction: stopping; it fails with SQLSTATE 57014 and a message that says who stopped it, and is not tried again. A task that is just committing may still be done, and one that is not interruptible (as a function in C that does not look for cancels) goes on until it is; delay_wait(id) tells. Null if an argument is null. Only for members of the owner role and superusers';
+'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped, unless stop_running is true); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. With stop_running, a task that runs is stopped at once, whatever becomes of this transaction: stopping; it fails with SQLSTATE 57014 and a message that says who stopped it, and is not tried again. A task that is just committing may still be done, and one that is not interruptible (as a function in C that does not look for cancels) goes on until it is; delay_wait(id) tells. Null if an argument is null. Only for members of the owner role and superusers, for others an error, SQLSTATE 42501';
 
 CREATE FUNCTION delay_wait(id bigint, timeout interval DEFAULT NULL) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_wait' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -615,12 +615,12 @@ CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL,
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_cancel_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
-'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. An unknown queue, a tag of more than 1000 bytes, and due times in the wrong order are errors';
+'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. No restriction at all, SQLSTATE 22004, an unknown queue, 42704, a tag of more than 1000 bytes, and due times in the wrong order, 22023, are errors';
 
 CREATE FUNCTION delay_reschedule(id bigint, delay interval) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule(bigint, interval) IS
-'moves a pending task to delay after the start of this transaction, if this transaction commits; the id stays. False if the task is running or gone. Waits and rights as in delay_cancel';
+'moves a pending task to delay after the start of this transaction, if this transaction commits; the id stays. False if the task is running or gone. Waits and rights as in delay_cancel. Null arguments, SQLSTATE 22004, and an infinite delay, 22008, are errors';
 
 CREATE FUNCTION delay_reschedule_at(id bigint, due timestamptz) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -630,7 +630,7 @@ COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 CREATE FUNCTION delay_run(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_run(bigint) IS
-'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, cursors of the caller are out of its reach, and it is an error if the caller has large objects open; what is left within reach of the task are session-level advisory locks, and the texts of the query and of prepared statements. Tasks that are not armed are refused; a null id is an error';
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, prepared statements and delay_ functions are refused, cursors of the caller are out of its reach, and it is an error if the caller has large objects open; what is left within reach of the task are session-level advisory locks, and the texts of the query and of prepared statements. Errors, beside those of the SQL: a task that is not armed, or has a mode, SQLSTATE 55000; that of a role whose rights one does not have, 42501; a null id, 22004';
 
 CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_run_due' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -640,14 +640,14 @@ COMMENT ON FUNCTION delay_run_due(timestamptz) IS
 CREATE FUNCTION delay_retry(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_retry' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_retry(bigint) IS
-'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), or if its queue or its owner does not exist any more. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations that are committed do not concern it, those of transactions that are still open do. A null id is an error';
+'puts a failed task back, to be run at once with all its attempts if this transaction commits; the id stays, and the row in delay_wheel.failed goes. False if there is no failed task of that id (any more); waits for another session that does the same. An error if the task, or another one of the same key, is pending (or a newer one runs), SQLSTATE 23505, if it is running, 55006, or if its queue or its owner does not exist any more, 42704. Only for members of the owner role and superusers; counts for delay_wheel.max_pending. Cancellations that are committed do not concern it, those of transactions that are still open do. A null id is an error, SQLSTATE 22004';
 
 CREATE FUNCTION delay_redrive(queue text DEFAULT NULL, tag text DEFAULT NULL, sqlstate text DEFAULT NULL,
 	failed_from timestamptz DEFAULT NULL, failed_until timestamptz DEFAULT NULL, max_tasks integer DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_redrive' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_redrive(text, text, text, timestamptz, timestamptz, integer) IS
-'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse are left, with a notice of their number. A queue that does not exist, a malformed sqlstate and a negative max_tasks are errors';
+'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse are left, with a notice of their number. A queue that does not exist, SQLSTATE 42704, a malformed sqlstate and a negative max_tasks, 22023, are errors';
 
 CREATE FUNCTION delay_arm() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -693,7 +693,7 @@ catch_up: what to do with ideal times that have passed, since the server was dow
 args, arg_types, queue, tag, priority, max_attempts, retry_delay, timeout, notify, on_success, on_failure, mode: of each run, as in delay_schedule_task.
 skip_after: of each run, too: a run that is later than that is left out, and with catch_up => all, only ideal times that are not too late by then are made up for. What a queue spreads is not spread here. A run that is cancelled (delay_cancel) is left out; one that is moved (delay_reschedule), or made early (delay_run), leaves the ideal times as they are.
 If the task exists, all is as given now, what is null included; but if starts is null, and every and time_zone are as before, starts stays, and so does the ideal time of the next run. A run that waits is replaced by a new one; one that is going on is not touched, and its end goes by what is declared then. It stays paused if it was. If nothing is changed nothing is done. Waits for another session''s open change of the same as INSERT does, and for the end of a run that delay_run makes in an open transaction.
-Errors as in delay_schedule_task; also a new one that would never have a run';
+Errors as in delay_schedule_task; also an interval or a schedule that is none, and a new one that would never have a run, SQLSTATE 22023';
 
 CREATE FUNCTION delay_cron(
 	name text,
@@ -725,17 +725,17 @@ COMMENT ON FUNCTION delay_cron(text, text, text, text[], regtype[], timestamptz,
 CREATE FUNCTION delay_unschedule(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_unschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_unschedule(text) IS
-'removes the current user''s recurring task of this name with the run that is pending, if this transaction commits; a run that is going on is the last one. False if there is none of this name. Waits as delay_every does. A null name is an error';
+'removes the current user''s recurring task of this name with the run that is pending, if this transaction commits; a run that is going on is the last one. False if there is none of this name. Waits as delay_every does. A null name is an error, SQLSTATE 22004';
 
 CREATE FUNCTION delay_pause_recurring(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_pause_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_pause_recurring(text) IS
-'pauses the current user''s recurring task of this name, if this transaction commits: it has no runs until delay_resume_recurring; a run that is going on is finished. False if there is none of this name. Waits as delay_every does. A null name is an error';
+'pauses the current user''s recurring task of this name, if this transaction commits: it has no runs until delay_resume_recurring; a run that is going on is finished. False if there is none of this name. Waits as delay_every does. A null name is an error, SQLSTATE 22004';
 
 CREATE FUNCTION delay_resume_recurring(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_resume_recurring' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_resume_recurring(text) IS
-'ends what delay_pause_recurring began, if this transaction commits: the next run is at the first ideal time from now on, whatever catch_up says. False if there is none of this name; nothing is changed if it is not paused. Waits as delay_every does. A null name is an error';
+'ends what delay_pause_recurring began, if this transaction commits: the next run is at the first ideal time from now on, whatever catch_up says. False if there is none of this name; nothing is changed if it is not paused. Waits as delay_every does. A null name is an error, SQLSTATE 22004';
 
 /*---- Queues ----*/
 
@@ -758,18 +758,18 @@ batch: whether its tasks may share a transaction with others, true by default.
 spread, up to 366 days: due times of new tasks are put off, each by another part of this; 0 (the default) is not at all.
 users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles; none by default.
 history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says.
-Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers. More than delay_wheel.max_queues in all databases are an error';
+Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_queue_drop(text) FROM PUBLIC;
 COMMENT ON FUNCTION delay_queue_drop(text) IS
-'drops a queue, if this transaction commits. An error if tasks are pending in it, or open transactions have scheduled some; nothing is waited for. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of';
+'drops a queue, if this transaction commits. An error, SQLSTATE 55006, if tasks are pending in it, recurring tasks name it, or open transactions have scheduled some; nothing is waited for. A queue that does not exist is one, too, 42704. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of';
 
 CREATE FUNCTION delay_pause(queue text DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_pause' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_pause(text) IS
-'pauses a queue, or, if it is null, all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume, also over restarts; if there is one already nothing changes. A queue is paused by members of its owner and superusers. Waits for another session''s open pause or resume of the same';
+'pauses a queue, or, if it is null, all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume, also over restarts; if there is one already nothing changes. A queue is paused by members of its owner and superusers, for others it is an error, SQLSTATE 42501; one that does not exist is one, 42704. Waits for another session''s open pause or resume of the same';
 
 CREATE FUNCTION delay_resume(queue text DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_resume' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -823,7 +823,7 @@ AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]) FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.allow(name[]) IS
-'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but those for administrators: delay_arm, delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions. Plain GRANT does as well; a dump carries the grants';
+'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but those for administrators: delay_arm, delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions, for others an error, SQLSTATE 42501. No name at all is one, 22023, a null one, 22004, and a role that does not exist, 42704. Plain GRANT does as well; a dump carries the grants';
 
 CREATE FUNCTION delay_wheel.disallow(VARIADIC roles name[]) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_disallow' LANGUAGE C VOLATILE PARALLEL UNSAFE

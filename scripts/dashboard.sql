@@ -36,7 +36,7 @@ WITH status AS MATERIALIZED (
 	WHERE (step = 'minute' AND n <= 10) OR (step = 'hour' AND n <= 12)
 ), line AS (
 	SELECT 10 AS section, 1 AS n, format('database %s: %s%s', current_database(), upper(s.state),
-		coalesce(format('   last problem at %s: %s', s.last_problem_at::timestamptz(0), s.last_problem), '')) AS text
+		'   last problem' || coalesce(' at ' || s.last_problem_at::timestamptz(0), '') || ': ' || s.last_problem) AS text
 		FROM status s
 	UNION ALL
 	SELECT 10, 2, format('in memory %s   due and waiting %s   running %s of %s executors   lanes %s (parked: %s)',
@@ -50,7 +50,7 @@ WITH status AS MATERIALIZED (
 	SELECT 10, 4, format('late by (ms): 50%% %s   95%% %s   99%% %s   latest %s',
 		round(s.lateness_p50::numeric, 1), round(s.lateness_p95::numeric, 1), round(s.lateness_p99::numeric, 1),
 		round(s.lateness_max::numeric, 1))
-		FROM status s
+		FROM status s WHERE s.lateness_p50 IS NOT NULL
 	UNION ALL
 	SELECT 10, 5, format('next due %s   overdue, or running: %s%s   due in more than 31 days: %s%s',
 		coalesce((n.due - clock_timestamp())::interval(0)::text, '-'),

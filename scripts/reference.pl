@@ -19,6 +19,7 @@ use strict;
 use warnings;
 
 use File::Basename qw(dirname);
+use File::Temp;
 use JSON::PP qw(decode_json);
 use lib dirname(__FILE__);
 use Messages qw(read_messages);
@@ -90,15 +91,12 @@ END
 
 sub read_catalog
 {
-	my $file = "/tmp/delay_wheel_reference.$$.sql";
+	my $file = File::Temp->new;
 
-	open(my $out, '>', $file) or die "$file: $!\n";
-	print $out $catalog_query;
-	close($out);
-	my $answer = qx(psql -XAtq -v VERBOSITY=terse -f $file);
-	my $status = $?;
-	unlink $file;
-	die "psql failed\n" if $status != 0;
+	print $file $catalog_query;
+	close($file);
+	my $answer = qx(psql -XAtq -f $file);
+	die "psql failed\n" if $? != 0;
 	return decode_json($answer);
 }
 

@@ -165,7 +165,8 @@ read_marks(void)
 static void
 refresh(void)
 {
-	DwDatabase *db = dw_my_database();
+	/* the forecast can be read without the library preloaded */
+	DwDatabase *db = dw_shared != NULL ? dw_my_database() : NULL;
 	uint32		control = 0;
 
 	pg_memory_barrier();

@@ -202,13 +202,11 @@ draw_labels(StringInfo svg, const Ring *ring)
 
 	for (int i = 0; i < ring->n; i += step)
 	{
-		double		slot = ring->segments[i].first;
-
 		/* a single slot has its number at its middle */
-		if (ring->width == 1)
-			slot += 0.5;
+		double		slot = ring->segments[i].first + (ring->width == 1 ? 0.5 : 0);
+
 		/* the last one must not run into the first */
-		if (i > 0 && dw_slots - slot < 0.6 * step * ring->width)
+		if (i > 0 && dw_slots - ring->segments[i].first < 0.6 * step * ring->width)
 			break;
 		dw_svg_text(svg, point_x(slot, LABEL_RADIUS), point_y(slot, LABEL_RADIUS) + 4, "small m",
 					"%d", ring->segments[i].first);
@@ -331,10 +329,13 @@ draw_panel(StringInfo svg, const Ring *ring, char **row)
 	double		x = PANEL_X;
 	double		y = 110;
 
-	dw_svg_text(svg, x, y, "head", "Tasks in %s of %s",
-				ring->width == 1 ? "a slot" : psprintf("a segment: %d slots", ring->width),
+	dw_svg_text(svg, x, y, "head", "Tasks in %s (%s)",
+				ring->width == 1 ? "a slot" : psprintf("a segment of %d slots", ring->width),
 				dw_svg_duration((double) ring->width * dw_tick_us()));
-	dw_svg_text(svg, x, y + 19, "dim", "shade: how many; length: as a part of %s", dw_svg_short_number(ring->most));
+	if (ring->most > 0)
+		dw_svg_text(svg, x, y + 19, "dim", "by shade; the longest bar is %s", dw_svg_number(ring->most));
+	else
+		dw_svg_text(svg, x, y + 19, "dim", "by shade");
 	draw_shades(svg, x, y + 30);
 	y += 84;
 	appendStringInfo(svg, "<rect class=\"shade3 edge\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"14\"/>"
@@ -354,11 +355,12 @@ draw_panel(StringInfo svg, const Ring *ring, char **row)
 		dw_svg_text(svg, x + 30, y += 18, "dim", "what is due before is in memory");
 
 	y += 40;
-	dw_svg_text(svg, x, y, "head", "Timer: %s", row[STATE]);
+	dw_svg_text(svg, x, y, strcmp(row[STATE], "running") == 0 ? "head" : "head now", "Timer: %s", row[STATE]);
 	dw_svg_text(svg, x, y += 22, "", "due and waiting for an executor: %s",
 				dw_svg_number(strtoll(row[READY], NULL, 10)));
 	dw_svg_text(svg, x, y += 22, "", "running: %s", dw_svg_number(strtoll(row[RUNNING], NULL, 10)));
-	dw_svg_text(svg, x, y += 22, "", "in memory: up to %s ahead", turns(ring->max_cycle));
+	if (ring->max_cycle > 0)
+		dw_svg_text(svg, x, y += 22, "", "in memory: up to %s ahead", turns(ring->max_cycle));
 }
 
 static char *

@@ -228,23 +228,37 @@ dw_svg_end(StringInfo svg)
 	appendStringInfoString(svg, "</svg>\n");
 }
 
+/*
+ * How many characters there are, up to a number, and how many bytes these take.
+ * The last one need not be complete, see append_escaped().
+ */
+static int
+characters(const char *text, int most, int *bytes)
+{
+	int			length = strlen(text);
+	int			at = 0;
+	int			n = 0;
+
+	for (; at < length && n < most; n++)
+		at += Min(pg_encoding_mblen(GetDatabaseEncoding(), text + at), length - at);
+	if (bytes != NULL)
+		*bytes = at;
+	return n;
+}
+
 char *
 dw_svg_clip(const char *text, int most)
 {
-	int			length = strlen(text);
-	int			bytes = 0;
-	int			clipped = 0;	/* bytes that are left if it is too long */
+	int			length = characters(text, INT_MAX, NULL);
+	int			end = (most - 3) / 3;
+	int			head;
+	int			tail;
 
-	for (int i = 0; bytes < length; i++)
-	{
-		if (i == most)
-			return psprintf("%.*s...", clipped, text);
-		if (i == most - 3)
-			clipped = bytes;
-		/* the last character need not be complete, see append_escaped */
-		bytes += Min(pg_encoding_mblen(GetDatabaseEncoding(), text + bytes), length - bytes);
-	}
-	return pstrdup(text);
+	if (length <= most)
+		return pstrdup(text);
+	(void) characters(text, most - 3 - end, &head);
+	(void) characters(text, length - end, &tail);
+	return psprintf("%.*s...%s", head, text, text + tail);
 }
 
 /*---- Numbers ----*/

@@ -36,7 +36,7 @@ extern char *dw_svg_short_number(int64 n);
 /* A duration for people: 350 us, 2.5 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h. */
 extern char *dw_svg_duration(double us);
 
-/* The text, at most so many characters of it, with dots if there were more. */
+/* The text, or its begin and its end, so that it has no more characters. */
 extern char *dw_svg_clip(const char *text, int most);
 
 /* What a query says, one row: texts, or NULL.  Between SPI_connect and SPI_finish. */

@@ -12,6 +12,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# seconds that anything is waited for
+my $limit = $ENV{DW_RACE_LIMIT} // 60;
 my $node = new_node('progress', injection => has_injection(), conf => q{
 log_statement = none
 fsync = off
@@ -38,7 +40,7 @@ sub shows
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return wait_for($node, "SELECT $columns FROM delay_wheel.progress WHERE work = '$work' AND database = '" . ($db // 'postgres') . "'",
-		$what, 60, expected => $expected, db => $db);
+		$what, $limit, expected => $expected, db => $db);
 }
 
 sub times_of { return query("SELECT coalesce(max(times), 0) FROM delay_wheel.progress WHERE work = '$_[0]' AND database = 'postgres'") }
@@ -50,7 +52,7 @@ sub says
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return wait_for($node, "SELECT DISTINCT state, query FROM pg_stat_activity WHERE backend_type = 'delay_wheel $kind' AND coalesce(datname, 'postgres') = 'postgres'",
-		$what, 60, expected => $expected);
+		$what, $limit, expected => $expected);
 }
 
 # Stops at the point what is begun meanwhile, and looks at it.

@@ -29,6 +29,9 @@ our @EXPORT = qw(
   worker_pids context_switches long_tests
 );
 
+# The superuser's name, whoever runs the tests: some of them show it.
+$ENV{PGUSER} = 'postgres';
+
 sub long_tests { return $ENV{DW_LONG} ? 1 : 0; }
 
 # Before that of PostgreSQL's module, which stops servers at once.
@@ -82,7 +85,8 @@ sub new_node
 		$libdir = $ENV{DW_INJECTION_LIBDIR}
 		  or die "DW_INJECTION_LIBDIR is not set";
 	}
-	$node->init(@{ $options{init} // [] });
+	my %init = @{ $options{init} // [] };
+	$node->init(%init, extra => [ @{ $init{extra} // [] }, "--username=$ENV{PGUSER}" ]);
 	$node->append_conf('postgresql.conf',
 		    "max_worker_processes = 20\n"
 		  . "max_prepared_transactions = 10\n"

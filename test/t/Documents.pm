@@ -322,8 +322,7 @@ sub _without_comments
 {
 	my ($text, $sign) = @_;
 
-	$text =~ s/^\s*$sign.*//mg;
-	$text =~ s/\s$sign\s.*//mg;
+	$text =~ s/(?:^|\s)$sign.*//mg;
 	$text =~ s/\bsudo (?:-u \S+ )?//g;
 	$text =~ s/\\\n//g;
 	return $text;
@@ -378,7 +377,7 @@ sub broken_links
 {
 	my ($path) = @_;
 	my $prose = _prose(read_text($path =~ m,^/, ? $path : "$root/$path"));
-	my @broken;
+	my (@broken, %anchors);
 
 	while ($prose =~ /\]\(\s*<?([^)\s>]+)|<(?:img|source|a)\b[^>]*?\b(?:src|srcset|href)="([^"\s]+)/g)
 	{
@@ -389,8 +388,9 @@ sub broken_links
 		$file = $file eq '' ? $path : ($path =~ m,(.*/), ? $1 : '') . $file;
 		$file = "$root/$file" if $file !~ m,^/,;
 		1 while $file =~ s,/[^/]+/\.\./,/,;
+		$anchors{$file} //= _anchors(read_text($file)) if defined $anchor && $file =~ /\.md$/ && -e $file;
 		push @broken, $file =~ s,^\Q$root\E/,,r . (defined $anchor ? "#$anchor" : '')
-		  if !-e $file || (defined $anchor && $file =~ /\.md$/ && !_anchors(read_text($file))->{$anchor});
+		  if !-e $file || (defined $anchor && $anchors{$file} && !$anchors{$file}{$anchor});
 	}
 	return @broken;
 }

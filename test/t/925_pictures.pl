@@ -1,0 +1,146 @@
+# The forecast while others schedule, on a standby, and without the library preloaded;
+# pictures there; the dashboard in psql.
+
+use strict;
+use warnings;
+
+use DelayWheel;
+use FindBin;
+use IPC::Run qw(start timer);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('pictures', init => [ allows_streaming => 1 ]);
+my $xml = q{SELECT string_agg(xml_is_well_formed_document(svg)::text, ' ') FROM unnest(ARRAY[
+	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()]) svg};
+
+#
+# What is counted is counted right while pages of the index are split: in one
+# snapshot, against the table.
+#
+$node->safe_psql('postgres', q{
+	SELECT count(delay_schedule_at('2100-01-01'::timestamptz + i * interval '10 s', 'SELECT 1'))
+		FROM generate_series(1, 2000) i});
+
+# each of its transactions puts tasks between those that are there, until there
+# is something in the table
+$node->safe_psql('postgres', 'CREATE TABLE enough (yes boolean)');
+my ($out, $err) = ('', '');
+my $scheduling = start [
+	'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', q{
+	DO $$
+	BEGIN
+		FOR n IN 1 .. 2000 LOOP
+			EXIT WHEN EXISTS (SELECT FROM enough);
+			PERFORM delay_schedule_at('2100-01-01'::timestamptz + random() * interval '20000 s', 'SELECT 2')
+				FROM generate_series(1, 20);
+			COMMIT;
+		END LOOP;
+	END $$}
+  ],
+  '>', \$out, '2>', \$err, timer(120);
+my ($periods, $wrong, $not_exact) = (0, 0, 0);
+my @sums;
+for (1 .. 10)
+{
+	my $result = $node->safe_psql('postgres', q{
+		BEGIN ISOLATION LEVEL REPEATABLE READ;
+		CREATE TEMP TABLE counted AS SELECT due_from, tasks, exact FROM delay_wheel.count_due(
+			ARRAY(SELECT '2100-01-01'::timestamptz + i * interval '100 s' FROM generate_series(0, 201) i));
+		SELECT count(*), count(*) FILTER (WHERE c.tasks <> coalesce(t.n, 0)), count(*) FILTER (WHERE NOT c.exact), sum(t.n)
+			FROM counted c LEFT JOIN (
+				SELECT '2100-01-01'::timestamptz + floor(extract(epoch FROM due - '2100-01-01') / 100) * interval '100 s' AS due_from, count(*) AS n
+				FROM delay_wheel.task GROUP BY 1) t USING (due_from)
+			WHERE c.due_from IS NOT NULL});
+	my ($n, $bad, $about, $sum) = split /\|/, $result;
+
+	$periods += $n;
+	$wrong += $bad;
+	$not_exact += $about;
+	push @sums, $sum;
+}
+$node->safe_psql('postgres', 'INSERT INTO enough VALUES (true)');
+$scheduling->finish;
+is($err, '', 'tasks are scheduled');
+cmp_ok($sums[-1], '>', $sums[1], 'while periods are counted');
+is("$wrong wrong, $not_exact not exact of $periods", '0 wrong, 0 not exact of 2020', 'what is counted meanwhile is right');
+note("tasks: @sums");
+
+#
+# On a standby: the same numbers, and pictures
+#
+my $sum = q{SELECT step, sum(tasks) FROM delay_wheel.forecast WHERE step IN ('day', 'later') GROUP BY 1 ORDER BY 1};
+$node->safe_psql('postgres', q{
+	SELECT count(delay_schedule(i * interval '1 h', 'SELECT 3')) FROM generate_series(1, 100) i;
+	SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE due > '2100-01-01'});
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby);
+is($standby->safe_psql('postgres', $sum), "day|100\nlater|0", 'a standby counts as well');
+is($standby->safe_psql('postgres', $xml), 'true true true', 'it draws');
+like($standby->safe_psql('postgres', 'SELECT delay_wheel.ring_svg()'), qr/Timer: standby/, 'it says what it is');
+$standby->stop('fast');
+
+#
+# The dashboard, as a role that sees its own only, and as one that sees all
+#
+my $tree = PostgreSQL::Test::Utils::tempdir();
+mkdir "$tree/scripts" or die $!;
+PostgreSQL::Test::Utils::system_or_bail('cp', "$FindBin::RealBin/../../scripts/dashboard.sql", "$tree/scripts/");
+chdir $tree or die $!;
+$node->safe_psql('postgres', 'CREATE DATABASE shop');
+$node->safe_psql('shop', q{
+	CREATE EXTENSION delay_wheel;
+	CREATE ROLE clerk LOGIN;
+	SELECT delay_wheel.allow('clerk');
+	SET SESSION AUTHORIZATION clerk;
+	SELECT count(delay_schedule('5 min', 'SELECT 1')) FROM generate_series(1, 7);
+	SELECT delay_schedule('0', 'SELECT 1 / 0');
+	SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.failed}, 'a task fails', 60, db => 'shop', expected => '1');
+wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a task runs', 60, db => 'shop', expected => '1');
+local %ENV = $node->_get_env();
+
+my $once = 'psql -v once=1 -f scripts/dashboard.sql';
+for my $role ('clerk', '')
+{
+	local $ENV{PGOPTIONS} = $role ? "-c role=$role" : '';
+	my $who = $role || 'a superuser';
+	($out, $err) = run_command([ 'bash', '-c', "$once shop" ]);
+
+	is($err, '', "the dashboard of $who: no error");
+	like($out, qr/^database shop: RUNNING\b/m, "$who: state");
+	like($out, qr/^\d\d:\d\d +7 #{50}$/m, "$who: what is due");
+	like($out, qr/^task \d+ of clerk for .*SELECT pg_sleep\(600\)$/m, "$who: what runs");
+	like($out, qr/^.* of clerk: 22012 division by zero$/m, "$who: what failed");
+	unlike($out, qr/\e/, "$who: nothing for a terminal");
+}
+
+# again and again, until it is told to end
+for my $command ('psql -f scripts/dashboard.sql shop', 'psql -v interval=10 -f scripts/dashboard.sql shop')
+{
+	($out, $err) = ('', '');
+	my $times = $command =~ /interval/ ? 1 : 2;
+	my $run = start [ 'bash', '-c', "exec $command" ], '>', \$out, '2>', \$err, timer(60);
+
+	$run->pump until $out =~ /(?:\e\[H\e\[2J.*?database shop: RUNNING.*?){$times}/s || !$run->pumpable;
+	$run->kill_kill;
+	like($out, qr/(?:\e\[H\e\[2J.*?database shop: RUNNING.*?){$times}/s, "$command: $times times");
+	is($err, '', "$command: no error");
+}
+chdir '/';
+
+#
+# Without the library preloaded: what is pending is in the table
+#
+$node->stop('fast');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+$node->start;
+is($node->safe_psql('postgres', $sum), "day|100\nlater|0", 'without the library preloaded it is counted');
+my ($ret, $stdout, $stderr) = $node->psql('postgres', '\set VERBOSITY sqlstate' . "\nSELECT delay_wheel.ring_svg()");
+like($stderr, qr/55000/, 'there is no ring to draw');
+$node->stop('fast');
+
+done_testing();
