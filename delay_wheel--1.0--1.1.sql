@@ -18,19 +18,19 @@ CREATE FUNCTION delay_wheel.count_due(bounds timestamptz[], OUT due_from timesta
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_count_due' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.count_due(timestamptz[]) IS
-'how many of one''s own pending tasks are due in each period between the bounds, those that run just now included; of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. One row more than there are bounds: due_from, inclusive, is null in the first one, due_until, exclusive, in the last. The tasks are not counted one by one: the inner pages of an index say about how many there are, so this takes about 20,000 pages at most, and mostly much less, however many tasks there are. exact: the number is no estimate; so it is with up to some hundred tasks in a period. An estimate counts tasks that delay_cancel_all() has cancelled until their rows are removed. Tasks that came with a copy of another database and are not armed do not count. There can be up to 500 bounds, SQLSTATE 54000; they must be in ascending order, 22023, and not null, 22004';
+'how many of one''s own pending tasks are due in each period between the bounds, those that run just now included; of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. One row more than there are bounds: due_from, inclusive, is null in the first one, due_until, exclusive, in the last. The tasks are not counted one by one: the inner pages of an index say about how many there are, so this takes about 20,000 pages of it and 100,000 rows at most, and mostly much less, however many tasks there are. exact: the number is no estimate; so it is with up to some hundred tasks in a period. An estimate counts tasks that delay_cancel_all() has cancelled until their rows are removed. Tasks that came with a copy of another database and are not armed do not count. There can be up to 500 bounds, SQLSTATE 54000; they must be in ascending order, 22023, and not null, 22004';
 
 CREATE FUNCTION delay_wheel.next_due() RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'dw_next_due' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel.next_due() IS
-'the next time from now on at which one of one''s own pending tasks is due, of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers; null if there is none. What is overdue does not count';
+'the next time from now on at which one of one''s own pending tasks is due, of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers; null if there is none. What is overdue does not count. If over 100,000 rows that are cancelled, or not visible, come first, it is the time of such a row: it does not look further';
 
 CREATE VIEW delay_wheel.forecast AS
 WITH clock AS MATERIALIZED (
 	SELECT pg_catalog.statement_timestamp() AS now,
 		   pg_catalog.date_trunc('minute'::text, pg_catalog.statement_timestamp()) AS minute,
 		   pg_catalog.date_trunc('hour'::text, pg_catalog.statement_timestamp()) AS hour,
-		   pg_catalog.date_trunc('day'::text, pg_catalog.statement_timestamp()) AS day
+		   pg_catalog.date_trunc('day'::text, pg_catalog.statement_timestamp()::timestamp) AS day	-- local: some days have no midnight
 ), period AS MATERIALIZED (
 	SELECT 1 AS place, 'overdue'::text AS step, NULL::timestamptz AS due_from, now AS due_until FROM clock
 	UNION ALL
@@ -40,10 +40,10 @@ WITH clock AS MATERIALIZED (
 	SELECT 3, 'hour'::text, GREATEST(t, now), t + '1 hour'::interval
 		FROM clock, pg_catalog.generate_series(hour, hour + '47 hours'::interval, '1 hour'::interval) t
 	UNION ALL
-	SELECT 4, 'day'::text, GREATEST(t, now), t + '1 day'::interval
-		FROM clock, pg_catalog.generate_series(day, day + '30 days'::interval, '1 day'::interval) t
+	SELECT 4, 'day'::text, CASE n WHEN 0 THEN now ELSE (day + n * '1 day'::interval)::timestamptz END, (day + (n + 1) * '1 day'::interval)::timestamptz
+		FROM clock, pg_catalog.generate_series(0, 30) n
 	UNION ALL
-	SELECT 5, 'later'::text, day + '31 days'::interval, NULL::timestamptz FROM clock
+	SELECT 5, 'later'::text, (day + '31 days'::interval)::timestamptz, NULL::timestamptz FROM clock
 ), cell AS MATERIALIZED (
 	SELECT c.due_from, c.due_until, c.tasks, c.exact
 	FROM delay_wheel.count_due((

@@ -61,7 +61,7 @@ WITH status AS MATERIALIZED (
 		FROM status s WHERE s.unarmed
 	UNION ALL
 	SELECT CASE step WHEN 'minute' THEN 20 ELSE 30 END, 0,
-		CASE step WHEN 'minute' THEN E'\nDUE in the next 10 minutes' ELSE E'\nDUE in the next 12 hours' END
+		CASE step WHEN 'minute' THEN 'DUE in the next 10 minutes' ELSE 'DUE in the next 12 hours' END
 		FROM chart GROUP BY step
 	UNION ALL
 	SELECT CASE step WHEN 'minute' THEN 20 ELSE 30 END, n, format('%s %s%s %s',
@@ -69,26 +69,28 @@ WITH status AS MATERIALIZED (
 		repeat('#', CASE WHEN tasks > 0 THEN greatest(1, round(50.0 * tasks / most)::int) ELSE 0 END))
 		FROM chart
 	UNION ALL
-	SELECT 40, 0, E'\nLANES with something due, running, or held up (owner, queue, priority)'
+	SELECT 40, 0, 'LANES with something due, running, or held up (owner, queue, priority)'
 		WHERE EXISTS (SELECT FROM delay_wheel.lanes WHERE state <> 'idle')
 	UNION ALL
 	SELECT 40, row_number() OVER (ORDER BY ready DESC, owner::text, queue, priority), format('%s %s %s  %s ready %s running %s  %s',
 		rpad(owner::text, 20), rpad(queue, 20), lpad(priority::text, 2), rpad(state, 8), lpad(ready::text, 9), lpad(running::text, 3), reason)
 		FROM (SELECT * FROM delay_wheel.lanes WHERE state <> 'idle' ORDER BY ready DESC, owner::text, queue, priority LIMIT 8) l
 	UNION ALL
-	SELECT 50, 0, E'\nRUNNING for longest' WHERE EXISTS (SELECT FROM delay_wheel.running)
+	SELECT 50, 0, 'RUNNING for longest' WHERE EXISTS (SELECT FROM delay_wheel.running)
 	UNION ALL
 	SELECT 50, row_number() OVER (ORDER BY r.since), format('task %s of %s for %s  pid %s  %s',
 		r.task, r.owner, (clock_timestamp() - r.since)::interval(0), r.pid, left(regexp_replace(t.sql, '\s+', ' ', 'g'), 60))
 		FROM (SELECT * FROM delay_wheel.running ORDER BY since LIMIT 8) r LEFT JOIN delay_wheel.tasks t ON t.id = r.task
 	UNION ALL
-	SELECT 60, 0, E'\nFAILED last' WHERE EXISTS (SELECT FROM delay_wheel.failed)
+	SELECT 60, 0, 'FAILED last' WHERE EXISTS (SELECT FROM delay_wheel.failed)
 	UNION ALL
 	SELECT 60, row_number() OVER (ORDER BY failed_at DESC, id DESC), format('%s task %s of %s: %s %s',
 		failed_at::timestamptz(0), id, owner, sqlstate, left(regexp_replace(message, '\s+', ' ', 'g'), 70))
 		FROM (SELECT * FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 5) f
 )
-SELECT text AS "delay_wheel" FROM line ORDER BY section, n
+-- An empty line above each headline.  Others' SQL, names and messages must not speak to the terminal.
+SELECT CASE WHEN n = 0 THEN E'\n' ELSE '' END || regexp_replace(text, '[\u0001-\u001f\u007f-\u009f]', ' ', 'g') AS "delay_wheel"
+FROM line ORDER BY section, n
 \if :{?once}
 	\g
 \else

@@ -122,7 +122,22 @@ SELECT step, bool_and(date_trunc(step, due_from) = due_from) AS whole, bool_and(
 	FROM (SELECT *, lag(due_until) OVER (PARTITION BY step ORDER BY due_from) AS previous FROM delay_wheel.forecast WHERE step IN ('minute', 'hour', 'day')) f
 	WHERE previous IS NOT NULL GROUP BY step ORDER BY step;
 SELECT sum(tasks) FROM delay_wheel.forecast WHERE step IN ('overdue', 'day', 'later');
+-- a zone in which some day has no midnight, since the clock goes from 0 to 1 then: nothing is left out, or counted twice
+SELECT to_char(now() + interval '10 days', 'DDD')::int % 365 AS day, to_char(now() + interval '200 days', 'DDD')::int % 365 AS back \gset
+SELECT set_config('TimeZone', format('XXX0YYY,%s/0,%s/0', :day, :back), false) <> '' AS set;
+BEGIN;
+SELECT delay_schedule_at((current_date + 30)::timestamp + interval '30 min', 'SELECT 1') > 0 AS ok;
+SELECT count(*), count(*) FILTER (WHERE due_from::time = '01:00') AS without_midnight, bool_and(due_from = previous) AS one_after_the_other, max(due_until) = max(later) AS until_later
+	FROM (SELECT *, lag(due_until) OVER (PARTITION BY step ORDER BY due_from) AS previous, (SELECT due_from FROM delay_wheel.forecast WHERE step = 'later') AS later
+		  FROM delay_wheel.forecast WHERE step = 'day') f WHERE previous IS NOT NULL;
+SELECT sum(tasks) FROM delay_wheel.forecast WHERE step IN ('overdue', 'day', 'later');
+ROLLBACK;
 RESET TimeZone;
+-- what is cancelled is not the next one, also before its row is removed
+BEGIN;
+SELECT delay_cancel_all(due_until => now() + interval '1 hour') > 0 AS ok;
+SELECT delay_wheel.next_due() BETWEEN now() + interval '59 min' AND now() + interval '71 min' AS next;
+ROLLBACK;
 SELECT delay_wheel.next_due() BETWEEN now() + interval '9 min' AND now() + interval '11 min' AS next;
 
 --

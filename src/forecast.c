@@ -14,6 +14,7 @@
 #include "due_counts.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "marks.h"
 #include "miscadmin.h"
 #include "shared.h"
 #include "signature.h"
@@ -24,6 +25,8 @@
 #include "utils/timestamp.h"
 
 #define MAX_BOUNDS	500
+/* rows that nobody runs, before the one that is looked for */
+#define MAX_HIDDEN	100000
 
 PG_FUNCTION_INFO_V1(dw_count_due);
 PG_FUNCTION_INFO_V1(dw_next_due);
@@ -73,6 +76,7 @@ dw_count_due(PG_FUNCTION_ARGS)
 	int			n;
 
 	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
+	dw_require_shared();
 	result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	bounds = read_bounds(PG_GETARG_ARRAYTYPE_P(0), &n);
 	counts = dw_due_counts(bounds, n);
@@ -92,9 +96,22 @@ dw_count_due(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* Is the row that was just read one of a cancelled task? */
+static bool
+is_cancelled(Relation rel, DwLaneScan *scan)
+{
+	HeapTuple	tuple = dw_lane_scan_tuple(scan);
+	bool		cancelled = dw_task_is_cancelled(rel, tuple);
+
+	heap_freetuple(tuple);
+	return cancelled;
+}
+
 /*
  * The first due time from then on of the tasks that the user may know of;
- * DW_NEVER if there is none.  A skip scan: one place for each lane.
+ * DW_NEVER if there is none.  A skip scan: one place for each lane.  Rows that
+ * are not seen, or cancelled, have to be stepped over one by one.  Those who
+ * look do so every few seconds, so after very many of them we leave it at that.
  */
 static TimestampTz
 first_due(Relation rel, TimestampTz from)
@@ -107,16 +124,24 @@ first_due(Relation rel, TimestampTz from)
 	TimestampTz first = DW_NEVER;
 	DwTaskKey	key;
 	bool		visible;
+	int			nmarks;
+	int			hidden = 0;
 
-	dw_lane_scan_keys_only(scan);
+	(void) dw_marks(&nmarks);
+	if (nmarks == 0)
+		dw_lane_scan_keys_only(scan);
 	while (dw_lane_scan_step(scan, &key, &visible))
 	{
 		bool		wanted = key.origin == dw_origin_stamp() && key.due < first &&
 			dw_may_count(key.owner);
 
 		CHECK_FOR_INTERRUPTS();
-		if (wanted && key.due >= from && !visible)
+		if (wanted && key.due >= from && hidden < MAX_HIDDEN &&
+			(!visible || (nmarks > 0 && is_cancelled(rel, scan))))
+		{
+			hidden++;
 			continue;
+		}
 		reached = key;
 		if (wanted && key.due < from)
 		{
@@ -142,6 +167,7 @@ dw_next_due(PG_FUNCTION_ARGS)
 	TimestampTz first;
 
 	dw_require_signature(fcinfo, TIMESTAMPTZOID, 0, NULL);
+	dw_require_shared();
 	rel = table_open(dw_catalog()->task, AccessShareLock);
 	first = first_due(rel, dw_now());
 	table_close(rel, AccessShareLock);

@@ -14,6 +14,7 @@
 
 #include <math.h>
 
+#include "catalog/namespace.h"
 #include "executor/spi.h"
 #include "mb/pg_wchar.h"
 #include "svg.h"
@@ -103,20 +104,59 @@ append_character(StringInfo svg, pg_wchar c)
 }
 
 static void
+append_utf8(StringInfo svg, const unsigned char *c, int length)
+{
+	while (length > 0)
+	{
+		int			bytes = pg_utf_mblen(c);
+		bool		valid = bytes <= length && pg_utf8_islegal(c, bytes);
+
+		if (!valid)
+			bytes = 1;
+		append_character(svg, valid ? utf8_to_unicode(c) : '?');
+		c += bytes;
+		length -= bytes;
+	}
+}
+
+/*
+ * Names of roles and databases are the same in all databases, whatever the
+ * encoding of the one where they were given: they need not be valid here.
+ */
+static void
 append_escaped(StringInfo svg, const char *text)
 {
-	const unsigned char *c;
+	int			encoding = GetDatabaseEncoding();
+	int			length = strlen(text);
+	unsigned char *utf8;
+	Oid			proc;
 
-	/* there, nobody knows what a byte means */
-	if (GetDatabaseEncoding() == PG_SQL_ASCII)
+	if (encoding == PG_UTF8)
 	{
-		for (c = (const unsigned char *) text; *c != 0; c++)
-			append_character(svg, *c < 0x80 ? *c : '?');
+		append_utf8(svg, (const unsigned char *) text, length);
 		return;
 	}
-	c = (const unsigned char *) pg_server_to_any(text, strlen(text), PG_UTF8);
-	for (; *c != 0; c += pg_utf_mblen(c))
-		append_character(svg, utf8_to_unicode(c));
+	/* nobody knows what a byte means in SQL_ASCII */
+	proc = encoding == PG_SQL_ASCII ? InvalidOid : FindDefaultConversionProc(encoding, PG_UTF8);
+	utf8 = palloc(MAX_CONVERSION_GROWTH * length + 1);
+	while (length > 0)
+	{
+		int			done = 0;
+
+		if (OidIsValid(proc))
+			done = pg_do_encoding_conversion_buf(proc, encoding, PG_UTF8, (unsigned char *) text, length,
+												 utf8, MAX_CONVERSION_GROWTH * length + 1, true);
+		if (done > 0)
+			append_utf8(svg, utf8, strlen((char *) utf8));
+		else
+		{
+			append_character(svg, IS_HIGHBIT_SET(*text) ? '?' : *text);
+			done = 1;
+		}
+		text += done;
+		length -= done;
+	}
+	pfree(utf8);
 }
 
 static char *format_text(const char *format, va_list args) pg_attribute_printf(1, 0);
@@ -188,19 +228,36 @@ dw_svg_end(StringInfo svg)
 	appendStringInfoString(svg, "</svg>\n");
 }
 
+/*
+ * How many characters there are, up to a number, and how many bytes these take.
+ * The last one need not be complete, see append_escaped().
+ */
+static int
+characters(const char *text, int most, int *bytes)
+{
+	int			length = strlen(text);
+	int			at = 0;
+	int			n = 0;
+
+	for (; at < length && n < most; n++)
+		at += Min(pg_encoding_mblen(GetDatabaseEncoding(), text + at), length - at);
+	if (bytes != NULL)
+		*bytes = at;
+	return n;
+}
+
 char *
 dw_svg_clip(const char *text, int most)
 {
-	int			bytes = strlen(text);
-	int			length = pg_mbstrlen(text);
+	int			length = characters(text, INT_MAX, NULL);
 	int			end = (most - 3) / 3;
 	int			head;
 	int			tail;
 
 	if (length <= most)
 		return pstrdup(text);
-	head = pg_mbcharcliplen(text, bytes, most - 3 - end);
-	tail = pg_mbcharcliplen(text, bytes, length - end);
+	(void) characters(text, most - 3 - end, &head);
+	(void) characters(text, length - end, &tail);
 	return psprintf("%.*s...%s", head, text, text + tail);
 }
 
