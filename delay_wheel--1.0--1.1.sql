@@ -14,14 +14,15 @@ SET search_path = pg_catalog, pg_temp;
 
 /*---- Pictures: when tasks are due, the ring, lateness ----*/
 
+-- not in a parallel query, also not in its leader: the marks of delay_cancel_all() take a new snapshot
 CREATE FUNCTION delay_wheel.count_due(bounds timestamptz[], OUT due_from timestamptz, OUT due_until timestamptz, OUT tasks bigint, OUT exact boolean)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dw_count_due' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'dw_count_due' LANGUAGE C STABLE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel.count_due(timestamptz[]) IS
 'how many of one''s own pending tasks are due in each period between the bounds, those that run just now included; of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. One row more than there are bounds: due_from, inclusive, is null in the first one, due_until, exclusive, in the last. The tasks are not counted one by one: the inner pages of an index say about how many there are, so this takes about 20,000 pages of it and 100,000 rows at most, and mostly much less, however many tasks there are. exact: the number is no estimate; so it is with up to some hundred tasks in a period. An estimate counts tasks that delay_cancel_all() has cancelled until their rows are removed. Tasks that came with a copy of another database and are not armed do not count. There can be up to 500 bounds, SQLSTATE 54000; they must be in ascending order, 22023, and not null, 22004';
 
 CREATE FUNCTION delay_wheel.next_due() RETURNS timestamptz
-AS 'MODULE_PATHNAME', 'dw_next_due' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'dw_next_due' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel.next_due() IS
 'the next time from now on at which one of one''s own pending tasks is due, of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers; null if there is none. What is overdue does not count. If over 100,000 rows that are cancelled, or not visible, come first, it is the time of such a row: it does not look further';
 
@@ -65,13 +66,13 @@ COMMENT ON COLUMN delay_wheel.forecast.tasks IS 'pending tasks that are due in t
 COMMENT ON COLUMN delay_wheel.forecast.exact IS 'false if the number of tasks is an estimate, mostly right to some percent; small numbers are exact';
 
 CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
-AS 'MODULE_PATHNAME', 'dw_ring_svg' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'dw_ring_svg' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION delay_wheel.ring_svg() IS
 'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel.next_due(). Times are in the time zone of the session';
 
 CREATE FUNCTION delay_wheel.forecast_svg() RETURNS text
-AS 'MODULE_PATHNAME', 'dw_forecast_svg' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'dw_forecast_svg' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION delay_wheel.forecast_svg() IS
 'the view delay_wheel.forecast as a picture in SVG, which any browser shows: tasks due in each of the next 60 minutes, 48 hours and 31 days, in the time zone of the session. Estimates are hatched';
@@ -173,7 +174,8 @@ GRANT EXECUTE ON FUNCTION delay_wheel.get_waiting(), delay_wheel.get_lateness_su
  * The limit stands within, on the table itself: on the view "failed", which
  * nothing is pushed into, it would come after a sort of all rows.
  */
-CREATE VIEW delay_wheel.newest_failed AS
+-- no statistics of others' tasks for whoever has an operator that tells what it is given
+CREATE VIEW delay_wheel.newest_failed WITH (security_barrier) AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes
 FROM delay_wheel.failed_task f

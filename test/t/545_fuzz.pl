@@ -134,6 +134,10 @@ my %pool = (
 	'bigint' => sub {
 		rand() < 0.5 ? '(SELECT max(id) - ' . int(rand(30)) . ' FROM delay_wheel.tasks)' : one_of(@bigs, '(SELECT max(id) FROM delay_wheel.failed)', 'NULL') },
 	'timestamp with time zone' => sub { one_of(@times, 'NULL') . '::timestamptz' },
+	'timestamp with time zone[]' => sub {
+		one_of('NULL::timestamptz[]', "'{}'::timestamptz[]", "'{NULL}'::timestamptz[]", "'{{-infinity,infinity}}'::timestamptz[]",
+			'ARRAY[' . join(', ', map { one_of(@times) . '::timestamptz' } 1 .. 1 + int(rand(4))) . ']',
+			"ARRAY(SELECT now() + g * interval '1 s' FROM generate_series(1, " . one_of(3, 500, 501) . ') g)') },
 	'interval' => sub { one_of(@intervals, "'0'", "'50 ms'", 'NULL') . '::interval' },
 	'text' => sub {
 		my $r = rand();
