@@ -68,26 +68,12 @@ static const char query[] =
 	" ELSE to_char(due_from, 'DD Mon HH24:MI') || ' to ' || to_char(due_until, 'HH24:MI') END"
 	" FROM delay_wheel.forecast";
 
-static int64
-get_int64(uint64 row, int column)
-{
-	bool		isnull;
-
-	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull));
-}
-
 static bool
 get_bool(uint64 row, int column)
 {
 	bool		isnull;
 
 	return DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull));
-}
-
-static char *
-get_text(uint64 row, int column)
-{
-	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
 }
 
 static void
@@ -98,10 +84,10 @@ add_bar(Chart *chart, uint64 row)
 	if (chart->n == MAX_BARS)
 		return;
 	chart->n++;
-	bar->tasks = get_int64(row, 2);
+	bar->tasks = dw_svg_int64(row, 2);
 	bar->exact = get_bool(row, 3);
-	bar->label = get_text(row, 4);
-	bar->period = get_text(row, 5);
+	bar->label = dw_svg_text_at(row, 4);
+	bar->period = dw_svg_text_at(row, 5);
 	chart->most = Max(chart->most, bar->tasks);
 	chart->sum += bar->tasks;
 	chart->exact &= bar->exact;
@@ -114,12 +100,12 @@ read_forecast(Chart *charts, int n, Rest *overdue, Rest *later)
 		elog(ERROR, "could not read the forecast");
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
-		char	   *step = get_text(row, 1);
+		char	   *step = dw_svg_text_at(row, 1);
 
 		if (strcmp(step, "overdue") == 0)
-			*overdue = (Rest) {get_int64(row, 2), get_bool(row, 3)};
+			*overdue = (Rest) {dw_svg_int64(row, 2), get_bool(row, 3)};
 		else if (strcmp(step, "later") == 0)
-			*later = (Rest) {get_int64(row, 2), get_bool(row, 3)};
+			*later = (Rest) {dw_svg_int64(row, 2), get_bool(row, 3)};
 		for (int i = 0; i < n; i++)
 			if (strcmp(step, charts[i].step) == 0)
 				add_bar(&charts[i], row);

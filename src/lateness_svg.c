@@ -92,20 +92,6 @@ get_double(uint64 row, int column)
 	return DatumGetFloat8(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull));
 }
 
-static int64
-get_int64(uint64 row, int column)
-{
-	bool		isnull;
-
-	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull));
-}
-
-static char *
-get_text(uint64 row, int column)
-{
-	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
-}
-
 static void
 read_ranges(Lateness *l)
 {
@@ -119,7 +105,7 @@ read_ranges(Lateness *l)
 
 		r->from = Max(get_double(row, 1) * 1000, SHORTEST);
 		r->until = get_double(row, 2) * 1000;
-		r->attempts = get_int64(row, 3);
+		r->attempts = dw_svg_int64(row, 3);
 		l->attempts += r->attempts;
 		l->most = Max(l->most, r->attempts);
 		l->from = Min(l->from, r->from);
@@ -135,14 +121,14 @@ read_lanes(Lateness *l)
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
 		Lane	   *lane = &l->lanes[l->nlanes++];
-		char	   *priority = get_text(row, 3);
+		char	   *priority = dw_svg_text_at(row, 3);
 
-		lane->name = psprintf("%s, %s%s", get_text(row, 1), get_text(row, 2),
+		lane->name = psprintf("%s, %s%s", dw_svg_text_at(row, 1), dw_svg_text_at(row, 2),
 							  strcmp(priority, "0") == 0 ? "" : psprintf(" (%s)", priority));
 		lane->median = get_double(row, 4) * 1000;
 		lane->p95 = get_double(row, 5) * 1000;
 		lane->max = get_double(row, 6) * 1000;
-		l->all_lanes = get_int64(row, 7);
+		l->all_lanes = dw_svg_int64(row, 7);
 	}
 }
 

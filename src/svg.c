@@ -347,3 +347,17 @@ dw_svg_row(const char *query, int columns)
 		row[i] = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
 	return row;
 }
+
+int64
+dw_svg_int64(uint64 row, int column)
+{
+	bool		isnull;
+
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull));
+}
+
+char *
+dw_svg_text_at(uint64 row, int column)
+{
+	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
+}

@@ -42,4 +42,8 @@ extern char *dw_svg_clip(const char *text, int most);
 /* What a query says, one row: texts, or NULL.  Between SPI_connect and SPI_finish. */
 extern char **dw_svg_row(const char *query, int columns);
 
+/* A value of the last query's result: one that is not null; a text, or NULL. */
+extern int64 dw_svg_int64(uint64 row, int column);
+extern char *dw_svg_text_at(uint64 row, int column);
+
 #endif							/* DW_SVG_H */
