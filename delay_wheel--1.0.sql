@@ -1086,7 +1086,7 @@ COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a chang
 COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor';
 COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';
-COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks up to this due time are in memory; null if no later ones are known';
+COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks that are due before are in memory; null if no later ones are known, or while all are loaded anew';
 COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'when a task is looked at again that another session''s plain SQL has locked';
 COMMENT ON COLUMN delay_wheel.lanes.done IS 'tasks that were run, since the lane was entered: at the start of the server, with its first task since then, or again after it was empty and its place was needed';
 COMMENT ON COLUMN delay_wheel.lanes.failed IS 'tasks that were given up, since the lane was entered';
@@ -1168,7 +1168,7 @@ COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from 
 COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
 COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
-COMMENT ON COLUMN delay_wheel.status.horizon IS 'the lowest due time up to which a lane''s tasks are in memory; null if all of them are';
+COMMENT ON COLUMN delay_wheel.status.horizon IS 'tasks that are due before are in memory, in whichever lane; null if all of them are, or while all of a lane''s are loaded anew';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.status.ready IS 'tasks in memory that are due and wait for an executor';
 COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes with due tasks for which no executor can be had, see delay_wheel.lanes';

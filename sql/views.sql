@@ -54,6 +54,13 @@ SELECT tasks, min_cycle, max_cycle FROM delay_wheel.ring WHERE slot = :slot1;
 SELECT near >= 2 AS near, horizon < now() + interval '1 year' AS horizon_before_the_rest, lanes > 0 AS lanes, memory_used > 0 AND memory_used <= memory_limit AS memory
 	FROM delay_wheel.status WHERE database = current_database();
 SELECT delay_cancel(:id1), delay_cancel(:id2), delay_cancel(:id3);
+-- of a lane with tasks of the far future only nothing was loaded yet: what is due before the first of them is in memory, there is nothing
+SELECT delay_queue('views_far');
+SELECT delay_schedule_task('SELECT 5', delay => '2 years', queue => 'views_far') AS id5 \gset
+SELECT l.horizon > now() AND l.horizon <= t.due AS ahead FROM delay_wheel.lanes l, delay_wheel.tasks t WHERE l.queue = 'views_far' AND t.id = :id5;
+SELECT pg_temp.wait_for('horizon > now() FROM delay_wheel.status WHERE database = current_database()');
+SELECT delay_cancel(:id5);
+SELECT delay_queue_drop('views_far');
 
 -- The current index is the clock's.
 SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, delay_wheel.place(clock_timestamp()) p WHERE database = current_database()');

@@ -21,6 +21,7 @@
 #include "signature.h"
 #include "svg.h"
 #include "utils/builtins.h"
+#include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_ring_svg);
 
@@ -72,30 +73,17 @@ static const char query[] =
 	" CROSS JOIN LATERAL delay_wheel.place(d.now) c"
 	" CROSS JOIN LATERAL delay_wheel.place(d.due) n";
 
-/*
- * The due time up to which all tasks are in memory.  Of a lane that has only
- * tasks of the far future, none was loaded yet; the view "status" then says that
- * its horizon is at the beginning of all times, which would be no help here.
- */
+/* What is due before is in memory. */
 static TimestampTz
-lowest_horizon(void)
+my_horizon(void)
 {
-	TimestampTz lowest = DW_NEVER;
 	DwDatabase *db;
 
 	dw_require_shared();
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	db = dw_database_find(MyDatabaseId);
-	for (int32 i = db != NULL ? db->lanes : DW_NO_LANE; i != DW_NO_LANE; i = dw_lanes[i].next)
-	{
-		TimestampTz horizon = dw_atomic_read(&dw_lanes[i].horizon);
-		TimestampTz next_far = dw_atomic_read(&dw_lanes[i].next_far);
-
-		if (next_far != DW_NEVER)
-			lowest = Min(lowest, horizon == PG_INT64_MIN ? next_far : horizon);
-	}
 	LWLockRelease(dw_shared->table_lock);
-	return lowest;
+	return db != NULL ? dw_lowest_horizon(db) : DW_NEVER;
 }
 
 /* What the slots hold; nothing, if the database is not served. */
@@ -103,7 +91,7 @@ static void
 read_ring(Ring *ring)
 {
 	memset(ring, 0, sizeof(Ring));
-	ring->horizon = lowest_horizon();
+	ring->horizon = my_horizon();
 	ring->now = dw_now();
 	ring->width = (dw_slots + MAX_SEGMENTS - 1) / MAX_SEGMENTS;
 	ring->n = (dw_slots + ring->width - 1) / ring->width;

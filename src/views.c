@@ -45,7 +45,6 @@ PG_FUNCTION_INFO_V1(dw_get_ring);
 PG_FUNCTION_INFO_V1(dw_get_lanes);
 PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
-PG_FUNCTION_INFO_V1(dw_get_lateness);
 
 /* What a ring is like just now, whether this database has one or not. */
 static DwRing
@@ -236,6 +235,31 @@ dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, Timestamp
 	return lane->running > 0 ? "running" : "ready";
 }
 
+/*
+ * Tasks of the lane that are due before this are in memory.  A horizon that has
+ * passed says little, nor does that of a lane of which nothing was loaded yet,
+ * which is before all times: there is nothing before next_far then.  DW_NEVER
+ * if all are in memory, or none ever will be, since their role was dropped;
+ * PG_INT64_MIN, while all are loaded anew, means that it is not known.
+ */
+static TimestampTz
+horizon_of(DwLane *lane)
+{
+	TimestampTz horizon = dw_atomic_read(&lane->horizon);
+	TimestampTz next_far = dw_atomic_read(&lane->next_far);
+
+	if (next_far == DW_NEVER || lane->orphan)
+		return DW_NEVER;
+	return horizon < dw_now() ? next_far : horizon;
+}
+
+static void
+set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
+{
+	*isnull = horizon == DW_NEVER || horizon == PG_INT64_MIN;
+	*value = TimestampTzGetDatum(horizon);
+}
+
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
@@ -247,7 +271,6 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	const char *reason;
 	Datum		values[19] = {0};
 	bool		nulls[19] = {0};
-	TimestampTz horizon;
 	TimestampTz now = dw_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
@@ -259,7 +282,6 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		return;
 
-	horizon = dw_atomic_read(&lane.horizon);
 	values[0] = ObjectIdGetDatum(lane.owner);
 	values[1] = Int16GetDatum(lane.queue);
 	values[2] = Int16GetDatum(lane.priority);
@@ -272,9 +294,7 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	values[6] = Int64GetDatum(lane.waiting);
 	values[7] = Int64GetDatum(dw_ready_count(&lane));
 	values[8] = Int32GetDatum(lane.running);
-	/* there is nothing beyond what is in memory, or nothing is known to be */
-	nulls[9] = dw_atomic_read(&lane.next_far) == DW_NEVER;
-	values[9] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
+	set_horizon(&values[9], &nulls[9], horizon_of(&lane));
 	nulls[10] = lane.recheck_at == DW_NEVER;
 	values[10] = TimestampTzGetDatum(lane.recheck_at);
 	values[11] = Int64GetDatum(pg_atomic_read_u64(&lane.done));
@@ -492,16 +512,14 @@ dw_get_queues(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The lowest horizon of a database's lanes: DW_NEVER if there are none. */
-static TimestampTz
-lowest_horizon(DwDatabase *db)
+TimestampTz
+dw_lowest_horizon(DwDatabase *db)
 {
 	TimestampTz lowest = DW_NEVER;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
-		if (dw_atomic_read(&dw_lanes[i].next_far) != DW_NEVER)
-			lowest = Min(lowest, dw_atomic_read(&dw_lanes[i].horizon));
+		lowest = Min(lowest, horizon_of(&dw_lanes[i]));
 	LWLockRelease(dw_shared->table_lock);
 	return lowest;
 }
@@ -595,7 +613,6 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 {
 	char		problem[sizeof(db->last_problem)];
 	TimestampTz problem_at;
-	TimestampTz horizon = lowest_horizon(db);
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
@@ -618,8 +635,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	values[0] = NameGetDatum(&database);
 	values[1] = CStringGetTextDatum(state);
 	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
-	values[3] = TimestampTzGetDatum(Max(horizon, MIN_TIMESTAMP));
-	nulls[3] = horizon == DW_NEVER;
+	set_horizon(&values[3], &nulls[3], dw_lowest_horizon(db));
 	values[4] = Int32GetDatum(db->nlanes);
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->near));
 	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->ready));
@@ -678,34 +694,5 @@ dw_get_status(PG_FUNCTION_ARGS)
 			put_status(dw_database(i), result);
 	if (find_my_database() == NULL)
 		put_status_without_place(result);
-	return (Datum) 0;
-}
-
-Datum
-dw_get_lateness(PG_FUNCTION_ARGS)
-{
-	static const Oid columns[] = {FLOAT8OID, FLOAT8OID, INT8OID};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-	DwDatabase *db;
-	double		from;
-	double		until;
-	uint64		attempts;
-
-	dw_require_shared();
-	db = find_my_database();
-	if (db == NULL)
-		return (Datum) 0;
-	for (int i = 0; dw_lateness_range(db, i, &from, &until, &attempts); i++)
-	{
-		Datum		values[3];
-		bool		nulls[3] = {0};
-
-		if (attempts == 0)
-			continue;
-		values[0] = Float8GetDatum(from / 1000.0);
-		values[1] = Float8GetDatum(until / 1000.0);
-		values[2] = Int64GetDatum((int64) attempts);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
 	return (Datum) 0;
 }

@@ -36,7 +36,7 @@ $node->safe_psql('postgres', q{
 			'INSERT INTO effects VALUES (current_setting(''delay_wheel.task_id'')::bigint, now())'), due
 	$$;
 	CREATE FUNCTION horizon() RETURNS timestamptz LANGUAGE sql AS
-		'SELECT greatest(max(horizon), now() - interval ''1 s'') FROM delay_wheel.status';
+		'SELECT greatest(max(horizon) FILTER (WHERE horizon < now() + interval ''12 hours''), now() - interval ''1 s'') FROM delay_wheel.status';
 
 	-- a task that is pending or has just run
 	CREATE FUNCTION some_task() RETURNS plan LANGUAGE sql AS $$
