@@ -122,7 +122,8 @@ typedef struct Count
 	int			pages;			/* read so far */
 	int			lookups;		/* done so far */
 	bool		skip_dead;
-	bool		marks;			/* cancelled tasks may still have rows */
+	const DwMark *marks;		/* cancelled tasks may still have rows */
+	int			nmarks;
 	Oid			last_owner;		/* the one that was asked for last */
 	bool		last_counts;
 	IndexFetchTableData *fetch;
@@ -522,16 +523,16 @@ look_up(Count *c, ItemPointerData tid, Lookups *lookups)
 	CHECK_FOR_INTERRUPTS();
 	c->lookups++;
 	lookups->tried++;
-	if (!c->marks && VM_ALL_VISIBLE(c->rel, ItemPointerGetBlockNumber(&tid), &c->map))
+	if (c->nmarks == 0 && VM_ALL_VISIBLE(c->rel, ItemPointerGetBlockNumber(&tid), &c->map))
 		seen = true;
 	else
 		seen = table_index_fetch_tuple(c->fetch, &tid, GetActiveSnapshot(), c->slot, &call_again, NULL);
-	if (seen && c->marks)
+	if (seen && c->nmarks > 0)
 	{
 		bool		should_free;
 		HeapTuple	tuple = ExecFetchSlotHeapTuple(c->slot, false, &should_free);
 
-		seen = !dw_task_is_cancelled(c->rel, tuple);
+		seen = !dw_marks_hit(c->marks, c->nmarks, c->rel, tuple);
 		if (should_free)
 			heap_freetuple(tuple);
 	}
@@ -699,7 +700,6 @@ dw_due_counts(const TimestampTz *bounds, int n)
 {
 	DwDueCount *result = palloc(sizeof(DwDueCount) * (n + 1));
 	Count	   *c = palloc0(sizeof(Count));
-	int			nmarks;
 
 	c->rel = table_open(dw_catalog()->task, AccessShareLock);
 	c->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
@@ -708,8 +708,7 @@ dw_due_counts(const TimestampTz *bounds, int n)
 	c->cells = palloc0(sizeof(Cell) * (n + 1));
 	/* on a standby, others may have set them */
 	c->skip_dead = !TransactionStartedDuringRecovery();
-	(void) dw_marks(&nmarks);
-	c->marks = nmarks > 0;
+	c->marks = dw_marks_anew(&c->nmarks);
 	c->fetch = table_index_fetch_begin(c->rel);
 	c->slot = table_slot_create(c->rel, NULL);
 	c->map = InvalidBuffer;

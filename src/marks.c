@@ -235,6 +235,13 @@ dw_marks(int *n)
 	return marks;
 }
 
+const DwMark *
+dw_marks_anew(int *n)
+{
+	copy_valid = false;
+	return dw_marks(n);
+}
+
 /*---- Matching ----*/
 
 void
@@ -291,12 +298,10 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 		(mark->tag == NULL || tag_is(task, mark));
 }
 
-static bool
-is_hit(Relation rel, HeapTuple tuple)
+bool
+dw_marks_hit(const DwMark *all, int n, Relation rel, HeapTuple tuple)
 {
 	DwMarkable	task;
-	int			n;
-	const DwMark *all = dw_marks(&n);
 
 	if (n == 0)
 		return false;
@@ -305,6 +310,15 @@ is_hit(Relation rel, HeapTuple tuple)
 		if (dw_mark_hits(&all[i], &task))
 			return true;
 	return false;
+}
+
+static bool
+is_hit(Relation rel, HeapTuple tuple)
+{
+	int			n;
+	const DwMark *all = dw_marks(&n);
+
+	return dw_marks_hit(all, n, rel, tuple);
 }
 
 /*

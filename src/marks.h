@@ -60,6 +60,13 @@ extern int64 dw_mark_on_row(const Datum *values, const bool *nulls);
 
 /* All there are, in a memory that lasts until the next call of any of these. */
 extern const DwMark *dw_marks(int *n);
+/*
+ * The same, none of them gone before this call: for many rows of one snapshot
+ * that was taken before.  Rows that were moved by then are spared by what there
+ * was, so that dw_marks_hit() is enough for them.
+ */
+extern const DwMark *dw_marks_anew(int *n);
+extern bool dw_marks_hit(const DwMark *all, int n, Relation rel, HeapTuple tuple);
 /* This transaction writes marks: tell timer and executors, if it commits. */
 extern void dw_marks_touched(void);
 /* What this process knows of them is not to be trusted any more. */
