@@ -83,14 +83,8 @@ SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
 'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats and superusers';
 
-CREATE FUNCTION delay_wheel.get_lateness(OUT from_ms double precision, OUT until_ms double precision, OUT attempts bigint)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dw_get_lateness' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_lateness() IS
-'how late tasks of this database were begun since the start of the server: attempts by the time from due to start, in milliseconds, from_ms inclusive, until_ms exclusive; the bounds are powers of two of a microsecond. Only rows with attempts. Waiting for limits, and pauses, are part of it';
-
 GRANT SELECT ON delay_wheel.forecast TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.count_due(timestamptz[]), delay_wheel.next_due(), delay_wheel.get_lateness(),
+GRANT EXECUTE ON FUNCTION delay_wheel.count_due(timestamptz[]), delay_wheel.next_due(),
 	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()
 	TO PUBLIC;
 
@@ -152,12 +146,12 @@ COMMENT ON COLUMN delay_wheel.waiting.tasks IS 'due tasks in these lanes; those 
 COMMENT ON COLUMN delay_wheel.waiting.first_due IS
 'due time of the task that has waited longest among those that are first in line in their lanes; null if there is none';
 
-CREATE FUNCTION delay_wheel.get_lateness_sums(OUT database name, OUT below double precision, OUT tasks bigint)
+CREATE FUNCTION delay_wheel.get_lateness(OUT database name, OUT below double precision, OUT tasks bigint)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dw_get_lateness_sums' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_lateness_sums() IS
+AS 'MODULE_PATHNAME', 'dw_get_lateness' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel.get_lateness() IS
 'how late tasks of this database, or of each one that is served, began, see delay_wheel.lateness';
-CREATE VIEW delay_wheel.lateness AS SELECT * FROM delay_wheel.get_lateness_sums();
+CREATE VIEW delay_wheel.lateness AS SELECT * FROM delay_wheel.get_lateness();
 COMMENT ON VIEW delay_wheel.lateness IS
 'how many tasks began less than so long after they were due, since the start of the server: a cumulative histogram of 33 rows, whose bounds are powers of two; of this database, for pg_read_all_stats and superusers of each one that is served. Two looks at it tell how late tasks were in between';
 COMMENT ON COLUMN delay_wheel.lateness.database IS 'name of the database';
@@ -166,44 +160,48 @@ COMMENT ON COLUMN delay_wheel.lateness.tasks IS
 'attempts that began less than that after their due time, as in delay_wheel.status; waiting for limits, and pauses, are part of it';
 
 GRANT SELECT ON delay_wheel.waiting, delay_wheel.lateness TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.get_waiting(), delay_wheel.get_lateness_sums() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION delay_wheel.get_waiting(), delay_wheel.get_lateness() TO PUBLIC;
 
 /*---- The web page ----*/
 
 /*
- * The limit stands within, on the table itself: on the view "failed", which
- * nothing is pushed into, it would come after a sort of all rows.
+ * The one definition of "failed", from here on, and of "newest_failed".  Both
+ * are security barriers: no statistics of others' tasks for whoever has an
+ * operator that tells what it is given.  This one is none, so that an order and
+ * a limit get to the index of the table; hence nobody may read it.
  */
--- no statistics of others' tasks for whoever has an operator that tells what it is given
-CREATE VIEW delay_wheel.newest_failed WITH (security_barrier) AS
+CREATE VIEW delay_wheel.failed_rows AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes
 FROM delay_wheel.failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
 WHERE (pg_catalog.pg_has_role(f.owner, 'USAGE')
 	   OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE'))
-	AND NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id))
-ORDER BY f.failed_at DESC, f.id DESC
-LIMIT 1000;
+	-- begun in mode at_most_once, and not ended yet
+	AND NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
+COMMENT ON VIEW delay_wheel.failed_rows IS
+'what the views delay_wheel.failed and delay_wheel.newest_failed show; read these';
+
+CREATE OR REPLACE VIEW delay_wheel.failed WITH (security_barrier) AS SELECT * FROM delay_wheel.failed_rows;
+
+CREATE VIEW delay_wheel.newest_failed WITH (security_barrier) AS
+SELECT * FROM delay_wheel.failed_rows ORDER BY failed_at DESC, id DESC LIMIT 1000;
 COMMENT ON VIEW delay_wheel.newest_failed IS
 'the 1,000 rows of delay_wheel.failed that failed last, the newest first. It reads an index from its end, so that it takes the same time for a million of failed tasks as for a thousand, if they are one''s own; all of them for pg_read_all_data and superusers. Columns as in delay_wheel.failed';
-COMMENT ON COLUMN delay_wheel.newest_failed.id IS 'number of the task, as delay_schedule returned it; for delay_retry()';
-COMMENT ON COLUMN delay_wheel.newest_failed.failed_at IS 'when it was given up';
-COMMENT ON COLUMN delay_wheel.newest_failed.due IS 'due time of its last attempt';
-COMMENT ON COLUMN delay_wheel.newest_failed.owner IS 'role that scheduled the task';
-COMMENT ON COLUMN delay_wheel.newest_failed.queue IS 'name of its queue; null if the queue has been dropped';
-COMMENT ON COLUMN delay_wheel.newest_failed.priority IS '-1, 0 or 1';
-COMMENT ON COLUMN delay_wheel.newest_failed.key IS 'its key, or null; a task of the same key can be scheduled again';
-COMMENT ON COLUMN delay_wheel.newest_failed.tag IS 'its tag, or null';
-COMMENT ON COLUMN delay_wheel.newest_failed.sql IS 'one or several SQL statements';
-COMMENT ON COLUMN delay_wheel.newest_failed.args IS 'values of $1, $2 ... in text form; null if there are none';
-COMMENT ON COLUMN delay_wheel.newest_failed.attempts IS 'how often it was run and failed; 0 if it was given up without having been run';
-COMMENT ON COLUMN delay_wheel.newest_failed.sqlstate IS 'of the error of the last attempt, five characters; DW001: superseded by a newer task of its key, DW002: expired, DW003: its end is not known (mode at_most_once), DW004: it crashed the server, DW005: it ended its own executor';
-COMMENT ON COLUMN delay_wheel.newest_failed.message IS 'of that error, its first 16 kB';
-COMMENT ON COLUMN delay_wheel.newest_failed.detail IS 'of that error, or null';
-COMMENT ON COLUMN delay_wheel.newest_failed.hint IS 'of that error, or null';
-COMMENT ON COLUMN delay_wheel.newest_failed.context IS 'of that error: where it was raised; with the place in which SQL, if it is known';
-COMMENT ON COLUMN delay_wheel.newest_failed.crashes IS 'how often the process that ran it had crashed; no attempts are counted for these';
+
+-- the same words for the same columns
+DO $$
+DECLARE c record;
+BEGIN
+	FOR c IN SELECT v AS view, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
+			 FROM pg_catalog.pg_attribute a, pg_catalog.unnest('{failed_rows,newest_failed}'::text[]) v
+			 WHERE a.attrelid = 'delay_wheel.failed'::regclass AND a.attnum > 0
+			 ORDER BY v, a.attnum
+	LOOP
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel.%I.%I IS %L', c.view, c.attname, c.words);
+	END LOOP;
+END
+$$;
 
 CREATE FUNCTION delay_wheel.page_data(max_rows integer DEFAULT 50, texts boolean DEFAULT true) RETURNS json
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -211,8 +209,9 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 WITH params AS (
 	SELECT LEAST(GREATEST(COALESCE(max_rows, 50), 0), 1000) AS n,
-		   current_setting('delay_wheel.slots')::integer AS slots,
-		   (current_setting('delay_wheel.slots')::integer + 359) / 360 AS per_part
+		   -- null without the library: the views say what is wrong then
+		   current_setting('delay_wheel.slots', true)::integer AS slots,
+		   (current_setting('delay_wheel.slots', true)::integer + 359) / 360 AS per_part
 ), ring AS (
 	SELECT slot / per_part AS part, sum(tasks) AS tasks, COALESCE(max(max_cycle), 0) AS cycle
 	FROM delay_wheel.ring, params GROUP BY part
@@ -249,6 +248,11 @@ WITH params AS (
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(last_outcome = 'failed', false) DESC, next_due NULLS LAST, name, owner) AS pos
 	FROM delay_wheel.recurring
+), lateness AS (
+	SELECT lag(below, 1, 0) OVER w * 1000 AS from_ms, CASE WHEN below < 'Infinity' THEN below * 1000 END AS until_ms,
+		   tasks - lag(tasks, 1, 0) OVER w AS attempts
+	FROM delay_wheel.lateness WHERE database = current_database()
+	WINDOW w AS (ORDER BY below)
 ), cancellations AS (
 	SELECT id, made_at, made_by, queue, tag, due_from, due_until, running, removed, state,
 		   count(*) OVER () AS total, row_number() OVER (ORDER BY made_at, id) AS pos
@@ -265,20 +269,20 @@ SELECT json_strip_nulls(json_build_object(
 	'server_started', pg_postmaster_start_time(),
 	'version', (SELECT extversion FROM pg_extension WHERE extname = 'delay_wheel'),
 	'database', current_database(),
-	'max_executors', current_setting('delay_wheel.max_executors')::integer,
+	'max_executors', current_setting('delay_wheel.max_executors', true)::integer,
 	'status', (SELECT to_json(s) FROM delay_wheel.status s WHERE s.database = current_database()),
 	'databases', (SELECT COALESCE(json_agg(s ORDER BY s.database), '[]')
 				  FROM (SELECT database, state, near, ready, running, executors, done, failed, lateness_p99, last_problem, last_problem_at
 						FROM delay_wheel.status LIMIT (SELECT n FROM params)) s),
 	'ring', (SELECT json_build_object('slots', max(p.slots), 'per_part', max(p.per_part),
-									  'tick_s', EXTRACT(epoch FROM current_setting('delay_wheel.tick')::interval),
+									  'tick_s', EXTRACT(epoch FROM current_setting('delay_wheel.tick', true)::interval),
 									  'tasks', COALESCE(json_agg(r.tasks ORDER BY r.part) FILTER (WHERE r.part IS NOT NULL), '[]'),
 									  'cycles', COALESCE(json_agg(r.cycle ORDER BY r.part) FILTER (WHERE r.part IS NOT NULL), '[]'))
 			 FROM params p LEFT JOIN ring r ON true),
 	'waiting_since', (SELECT min(first_due) FROM delay_wheel.waiting WHERE database = current_database()),
 	'progress', (SELECT COALESCE(json_agg(p ORDER BY p.started), '[]')
 				 FROM (SELECT work, phase, started, done, total, unit FROM delay_wheel.progress WHERE active AND database = current_database()) p),
-	'lateness', (SELECT COALESCE(json_agg(json_build_array(from_ms, until_ms, attempts) ORDER BY from_ms), '[]') FROM delay_wheel.get_lateness()),
+	'lateness', (SELECT COALESCE(json_agg(json_build_array(from_ms, until_ms, attempts) ORDER BY from_ms), '[]') FROM lateness WHERE attempts > 0),
 	'forecast', (SELECT json_build_object('next_due', delay_wheel.next_due(),
 										  'overdue', sum(tasks) FILTER (WHERE step = 'overdue'),
 										  'later', sum(tasks) FILTER (WHERE step = 'later'),
@@ -310,7 +314,7 @@ SELECT json_strip_nulls(json_build_object(
 ))
 $$;
 COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
-'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Of each list the first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and how many there are; failed tasks are counted up to 10,001; the ring in at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of one''s tables. Values of arguments are never in it. It reads and changes nothing, also in a read-only transaction and on a standby. An error if delay_wheel is not in shared_preload_libraries';
+'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Of each list the first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and how many there are; failed tasks are counted up to 10,001; the ring in at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of one''s tables. Values of arguments are never in it. It reads and changes nothing, also in a read-only transaction and on a standby. SQLSTATE 55000 if delay_wheel is not in shared_preload_libraries';
 
 GRANT SELECT ON delay_wheel.newest_failed TO PUBLIC;
 

@@ -36,7 +36,7 @@ PG_FUNCTION_INFO_V1(dw_lateness_svg);
 #define LEAST_FROM	64.0
 #define LEAST_UNTIL	1.1e6
 /* what is less is shown there */
-#define SHORTEST	4.0
+#define SHORTEST	32.0
 
 /* Times are microseconds. */
 typedef struct Range
@@ -79,6 +79,13 @@ static const char query[] =
 	" FROM (SELECT current_database() AS name) d"
 	" LEFT JOIN delay_wheel.status s ON s.database = d.name";
 
+/* Differences of the view's sums. */
+static const char ranges_query[] =
+	"SELECT low, below, attempts FROM (SELECT lag(below, 1, 0) OVER w AS low, below,"
+	" tasks - lag(tasks, 1, 0) OVER w AS attempts"
+	" FROM delay_wheel.lateness WHERE database = current_database()"
+	" WINDOW w AS (ORDER BY below)) r WHERE attempts > 0";
+
 static const char lanes_query[] =
 	"SELECT owner, queue, priority, lateness_p50, lateness_p95, lateness_max, count(*) OVER ()"
 	" FROM delay_wheel.lanes WHERE lateness_p50 IS NOT NULL"
@@ -97,19 +104,20 @@ read_ranges(Lateness *l)
 {
 	l->from = LEAST_FROM;
 	l->until = LEAST_UNTIL;
-	if (SPI_execute("SELECT from_ms, until_ms, attempts FROM delay_wheel.get_lateness()", true, MAX_RANGES) != SPI_OK_SELECT)
+	if (SPI_execute(ranges_query, true, MAX_RANGES) != SPI_OK_SELECT)
 		elog(ERROR, "could not read the lateness");
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
 		Range	   *r = &l->ranges[l->nranges++];
 
-		r->from = Max(get_double(row, 1) * 1000, SHORTEST);
-		r->until = get_double(row, 2) * 1000;
+		r->from = Max(get_double(row, 1) * USECS_PER_SEC, SHORTEST);
+		r->until = get_double(row, 2) * USECS_PER_SEC;
 		r->attempts = dw_svg_int64(row, 3);
 		l->attempts += r->attempts;
 		l->most = Max(l->most, r->attempts);
 		l->from = Min(l->from, r->from);
-		l->until = Max(l->until, r->until);
+		/* the last one has no end */
+		l->until = Max(l->until, Min(r->until, r->from * 2));
 	}
 }
 
@@ -215,8 +223,9 @@ draw_ranges(StringInfo svg, const Lateness *l)
 
 		appendStringInfo(svg, "<rect class=\"shade3\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
 						 x + 1, y, time_x(l, r->until) - x - 2, PLOT_BOTTOM - y);
-		dw_svg_tooltip(svg, "%s to %s: %s attempts", r->from <= SHORTEST ? "0" : dw_svg_duration(r->from),
-					   dw_svg_duration(r->until), dw_svg_number(r->attempts));
+		dw_svg_tooltip(svg, "%s %s: %s attempts", r->from <= SHORTEST ? "0" : dw_svg_duration(r->from),
+					   isinf(r->until) ? "or more" : psprintf("to %s", dw_svg_duration(r->until)),
+					   dw_svg_number(r->attempts));
 		appendStringInfoString(svg, "</rect>\n");
 	}
 }
@@ -327,6 +336,8 @@ dw_lateness_svg(PG_FUNCTION_ARGS)
 	read_ranges(l);
 	read_lanes(l);
 	row = dw_svg_row(query, NCOLUMNS);
+	if (row[HIGHEST] != NULL)
+		l->until = Max(l->until, atof(row[HIGHEST]) * 1000);
 
 	initStringInfo(&svg);
 	dw_svg_begin(&svg, WIDTH, (int) (l->nlanes > 0 ? LANES_TOP + l->nlanes * LANE_STEP + 36 : PLOT_BOTTOM + 40),

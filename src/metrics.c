@@ -29,7 +29,7 @@
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);
-PG_FUNCTION_INFO_V1(dw_get_lateness_sums);
+PG_FUNCTION_INFO_V1(dw_get_lateness);
 
 /* Bounds of lateness: powers of two, from 64 us up to 38 hours. */
 #define LOWEST_BIT	6
@@ -168,7 +168,7 @@ put_lateness(ReturnSetInfo *result, const char *name, double below, uint64 tasks
 }
 
 Datum
-dw_get_lateness_sums(PG_FUNCTION_ARGS)
+dw_get_lateness(PG_FUNCTION_ARGS)
 {
 	static const Oid columns[] = {NAMEOID, FLOAT8OID, INT8OID};
 	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);

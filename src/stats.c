@@ -205,18 +205,3 @@ dw_lateness_percentile(DwDatabase *db, double fraction)
 	}
 	return (double) pg_atomic_read_u64(&db->lateness_max);
 }
-
-bool
-dw_lateness_range(DwDatabase *db, int number, double *from, double *until, uint64 *attempts)
-{
-	uint64		first = number == 0 ? 0 : UINT64CONST(1) << (number + SUB_BITS - 1);
-
-	if (number + SUB_BITS >= 64)
-		return false;
-	*from = (double) first;
-	*until = (double) (UINT64CONST(1) << (number + SUB_BITS));
-	*attempts = 0;
-	for (int i = 0; i < SUB_BUCKETS; i++)
-		*attempts += pg_atomic_read_u64(&db->lateness[number * SUB_BUCKETS + i]);
-	return true;
-}

@@ -33,11 +33,4 @@ extern uint64 dw_lateness_below(DwDatabase *db, uint64 us);
 extern double dw_lateness_percentile(DwDatabase *db, double fraction);
 extern double dw_lane_lateness_percentile(DwLane *lane, double fraction);
 
-/*
- * The histogram, by powers of two: attempts that were late by from up to until
- * microseconds, the latter exclusive.  False if there are not so many ranges.
- */
-extern bool dw_lateness_range(DwDatabase *db, int number, double *from, double *until,
-							  uint64 *attempts);
-
 #endif							/* DW_STATS_H */
