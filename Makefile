@@ -104,7 +104,7 @@ else
 # Without PostgreSQL's build files only that works which brings them along.
 all install uninstall installcheck clean injection:
 	@echo "$(PG_CONFIG) leads to no PostgreSQL to build against:" >&2
-	@echo "scripts/setup installs what is missing (on Debian and Ubuntu), PG_CONFIG=... names another one." >&2
+	@echo "scripts/setup installs what is missing (with apt-get), PG_CONFIG=... names another one." >&2
 	@exit 1
 
 endif

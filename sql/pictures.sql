@@ -169,7 +169,13 @@ SELECT count(*) AS segments, sum(coalesce(m[3], m[1])::int - m[1]::int + 1) = cu
 	FROM regexp_matches(delay_wheel.ring_svg(), '<title>slots? (\d+)( to (\d+))?: ', 'g') m;
 -- the histogram has all attempts
 SELECT sum(replace(m[1], ',', '')::int) = (SELECT max(tasks) FROM delay_wheel.lateness WHERE database = current_database()) AS all_attempts
-	FROM regexp_matches(delay_wheel.lateness_svg(), '<title>[^<]* to [^<]*: ([\d,]+) attempts</title>', 'g') m;
+	FROM regexp_matches(delay_wheel.lateness_svg(), '<title>[^<]*: ([\d,]+) attempts?</title>', 'g') m;
+-- the last period has no end
+SELECT delay_schedule_at(now() - interval '10 days', 'SELECT 1') AS id \gset
+SELECT pg_temp.wait_for($$below < 'Infinity' AND attempts > 0 FROM (
+	SELECT lag(below) OVER w AS below, tasks - lag(tasks) OVER w AS attempts FROM delay_wheel.lateness WHERE database = current_database() WINDOW w AS (ORDER BY below)) l
+	ORDER BY below DESC LIMIT 1$$);
+SELECT delay_wheel.lateness_svg() LIKE '%<title>1 d 14 h or more: %' AS picture, (delay_wheel.page_data() -> 'lateness' -> -1 -> 1)::text AS page;
 
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT delay_wheel.disallow('regress_dw_pictures', 'regress_dw_other', 'regress_dw <b>&amp;"''ü');

@@ -223,9 +223,9 @@ draw_ranges(StringInfo svg, const Lateness *l)
 
 		appendStringInfo(svg, "<rect class=\"shade3\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
 						 x + 1, y, time_x(l, r->until) - x - 2, PLOT_BOTTOM - y);
-		dw_svg_tooltip(svg, "%s %s: %s attempts", r->from <= SHORTEST ? "0" : dw_svg_duration(r->from),
+		dw_svg_tooltip(svg, "%s %s: %s attempt%s", r->from <= SHORTEST ? "0" : dw_svg_duration(r->from),
 					   isinf(r->until) ? "or more" : psprintf("to %s", dw_svg_duration(r->until)),
-					   dw_svg_number(r->attempts));
+					   dw_svg_number(r->attempts), r->attempts == 1 ? "" : "s");
 		appendStringInfoString(svg, "</rect>\n");
 	}
 }

@@ -622,6 +622,7 @@ note_dirty_lanes(void)
 				dw_lane_heap_set(&agenda, number, PG_INT64_MIN);
 		}
 	}
+	DW_INJECT("dirty-after-take");
 }
 
 /* Looks at the lanes whose time has come; cuts those that are to be read again. */

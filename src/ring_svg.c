@@ -159,6 +159,12 @@ slots_of(const Segment *s)
 		psprintf("slots %d to %d", s->first, s->last);
 }
 
+static char *
+turns(int64 n)
+{
+	return psprintf("%s turn%s", dw_svg_number(n), n == 1 ? "" : "s");
+}
+
 static void
 draw_segment(StringInfo svg, const Ring *ring, const Segment *s)
 {
@@ -169,11 +175,8 @@ draw_segment(StringInfo svg, const Ring *ring, const Segment *s)
 	appendStringInfo(svg, "<path class=\"shade%d edge\" d=\"", dw_svg_shade(s->tasks));
 	append_outline(svg, s, radius);
 	appendStringInfoString(svg, "\">");
-	if (s->max_cycle > 0)
-		dw_svg_tooltip(svg, "%s: %s tasks, up to %s turns ahead", slots_of(s),
-					   dw_svg_number(s->tasks), dw_svg_number(s->max_cycle));
-	else
-		dw_svg_tooltip(svg, "%s: %s tasks", slots_of(s), dw_svg_number(s->tasks));
+	dw_svg_tooltip(svg, "%s: %s task%s%s", slots_of(s), dw_svg_number(s->tasks), s->tasks == 1 ? "" : "s",
+				   s->max_cycle > 0 ? psprintf(", up to %s ahead", turns(s->max_cycle)) : "");
 	appendStringInfoString(svg, "</path>\n");
 	if (s->max_cycle > 0)
 	{
@@ -267,12 +270,6 @@ draw_center(StringInfo svg, char **row)
 }
 
 /*---- What it means ----*/
-
-static char *
-turns(int64 n)
-{
-	return psprintf("%s turn%s", dw_svg_number(n), n == 1 ? "" : "s");
-}
 
 static void
 draw_shades(StringInfo svg, double x, double y)

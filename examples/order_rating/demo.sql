@@ -4,20 +4,17 @@
 --
 -- Run it as a superuser in a database of its own ("make demo" does all that):
 --     psql -X -f demo.sql
--- It makes the role "shop" and the tables t_order and t_order_log.  It stops
--- with an error if anything is not as it must be.
+-- It makes the role "shop" with the tables t_order and t_order_log, and the schema
+-- "example".  It stops with an error if anything is not as it must be.
 --
 \set ON_ERROR_STOP on
-\set QUIET on
-\pset footer off
-\pset null '-'
-SET client_min_messages = warning;
 
 \echo
 \echo '--- 1. The extension, and the tables of a ride-hailing firm'
 \echo
 
-CREATE EXTENSION delay_wheel;
+-- This is CREATE EXTENSION delay_wheel, and what the examples wait and check with.
+\ir ../common.sql
 
 -- The firm's role owns its tables and has no other rights.  Its tasks run with
 -- exactly the rights it has.
@@ -72,34 +69,6 @@ END $$;
 CREATE TRIGGER log_update AFTER UPDATE ON t_order
 	FOR EACH ROW EXECUTE FUNCTION log_update();
 
--- Waits until a query gives true, which it asks 50 times a second: an error if
--- it does not within the limit.
-CREATE PROCEDURE wait_until(query text, what text, time_limit interval DEFAULT '60 seconds')
-LANGUAGE plpgsql AS $$
-DECLARE
-	fulfilled boolean;
-	give_up CONSTANT timestamptz := clock_timestamp() + time_limit;
-BEGIN
-	LOOP
-		EXECUTE query INTO fulfilled;
-		EXIT WHEN fulfilled;
-		IF clock_timestamp() > give_up THEN
-			RAISE EXCEPTION 'after %, still not so: %', time_limit, what;
-		END IF;
-		COMMIT;
-		PERFORM pg_sleep(0.02);
-	END LOOP;
-END $$;
-
--- What must be: an error if it is not.
-CREATE FUNCTION make_sure(what text, is_so boolean) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	IF is_so IS NOT TRUE THEN
-		RAISE EXCEPTION 'not as it must be: %', what;
-	END IF;
-	RETURN 'ok - ' || what;
-END $$;
-
 \echo 'An insert into t_order schedules, by a trigger:'
 \echo '    delay_schedule(interval ''5 seconds'','
 \echo '        ''update t_order set stars=5, status=1 where oid=$1 and status=0'', new.oid)'
@@ -116,9 +85,10 @@ FROM generate_series(1, 20) n
 SELECT id, to_char(due, 'HH24:MI:SS.MS') AS due, owner, slot, cycle_num, left(sql, 46) || ' ...' AS sql
 FROM delay_wheel.tasks ORDER BY due, id LIMIT 5;
 
-\echo 'The ring has one slot for each second of an hour; these are in use. The hand'
-\echo '(is_current) moves on by one slot a second.'
-CALL wait_until('SELECT sum(tasks) > 0 FROM delay_wheel.ring', 'the ring holds tasks', '4 seconds');
+\echo 'The ring has one slot for each second of an hour; these are in use. The current'
+\echo 'index (is_current) moves on by one slot a second. A task that is not the next one'
+\echo 'due does not wake the timer: it may be in its inbox still, and not be counted yet.'
+CALL example.wait_until('SELECT sum(tasks) > 0 FROM delay_wheel.ring', 'the ring holds tasks', '4 seconds');
 SELECT slot, tasks, min_cycle, max_cycle, is_current
 FROM delay_wheel.ring WHERE tasks > 0 OR is_current ORDER BY slot;
 
@@ -129,7 +99,7 @@ UPDATE t_order SET stars = 1 + oid % 4, status = 1
 WHERE oid IN (4, 7, 11, 14, 18) AND status = 0
 RETURNING oid, stars, status;
 
-SELECT make_sure('five orders were rated by hand in time',
+SELECT example.make_sure('five orders were rated by hand in time',
 	(SELECT count(*) = 5 FROM t_order_log WHERE by_whom = 'client backend')) AS checked \gset
 \echo '--- 4. The others get their five stars, each at its own moment'
 \echo
@@ -137,15 +107,15 @@ SELECT make_sure('five orders were rated by hand in time',
 \set wait_until_all 'SELECT count(*) = 20 FROM t_order WHERE status = 1'
 \set wait_until_done 'SELECT count(*) = 0 FROM delay_wheel.tasks'
 
-CALL wait_until('SELECT count(*) > 0 FROM t_order WHERE stars = 5', 'the first order has its five stars');
+CALL example.wait_until('SELECT count(*) > 0 FROM t_order WHERE stars = 5', 'the first order has its five stars');
 \echo 'The first has come:'
 SELECT count(*) FILTER (WHERE status = 0) AS not_rated,
 	count(*) FILTER (WHERE stars = 5) AS five_stars,
 	count(*) FILTER (WHERE stars < 5) AS by_hand
 FROM t_order;
 
-CALL wait_until(:'wait_until_all', 'each order is rated');
-CALL wait_until(:'wait_until_done', 'no task is pending');
+CALL example.wait_until(:'wait_until_all', 'each order is rated');
+CALL example.wait_until(:'wait_until_done', 'no task is pending');
 \echo 'All have come:'
 SELECT count(*) FILTER (WHERE status = 0) AS not_rated,
 	count(*) FILTER (WHERE stars = 5) AS five_stars,
@@ -184,22 +154,22 @@ SELECT * FROM delay_wheel.status;
 
 \pset tuples_only on
 \pset format unaligned
-SELECT make_sure('15 orders have five stars, each by exactly one update, of an executor',
+SELECT example.make_sure('15 orders have five stars, each by exactly one update, of an executor',
 	(SELECT count(*) = 15 AND count(DISTINCT oid) = 15 AND bool_and(by_whom = 'delay_wheel executor')
 	 FROM t_order_log WHERE stars = 5)
 	AND (SELECT count(*) = 15 FROM t_order WHERE stars = 5 AND status = 1));
-SELECT make_sure('the 5 that were rated by hand were left alone',
+SELECT example.make_sure('the 5 that were rated by hand were left alone',
 	(SELECT count(*) = 5 FROM t_order WHERE oid IN (4, 7, 11, 14, 18) AND stars = 1 + oid % 4 AND status = 1)
 	AND (SELECT count(*) = 5 FROM t_order_log WHERE oid IN (4, 7, 11, 14, 18)));
-SELECT make_sure('no order was rated before its time was up',
+SELECT example.make_sure('no order was rated before its time was up',
 	(SELECT count(*) = 0 FROM t_order o JOIN t_order_log l USING (oid)
 	 WHERE l.stars = 5 AND l.at < o.finish_time + interval '5 seconds'));
-SELECT make_sure('each ran as the role that scheduled it',
+SELECT example.make_sure('each ran as the role that scheduled it',
 	(SELECT bool_and(as_role = 'shop') FROM t_order_log));
-SELECT make_sure('nothing is pending but the task of the next hour, and nothing failed',
+SELECT example.make_sure('nothing is pending but the task of the next hour, and nothing failed',
 	(SELECT count(*) = 1 AND min(id) = :id FROM delay_wheel.tasks)
 	AND (SELECT count(*) = 0 FROM delay_wheel.failed));
-SELECT make_sure('a task due in 3610 seconds has cycle number 1', :'one_turn'::boolean);
-SELECT make_sure('its slot is its due second modulo 3600',
+SELECT example.make_sure('a task due in 3610 seconds has cycle number 1', :'one_turn'::boolean);
+SELECT example.make_sure('its slot is its due second modulo 3600',
 	(SELECT floor(extract(epoch FROM due))::bigint % 3600 = slot FROM delay_wheel.tasks WHERE id = :id));
 \echo

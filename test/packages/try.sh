@@ -138,6 +138,20 @@ new()
 	apt-get install --yes ./postgresql-15-delay-wheel_*.deb
 }
 step "the new package is installed over it" new
+# to files only: 269_packaging.pl follows anchors, too
+links_hold()
+{
+	local document link broken=0
+
+	while IFS=: read -r document link; do
+		case $link in
+			'' | *:*) ;;
+			*) [ -e "${document%/*}/$link" ] || { echo "$document: $link"; broken=1; } ;;
+		esac
+	done < <(grep -roE --include='*.md' '\]\([^)# ]+' /usr/share/doc/postgresql-15-delay-wheel | sed 's/:](/:/')
+	[ "$broken" -eq 0 ] && [ -e /usr/share/doc/postgresql-15-delay-wheel/README.md ]
+}
+step "the links of its documents lead to files" links_hold
 step "the server that was not restarted runs tasks" a_task_runs "new package, old library"
 step "without a restart an update ends with an error" fails_with "could not find function" \
 	query "ALTER EXTENSION delay_wheel UPDATE"

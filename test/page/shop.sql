@@ -22,7 +22,9 @@ SELECT count(delay_schedule_task('UPDATE purchase SET status = ''cancelled'' WHE
 	FROM generate_series(1, 3000) i;
 SELECT count(delay_schedule_task('UPDATE purchase SET status = ''rated'' WHERE id = $1', args => ARRAY[i::text], arg_types => '{int}',
 	delay => make_interval(secs => 1800 + i * 8.5))) FROM generate_series(1, 5000) i;
-SELECT count(delay_schedule('0', 'UPDATE purchase SET status = ''rated'' WHERE id = $1', i)) FROM generate_series(3001, 9000) i;
+-- what is done by the time of the picture: one after the other, as orders come in
+SELECT count(delay_schedule(make_interval(secs => 1 + (i - 3000) / 500.0), 'UPDATE purchase SET status = ''rated'' WHERE id = $1', i))
+	FROM generate_series(3001, 9000) i;
 SELECT delay_schedule_task('INSERT INTO partner_outbox SELECT * FROM purchase WHERE id = $1', args => ARRAY[i::text], arg_types => '{int}',
 	tag => 'spring campaign') FROM generate_series(71, 74) i;
 SELECT delay_every('stock total', '10 minutes', 'UPDATE stock_total SET n = (SELECT count(*) FROM purchase)');

@@ -298,6 +298,23 @@ group load => sub {
 };
 
 #
+# A commit of another lane while the timer is between the flag and the lanes that
+# it stands for.  Nothing else may set the flag again: no task ends meanwhile.
+#
+group flag => sub {
+	my $role = new_role();
+
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'nothing runs', $limit, expected => 0);
+	stop_at('dirty-after-take');
+	as($role, q{SELECT plan_in('flag.first', '1 hour', 'later')});
+	waiting('dirty-after-take', 'flag');
+	as(new_role(), q{SELECT plan_in('flag.other', '0.3 s')});
+	detach($node, 'dirty-after-take');
+	settled('commit of another lane at dirty-after-take');
+	$node->safe_psql('postgres', q{SELECT cancel('flag.first')});
+};
+
+#
 # The load fails, or the timer ends, at each step.
 #
 group error => sub {

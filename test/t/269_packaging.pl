@@ -1,11 +1,14 @@
 # What packagers read: META.json follows the rules of PGXN (test/packages/META.schema.json),
-# all files name the same version, and the scripts lead there from each one.
+# all files name the same version, and the scripts lead there from each one.  The links of
+# the documents in Debian's package hold.
 # (test/packages/run builds and installs the packages.)
 
 use strict;
 use warnings;
 
+use Documents;
 use File::Basename;
+use File::Find;
 use JSON::PP;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -113,6 +116,7 @@ my ($version) = file('delay_wheel.control') =~ /^default_version = '([\d.]+)'$/m
 like($version, qr/^\d+\.\d+$/, "the version is $version");
 is($meta->{version}, "$version.0", 'META.json has it');
 is($provided->{version}, "$version.0", 'and its extension');
+like($provided->{file}, qr/--\Q$version\E\.sql$/, 'and the script that leads there');
 is((file('CHANGELOG.md') =~ /^## (\S+)/m)[0], $version, 'the changelog begins with it');
 is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'so does that of the package');
 
@@ -134,5 +138,30 @@ like($licence, qr/Permission to use, copy, modify, and distribute this software 
 s/^\s*\.?\s*$//mg, s/\s+/ /g for $licence, $copyright;
 my ($words) = $licence =~ /(Permission to use.*\S)/;
 ok(index($copyright, $words) >= 0, 'debian/copyright has it word for word');
+
+#
+# The documents of Debian's package: each link leads to a file that is in it, under that
+# name.  (debian/copyright is put beside them by debhelper.)
+#
+my $installed = PostgreSQL::Test::Utils::tempdir() . '/postgresql-15-delay-wheel';
+PostgreSQL::Test::Utils::system_or_bail("$root/debian/documents", $installed);
+append_to_file("$installed/copyright", file('debian/copyright'));
+
+my (@documents, @large);
+find({
+	no_chdir => 1,
+	wanted => sub {
+		push @documents, $_ if /\.md$/;
+		push @large, $_ if -f && -s > 4096 && !m{^\Q$installed\E/examples/|\.(?:svg|png)$};
+	}
+}, $installed);
+cmp_ok(scalar @documents, '>', 20, 'documents are in the package');
+is(join("\n", map { s{^\Q$installed\E/}{}r } broken_links($_)), '', 'links of ' . s{^\Q$installed\E/}{}r) for sort @documents;
+
+# dh_compress would add .gz to all that is large, but examples and pictures
+my $rules = file('debian/rules');
+my @excluded = $rules =~ /--exclude=(\S+)/g;
+like($rules, qr{^\t+debian/documents }m, 'debian/rules puts them there');
+is(join(' ', grep { my $path = $_; !grep { index($path, $_) >= 0 } @excluded } @large), '', 'and leaves their names as they are');
 
 done_testing();

@@ -419,7 +419,7 @@ is($q->(q{SELECT count(*) FROM delay_wheel.task}), 0, 'nothing is left');
 # Recurring tasks: each ideal time once, whatever the clock does.
 #
 $q->(q{
-	CREATE TABLE log (name text, ideal timestamptz, at timestamptz DEFAULT now());
+	CREATE TABLE log (name text, ideal timestamptz, at timestamptz DEFAULT now(), nr bigint GENERATED ALWAYS AS IDENTITY);
 	CREATE FUNCTION note(of_name text) RETURNS void LANGUAGE sql AS $$
 		INSERT INTO public.log (name, ideal) SELECT name, next_due FROM delay_wheel.recurring_task WHERE name = of_name
 	$$});
@@ -452,7 +452,7 @@ group recurring => sub {
 	}
 	step(3 * $hour);
 	up_to_date('three hours forward: they are up to date');
-	my $log = $q->('SELECT count(*) FROM log');
+	my ($log, $newest) = split(/\|/, $q->('SELECT count(*), max(nr) FROM log'));
 	cmp_ok($q->(q{SELECT count(*) FROM log WHERE name LIKE '%all'}), '>', 26, 'those that catch up have made all their runs');
 	cmp_ok($q->(q{SELECT count(*) FROM log WHERE name LIKE '%skip'}), '<', 18, 'the others one');
 	recurring_sound('three hours forward');
@@ -462,7 +462,7 @@ group recurring => sub {
 	# by more than once every: a time may have come just before it was set back
 	step(3 * $hour + 40 * $minute);
 	up_to_date('forward again: they go on');
-	wait_for($node, "SELECT count(DISTINCT name) FROM (SELECT name FROM log OFFSET $log) l", 'all of them', 60, expected => 4);
+	wait_for($node, "SELECT count(DISTINCT name) FROM log WHERE nr > $newest", 'all of them', 60, expected => 4);
 	recurring_sound('forward again');
 	$q->('SELECT delay_unschedule(name) FROM delay_wheel.recurring; TRUNCATE log');
 };

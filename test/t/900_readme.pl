@@ -52,6 +52,19 @@ sub links_of
 }
 is(links_of('README.zh-CN.md'), links_of('README.md'), 'and the same links');
 
+# The drawing of the ring is the same one, but for its words.
+sub drawing_of
+{
+	my ($document) = @_;
+	my ($file) = slurp_file("$root/$document") =~ m{\]\((doc/pictures/ring-explained[^)]*)\)};
+	my $svg = slurp_file("$root/$file");
+
+	$svg =~ s{(<(text|title|desc)\b[^>]*>)[^<]*(</\2>)}{$1$3}g;
+	$svg =~ s{ xml:lang="[^"]*"}{};
+	return $svg;
+}
+is(drawing_of('README.zh-CN.md'), drawing_of('README.md'), 'and the same drawing of the ring, but for its words');
+
 #
 # What the text says of the blocks.
 #

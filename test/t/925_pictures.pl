@@ -1,5 +1,5 @@
 # The forecast while others schedule, on a standby, and without the library preloaded;
-# pictures there; the dashboard in psql.
+# pictures there; the dashboard in psql; the script that makes the manual's pictures.
 
 use strict;
 use warnings;
@@ -131,6 +131,31 @@ for my $command ('psql -f scripts/dashboard.sql shop', 'psql -v interval=10 -f s
 	is($err, '', "$command: no error");
 }
 chdir '/';
+
+#
+# scripts/pictures, into a directory of its own
+#
+my $place = PostgreSQL::Test::Utils::tempdir_short();
+my $pictures = PostgreSQL::Test::Utils::tempdir();
+{
+	local $ENV{TMPDIR} = $place;
+	($out, $err) = run_command([ "$FindBin::RealBin/../../scripts/pictures", '--small', $pictures ]);
+}
+is($err, '', 'scripts/pictures: no error');
+is($out, join("\n", map { "$pictures/$_.svg" } qw(ring forecast lateness)), 'it says what it has made');
+my %shows = (
+	ring => qr/Ring of database &quot;shop&quot;.*>running: 2</s,
+	forecast => qr/When tasks of &quot;shop&quot; will be due.*Overdue: 2 tasks\./s,
+	lateness => qr/How late tasks of &quot;shop&quot; are begun(?=.*shop, invoices: )(?=.*mailer, newsletter )/s);
+for my $name (sort keys %shows)
+{
+	my $svg = slurp_file("$pictures/$name.svg");
+
+	is($node->safe_psql('postgres', "SELECT xml_is_well_formed_document(\$svg\$$svg\$svg\$)"), 't', "$name.svg is XML");
+	like($svg, $shows{$name}, '... and shows the tasks of that shop');
+	unlike($svg, qr/\b1 (?:task|turn|attempt)s\b/, '... one is not many');
+}
+is(join(' ', glob("$place/*")), '', 'nothing else is left of it');
 
 #
 # Without the library preloaded: they say so, and nothing dies
