@@ -823,7 +823,7 @@ AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]) FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.allow(name[]) IS
-'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but those for administrators: delay_arm, delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions, for others an error, SQLSTATE 42501. No name at all is one, 22023, a null one, 22004, and a role that does not exist, 42704. Plain GRANT does as well; a dump carries the grants';
+'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but those for administrators: delay_arm, delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions, for others an error, SQLSTATE 42501. No name at all is one, 22023, a null one, 22004, and a role that does not exist, 42704. Plain GRANT does as well; a dump carries the grants. For many roles allow a group once, and grant that to them: a call for each of thousands takes minutes, as so many GRANTs would';
 
 CREATE FUNCTION delay_wheel.disallow(VARIADIC roles name[]) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_disallow' LANGUAGE C VOLATILE PARALLEL UNSAFE

@@ -82,14 +82,15 @@ WITH status AS MATERIALIZED (
 		r.task, r.owner, (clock_timestamp() - r.since)::interval(0), r.pid, left(regexp_replace(t.sql, '\s+', ' ', 'g'), 60))
 		FROM (SELECT * FROM delay_wheel.running ORDER BY since LIMIT 8) r LEFT JOIN delay_wheel.tasks t ON t.id = r.task
 	UNION ALL
-	SELECT 60, 0, 'FAILED last' WHERE EXISTS (SELECT FROM delay_wheel.failed)
+	SELECT 60, 0, 'FAILED last' WHERE EXISTS (SELECT FROM delay_wheel.newest_failed)
 	UNION ALL
 	SELECT 60, row_number() OVER (ORDER BY failed_at DESC, id DESC), format('%s task %s of %s: %s %s',
 		failed_at::timestamptz(0), id, owner, sqlstate, left(regexp_replace(message, '\s+', ' ', 'g'), 70))
-		FROM (SELECT * FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 5) f
+		FROM (SELECT * FROM delay_wheel.newest_failed LIMIT 5) f
 )
--- An empty line above each headline.  Others' SQL, names and messages must not speak to the terminal.
-SELECT CASE WHEN n = 0 THEN E'\n' ELSE '' END || regexp_replace(text, '[\u0001-\u001f\u007f-\u009f]', ' ', 'g') AS "delay_wheel"
+-- An empty line above each headline.  Others' SQL, names and messages must not speak to the terminal, nor turn its text around.
+SELECT CASE WHEN n = 0 THEN E'\n' ELSE '' END ||
+	regexp_replace(text, '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', ' ', 'g') AS "delay_wheel"
 FROM line ORDER BY section, n
 \if :{?once}
 	\g

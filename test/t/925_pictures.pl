@@ -5,12 +5,13 @@ use strict;
 use warnings;
 
 use DelayWheel;
+use Encode qw(decode);
 use FindBin;
 use IPC::Run qw(start timer);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('pictures', init => [ allows_streaming => 1 ]);
+my $node = new_node('pictures', init => [ allows_streaming => 1 ], conf => 'max_worker_processes = 30');
 my $xml = q{SELECT string_agg(xml_is_well_formed_document(svg)::text, ' ') FROM unnest(ARRAY[
 	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()]) svg};
 
@@ -130,7 +131,80 @@ for my $command ('psql -f scripts/dashboard.sql shop', 'psql -v interval=10 -f s
 	like($out, qr/(?:\e\[H\e\[2J.*?database shop: RUNNING.*?){$times}/s, "$command: $times times");
 	is($err, '', "$command: no error");
 }
+
+#
+# Names, SQL and errors that would speak to the terminal: colours, a new title,
+# lines of their own, text from right to left.
+#
+$node->safe_psql('postgres', q{CREATE DATABASE evil TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'});
+$node->safe_psql('evil', q{
+	CREATE EXTENSION delay_wheel;
+	DO $$
+	DECLARE
+		role name := E'r\u001b[31m\u0085\u202e\n\tdatabase forged: RUNNING';
+		queue name := E'q\u001b[31m\u009b\u2066\n\tdatabase forged: RUNNING';
+		words text := E'\u0001\t\u0007\u0085\u009b31m\u061c\u200e\u202e\u2028\u2066\u007f\u001b]0;owned\u0007\u001b[2J\r\ndatabase forged: RUNNING';
+	BEGIN
+		EXECUTE format('CREATE ROLE %I', role);
+		PERFORM delay_wheel.allow(role), delay_queue(queue, users => '{public}');
+		PERFORM set_config('role', role, true);
+		PERFORM delay_schedule_task(format('DO %L', format('BEGIN RAISE EXCEPTION %L; END', words)), queue => queue);
+		PERFORM delay_schedule_task('/*' || words || '*/ SELECT pg_sleep(600)', queue => queue, tag => words, key => words);
+	END $$});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.failed WHERE message ~ 'forged'}, 'a task fails with such a message', 60, db => 'evil', expected => '1');
+wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a task of such SQL runs', 60, db => 'evil', expected => '1');
+($out, $err) = run_command([ 'bash', '-c', "$once evil" ]);
+is($err, '', 'the dashboard of hostile names: no error');
+my %line = (
+	lane => qr/^"r *\[31m.* q *\[31m.*running/m,
+	running => qr/^task \d+ of .*r *\[31m.* forged/m,
+	failed => qr/^\d.* of .*r *\[31m.*: P0001 .*owned/m);
+like($out, $line{$_}, "the dashboard of hostile names: $_") for sort keys %line;
+unlike($out, qr/^\s*database forged/m, 'nobody makes a line of his own');
+my @left = map { sprintf 'U+%04X', ord } decode('UTF-8', $out) =~
+  /[\x00-\x09\x0b-\x1f\x7f-\x9f\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]/g;
+is("@left", '', 'no control characters are left, nor what turns text around');
 chdir '/';
+
+#
+# Databases in other encodings, and in each the names of roles that were given in
+# another one: UTF-8, with what no XML can have; LATIN1; EUC_JP; bytes.  So are
+# the names of the databases.
+#
+my %given = (UTF8 => '7376672d75c3bce697a5efbfbe01efbfbf3c2622', LATIN1 => '7376672d6cfc6c', EUC_JP => '7376672d65c6fc',
+	SQL_ASCII => '7376672d61ff');
+my %shown = (LATIN1 => 'svg-l&#252;l', EUC_JP => 'svg-e&#26085;', SQL_ASCII => 'svg-a?');
+my %db = (UTF8 => 'evil', map { $_ => "b\xfccher $_" } keys %shown);
+$node->safe_psql('postgres', q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'});
+$node->safe_psql('latin', qq{CREATE DATABASE "$db{$_}" TEMPLATE template0 ENCODING '$_' LOCALE 'C'})
+  for sort keys %shown;
+$node->safe_psql($db{$_}, qq{DO \$\$ BEGIN EXECUTE format('CREATE ROLE %I', convert_from('\\x$given{$_}', '$_')); END \$\$})
+  for sort keys %given;
+for my $encoding (sort keys %shown)
+{
+	my $db = $db{$encoding};
+
+	$node->safe_psql($db, qq{
+		CREATE EXTENSION delay_wheel;
+		SELECT delay_queue(convert_from('\\x$given{$encoding}', '$encoding')::name, users => '{public}');
+		DO \$\$
+		DECLARE r name;
+		BEGIN
+			FOR r IN SELECT rolname FROM pg_roles WHERE rolname BETWEEN 'svg-' AND 'svg.' LOOP
+				PERFORM delay_wheel.allow(r);
+				PERFORM set_config('role', r, true);
+				PERFORM delay_schedule_task('SELECT 1', queue => convert_from('\\x$given{$encoding}', '$encoding'));
+				RESET ROLE;
+			END LOOP;
+		END \$\$});
+	wait_for($node, 'SELECT sum(done) FROM delay_wheel.lanes', "$encoding: tasks of all roles run", 60, db => $db, expected => '4');
+	is($node->safe_psql($db, $xml), 'true true true', "$encoding: pictures are well-formed");
+	my $svg = $node->safe_psql($db, 'SET client_encoding = SQL_ASCII; SELECT delay_wheel.lateness_svg()');
+	unlike($svg, qr/[^\x0a\x20-\x7e]/, "$encoding: they are plain ASCII");
+	like($svg, qr/<title>[^<]*\Q$shown{$encoding}\E[^<]*, [^<]*\Q$shown{$encoding}\E[^<]*: median/, "$encoding: names that were given there are right");
+	my @lanes = $svg =~ /<title>[^<]*svg-[^<]*: median/g;
+	is(scalar @lanes, 4, "$encoding: those that were given elsewhere are there");
+}
 
 #
 # scripts/pictures, into a directory of its own
@@ -163,7 +237,7 @@ is(join(' ', glob("$place/*")), '', 'nothing else is left of it');
 $node->stop('fast');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $node->start;
-for my $query ($sum, 'SELECT delay_wheel.next_due()', 'SELECT delay_wheel.ring_svg()')
+for my $query ($sum, 'SELECT delay_wheel.next_due()', 'SELECT delay_wheel.ring_svg()', 'SELECT delay_wheel.page_data()')
 {
 	my ($ret, $stdout, $stderr) = $node->psql('postgres', '\set VERBOSITY sqlstate' . "\n$query");
 	like($stderr, qr/55000/, "without the library preloaded: $query");
