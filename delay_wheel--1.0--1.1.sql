@@ -195,7 +195,7 @@ DECLARE c record;
 BEGIN
 	FOR c IN SELECT v AS view, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
 			 FROM pg_catalog.pg_attribute a, pg_catalog.unnest('{failed_rows,newest_failed}'::text[]) v
-			 WHERE a.attrelid = 'delay_wheel.failed'::regclass AND a.attnum > 0
+			 WHERE a.attrelid = 'delay_wheel.failed'::regclass::oid AND a.attnum > 0
 			 ORDER BY v, a.attnum
 	LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel.%I.%I IS %L', c.view, c.attname, c.words);
