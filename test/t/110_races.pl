@@ -159,8 +159,8 @@ sub settled
 	my $bad = $node->safe_psql('postgres', $wrong);
 	check($bad eq '', "$what: nothing twice, early or against its cancellation") or diag($bad);
 	close_sessions() unless $go_on;
-	# what this race has lost is not to be found again in the next one
-	$node->safe_psql('postgres', q{TRUNCATE plan, ran}) unless $done;
+	# what this race has done wrong is not to be found again in the next one
+	$node->safe_psql('postgres', q{TRUNCATE plan, ran}) unless $done && $bad eq '';
 	return;
 }
 
@@ -347,6 +347,8 @@ group error => sub {
 	{
 		my $role = new_role();
 
+		# a timer that just begins would be stopped itself
+		asleep("$point, before");
 		prepare_many($role, $point);
 		as($role, "SELECT plan_in('$point.first', '0.5 s')");
 		stop_at($point);
