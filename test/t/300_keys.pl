@@ -194,6 +194,24 @@ is(value('SELECT copy.n = (SELECT count(*) FROM event) FROM copy WHERE k = 0'), 
 is(value(q{SELECT coalesce(string_agg(concat_ws(' ', id, sqlstate, message, detail, context), E'\n'), '') FROM delay_wheel.failed}), '', 'nothing has failed');
 
 #
+# A task that is kept does not run before who kept it commits: it has yet to see what
+# that transaction wrote.  One that is due later shows that executors were there.
+#
+value('CREATE TABLE ran (label text)');
+value("SELECT delay_pause()");
+my $kept = value(q{SELECT delay_schedule_task($$INSERT INTO ran VALUES ('kept')$$, key => 'kept')});
+my $keeper = $node->background_psql('postgres');
+$keeper->query_safe('BEGIN');
+is($keeper->query_safe(q{SELECT delay_schedule_task('SELECT 1', key => 'kept')}), $kept, 'an overdue task is kept');
+value(q{SELECT delay_schedule('0', $$INSERT INTO ran VALUES ('other')$$)});
+value("SELECT delay_resume()");
+wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'other'}, 'a later one runs', 60, expected => 1);
+is(value(q{SELECT count(*) FROM ran WHERE label = 'kept'}), 0, 'the kept one waits for who has kept it');
+$keeper->query_safe('COMMIT');
+wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'kept'}, 'and runs then', 60, expected => 1);
+$keeper->quit;
+
+#
 # A task has scheduled its own key in its run, which is not over: whether there
 # is one pending depends on that.
 #
