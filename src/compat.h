@@ -47,10 +47,35 @@
 #define dw_create_wait_event_set(n)	CreateWaitEventSet(TopMemoryContext, n)
 #endif
 
-/* Wait events have names of ours from 17 on. */
+/*
+ * Wait events have names of ours from 17 on.  All extensions together can have
+ * one less than this (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c), another
+ * one would be an error.  Then ours do without.
+ */
 #if PG_VERSION_NUM >= 170000
+#define DW_MAX_WAIT_EVENTS	128
+
+static inline uint32
+dw_new_wait_event(const char *name)
+{
+	int			n;
+	char	  **names = GetWaitEventCustomNames(PG_WAIT_EXTENSION, &n);
+	bool		found = false;
+	int			others = 0;
+
+	for (int i = 0; i < n && !found; i++)
+		found = strcmp(names[i], name) == 0;
+	pfree(names);
+#ifdef PG_WAIT_INJECTIONPOINT
+	pfree(GetWaitEventCustomNames(PG_WAIT_INJECTIONPOINT, &others));
+#endif
+	if (!found && n + others + 1 >= DW_MAX_WAIT_EVENTS)
+		return PG_WAIT_EXTENSION;
+	return WaitEventExtensionNew(name);
+}
+
 #define dw_wait_event(cache, name) \
-	((cache) != 0 ? (cache) : ((cache) = WaitEventExtensionNew(name)))
+	((cache) != 0 ? (cache) : ((cache) = dw_new_wait_event(name)))
 #else
 #define dw_wait_event(cache, name)	((void) (cache), PG_WAIT_EXTENSION)
 #endif

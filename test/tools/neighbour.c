@@ -7,6 +7,8 @@
  * delay_wheel.  It counts how often it is called, by all processes together,
  * and hands on to whoever was there before; so neighbour_counts() tells whether
  * the chain is whole.  It passes on a copy of a utility statement, as some do.
+ * It takes neighbour.wait_events of the names that wait events can have (0;
+ * from 17 on).
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +26,8 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/wait_event.h"
 
 PG_MODULE_MAGIC;
 
@@ -42,6 +46,7 @@ static const char *const names[NHOOKS] = {
 };
 
 static pg_atomic_uint64 *counts = NULL;
+static int	wait_events = 0;
 
 static shmem_request_hook_type prev_shmem_request = NULL;
 static shmem_startup_hook_type prev_shmem_startup = NULL;
@@ -83,6 +88,10 @@ startup_memory(void)
 	for (int i = 0; !found && i < NHOOKS; i++)
 		pg_atomic_init_u64(&counts[i], 0);
 	LWLockRelease(AddinShmemInitLock);
+#if PG_VERSION_NUM >= 170000
+	for (int i = 0; i < wait_events; i++)
+		WaitEventExtensionNew(psprintf("Neighbour%d", i));
+#endif
 }
 
 static void
@@ -213,6 +222,8 @@ _PG_init(void)
 {
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	DefineCustomIntVariable("neighbour.wait_events", "names of wait events that are taken", NULL,
+							&wait_events, 0, 0, 1000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	INSTALL(shmem_request_hook, prev_shmem_request, request_memory);
 	INSTALL(shmem_startup_hook, prev_shmem_startup, startup_memory);
 	INSTALL(post_parse_analyze_hook, prev_analyze, analyze);
