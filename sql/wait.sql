@@ -196,13 +196,14 @@ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER wait_trigger AFTER INSERT ON wait_parent DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION wait_trigger();
--- Begins a task; stops it when it sleeps.
+-- Begins a task; stops it when it sleeps.  Of two statements it runs alone: in a batch, which
+-- gives up on what is slow, it would be pending again, and cancelled.
 CREATE FUNCTION pg_temp.begin(command text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	new bigint;
 BEGIN
 	PERFORM setval('wait_seq', 1, false);
-	new := delay_schedule('0', command);
+	new := delay_schedule('0', command || '; SELECT 1');
 	UPDATE delay_wheel.task SET max_attempts = 3, retry_delay = '0' WHERE id = new;
 	RETURN new;
 END $$;
