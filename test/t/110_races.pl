@@ -474,7 +474,8 @@ group horizon => sub {
 		INSERT INTO plan SELECT 'same.' || g, delay_schedule_at('$due',
 			'INSERT INTO ran VALUES (\$1, now())', 'same.' || g), '$due', 'runs'
 		FROM generate_series(1, 4000) g});
-	wait_for($node, "SELECT horizon = '$due' FROM delay_wheel.status",
+	# where nothing was loaded, the view has the due time of the first task, too
+	wait_for($node, "SELECT horizon = '$due' AND near > 0 FROM delay_wheel.status",
 		'the horizon is inside of a due time', $limit);
 	$s->query_safe('COMMIT');
 	$t->query_safe("UPDATE plan SET due = '$due' WHERE name = 'same.moved'");
