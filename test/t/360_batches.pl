@@ -725,6 +725,8 @@ for my $signal (qw(TERM KILL))
 	clean();
 }
 
+# there are no batches for a minute after one in which the server crashed
+$node->restart;
 setting('delay_wheel.batch_time' => '5ms');
 
 #
@@ -741,6 +743,7 @@ backlog(q{
 all_over('priorities');
 query_is(q{SELECT count(*) FILTER (WHERE label = 'low') BETWEEN 9 AND 11
 	FROM (SELECT label FROM done ORDER BY at LIMIT 160) x}, 't', 'the lower priority has each 16th task');
+query_is(q{SELECT count(DISTINCT xid) < count(*) FROM done}, 't', 'also where several of the higher one share a transaction');
 clean();
 setting('delay_wheel.max_executors' => 4);
 
@@ -775,8 +778,6 @@ $node->safe_psql('postgres', q{
 	END $$;
 });
 setting('delay_wheel.max_executors' => 4);
-# there are no batches for a minute after one in which the server crashed
-$node->restart;
 my $seconds = long_tests() ? 180 : 8;
 for my $timeout ('1s', '50ms')
 {
