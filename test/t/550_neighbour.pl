@@ -254,11 +254,11 @@ each_once($node, 4000, 4009, 'with parallel query forced tasks run');
 my $id = $node->safe_psql('postgres', q{SELECT delay_schedule('0', 'CREATE TABLE told AS SELECT DISTINCT current_setting(''delay_wheel.task_id'') AS id FROM public.effects')});
 wait_for($node, q{SELECT count(*) FROM pg_class WHERE relname = 'told'}, 'so does one with a parallel plan', 60, expected => 1);
 is($node->safe_psql('postgres', 'SELECT string_agg(id, $$ $$) FROM told'), $id, 'whose workers know its id');
-# one view is for two others only
+# failed_rows is for two other views only
 for my $role (qw(b postgres))
 {
 	for my $view (split /\n/, $node->safe_psql('postgres', qq{SELECT relname FROM pg_class
-		WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' AND has_table_privilege('$role', oid, 'SELECT') ORDER BY 1}))
+		WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' AND ('$role' = 'postgres' OR relname <> 'failed_rows') ORDER BY 1}))
 	{
 		my $count = "SELECT count(*) FROM delay_wheel.$view;";
 		my ($rc, $out, $err) = $node->psql('postgres', "SET SESSION AUTHORIZATION $role; $count SET $forced = off; SET max_parallel_workers_per_gather = 0; SET jit = off; $count");
