@@ -12,6 +12,45 @@ SET search_path = pg_catalog, pg_temp;
 
 /*---- New objects go here, above the next heading, with GRANTs to PUBLIC only ----*/
 
+/*---- The forecast ----*/
+
+/*
+ * The same as in 1.1, but that whoever can create operators in the schema given
+ * to CREATE EXTENSION had a say in it where 1.1 was first installed: there is no
+ * integer * interval in pg_catalog, so a better match of his was taken.
+ */
+CREATE OR REPLACE VIEW delay_wheel.forecast AS
+WITH clock AS MATERIALIZED (
+	SELECT pg_catalog.statement_timestamp() AS now,
+		   pg_catalog.date_trunc('minute'::text, pg_catalog.statement_timestamp()) AS minute,
+		   pg_catalog.date_trunc('hour'::text, pg_catalog.statement_timestamp()) AS hour,
+		   pg_catalog.date_trunc('day'::text, pg_catalog.statement_timestamp()::timestamp) AS day	-- local: some days have no midnight
+), period AS MATERIALIZED (
+	SELECT 1 AS place, 'overdue'::text AS step, NULL::timestamptz AS due_from, now AS due_until FROM clock
+	UNION ALL
+	SELECT 2, 'minute'::text, GREATEST(t, now), t + '1 minute'::interval
+		FROM clock, pg_catalog.generate_series(minute, minute + '59 minutes'::interval, '1 minute'::interval) t
+	UNION ALL
+	SELECT 3, 'hour'::text, GREATEST(t, now), t + '1 hour'::interval
+		FROM clock, pg_catalog.generate_series(hour, hour + '47 hours'::interval, '1 hour'::interval) t
+	UNION ALL
+	SELECT 4, 'day'::text, CASE n WHEN 0 THEN now ELSE (day + pg_catalog.make_interval(days => n))::timestamptz END, (day + pg_catalog.make_interval(days => n + 1))::timestamptz
+		FROM clock, pg_catalog.generate_series(0, 30) n
+	UNION ALL
+	SELECT 5, 'later'::text, (day + '31 days'::interval)::timestamptz, NULL::timestamptz FROM clock
+), cell AS MATERIALIZED (
+	SELECT c.due_from, c.due_until, c.tasks, c.exact
+	FROM delay_wheel.count_due((
+		SELECT pg_catalog.array_agg(b.bound ORDER BY b.bound)
+		FROM (SELECT due_from AS bound FROM period WHERE due_from IS NOT NULL
+			  UNION SELECT due_until FROM period WHERE due_until IS NOT NULL) b)) c
+)
+SELECT p.step, p.due_from, p.due_until, pg_catalog.sum(c.tasks)::bigint AS tasks, pg_catalog.bool_and(c.exact) AS exact
+FROM period p
+	 JOIN cell c ON (p.due_from IS NULL OR c.due_from >= p.due_from) AND (p.due_until IS NULL OR c.due_until <= p.due_until)
+GROUP BY p.place, p.step, p.due_from, p.due_until
+ORDER BY p.place, p.due_from;
+
 /*---- The end ----*/
 
 SELECT delay_wheel.revoke_defaults();

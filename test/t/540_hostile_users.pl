@@ -486,7 +486,110 @@ group create => sub {
 };
 
 #
-# 8. A lock on our tables is not waited for by who may not have it: all who
+# 8. Operators of all names over all types of ours, and functions of all names
+# that the scripts have, in that schema, as good a match as there can be: none is
+# bound, neither at CREATE EXTENSION nor by an update, and one that was is let go.
+#
+group operators => sub {
+	my $root = "$FindBin::RealBin/../..";
+	my $scripts = join '', map { slurp_file($_) } glob("$root/delay_wheel--*.sql");
+	my $exporters = join '', map { slurp_file("$root/monitoring/$_") } 'postgres_exporter.yaml', 'sql_exporter.yml';
+	# the lines that are indented further than "query:"
+	my @queries = $exporters =~ /^ *query: \|\n((?: {4,}(?:SELECT|FROM|WHERE|LEFT|GROUP|ORDER|UNION| ).*\n)+)/mg;
+	my %names = map { lc($_) => 1 } ($scripts . $exporters . slurp_file("$root/scripts/dashboard.sql")) =~ /\b([a-z_]\w*)\s*\(/gi;
+	my $names = join ',', sort keys %names;
+	# whatever depends on the extension's objects as a part of them, and what that uses
+	my $foreign = q{WITH RECURSIVE ours(classid, objid) AS (
+			SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON e.extname = 'delay_wheel' AND d.refobjid = e.oid
+				AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+			UNION SELECT d.classid, d.objid FROM pg_depend d JOIN ours o ON d.refclassid = o.classid AND d.refobjid = o.objid WHERE d.deptype IN ('i', 'a'))
+		SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) || ' uses ' || pg_describe_object(d.refclassid, d.refobjid, 0)
+		FROM pg_depend d JOIN ours USING (classid, objid)
+		WHERE (d.refclassid, d.refobjid) NOT IN (TABLE ours) AND d.refclassid NOT IN ('pg_extension'::regclass, 'pg_namespace'::regclass)};
+	$node->safe_psql('postgres', 'CREATE DATABASE trapped TEMPLATE template0');
+	my $types = $node->safe_psql('postgres', q{SELECT string_agg(DISTINCT t::regtype::text, ';') FROM (
+			SELECT atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace = 'delay_wheel'::regnamespace AND attnum > 0 UNION ALL
+			SELECT unnest(coalesce(proallargtypes, proargtypes::oid[])) FROM pg_proc WHERE pronamespace = 'delay_wheel'::regnamespace UNION ALL
+			SELECT unnest('{int4,timestamp,date,oid,name,numeric,float8,float4,"\"char\"",_oid,_int8,json}'::regtype[])) _(t)
+		JOIN pg_type ON pg_type.oid = t AND typtype = 'b'});
+	$node->safe_psql('trapped', qq{
+		CREATE SCHEMA trap AUTHORIZATION mallory;
+		CREATE FUNCTION trap.met() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END';
+		CREATE FUNCTION trap.met(bigint) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END';
+		CREATE FUNCTION trap.met(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END';
+		CREATE TEMP TABLE t AS SELECT t::regtype AS t FROM unnest(string_to_array('$types', ';')) t;
+		-- written into the catalogs: to create them one by one takes minutes.  The result is what is expected, if that can be told
+		INSERT INTO pg_operator
+		SELECT pg_nextoid('pg_operator', 'oid', 'pg_operator_oid_index'), o.name, 'trap'::regnamespace, 'mallory'::regrole, 'b', false, false, l.t, r.t,
+			coalesce((SELECT min(p.oprresult) FROM pg_operator p WHERE p.oprname = o.name AND p.oprright = r.t), 'bool'::regtype), 0, 0, 'trap.met(bigint, bigint)'::regprocedure, 0, 0
+		FROM (SELECT DISTINCT oprname FROM pg_operator WHERE oprkind = 'b') o(name), t l, t r;
+		INSERT INTO pg_operator
+		SELECT pg_nextoid('pg_operator', 'oid', 'pg_operator_oid_index'), o.name, 'trap'::regnamespace, 'mallory'::regrole, 'l', false, false, 0, r.t, r.t, 0, 0, 'trap.met(bigint)'::regprocedure, 0, 0
+		FROM (SELECT DISTINCT oprname FROM pg_operator WHERE oprkind = 'l') o(name), t r;
+		CREATE TEMP TABLE f AS SELECT p.* FROM pg_proc p WHERE pronamespace = 'trap'::regnamespace;
+		INSERT INTO pg_proc
+		SELECT pg_nextoid('pg_proc', 'oid', 'pg_proc_oid_index'), n.name, f.pronamespace, 'mallory'::regrole, f.prolang, f.procost, 0, 0, 0, 'f', false, false, false, false, 'v', 'u',
+			n.args, 0, n.result, n.types::oidvector, NULL, NULL, NULL, NULL, NULL, f.prosrc, NULL, NULL, NULL, NULL
+		FROM f, (
+			SELECT DISTINCT p.proname, 1, t.t::oid::text, first_value(p.prorettype) OVER (PARTITION BY p.proname ORDER BY p.oid) FROM pg_proc p, t
+				WHERE p.pronargs = 1 AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ('{$names}')
+			UNION ALL
+			SELECT DISTINCT p.proname, 2, l.t::oid || ' ' || r.t::oid, first_value(p.prorettype) OVER (PARTITION BY p.proname ORDER BY p.oid) FROM pg_proc p, t l, t r
+				WHERE p.pronargs = 2 AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ('{$names}')) n(name, args, types, result)
+		WHERE f.pronargs = n.args});
+	cmp_ok($node->safe_psql('trapped', q{SELECT count(*) FROM pg_operator WHERE oprnamespace = 'trap'::regnamespace}), '>', 30000, 'a schema has operators of all names over all types');
+	cmp_ok($node->safe_psql('trapped', q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'trap'::regnamespace}), '>', 5000, 'and functions');
+
+	my ($bound) = $scripts =~ /^(CREATE OR REPLACE VIEW delay_wheel\.forecast AS.*?;)$/ms;
+	$bound =~ s/pg_catalog\.make_interval\(days => (n(?: \+ 1)?)\)/($1) * '1 day'::interval/g or die 'no view to be bound';
+	my %ways = (
+		new => ['CREATE EXTENSION delay_wheel SCHEMA trap'],
+		'1.0' => [ q{CREATE EXTENSION delay_wheel SCHEMA trap VERSION '1.0'}, 'ALTER EXTENSION delay_wheel UPDATE' ],
+		# as 1.1 was at first
+		'1.1' => [ q{CREATE EXTENSION delay_wheel SCHEMA trap VERSION '1.1'}, "SET search_path = trap; $bound", 'ALTER EXTENSION delay_wheel UPDATE' ]);
+	for my $way (sort keys %ways)
+	{
+		my $db = 'trapped_' . ($way =~ s/\W//gr);
+		my @steps = @{ $ways{$way} };
+
+		$node->safe_psql('postgres', "CREATE DATABASE $db TEMPLATE trapped");
+		for my $step (0 .. $#steps)
+		{
+			$node->safe_psql($db, "SET search_path = trap, pg_catalog; $steps[$step]");
+			my $uses = $node->safe_psql($db, $foreign);
+			if ($way eq '1.1' && $step == 1)
+			{
+				like($uses, qr/forecast uses operator trap\.\*/, 'a view of 1.1 is bound to an operator');
+			}
+			else
+			{
+				is($uses, '', "nothing is bound but what is PostgreSQL's or its own: $way, step $step");
+			}
+		}
+		($out, $err) = as('boss', join(';', 'SET search_path = trap, pg_catalog', (map { "TABLE $_" }
+				split(/\n/, $node->safe_psql($db, q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v'}))),
+				'SELECT 1 FROM delay_wheel.page_data() p, delay_wheel.forecast_svg() f, delay_wheel.ring_svg() r, delay_wheel.lateness_svg() l', "SELECT delay_wheel.allow('victim')"), $db);
+		is($err, '', "what it does meets nothing either: $way");
+		next if $way ne 'new';
+		# what comes beside it for who watches: where his search_path leads there, too
+		$node->safe_psql($db, q{
+			ALTER DATABASE trapped_new SET search_path = trap;
+			CREATE FUNCTION trap.format(text, name, text, text) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END'});
+		(my $code, $out, $err) = $node->psql($db, '', extra_params => [ '-U', 'boss', '-v', 'once=1', '-f', "$root/scripts/dashboard.sql" ]);
+		is($err, '', 'the dashboard for a terminal meets nothing');
+		like($out, qr/RUNNING/, 'and works');
+		cmp_ok(scalar @queries, '>', 15, 'there are queries for exporters');
+		for my $query (@queries)
+		{
+			(undef, $err) = as('boss', $query, $db);
+			is($err, '', 'a query of an exporter meets nothing: ' . substr($query =~ s/\s+/ /gr, 0, 60));
+		}
+	}
+	$node->safe_psql('postgres', "DROP DATABASE $_ WITH (FORCE)") for qw(trapped trapped_new trapped_10 trapped_11);
+};
+
+#
+# 9. A lock on our tables is not waited for by who may not have it: all who
 # schedule, and run tasks, would wait behind him.
 #
 # SQLSTATE of what mallory gets for it
