@@ -78,7 +78,8 @@ extern Datum dw_args_texts(const DwArgument *arguments, int count);
  * args and types need not.  sql is only for messages; may be NULL.
  *
  * Can run code of the user's (a domain's CHECK, an input function): call it
- * as the task's owner, in the transaction in which its SQL is to run.
+ * as the task's owner, in the transaction in which its SQL is to run.  Code of
+ * roles that do not have this one's rights runs with their own only.
  */
 extern ParamListInfo dw_args_params(const char *sql,
 									Datum args, bool args_null,

@@ -11,7 +11,8 @@
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
  * DROP ROLE: the timers of all databases look for tasks of it;
- * SET CONSTRAINTS: the task that does so is the last one of its batch;
+ * SET CONSTRAINTS: the task that does so is the last one of its batch; in a
+ * session that is not its own (restricted.c) it may not;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -55,6 +56,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "recycle.h"
+#include "restricted.h"
 #include "settings.h"
 #include "shared.h"
 #include "spi_run.h"
@@ -522,6 +524,23 @@ tell_of_tasks(List *roles)
 	}
 }
 
+/*---- SET CONSTRAINTS ----*/
+
+/*
+ * It concerns what the whole transaction has done, and fires triggers for it.
+ * It cannot be undone before the next task of a batch; and whoever runs another
+ * role's task has not left it to that when his own triggers fire.
+ */
+static void
+before_set_constraints(void)
+{
+	if (dw_is_restricted())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
+	dw_batch_close();
+}
+
 /*---- The hooks ----*/
 
 /* By its name, or as one that another extension needs. */
@@ -556,9 +575,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	{
 		if (drops)
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
-		/* it cannot be undone before the next task of a batch */
 		if (IsA(statement, ConstraintsSetStmt))
-			dw_batch_close();
+			before_set_constraints();
 		refuse_locks(statement);
 		concerns = concerned_by(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
