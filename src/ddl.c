@@ -51,6 +51,7 @@
 #include "commands/extension.h"
 #include "compat.h"
 #include "ddl.h"
+#include "ending.h"
 #include "hold.h"
 #include "lanes.h"
 #include "miscadmin.h"
@@ -94,8 +95,9 @@ raise_control(void)
 /*
  * The rows that a transaction wrote when it was prepared are seen dirty, since
  * it has not ended.  Whatever its end is, the lanes are looked at then: the
- * row locks of its cancels are gone in both cases.  False if there is no
- * extension (yet).
+ * row locks of its cancels are gone in both cases.  Its xid is published, as a
+ * commit would do, until the command is over.  False if there is no extension
+ * (yet).
  */
 static bool
 touch_what_was_prepared(const char *gid)
@@ -106,6 +108,7 @@ touch_what_was_prepared(const char *gid)
 	ScanKeyData key;
 	SnapshotData dirty;
 	HeapTuple	tuple;
+	TransactionId xid = InvalidTransactionId;
 	bool		any = false;
 
 	if (!dw_catalog_lookup(&cat))
@@ -144,13 +147,24 @@ touch_what_was_prepared(const char *gid)
 			dw_touch_all();
 		dw_touch_prepared();
 		any = true;
+		/* else the row is of one that has ended */
+		if (TransactionIdIsValid(dirty.xmin))
+			xid = dirty.xmin;
 	}
 	systable_endscan(scan);
 	UnlockRelationOid(cat.prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	if (any)
 		raise_control();
+	if (TransactionIdIsValid(xid))
+		dw_ending_publish(xid);
 	return true;
+}
+
+static bool
+is_end_of_prepared(const TransactionStmt *stmt)
+{
+	return stmt->kind == TRANS_STMT_COMMIT_PREPARED || stmt->kind == TRANS_STMT_ROLLBACK_PREPARED;
 }
 
 /* Returns whether the extension may come to be by this, unnamed. */
@@ -565,12 +579,16 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	bool		changes = changes_databases(statement);
 	bool		drops = IsA(statement, DropRoleStmt);
 	bool		was_prepared = false;
+	bool		ends_prepared = false;
 	List	   *dropped_roles = NIL;
 	List	   *concerns = NIL;
 	DwCatalog	cat;
 
 	if (IsA(statement, TransactionStmt))
+	{
 		was_prepared = before_transaction_statement((TransactionStmt *) statement);
+		ends_prepared = is_end_of_prepared((TransactionStmt *) statement);
+	}
 	else
 	{
 		if (drops)
@@ -589,6 +607,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
 	dw_spi_note_utility(tag, qc);
+	if (ends_prepared)
+		dw_ending_withdraw();
 
 	/* hear of what the prepared transaction has brought along */
 	if (was_prepared)

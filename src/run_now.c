@@ -39,6 +39,7 @@
 #include "commands/sequence.h"
 #include "compat.h"
 #include "conclude.h"
+#include "ending.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -451,6 +452,7 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 {
 	dw_deform(rel, tuple, &task->values, &task->nulls);
 	CommandCounterIncrement();
+	dw_ending_wait();
 	/* a cancellation may have come before the deletion, which then stands */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;

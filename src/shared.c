@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "crashes.h"
+#include "ending.h"
 #include "inject.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
@@ -96,6 +97,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
+	RequestAddinShmemSpace(dw_ending_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -233,6 +235,7 @@ startup_memory(void)
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
 	dw_wait_attach();
+	dw_ending_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)
