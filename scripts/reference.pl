@@ -413,7 +413,7 @@ sub heading
 my @groups = (
 	[ 'Scheduling', qr/^delay_schedule/ ],
 	[ 'Cancelling, moving, waiting', qr/^delay_(?:cancel|reschedule|wait)/ ],
-	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive)/ ],
+	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive|discard)/ ],
 	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
 	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],

@@ -15,6 +15,9 @@
 #include "nodes/params.h"
 #include "utils/array.h"
 
+/* A task has no more arguments than this: SQLSTATE 54000. */
+#define DW_MAX_ARGS		65535
+
 /*
  * Read the arguments of an SQL function that is declared VARIADIC "any",
  * from its argument number first (counted from 0) on, and make what a task's
