@@ -64,9 +64,11 @@ UPDATE failed_switch SET is_broken = true;
 -- all that a task has is kept; long texts, too
 SELECT string_agg(md5(i::text), '') AS noise FROM generate_series(1, 10000) i \gset
 SELECT delay_schedule('1 day', 'SELECT failed_do($1), $2', 'long'::text, :'noise'::text) AS id \gset
+BEGIN;
 UPDATE delay_wheel.task SET due = now(), attempts = 2, max_attempts = 3, timeout = 60000, retry_delay = '1 min', expires = '1 day', priority = 1,
 	search_path = 'public, pg_catalog', tag = 'a tag', key = 'a key', more = '{"kept": 1}' WHERE id = :id;
 SELECT * INTO TEMP before FROM delay_wheel.task WHERE id = :id;
+COMMIT;
 SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.failed_task WHERE id = %s', :id));
 BEGIN;
 SELECT delay_retry(:id);

@@ -177,6 +177,8 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);
+	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	pg_atomic_init_u32(&dw_shared->trial, 0);
 	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
