@@ -76,6 +76,288 @@ COMMENT ON FUNCTION delay_discard_all(text, text, text, timestamptz, timestamptz
 COMMENT ON FUNCTION delay_schedule(interval, text, "any") IS
 'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal takes its type from the statement. A parameter without a value, SQLSTATE 42P02, a value without a parameter, 22023, and more than 65535 values, 54000, are errors';
 
+/*---- Rows that the reader may read ----*/
+
+/*
+ * What the views are made of, instead of the tables: a condition in a view hides
+ * rows, but neither from leakproof operators, nor from EXPLAIN ANALYZE, nor from
+ * estimates.  See visible.c.
+ */
+CREATE FUNCTION delay_wheel.visible_handler() RETURNS fdw_handler
+AS 'MODULE_PATHNAME', 'dw_visible_handler' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_wheel.visible_handler() FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel.visible_handler() IS
+'handler of the foreign-data wrapper delay_wheel, for PostgreSQL alone';
+CREATE FOREIGN DATA WRAPPER delay_wheel HANDLER delay_wheel.visible_handler;
+COMMENT ON FOREIGN DATA WRAPPER delay_wheel IS
+'reads tables of extension delay_wheel: those rows that the reader may read';
+CREATE SERVER delay_wheel FOREIGN DATA WRAPPER delay_wheel;
+COMMENT ON SERVER delay_wheel IS
+'this database; for the foreign tables of extension delay_wheel, see delay_wheel.visible_task';
+
+CREATE FOREIGN TABLE delay_wheel.visible_task
+(
+	id bigint,
+	due timestamptz,
+	origin bigint,
+	owner regrole,
+	queue smallint,
+	priority smallint,
+	attempts smallint,
+	max_attempts smallint,
+	timeout integer,
+	spared bigint,
+	retry_delay interval,
+	expires interval,
+	sql text,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	key text,
+	tag text,
+	more jsonb
+)
+SERVER delay_wheel OPTIONS (table 'task');
+COMMENT ON FOREIGN TABLE delay_wheel.visible_task IS
+'rows of tasks that are pending of roles that one is a member of, of all for pg_read_all_data and superusers; those that delay_cancel_all() has cancelled, or that a newer one of the same key has superseded, are among them until they are removed. Nobody is meant to read it: the view delay_wheel.tasks does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+CREATE FOREIGN TABLE delay_wheel.visible_failed_task
+(
+	id bigint,
+	failed_at timestamptz,
+	due timestamptz,
+	origin bigint,
+	owner regrole,
+	queue smallint,
+	priority smallint,
+	attempts smallint,
+	crashes smallint,
+	max_attempts smallint,
+	timeout integer,
+	retry_delay interval,
+	expires interval,
+	sqlstate text,
+	message text,
+	detail text,
+	hint text,
+	context text,
+	sql text,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	key text,
+	tag text,
+	more jsonb
+)
+SERVER delay_wheel OPTIONS (table 'failed_task');
+COMMENT ON FOREIGN TABLE delay_wheel.visible_failed_task IS
+'rows of failed tasks of roles that one is a member of, of all for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.failed does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+CREATE FOREIGN TABLE delay_wheel.visible_recurring_task
+(
+	id bigint,
+	task bigint,
+	next_due timestamptz,
+	origin bigint,
+	starts timestamptz,
+	until timestamptz,
+	last_due timestamptz,
+	last_started timestamptz,
+	last_ended timestamptz,
+	runs bigint,
+	failures bigint,
+	skipped bigint,
+	max_runs bigint,
+	owner regrole,
+	timeout integer,
+	queue smallint,
+	priority smallint,
+	max_attempts smallint,
+	paused boolean,
+	every interval,
+	retry_delay interval,
+	name text COLLATE "C",
+	schedule text,
+	time_zone text,
+	catch_up text,
+	last_outcome text,
+	last_error text,
+	sql text,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	tag text,
+	more jsonb
+)
+SERVER delay_wheel OPTIONS (table 'recurring_task');
+COMMENT ON FOREIGN TABLE delay_wheel.visible_recurring_task IS
+'rows of recurring tasks of roles that one is a member of, of all for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.recurring does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+CREATE FOREIGN TABLE delay_wheel.visible_history
+(
+	task bigint,
+	due timestamptz,
+	started timestamptz,
+	ended timestamptz,
+	rows bigint,
+	recurring bigint,
+	owner regrole,
+	queue smallint,
+	attempt smallint,
+	outcome text,
+	command_tag text,
+	sqlstate text,
+	message text,
+	sql text,
+	key text,
+	tag text
+)
+SERVER delay_wheel OPTIONS (table 'history');
+COMMENT ON FOREIGN TABLE delay_wheel.visible_history IS
+'rows of the history of roles that one is a member of, of all for pg_read_all_data and superusers: its three tables, one after the other. Nobody is meant to read it: the view delay_wheel.history does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+CREATE FOREIGN TABLE delay_wheel.visible_queue
+(
+	id smallint,
+	priority smallint,
+	max_attempts smallint,
+	paused boolean,
+	batch boolean,
+	owner regrole,
+	max_running integer,
+	rate integer,
+	timeout integer,
+	name text COLLATE "C",
+	users regrole[],
+	retry_delay interval,
+	spread interval,
+	history text,
+	more jsonb
+)
+SERVER delay_wheel OPTIONS (table 'queue');
+COMMENT ON FOREIGN TABLE delay_wheel.visible_queue IS
+'rows of queues that one may use, or see: of roles that one is a member of, or that were declared for such a role, or for all; all of them for pg_read_all_data, pg_monitor, pg_read_all_stats and superusers. Nobody is meant to read it: the view delay_wheel.queues does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+
+-- the same words for the same columns
+DO $$
+DECLARE c record;
+BEGIN
+	FOR c IN SELECT 'visible_' OPERATOR(pg_catalog.||) v.name AS name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
+			 FROM (VALUES ('task', 'task'), ('failed_task', 'failed_task'), ('recurring_task', 'recurring_task'), ('history', 'history_0'), ('queue', 'queue')) v(name, of),
+				  pg_catalog.pg_attribute a
+			 WHERE a.attrelid = pg_catalog.format('delay_wheel.%I', v.of)::regclass::oid AND a.attnum > 0
+			 ORDER BY v.name, a.attnum
+	LOOP
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel.%I.%I IS %L', c.name, c.attname, c.words);
+	END LOOP;
+END
+$$;
+
+/*---- The views, made of these ----*/
+
+CREATE OR REPLACE VIEW delay_wheel.tasks AS
+SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
+	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
+	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
+	   t.origin = delay_wheel.origin() AS armed,
+	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
+	   delay_wheel.crashes(t.id) AS crashes,
+	   t.arg_types, t.max_attempts, t.retry_delay,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(t.timeout) / 1000::double precision) AS timeout, t.expires,
+	   -- whatever plain SQL may have written
+	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'skip_after'::text) = 'number' THEN
+			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)
+	   END AS skip_after,
+	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
+	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
+	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure
+FROM delay_wheel.visible_task t
+	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
+	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
+-- superseded by a newer one
+WHERE NOT EXISTS (
+		SELECT FROM delay_wheel.visible_task n
+		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+			AND (n.origin = t.origin OR n.origin = delay_wheel.origin()))
+	-- as in marks.c
+	AND NOT EXISTS (
+		SELECT FROM delay_wheel.cancellation c
+		WHERE COALESCE(t.spared, t.id) < c.id
+			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
+			AND (c.owners IS NULL OR t.owner::oid OPERATOR(pg_catalog.=) ANY (c.owners::oid[]))
+			AND (c.queue IS NULL OR c.queue = t.queue)
+			AND (c.tag IS NULL OR c.tag = t.tag)
+			AND (c.due_from IS NULL OR t.due >= c.due_from)
+			AND (c.due_until IS NULL OR t.due < c.due_until));
+COMMENT ON COLUMN delay_wheel.tasks.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement; null if there are none';
+COMMENT ON COLUMN delay_wheel.tasks.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
+COMMENT ON COLUMN delay_wheel.tasks.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour; null is the queue''s, or else 10 seconds';
+COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
+COMMENT ON COLUMN delay_wheel.tasks.expires IS 'the task fails if it cannot begin within that after it was due; null is at any time';
+COMMENT ON COLUMN delay_wheel.tasks.skip_after IS 'the task is skipped if it cannot begin within that after it was due; null is at any time';
+COMMENT ON COLUMN delay_wheel.tasks.notify IS 'channel on which its end is told; null is none';
+COMMENT ON COLUMN delay_wheel.tasks.on_success IS 'SQL of the task that follows if it is done; null is none';
+COMMENT ON COLUMN delay_wheel.tasks.on_failure IS 'SQL of the task that follows if it has failed; null is none';
+
+CREATE OR REPLACE VIEW delay_wheel.failed_rows AS
+SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
+	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes
+FROM delay_wheel.visible_failed_task f
+	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
+-- begun in mode at_most_once, and not ended yet
+WHERE NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
+CREATE OR REPLACE VIEW delay_wheel.failed AS SELECT * FROM delay_wheel.failed_rows;
+CREATE OR REPLACE VIEW delay_wheel.newest_failed AS
+SELECT * FROM delay_wheel.failed_rows ORDER BY failed_at DESC, id DESC LIMIT 1000;
+
+CREATE OR REPLACE VIEW delay_wheel.history AS
+SELECT h.ended, h.task, h.outcome, h.started - h.due AS lateness, h.ended - h.started AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
+	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, h.owner, h.attempt, h.due, h.started, h.sql, h.recurring
+FROM delay_wheel.visible_history h
+	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
+
+CREATE OR REPLACE VIEW delay_wheel.recurring AS
+SELECT d.name, d.owner,
+	   CASE WHEN d.next_due IS NULL AND r.task IS NULL THEN 'finished'
+			WHEN d.origin <> delay_wheel.origin() THEN 'unarmed'
+			WHEN r.task IS NOT NULL THEN 'running'
+			WHEN d.paused THEN 'paused'
+			ELSE 'waiting' END AS state,
+	   d.every, d.schedule, d.time_zone, d.starts, d.until, d.max_runs, d.catch_up,
+	   CASE WHEN d.task IS NOT NULL THEN d.next_due END AS next_due, d.task,
+	   d.last_due, d.last_started, d.last_ended, d.last_outcome, d.last_error,
+	   d.runs, d.failures, d.skipped, d.paused,
+	   COALESCE(q.name, CASE d.queue WHEN 0 THEN 'default' END) AS queue, d.priority, d.tag, d.sql, d.args,
+	   d.id, d.arg_types, d.max_attempts, d.retry_delay,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(d.timeout) / 1000::double precision) AS timeout,
+	   -- whatever plain SQL may have written
+	   CASE WHEN pg_catalog.jsonb_typeof(d.more OPERATOR(pg_catalog.->) 'skip_after'::text) = 'number' THEN
+			pg_catalog.make_interval(secs => LEAST(GREATEST((d.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)
+	   END AS skip_after,
+	   d.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
+	   d.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
+	   d.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure,
+	   d.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode
+FROM delay_wheel.visible_recurring_task d
+	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
+	 -- two executors may hold the same task for a moment, until one has claimed it
+	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel.get_running()) r ON r.task = d.task;
+COMMENT ON COLUMN delay_wheel.recurring.id IS 'number of the recurring task, as in column recurring of delay_wheel.history';
+COMMENT ON COLUMN delay_wheel.recurring.arg_types IS 'of its runs: types of the args, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.max_attempts IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.retry_delay IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.timeout IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.skip_after IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.notify IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.on_success IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.on_failure IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.mode IS 'of its runs, as in delay_wheel.tasks';
+
+CREATE OR REPLACE VIEW delay_wheel.queues AS
+SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
+	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
+	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped
+FROM delay_wheel.visible_queue q
+	 LEFT JOIN delay_wheel.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
+
 /*---- The end ----*/
 
 SELECT delay_wheel.revoke_defaults();

@@ -272,7 +272,7 @@ group attacks => sub {
 	my @views = split /\n/, $node->safe_psql('postgres',
 		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' ORDER BY 1});
 	my @tables = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'S') ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'f', 'S') ORDER BY 1});
 	my @queries;
 	for my $view (@views)
 	{
@@ -589,7 +589,107 @@ group operators => sub {
 };
 
 #
-# 9. A lock on our tables is not waited for by who may not have it: all who
+# 9. What the views tell of rows that they do not show: nothing by conditions,
+# counts, plans or estimates.
+#
+group leaks => sub {
+	# statistics know the rows; all that there can be of each kind
+	$node->safe_psql('postgres', q{
+		CREATE ROLE stranger LOGIN;
+		SET SESSION AUTHORIZATION victim;
+		SELECT count(delay_schedule_task('SELECT $1, ' || i, args => ARRAY['a' || i], arg_types => '{text}', delay => '1 day', key => 'unpaid ' || i, tag => 'tag ' || i, priority => i % 3 - 1)) FROM generate_series(1, 300) i;
+		SELECT count(delay_schedule_task('SELECT 1/0', key => 'fails ' || i)) FROM generate_series(1, 30) i;
+		SELECT count(delay_every('every ' || i, '1 day', 'SELECT ' || i)) FROM generate_series(1, 10) i;
+		SELECT delay_queue('hidden');
+		SELECT delay_cancel_all(tag => 'tag 7')});
+	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
+	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
+	$node->safe_psql('postgres', q{ANALYZE delay_wheel.task; ANALYZE delay_wheel.failed_task; ANALYZE delay_wheel.recurring_task; ANALYZE delay_wheel.history_0; ANALYZE delay_wheel.history_1; ANALYZE delay_wheel.history_2; ANALYZE delay_wheel.queue});
+
+	# comparisons that count what they are given, and are leakproof, as those of PostgreSQL
+	# are: of a superuser, since nobody else can make any; in the operator class of statistics
+	$node->safe_psql('postgres', q{
+		CREATE SEQUENCE calls; GRANT ALL ON SEQUENCE calls TO PUBLIC;
+		CREATE FUNCTION counting(text, text) RETURNS boolean LANGUAGE plpgsql STABLE LEAKPROOF COST 0.000001 AS $$BEGIN PERFORM nextval('calls'); RETURN $1 >= $2; END$$;
+		CREATE OPERATOR >>= (LEFTARG = text, RIGHTARG = text, FUNCTION = counting, RESTRICT = scalargesel)});
+	my $calls = sub {
+		my ($role, $sql) = @_;
+		$node->safe_psql('postgres', q{SELECT setval('calls', 1, false)});
+		my ($out, $err) = as($role, $sql);
+		is($err, '', "it is asked: $sql") if $err;
+		return $node->safe_psql('postgres', q{SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM calls});
+	};
+	my %columns;
+	push @{ $columns{ (split /\|/)[0] } }, (split /\|/)[1] for split /\n/, $node->safe_psql('postgres',
+		q{SELECT c.relname, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+			WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' AND attnum > 0 AND relname <> 'failed_rows' ORDER BY 1, attnum});
+	my %rows_of = map { $_ => 1 } qw(tasks failed newest_failed history recurring queues cancellations lanes running);
+	my (@called, @plans);
+	for my $view (sort grep { $rows_of{$_} } keys %columns)
+	{
+		my ($mine) = out_as('mallory', "SELECT count(*) FROM delay_wheel.$view");
+		# all of its columns in one query, none of which decides
+		my $n = $calls->('mallory', "SELECT count(*) FROM delay_wheel.$view WHERE " . join(' AND ', map { "($_\::text OPERATOR(public.>>=) '' OR true)" } @{ $columns{$view} }));
+		my $one = 0;
+		for my $column (@{ $columns{$view} })
+		{
+			my $given = $calls->('mallory', "SELECT count(*) FROM delay_wheel.$view WHERE $column\::text OPERATOR(public.>>=) 'x'");
+			# at most once for each row of his own
+			push @called, "$view.$column: $given of $mine" if $given > $mine;
+			$one += $given;
+			push @called, "$view.$column by a join: $given of $mine"
+				if ($given = $calls->('mallory', "SELECT count(*) FROM (VALUES ('x')) g(x) JOIN delay_wheel.$view v ON v.$column\::text OPERATOR(public.>>=) g.x")) > $mine;
+		}
+		push @called, "$view: never" if $view eq 'tasks' && $one == 0;
+	}
+	is(join("\n", @called), '', 'a leakproof comparison of the reader is called for his own rows only, at most');
+
+	# plans, counts and estimates: the same for what is there and for what is not, to who has nothing
+	my ($id, $failed) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel.task WHERE key = 'unpaid 4'), (SELECT min(id) FROM delay_wheel.failed_task WHERE key = 'fails 4')});
+	my %pairs = (
+		tasks => [ [ "owner = 'victim'::regrole AND key = 'unpaid 4711'", "owner = 'victim'::regrole AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
+			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ 'id = 1000000', "id = $id" ], [ 'id > 1000000000', 'id > 0' ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
+			[ 'priority = 1 AND id < 0', 'priority = 0 AND id < 1' ], [ "queue = 'none'", "queue = 'hidden'" ], [ 'id IN (1000000, 1000001)', "id IN ($id, 1000001)" ], [ 'id IN (SELECT 1000000 FROM generate_series(1, 3))', "id IN (SELECT $id FROM generate_series(1, 3))" ] ],
+		failed => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ 'id = 1000000', "id = $failed" ], [ "failed_at > '2500-01-01'", "failed_at > '1999-01-01'" ] ],
+		newest_failed => [ [ "message > 'z'", "message > 'd'" ] ],
+		history => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
+		recurring => [ [ "name = 'none'", "name = 'every 4'" ], [ "sql > 'z'", "sql > 'S'" ],],
+		queues => [ [ "name = 'none'", "name = 'hidden'" ] ]);
+	for my $view (sort keys %pairs)
+	{
+		for my $pair (@{ $pairs{$view} })
+		{
+			my @plan = map {
+				my $where = $_;
+				my ($plan) = out_as('stranger', "EXPLAIN SELECT * FROM delay_wheel.$view WHERE $where;
+					EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM delay_wheel.$view WHERE $where;
+					SELECT count(*) FROM delay_wheel.$view WHERE $where");
+				# what was asked is in the plan
+				join "\n", grep { !/Filter: |Cond: |Index Cond|Recheck|InitPlan|SubPlan/ || /Rows Removed/ } split /\n/, $plan;
+			} @$pair;
+			push @plans, "$view: $pair->[1]\n$plan[0]\n-- but\n$plan[1]" if $plan[0] ne $plan[1];
+		}
+	}
+	is(join("\n", @plans), '', 'plans, counts and estimates of what is there are those of what is not');
+	# and none of them is all that mallory is shown
+	like(out_as('mallory', q{EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM delay_wheel.tasks WHERE key = 'mine 4'}), qr/Rows Removed by Filter: [4]\b/, 'own rows are counted');
+
+	# what is shown is what was shown
+	my $shown = q{SELECT count(*), count(*) FILTER (WHERE owner = 'victim'::regrole) > 290, bool_or(key = 'unpaid 7') IS TRUE FROM delay_wheel.tasks};
+	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');
+	like(out_as('writer', $shown), qr/^\d{3}\|t\|f$/, 'so does pg_read_all_data');
+	is(out_as('mallory', $shown), '5|f|f', 'the others their own');
+	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
+	$node->safe_psql('postgres', 'GRANT victim TO gang');
+	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[$id, NULL]::int[])}), 1, 'a member of a member sees it');
+	like(out_as('mallory', $shown), qr/^\d{3}\|t\|f$/, 'and all the others');
+	$node->safe_psql('postgres', 'REVOKE victim FROM gang; DROP OPERATOR >>= (text, text); DROP FUNCTION counting; DROP SEQUENCE calls');
+	out_as('mallory', q{SELECT delay_cancel_all(due_from => '-infinity')});
+	out_as('victim', q{SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring; SELECT delay_queue_drop('hidden')});
+};
+
+#
+# 10. A lock on our tables is not waited for by who may not have it: all who
 # schedule, and run tasks, would wait behind him.
 #
 # SQLSTATE of what mallory gets for it
