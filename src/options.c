@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "attempts.h"
 #include "autonomous.h"
 #include "compat.h"
@@ -27,6 +28,7 @@
 
 /* The index of keys must have room for one; tags are kept as short. */
 #define MAX_TEXT		DW_MAX_KEY
+#define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
 #define MAX_RETRY_DELAY	(365 * USECS_PER_DAY)
 
 void
@@ -129,6 +131,27 @@ read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
 }
 
+/*
+ * A row has room for twice as much, the last error included.  What has none
+ * could not be tried again.
+ */
+static void
+refuse_long_follow_ups(FunctionCallInfo fcinfo, int success, int failure)
+{
+	Size		bytes = 0;
+
+	if (!PG_ARGISNULL(success))
+		bytes += toast_raw_datum_size(PG_GETARG_DATUM(success));
+	if (!PG_ARGISNULL(failure))
+		bytes += toast_raw_datum_size(PG_GETARG_DATUM(failure));
+	if (bytes > MAX_FOLLOW_UPS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("on_success and on_failure are too long"),
+				 errdetail("Together they may have %d MB.", MAX_FOLLOW_UPS / (1024 * 1024)),
+				 errhint("Put what they do into a function, and its data into a table.")));
+}
+
 /* SQL that is to be run when the task has ended. */
 static void
 read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
@@ -164,6 +187,7 @@ dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nu
 	if (skip_after > 0)
 		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
 	read_channel(fcinfo, first + 1, values, nulls);
+	refuse_long_follow_ups(fcinfo, first + 2, first + 3);
 	read_follow_up(fcinfo, first + 2, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, values, nulls);
 	read_follow_up(fcinfo, first + 3, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, values, nulls);
 	read_mode(fcinfo, first + 4, values, nulls);

@@ -703,7 +703,9 @@ sub locks
 
 group locks => sub {
 	my $sitting = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
-	$sitting->query(q{BEGIN; SELECT count(*) FROM delay_wheel.tasks; SELECT delay_schedule('1 hour', 'SELECT 1')});
+	# with a large value, which is locked as well
+	$sitting->query(q{BEGIN; SELECT count(*) FROM delay_wheel.tasks;
+		SELECT delay_schedule('1 hour', 'SELECT 1 --' || string_agg(md5(i::text), '')) FROM generate_series(1, 1000) i});
 	$node->safe_psql('postgres', q{
 		SET SESSION AUTHORIZATION mallory;
 		CREATE TABLE evil.parts (a int) PARTITION BY LIST (a);
@@ -720,12 +722,51 @@ group locks => sub {
 	{
 		is(locks($sql), '42501', "refused without a wait: $sql");
 	}
+
+	# ours, and what stands for their large values
+	my @relations = split /\n/, $node->safe_psql('postgres', q{
+		WITH ours AS (SELECT * FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace)
+		SELECT oid::regclass FROM ours WHERE relkind <> 'S' OR relname = 'task_id_seq'
+		UNION SELECT t.oid::regclass FROM pg_class t JOIN ours o ON t.oid = o.reltoastrelid
+		UNION SELECT i.indexrelid::regclass FROM pg_index i JOIN ours o ON i.indrelid = o.reltoastrelid});
+	cmp_ok(@relations, '>', 50, 'relations of ours');
+	my @depends = map { ("ALTER INDEX $_ DEPENDS ON EXTENSION plpgsql", "ALTER INDEX $_ NO DEPENDS ON EXTENSION plpgsql",
+		"ALTER MATERIALIZED VIEW $_ DEPENDS ON EXTENSION plpgsql", "ALTER TRIGGER task_guard ON $_ DEPENDS ON EXTENSION plpgsql") } @relations;
+	my (undef, $said) = as('mallory', "\\set VERBOSITY sqlstate\nSET lock_timeout = '100ms';\n" . join(";\n", @depends) . ';');
+	is(() = $said =~ /ERROR:/g, scalar(@depends), 'DEPENDS ON EXTENSION: each is refused');
+	is(() = $said =~ /55P03/g, 0, 'none waits');
+	is(locks("DO 'BEGIN ALTER INDEX delay_wheel.task DEPENDS ON EXTENSION plpgsql; END'"), '42501', 'so it is in a function');
+
+	# who waits for it is in nobody's way
+	my $waiting = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
+	$waiting->query_until(qr/^/, "ALTER INDEX delay_wheel.task DEPENDS ON EXTENSION plpgsql;\n");
+	($out, $err) = as('victim', q{SET lock_timeout = '5s'; SELECT delay_schedule('0', 'INSERT INTO loot VALUES (''beside a lock'', ''writer'', ''writer'')')});
+	is($err, '', 'beside it others schedule');
+	wait_for($node, q{SELECT count(*) FROM loot WHERE what = 'beside a lock'}, 'and their tasks run', 20, expected => 1);
+
+	# weaker locks, which stop autovacuum
+	my $vacuum = $node->background_psql('postgres');
+	$vacuum->query_safe('BEGIN; LOCK TABLE delay_wheel.task IN SHARE UPDATE EXCLUSIVE MODE');
+	$node->safe_psql('postgres', 'GRANT CREATE ON DATABASE postgres TO mallory');
+	for my $sql (q{COMMENT ON TABLE delay_wheel.task IS 'x'}, q{COMMENT ON COLUMN delay_wheel.task.id IS 'x'}, q{COMMENT ON VIEW delay_wheel.task IS 'x'},
+		'CREATE STATISTICS evil.s ON id, due FROM delay_wheel.task', 'CREATE PUBLICATION evil FOR TABLE delay_wheel.task',
+		'ALTER TABLE evil.child INHERIT delay_wheel.task')
+	{
+		is(locks($sql), '42501', "refused without a wait: $sql");
+	}
+	is(locks('CREATE PUBLICATION evil; ALTER PUBLICATION evil ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER PUBLICATION');
+	$node->safe_psql('postgres', 'DROP PUBLICATION evil; REVOKE CREATE ON DATABASE postgres FROM mallory');
+	$vacuum->query_safe('ROLLBACK');
+	$vacuum->quit;
+
 	is(locks('CREATE TABLE evil.x (i int PRIMARY KEY, j int REFERENCES evil.x, k int, FOREIGN KEY (k) REFERENCES evil.x)'), 'done', 'other tables are none of our business');
 	$node->safe_psql('postgres', 'GRANT TRIGGER ON delay_wheel.task TO mallory');
 	is(locks($trigger), '55P03', 'who has the right waits');
 	$node->safe_psql('postgres', 'REVOKE TRIGGER ON delay_wheel.task FROM mallory');
 	$sitting->query('ROLLBACK');
 	$sitting->quit;
+	$waiting->quit;
+	like($waiting->{stderr}, qr/must be owner of table task/, 'who asked for the lock is told');
 };
 
 #
