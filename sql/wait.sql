@@ -151,7 +151,7 @@ SELECT pg_temp.wait_until_done();
 SELECT sqlstate, replace(message, :'id', 'N') AS message FROM delay_wheel.failed WHERE id = :id;
 SELECT delay_wait(NULL);
 SELECT delay_wait(NULL, '1 s');
-SELECT delay_wait(1, NULL);
+SELECT delay_wait(-1, NULL);
 
 --
 -- Rights: what became of a task is told to members of its owner
