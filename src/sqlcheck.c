@@ -708,7 +708,7 @@ check_text(const Checked *checked)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
 				 errdetail("Several statements would be a transaction."),
-				 errhint("Use a procedure, which may commit, or several tasks."),
+				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
 				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
