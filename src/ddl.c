@@ -11,7 +11,8 @@
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
  * DROP ROLE: the timers of all databases look for tasks of it;
- * SET CONSTRAINTS: the task that does so is the last one of its batch;
+ * SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: the task that
+ * does so is the last one of its batch;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -19,6 +20,7 @@
  * extension that it created;
  * CREATE RULE, CREATE TRIGGER, foreign keys, partitions: they wait for a lock
  * before they look at rights, so who lacks these is refused here;
+ * CREATE TABLE for a shard of one of our tables: refused;
  * any: the history of tasks has the last one (history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
@@ -38,6 +40,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "batch.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/objectaddress.h"
@@ -312,6 +315,31 @@ refuse_locks_of_alter(AlterTableStmt *stmt)
 	}
 }
 
+/*
+ * Citus, told to distribute a table of ours, makes its shards.  What scheduling
+ * and running tasks go by is the table itself, so all would look distributed,
+ * and be wrong.  A shard has the name of its table, and a number.
+ */
+static void
+refuse_shard(const RangeVar *name)
+{
+	const char *number = strrchr(name->relname, '_');
+	Oid			table;
+
+	if (creating_extension || name->schemaname == NULL ||
+		strcmp(name->schemaname, "delay_wheel") != 0 || number == NULL ||
+		number[1] == '\0' || number[1 + strspn(number + 1, "0123456789")] != '\0')
+		return;
+	table = get_relname_relid(pnstrdup(name->relname, number - name->relname),
+							  get_namespace_oid("delay_wheel", true));
+	if (OidIsValid(table) &&
+		getExtensionOfObject(RelationRelationId, table) == get_extension_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" of delay_wheel cannot be distributed", get_rel_name(table)),
+				 errhint("Tables of delay_wheel are local to each node, as its tasks are.")));
+}
+
 static void
 refuse_locks(Node *statement)
 {
@@ -331,6 +359,7 @@ refuse_locks(Node *statement)
 			{
 				ListCell   *lc;
 
+				refuse_shard(((CreateStmt *) statement)->relation);
 				/* its foreign keys come as ALTER TABLE */
 				foreach(lc, ((CreateStmt *) statement)->inhRelations)
 					refuse_lock(lfirst_node(RangeVar, lc), ACL_NO_RIGHTS);
@@ -446,6 +475,18 @@ concerned_by(Node *statement)
 	}
 }
 
+/*
+ * SET CONSTRAINTS cannot be undone before the next task of a batch.  The others
+ * may work on foreign tables, as queries do (other_nodes.c).
+ */
+static bool
+closes_batch(Node *statement)
+{
+	return IsA(statement, ConstraintsSetStmt) || IsA(statement, TruncateStmt) ||
+		IsA(statement, CopyStmt) || IsA(statement, VacuumStmt) ||
+		IsA(statement, ImportForeignSchemaStmt);
+}
+
 static bool
 changes_databases(Node *statement)
 {
@@ -556,8 +597,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	{
 		if (drops)
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
-		/* it cannot be undone before the next task of a batch */
-		if (IsA(statement, ConstraintsSetStmt))
+		if (closes_batch(statement))
 			dw_batch_close();
 		refuse_locks(statement);
 		concerns = concerned_by(statement);
