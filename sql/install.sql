@@ -82,5 +82,13 @@ SELECT pg_temp.wait_for('count(*) = 4 FROM install_effect');
 -- a second time
 CREATE EXTENSION delay_wheel;
 
+-- tables of its own are local to each node: no shards of them, whatever else is there
+CREATE TABLE delay_wheel.task_102008 (id bigint);
+CREATE TABLE IF NOT EXISTS delay_wheel.failed_task_7 (LIKE delay_wheel.failed_task);
+CREATE TABLE delay_wheel.two_phase (n int);
+CREATE TABLE delay_wheel.two_phase_102009 (n int);
+CREATE TABLE delay_wheel.task_x1 (n int);
+DROP TABLE delay_wheel.two_phase, delay_wheel.two_phase_102009, delay_wheel.task_x1;
+
 SELECT label FROM install_effect;
 DROP TABLE install_effect;

@@ -30,6 +30,7 @@
 #include "lanes.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "other_nodes.h"
 #include "session.h"
 #include "storage/bufmgr.h"
 #include "storage/smgr.h"
@@ -40,11 +41,17 @@
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
 
+/*
+ * It is a transaction block, as all that have several statements: other
+ * extensions take what runs outside of one for a transaction of its own, and
+ * commit its effects on other nodes at once.
+ */
 void
 dw_claim_begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
+	BeginImplicitTransactionBlock();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -64,9 +71,11 @@ dw_claim_snapshot(void)
 void
 dw_claim_commit_transaction(void)
 {
+	dw_other_nodes_prepare();
 	if (ActiveSnapshotSet())
 		PopActiveSnapshot();
 	DW_INJECT("run-before-commit");
+	EndImplicitTransactionBlock();
 	dw_session_commit_transaction();
 	DW_INJECT("run-after-commit");
 }

@@ -11,8 +11,9 @@
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
  * DROP ROLE: the timers of all databases look for tasks of it;
- * SET CONSTRAINTS: the task that does so is the last one of its batch; in a
- * session that is not its own (restricted.c) it may not;
+ * SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: the task that
+ * does so is the last one of its batch; SET CONSTRAINTS is refused in a session
+ * that is not the task's own (restricted.c);
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -21,6 +22,7 @@
  * CREATE RULE, CREATE TRIGGER, foreign keys, partitions, DEPENDS ON EXTENSION,
  * COMMENT and others: they wait for a lock before they look at rights, so who
  * lacks these is refused here;
+ * CREATE TABLE for a shard of one of our tables: refused;
  * any: the history of tasks has the last one (history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
@@ -40,6 +42,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "batch.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/objectaddress.h"
@@ -440,6 +443,31 @@ refuse_relations(List *relations)
 			refuse_lock(lfirst(lc), ACL_NO_RIGHTS);
 }
 
+/*
+ * Citus, told to distribute a table of ours, makes its shards.  What scheduling
+ * and running tasks go by is the table itself, so all would look distributed,
+ * and be wrong.  A shard has the name of its table, and a number.
+ */
+static void
+refuse_shard(const RangeVar *name)
+{
+	const char *number = strrchr(name->relname, '_');
+	Oid			table;
+
+	if (creating_extension || name->schemaname == NULL ||
+		strcmp(name->schemaname, "delay_wheel") != 0 || number == NULL ||
+		number[1] == '\0' || number[1 + strspn(number + 1, "0123456789")] != '\0')
+		return;
+	table = get_relname_relid(pnstrdup(name->relname, number - name->relname),
+							  get_namespace_oid("delay_wheel", true));
+	if (OidIsValid(table) &&
+		getExtensionOfObject(RelationRelationId, table) == get_extension_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" of delay_wheel cannot be distributed", get_rel_name(table)),
+				 errhint("Tables of delay_wheel are local to each node, as its tasks are.")));
+}
+
 static void
 refuse_locks(Node *statement)
 {
@@ -456,6 +484,7 @@ refuse_locks(Node *statement)
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
+			refuse_shard(((CreateStmt *) statement)->relation);
 			/* its foreign keys come as ALTER TABLE */
 			refuse_relations(((CreateStmt *) statement)->inhRelations);
 			break;
@@ -593,6 +622,18 @@ concerned_by(Node *statement)
 	}
 }
 
+/*
+ * SET CONSTRAINTS cannot be undone before the next task of a batch.  The others
+ * may work on foreign tables, as queries do (other_nodes.c).
+ */
+static bool
+closes_batch(Node *statement)
+{
+	return IsA(statement, ConstraintsSetStmt) || IsA(statement, TruncateStmt) ||
+		IsA(statement, CopyStmt) || IsA(statement, VacuumStmt) ||
+		IsA(statement, ImportForeignSchemaStmt);
+}
+
 static bool
 changes_databases(Node *statement)
 {
@@ -677,13 +718,12 @@ tell_of_tasks(List *roles)
  * role's task has not left it to that when his own triggers fire.
  */
 static void
-before_set_constraints(void)
+refuse_set_constraints(void)
 {
 	if (dw_is_restricted())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
-	dw_batch_close();
 }
 
 /*---- The hooks ----*/
@@ -726,7 +766,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		if (drops)
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
 		if (IsA(statement, ConstraintsSetStmt))
-			before_set_constraints();
+			refuse_set_constraints();
+		if (closes_batch(statement))
+			dw_batch_close();
 		refuse_locks(statement);
 		concerns = concerned_by(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);

@@ -45,6 +45,7 @@
 #include "fmgr.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "other_nodes.h"
 #include "pending.h"
 #include "restricted.h"
 #include "run_now.h"
@@ -501,6 +502,7 @@ run_and_conclude(Taken *task)
 				 errdetail("It was scheduled with a mode, to be run outside of one."),
 				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
+	dw_other_nodes_prepare();
 	dw_conclude(&ended);
 }
 
