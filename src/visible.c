@@ -615,6 +615,17 @@ may_read(RowScan *scan)
 	return may_use_queue(scan, scan->slot->tts_isnull, scan->slot->tts_values);
 }
 
+/*
+ * Before a row of a certain owner is looked for: whether there is one is not to
+ * be told, also not by the time that it takes.
+ */
+static bool
+may_ask(const RowScan *scan)
+{
+	return scan->access == ACCESS_ID || scan->reads_all ||
+		has_privs_of_role(scan->reader, DatumGetObjectId(scan->keys[0].sk_argument));
+}
+
 static void
 look_up_rights(RowScan *scan)
 {
@@ -721,7 +732,7 @@ begin_scan(RowScan *scan, ForeignScanState *node)
 	scan->nparts = scan->source == SOURCE_HISTORY ? DW_HISTORY_TABLES : 1;
 	if (scan->narguments > 0)
 	{
-		if (!evaluate_arguments(scan, node->ss.ps.ps_ExprContext))
+		if (!evaluate_arguments(scan, node->ss.ps.ps_ExprContext) || !may_ask(scan))
 			scan->nparts = 0;
 	}
 	else if (scan->source == SOURCE_TASK && scan->access == ACCESS_ALL && !scan->reads_all)
