@@ -405,6 +405,16 @@ FROM delay_wheel.visible_queue q
 COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
 'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. No restriction at all, SQLSTATE 22004, an unknown queue, 42704, a tag of more than 1000 bytes, due times in the wrong order, 22023, and more than 10,000 cancellations of one role, which is no superuser, whose rows are not removed yet, 53400, are errors';
 
+/*---- One rule for all views ----*/
+
+COMMENT ON VIEW delay_wheel.running IS
+'one''s own tasks that executors of this database run just now; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON VIEW delay_wheel.lanes IS
+'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
+'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, or for who is neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
+
 /*---- The end ----*/
 
 SELECT delay_wheel.revoke_defaults();

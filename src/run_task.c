@@ -741,7 +741,7 @@ report_problem(DwDatabase *db, const DwEntry *entry, bool record, bool first, Er
 	if (first)
 		ereport(LOG,
 				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
-	dw_problem(db, text);
+	dw_problem_quoting(db, text, error->message);
 }
 
 /* delay_wheel.log_min_duration: from the claim until the outcome is committed. */

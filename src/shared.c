@@ -460,17 +460,29 @@ dw_quota_update(void)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Keeps the text of the last problem for the view status. */
+/*
+ * Keeps the text of the last problem for the view status.  It ends with what it
+ * quotes, of an error, which can contain SQL and values of a task: that is only
+ * shown to who may read these.
+ */
 void
-dw_problem(DwDatabase *db, const char *text)
+dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted)
 {
 	int			length = pg_mbcliplen(text, strlen(text), sizeof(db->last_problem) - 1);
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	memcpy(db->last_problem, text, length);
 	db->last_problem[length] = '\0';
+	db->last_problem_plain = strlen(text) - strlen(quoted);
 	db->last_problem_at = dw_now();
 	LWLockRelease(dw_ready_lock(db));
+}
+
+/* The same for one that quotes nothing. */
+void
+dw_problem(DwDatabase *db, const char *text)
+{
+	dw_problem_quoting(db, text, "");
 }
 
 /*

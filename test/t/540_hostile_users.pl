@@ -690,6 +690,9 @@ group leaks => sub {
 	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');
 	like(out_as('writer', $shown), qr/^\d{3}\|t\|f$/, 'so does pg_read_all_data');
 	is(out_as('mallory', $shown), '5|f|f', 'the others their own');
+	my $watched = q{SELECT count(*) > 0 FROM delay_wheel.lanes WHERE owner = 'victim'::regrole};
+	is(out_as($_, $watched), 't', "numbers without SQL are for $_, too") for qw(writer watcher);
+	is(out_as('mallory', $watched), 'f', 'but not for the others');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
 	$node->safe_psql('postgres', 'GRANT victim TO gang');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[$id, NULL]::int[])}), 1, 'a member of a member sees it');
