@@ -39,6 +39,9 @@ DwOwner    *dw_owners = NULL;
 DwExecutor *dw_executors = NULL;
 DwQueue    *dw_queues = NULL;
 
+/* A timer that starts anew for settings has done its work for so long. */
+#define RESTART_PAUSE_US	USECS_PER_SEC
+
 static char *databases = NULL;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
@@ -181,6 +184,8 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);
+	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	pg_atomic_init_u32(&dw_shared->trial, 0);
 	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
@@ -560,10 +565,14 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
  * at holds or restart.
  */
 void
-dw_call_timer(DwDatabase *db)
+dw_call_timer(DwDatabase *db, DwRestart restart)
 {
 	uint32		proc;
+	uint32		known = pg_atomic_read_u32(&db->restart);
 
+	/* one that is to be at once stays so */
+	while (known < restart && !pg_atomic_compare_exchange_u32(&db->restart, &known, restart))
+		;
 	pg_memory_barrier();
 	proc = pg_atomic_read_u32(&db->timer_proc);
 	if (proc != 0)
@@ -571,6 +580,25 @@ dw_call_timer(DwDatabase *db)
 	proc = pg_atomic_read_u32(&db->sweeper_proc);
 	if (proc != 0)
 		SetLatch(dw_proc_latch(proc));
+}
+
+/*
+ * When the timer and the sweeper are to end, DW_NEVER if they need not.  A
+ * timer that has only just begun goes on for a moment: who changes settings all
+ * the time must not keep it from its work.
+ */
+TimestampTz
+dw_restart_at(DwDatabase *db)
+{
+	switch (pg_atomic_read_u32(&db->restart))
+	{
+		case DW_RESTART_NONE:
+			return DW_NEVER;
+		case DW_RESTART_SOON:
+			return dw_now() + Max(db->timer_started + RESTART_PAUSE_US - dw_uptime(), 0);
+		default:
+			return PG_INT64_MIN;
+	}
 }
 
 void

@@ -27,6 +27,8 @@
 #endif
 #include <unistd.h>
 
+#include "access/xact.h"
+#include "commands/extension.h"
 #include "compat.h"
 #include "crashes.h"
 #include "dispatch.h"
@@ -135,7 +137,7 @@ enter_database(Datum number)
 static bool
 asked_to_end(void)
 {
-	let_go = pg_atomic_read_u32(&db->holds) > 0 || pg_atomic_read_u32(&db->restart) != 0;
+	let_go = pg_atomic_read_u32(&db->holds) > 0 || dw_restart_at(db) <= dw_now();
 	return let_go;
 }
 
@@ -151,8 +153,7 @@ obey_clock(void)
 			(errmsg("the clock was set back by %.3f s", back / 1000000.0),
 			 errdetail("The delay_wheel timer of database %u starts anew. Tasks wait until they are due by the new time.",
 					   db->oid)));
-	pg_atomic_write_u32(&db->restart, 1);
-	dw_call_timer(db);
+	dw_call_timer(db, DW_RESTART_NOW);
 }
 
 /* To be called whenever settings may have changed. */
@@ -166,6 +167,20 @@ obey_settings(void)
 	/* there may be more executors now, or another window to load */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
 	dw_load_settings_changed();
+}
+
+/*
+ * Of a database without the extension this is a look only: it ends before the
+ * launcher takes it for a timer, and goes on to the next database.
+ */
+static void
+require_extension(void)
+{
+	StartTransactionCommand();
+	dw_extension_gone = !OidIsValid(get_extension_oid("delay_wheel", true));
+	CommitTransactionCommand();
+	if (dw_extension_gone)
+		proc_exit(0);
 }
 
 /* From here on committers wake this process. */
@@ -402,6 +417,7 @@ dw_timer_main(Datum number)
 	pqsignal(SIGINT, SIG_IGN);
 	dw_worker_begin();
 	enter_database(number);
+	require_extension();
 	create_events();
 	begin_service();
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
@@ -442,7 +458,7 @@ dw_timer_main(Datum number)
 			continue;
 
 		dw_load_tidy();
-		look_at = Min(Min(dispatch_at, control_at), dw_give_way(db));
+		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
 		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), look_at)));
 	}
 	proc_exit(0);

@@ -34,6 +34,7 @@
 #include "executor.h"
 #include "fmgr.h"
 #include "give_way.h"
+#include "history.h"
 #include "keys.h"
 #include "marks.h"
 #include "miscadmin.h"
@@ -453,11 +454,13 @@ wait_for_task(int64 id, int64 deadline)
 {
 	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	int64		look_at = dw_uptime() + LOOK_US;
+	const char *ended;
 
 	switch (look(id, true))
 	{
 		case GONE:
-			return "gone";
+			ended = dw_history_newest_end(id);
+			return ended != NULL ? ended : "gone";
 		case HAS_FAILED:
 			return names[DW_FAILED];
 		default:
