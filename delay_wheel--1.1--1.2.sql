@@ -12,6 +12,7 @@ SET search_path = pg_catalog, pg_temp;
 
 /*---- New objects go here, above the next heading, with GRANTs to PUBLIC only ----*/
 
+COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones, and of executors whose task, of mode at_most_once, may yet be tried again; null in other states';
 /*---- The forecast ----*/
 
 /*

@@ -685,7 +685,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
 		error = take_error();
-		dw_autonomous_undone(me, &try->autonomous);
+		dw_autonomous_undone(db, me, &try->autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
 	}

@@ -108,14 +108,18 @@ request_memory(void)
 	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
 }
 
-/* Begins anew; but whoever pins the place is going to unpin it. */
+/*
+ * Begins anew, but for the pins: whoever pins the place, also just now, is going
+ * to unpin it.
+ */
 static void
 init_database(DwDatabase *db)
 {
-	uint32		pins = pg_atomic_read_u32(&db->pins);
+	char	   *pins = (char *) &db->pins;
+	char	   *behind = pins + sizeof(db->pins);
 
-	memset(db, 0, sizeof(DwDatabase));
-	pg_atomic_init_u32(&db->pins, pins);
+	memset(db, 0, pins - (char *) db);
+	memset(behind, 0, (char *) db + sizeof(DwDatabase) - behind);
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;

@@ -148,6 +148,7 @@ typedef struct DwLane
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
 	int64		recheck_interval;
+	int64		recheck_id;		/* the task that this is for */
 
 	/* statistics, since the lane was entered */
 	pg_atomic_uint64 done;
