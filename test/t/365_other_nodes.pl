@@ -198,10 +198,14 @@ group hidden => sub {
 	# as if it were owned by a role that may do nothing
 	$hidden->safe_psql('postgres', q{
 		CREATE ROLE nobody;
-		CREATE TABLE delay_wheel.two_phase (n int);
-		ALTER TABLE delay_wheel.two_phase OWNER TO nobody;
 		GRANT USAGE ON SCHEMA delay_wheel TO nobody;
-		CREATE TRIGGER note AFTER INSERT ON delay_wheel.two_phase EXECUTE FUNCTION remote_note_write();
+		CREATE FUNCTION citus_add_local_table_to_metadata(name regclass) RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			EXECUTE format('CREATE TRIGGER note AFTER INSERT ON %s EXECUTE FUNCTION remote_note_write()', name);
+		END $$;
+		CREATE TABLE delay_wheel.two_phase (n int);
+		SELECT citus_add_local_table_to_metadata('delay_wheel.two_phase');
+		ALTER TABLE delay_wheel.two_phase OWNER TO nobody;
 	});
 	kills($hidden, 'by a table');
 	is($hidden->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.two_phase'), 0, 'no row is written there');
