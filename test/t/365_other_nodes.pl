@@ -252,6 +252,12 @@ group foreign => sub {
 		}
 		is($hidden->safe_psql('postgres', "SELECT count(*) FROM seen WHERE n > $m - 10 AND rows = 0"), 0, "by $how: what was committed before a task, it sees there");
 	}
+
+	# views of delay_wheel read foreign tables, too, of this server's memory
+	$hidden->safe_psql('postgres', q{SELECT delay_queue('fresh');
+		SELECT count(delay_schedule_task('INSERT INTO seen SELECT 1000, count(*) FROM delay_wheel.tasks', queue => 'fresh')) FROM generate_series(1, 20)});
+	wait_for($hidden, 'SELECT count(*) FROM seen WHERE n = 1000', 'tasks that read our views come to an end', 60, expected => 20);
+	cmp_ok($hidden->safe_psql('postgres', 'SELECT count(DISTINCT xid) FROM seen WHERE n = 1000'), '<', 10, 'they share transactions');
 };
 
 $hidden->stop;
