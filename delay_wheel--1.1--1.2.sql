@@ -415,6 +415,8 @@ COMMENT ON VIEW delay_wheel.lanes IS
 COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
 'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, or for who is neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
+COMMENT ON FUNCTION delay_redrive(text, text, text, timestamptz, timestamptz, integer) IS
+'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse, or would have to wait for since another transaction changes them, are left, with a notice of their number. A queue that does not exist, SQLSTATE 42704, a malformed sqlstate and a negative max_tasks, 22023, are errors';
 
 /*---- The end ----*/
 

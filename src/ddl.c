@@ -110,10 +110,11 @@ row_column(Datum row, AttrNumber column)
 
 /*
  * May the current user end the prepared transaction, here?  Who names another
- * one fails, and is to make nobody read anything anew before that.
+ * one fails, and is to make nobody read anything anew before that.  *owner is
+ * whose it is.
  */
 static bool
-may_end(const char *gid)
+may_end(const char *gid, Oid *owner)
 {
 	LOCAL_FCINFO(call, 0);
 	FmgrInfo	function;
@@ -132,9 +133,11 @@ may_end(const char *gid)
 		row = FunctionCallInvoke(call);
 		if (rows.isDone != ExprMultipleResult)
 			break;
-		if (strcmp(TextDatumGetCString(row_column(row, 2)), gid) == 0)
-			result = DatumGetObjectId(row_column(row, 5)) == MyDatabaseId &&
-				(superuser() || DatumGetObjectId(row_column(row, 4)) == GetUserId());
+		if (strcmp(TextDatumGetCString(row_column(row, 2)), gid) != 0)
+			continue;
+		*owner = DatumGetObjectId(row_column(row, 4));
+		result = DatumGetObjectId(row_column(row, 5)) == MyDatabaseId &&
+			(superuser() || *owner == GetUserId());
 	}
 	FreeExprContext(rows.econtext, true);
 	return result;
@@ -148,7 +151,7 @@ may_end(const char *gid)
  * (yet).
  */
 static bool
-touch_what_was_prepared(const char *gid)
+touch_what_was_prepared(const char *gid, Oid whose)
 {
 	DwCatalog	cat;
 	Relation	rel;
@@ -189,7 +192,9 @@ touch_what_was_prepared(const char *gid)
 		DwDatabase *db = dw_my_database();
 		DwLaneRef	lane;
 
-		if (db != NULL && OidIsValid(owner) && dw_lane_enter(db, owner, queue, priority, &lane))
+		/* plain SQL may have written it: nobody fills the lanes with those of others */
+		if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
+			dw_lane_enter(db, owner, queue, priority, &lane))
 			dw_touch_lane(lane, due);
 		else
 			dw_touch_all();
@@ -219,12 +224,14 @@ is_end_of_prepared(const TransactionStmt *stmt)
 static bool
 before_transaction_statement(TransactionStmt *stmt, bool top_level)
 {
+	Oid			owner = InvalidOid;
+
 	if (stmt->kind == TRANS_STMT_PREPARE)
 		dw_touched_prepare_as(stmt->gid);
 	else if (is_end_of_prepared(stmt) && !IsInTransactionBlock(top_level) &&
-			 may_end(stmt->gid))
+			 may_end(stmt->gid, &owner))
 	{
-		bool		extension = touch_what_was_prepared(stmt->gid);
+		bool		extension = touch_what_was_prepared(stmt->gid, owner);
 
 		return !extension && stmt->kind == TRANS_STMT_COMMIT_PREPARED;
 	}

@@ -58,6 +58,7 @@ typedef enum Outcome
 	NOT_THERE,					/* there is no such failed task (any more) */
 	IS_PENDING,
 	IS_RUNNING,
+	IS_LOCKED,					/* an open transaction changes it */
 	KEY_IS_PENDING,				/* another task of its key is, or runs */
 	NO_QUEUE,
 	NO_OWNER
@@ -246,9 +247,9 @@ move_rows(Retrying *retrying, const FailedRow *row, List *rows)
 	return DEALT_WITH;
 }
 
-/* Locks a failed row, having waited for whoever else changes it. */
+/* Locks a failed row, having waited for whoever else changes it, if so asked. */
 static TM_Result
-lock_row(const Retrying *retrying, const FailedRow *row)
+lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
 {
 	HeapTupleData tuple = {.t_self = row->tuple->t_self};
 	TM_FailureData failure;
@@ -256,15 +257,17 @@ lock_row(const Retrying *retrying, const FailedRow *row)
 	TM_Result	result;
 
 	result = heap_lock_tuple(retrying->failed, &tuple, GetCurrentCommandId(true),
-							 LockTupleExclusive, LockWaitBlock, false, &buffer, &failure);
+							 LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip,
+							 false, &buffer, &failure);
 	ReleaseBuffer(buffer);
 	return result;
 }
 
 /*
  * Puts a task back by its newest failed row, or discards it; all rows of that id
- * and owner go.  If tid is given, only if that is the newest one.  *row is that
- * one, unless NOT_THERE is returned.
+ * and owner go.  If tid is given, only if that is the newest one, and without
+ * waiting: one of many must not be able to hold up all.  *row is that one, unless
+ * NOT_THERE is returned.
  */
 static Outcome
 deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
@@ -294,7 +297,9 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
 		DW_INJECT("retry-before-lock");
-		result = lock_row(retrying, row);
+		result = lock_row(retrying, row, tid == NULL);
+		if (result == TM_WouldBlock)
+			return IS_LOCKED;
 		/* deleted by plain SQL in this very command */
 		if (result == TM_SelfModified)
 			return NOT_THERE;
@@ -513,11 +518,12 @@ dw_redrive(PG_FUNCTION_ARGS)
 				(errmsg_plural("%lld failed task that matches cannot be put back",
 							   "%lld failed tasks that match cannot be put back",
 							   left, (long long) left),
-				 errhint("%s tells why.", "delay_retry()")));
+				 errhint("%s tells why, or waits for the end of the transaction that changes it.",
+						 "delay_retry()")));
 	PG_RETURN_INT64(done);
 }
 
-/* What is left runs just now: it has not failed yet. */
+/* What is left runs just now, or is in the hands of another transaction. */
 Datum
 dw_discard_all(PG_FUNCTION_ARGS)
 {

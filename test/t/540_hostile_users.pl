@@ -349,6 +349,8 @@ group attacks => sub {
 	like($out, qr/^end of the writes$/m, 'plain SQL has been sent: ' . scalar(@writes));
 	is($node->safe_psql('postgres', $state), $before, 'nothing of another role is changed');
 	is(() = $err =~ /ERROR:/g, scalar(@writes), 'each write is refused') or diag($err);
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.lanes WHERE priority < -1 AND NOT pg_has_role('writer', owner, 'USAGE')}), 0,
+		'what it says that it has prepared for others makes no lanes');
 	wait_until_done('what the writer has written for itself has been run');
 	is($node->safe_psql('postgres', $state), $before, 'nor is it then');
 	no_loot('rows by plain SQL');
