@@ -25,6 +25,9 @@ SELECT sql, code, message FROM unnest('{"", "SELEC 1", VACUUM, "COMMIT", "SELECT
 SELECT sql, code, message FROM unnest('{"SELECT $4", "SELECT 1; SELEC $1"}'::text[]) sql,
 	pg_temp.error_of(format('SELECT delay_schedule_task(''SELECT 1'', on_failure => %L)', sql)) f;
 SELECT delay_schedule_task('SELECT 1', on_success => 'SELECT $3');
+-- more than a row has room for when the task is tried again
+SELECT code, message FROM pg_temp.error_of('SELECT delay_schedule_task(''SELECT 1'', on_success => ''SELECT 1 --'' || repeat(''x'', 70000000), on_failure => ''SELECT 1 --'' || repeat(''x'', 70000000))');
+SELECT code, message FROM pg_temp.error_of('SELECT delay_every(''long'', ''1 day'', ''SELECT 1'', on_failure => ''SELECT 1 --'' || repeat(''x'', 140000000))');
 
 -- on_success: the id, and the rows of the last statement
 SELECT delay_schedule_task('SELECT 1; INSERT INTO follow_effect (label) SELECT ''main'' FROM generate_series(1, 3)',

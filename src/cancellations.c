@@ -44,7 +44,78 @@ PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
 PG_FUNCTION_INFO_V1(dw_get_cancellations);
 
+/*
+ * So many may one role have whose rows are not removed yet.  Each process keeps
+ * them in memory, and reads them again when one has come.
+ */
+#define MAX_MARKS		10000
+/* They are counted again after this long. */
+#define ALLOWANCE_US	(2 * USECS_PER_SEC)
+
 /*---- Writing ----*/
+
+/* Those that the current user has made, also in transactions that are open. */
+static int
+count_own_marks(void)
+{
+	Relation	rel = table_open(dw_catalog()->cancellation, AccessShareLock);
+	SnapshotData dirty;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	InitDirtySnapshot(dirty);
+	scan = systable_beginscan(rel, InvalidOid, false, &dirty, 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Datum		made_by = heap_getattr(tuple, Anum_cancellation_made_by, RelationGetDescr(rel), &isnull);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!isnull && DatumGetObjectId(made_by) == GetUserId())
+			n++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return n;
+}
+
+/*
+ * Sessions that count at once may together exceed the limit by a tenth of what
+ * was left, for each of them.
+ */
+static void
+require_room_for_mark(void)
+{
+	static struct
+	{
+		Oid			role;
+		int			left;
+		int64		until;		/* by dw_uptime() */
+	}			allowance;
+	int64		now = dw_uptime();
+
+	/* nobody bounds those who may do anything */
+	if (superuser())
+		return;
+	if (allowance.role != GetUserId() || allowance.left == 0 || now >= allowance.until)
+	{
+		int			left = MAX_MARKS - count_own_marks();
+
+		allowance.left = 0;
+		if (left <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("role \"%s\" has as many cancellations as it may have: %d",
+							GetUserNameFromId(GetUserId(), false), MAX_MARKS),
+					 errdetail("They count until the rows of their tasks are removed, which may have to wait for the end of transactions."),
+					 errhint("View delay_wheel.cancellations shows for which. Cancel more tasks by one call.")));
+		allowance.role = GetUserId();
+		allowance.left = Max(left / 10, 1);
+		allowance.until = now + ALLOWANCE_US;
+	}
+	allowance.left--;
+}
 
 /*
  * The roles whose tasks the current user may cancel, as of now.  A superuser
@@ -133,6 +204,7 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		dw_option_refuse_long(PG_GETARG_TEXT_PP(1), "tag");
 	dw_require_writable("delay_cancel_all()");
+	require_room_for_mark();
 
 	memset(nulls, true, sizeof(nulls));
 	nulls[Anum_cancellation_owners - 1] = !roles_of_user(&values[Anum_cancellation_owners - 1]);

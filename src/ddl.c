@@ -11,14 +11,16 @@
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
  * DROP ROLE: the timers of all databases look for tasks of it;
- * SET CONSTRAINTS: the task that does so is the last one of its batch;
+ * SET CONSTRAINTS: the task that does so is the last one of its batch; in a
+ * session that is not its own (restricted.c) it may not;
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
  * is told to the timer when it has ended, by this one's own end; so is an
  * extension that it created;
- * CREATE RULE, CREATE TRIGGER, foreign keys, partitions: they wait for a lock
- * before they look at rights, so who lacks these is refused here;
+ * CREATE RULE, CREATE TRIGGER, foreign keys, partitions, DEPENDS ON EXTENSION,
+ * COMMENT and others: they wait for a lock before they look at rights, so who
+ * lacks these is refused here;
  * any: the history of tasks has the last one (history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
@@ -45,16 +47,21 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "compat.h"
 #include "ddl.h"
+#include "ending.h"
+#include "executor/executor.h"
 #include "hold.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "recycle.h"
+#include "restricted.h"
 #include "settings.h"
 #include "shared.h"
 #include "spi_run.h"
@@ -89,11 +96,53 @@ raise_control(void)
 		pg_atomic_fetch_add_u32(&db->control, 1);
 }
 
+/* A column that is never null. */
+static Datum
+row_column(Datum row, AttrNumber column)
+{
+	bool		isnull;
+
+	return GetAttributeByNum(DatumGetHeapTupleHeader(row), column, &isnull);
+}
+
+/*
+ * May the current user end the prepared transaction, here?  Who names another
+ * one fails, and is to make nobody read anything anew before that.
+ */
+static bool
+may_end(const char *gid)
+{
+	LOCAL_FCINFO(call, 0);
+	FmgrInfo	function;
+	ReturnSetInfo rows = {.type = T_ReturnSetInfo, .allowedModes = SFRM_ValuePerCall};
+	bool		result = false;
+
+	/* what the view pg_prepared_xacts reads: one composite value a call */
+	fmgr_info(F_PG_PREPARED_XACT, &function);
+	rows.econtext = CreateStandaloneExprContext();
+	InitFunctionCallInfoData(*call, &function, 0, InvalidOid, NULL, (fmNodePtr) &rows);
+	for (;;)
+	{
+		Datum		row;
+
+		call->isnull = false;
+		row = FunctionCallInvoke(call);
+		if (rows.isDone != ExprMultipleResult)
+			break;
+		if (strcmp(TextDatumGetCString(row_column(row, 2)), gid) == 0)
+			result = DatumGetObjectId(row_column(row, 5)) == MyDatabaseId &&
+				(superuser() || DatumGetObjectId(row_column(row, 4)) == GetUserId());
+	}
+	FreeExprContext(rows.econtext, true);
+	return result;
+}
+
 /*
  * The rows that a transaction wrote when it was prepared are seen dirty, since
  * it has not ended.  Whatever its end is, the lanes are looked at then: the
- * row locks of its cancels are gone in both cases.  False if there is no
- * extension (yet).
+ * row locks of its cancels are gone in both cases.  Its xid is published, as a
+ * commit would do, until the command is over.  False if there is no extension
+ * (yet).
  */
 static bool
 touch_what_was_prepared(const char *gid)
@@ -104,6 +153,7 @@ touch_what_was_prepared(const char *gid)
 	ScanKeyData key;
 	SnapshotData dirty;
 	HeapTuple	tuple;
+	TransactionId xid = InvalidTransactionId;
 	bool		any = false;
 
 	if (!dw_catalog_lookup(&cat))
@@ -142,25 +192,39 @@ touch_what_was_prepared(const char *gid)
 			dw_touch_all();
 		dw_touch_prepared();
 		any = true;
+		/* else the row is of one that has ended */
+		if (TransactionIdIsValid(dirty.xmin))
+			xid = dirty.xmin;
 	}
 	systable_endscan(scan);
 	UnlockRelationOid(cat.prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	if (any)
 		raise_control();
+	if (TransactionIdIsValid(xid))
+		dw_ending_publish(xid);
 	return true;
+}
+
+static bool
+is_end_of_prepared(const TransactionStmt *stmt)
+{
+	return stmt->kind == TRANS_STMT_COMMIT_PREPARED || stmt->kind == TRANS_STMT_ROLLBACK_PREPARED;
 }
 
 /* Returns whether the extension may come to be by this, unnamed. */
 static bool
-before_transaction_statement(TransactionStmt *stmt)
+before_transaction_statement(TransactionStmt *stmt, bool top_level)
 {
 	if (stmt->kind == TRANS_STMT_PREPARE)
 		dw_touched_prepare_as(stmt->gid);
-	else if (stmt->kind == TRANS_STMT_COMMIT_PREPARED)
-		return !touch_what_was_prepared(stmt->gid);
-	else if (stmt->kind == TRANS_STMT_ROLLBACK_PREPARED)
-		touch_what_was_prepared(stmt->gid);
+	else if (is_end_of_prepared(stmt) && !IsInTransactionBlock(top_level) &&
+			 may_end(stmt->gid))
+	{
+		bool		extension = touch_what_was_prepared(stmt->gid);
+
+		return !extension && stmt->kind == TRANS_STMT_COMMIT_PREPARED;
+	}
 	return false;
 }
 
@@ -253,6 +317,19 @@ hold_for(Node *statement, bool top_level)
 /*---- Commands that wait for a lock before they look at rights ----*/
 
 /*
+ * Tables for large values have names, too; whose they are does not matter here,
+ * since PostgreSQL itself refuses the same in the end.
+ */
+static bool
+may_be_ours(Oid relation)
+{
+	Oid			schema = get_rel_namespace(relation);
+
+	return OidIsValid(schema) &&
+		(schema == PG_TOAST_NAMESPACE || schema == get_namespace_oid("delay_wheel", true));
+}
+
+/*
  * A role that may not even read the table would get into the queue for its
  * lock that way.  Everybody who schedules or runs tasks would have to wait
  * behind it, for instance for the end of another session of that same role,
@@ -265,9 +342,7 @@ refuse_lock(RangeVar *name, AclMode right)
 	Oid			relation = name ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
 	Oid			user = GetUserId();
 
-	if (!OidIsValid(relation) ||
-		get_rel_namespace(relation) != get_namespace_oid("delay_wheel", true) ||
-		dw_owns_relation(relation, user))
+	if (!OidIsValid(relation) || !may_be_ours(relation) || dw_owns_relation(relation, user))
 		return;
 	if (right == ACL_NO_RIGHTS)
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relation)),
@@ -307,9 +382,62 @@ refuse_locks_of_alter(AlterTableStmt *stmt)
 			refuse_references(list_make1(cmd->def));
 		else if (cmd->subtype == AT_AddColumn)
 			refuse_references(castNode(ColumnDef, cmd->def)->constraints);
+		else if (cmd->subtype == AT_AddInherit)
+			refuse_lock(castNode(RangeVar, cmd->def), ACL_NO_RIGHTS);
 		else if (cmd->def && IsA(cmd->def, PartitionCmd))
 			refuse_lock(((PartitionCmd *) cmd->def)->name, ACL_NO_RIGHTS);
 	}
+}
+
+/* What a command names by the kind of object and a list of names. */
+static void
+refuse_lock_on(ObjectType type, Node *object)
+{
+	List	   *names;
+
+	switch (type)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_FOREIGN_TABLE:
+		case OBJECT_INDEX:
+		case OBJECT_MATVIEW:
+		case OBJECT_SEQUENCE:
+		case OBJECT_VIEW:
+			names = castNode(List, object);
+			break;
+		case OBJECT_COLUMN:
+			names = list_copy(castNode(List, object));
+			names = list_truncate(names, list_length(names) - 1);
+			break;
+		default:
+			return;
+	}
+	if (names != NIL)
+		refuse_lock(makeRangeVarFromNameList(names), ACL_NO_RIGHTS);
+}
+
+static void
+refuse_publication(List *objects)
+{
+	ListCell   *lc;
+
+	foreach(lc, objects)
+	{
+		PublicationObjSpec *object = lfirst_node(PublicationObjSpec, lc);
+
+		if (object->pubtable)
+			refuse_lock(object->pubtable->relation, ACL_NO_RIGHTS);
+	}
+}
+
+static void
+refuse_relations(List *relations)
+{
+	ListCell   *lc;
+
+	foreach(lc, relations)
+		if (IsA(lfirst(lc), RangeVar))
+			refuse_lock(lfirst(lc), ACL_NO_RIGHTS);
 }
 
 static void
@@ -328,14 +456,33 @@ refuse_locks(Node *statement)
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
-			{
-				ListCell   *lc;
-
-				/* its foreign keys come as ALTER TABLE */
-				foreach(lc, ((CreateStmt *) statement)->inhRelations)
-					refuse_lock(lfirst_node(RangeVar, lc), ACL_NO_RIGHTS);
-				break;
-			}
+			/* its foreign keys come as ALTER TABLE */
+			refuse_relations(((CreateStmt *) statement)->inhRelations);
+			break;
+		case T_AlterObjectDependsStmt:
+			/* of a trigger, too */
+			refuse_lock(((AlterObjectDependsStmt *) statement)->relation, ACL_NO_RIGHTS);
+			break;
+			/* from here on locks that stop autovacuum only */
+		case T_CommentStmt:
+			refuse_lock_on(((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
+			break;
+		case T_SecLabelStmt:
+			refuse_lock_on(((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
+			break;
+		case T_AlterExtensionContentsStmt:
+			refuse_lock_on(((AlterExtensionContentsStmt *) statement)->objtype,
+						   ((AlterExtensionContentsStmt *) statement)->object);
+			break;
+		case T_CreateStatsStmt:
+			refuse_relations(((CreateStatsStmt *) statement)->relations);
+			break;
+		case T_CreatePublicationStmt:
+			refuse_publication(((CreatePublicationStmt *) statement)->pubobjects);
+			break;
+		case T_AlterPublicationStmt:
+			refuse_publication(((AlterPublicationStmt *) statement)->pubobjects);
+			break;
 		default:
 			break;
 	}
@@ -522,6 +669,23 @@ tell_of_tasks(List *roles)
 	}
 }
 
+/*---- SET CONSTRAINTS ----*/
+
+/*
+ * It concerns what the whole transaction has done, and fires triggers for it.
+ * It cannot be undone before the next task of a batch; and whoever runs another
+ * role's task has not left it to that when his own triggers fire.
+ */
+static void
+before_set_constraints(void)
+{
+	if (dw_is_restricted())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
+	dw_batch_close();
+}
+
 /*---- The hooks ----*/
 
 /* By its name, or as one that another extension needs. */
@@ -546,19 +710,23 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	bool		changes = changes_databases(statement);
 	bool		drops = IsA(statement, DropRoleStmt);
 	bool		was_prepared = false;
+	bool		ends_prepared = false;
 	List	   *dropped_roles = NIL;
 	List	   *concerns = NIL;
 	DwCatalog	cat;
 
 	if (IsA(statement, TransactionStmt))
-		was_prepared = before_transaction_statement((TransactionStmt *) statement);
+	{
+		was_prepared = before_transaction_statement((TransactionStmt *) statement,
+													context == PROCESS_UTILITY_TOPLEVEL);
+		ends_prepared = is_end_of_prepared((TransactionStmt *) statement);
+	}
 	else
 	{
 		if (drops)
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
-		/* it cannot be undone before the next task of a batch */
 		if (IsA(statement, ConstraintsSetStmt))
-			dw_batch_close();
+			before_set_constraints();
 		refuse_locks(statement);
 		concerns = concerned_by(statement);
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
@@ -571,6 +739,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
 	dw_spi_note_utility(tag, qc);
+	if (ends_prepared)
+		dw_ending_withdraw();
 
 	/* hear of what the prepared transaction has brought along */
 	if (was_prepared)

@@ -122,8 +122,7 @@ typedef struct Count
 	int			pages;			/* read so far */
 	int			lookups;		/* done so far */
 	bool		skip_dead;
-	const DwMark *marks;		/* cancelled tasks may still have rows */
-	int			nmarks;
+	int			nmarks;			/* cancelled tasks may still have rows */
 	Oid			last_owner;		/* the one that was asked for last */
 	bool		last_counts;
 	IndexFetchTableData *fetch;
@@ -532,7 +531,7 @@ look_up(Count *c, ItemPointerData tid, Lookups *lookups)
 		bool		should_free;
 		HeapTuple	tuple = ExecFetchSlotHeapTuple(c->slot, false, &should_free);
 
-		seen = !dw_marks_hit(c->marks, c->nmarks, c->rel, tuple);
+		seen = !dw_marks_hit(c->rel, tuple);
 		if (should_free)
 			heap_freetuple(tuple);
 	}
@@ -708,7 +707,7 @@ dw_due_counts(const TimestampTz *bounds, int n)
 	c->cells = palloc0(sizeof(Cell) * (n + 1));
 	/* on a standby, others may have set them */
 	c->skip_dead = !TransactionStartedDuringRecovery();
-	c->marks = dw_marks_anew(&c->nmarks);
+	(void) dw_marks_anew(&c->nmarks);
 	c->fetch = table_index_fetch_begin(c->rel);
 	c->slot = table_slot_create(c->rel, NULL);
 	c->map = InvalidBuffer;

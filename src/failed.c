@@ -4,8 +4,9 @@
  *	  How long failed tasks are kept.
  *
  * Failed tasks go when they are older than delay_wheel.failed_max_age, or
- * when there are more than delay_wheel.failed_max_count, the oldest first.
- * The sweeper removes them (dw_failed_trim), and nobody looks before there
+ * when there are more than delay_wheel.failed_max_count: then the oldest of those
+ * owners that have most, until each has as many, so that no role makes room by
+ * throwing away what is another one's.  The sweeper removes them (dw_failed_trim), and nobody looks before there
  * is something to remove: db->failed_trim_at is when the oldest one is to go,
  * and whoever records a failure lowers it if nothing is known, or if
  * there may be too many by now.  The count of failures since the server's
@@ -15,9 +16,8 @@
  * Both limits can be exceeded by a hundredth for a while, so that it is many
  * rows that go at a time.
  *
- * A pass counts rows from the newest one backwards, if there may be too many,
- * which finds the place from where on they are to go, and then deletes from
- * the oldest one on.  Each slice of it is a transaction; the place that it
+ * A pass counts the rows of each owner, if there may be too many, which finds
+ * how many of whose are to go, and then deletes from the oldest one on.  Each slice of it is a transaction; the place that it
  * has come to is kept, or each slice would step over what those before it
  * have deleted.  What was counted holds when the pass has come to its end: one
  * that is given up, also by the end of the process, is as if it had not begun.
@@ -64,6 +64,13 @@ typedef struct Place
 	int64		id;
 } Place;
 
+typedef struct Owner
+{
+	Oid			role;
+	int64		rows;
+	int64		surplus;		/* so many of them are yet to go */
+} Owner;
+
 /* What the sweeper knows of its current pass. */
 static struct
 {
@@ -78,7 +85,8 @@ static struct
 	int64		counted;
 	int64		deleted;
 	uint64		failed;			/* db->failed when the counting began */
-	Place		surplus;		/* up to here there are too many */
+	HTAB	   *owners;			/* of Owner, while rows are counted, and after */
+	int64		surplus;		/* so many are yet to go, of all */
 	uint64		limit;			/* failed_limit by that; 0: they were not counted */
 	bool		any_locked;
 	TimestampTz oldest;			/* of those that stay; DW_NEVER: there is none */
@@ -160,11 +168,25 @@ dw_failed_obey_settings(DwDatabase *db)
 
 /*---- The sweeper ----*/
 
-static bool
-is_up_to(const Place *place, const Place *limit)
+static void
+forget_owners(void)
 {
-	return place->failed_at < limit->failed_at ||
-		(place->failed_at == limit->failed_at && place->id <= limit->id);
+	if (pass.owners != NULL)
+		hash_destroy(pass.owners);
+	pass.owners = NULL;
+}
+
+static Owner *
+owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
+{
+	bool		isnull;
+	bool		found;
+	Oid			role = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, RelationGetDescr(rel), &isnull));
+	Owner	   *owner = pass.owners ? hash_search(pass.owners, &role, action, &found) : NULL;
+
+	if (owner != NULL && !found)
+		owner->rows = owner->surplus = 0;
+	return owner;
 }
 
 static void
@@ -181,18 +203,21 @@ begin_pass(DwDatabase *db)
 {
 	static const Place after_all = {DT_NOEND, PG_INT64_MAX};
 
+	forget_owners();
 	memset(&pass, 0, sizeof(pass));
 	pass.began = dw_uptime();
-	pass.surplus.failed_at = DT_NOBEGIN;
-	pass.surplus.id = PG_INT64_MIN;
 	pass.oldest = DW_NEVER;
 	pass.failed = pg_atomic_read_u64(&db->failed);
 	/* before what it stands for is read */
 	pg_memory_barrier();
 	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->failed_limit))
 	{
+		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Owner), .hcxt = TopMemoryContext};
+
 		pass.phase = COUNTING;
 		pass.reached = after_all;
+		pass.owners = hash_create("delay_wheel owners of failed tasks", 64, &control,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
 	else
 		begin_deleting();
@@ -206,7 +231,40 @@ slice_is_over(int64 began, int rows)
 	return rows % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US;
 }
 
-/* The newest ones stay, as many as may. */
+static int
+compare_rows(const void *a, const void *b)
+{
+	int64		left = (*(Owner *const *) a)->rows;
+	int64		right = (*(Owner *const *) b)->rows;
+
+	return left < right ? -1 : left > right;
+}
+
+/* Those that have least keep all; what is left is shared among the others. */
+static void
+share_room(void)
+{
+	int			n = hash_get_num_entries(pass.owners);
+	Owner	  **owners = palloc(Max(n, 1) * sizeof(Owner *));
+	int64		room = dw_failed_max_count;
+	HASH_SEQ_STATUS all;
+
+	hash_seq_init(&all, pass.owners);
+	for (int i = 0; i < n; i++)
+		owners[i] = hash_seq_search(&all);
+	hash_seq_term(&all);
+	qsort(owners, n, sizeof(Owner *), compare_rows);
+	for (int i = 0; i < n; i++)
+	{
+		int64		kept = Min(owners[i]->rows, room / (n - i));
+
+		owners[i]->surplus = owners[i]->rows - kept;
+		pass.surplus += owners[i]->surplus;
+		room -= kept;
+	}
+	pfree(owners);
+}
+
 static void
 count_rows(Relation rel)
 {
@@ -218,16 +276,14 @@ count_rows(Relation rel)
 	for (int n = 0; !slice_is_over(began, n); n++)
 	{
 		Place		place;
+		HeapTuple	tuple = dw_failed_scan_next(scan, &place.failed_at, &place.id);
 
-		if (dw_failed_scan_next(scan, &place.failed_at, &place.id) == NULL)
-			ended = true;
-		else if (pass.counted >= dw_failed_max_count)
+		if (tuple == NULL)
 		{
-			pass.surplus = place;
 			ended = true;
-		}
-		if (ended)
 			break;
+		}
+		owner_of(rel, tuple, HASH_ENTER)->rows++;
 		pass.counted++;
 		pass.reached = place;
 	}
@@ -237,11 +293,15 @@ count_rows(Relation rel)
 		int64		room = Max(dw_failed_max_count - pass.counted, 0) + dw_failed_max_count / 100;
 
 		pass.limit = pass.failed + room + 1;
+		share_room();
 		begin_deleting();
 	}
 }
 
-/* The oldest ones go.  Returns whether that was all. */
+/*
+ * The oldest ones go, of those owners that have too many, and of all if they are
+ * too old.  Returns whether that was all.
+ */
 static bool
 delete_rows(Relation rel)
 {
@@ -258,21 +318,40 @@ delete_rows(Relation rel)
 		Place		place;
 		TM_FailureData failure;
 		TM_Result	result;
+		Owner	   *owner;
+		bool		too_many;
 
 		tuple = dw_failed_scan_next(scan, &place.failed_at, &place.id);
-		if (tuple != NULL && !is_up_to(&place, &pass.surplus) &&
-			(dw_failed_max_age < 0 || place.failed_at > now - max_age_us()))
-			pass.oldest = place.failed_at;
-		if (tuple == NULL || pass.oldest != DW_NEVER)
+		if (tuple == NULL)
 		{
 			ended = true;
 			break;
+		}
+		owner = owner_of(rel, tuple, HASH_FIND);
+		too_many = owner != NULL && owner->surplus > 0;
+		if (!too_many && (dw_failed_max_age < 0 || place.failed_at > now - max_age_us()))
+		{
+			pass.oldest = Min(pass.oldest, place.failed_at);
+			if (pass.surplus == 0)
+			{
+				ended = true;
+				break;
+			}
+			pass.reached = place;
+			continue;
 		}
 		pass.reached = place;
 		result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
 							 InvalidSnapshot, false, &failure, false);
 		if (result == TM_Ok)
+		{
 			deleted++;
+			if (too_many)
+			{
+				owner->surplus--;
+				pass.surplus--;
+			}
+		}
 		else if (result == TM_BeingModified)
 			pass.any_locked = true;
 	}
@@ -290,6 +369,7 @@ end_pass(DwDatabase *db)
 	TimestampTz next = DW_NEVER;
 
 	pass.phase = NO_PASS;
+	forget_owners();
 	dw_progress_end(db, DW_WORK_FAILED);
 	/* autovacuum is to know */
 	pgstat_report_stat(true);
@@ -353,7 +433,8 @@ static void
 note_progress(DwDatabase *db)
 {
 	if (pass.phase == COUNTING)
-		dw_progress_set(db, DW_WORK_FAILED, pass.counted, dw_failed_max_count);
+		dw_progress_set(db, DW_WORK_FAILED, pass.counted,
+						Max(pass.counted, dw_failed_max_count));
 	else
 		dw_progress_set(db, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
 }

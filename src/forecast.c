@@ -98,10 +98,10 @@ dw_count_due(PG_FUNCTION_ARGS)
 
 /* Is the row that was just read one of a cancelled task? */
 static bool
-is_cancelled(const DwMark *marks, int nmarks, Relation rel, DwLaneScan *scan)
+is_cancelled(Relation rel, DwLaneScan *scan)
 {
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
-	bool		cancelled = dw_marks_hit(marks, nmarks, rel, tuple);
+	bool		cancelled = dw_marks_hit(rel, tuple);
 
 	heap_freetuple(tuple);
 	return cancelled;
@@ -125,9 +125,9 @@ first_due(Relation rel, TimestampTz from)
 	DwTaskKey	key;
 	bool		visible;
 	int			nmarks;
-	const DwMark *marks = dw_marks_anew(&nmarks);
 	int			hidden = 0;
 
+	(void) dw_marks_anew(&nmarks);
 	if (nmarks == 0)
 		dw_lane_scan_keys_only(scan);
 	while (dw_lane_scan_step(scan, &key, &visible))
@@ -137,7 +137,7 @@ first_due(Relation rel, TimestampTz from)
 
 		CHECK_FOR_INTERRUPTS();
 		if (wanted && key.due >= from && hidden < MAX_HIDDEN &&
-			(!visible || (nmarks > 0 && is_cancelled(marks, nmarks, rel, scan))))
+			(!visible || (nmarks > 0 && is_cancelled(rel, scan))))
 		{
 			hidden++;
 			continue;

@@ -94,7 +94,7 @@ any_connected(const pid_t *pids, int n)
 static void
 send_away(DwDatabase *db, bool busy_ones)
 {
-	dw_call_timer(db);
+	dw_call_timer(db, DW_RESTART_NONE);
 
 	/* none can leave its place, and so end, without this lock */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);

@@ -443,7 +443,7 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 {
 	bool		found = false;
 
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	/* anybody may ask, again and again: without a lock that others need */
 	for (int i = 0; i < dw_max_lanes && !found; i++)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -453,7 +453,6 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 			(lane->waiting > 0 || dw_ready_count(lane) > 0 || lane->running > 0 ||
 			 dw_atomic_read(&lane->next_far) != DW_NEVER);
 	}
-	LWLockRelease(dw_shared->table_lock);
 	return found;
 }
 

@@ -124,10 +124,7 @@ list_database(Form_pg_database database, List **known)
 
 	/* has become a template, which is to be copied: a timer there ends */
 	if (db != NULL && database->datistemplate)
-	{
-		pg_atomic_write_u32(&db->restart, 1);
-		dw_call_timer(db);
-	}
+		dw_call_timer(db, DW_RESTART_NOW);
 	if (!is_to_be_served(database))
 		return;
 	if (list_member_oid(probed, database->oid))
@@ -217,7 +214,7 @@ start_timer(int number)
 	db->timer_terminated = false;
 	db->absent = false;
 	/* what it reads from here on is new */
-	pg_atomic_write_u32(&db->restart, 0);
+	pg_atomic_write_u32(&db->restart, DW_RESTART_NONE);
 	LWLockRelease(dw_shared->table_lock);
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel timer");

@@ -30,6 +30,10 @@
  * transaction has written none itself; but it may have some that are gone.
  * Mostly there are none: then all this is a comparison of two numbers.
  *
+ * Which marks may hit a task is found by its owner, so the marks of one role cost
+ * another one's tasks nothing but the memory, which is bounded: a role that is no
+ * superuser can have only so many (cancellations.c).
+ *
  * Run by backends, executors, the sweeper; and by timers, which have locked
  * the table before.  Marks are written by cancellations.c.
  *
@@ -60,6 +64,17 @@
 static DwMark *marks = NULL;
 static int	nmarks = 0;
 static MemoryContext marks_context = NULL;
+
+/* Its marks by owner, in that order; those of any owner come last. */
+typedef struct OwnerMark
+{
+	Oid			owner;
+	bool		any_owner;
+	int			mark;
+} OwnerMark;
+
+static OwnerMark *by_owner = NULL;
+static int	nby_owner = 0;
 
 /* What it holds for; the numbers are those from before it was read. */
 static bool copy_valid = false;
@@ -116,6 +131,36 @@ read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 		DatumGetTimestampTz(values[Anum_cancellation_due_until - 1]);
 }
 
+static int
+compare_owners(const void *a, const void *b)
+{
+	const OwnerMark *left = a;
+	const OwnerMark *right = b;
+
+	if (left->any_owner != right->any_owner)
+		return left->any_owner ? 1 : -1;
+	return oid_cmp(&left->owner, &right->owner);
+}
+
+static void
+list_by_owner(void)
+{
+	Size		n = 0;
+
+	for (int i = 0; i < nmarks; i++)
+		n += marks[i].any_owner ? 1 : marks[i].nowners;
+	by_owner = MemoryContextAllocHuge(marks_context, Max(n, 1) * sizeof(OwnerMark));
+	nby_owner = 0;
+	for (int i = 0; i < nmarks; i++)
+	{
+		if (marks[i].any_owner)
+			by_owner[nby_owner++] = (OwnerMark) {InvalidOid, true, i};
+		for (int j = 0; j < marks[i].nowners; j++)
+			by_owner[nby_owner++] = (OwnerMark) {marks[i].owners[j], false, i};
+	}
+	qsort(by_owner, nby_owner, sizeof(OwnerMark), compare_owners);
+}
+
 /*
  * All marks, with a snapshot taken now.  The lock is not kept, so that a long
  * task does not stand in the way of who wants the table for himself.
@@ -134,7 +179,7 @@ read_marks(void)
 		marks_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel marks",
 											  ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(marks_context);
-	nmarks = 0;
+	nmarks = nby_owner = 0;
 
 	rel = table_open(dw_catalog()->cancellation, AccessShareLock);
 	copy_table = RelationGetRelid(rel);
@@ -156,6 +201,7 @@ read_marks(void)
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
+	list_by_owner();
 }
 
 /*
@@ -298,27 +344,60 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 		(mark->tag == NULL || tag_is(task, mark));
 }
 
+/* The first place in the list that is not before these. */
+static int
+first_of(Oid owner, bool any_owner)
+{
+	OwnerMark	wanted = {owner, any_owner, 0};
+	int			low = 0;
+	int			high = nby_owner;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (compare_owners(&by_owner[middle], &wanted) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The number of the latest mark that hits the task, 0 if none does. */
+static int64
+latest_hit(const DwMarkable *task)
+{
+	int64		latest = 0;
+	int			i;
+
+	for (i = first_of(task->owner, false); i < nby_owner && by_owner[i].owner == task->owner; i++)
+		if (dw_mark_hits(&marks[by_owner[i].mark], task))
+			latest = Max(latest, marks[by_owner[i].mark].id);
+	for (i = first_of(InvalidOid, true); i < nby_owner; i++)
+		if (dw_mark_hits(&marks[by_owner[i].mark], task))
+			latest = Max(latest, marks[by_owner[i].mark].id);
+	return latest;
+}
+
 bool
-dw_marks_hit(const DwMark *all, int n, Relation rel, HeapTuple tuple)
+dw_marks_hit(Relation rel, HeapTuple tuple)
 {
 	DwMarkable	task;
 
-	if (n == 0)
+	if (nmarks == 0)
 		return false;
 	dw_markable(rel, tuple, &task);
-	for (int i = 0; i < n; i++)
-		if (dw_mark_hits(&all[i], &task))
-			return true;
-	return false;
+	return latest_hit(&task) != 0;
 }
 
 static bool
 is_hit(Relation rel, HeapTuple tuple)
 {
 	int			n;
-	const DwMark *all = dw_marks(&n);
 
-	return dw_marks_hit(all, n, rel, tuple);
+	(void) dw_marks(&n);
+	return dw_marks_hit(rel, tuple);
 }
 
 /*
@@ -340,11 +419,10 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 int64
 dw_mark_on_row(const Datum *values, const bool *nulls)
 {
-	int64		latest = 0;
 	int			n;
-	const DwMark *all = dw_marks(&n);
 	DwMarkable	task;
 
+	(void) dw_marks(&n);
 	if (n == 0)
 		return 0;
 	task.number = DatumGetInt64(nulls[Anum_task_spared - 1] ? values[Anum_task_id - 1] :
@@ -355,8 +433,5 @@ dw_mark_on_row(const Datum *values, const bool *nulls)
 	task.due = DatumGetTimestampTz(values[Anum_task_due - 1]);
 	task.tag = nulls[Anum_task_tag - 1] ? NULL :
 		(struct varlena *) DatumGetPointer(values[Anum_task_tag - 1]);
-	for (int i = 0; i < n; i++)
-		if (dw_mark_hits(&all[i], &task))
-			latest = Max(latest, all[i].id);
-	return latest;
+	return latest_hit(&task);
 }

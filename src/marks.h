@@ -66,7 +66,7 @@ extern const DwMark *dw_marks(int *n);
  * was, so that dw_marks_hit() is enough for them.
  */
 extern const DwMark *dw_marks_anew(int *n);
-extern bool dw_marks_hit(const DwMark *all, int n, Relation rel, HeapTuple tuple);
+extern bool dw_marks_hit(Relation rel, HeapTuple tuple);
 /* This transaction writes marks: tell timer and executors, if it commits. */
 extern void dw_marks_touched(void);
 /* What this process knows of them is not to be trusted any more. */

@@ -10,11 +10,15 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "more.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
+
+/* what a key and its entry take at most, in bytes, and all that is no text */
+#define SMALL_KEYS	4096
 
 static bool
 find(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
@@ -87,6 +91,13 @@ set(Datum *values, bool *nulls, int column, const char *key, JsonbValue *value)
 	else
 		values[column - 1] = DirectFunctionCall2(jsonb_concat, values[column - 1], added);
 	nulls[column - 1] = false;
+}
+
+bool
+dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes)
+{
+	return nulls[column - 1] ||
+		toast_raw_datum_size(values[column - 1]) + bytes + SMALL_KEYS < JENTRY_OFFLENMASK;
 }
 
 void

@@ -31,6 +31,8 @@ extern char *dw_more_text(const Datum *values, const bool *nulls, int column, co
 extern bool dw_more_number(const Datum *values, const bool *nulls, int column, const char *key,
 						   int64 *number);
 
+/* Is there room for so many bytes more? */
+extern bool dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes);
 extern void dw_more_set_text(Datum *values, bool *nulls, int column, const char *key,
 							 const char *text);
 extern void dw_more_set_number(Datum *values, bool *nulls, int column, const char *key,

@@ -13,7 +13,9 @@
  * lacks the right to it disturbs nobody.  When the transaction commits the places of executors are looked
  * through without a lock: one that is taken for the wrong role ends
  * needlessly, and one that is entered afterwards connects after the commit.
- * The callback cannot fail, wait or allocate.
+ * Owners that wait for a right are tried again when the commit has told what it
+ * changed in catalogs: the timer lasts, and goes by what it remembers of them.
+ * The callbacks cannot fail, wait or allocate.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,10 +30,12 @@
 #include "shared.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
+#include "utils/resowner.h"
 
-/* Beyond that, everybody is concerned. */
-#define MAX_CONCERNS	16
+/* Beyond that, those are concerned whom all of them have in common. */
+#define MAX_CONCERNS	256
 
+/* Who logs in there, as that one, would find it changed. */
 typedef struct Concern
 {
 	Oid			database;		/* InvalidOid: all */
@@ -39,25 +43,44 @@ typedef struct Concern
 	bool		settings;
 } Concern;
 
-/* Of this transaction. */
-static Concern concerns[MAX_CONCERNS];
-static int	nconcerns = 0;
+/* Whom this transaction concerns. */
+typedef struct Concerns
+{
+	Concern		list[MAX_CONCERNS];
+	int			n;
+} Concerns;
+
+static Concerns executors;
+/* kept apart: what any role may change for itself is never a timer's business */
+static Concerns timers;
 static bool databases_changed = false;
+/* it has committed, and has locks yet */
+static bool retries = false;
 
 static void
-remember(const Concern *concern)
+merge(Concerns *all)
 {
-	for (int i = 0; i < nconcerns; i++)
-		if (concerns[i].database == concern->database && concerns[i].role == concern->role &&
-			concerns[i].settings == concern->settings)
-			return;
-	if (nconcerns == MAX_CONCERNS)
+	Concern    *common = &all->list[0];
+
+	for (int i = 1; i < all->n; i++)
 	{
-		concerns[0] = (Concern) {.settings = true};
-		nconcerns = 1;
-		return;
+		if (all->list[i].database != common->database)
+			common->database = InvalidOid;
+		if (all->list[i].role != common->role)
+			common->role = InvalidOid;
 	}
-	concerns[nconcerns++] = *concern;
+	all->n = 1;
+}
+
+static void
+remember(Concerns *all, const Concern *concern)
+{
+	for (int i = 0; i < all->n; i++)
+		if (all->list[i].database == concern->database && all->list[i].role == concern->role)
+			return;
+	if (all->n == MAX_CONCERNS)
+		merge(all);
+	all->list[all->n++] = *concern;
 }
 
 void
@@ -66,7 +89,15 @@ dw_recycle(const List *found)
 	ListCell   *lc;
 
 	foreach(lc, found)
-		remember(lfirst(lc));
+	{
+		Concern    *concern = lfirst(lc);
+
+		remember(&executors, concern);
+		/* a timer is a session of the bootstrap superuser */
+		if (concern->settings &&
+			(concern->role == InvalidOid || concern->role == BOOTSTRAP_SUPERUSERID))
+			remember(&timers, concern);
+	}
 }
 
 List *
@@ -101,23 +132,11 @@ dw_recycle_databases(void)
 }
 
 static bool
-concerned(Oid database, Oid role)
+concerned(const Concerns *all, Oid database, Oid role)
 {
-	for (int i = 0; i < nconcerns; i++)
-		if ((concerns[i].database == InvalidOid || concerns[i].database == database) &&
-			(concerns[i].role == InvalidOid || concerns[i].role == role))
-			return true;
-	return false;
-}
-
-/* A timer is a session of the bootstrap superuser. */
-static bool
-concerns_timer(Oid database)
-{
-	for (int i = 0; i < nconcerns; i++)
-		if (concerns[i].settings &&
-			(concerns[i].database == InvalidOid || concerns[i].database == database) &&
-			(concerns[i].role == InvalidOid || concerns[i].role == BOOTSTRAP_SUPERUSERID))
+	for (int i = 0; i < all->n; i++)
+		if ((all->list[i].database == InvalidOid || all->list[i].database == database) &&
+			(all->list[i].role == InvalidOid || all->list[i].role == role))
 			return true;
 	return false;
 }
@@ -129,7 +148,7 @@ recycle_executors(void)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		if (e->state == DW_EXECUTOR_FREE || !concerned(e->database, e->owner))
+		if (e->state == DW_EXECUTOR_FREE || !concerned(&executors, e->database, e->owner))
 			continue;
 		pg_atomic_write_u32(&e->stale, 1);
 		pg_memory_barrier();
@@ -145,10 +164,8 @@ recycle_timers(void)
 	{
 		DwDatabase *db = dw_database(i);
 
-		if (db->oid == InvalidOid || !concerns_timer(db->oid))
-			continue;
-		pg_atomic_write_u32(&db->restart, 1);
-		dw_call_timer(db);
+		if (db->oid != InvalidOid && concerned(&timers, db->oid, BOOTSTRAP_SUPERUSERID))
+			dw_call_timer(db, DW_RESTART_SOON);
 	}
 }
 
@@ -163,7 +180,7 @@ retry_blocked(void)
 		DwDatabase *db;
 
 		if (database == InvalidOid || owner->block == DW_BLOCK_NONE ||
-			!concerned(database, owner->role))
+			!concerned(&executors, database, owner->role))
 			continue;
 		db = dw_database_find_pin(database);
 		if (db == NULL)
@@ -178,11 +195,11 @@ retry_blocked(void)
 static void
 xact_callback(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT && nconcerns > 0)
+	if (event == XACT_EVENT_COMMIT && executors.n > 0)
 	{
 		recycle_executors();
 		recycle_timers();
-		retry_blocked();
+		retries = true;
 	}
 	if (event == XACT_EVENT_COMMIT && databases_changed)
 	{
@@ -192,9 +209,22 @@ xact_callback(XactEvent event, void *arg)
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 	{
-		nconcerns = 0;
+		timers.n = 0;
+		if (!retries)
+			executors.n = 0;
 		databases_changed = false;
 	}
+}
+
+/* Called for each resource owner of the transaction. */
+static void
+release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
+{
+	if (!retries || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
+		return;
+	retry_blocked();
+	executors.n = 0;
+	retries = false;
 }
 
 /* Called once by the postmaster. */
@@ -202,4 +232,5 @@ void
 dw_recycle_install(void)
 {
 	RegisterXactCallback(xact_callback, NULL);
+	RegisterResourceReleaseCallback(release_callback, NULL);
 }

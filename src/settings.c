@@ -166,7 +166,7 @@ dw_define_settings(void)
 							&dw_failed_max_age, 90 * 24 * 60, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.failed_max_count",
-							"Number of failed tasks that are kept in each database; the oldest ones go.",
+							"Number of failed tasks that are kept in each database; the oldest ones of the roles that have most go.",
 							"-1 is no limit.",
 							&dw_failed_max_count, 1000000, -1, INT_MAX,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);

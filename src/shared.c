@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "crashes.h"
+#include "ending.h"
 #include "inject.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
@@ -37,6 +38,9 @@ DwLane	   *dw_lanes = NULL;
 DwOwner    *dw_owners = NULL;
 DwExecutor *dw_executors = NULL;
 DwQueue    *dw_queues = NULL;
+
+/* A timer that starts anew for settings has done its work for so long. */
+#define RESTART_PAUSE_US	USECS_PER_SEC
 
 static char *databases = NULL;
 
@@ -96,6 +100,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
+	RequestAddinShmemSpace(dw_ending_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -235,6 +240,7 @@ startup_memory(void)
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
 	dw_wait_attach();
+	dw_ending_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)
@@ -555,10 +561,14 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
  * at holds or restart.
  */
 void
-dw_call_timer(DwDatabase *db)
+dw_call_timer(DwDatabase *db, DwRestart restart)
 {
 	uint32		proc;
+	uint32		known = pg_atomic_read_u32(&db->restart);
 
+	/* one that is to be at once stays so */
+	while (known < restart && !pg_atomic_compare_exchange_u32(&db->restart, &known, restart))
+		;
 	pg_memory_barrier();
 	proc = pg_atomic_read_u32(&db->timer_proc);
 	if (proc != 0)
@@ -566,6 +576,25 @@ dw_call_timer(DwDatabase *db)
 	proc = pg_atomic_read_u32(&db->sweeper_proc);
 	if (proc != 0)
 		SetLatch(dw_proc_latch(proc));
+}
+
+/*
+ * When the timer and the sweeper are to end, DW_NEVER if they need not.  A
+ * timer that has only just begun goes on for a moment: who changes settings all
+ * the time must not keep it from its work.
+ */
+TimestampTz
+dw_restart_at(DwDatabase *db)
+{
+	switch (pg_atomic_read_u32(&db->restart))
+	{
+		case DW_RESTART_NONE:
+			return DW_NEVER;
+		case DW_RESTART_SOON:
+			return dw_now() + Max(db->timer_started + RESTART_PAUSE_US - dw_uptime(), 0);
+		default:
+			return PG_INT64_MIN;
+	}
 }
 
 void

@@ -159,6 +159,14 @@ typedef struct DwLane
 	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];
 } DwLane;
 
+/* Whether a timer is to end, since another one would do better. */
+typedef enum DwRestart
+{
+	DW_RESTART_NONE = 0,
+	DW_RESTART_SOON,			/* settings have changed: once in a while */
+	DW_RESTART_NOW				/* whether to serve, or the clock */
+} DwRestart;
+
 /* In which list of its database an owner is. */
 typedef enum DwOwnerList
 {
@@ -303,7 +311,7 @@ typedef struct DwDatabase
 
 	/* transactions that need the database without our sessions, see hold.c */
 	pg_atomic_uint32 holds;
-	/* the timer is to start anew: settings, or whether to serve, have changed */
+	/* the timer is to start anew: one of DwRestart */
 	pg_atomic_uint32 restart;
 
 	pg_atomic_uint32 wanted;	/* a timer is wanted: set by anyone */
@@ -518,7 +526,8 @@ extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
-extern void dw_call_timer(DwDatabase *db);
+extern void dw_call_timer(DwDatabase *db, DwRestart restart);
+extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);
 extern void dw_roles_dropped(void);
 

@@ -248,6 +248,9 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 			return now + RETRY_US;
 		look_needed = false;
 	}
+	/* it would end at once; another timer looks again */
+	if (dw_restart_at(db) != DW_NEVER)
+		return DW_NEVER;
 	if (dw_extension_gone ||
 		(!sweeper_needed && trim_at > now && pg_atomic_read_u32(&db->recurring_look) == 0))
 	{
@@ -371,7 +374,7 @@ enter_database(Datum number)
 static bool
 asked_to_end(void)
 {
-	return pg_atomic_read_u32(&my_db->holds) > 0 || pg_atomic_read_u32(&my_db->restart) != 0;
+	return pg_atomic_read_u32(&my_db->holds) > 0 || dw_restart_at(my_db) != DW_NEVER;
 }
 
 /* Does some of a work whose time is in shared memory, if it has come; when it is again. */

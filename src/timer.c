@@ -134,7 +134,7 @@ enter_database(Datum number)
 static bool
 asked_to_end(void)
 {
-	let_go = pg_atomic_read_u32(&db->holds) > 0 || pg_atomic_read_u32(&db->restart) != 0;
+	let_go = pg_atomic_read_u32(&db->holds) > 0 || dw_restart_at(db) <= dw_now();
 	return let_go;
 }
 
@@ -150,8 +150,7 @@ obey_clock(void)
 			(errmsg("the clock was set back by %.3f s", back / 1000000.0),
 			 errdetail("The delay_wheel timer of database %u starts anew. Tasks wait until they are due by the new time.",
 					   db->oid)));
-	pg_atomic_write_u32(&db->restart, 1);
-	dw_call_timer(db);
+	dw_call_timer(db, DW_RESTART_NOW);
 }
 
 /* To be called whenever settings may have changed. */
@@ -454,7 +453,7 @@ dw_timer_main(Datum number)
 			continue;
 
 		dw_load_tidy();
-		look_at = Min(Min(dispatch_at, control_at), dw_give_way(db));
+		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
 		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), look_at)));
 	}
 	proc_exit(0);

@@ -260,6 +260,13 @@ set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
 	*value = TimestampTzGetDatum(horizon);
 }
 
+static bool
+may_see_owner(Oid owner)
+{
+	return has_privs_of_role(GetUserId(), owner) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
@@ -273,13 +280,15 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	bool		nulls[19] = {0};
 	TimestampTz now = dw_now();
 
+	/* who sees none of them takes no lock for any; it may be another one by then */
+	if (!may_see_owner(dw_lanes[number].owner))
+		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
 	owner = *dw_lane_owner(&lane);
 	limit = dw_lane_limit(&lane, now, &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (!has_privs_of_role(GetUserId(), lane.owner) &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+	if (!may_see_owner(lane.owner))
 		return;
 
 	values[0] = ObjectIdGetDatum(lane.owner);
@@ -308,16 +317,30 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/*
+ * The next lane of the database after a place; DW_NO_LANE if there is none.
+ * Without a lock: sharers of a lock pass by who waits for it alone, so some
+ * sessions that walk along thousands of lanes again and again would keep the
+ * timer and the executors waiting.  A lane that comes or goes just now may be
+ * missed, or be seen as it was.
+ */
+static int32
+next_lane(const DwDatabase *db, int32 place)
+{
+	for (place++; place < dw_max_lanes; place++)
+		if (dw_lanes[place].database == db->oid)
+			return place;
+	return DW_NO_LANE;
+}
+
 int32 *
 dw_list_lanes(DwDatabase *db, int *n)
 {
 	int32	   *numbers = palloc(sizeof(int32) * dw_max_lanes);
 
 	*n = 0;
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
 		numbers[(*n)++] = i;
-	LWLockRelease(dw_shared->table_lock);
 	return numbers;
 }
 
@@ -368,26 +391,35 @@ compare_sums(const void *a, const void *b)
 	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
 }
 
-/* Under the table lock and the ready lock. */
+/* So many queues, or lanes, are looked at while the locks are held. */
+#define PIECE	32
+
 static int
 collect_queues(DwDatabase *db, QueueSum *sums)
 {
 	int			n = 0;
 
-	for (int i = 0; i < dw_max_queues; i++)
+	for (int start = 0; start < dw_max_queues; start += PIECE)
 	{
-		DwQueue    *queue = &dw_queues[i];
-		QueueSum   *sum = &sums[n];
+		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+		for (int i = start; i < Min(start + PIECE, dw_max_queues); i++)
+		{
+			DwQueue    *queue = &dw_queues[i];
+			QueueSum   *sum = &sums[n];
 
-		if (queue->database != db->oid)
-			continue;
-		sum->queue = *queue;
-		sum->done = pg_atomic_read_u64(&queue->done);
-		sum->failed = pg_atomic_read_u64(&queue->failed);
-		sum->retried = pg_atomic_read_u64(&queue->retried);
-		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
-		sum->skipped = pg_atomic_read_u64(&queue->skipped);
-		n++;
+			if (queue->database != db->oid)
+				continue;
+			sum->queue = *queue;
+			sum->done = pg_atomic_read_u64(&queue->done);
+			sum->failed = pg_atomic_read_u64(&queue->failed);
+			sum->retried = pg_atomic_read_u64(&queue->retried);
+			sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
+			sum->skipped = pg_atomic_read_u64(&queue->skipped);
+			n++;
+		}
+		LWLockRelease(dw_ready_lock(db));
+		LWLockRelease(dw_shared->table_lock);
 	}
 	qsort(sums, n, sizeof(QueueSum), compare_sums);
 	return n;
@@ -416,20 +448,22 @@ sum_queues(DwDatabase *db, int *n)
 {
 	QueueSum   *sums = palloc0(sizeof(QueueSum) * dw_max_queues);
 	TimestampTz now = dw_now();
+	int32		lane = next_lane(db, -1);
 
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	*n = collect_queues(db, sums);
-	for (int32 i = db->lanes; i != DW_NO_LANE && *n > 0; i = dw_lanes[i].next)
+	while (lane != DW_NO_LANE && *n > 0)
 	{
-		QueueSum	key = {.queue.id = dw_lanes[i].queue};
-		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
+		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+		for (int i = 0; i < PIECE && lane != DW_NO_LANE; i++, lane = next_lane(db, lane))
+		{
+			QueueSum	key = {.queue.id = dw_lanes[lane].queue};
+			QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
 
-		if (sum != NULL)
-			add_lane(&dw_lanes[i], now, sum);
+			if (sum != NULL)
+				add_lane(&dw_lanes[lane], now, sum);
+		}
+		LWLockRelease(dw_ready_lock(db));
 	}
-	LWLockRelease(dw_ready_lock(db));
-	LWLockRelease(dw_shared->table_lock);
 	return sums;
 }
 
@@ -517,10 +551,8 @@ dw_lowest_horizon(DwDatabase *db)
 {
 	TimestampTz lowest = DW_NEVER;
 
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
 		lowest = Min(lowest, horizon_of(&dw_lanes[i]));
-	LWLockRelease(dw_shared->table_lock);
 	return lowest;
 }
 

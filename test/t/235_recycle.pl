@@ -99,11 +99,17 @@ recycles(q{REVOKE admins FROM readers}, q{pg_has_role('admins', 'USAGE')}, 'fals
 recycles(q{GRANT TEMPORARY ON DATABASE postgres TO app}, undef, undef, others => 1);
 recycles(q{DROP OWNED BY app}, undef, undef);
 
-# as many as are remembered one by one, and more
-$node->safe_psql('postgres', "CREATE ROLE crowd$_") for 1 .. 20;
-recycles(join(' ', 'BEGIN;', map({ "ALTER ROLE crowd$_ SET work_mem = '1MB';" } 1 .. 20),
-		q{ALTER ROLE app SET work_mem = '6MB'; COMMIT}), $work_mem, '6MB', others => 1);
-$node->safe_psql('postgres', 'DROP ROLE ' . join(', ', map { "crowd$_" } 1 .. 20));
+# as many as are remembered one by one, and more: then all have only in common
+# that they are roles, but no timer is one of them
+$node->safe_psql('postgres', join('; ', map { "CREATE ROLE crowd$_" } 1 .. 300));
+for my $n (20, 300)
+{
+	$timer = timer();
+	recycles("DO \$\$BEGIN FOR i IN 1 .. $n LOOP EXECUTE format('ALTER ROLE crowd%s SET work_mem = %L', i, '1MB'); END LOOP; ALTER ROLE app SET work_mem = '6MB'; END\$\$",
+		$work_mem, '6MB', others => $n > 256);
+	is(timer(), $timer, "settings of $n roles: the timer stays");
+}
+$node->safe_psql('postgres', 'DROP ROLE ' . join(', ', map { "crowd$_" } 1 .. 300));
 
 # what does not come to be changes nothing
 warm_up();

@@ -1,0 +1,207 @@
+# What one role does on purpose holds up no task of another: a neighbour's tasks
+# are measured before it and beside it.  Each attack needs no right but to log
+# in, or to schedule.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $node = new_node('other_tenants', conf => q{
+log_statement = none
+log_min_error_statement = panic
+log_min_messages = fatal
+delay_wheel.executor_idle_timeout = 1h
+delay_wheel.max_lanes = 4096
+delay_wheel.max_queues = 1200
+});
+$node->safe_psql('postgres', q{
+	CREATE ROLE victim LOGIN;
+	CREATE ROLE mallory LOGIN;
+	CREATE ROLE nobody LOGIN;
+	SELECT delay_wheel.allow('victim', 'mallory');
+	CREATE TABLE effects (due timestamptz, ran timestamptz DEFAULT clock_timestamp());
+	GRANT ALL ON effects TO PUBLIC});
+
+#
+# Tasks of the victim, over some seconds: how late they are, in milliseconds,
+# median and most.  One that has not run after a minute counts as a minute.
+#
+sub lateness
+{
+	my ($tasks) = @_;
+	$tasks //= 50;
+	my $done = 'SELECT count(*) FROM effects';
+
+	$node->safe_psql('postgres', 'TRUNCATE effects');
+	my $scheduled = time();
+	$node->safe_psql('postgres', qq{
+		SET SESSION AUTHORIZATION victim;
+		SELECT count(delay_schedule_at(due, 'INSERT INTO public.effects VALUES (\$1)', due))
+		FROM (SELECT now() + '300 ms' + i * interval '30 ms' AS due FROM generate_series(1, $tasks) i) t});
+	wait_until(60, sub { $node->safe_psql('postgres', $done) == $tasks });
+	return map { sprintf '%.0f', $_ } split /\|/, $node->safe_psql('postgres', qq{
+		SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY late), max(late) FROM (
+			SELECT extract(epoch FROM ran - due) * 1000 AS late FROM effects
+			UNION ALL SELECT 60000 FROM generate_series(($done) + 1, $tasks)) l});
+}
+
+# CPU time that the timer has used, in ms; 0 where that cannot be told.
+sub timer_cpu
+{
+	my ($pid) = worker_pids($node, 'timer');
+	my $stat = -r "/proc/$pid/stat" ? slurp_file("/proc/$pid/stat") : '';
+
+	# in hundredths of a second, user and system
+	return $stat =~ /\) \w (?:-?\d+ ){10}(\d+) (\d+)/ ? 10 * ($1 + $2) : 0;
+}
+
+# A session that says the same again and again until it is stopped.
+sub attack
+{
+	my ($role, $sql) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/attack.sql';
+
+	append_to_file($file, "$sql;\n" x 20_000);
+	return IPC::Run::start([ 'psql', '-X', '-q', '-o', '/dev/null', '-U', $role, '-f', $file, '-d', $node->connstr('postgres') . ' application_name=attack' ],
+		'>', '/dev/null', '2>', '/dev/null');
+}
+
+sub stop_attacks
+{
+	$_->kill_kill(grace => 1) for @_;
+	$node->poll_query_until('postgres', q{SELECT count(pg_terminate_backend(pid)) = 0 FROM pg_stat_activity WHERE application_name = 'attack'});
+	return;
+}
+
+# The attack in so many sessions: the victim is hardly later than before.
+sub holds_nobody_up
+{
+	my ($what, $role, $sql, %options) = @_;
+	my ($median, $most) = lateness();
+	my @attacks = map { attack($role, $sql) } 1 .. $options{sessions} // 1;
+	my ($median_beside, $most_beside) = lateness();
+
+	stop_attacks(@attacks);
+	note("$what: median $median, most $most ms before; median $median_beside, most $most_beside ms beside it");
+	cmp_ok($median_beside, '<', $median + $options{limit}, "$what: the victim's tasks are in time");
+	return;
+}
+
+lateness();
+
+#
+# Settings of one's own role, in more databases than are remembered one by one:
+# no timer starts anew.
+#
+group settings => sub {
+	$node->safe_psql('postgres', "CREATE DATABASE d$_") for 1 .. 17;
+	my $timer = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'postgres'};
+	my $pid = $node->safe_psql('postgres', $timer);
+	my @settings = map { "ALTER ROLE nobody IN DATABASE d$_ SET work_mem = '1MB'" } 1 .. 17;
+
+	holds_nobody_up('settings of one role in many databases', 'nobody', join('; ', 'BEGIN', @settings, 'COMMIT'), limit => 300);
+	is($node->safe_psql('postgres', $timer), $pid, 'the timer is the same');
+
+	# who may set it for all, by all that there is, has one start of the timer at a time
+	$node->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO nobody');
+	holds_nobody_up('settings of one\'s own database', 'nobody', q{ALTER DATABASE postgres SET work_mem = '1MB'}, limit => 1500);
+	$node->safe_psql('postgres', 'ALTER DATABASE postgres OWNER TO postgres');
+	$node->safe_psql('postgres', "DROP DATABASE d$_") for 1 .. 17;
+};
+
+#
+# COMMIT PREPARED that fails.
+#
+group prepared => sub {
+	$node->safe_psql('postgres', q{
+		SET SESSION AUTHORIZATION mallory;
+		SELECT count(delay_schedule('1 minute', 'SELECT 1')) FROM generate_series(1, 200000);
+		BEGIN; SELECT delay_pause(), delay_cancel_all(tag => 'none'); PREPARE TRANSACTION 'g'});
+	for my $sql (q{BEGIN; COMMIT PREPARED 'g'; ROLLBACK}, q{ROLLBACK PREPARED 'g'}, q{COMMIT PREPARED 'none'})
+	{
+		my $cpu = timer_cpu();
+		holds_nobody_up("$sql, in vain", 'nobody', $sql, limit => 200, sessions => 2);
+		$cpu = timer_cpu() - $cpu;
+		note("$sql: $cpu ms of the timer");
+		cmp_ok($cpu, '<', 400, "$sql, in vain: the timer has nothing to read anew");
+	}
+	$node->safe_psql('postgres', q{ROLLBACK PREPARED 'g'; SET SESSION AUTHORIZATION mallory; SELECT delay_cancel_all(due_from => '-infinity')});
+};
+
+#
+# Cancellations by the thousand, which a transaction of their own keeps from
+# being done with; and commits that have everybody look at them again.
+#
+group marks => sub {
+	my $open = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
+	$open->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
+	my @calls = map { "SELECT count(delay_cancel_all(tag => 't' || i)) FROM generate_series(1, $_) i" } 9_000, 100_000;
+	is($node->psql('postgres', $calls[0], extra_params => [ '-U', 'mallory' ]), 0, 'thousands of cancellations are allowed');
+	my ($code, undef, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$calls[1]", extra_params => [ '-U', 'mallory' ]);
+	like($err, qr/ERROR:  53400: role "mallory" has as many cancellations as it may have: 10000/, 'a hundred thousand are not');
+	is($node->psql('postgres', q{SELECT delay_cancel_all(tag => 'mine')}, extra_params => [ '-U', 'victim' ]), 0, 'another role has its own');
+	holds_nobody_up('cancellations by the thousand', 'mallory',
+		'SELECT delay_pause(); SELECT pg_sleep(0.01); SELECT delay_resume(); SELECT pg_sleep(0.01)', limit => 200);
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+};
+
+#
+# A task whose row has no room for what it failed with.
+#
+group outcome => sub {
+	my $id = $node->safe_psql('postgres', q{
+		INSERT INTO delay_wheel.task (due, sql, max_attempts, retry_delay, more)
+		VALUES (now(), 'SELECT 1/0', 2, '1 ms', jsonb_build_object('on_success', repeat('x', 268435100))) RETURNING id});
+	wait_for($node, "SELECT attempts FROM delay_wheel.failed_task WHERE id = $id", 'it is tried again, and then given up', 30, expected => 2);
+	$node->safe_psql('postgres', 'DELETE FROM delay_wheel.failed_task');
+};
+
+#
+# Failed tasks beyond their number.
+#
+group failed => sub {
+	my $failed = 'INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) SELECT';
+	my $rest = q{now(), delay_wheel.origin(), r.oid, 0, 0, 1, '22012', 'x', 'SELECT 1/0' FROM generate_series(1, %d) i, pg_roles r WHERE rolname};
+
+	# the victim's are the oldest
+	$node->safe_psql('postgres', "$failed i, now() - interval '2 days' + i * interval '1 s', " . sprintf($rest, 100) . " = 'victim'");
+	$node->safe_psql('postgres', "$failed 1000 + i, now() - interval '1 day' + i * interval '1 s', " . sprintf($rest, 100) . " = 'nobody'");
+	$node->safe_psql('postgres', "$failed 10000 + i, now() - interval '1 hour', " . sprintf($rest, 5000) . " = 'mallory'");
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.failed_max_count = 1000; SELECT pg_reload_conf()');
+	my $counts = q{SELECT string_agg(rolname || ' ' || n, ', ' ORDER BY rolname) FROM
+		(SELECT rolname, count(*) AS n FROM delay_wheel.failed_task JOIN pg_roles r ON r.oid = owner GROUP BY 1) c};
+	wait_for($node, $counts, 'those of who has most make room', 60, expected => 'mallory 800, nobody 100, victim 100');
+	is($node->safe_psql('postgres', q{SELECT min(id) FROM delay_wheel.failed_task WHERE owner = 'mallory'::regrole}), 10000 + 4201, 'the oldest of them');
+	# who has less than a fair part keeps all, the others have as many as each other
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.failed_max_count = 250; SELECT pg_reload_conf()');
+	wait_for($node, $counts, 'the others are left alone', 60, expected => 'mallory 84, nobody 83, victim 83');
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET delay_wheel.failed_max_count; SELECT pg_reload_conf(); DELETE FROM delay_wheel.failed_task');
+};
+
+#
+# Who looks at the queues.
+#
+group readers => sub {
+	$node->safe_psql('postgres', q{
+		SELECT count(delay_queue('q' || i, users => '{mallory}')) FROM generate_series(1, 1100) i;
+		SET SESSION AUTHORIZATION mallory;
+		SELECT count(delay_schedule_task('SELECT 1', delay => '1 hour', queue => 'q' || i, priority => p)) FROM generate_series(1, 1100) i, generate_series(-1, 1) p});
+	is($node->safe_psql('postgres', q{SELECT lanes > 3000 FROM delay_wheel.status WHERE database = 'postgres'}), 't', 'there are many lanes');
+	for my $view (qw(queues status lanes))
+	{
+		holds_nobody_up("readers of the view $view", 'nobody', "DO 'BEGIN LOOP PERFORM count(*) FROM delay_wheel.$view; END LOOP; END'", sessions => 6, limit => 100);
+	}
+	$node->safe_psql('postgres', q{SET SESSION AUTHORIZATION mallory; SELECT delay_cancel_all(due_from => '-infinity')});
+};
+
+$node->stop;
+done_testing();
