@@ -619,8 +619,6 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	dw_tasks_unlocked();
-	/* COMMIT PREPARED is refused here */
-	dw_ending_withdraw();
 
 	/* it may be this one that armed them */
 	if (unarmed_news == UNARMED_NONE_LEFT)
