@@ -41,7 +41,7 @@ WITH clock AS MATERIALIZED (
 	SELECT 3, 'hour'::text, GREATEST(t, now), t + '1 hour'::interval
 		FROM clock, pg_catalog.generate_series(hour, hour + '47 hours'::interval, '1 hour'::interval) t
 	UNION ALL
-	SELECT 4, 'day'::text, CASE n WHEN 0 THEN now ELSE (day + n * '1 day'::interval)::timestamptz END, (day + (n + 1) * '1 day'::interval)::timestamptz
+	SELECT 4, 'day'::text, CASE n WHEN 0 THEN now ELSE (day + pg_catalog.make_interval(days => n))::timestamptz END, (day + pg_catalog.make_interval(days => n + 1))::timestamptz
 		FROM clock, pg_catalog.generate_series(0, 30) n
 	UNION ALL
 	SELECT 5, 'later'::text, (day + '31 days'::interval)::timestamptz, NULL::timestamptz FROM clock

@@ -24,6 +24,9 @@
 	\pset title :clear
 \endif
 
+-- no function or operator of somebody else's, however well it matches
+SET search_path = pg_catalog, pg_temp;
+
 WITH status AS MATERIALIZED (
 	SELECT * FROM delay_wheel.status WHERE database = current_database()
 ), forecast AS MATERIALIZED (

@@ -70,7 +70,7 @@ SELECT json_build_object(
 				FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped))
 			ORDER BY relname COLLATE "C")
 		FROM members m JOIN pg_class c ON c.oid = m.objid
-		WHERE m.classid = 'pg_class'::regclass AND relkind IN ('r', 'v', 'm', 'S')),
+		WHERE m.classid = 'pg_class'::regclass AND relkind IN ('r', 'v', 'm', 'f', 'S')),
 	'others', (
 		SELECT json_agg(json_build_object('name', pg_describe_object(classid, objid, 0),
 			'comment', obj_description(objid, classid::regclass::name))
@@ -413,7 +413,7 @@ sub heading
 my @groups = (
 	[ 'Scheduling', qr/^delay_schedule/ ],
 	[ 'Cancelling, moving, waiting', qr/^delay_(?:cancel|reschedule|wait)/ ],
-	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive)/ ],
+	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive|discard)/ ],
 	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
 	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],
@@ -520,7 +520,7 @@ sub tables_part
 		'These are for the views, for pg_dump, and for repairs by superusers. Nobody else has rights on them, but the '
 		  . 'owner of the database, who may read them.') . "\n";
 
-	$out .= relation_entry($_) for grep { $_->{kind} =~ /[rS]/ } @{ $catalog->{relations} };
+	$out .= relation_entry($_) for grep { $_->{kind} =~ /[rfS]/ } @{ $catalog->{relations} };
 	return $out;
 }
 

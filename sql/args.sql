@@ -205,6 +205,40 @@ SELECT sqlstate, regexp_replace(message, '\d+', 'N'), detail, context FROM delay
 SELECT * FROM args_effect WHERE label = 'renamed';
 
 DELETE FROM delay_wheel.failed_task WHERE id BETWEEN :id1 AND :id4;
+
+--
+-- An explicit cast to a domain cuts what is too long, as that of a literal does;
+-- an assignment does not
+--
+CREATE DOMAIN args_varchar AS varchar(3);
+CREATE DOMAIN args_char AS char(3);
+CREATE DOMAIN args_bit AS bit(3);
+CREATE DOMAIN args_varbit AS varbit(3);
+CREATE DOMAIN args_numeric AS numeric(3, 1);
+CREATE TABLE args_cut (n serial, label text, value text);
+CREATE TABLE args_short (v args_varchar);
+SELECT delay_schedule('0', $$INSERT INTO args_cut (label, value) VALUES
+	('varchar', $1::args_varchar), ('as a function', args_varchar($1)), ('char', CAST($1 AS args_char)), ('bit', $2::args_bit),
+	('varbit', $2::args_varbit), ('numeric', $3::args_numeric), ('not a domain', $1::varchar(3))$$, 'abcdef', '10111', '1.26') AS id1 \gset
+SELECT delay_schedule('0', 'INSERT INTO args_short VALUES ($1)', 'abcdef') > 0 AS ok;
+SELECT delay_schedule('0', 'INSERT INTO args_short VALUES ($1)', 'abc   ') > 0 AS ok;
+-- texts that differ in their constants: from the second one on these are parameters
+CREATE FUNCTION args_take(v args_varchar) RETURNS void LANGUAGE sql AS $$INSERT INTO args_cut (label, value) VALUES ('taken out', v)$$;
+CREATE FUNCTION args_note(v args_varchar) RETURNS args_varchar LANGUAGE sql AS $$INSERT INTO args_cut (label, value) VALUES ('noted', v) RETURNING v$$;
+CREATE DOMAIN args_checked AS varchar(3) CHECK (args_note(VALUE::args_varchar) <> 'abcd');
+SELECT count(delay_schedule('0', format('SELECT args_checked(%L)', 'abc' || i))) FROM generate_series(1, 5) i;
+SELECT count(delay_schedule('0', format('SELECT args_take(%L)', 'xyz' || i))) FROM generate_series(1, 5) i;
+SELECT pg_temp.wait_until_done();
+SELECT label, value, count(*) FROM args_cut GROUP BY 1, 2 ORDER BY min(n);
+SELECT v || '.' AS v FROM args_short;
+SELECT message, count(*) FROM delay_wheel.failed WHERE id >= :id1 GROUP BY 1 ORDER BY 1;
+DELETE FROM delay_wheel.failed_task WHERE id >= :id1;
+DROP TABLE args_cut, args_short;
+DROP FUNCTION args_take;
+DROP DOMAIN args_checked;
+DROP FUNCTION args_note;
+DROP DOMAIN args_varchar, args_char, args_bit, args_varbit, args_numeric;
+
 DROP TABLE args_effect;
 DROP FUNCTION args_f;
 DROP TYPE args_row, args_range, args_enum, args_other_name;

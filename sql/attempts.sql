@@ -227,6 +227,13 @@ SELECT * FROM pg_temp.failure(:id);
 SELECT delay_schedule_task('SELECT 1 / 0', queue => 'attempts', max_attempts => 1, timeout => '1 hour') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT * FROM pg_temp.failure(:id);
+-- zero is what a queue can say, too: at once, and no timeout
+SELECT delay_queue('attempts', max_attempts => 3, retry_delay => '1 hour', timeout => '50 ms');
+SELECT delay_schedule_task('SELECT pg_sleep(0.2); SELECT 1 / 0', queue => 'attempts', retry_delay => '0', timeout => '0') AS id \gset
+SELECT pg_temp.wait_for(format('EXISTS (SELECT FROM delay_wheel.failed WHERE id = %s)', :id));
+SELECT attempts, sqlstate FROM pg_temp.failure(:id);
+SELECT delay_queue('attempts', retry_delay => '0', timeout => '0');
+SELECT timeout, retry_delay FROM delay_wheel.queues WHERE name = 'attempts';
 SELECT delay_queue_drop('attempts');
 
 --

@@ -380,10 +380,69 @@ SELECT label, who FROM escapes_seen WHERE label ~ '^(itself|boss|born|reborn)' O
 SELECT sqlstate, message FROM delay_wheel.failed ORDER BY id;
 DELETE FROM delay_wheel.failed_task;
 
+--
+-- 8. Types of others: a polymorphic function of the victim passes a value on,
+-- whose type has a CHECK of mallory's.  Reading it again gives him no rights, and the
+-- value arrives.
+--
+SET SESSION AUTHORIZATION regress_dw_mallory;
+CREATE FUNCTION escapes.is_fine(i int) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('search_path', 'escapes, public', false);
+	BEGIN
+		SET CONSTRAINTS ALL IMMEDIATE;
+		IF session_user <> 'regress_dw_mallory' THEN
+			INSERT INTO public.escapes_seen VALUES ('SET CONSTRAINTS was let through');
+		END IF;
+	EXCEPTION WHEN insufficient_privilege THEN
+	END;
+	INSERT INTO public.escapes_loot VALUES (801);
+	RETURN true;
+EXCEPTION WHEN insufficient_privilege THEN
+	RETURN true;
+END $$;
+CREATE DOMAIN escapes.small AS int CHECK (escapes.is_fine(VALUE));
+CREATE DOMAIN escapes.smaller AS escapes.small;
+CREATE DOMAIN escapes.some AS escapes.small[];
+CREATE TYPE escapes.pair AS (a escapes.small, b text);
+CREATE TYPE escapes.nested AS (p escapes.pair[]);
+CREATE TYPE escapes.span AS RANGE (subtype = escapes.small);
+CREATE TABLE escapes.wide (i escapes.smaller, t text);
+SET SESSION AUTHORIZATION regress_dw_boss;
+CREATE TYPE public.escapes_pair AS (a escapes.small);
+RESET SESSION AUTHORIZATION;
+GRANT CREATE ON SCHEMA public TO regress_dw_victim;
+SET SESSION AUTHORIZATION regress_dw_victim;
+CREATE FUNCTION public.escapes_note_later(x anyelement) RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path = public AS
+	$$SELECT delay_schedule('0', 'INSERT INTO escapes_seen (label) SELECT format(''type %s %s %s'', pg_typeof($1), $1, current_setting(''search_path''))', x) > 0$$;
+RESET SESSION AUTHORIZATION;
+REVOKE CREATE ON SCHEMA public FROM regress_dw_victim;
+CREATE FUNCTION escapes.is_own(i int) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	IF session_user = current_user THEN
+		INSERT INTO public.escapes_seen VALUES ('own check');
+	END IF;
+	RETURN true;
+END $$;
+CREATE DOMAIN public.escapes_own AS int CHECK (escapes.is_own(VALUE));
+ALTER DOMAIN public.escapes_own OWNER TO regress_dw_victim;
+SET SESSION AUTHORIZATION regress_dw_mallory;
+SELECT public.escapes_note_later(1::escapes.small), public.escapes_note_later(2::escapes.smaller), public.escapes_note_later('{3}'::escapes.small[]),
+	public.escapes_note_later('{4}'::escapes.some), public.escapes_note_later('(5,x)'::escapes.pair), public.escapes_note_later('{"(6,y)"}'::escapes.pair[]),
+	public.escapes_note_later(ROW(ARRAY['(7,z)'::escapes.pair])::escapes.nested), public.escapes_note_later('[8,9]'::escapes.span),
+	public.escapes_note_later('{[10,11]}'::escapes.span_multirange), public.escapes_note_later(ROW(12, 't')::escapes.wide),
+	public.escapes_note_later('(13)'::public.escapes_pair), public.escapes_note_later(14::public.escapes_own);
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_until_done();
+SELECT sql, sqlstate, message FROM delay_wheel.failed;
+SELECT * FROM escapes_loot;
+SELECT label, who, session FROM escapes_seen WHERE label ~ '^(type|own check|SET CONSTRAINTS)' ORDER BY label COLLATE "C", who COLLATE "C";
+
 SELECT delay_wheel.disallow('regress_dw_mallory', 'regress_dw_victim', 'regress_dw_default', 'regress_dw_mallory2', 'regress_dw_nologin', 'regress_dw_group');
 SET client_min_messages = warning;
 DROP OWNED BY regress_dw_mallory, regress_dw_nologin, regress_dw_group, regress_dw_victim CASCADE;
 DROP SCHEMA IF EXISTS escapes CASCADE;
+DROP TYPE escapes_pair;
 DROP TABLE escapes_loot, escapes_seen, escapes_attack, escapes_names;
 DROP FUNCTION escapes_name;
 DROP ROLE regress_dw_mallory, regress_dw_victim, regress_dw_default, regress_dw_mallory2, regress_dw_nologin, regress_dw_boss, regress_dw_group;

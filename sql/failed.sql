@@ -64,9 +64,11 @@ UPDATE failed_switch SET is_broken = true;
 -- all that a task has is kept; long texts, too
 SELECT string_agg(md5(i::text), '') AS noise FROM generate_series(1, 10000) i \gset
 SELECT delay_schedule('1 day', 'SELECT failed_do($1), $2', 'long'::text, :'noise'::text) AS id \gset
+BEGIN;
 UPDATE delay_wheel.task SET due = now(), attempts = 2, max_attempts = 3, timeout = 60000, retry_delay = '1 min', expires = '1 day', priority = 1,
 	search_path = 'public, pg_catalog', tag = 'a tag', key = 'a key', more = '{"kept": 1}' WHERE id = :id;
 SELECT * INTO TEMP before FROM delay_wheel.task WHERE id = :id;
+COMMIT;
 SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.failed_task WHERE id = %s', :id));
 BEGIN;
 SELECT delay_retry(:id);
@@ -191,6 +193,45 @@ SELECT call, r.* FROM unnest(ARRAY[
 	$$delay_redrive(failed_from => '-infinity', failed_until => 'infinity', max_tasks => 3)$$, 'delay_redrive(max_tasks => 0)',
 	$$delay_redrive('failed queue', 'five', '40001', '2101-01-01 00:20+00', NULL, 1)$$, $$delay_redrive(failed_from => '2101-01-02', failed_until => '2101-01-01')$$]) WITH ORDINALITY u(call, n),
 	pg_temp.redriven(call) r ORDER BY u.n;
+-- the same are discarded by what says the same
+SELECT call, r.* FROM unnest(ARRAY[
+	'delay_discard_all()', $$delay_discard_all('default')$$, $$delay_discard_all('failed queue')$$, $$delay_discard_all(tag => 'five')$$,
+	$$delay_discard_all(sqlstate => '40001')$$, $$delay_discard_all(failed_from => '2101-01-01 00:10+00', failed_until => '2101-01-01 00:12+00')$$,
+	$$delay_discard_all(max_tasks => 3)$$, $$delay_discard_all('failed queue', 'five', '40001', '2101-01-01 00:20+00', NULL, 1)$$,
+	'delay_discard(7000000001)::int', 'delay_discard(1)::int']) WITH ORDINALITY u(call, n),
+	pg_temp.redriven(call) r ORDER BY u.n;
+-- all rows of a task; those of others are not one's own to discard
+SELECT count(*) FROM delay_wheel.failed_task;
+SET SESSION AUTHORIZATION regress_dw_one;
+BEGIN;
+SELECT delay_discard(7000000001), delay_discard(7000000001), delay_retry(7000000001);
+SELECT * FROM pg_temp.error_of('SELECT delay_discard(7000000002)');
+SELECT delay_discard_all(), delay_discard_all(), delay_redrive();
+SELECT count(*) FROM delay_wheel.failed;
+RESET SESSION AUTHORIZATION;
+SELECT count(*), bool_and(owner = current_user::regrole) AS mine FROM delay_wheel.failed_task;
+ROLLBACK;
+RESET SESSION AUTHORIZATION;
+BEGIN;
+INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
+	SELECT id, failed_at + '1 s', due, origin, owner, queue, priority, attempts, sqlstate, message, sql FROM delay_wheel.failed_task WHERE id = 7000000001;
+SELECT delay_discard(7000000001);
+SELECT count(*) FROM delay_wheel.failed_task WHERE id = 7000000001;
+ROLLBACK;
+SELECT count(*) FROM delay_wheel.failed_task;
+SELECT call, e.code, e.message FROM unnest(ARRAY['delay_discard(NULL)', $$delay_discard_all('no such queue')$$, $$delay_discard_all(sqlstate => '4000')$$,
+	'delay_discard_all(max_tasks => -1)']) call, pg_temp.error_of('SELECT ' || call) e;
+BEGIN READ ONLY;
+SELECT delay_discard(7000000001);
+ROLLBACK;
+SET SESSION AUTHORIZATION regress_dw_two;
+SELECT delay_discard_all();
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.disallow('regress_dw_two');
+SET SESSION AUTHORIZATION regress_dw_two;
+SELECT call, e.code, e.message FROM unnest(ARRAY['delay_discard(7000000001)', 'delay_discard_all()']) call, pg_temp.error_of('SELECT ' || call) e;
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.allow('regress_dw_two');
 SELECT call, e.* FROM unnest(ARRAY[$$delay_redrive('no such queue')$$, $$delay_redrive(sqlstate => '4000')$$, $$delay_redrive(sqlstate => 'p0001')$$,
 	$$delay_redrive(sqlstate => '')$$, 'delay_redrive(max_tasks => -1)']) call, pg_temp.error_of('SELECT ' || call) e;
 -- the oldest ones by and by, each once; one's own

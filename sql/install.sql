@@ -32,7 +32,7 @@ SET delay_wheel.no_such_setting = 1;
 -- everybody may look, nobody but superusers may change
 SELECT c.oid::regclass AS relation, p.privilege
 	FROM pg_class c, unnest('{SELECT, INSERT, UPDATE, DELETE, TRUNCATE}'::text[]) p(privilege)
-	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'v', 'S')
+	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'v', 'f', 'S')
 		AND CASE WHEN relkind = 'S' THEN p.privilege IN ('SELECT', 'UPDATE') AND has_sequence_privilege('public', c.oid, p.privilege)
 			ELSE has_table_privilege('public', c.oid, p.privilege) END
 	ORDER BY 1, 2;
@@ -81,6 +81,14 @@ SELECT delay_schedule('0', $$INSERT INTO install_effect VALUES ('scheduled after
 SELECT pg_temp.wait_for('count(*) = 4 FROM install_effect');
 -- a second time
 CREATE EXTENSION delay_wheel;
+
+-- tables of its own are local to each node: no shards of them, whatever else is there
+CREATE TABLE delay_wheel.task_102008 (id bigint);
+CREATE TABLE IF NOT EXISTS delay_wheel.failed_task_7 (LIKE delay_wheel.failed_task);
+CREATE TABLE delay_wheel.two_phase (n int);
+CREATE TABLE delay_wheel.two_phase_102009 (n int);
+CREATE TABLE delay_wheel.task_x1 (n int);
+DROP TABLE delay_wheel.two_phase, delay_wheel.two_phase_102009, delay_wheel.task_x1;
 
 SELECT label FROM install_effect;
 DROP TABLE install_effect;

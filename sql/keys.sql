@@ -64,8 +64,8 @@ SELECT * FROM unnest(ARRAY[
 	$$'SELECT 1', key => 'k', if_exists => 'update'$$, $$'SELECT 1', if_exists => 'KEEP'$$, $$'SELECT 1', if_exists => 'replace'$$, $$'SELECT 1', if_exists => 'error'$$,
 	$$'SELECT 1', queue => 'no such queue'$$, $$'SELECT 1', priority => 2$$, $$'SELECT 1', priority => -2$$,
 	$$'SELECT 1', max_attempts => 0$$, $$'SELECT 1', max_attempts => 32768$$,
-	$$'SELECT 1', retry_delay => '0'$$, $$'SELECT 1', retry_delay => '-1 s'$$, $$'SELECT 1', retry_delay => '1 year 6 days'$$,
-	$$'SELECT 1', timeout => '0'$$, $$'SELECT 1', timeout => '-1 us'$$, $$'SELECT 1', timeout => '2147483647.001 ms'$$, $$'SELECT 1', timeout => '100000000 years'$$,
+	$$'SELECT 1', retry_delay => '-1 s'$$, $$'SELECT 1', retry_delay => '366 days 1 us'$$,
+	$$'SELECT 1', timeout => '-1 us'$$, $$'SELECT 1', timeout => '2147483647.001 ms'$$, $$'SELECT 1', timeout => '100000000 years'$$,
 	$$'SELECT 1', expires => '0'$$, $$'SELECT 1', expires => '-100000000 years'$$, $$'SELECT 1', expires => '300000 years'$$,
 	$$'SELECT 1', due => '294276-12-31', expires => '1 week'$$]) args,
 	pg_temp.error_of(format('SELECT delay_schedule_task(%s)', args));

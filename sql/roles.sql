@@ -73,7 +73,9 @@ SELECT delay_schedule('0', sql) > 0 AS ok FROM unnest(ARRAY[
 	]) sql;
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
-SELECT sql, sqlstate, message FROM delay_wheel.failed WHERE id > :before ORDER BY id;
+-- minors differ in whether they say which role it was
+SELECT sql, sqlstate, replace(message, ' authorization "regress_dw_bob"', ' authorization') AS message
+FROM delay_wheel.failed WHERE id > :before ORDER BY id;
 SELECT count(*) FROM roles_secret;
 
 -- the views show one's own, and those of roles that one is a member of

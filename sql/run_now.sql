@@ -186,7 +186,15 @@ INSERT INTO run_now_attack VALUES
 	(41, $$LOAD 'plpgsql'; SELECT run_now.loot('plain')$$),
 	(42, $$CREATE FUNCTION run_now.definer() RETURNS void LANGUAGE sql SECURITY DEFINER SET role = 'none' AS 'SELECT run_now.loot(''SET role'')'; SELECT run_now.definer()$$),
 	(43, $$SELECT lo_import('/etc/passwd')$$),
-	(44, $$DEALLOCATE ALL$$);
+	(44, $$DEALLOCATE ALL$$),
+	(45, 'SET CONSTRAINTS ALL IMMEDIATE'),
+	(46, 'SET CONSTRAINTS ALL DEFERRED'),
+	(47, 'DO $d$BEGIN SET CONSTRAINTS ALL IMMEDIATE; EXCEPTION WHEN OTHERS THEN RAISE; END$d$'),
+	(48, $$INSERT INTO run_now_effect (label) SELECT 'query of a cursor: ' || statement FROM pg_cursors WHERE statement LIKE '%secret%' AND statement NOT LIKE '%pg_cursors%'$$),
+	(49, $$INSERT INTO run_now_effect (label) SELECT 'custom setting: ' || current_setting('regress_dw.api_key', true) WHERE current_setting('regress_dw.api_key', true) <> ''$$),
+	(50, $$RESET regress_dw.api_key; INSERT INTO run_now_effect (label) SELECT 'custom setting: ' || current_setting('regress_dw.api_key', true) WHERE current_setting('regress_dw.api_key', true) <> ''$$),
+	(51, $$SET regress_dw.api_key = 'exchanged'$$),
+	(52, 'SELECT setseed(0.25)');
 -- tries each of them in turn, and what the caller does afterwards
 CREATE PROCEDURE run_now_try(attacker text, caller text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -196,7 +204,10 @@ DECLARE
 	outcome text;
 	state text;
 	fetched text;
+	seeded float8;
 BEGIN
+	PERFORM setseed(0.25);
+	seeded := random();
 	FOR attack IN SELECT * FROM run_now_attack ORDER BY n LOOP
 		EXECUTE 'SET LOCAL SESSION AUTHORIZATION ' || attacker;
 		attempt := delay_schedule('1 day', 'SELECT 1');
@@ -220,6 +231,7 @@ BEGIN
 		CLOSE c;
 		IF fetched IS DISTINCT FROM 'the secret' OR state IS NOT NULL OR current_setting('search_path') <> '"$user", public'
 			OR current_setting('work_mem') = '321kB' OR current_setting('datestyle') ~ 'German'
+			OR current_setting('regress_dw.api_key') <> 'the secret key' OR random() = seeded
 			OR EXISTS (SELECT FROM pg_prepared_statements WHERE name LIKE 'run_now%') THEN
 			RAISE WARNING 'attack %: left %, % and %', attack.n, fetched, state, current_setting('search_path');
 		END IF;
@@ -227,6 +239,7 @@ BEGIN
 		COMMIT;
 	END LOOP;
 END $$;
+SET regress_dw.api_key = 'the secret key';
 CALL run_now_try('regress_dw_owner', 'DEFAULT');
 CREATE TABLE run_now_first AS SELECT * FROM run_now_effect;
 DELETE FROM run_now_effect;
@@ -240,6 +253,43 @@ SELECT label FROM run_now_first UNION ALL SELECT label FROM run_now_effect;
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_dw_owner';
 SELECT 'x'::text, 1::int4;
 SHOW search_path;
+
+-- triggers that the caller has deferred are his, with his rights and search_path
+CREATE TABLE run_now_limits (most int);
+INSERT INTO run_now_limits VALUES (10);
+CREATE TABLE run_now_checked (i int);
+CREATE FUNCTION run_now_check() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.i > (SELECT most FROM run_now_limits) THEN
+		RAISE EXCEPTION 'limit exceeded';
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER c AFTER INSERT ON run_now_checked DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION run_now_check();
+SET SESSION AUTHORIZATION regress_dw_owner;
+CREATE TABLE run_now.run_now_limits AS SELECT 1000 AS most;
+SELECT delay_schedule('1 day', 'SET search_path = run_now; SET CONSTRAINTS ALL IMMEDIATE') AS id \gset
+RESET SESSION AUTHORIZATION;
+BEGIN;
+INSERT INTO run_now_checked VALUES (100);
+SAVEPOINT s;
+SELECT delay_run(:id);
+ROLLBACK TO s;
+COMMIT;
+SELECT count(*) FROM run_now_checked;
+-- the owner's own session is another matter
+SET SESSION AUTHORIZATION regress_dw_owner;
+SELECT delay_cancel(:id);
+RESET SESSION AUTHORIZATION;
+SELECT delay_schedule('1 day', 'SET CONSTRAINTS ALL IMMEDIATE') AS id \gset
+BEGIN;
+INSERT INTO run_now_checked VALUES (100);
+SELECT delay_run(:id);
+ROLLBACK;
+SELECT delay_cancel(:id);
+DROP TABLE run_now_checked, run_now_limits;
+DROP FUNCTION run_now_check;
+RESET regress_dw.api_key;
 
 -- a loop over a cursor may run tasks of others, and goes on
 SET SESSION AUTHORIZATION regress_dw_owner;

@@ -19,6 +19,18 @@ SELECT command, code FROM unnest(ARRAY[
 		'SET delay_wheel.enabled = perhaps', 'SET delay_wheel.start_after_recovery = off']) command, pg_temp.error_of(command);
 ALTER SYSTEM SET delay_wheel.start_after_recovery = 'off';
 ALTER SYSTEM SET delay_wheel.turns_ahead = 0;
+-- tools that keep settings in YAML have such words for on and off
+ALTER SYSTEM SET delay_wheel.start_after_recovery = 'True';
+ALTER SYSTEM SET delay_wheel.start_after_recovery = 'yes';
+ALTER SYSTEM SET delay_wheel.start_after_recovery = '1';
+ALTER SYSTEM RESET delay_wheel.start_after_recovery;
+ALTER SYSTEM SET delay_wheel.history = 'False';
+ALTER SYSTEM SET delay_wheel.history = 'no';
+ALTER SYSTEM SET delay_wheel.history = '0';
+ALTER SYSTEM RESET delay_wheel.history;
+SET delay_wheel.history = 'False';
+SHOW delay_wheel.history;
+RESET delay_wheel.history;
 -- not in a session
 SET delay_wheel.start_after_recovery = 'hold';
 SET delay_wheel.turns_ahead = 3;

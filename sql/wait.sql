@@ -30,6 +30,31 @@ SELECT delay_schedule('0', 'SELECT wait_for_waiter($1)', :me) AS id \gset
 SELECT delay_wait(:id);
 -- gone: it was done before, and never was
 SELECT delay_wait(:id), delay_wait(-1), delay_wait(9223372036854775807, '1 hour');
+-- how it had ended is known if the history has it: it goes by queues
+SELECT delay_queue('wait all', history => 'all'), delay_queue('wait errors', history => 'errors');
+CREATE ROLE regress_dw_wait_stranger;
+SELECT delay_wheel.allow('regress_dw_wait_stranger');
+CREATE TABLE wait_ended (what text, id bigint);
+GRANT SELECT ON wait_ended TO PUBLIC;
+INSERT INTO wait_ended VALUES
+	('done', delay_schedule_task('SELECT 1', queue => 'wait all')),
+	('done, not recorded', delay_schedule_task('SELECT 1', queue => 'wait errors')),
+	('failed, discarded', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors')),
+	('failed, discarded, in both', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
+	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', skip_after => '1 s', queue => 'wait all')),
+	('first attempt, then cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all', max_attempts => 2, retry_delay => '1 day'));
+SELECT pg_temp.wait_until_done();
+SELECT delay_cancel(id) FROM wait_ended WHERE what = 'first attempt, then cancelled';
+SELECT count(delay_discard(id)) FROM wait_ended WHERE what LIKE 'failed%';
+SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
+SET ROLE regress_dw_wait_stranger;
+SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
+RESET ROLE;
+DROP TABLE wait_ended;
+DELETE FROM delay_wheel.failed_task;
+SELECT delay_queue_drop('wait all'), delay_queue_drop('wait errors');
+SELECT delay_wheel.disallow('regress_dw_wait_stranger');
+DROP ROLE regress_dw_wait_stranger;
 -- failed, while it is waited for and before
 SELECT delay_schedule('0', 'SELECT wait_for_waiter($1), 1 / 0', :me) AS id \gset
 SELECT delay_wait(:id);
@@ -126,7 +151,7 @@ SELECT pg_temp.wait_until_done();
 SELECT sqlstate, replace(message, :'id', 'N') AS message FROM delay_wheel.failed WHERE id = :id;
 SELECT delay_wait(NULL);
 SELECT delay_wait(NULL, '1 s');
-SELECT delay_wait(1, NULL);
+SELECT delay_wait(-1, NULL);
 
 --
 -- Rights: what became of a task is told to members of its owner

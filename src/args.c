@@ -24,6 +24,11 @@
  * function of that type reads it.  A plan that is kept has these parameters
  * for good; their values are read anew for each run.
  *
+ * To read a value of some types means to evaluate the CHECKs of domains.  Whoever
+ * calls a polymorphic function of another role, which passes the value on, has
+ * chosen the type, but the task is the other role's.  So such code does not run
+ * with that one's rights (stranger()).
+ *
  * dw_args_collect runs in the backend that schedules, dw_args_params in the
  * executor.  Both rely on a transaction: on an error, its abort (or that of
  * a subtransaction) ends the nest level.
@@ -32,25 +37,31 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_node.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "args.h"
+#include "restricted.h"
 
 /* What an untyped argument is made in some place of the statement */
 typedef struct Reading
 {
 	int			number;			/* of the argument, counted from 1 */
+	int			next;			/* one of the same argument; -1: none */
 	Oid			type;
 	int32		typmod;
 	Oid			input;
@@ -71,6 +82,7 @@ struct DwBinding
 	int			nreadings;
 	int			max_readings;
 	Reading    *readings;
+	int		   *newest;			/* reading of each argument; -1: none */
 };
 
 /* For error messages that say which argument is meant */
@@ -361,6 +373,17 @@ write_argument(const DwArgument *argument, int *nest_level)
 	return CStringGetTextDatum(string);
 }
 
+/* PostgreSQL's own limit for the parameters of a client's statement. */
+static void
+require_limit(int count)
+{
+	if (count > DW_MAX_ARGS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a task cannot have more than %d arguments", DW_MAX_ARGS),
+				 errhint("Pass an array as one argument.")));
+}
+
 /*
  * Arguments passed as VARIADIC array: its elements.
  */
@@ -388,6 +411,7 @@ fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	get_typlenbyvalalign(type, &length, &by_value, &align);
 	deconstruct_array(array, type, length, by_value, align,
 					  &values, &nulls, &count);
+	require_limit(count);
 
 	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
@@ -499,6 +523,83 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	return count;
 }
 
+static Oid	stranger(Oid type);
+
+static Oid
+stranger_in_columns(Oid type)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+	Oid			found = InvalidOid;
+
+	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			found = stranger(TupleDescAttr(desc, i)->atttypid);
+	ReleaseTupleDesc(desc);
+	return found;
+}
+
+/*
+ * Whose code may run when a value of the type is read?  InvalidOid if it is that
+ * of roles only that have the rights of the task's owner anyway, or none.
+ *
+ * A row type of a stranger counts, whatever its columns are: it could be given
+ * a domain in this very moment.
+ */
+static Oid
+stranger(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	FormData_pg_type form;
+
+	check_stack_depth();
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = *(Form_pg_type) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+
+	if (form.typtype == TYPTYPE_BASE)
+		return OidIsValid(form.typelem) ? stranger(form.typelem) : InvalidOid;
+	if (form.typtype == TYPTYPE_ENUM)
+		return InvalidOid;
+	if (!has_privs_of_role(form.typowner, GetUserId()))
+		return form.typowner;
+	switch (form.typtype)
+	{
+		case TYPTYPE_DOMAIN:
+			return stranger(form.typbasetype);
+		case TYPTYPE_RANGE:
+			return stranger(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return stranger(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			return stranger_in_columns(type);
+		default:
+			return InvalidOid;
+	}
+}
+
+/* Reads a value as the role whose code is run by that. */
+static Datum
+read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
+{
+	Datum		result = (Datum) 0;
+
+	PG_TRY();
+	{
+		DwRestricted state;
+
+		dw_restricted_begin(&state, role);
+		result = OidInputFunctionCall(input, string, io_param, typmod);
+		dw_restricted_end(&state);
+	}
+	PG_FINALLY();
+	{
+		dw_restricted_leave();
+	}
+	PG_END_TRY();
+	return result;
+}
+
 /*
  * Read a value of a type without a shorter way.  A domain is read as the
  * type that it is over: its checks come later, when the fixed settings are
@@ -509,13 +610,18 @@ read_other(Oid type, const char *string, int *nest_level)
 {
 	int32		typmod = -1;
 	Oid			base = getBaseTypeAndTypmod(type, &typmod);
+	Oid			role = InvalidOid;
 	Oid			input;
 	Oid			io_param;
 
 	if (!input_is_fixed(base) && get_typtype(base) != TYPTYPE_ENUM)
+	{
 		enter_fixed_settings(nest_level);
-
+		role = stranger(base);
+	}
 	getTypeInputInfo(base, &input, &io_param);
+	if (OidIsValid(role))
+		return read_as(role, input, unconstify(char *, string), io_param, typmod);
 	return OidInputFunctionCall(input, unconstify(char *, string),
 								io_param, typmod);
 }
@@ -604,6 +710,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	*isnull = (count == 0);
 	if (count == 0)
 		return 0;
+	require_limit(count);
 
 	arguments = palloc0(count * sizeof(DwArgument));
 	push_argument_context(&context, NULL);
@@ -662,7 +769,8 @@ read_argument(ParamExternData *param, Datum stored, int *nest_level)
 
 /*
  * The values are valid for their domains as these were when the task was
- * scheduled; they are checked again, NULLs as well, as the domains are now.
+ * scheduled; they are checked again, NULLs as well, as the domains are now,
+ * unless these are a stranger's.
  */
 static void
 check_domains(const DwBinding *binding, ArgumentContext *context)
@@ -673,7 +781,8 @@ check_domains(const DwBinding *binding, ArgumentContext *context)
 
 		context->number = i + 1;
 		if (OidIsValid(binding->types[i]) && !input_is_fixed(param->ptype) &&
-			get_typtype(param->ptype) == TYPTYPE_DOMAIN)
+			get_typtype(param->ptype) == TYPTYPE_DOMAIN &&
+			!OidIsValid(stranger(param->ptype)))
 			domain_check(param->value, param->isnull, param->ptype,
 						 NULL, NULL);
 	}
@@ -732,18 +841,21 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Find or add a reading; returns its index.
+ * Find or add a reading; returns its index.  An argument has few, but there may be
+ * many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
 {
+	int		   *newest = &binding->newest[number - 1];
 	Reading    *reading;
 
-	for (int i = 0; i < binding->nreadings; i++)
+	/* with many of them the analysis takes long */
+	CHECK_FOR_INTERRUPTS();
+	for (int i = *newest; i >= 0; i = reading->next)
 	{
 		reading = &binding->readings[i];
-		if (reading->number == number && reading->type == type &&
-			reading->typmod == typmod)
+		if (reading->type == type && reading->typmod == typmod)
 			return i;
 	}
 
@@ -760,19 +872,24 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 	}
 	reading = &binding->readings[binding->nreadings];
 	reading->number = number;
+	reading->next = *newest;
 	reading->type = type;
 	reading->typmod = typmod;
 	reading->location = location;
 	getTypeInputInfo(type, &reading->input, &reading->io_param);
 	read_literal(binding, reading);
-	binding->nreadings++;
+	*newest = binding->nreadings++;
 	binding->params->numParams = binding->nargs + binding->nreadings;
-	return binding->nreadings - 1;
+	return *newest;
 }
 
 /*
  * Parser hook: an untyped argument is made something; all is as coerce_type()
  * does it for a literal.  The parser wants to see the node that it gave.
+ *
+ * An explicit cast cuts what is too long for a domain.  Nothing tells of one but
+ * the location, which implicit casts do not have.  (Nor do explicit ones of what is
+ * inside of ARRAY[] or ROW(): there it is an error still.)
  */
 static Node *
 coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
@@ -797,19 +914,22 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
 	if (base == type)
 		return (Node *) param;
 	return coerce_to_domain((Node *) param, base, base_typmod, type,
-							COERCION_IMPLICIT, COERCE_IMPLICIT_CAST,
-							location, false);
+							location < 0 ? COERCION_IMPLICIT : COERCION_EXPLICIT,
+							COERCE_IMPLICIT_CAST, location, false);
 }
 
 /*
  * Each analysis makes its readings anew: what a place stands for may be of
- * another type by now.
+ * another type by now.  Each statement of a task has one, so this does not go
+ * through all arguments.
  */
 void
 dw_args_parser_setup(ParseState *pstate, void *arg)
 {
 	DwBinding  *binding = (DwBinding *) arg;
 
+	for (int i = 0; i < binding->nreadings; i++)
+		binding->newest[binding->readings[i].number - 1] = -1;
 	binding->nreadings = 0;
 	pstate->p_paramref_hook = bind_parameter;
 	pstate->p_coerce_param_hook = coerce_parameter;
@@ -859,22 +979,34 @@ read_literals(DwBinding *binding)
 	error_context_stack = &context.callback;
 	for (int i = 0; i < binding->nreadings; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		context.location = binding->readings[i].location;
 		read_literal(binding, &binding->readings[i]);
 	}
 	error_context_stack = context.callback.previous;
 }
 
+/* For so many arguments, not filled in. */
+static DwBinding *
+make_binding(int nargs)
+{
+	DwBinding  *binding = palloc0(sizeof(DwBinding));
+
+	binding->context = CurrentMemoryContext;
+	binding->nargs = nargs;
+	binding->types = palloc0(nargs * sizeof(Oid));
+	binding->newest = palloc(nargs * sizeof(int));
+	memset(binding->newest, -1, nargs * sizeof(int));
+	return binding;
+}
+
 DwBinding *
 dw_args_binding(ParamListInfo params, const char *sql)
 {
 	const DwBinding *first = (DwBinding *) params->parserSetupArg;
-	DwBinding  *binding = palloc0(sizeof(DwBinding));
+	DwBinding  *binding = make_binding(first->nargs);
 
-	binding->context = CurrentMemoryContext;
 	binding->sql = sql;
-	binding->nargs = first->nargs;
-	binding->types = palloc(first->nargs * sizeof(Oid));
 	memcpy(binding->types, first->types, first->nargs * sizeof(Oid));
 	return binding;
 }
@@ -958,12 +1090,10 @@ fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
 static DwBinding *
 make_list(int count)
 {
-	DwBinding  *binding = palloc0(sizeof(DwBinding));
+	DwBinding  *binding = make_binding(count);
 	ParamListInfo params = makeParamList(count);
 
-	binding->context = binding->run_context = CurrentMemoryContext;
-	binding->nargs = count;
-	binding->types = palloc0(count * sizeof(Oid));
+	binding->run_context = CurrentMemoryContext;
 	binding->params = params;
 	params->parserSetup = dw_args_parser_setup;
 	params->parserSetupArg = params->paramFetchArg = binding;
@@ -1018,6 +1148,7 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	push_argument_context(&context, sql);
 	for (int i = 0; i < count; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		context.number = i + 1;
 		/* plain SQL may have written that it is unknown: the same as untyped */
 		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)

@@ -15,6 +15,9 @@
 #include "nodes/params.h"
 #include "utils/array.h"
 
+/* A task has no more arguments than this: SQLSTATE 54000. */
+#define DW_MAX_ARGS		65535
+
 /*
  * Read the arguments of an SQL function that is declared VARIADIC "any",
  * from its argument number first (counted from 0) on, and make what a task's
@@ -78,7 +81,8 @@ extern Datum dw_args_texts(const DwArgument *arguments, int count);
  * args and types need not.  sql is only for messages; may be NULL.
  *
  * Can run code of the user's (a domain's CHECK, an input function): call it
- * as the task's owner, in the transaction in which its SQL is to run.
+ * as the task's owner, in the transaction in which its SQL is to run.  Code of
+ * roles that do not have this one's rights runs with their own only.
  */
 extern ParamListInfo dw_args_params(const char *sql,
 									Datum args, bool args_null,

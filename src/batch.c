@@ -21,7 +21,7 @@
  * - Deferred triggers fire at the end of each task, as if it were its commit:
  *	 so constraints are checked task by task, under the settings of the task.
  *	 Then its settings are undone, and what else it left is removed.  Where that
- *	 is not possible, the batch ends.
+ *	 is not possible, or it has used a foreign table, the batch ends.
  * - A task that has met a limit of the batch does not count, even if it has
  *	 caught the error.
  * - A batch lives for MAX_LIFE_MS at most, waits for a lock no longer than

@@ -23,29 +23,35 @@
 #include "autonomous.h"
 #include "claim.h"
 #include "crashes.h"
+#include "ending.h"
 #include "executor.h"
 #include "inject.h"
 #include "keys.h"
 #include "lanes.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "other_nodes.h"
 #include "session.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "storage/smgr.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
 
+/*
+ * It is a transaction block, as all that have several statements: other
+ * extensions take what runs outside of one for a transaction of its own, and
+ * commit its effects on other nodes at once.
+ */
 void
 dw_claim_begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
+	BeginImplicitTransactionBlock();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -65,9 +71,11 @@ dw_claim_snapshot(void)
 void
 dw_claim_commit_transaction(void)
 {
+	dw_other_nodes_prepare();
 	if (ActiveSnapshotSet())
 		PopActiveSnapshot();
 	DW_INJECT("run-before-commit");
+	EndImplicitTransactionBlock();
 	dw_session_commit_transaction();
 	DW_INJECT("run-after-commit");
 }
@@ -185,27 +193,6 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 	return copy;
 }
 
-/*
- * A row is visible a moment before the end of the transaction that wrote it
- * is complete, and before others hear of what that one changed in catalogs:
- * the task might run the old version of a function.  Its lock on its own xid
- * goes last.
- */
-static void
-wait_for_writer(Relation rel, HeapTuple tuple)
-{
-	static TransactionId ended = InvalidTransactionId;
-	TransactionId writer = HeapTupleHeaderGetXmin(tuple->t_data);
-
-	/* a task of this batch may have written it */
-	if (!TransactionIdIsNormal(writer) || TransactionIdEquals(writer, ended) ||
-		TransactionIdIsCurrentTransactionId(writer))
-		return;
-	XactLockTableWait(writer, rel, &tuple->t_self, XLTW_None);
-	AcceptInvalidationMessages();
-	ended = writer;
-}
-
 /* X1: before a deletion, so that a cancel knows who holds the row. */
 static void
 publish_xid(DwExecutor *me)
@@ -278,7 +265,6 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			return DW_CLAIM_NOTHING;
 		if (dw_task_is_cancelled(rel, claim->tuple))
 			return DW_CLAIM_CANCELLED;
-		wait_for_writer(rel, claim->tuple);
 		dw_terms(db, &claim->key, claim->values, claim->nulls, &claim->terms);
 		if (is_wanted != NULL && !is_wanted(claim, arg))
 			return DW_CLAIM_REJECTED;
@@ -292,6 +278,11 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 	}
 	if (result == DW_CLAIMED)
 	{
+		/*
+		 * N3: whoever wrote the row, kept it or ended a pause.  After the
+		 * verdict, which has seen that the pause is over.
+		 */
+		dw_ending_wait();
 		CommandCounterIncrement();
 		UpdateActiveSnapshotCommandId();
 	}

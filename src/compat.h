@@ -13,6 +13,7 @@
 
 #include "postgres.h"
 
+#include "access/amapi.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
@@ -95,6 +96,25 @@ dw_no_transaction_timeout(void)
 #else
 #define dw_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, nkeys, 0)
+#endif
+
+/* A path of a foreign table, and the order that an operator gives, if it is asked for. */
+#if PG_VERSION_NUM >= 180000
+#define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, pathkeys, outer, NULL, NIL, private)
+#elif PG_VERSION_NUM >= 170000
+#define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, NIL, private)
+#else
+#define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
+	create_foreignscan_path(root, rel, NULL, rows, startup, total, pathkeys, outer, NULL, private)
+#endif
+#if PG_VERSION_NUM >= 160000
+#define dw_build_expression_pathkey(root, expr, operator, relids) \
+	build_expression_pathkey(root, expr, operator, relids, false)
+#else
+#define dw_build_expression_pathkey(root, expr, operator, relids) \
+	build_expression_pathkey(root, expr, NULL, operator, relids, false)
 #endif
 
 /* Runs a portal to its end, at top level. */

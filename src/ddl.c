@@ -11,7 +11,9 @@
  * commands for databases and roles: what they change is taken in when they
  * have committed (recycle.c);
  * DROP ROLE: the timers of all databases look for tasks of it;
- * SET CONSTRAINTS: the task that does so is the last one of its batch;
+ * SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: the task that
+ * does so is the last one of its batch; SET CONSTRAINTS is refused in a session
+ * that is not the task's own (restricted.c);
  * PREPARE TRANSACTION: the name is noted, for what the transaction touched
  * is written down under it (touched.c);
  * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
@@ -20,6 +22,7 @@
  * CREATE RULE, CREATE TRIGGER, foreign keys, partitions, DEPENDS ON EXTENSION,
  * COMMENT and others: they wait for a lock before they look at rights, so who
  * lacks these is refused here;
+ * CREATE TABLE for a shard of one of our tables: refused;
  * any: the history of tasks has the last one (history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
@@ -39,6 +42,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "batch.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/objectaddress.h"
@@ -52,6 +56,7 @@
 #include "commands/extension.h"
 #include "compat.h"
 #include "ddl.h"
+#include "ending.h"
 #include "executor/executor.h"
 #include "hold.h"
 #include "lanes.h"
@@ -59,6 +64,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "recycle.h"
+#include "restricted.h"
 #include "settings.h"
 #include "shared.h"
 #include "spi_run.h"
@@ -140,8 +146,9 @@ may_end(const char *gid, Oid *owner)
 /*
  * The rows that a transaction wrote when it was prepared are seen dirty, since
  * it has not ended.  Whatever its end is, the lanes are looked at then: the
- * row locks of its cancels are gone in both cases.  False if there is no
- * extension (yet).
+ * row locks of its cancels are gone in both cases.  Its xid is published, as a
+ * commit would do, until the command is over.  False if there is no extension
+ * (yet).
  */
 static bool
 touch_what_was_prepared(const char *gid, Oid whose)
@@ -152,6 +159,7 @@ touch_what_was_prepared(const char *gid, Oid whose)
 	ScanKeyData key;
 	SnapshotData dirty;
 	HeapTuple	tuple;
+	TransactionId xid = InvalidTransactionId;
 	bool		any = false;
 
 	if (!dw_catalog_lookup(&cat))
@@ -192,13 +200,24 @@ touch_what_was_prepared(const char *gid, Oid whose)
 			dw_touch_all();
 		dw_touch_prepared();
 		any = true;
+		/* else the row is of one that has ended */
+		if (TransactionIdIsValid(dirty.xmin))
+			xid = dirty.xmin;
 	}
 	systable_endscan(scan);
 	UnlockRelationOid(cat.prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	if (any)
 		raise_control();
+	if (TransactionIdIsValid(xid))
+		dw_ending_publish(xid);
 	return true;
+}
+
+static bool
+is_end_of_prepared(const TransactionStmt *stmt)
+{
+	return stmt->kind == TRANS_STMT_COMMIT_PREPARED || stmt->kind == TRANS_STMT_ROLLBACK_PREPARED;
 }
 
 /* Returns whether the extension may come to be by this, unnamed. */
@@ -209,9 +228,8 @@ before_transaction_statement(TransactionStmt *stmt, bool top_level)
 
 	if (stmt->kind == TRANS_STMT_PREPARE)
 		dw_touched_prepare_as(stmt->gid);
-	else if ((stmt->kind == TRANS_STMT_COMMIT_PREPARED ||
-			  stmt->kind == TRANS_STMT_ROLLBACK_PREPARED) &&
-			 !IsInTransactionBlock(top_level) && may_end(stmt->gid, &owner))
+	else if (is_end_of_prepared(stmt) && !IsInTransactionBlock(top_level) &&
+			 may_end(stmt->gid, &owner))
 	{
 		bool		extension = touch_what_was_prepared(stmt->gid, owner);
 
@@ -432,6 +450,31 @@ refuse_relations(List *relations)
 			refuse_lock(lfirst(lc), ACL_NO_RIGHTS);
 }
 
+/*
+ * Citus, told to distribute a table of ours, makes its shards.  What scheduling
+ * and running tasks go by is the table itself, so all would look distributed,
+ * and be wrong.  A shard has the name of its table, and a number.
+ */
+static void
+refuse_shard(const RangeVar *name)
+{
+	const char *number = strrchr(name->relname, '_');
+	Oid			table;
+
+	if (creating_extension || name->schemaname == NULL ||
+		strcmp(name->schemaname, "delay_wheel") != 0 || number == NULL ||
+		number[1] == '\0' || number[1 + strspn(number + 1, "0123456789")] != '\0')
+		return;
+	table = get_relname_relid(pnstrdup(name->relname, number - name->relname),
+							  get_namespace_oid("delay_wheel", true));
+	if (OidIsValid(table) &&
+		getExtensionOfObject(RelationRelationId, table) == get_extension_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" of delay_wheel cannot be distributed", get_rel_name(table)),
+				 errhint("Tables of delay_wheel are local to each node, as its tasks are.")));
+}
+
 static void
 refuse_locks(Node *statement)
 {
@@ -448,6 +491,7 @@ refuse_locks(Node *statement)
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
+			refuse_shard(((CreateStmt *) statement)->relation);
 			/* its foreign keys come as ALTER TABLE */
 			refuse_relations(((CreateStmt *) statement)->inhRelations);
 			break;
@@ -585,6 +629,18 @@ concerned_by(Node *statement)
 	}
 }
 
+/*
+ * SET CONSTRAINTS cannot be undone before the next task of a batch.  The others
+ * may work on foreign tables, as queries do (other_nodes.c).
+ */
+static bool
+closes_batch(Node *statement)
+{
+	return IsA(statement, ConstraintsSetStmt) || IsA(statement, TruncateStmt) ||
+		IsA(statement, CopyStmt) || IsA(statement, VacuumStmt) ||
+		IsA(statement, ImportForeignSchemaStmt);
+}
+
 static bool
 changes_databases(Node *statement)
 {
@@ -661,6 +717,22 @@ tell_of_tasks(List *roles)
 	}
 }
 
+/*---- SET CONSTRAINTS ----*/
+
+/*
+ * It concerns what the whole transaction has done, and fires triggers for it.
+ * It cannot be undone before the next task of a batch; and whoever runs another
+ * role's task has not left it to that when his own triggers fire.
+ */
+static void
+refuse_set_constraints(void)
+{
+	if (dw_is_restricted())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
+}
+
 /*---- The hooks ----*/
 
 /* By its name, or as one that another extension needs. */
@@ -685,19 +757,24 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	bool		changes = changes_databases(statement);
 	bool		drops = IsA(statement, DropRoleStmt);
 	bool		was_prepared = false;
+	bool		ends_prepared = false;
 	List	   *dropped_roles = NIL;
 	List	   *concerns = NIL;
 	DwCatalog	cat;
 
 	if (IsA(statement, TransactionStmt))
+	{
 		was_prepared = before_transaction_statement((TransactionStmt *) statement,
 													context == PROCESS_UTILITY_TOPLEVEL);
+		ends_prepared = is_end_of_prepared((TransactionStmt *) statement);
+	}
 	else
 	{
 		if (drops)
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
-		/* it cannot be undone before the next task of a batch */
 		if (IsA(statement, ConstraintsSetStmt))
+			refuse_set_constraints();
+		if (closes_batch(statement))
 			dw_batch_close();
 		refuse_locks(statement);
 		concerns = concerned_by(statement);
@@ -711,6 +788,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
 	dw_spi_note_utility(tag, qc);
+	if (ends_prepared)
+		dw_ending_withdraw();
 
 	/* hear of what the prepared transaction has brought along */
 	if (was_prepared)

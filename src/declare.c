@@ -442,7 +442,7 @@ take_timeout(FunctionCallInfo fcinfo, int arg, Change *change)
 	if (PG_ARGISNULL(arg))
 		return;
 	/* rounded up: less than a millisecond is not none */
-	ms = (interval_between(fcinfo, arg, "timeout", (int64) INT_MAX * 1000, "24 days") + 999) / 1000;
+	ms = (interval_between(fcinfo, arg, "timeout", (int64) INT_MAX * 1000, "2147483647 ms") + 999) / 1000;
 	give(change, Anum_queue_timeout, Int32GetDatum(ms), ms == 0);
 }
 

@@ -20,6 +20,7 @@
 #include "launcher.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "other_nodes.h"
 #include "recycle.h"
 #include "settings.h"
 #include "shared.h"
@@ -60,5 +61,6 @@ _PG_init(void)
 	dw_ddl_install();
 	dw_task_log_install();
 	dw_crashes_install();
+	dw_other_nodes_install();
 	dw_launcher_register();
 }

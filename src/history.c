@@ -35,6 +35,7 @@
 #include "replication/logicalworker.h"
 #include "settings.h"
 #include "signature.h"
+#include "storage/bufmgr.h"
 #include "storage/proc.h"
 #include "task_rows.h"
 #include "touched.h"
@@ -42,6 +43,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
 
@@ -49,6 +51,9 @@ PG_FUNCTION_INFO_V1(dw_history_guard);
 #define MAX_SQL		200
 #define MAX_MESSAGE	1000
 #define MAX_KEY		1000
+
+/* Where the end of a task that is gone is looked for: 0.5 MB, some thousand rows. */
+#define NEWEST_PAGES	64
 
 const char *const dw_history_levels[] = {"off", "errors", "all"};
 
@@ -277,6 +282,58 @@ dw_history_write_collected(void)
 		MemoryContextSwitchTo(context);
 	}
 	dw_history_forget();
+}
+
+/*---- Reading ----*/
+
+/* The end that a row tells, if it is one of this task; that of an attempt is none. */
+static const char *
+end_of(Relation rel, HeapTuple tuple, int64 id)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		isnull;
+	char	   *outcome;
+
+	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
+		!has_privs_of_role(GetUserId(), DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
+		return NULL;
+	outcome = TextDatumGetCString(heap_getattr(tuple, Anum_history_outcome, desc, &isnull));
+	for (int end = DW_END_DONE; end <= DW_END_CANCELLED; end++)
+		if (end != DW_END_RETRIED && strcmp(outcome, dw_end_names[end]) == 0)
+			return dw_end_names[end];
+	return NULL;
+}
+
+/* There is no index; but rows go all at once, so the newest are in the last pages. */
+const char *
+dw_history_newest_end(int64 id)
+{
+	Relation	rel = dw_history_try_current(dw_my_database());
+	const char *found = NULL;
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	BlockNumber pages;
+
+	if (rel == NULL)
+		return NULL;
+	pages = RelationGetNumberOfBlocks(rel);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);
+	if (pages > NEWEST_PAGES)
+		heap_setscanlimits(scan, pages - NEWEST_PAGES, NEWEST_PAGES);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		const char *end = end_of(rel, tuple, id);
+
+		CHECK_FOR_INTERRUPTS();
+		if (end != NULL)
+			found = end;
+	}
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
 }
 
 /*---- Plain SQL ----*/

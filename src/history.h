@@ -33,6 +33,12 @@ extern DwHistoryLevel dw_history_level(const char *text);
 extern void dw_history_record(const DwEnded *ended);
 
 /*
+ * How a task ended that is gone, as dw_end_names has it, if the user may know that
+ * and it is among the newest rows; else NULL.
+ */
+extern const char *dw_history_newest_end(int64 id);
+
+/*
  * For batches: from here on rows are collected; they are written, in the
  * current transaction; they are forgotten, after its abort.
  */

@@ -141,6 +141,14 @@ dw_history_open_current(DwDatabase *db)
 	}
 }
 
+Relation
+dw_history_try_current(DwDatabase *db)
+{
+	Oid			table = dw_catalog()->history[current_table(db)];
+
+	return ConditionalLockRelationOid(table, AccessShareLock) ? table_open(table, NoLock) : NULL;
+}
+
 /* Nothing is known before the first look: then the other tables have half of it. */
 static BlockNumber
 room(DwDatabase *db)

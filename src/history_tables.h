@@ -20,6 +20,9 @@
 /* Opens the table that is written, locked until the end of the transaction. */
 extern Relation dw_history_open_current(DwDatabase *db);
 
+/* The same to read, if that is possible at once; NULL if not. */
+extern Relation dw_history_try_current(DwDatabase *db);
+
 /* May more be written?  If not, what is to be recorded is lost. */
 extern bool dw_history_has_room(DwDatabase *db, Relation rel);
 

@@ -11,6 +11,9 @@
  * that run a task after a moment by SIGTERM, which puts the task back.  The
  * sweeper ends like the timer.
  *
+ * A database without a place has no hold.  The launcher may have a look taken
+ * into it, by a session of a moment, which is waited for.
+ *
  * The hold ends with the transaction, or the subtransaction, whatever comes
  * of the command; then the launcher looks what has become of the database.
  * The callbacks cannot fail, wait or allocate.
@@ -115,6 +118,15 @@ send_away(DwDatabase *db, bool busy_ones)
 }
 
 static void
+wait_a_moment(void)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+					 dw_wait_event(wait_event, "DelayWheelHold"));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static void
 wait_until_gone(DwDatabase *db)
 {
 	pid_t	   *connected = palloc((dw_shared->nexecutors + 2) * sizeof(pid_t));
@@ -129,13 +141,20 @@ wait_until_gone(DwDatabase *db)
 		if (waited > PATIENCE_US)
 			break;
 		send_away(db, waited > GRACE_US);
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
-						 dw_wait_event(wait_event, "DelayWheelHold"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		wait_a_moment();
 	}
 	pfree(connected);
 	pfree(left);
+}
+
+static void
+wait_for_look(Oid database)
+{
+	int64		began = dw_uptime();
+
+	while (pg_atomic_read_u32(&dw_shared->looks_into) == database &&
+		   dw_uptime() - began <= PATIENCE_US)
+		wait_a_moment();
 }
 
 void
@@ -149,6 +168,7 @@ dw_hold_database(Oid database)
 	if (holds == NULL)
 		holds = MemoryContextAlloc(TopMemoryContext, dw_max_databases * sizeof(Hold));
 
+	wait_for_look(database);
 	/* also if it is not served: the launcher might just be about to ask */
 	db = dw_database_enter(database, true);
 	if (db == NULL)

@@ -15,9 +15,11 @@
  * started again, unless somebody holds the database (hold.c).  In between the
  * launcher sleeps on its latch.
  *
- * If there are more databases than places, the others wait.  Who finds no
- * place says so (DwShared.turned_away): when there is one, all databases
- * without are looked into again.
+ * If there are more databases with the extension than places, the others wait.
+ * Who finds no place says so (DwShared.turned_away): when there is one, all
+ * databases without are looked into again.  While there is none a process that
+ * needs no place looks into the others (dw_look_main), so that the log tells of
+ * those that wait, and of no others.
  *
  * A server that came out of recovery may have to wait for its DBA first, see
  * recovery.c.
@@ -33,6 +35,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "commands/extension.h"
 #include "compat.h"
 #include "crashes.h"
 #include "dispatch.h"
@@ -79,6 +82,10 @@ static List *to_probe = NIL;
 /* Databases that were looked into. */
 static List *probed = NIL;
 
+/* The process that looks into a database for which there is no place, or NULL. */
+static BackgroundWorkerHandle *look = NULL;
+static int64 look_after = 0;
+
 void
 dw_launcher_register(void)
 {
@@ -99,6 +106,7 @@ static void
 leave(int code, Datum arg)
 {
 	pg_atomic_write_u32(&dw_shared->launcher_proc, 0);
+	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 }
 
 /* Can a timer connect to the database, and should it? */
@@ -224,6 +232,7 @@ start_timer(int number)
 	{
 		place->refusals = 0;
 		db->timer_refused = false;
+		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
 		return true;
 	}
 
@@ -237,7 +246,8 @@ start_timer(int number)
 	 */
 	if (++place->refusals == 2)
 	{
-		dw_problem(db, "could not start the timer: no background worker is free");
+		pg_atomic_write_u32(&dw_shared->timer_refused, 1);
+		dw_problem(db, DW_TIMER_REFUSED);
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),
@@ -340,36 +350,114 @@ serve_place(int number, bool *starting, int64 *look_again)
 		*look_again = Min(*look_again, place->start_after);
 }
 
-/* Starts a timer in a database, to see whether it has the extension. */
+/* Is the database one that waits for a place? */
+void
+dw_look_main(Datum database)
+{
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
+	dw_worker_begin();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
+	StartTransactionCommand();
+	if (OidIsValid(get_extension_oid("delay_wheel", true)))
+		pg_atomic_write_u32(&dw_shared->turned_away, 1);
+	CommitTransactionCommand();
+	/* the launcher is told of our end */
+	proc_exit(0);
+}
+
+/* False if the database is to be tried again. */
+static bool
+start_look(Oid oid, int64 *look_again)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_main_arg = ObjectIdGetDatum(oid),
+		.bgw_notify_pid = MyProcPid,
+	};
+
+	/* that some database waits is known: when there is a place all are tried */
+	if (look != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+		return false;
+	if (!database_is_to_be_served(oid))
+		return true;
+	if (look_after <= dw_uptime())
+	{
+		snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel look");
+		snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel look");
+		strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+		strlcpy(worker.bgw_function_name, "dw_look_main", BGW_MAXLEN);
+
+		/* who needs the database without sessions waits from here on */
+		pg_atomic_write_u32(&dw_shared->looks_into, oid);
+		pg_memory_barrier();
+		if (RegisterDynamicBackgroundWorker(&worker, &look))
+			return true;
+		look = NULL;
+		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+		look_after = dw_uptime() + NO_WORKER_MAX_US;
+	}
+	*look_again = Min(*look_again, look_after);
+	return false;
+}
+
+static void
+notice_end_of_look(void)
+{
+	pid_t		pid;
+
+	if (look == NULL || GetBackgroundWorkerPid(look, &pid) != BGWH_STOPPED)
+		return;
+	pfree(look);
+	look = NULL;
+	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+}
+
+/*
+ * Finds out whether a database has the extension, by starting its timer if
+ * there is a place.  False if it is to be tried again.
+ */
 static bool
 probe(Oid oid, bool *starting, int64 *look_again)
 {
+	bool		known = dw_database_find(oid) != NULL;
 	DwDatabase *db = dw_database_enter(oid, false);
 
 	if (db == NULL)
-		return false;
+		return start_look(oid, look_again);
 	if (db->timer_state == DW_TIMER_NONE)
 		pg_atomic_write_u32(&db->wanted, 1);
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_database(i) == db)
 			serve_place(i, starting, look_again);
-	return true;
+
+	/* for want of a background worker it shall not keep others from a place */
+	if (known || *starting || db->oid != oid || pg_atomic_read_u32(&db->holds) > 0)
+		return true;
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_database_leave(db);
+	LWLockRelease(dw_shared->table_lock);
+	/* unless somebody has just scheduled there */
+	return db->oid == oid;
 }
 
-/* Says, once for an episode, that all places are taken. */
+/* Says, once for an episode, that there are databases that wait for a place. */
 static void
-report_no_place(bool wanted)
+report_no_place(void)
 {
 	static bool reported = false;
+	bool		waiting = pg_atomic_read_u32(&dw_shared->turned_away) != 0;
 
-	if (wanted && !reported)
+	if (waiting && !reported)
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
 						dw_max_databases),
 				 errdetail("Tasks of the other databases wait until there is a place."),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
-	reported = wanted;
+	reported = waiting;
 }
 
 /* One round; returns when the next one is due at the latest. */
@@ -378,12 +466,12 @@ serve_all(void)
 {
 	int64		look_again = DW_NEVER;
 	bool		starting = false;
-	bool		full = false;
 
 	if (pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0)
 		list_databases();
 	for (int i = 0; i < dw_max_databases; i++)
 		serve_place(i, &starting, &look_again);
+	notice_end_of_look();
 
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
 	{
@@ -394,19 +482,16 @@ serve_all(void)
 		list_databases();
 	}
 	/* one probe at a time: worker slots are few */
-	while (to_probe != NIL && !starting && !full)
+	while (to_probe != NIL && !starting)
 	{
 		Oid			oid = linitial_oid(to_probe);
 
-		full = !probe(oid, &starting, &look_again);
-		if (full)
+		if (!probe(oid, &starting, &look_again))
 			break;
 		to_probe = list_delete_first(to_probe);
 		probed = list_append_unique_oid(probed, oid);
 	}
-	/* while a timer starts, those that are to be probed wait for it, not for a place */
-	if (full || !starting)
-		report_no_place(full || pg_atomic_read_u32(&dw_shared->turned_away) != 0);
+	report_no_place();
 	return look_again;
 }
 
@@ -426,7 +511,7 @@ check_worker_slots(void)
 		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
 			databases++;
 	databases = Max(databases, 1);
-	needed = 1 + databases * (1 + dw_max_executors);
+	needed = 1 + databases * (2 + dw_max_executors);
 
 	if (dw_max_executors != told_executors)
 		told = 0;
@@ -438,7 +523,7 @@ check_worker_slots(void)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
 					needed, "max_worker_processes", max_worker_processes),
-			 errdetail("A launcher, and for each database served a timer and up to %d executors: 1 + %d * (1 + %d) = %d.",
+			 errdetail("A launcher, and for each database served a timer, a sweeper and up to %d executors: 1 + %d * (2 + %d) = %d.",
 					   dw_max_executors, databases, dw_max_executors, needed),
 			 errhint("Set \"%s\" to %d, and higher by what parallel query, replication and other extensions use, or lower \"%s\".",
 					 "max_worker_processes", needed, "delay_wheel.max_executors")));

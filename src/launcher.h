@@ -12,5 +12,6 @@
 
 extern void dw_launcher_register(void);
 extern PGDLLEXPORT void dw_launcher_main(Datum arg);
+extern PGDLLEXPORT void dw_look_main(Datum database);
 
 #endif							/* DW_LAUNCHER_H */

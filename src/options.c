@@ -29,7 +29,8 @@
 /* The index of keys must have room for one; tags are kept as short. */
 #define MAX_TEXT		DW_MAX_KEY
 #define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
-#define MAX_RETRY_DELAY	(365 * USECS_PER_DAY)
+/* as of queues (declare.c) */
+#define MAX_RETRY_DELAY	(366 * USECS_PER_DAY)
 
 void
 dw_option_refuse_long(const text *value, const char *name)
@@ -81,29 +82,45 @@ read_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, in
 	return value;
 }
 
-/* An interval that must be positive, and not above a maximum; 0 if it is null. */
+/* An interval that must be finite; 0 if it is null. */
 static int64
-read_interval(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
+read_finite(FunctionCallInfo fcinfo, int number, const char *name)
 {
 	Interval   *interval;
-	int64		us;
 
 	if (PG_ARGISNULL(number))
 		return 0;
 	interval = PG_GETARG_INTERVAL_P(number);
-	us = dw_interval_us(interval);
 	if (!dw_interval_is_finite(interval))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("%s must not be infinite", name)));
-	if (us <= 0)
+	return dw_interval_us(interval);
+}
+
+/* One in which the task must have time to begin. */
+static int64
+read_span(FunctionCallInfo fcinfo, int number, const char *name)
+{
+	int64		us = read_finite(fcinfo, number, name);
+
+	if (!PG_ARGISNULL(number) && us <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must be greater than zero", name)));
-	if (us > max)
+	return us;
+}
+
+/* One that a queue has, too: zero is none. */
+static int64
+read_pause(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
+{
+	int64		us = read_finite(fcinfo, number, name);
+
+	if (us < 0 || us > max)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be at most %s", name, max_text)));
+				 errmsg("%s must be between 0 and %s", name, max_text)));
 	return us;
 }
 
@@ -182,7 +199,7 @@ read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 void
 dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
 {
-	int64		skip_after = read_interval(fcinfo, first, "skip_after", PG_INT64_MAX, "");
+	int64		skip_after = read_span(fcinfo, first, "skip_after");
 
 	if (skip_after > 0)
 		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
@@ -199,18 +216,18 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
 	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
 	int32		attempts = read_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
-	int64		timeout = read_interval(fcinfo, DW_ARG_TIMEOUT, "timeout",
-										PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
+	int64		timeout = read_pause(fcinfo, DW_ARG_TIMEOUT, "timeout",
+									 PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
 
 	put(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
 	put(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	put(values, nulls, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
-	/* at least one millisecond: zero would be none */
-	put(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), timeout == 0);
-	(void) read_interval(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay", MAX_RETRY_DELAY, "365 days");
+	/* rounded up: less than a millisecond is not none */
+	put(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), PG_ARGISNULL(DW_ARG_TIMEOUT));
+	(void) read_pause(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay", MAX_RETRY_DELAY, "366 days");
 	put(values, nulls, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
 		PG_ARGISNULL(DW_ARG_RETRY_DELAY));
-	(void) read_interval(fcinfo, DW_ARG_EXPIRES, "expires", PG_INT64_MAX, "");
+	(void) read_span(fcinfo, DW_ARG_EXPIRES, "expires");
 	put(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
 		PG_ARGISNULL(DW_ARG_EXPIRES));
 	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);

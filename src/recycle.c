@@ -13,7 +13,9 @@
  * lacks the right to it disturbs nobody.  When the transaction commits the places of executors are looked
  * through without a lock: one that is taken for the wrong role ends
  * needlessly, and one that is entered afterwards connects after the commit.
- * The callback cannot fail, wait or allocate.
+ * Owners that wait for a right are tried again when the commit has told what it
+ * changed in catalogs: the timer lasts, and goes by what it remembers of them.
+ * The callbacks cannot fail, wait or allocate.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +30,7 @@
 #include "shared.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
+#include "utils/resowner.h"
 
 /* Beyond that, those are concerned whom all of them have in common. */
 #define MAX_CONCERNS	256
@@ -51,6 +54,8 @@ static Concerns executors;
 /* kept apart: what any role may change for itself is never a timer's business */
 static Concerns timers;
 static bool databases_changed = false;
+/* it has committed, and has locks yet */
+static bool retries = false;
 
 static void
 merge(Concerns *all)
@@ -194,7 +199,7 @@ xact_callback(XactEvent event, void *arg)
 	{
 		recycle_executors();
 		recycle_timers();
-		retry_blocked();
+		retries = true;
 	}
 	if (event == XACT_EVENT_COMMIT && databases_changed)
 	{
@@ -204,9 +209,22 @@ xact_callback(XactEvent event, void *arg)
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 	{
-		executors.n = timers.n = 0;
+		timers.n = 0;
+		if (!retries)
+			executors.n = 0;
 		databases_changed = false;
 	}
+}
+
+/* Called for each resource owner of the transaction. */
+static void
+release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
+{
+	if (!retries || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
+		return;
+	retry_blocked();
+	executors.n = 0;
+	retries = false;
 }
 
 /* Called once by the postmaster. */
@@ -214,4 +232,5 @@ void
 dw_recycle_install(void)
 {
 	RegisterXactCallback(xact_callback, NULL);
+	RegisterResourceReleaseCallback(release_callback, NULL);
 }

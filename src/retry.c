@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * retry.c
- *	  The SQL functions that put failed tasks back.
+ *	  The SQL functions that put failed tasks back, or discard them.
  *
  * Run by backends, and by executors whose tasks call them.
  *
  * The lock of the newest of a task's failed rows decides between several who
- * want to put it back.  Under it is looked at whether it can be put back, with
+ * want to do so.  Under it is looked at whether it can be put back, with
  * snapshots taken just then, whatever the isolation level, as for pending
  * tasks (pending.c).
  *
@@ -48,11 +48,13 @@
 
 PG_FUNCTION_INFO_V1(dw_retry);
 PG_FUNCTION_INFO_V1(dw_redrive);
+PG_FUNCTION_INFO_V1(dw_discard);
+PG_FUNCTION_INFO_V1(dw_discard_all);
 
-/* What became of an attempt to put a task back. */
+/* What became of an attempt to put a task back, or to discard it. */
 typedef enum Outcome
 {
-	PUT_BACK,
+	DEALT_WITH,
 	NOT_THERE,					/* there is no such failed task (any more) */
 	IS_PENDING,
 	IS_RUNNING,
@@ -64,6 +66,7 @@ typedef enum Outcome
 
 typedef struct Retrying
 {
+	bool		discards;
 	Relation	failed;
 	Relation	task;
 } Retrying;
@@ -80,7 +83,7 @@ typedef struct FailedRow
 	int16		priority;
 } FailedRow;
 
-/* Which tasks delay_redrive() puts back; null or infinite is any. */
+/* Which tasks are meant, of many; null or infinite is any. */
 typedef struct Filter
 {
 	int			queue;			/* -1: any */
@@ -91,8 +94,9 @@ typedef struct Filter
 } Filter;
 
 static void
-begin_retrying(Retrying *retrying)
+begin_retrying(Retrying *retrying, bool discards)
 {
+	retrying->discards = discards;
 	retrying->failed = table_open(dw_catalog()->failed, RowExclusiveLock);
 	/* before marks are looked at: see sweep.c */
 	retrying->task = table_open(dw_catalog()->task, RowExclusiveLock);
@@ -126,7 +130,7 @@ judge(const Retrying *retrying, const FailedRow *row)
 		return NO_QUEUE;
 	if (is_pending(retrying, row))
 		return IS_PENDING;
-	return PUT_BACK;
+	return DEALT_WITH;
 }
 
 /*---- Putting back ----*/
@@ -195,6 +199,26 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	dw_touch_written(&hint);
 }
 
+/* Those of other owners, which only plain SQL can have written, stay. */
+static void
+delete_rows(const Retrying *retrying, const FailedRow *row, List *rows)
+{
+	ListCell   *lc;
+
+	foreach(lc, rows)
+	{
+		HeapTuple	tuple = lfirst(lc);
+		TM_FailureData failure;
+		FailedRow	older;
+
+		read_row(retrying->failed, tuple, &older);
+		if (older.owner == row->owner)
+			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
+							   InvalidSnapshot, true, &failure, false);
+	}
+	CommandCounterIncrement();
+}
+
 /*
  * If the task has a key, it is inserted under the lock of that, in which there
  * must be nothing to wait for.
@@ -204,7 +228,6 @@ move_rows(Retrying *retrying, const FailedRow *row, List *rows)
 {
 	DwLaneRef	lane = dw_require_lane(row->owner, row->queue, row->priority);
 	bool		has_key = !row->nulls[Anum_failed_key - 1];
-	ListCell   *lc;
 
 	if (has_key)
 	{
@@ -220,20 +243,8 @@ move_rows(Retrying *retrying, const FailedRow *row, List *rows)
 	insert_task(retrying, row, lane);
 	if (has_key)
 		dw_key_leave();
-
-	foreach(lc, rows)
-	{
-		HeapTuple	tuple = lfirst(lc);
-		TM_FailureData failure;
-		FailedRow	older;
-
-		read_row(retrying->failed, tuple, &older);
-		if (older.owner == row->owner)
-			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
-							   InvalidSnapshot, true, &failure, false);
-	}
-	CommandCounterIncrement();
-	return PUT_BACK;
+	delete_rows(retrying, row, rows);
+	return DEALT_WITH;
 }
 
 /* Locks a failed row, having waited for whoever else changes it, if so asked. */
@@ -253,13 +264,13 @@ lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
 }
 
 /*
- * Puts a task back by its newest failed row; all rows of that id and owner
- * go.  If tid is given, only if that is the newest one, and without waiting:
- * one of many must not be able to hold up all.  *row is that one, unless
- * NOT_THERE is returned.
+ * Puts a task back by its newest failed row, or discards it; all rows of that id
+ * and owner go.  If tid is given, only if that is the newest one, and without
+ * waiting: one of many must not be able to hold up all.  *row is that one,
+ * unless NOT_THERE is returned.
  */
 static Outcome
-put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
+deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 {
 	for (;;)
 	{
@@ -278,6 +289,8 @@ put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("permission denied for task %lld", (long long) id),
+					 retrying->discards ?
+					 errdetail("Only members of the role that scheduled the task, and superusers, may discard it.") :
 					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
 
 		/* what stands there while it runs: not even to be locked */
@@ -293,8 +306,13 @@ put_back(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		/* changed meanwhile: look again */
 		if (result != TM_Ok)
 			continue;
+		if (retrying->discards)
+		{
+			delete_rows(retrying, row, rows);
+			return DEALT_WITH;
+		}
 		outcome = judge(retrying, row);
-		if (outcome == PUT_BACK)
+		if (outcome == DEALT_WITH)
 			outcome = move_rows(retrying, row, rows);
 		return outcome;
 	}
@@ -328,8 +346,8 @@ refuse(Outcome why, const FailedRow *row)
 			 errmsg("task %lld is pending", (long long) row->id)));
 }
 
-Datum
-dw_retry(PG_FUNCTION_ARGS)
+static Datum
+deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 {
 	static const Oid types[] = {INT8OID};
 	Retrying	retrying;
@@ -337,18 +355,30 @@ dw_retry(PG_FUNCTION_ARGS)
 	Outcome		outcome;
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
-	dw_require_writable("delay_retry()");
+	dw_require_writable(function);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("task id must not be null")));
 
-	begin_retrying(&retrying);
-	outcome = put_back(&retrying, PG_GETARG_INT64(0), NULL, &row);
-	if (outcome != PUT_BACK && outcome != NOT_THERE)
+	begin_retrying(&retrying, discards);
+	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
+	if (outcome != DEALT_WITH && outcome != NOT_THERE)
 		refuse(outcome, &row);
 	end_retrying(&retrying);
-	PG_RETURN_BOOL(outcome == PUT_BACK);
+	PG_RETURN_BOOL(outcome == DEALT_WITH);
+}
+
+Datum
+dw_retry(PG_FUNCTION_ARGS)
+{
+	return deal_with_one(fcinfo, "delay_retry()", false);
+}
+
+Datum
+dw_discard(PG_FUNCTION_ARGS)
+{
+	return deal_with_one(fcinfo, "delay_discard()", true);
 }
 
 /*---- Many of them ----*/
@@ -410,11 +440,12 @@ matches(Relation rel, HeapTuple tuple, const Filter *filter)
 		has_privs_of_role(GetUserId(), owner);
 }
 
+/* Those that failed first before others; *left is how many could not be. */
 static int64
-redrive(const Filter *filter, int64 max, int64 *left)
+go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 {
 	MemoryContext outer = CurrentMemoryContext;
-	MemoryContext row_context = AllocSetContextCreate(outer, "delay_redrive",
+	MemoryContext row_context = AllocSetContextCreate(outer, "delay_wheel failed",
 													  ALLOCSET_DEFAULT_SIZES);
 	Retrying	retrying;
 	Snapshot	snapshot;
@@ -424,7 +455,7 @@ redrive(const Filter *filter, int64 max, int64 *left)
 	int64		id;
 	int64		done = 0;
 
-	begin_retrying(&retrying);
+	begin_retrying(&retrying, discards);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = dw_failed_scan_begin(retrying.failed, ForwardScanDirection, filter->from,
 								PG_INT64_MIN, snapshot);
@@ -438,9 +469,9 @@ redrive(const Filter *filter, int64 max, int64 *left)
 		MemoryContextSwitchTo(row_context);
 		if (matches(retrying.failed, tuple, filter))
 		{
-			Outcome		outcome = put_back(&retrying, id, &tuple->t_self, &row);
+			Outcome		outcome = deal_with(&retrying, id, &tuple->t_self, &row);
 
-			if (outcome == PUT_BACK)
+			if (outcome == DEALT_WITH)
 				done++;
 			else if (outcome != NOT_THERE)
 				(*left)++;
@@ -455,19 +486,17 @@ redrive(const Filter *filter, int64 max, int64 *left)
 	return done;
 }
 
-Datum
-dw_redrive(PG_FUNCTION_ARGS)
+static int64
+deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
 {
 	static const Oid types[] = {
 		TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID
 	};
 	Filter		filter;
 	int64		max = PG_INT64_MAX;
-	int64		left = 0;
-	int64		done;
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
-	dw_require_writable("delay_redrive()");
+	dw_require_writable(function);
 	read_filter(fcinfo, &filter);
 	if (!PG_ARGISNULL(5))
 		max = PG_GETARG_INT32(5);
@@ -475,8 +504,15 @@ dw_redrive(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of tasks must not be negative")));
+	return go_through(&filter, discards, max, left);
+}
 
-	done = redrive(&filter, max, &left);
+Datum
+dw_redrive(PG_FUNCTION_ARGS)
+{
+	int64		left = 0;
+	int64		done = deal_with_many(fcinfo, "delay_redrive()", false, &left);
+
 	if (left > 0)
 		ereport(NOTICE,
 				(errmsg_plural("%lld failed task that matches cannot be put back",
@@ -485,4 +521,13 @@ dw_redrive(PG_FUNCTION_ARGS)
 				 errhint("%s tells why, or waits for the end of the transaction that changes it.",
 						 "delay_retry()")));
 	PG_RETURN_INT64(done);
+}
+
+/* What is left runs just now, so it has not failed yet, or another transaction changes it. */
+Datum
+dw_discard_all(PG_FUNCTION_ARGS)
+{
+	int64		left = 0;
+
+	PG_RETURN_INT64(deal_with_many(fcinfo, "delay_discard_all()", true, &left));
 }

@@ -12,13 +12,10 @@
  * If the session is the owner's own, the SQL is like any other of it.  In all
  * other cases, a superuser's above all, it must not come to rights that the
  * owner lacks, also not later on: it runs as the owner, in a
- * security-restricted operation, which refuses any way back, deferred
- * triggers, temporary tables, prepared statements and cursors WITH HOLD.
- * What such an operation lets through is seen to here: settings are undone,
- * cursors of the caller cannot be read, closed or replaced, cursors of the
- * task are closed, and objects in the session's temporary schema, where they
- * might later be taken for others, are refused.  So is a caller who has large
- * objects open: their descriptors are the session's, and cannot be hidden.
+ * security-restricted operation (restricted.c).  What that lets through of
+ * cursors is seen to here: those of the caller cannot be seen, read, closed or
+ * replaced, those of the task are closed.  A caller who has large objects open
+ * is refused: their descriptors are the session's, and cannot be hidden.
  *
  * delay_run_due() does the same with all tasks that are due by some time, for
  * tests of applications.  It finds one after the other, with a new snapshot, so
@@ -38,18 +35,19 @@
 #include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_db_role_setting.h"
-#include "catalog/pg_depend.h"
-#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "compat.h"
 #include "conclude.h"
+#include "ending.h"
 #include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "other_nodes.h"
 #include "pending.h"
+#include "restricted.h"
 #include "run_now.h"
 #include "signature.h"
 #include "spi_run.h"
@@ -83,6 +81,7 @@ typedef struct HiddenCursor
 {
 	const char *name;
 	PortalStatus status;
+	bool		visible;		/* with its query, in pg_cursors */
 } HiddenCursor;
 
 /* A task whose row is deleted, in our memory context. */
@@ -229,7 +228,7 @@ list_cursors(void)
 	return names;
 }
 
-/* A portal that is at work can be neither read nor closed: let it seem so. */
+/* A portal that is at work can be neither read nor closed: let it seem so, unseen. */
 static List *
 hide_cursors(void)
 {
@@ -243,10 +242,16 @@ hide_cursors(void)
 
 		cursor->name = lfirst(lc);
 		cursor->status = portal->status;
+		cursor->visible = portal->visible;
 		hidden = lappend(hidden, cursor);
 	}
 	foreach(lc, hidden)
-		GetPortalByName(((HiddenCursor *) lfirst(lc))->name)->status = PORTAL_ACTIVE;
+	{
+		Portal		portal = GetPortalByName(((HiddenCursor *) lfirst(lc))->name);
+
+		portal->status = PORTAL_ACTIVE;
+		portal->visible = false;
+	}
 	return hidden;
 }
 
@@ -261,7 +266,10 @@ restore_cursors(List *hidden)
 		Portal		portal = GetPortalByName(cursor->name);
 
 		if (portal != NULL)
+		{
 			portal->status = cursor->status;
+			portal->visible = cursor->visible;
+		}
 	}
 }
 
@@ -336,42 +344,6 @@ refuse_large_objects(void)
 	}
 }
 
-/*---- The temporary schema ----*/
-
-/*
- * An error if anything in the session's temporary schema is newer than the
- * command: a type there, say, comes before that of the same name in
- * pg_catalog.  Whatever is in a schema depends on it.
- */
-static void
-refuse_temporary(CommandId since)
-{
-	Oid			temp;
-	Oid			toast;
-	Relation	rel;
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	GetTempNamespaceState(&temp, &toast);
-	if (!OidIsValid(temp))
-		return;
-	rel = table_open(DependRelationId, AccessShareLock);
-	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(NamespaceRelationId));
-	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(temp));
-	scan = systable_beginscan(rel, DependReferenceIndexId, true, NULL, 2, keys);
-	while ((tuple = systable_getnext(scan)) != NULL)
-		if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) &&
-			HeapTupleHeaderGetCmin(tuple->t_data) >= since)
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("cannot create temporary objects within security-restricted operation")));
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-}
-
 /*---- Running ----*/
 
 static DwSpiResult
@@ -413,21 +385,16 @@ run_sql_restricted(const Taken *task)
 
 	PG_TRY();
 	{
-		Oid			userid;
-		int			context;
-		CommandId	began = GetCurrentCommandId(false);
+		DwRestricted state;
 
-		GetUserIdAndSecContext(&userid, &context);
-		SetUserIdAndSecContext(task->key.owner,
-							   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+		dw_restricted_begin(&state, task->key.owner);
 		result = run_sql(task);
 		close_cursors();
-		CommandCounterIncrement();
-		refuse_temporary(began);
-		SetUserIdAndSecContext(userid, context);
+		dw_restricted_end(&state);
 	}
 	PG_FINALLY();
 	{
+		dw_restricted_leave();
 		restore_cursors(hidden);
 		MemoryContextDelete(kept);
 	}
@@ -486,6 +453,7 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 {
 	dw_deform(rel, tuple, &task->values, &task->nulls);
 	CommandCounterIncrement();
+	dw_ending_wait();
 	/* a cancellation may have come before the deletion, which then stands */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;
@@ -534,6 +502,7 @@ run_and_conclude(Taken *task)
 				 errdetail("It was scheduled with a mode, to be run outside of one."),
 				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
+	dw_other_nodes_prepare();
 	dw_conclude(&ended);
 }
 

@@ -15,9 +15,10 @@
  * background workers may connect as such a role.  Before, the process
  * connects as the bootstrap superuser and is switched to the role from the
  * start of each transaction until after its commit, with
- * SECURITY_LOCAL_USERID_CHANGE, which refuses any way back.  The differences
- * that a task can see there: session_user is the superuser's name, and SET
- * ROLE fails even for a role that was granted.
+ * SECURITY_LOCAL_USERID_CHANGE, which refuses any way back.  Its session user
+ * is the role, too: code that asks who has called it can ask nothing else.  The
+ * difference that a task can see there: SET ROLE fails even for a role that was
+ * granted.
  *
  *-------------------------------------------------------------------------
  */
@@ -197,8 +198,11 @@ begin_switched(Oid database, Oid owner)
 				 errmsg("role with OID %u may not connect to this database", owner)));
 	exchange_settings(owner, inherited, n);
 	/* a login ranks who it is above settings of that name; so must we */
-	SetConfigOption("session_authorization", GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false),
+	SetConfigOption("session_authorization", GetUserNameFromId(owner, false),
 					PGC_SUSET, PGC_S_OVERRIDE);
+	/* another role may have got that name in this moment */
+	if (GetSessionUserId() != owner)
+		elog(FATAL, "role with OID %u was renamed", owner);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
 	for (int i = 0; i < n; i++)

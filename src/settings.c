@@ -47,9 +47,16 @@ int			dw_history = DW_HISTORY_ERRORS;
 int			dw_history_max_age = 7 * 24 * 60;
 int			dw_history_max_size = 1024 * 1024;
 
+/*
+ * What PostgreSQL takes for on and off, hidden, as in enums of its own: tools
+ * that keep settings in YAML write 'True' for on.
+ */
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
 	{"hold", DW_START_HOLD, false},
+	{"true", DW_START_ON, true},
+	{"yes", DW_START_ON, true},
+	{"1", DW_START_ON, true},
 	{NULL, 0, false}
 };
 
@@ -57,6 +64,9 @@ static const struct config_enum_entry history_options[] = {
 	{"off", DW_HISTORY_OFF, false},
 	{"errors", DW_HISTORY_ERRORS, false},
 	{"all", DW_HISTORY_ALL, false},
+	{"false", DW_HISTORY_OFF, true},
+	{"no", DW_HISTORY_OFF, true},
+	{"0", DW_HISTORY_OFF, true},
 	{NULL, 0, false}
 };
 

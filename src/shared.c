@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "crashes.h"
+#include "ending.h"
 #include "inject.h"
 #include "lanes.h"
 #include "mb/pg_wchar.h"
@@ -99,6 +100,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
+	RequestAddinShmemSpace(dw_ending_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -178,6 +180,8 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
+	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);
+	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	pg_atomic_init_u32(&dw_shared->trial, 0);
 	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
@@ -236,6 +240,7 @@ startup_memory(void)
 								mul_size(dw_max_databases, database_size()), &found);
 	dw_lane_index_attach();
 	dw_wait_attach();
+	dw_ending_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)

@@ -263,6 +263,8 @@ typedef struct DwQueue
 #define DW_UNARMED_MET		0x01
 #define DW_UNARMED_LOOKING	0x02
 
+#define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
+
 typedef enum DwTimerState
 {
 	DW_TIMER_NONE = 0,
@@ -472,6 +474,9 @@ typedef struct DwShared
 	pg_atomic_uint32 launcher_proc;
 	pg_atomic_uint32 databases_changed; /* the launcher is to list them again */
 	pg_atomic_uint32 turned_away;	/* some database found no place */
+	pg_atomic_uint32 looks_into;	/* the database that the launcher has a look taken
+								 * into, without a place */
+	pg_atomic_uint32 timer_refused; /* no background worker was free for one */
 	pg_atomic_uint32 trial;		/* the executor that others make way for, its place
 								 * counted from 1; 0: none */
 	pg_atomic_uint64 trial_until;	/* no longer than that */

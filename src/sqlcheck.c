@@ -34,6 +34,7 @@
 
 #include "commands/defrem.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
@@ -474,23 +475,16 @@ parameter_use(Node *stmt)
 }
 
 /*
- * Find the statement that a byte of the text belongs to.
+ * Find the statement that a byte of the text belongs to: the one with this index,
+ * or one behind it, which becomes *index.
  */
 static Node *
-statement_at(List *statements, int location)
+statement_at(List *statements, int location, int *index)
 {
-	Node	   *result = NULL;
-	ListCell   *lc;
-
-	foreach(lc, statements)
-	{
-		RawStmt    *raw = lfirst_node(RawStmt, lc);
-
-		if (raw->stmt_location > location)
-			break;
-		result = raw->stmt;
-	}
-	return result;
+	while (*index + 1 < list_length(statements) &&
+		   list_nth_node(RawStmt, statements, *index + 1)->stmt_location <= location)
+		(*index)++;
+	return list_nth_node(RawStmt, statements, *index)->stmt;
 }
 
 /*
@@ -567,6 +561,7 @@ check_parameters(const Checked *checked, List *statements)
 	core_YYSTYPE value;
 	YYLTYPE		location;
 	bool	   *used = palloc0(Max(nargs, 1) * sizeof(bool));
+	int			statement = 0;
 	int			token;
 
 	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
@@ -576,8 +571,9 @@ check_parameters(const Checked *checked, List *statements)
 
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (token == PARAM_TOKEN &&
-			check_parameter(checked, statement_at(statements, location),
+			check_parameter(checked, statement_at(statements, location, &statement),
 							value.ival, location))
 			used[value.ival - 1] = true;
 	}
@@ -712,7 +708,7 @@ check_text(const Checked *checked)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
 				 errdetail("Several statements would be a transaction."),
-				 errhint("Use a procedure, which may commit, or several tasks."),
+				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
 				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))

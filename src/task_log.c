@@ -105,11 +105,32 @@ dw_task_log_check(void)
 				 errmsg("task wrote too much to the server's log")));
 }
 
+/*
+ * A cancel may have a reason that only who sent it knows: one that finds a
+ * deadlock among several nodes says so when the error is about to be reported.
+ * So the hooks that were there before ours are shown it, as something that is not
+ * to be written.
+ */
+static void
+ask_for_reason(ErrorData *error)
+{
+	bool		output = error->output_to_server;
+
+	if (prev_hook == NULL || error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		return;
+	error->output_to_server = false;
+	prev_hook(error);
+	error->output_to_server = output;
+}
+
 void
 dw_task_log_explain(ErrorData *error)
 {
 	if (!exceeded)
+	{
+		ask_for_reason(error);
 		return;
+	}
 	exceeded = false;
 	error->sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
 	error->message = psprintf("task wrote more than %d kB to the server's log", dw_max_task_log);

@@ -27,6 +27,8 @@
 #endif
 #include <unistd.h>
 
+#include "access/xact.h"
+#include "commands/extension.h"
 #include "compat.h"
 #include "crashes.h"
 #include "dispatch.h"
@@ -162,6 +164,20 @@ obey_settings(void)
 	/* there may be more executors now, or another window to load */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
 	dw_load_settings_changed();
+}
+
+/*
+ * Of a database without the extension this is a look only: it ends before the
+ * launcher takes it for a timer, and goes on to the next database.
+ */
+static void
+require_extension(void)
+{
+	StartTransactionCommand();
+	dw_extension_gone = !OidIsValid(get_extension_oid("delay_wheel", true));
+	CommitTransactionCommand();
+	if (dw_extension_gone)
+		proc_exit(0);
 }
 
 /* From here on committers wake this process. */
@@ -397,6 +413,7 @@ dw_timer_main(Datum number)
 	pqsignal(SIGINT, SIG_IGN);
 	dw_worker_begin();
 	enter_database(number);
+	require_extension();
 	create_events();
 	begin_service();
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",

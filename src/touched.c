@@ -7,33 +7,40 @@
  * whose tasks do so.
  *
  * What a transaction wrote and locked is remembered in order of the calls,
- * with the subtransaction that did it.  At its commit, when the rows are
- * visible to everybody, hints of what was written go to the timer; at an
- * abort, when the locks are released, hints of what was locked, since a
- * claim may have met the lock and forgotten the task.  What was kept is only
- * locked, so both ends release it; but no claim has come before its due time.
- * The callbacks cannot fail, wait or allocate: all memory is reserved by the
- * dw_touch functions.
+ * with the subtransaction that did it.  After its commit hints of what was
+ * written go to the timer; at an abort, when the locks are released, hints of
+ * what was locked, since a claim may have met the lock and forgotten the task.
+ * What was kept is only locked, so both ends release it; but no claim has come
+ * before its due time.  The callbacks cannot fail, wait or allocate: all memory
+ * is reserved by the dw_touch functions.
  *
  * Which tasks it ended is remembered in the same way, for those who wait for
- * them (wait.c).  These are told at the commit, and let go when the locks are
- * released, and what has changed in the catalogs was sent to all: so they can
- * go on with it.
+ * them (wait.c).
+ *
+ * A commit has three moments.  It is visible; it tells others what it has
+ * changed in catalogs; its locks are gone.  Queues, pauses, marks and waiters
+ * are told in the first one, since others go by that when they have got our
+ * locks.  Hints are brought, and waiters let go, in the last one: so a task
+ * finds what its transaction did.  One that somebody finds before would not;
+ * so if there is anything to be missed, the transaction is published meanwhile
+ * (ending.c).
  *
  * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
  * read again from there.
  *
- * Steps of the model in test/model are named C1 to C3 and A1, A2.
+ * Steps of the model in test/model are named C1 to C3, N1, N2, N4 and A1, A2.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "ending.h"
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
 #include "settings.h"
+#include "storage/sinval.h"
 #include "task_rows.h"
 #include "touched.h"
 #include "utils/builtins.h"
@@ -82,8 +89,8 @@ static Ended *ended = NULL;
 static int	nended = 0;
 static int	ended_size = 0;
 
-/* Committed: who waits for them is let go when our locks are gone. */
-static bool lets_go = false;
+/* Committed: the rest is done when our locks are gone. */
+static bool delivers = false;
 static bool more_ended = false;
 static bool all_touched = false;
 static bool extension_created = false;
@@ -294,7 +301,7 @@ forget_all(void)
 	lows = NULL;
 	ended = NULL;
 	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
-	lets_go = more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
+	delivers = more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	dw_tasks_unlocked();
@@ -394,23 +401,44 @@ tell_waiters(DwDatabase *db, bool committed)
 		dw_make_waiters_look(db);
 }
 
-/* At the end of the transaction, committed or not. */
-static void
-deliver_all(bool committed)
+/*
+ * At the end of the transaction, committed or not, when it is visible; false if
+ * nobody is to hear of it.
+ */
+static bool
+tell_at_once(bool committed)
 {
-	TimestampTz needed = DW_NEVER;
 	DwDatabase *db;
 
 	if (committed && roles_dropped)
 		dw_roles_dropped();
 	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
 		!control_changed && unarmed_news == UNARMED_NO_NEWS)
-		return;
+		return false;
 	if (!pinned && !find_place_late(committed))
-		return;
+		return false;
 	db = my_database;
 
 	DW_INJECT("commit-visible");
+	/* what was prepared may have changed it; after an abort it costs a look */
+	if (control_changed || prepared_ended)
+	{
+		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_wake_timer(db, DW_AWAKE);
+	}
+	tell_waiters(db, committed);
+	DW_INJECT("commit-before-news");
+	return true;
+}
+
+/* Then, and after a commit when the locks are gone: what the timer is to look at. */
+static void
+deliver_all(bool committed)
+{
+	DwDatabase *db = my_database;
+	TimestampTz needed = DW_NEVER;
+
+	DW_INJECT("commit-before-hints");
 	for (int i = 0; i < ntouched; i++)
 		if (is_news(&touched[i], committed))
 		{
@@ -433,15 +461,10 @@ deliver_all(bool committed)
 	if (committed && unarmed_news != UNARMED_NO_NEWS)
 		pg_atomic_write_u32(&db->unarmed, unarmed_news == UNARMED_LEFT ? DW_UNARMED_MET : 0);
 	if (prepared_ended)
-		pg_atomic_write_u32(&db->prepared_ended, 1);
-	/* what was prepared may have changed it; after an abort it costs a look */
-	if (control_changed || prepared_ended)
 	{
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		pg_atomic_write_u32(&db->prepared_ended, 1);
 		needed = DW_AWAKE;
 	}
-	tell_waiters(db, committed);
-	lets_go = committed && nended > 0;
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension is to be followed by one */
@@ -453,6 +476,41 @@ deliver_all(bool committed)
 	DW_INJECT("commit-before-wake");
 	if (needed != DW_NEVER)
 		dw_wake_timer(db, needed);
+}
+
+/*---- What must not be missed ----*/
+
+/* Has the transaction changed anything in catalogs? */
+static bool
+has_catalog_news(void)
+{
+	SharedInvalidationMessage *messages;
+	bool		init_file;
+
+	return xactGetCommittedInvalidationMessages(&messages, &init_file) > 0;
+}
+
+/* Who waits for a task finds the xid of the subtransaction, which has no lock. */
+static bool
+ended_in_subtransaction(void)
+{
+	for (int i = 0; i < nended; i++)
+		if (ended[i].subid != TopSubTransactionId)
+			return true;
+	return false;
+}
+
+/* N1: before the commit is visible. */
+static void
+publish_ending(void)
+{
+	TransactionId xid = GetTopTransactionIdIfAny();
+
+	if (!TransactionIdIsValid(xid) ||
+		(ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !control_changed))
+		return;
+	if (ended_in_subtransaction() || has_catalog_news())
+		dw_ending_publish(xid);
 }
 
 /* No owner stands for any lane. */
@@ -507,16 +565,19 @@ xact_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			publish_ending();
 			if (ntouched > 0)
 				DW_INJECT("commit-before-visible");
 			break;
 		case XACT_EVENT_COMMIT:
-			deliver_all(true);
-			if (!lets_go)
+			delivers = tell_at_once(true);
+			if (!delivers)
 				forget_all();
 			break;
 		case XACT_EVENT_ABORT:
-			deliver_all(false);
+			if (tell_at_once(false))
+				deliver_all(false);
+			dw_ending_withdraw();
 			forget_all();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -534,8 +595,13 @@ xact_callback(XactEvent event, void *arg)
 static void
 release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
 {
-	if (!lets_go || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
+	if (!committed || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
+	/* N4 */
+	dw_ending_withdraw();
+	if (!delivers)
+		return;
+	deliver_all(true);
 	for (int i = 0; i < nended; i++)
 		dw_let_waiters_go(my_database, ended[i].id);
 	forget_all();
@@ -553,6 +619,8 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	dw_tasks_unlocked();
+	/* COMMIT PREPARED is refused here */
+	dw_ending_withdraw();
 
 	/* it may be this one that armed them */
 	if (unarmed_news == UNARMED_NONE_LEFT)

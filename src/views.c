@@ -612,8 +612,12 @@ service_state(DwDatabase *db)
 static const char *
 problem_of_service(const char *state)
 {
-	if (strcmp(state, "stopped") == 0 && pg_atomic_read_u32(&dw_shared->launcher_proc) == 0)
+	if (strcmp(state, "stopped") != 0)
+		return NULL;
+	if (pg_atomic_read_u32(&dw_shared->launcher_proc) == 0)
 		return "the launcher is not running: \"max_worker_processes\" may be too low";
+	if (pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
+		return DW_TIMER_REFUSED;
 	return NULL;
 }
 

@@ -30,9 +30,11 @@
 #include "autonomous.h"
 #include "catalog/pg_type.h"
 #include "compat.h"
+#include "ending.h"
 #include "executor.h"
 #include "fmgr.h"
 #include "give_way.h"
+#include "history.h"
 #include "keys.h"
 #include "marks.h"
 #include "miscadmin.h"
@@ -356,7 +358,8 @@ look(int64 id, bool first)
 
 /*
  * The row is gone.  Who deleted it lets go of the lock on his xid after he has
- * told us, if he does that at all.  Versions of the row that were there when
+ * told us, if he does that at all; who did so in a subtransaction, which has
+ * no such lock any more, is published.  Versions of the row that were there when
  * we began to wait cannot be vacuumed away before our snapshot is.
  */
 static void
@@ -387,6 +390,7 @@ wait_for_deleter(int64 id)
 	foreach(lc, deleters)
 		XactLockTableWait(lfirst_oid(lc), NULL, NULL, XLTW_None);
 	list_free(deleters);
+	dw_ending_wait();
 }
 
 /* Nobody claims a task while somebody waits for a lock that we have. */
@@ -450,11 +454,13 @@ wait_for_task(int64 id, int64 deadline)
 {
 	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	int64		look_at = dw_uptime() + LOOK_US;
+	const char *ended;
 
 	switch (look(id, true))
 	{
 		case GONE:
-			return "gone";
+			ended = dw_history_newest_end(id);
+			return ended != NULL ? ended : "gone";
 		case HAS_FAILED:
 			return names[DW_FAILED];
 		default:

@@ -382,8 +382,7 @@ group commit => sub {
 		start($s, "SELECT plan_at('$point.stopped', clock_timestamp())");
 		waiting($point, $point);
 		stir();
-		# it waits there until the transaction has ended wholly
-		wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = id_of('$point.stopped')",
+		wait_for($node, "SELECT count(*) FROM ran WHERE name = '$point.stopped'",
 			"stopped at $point: a load that goes by finds the task", $limit, expected => 1);
 		detach($node, $point);
 		settled("stopped at $point");

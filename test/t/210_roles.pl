@@ -84,7 +84,7 @@ isnt(sql(q{SELECT value FROM seen WHERE what = 'forged'}), 'plain',
 sql('ALTER ROLE service RESET session_authorization');
 
 sql(q{SET ROLE plain; SELECT by_service('', 'insert into deferring values (1)')});
-value_of('deferred', $switched ? 'service on' : 'service off', 'its deferred triggers run as the owner');
+value_of('deferred', 'service off', 'its deferred triggers run as the owner');
 is(sql(q{SELECT value FROM seen WHERE what = 'deferred reset'}),
 	$switched ? 'refused service' : 'service', 'and have no way back to other rights');
 
@@ -113,7 +113,7 @@ foreach my $owner ('service', 'plain')
 is(sql(q{SELECT count(*) FROM delay_wheel.failed WHERE sqlstate NOT IN ('42501', '22023') AND owner IN ('service'::regrole, 'plain'::regrole)}),
 	'0', 'what failed was refused');
 schedule_as('service', q{insert into seen (what, value) values ('after ways', session_user || ' ' || current_user)});
-value_of('after ways', $switched ? 'postgres service' : 'service service', 'session user of an owner without LOGIN');
+value_of('after ways', 'service service', 'session user of an owner without LOGIN');
 schedule_as('plain', q{insert into seen (what, value) values ('plain session', session_user || ' ' || current_user)});
 value_of('plain session', 'plain plain', 'session user of one with LOGIN');
 schedule_as('service', q{set role granted; insert into seen (what, value) values ('granted', current_user)});
@@ -130,6 +130,73 @@ schedule_as('service', q{create temp table t_left (x int) on commit preserve row
 value_of('temp', 'made', 'temporary tables can be made');
 schedule_as('service', q{insert into seen (what, value) values ('temp gone', coalesce(to_regclass('t_left')::text, 'none'))});
 value_of('temp gone', 'none', 'and do not stay');
+
+#
+# All that SECURITY DEFINER code can ask who calls is session_user: what it refuses
+# to who may be the owner, it must refuse to the owner's task.  However that comes,
+# and wherever it asks, the answer is the owner, no superuser.
+#
+sql(q{
+	CREATE ROLE admins NOLOGIN;
+	CREATE TABLE wiped (how text);
+	CREATE FUNCTION wipe(how text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $f$
+	BEGIN
+		IF (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) OR pg_has_role(session_user, 'admins', 'MEMBER')
+			OR current_setting('is_superuser') = 'on' THEN
+			INSERT INTO wiped VALUES (how);
+		ELSE
+			INSERT INTO seen (what, value) VALUES (how, 'refused ' || session_user);
+		END IF;
+		RETURN how;
+	END $f$;
+	CREATE FUNCTION wipe_at_commit() RETURNS trigger LANGUAGE plpgsql AS $f$
+	BEGIN
+		PERFORM wipe(NEW.how);
+		RETURN NULL;
+	END $f$;
+	CREATE TABLE wiping (how text);
+	GRANT INSERT ON wiping TO PUBLIC;
+	CREATE CONSTRAINT TRIGGER w AFTER INSERT ON wiping DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION wipe_at_commit();
+	CREATE FUNCTION wipe_at_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $f$
+	BEGIN
+		IF current_user IN ('service', 'plain') THEN
+			PERFORM wipe(current_user || ' event trigger');
+		END IF;
+	END $f$;
+	CREATE EVENT TRIGGER w ON ddl_command_end WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION wipe_at_ddl();
+	CREATE FUNCTION who() RETURNS text LANGUAGE sql PARALLEL SAFE STABLE
+		AS $f$SELECT concat_ws(' ', session_user, current_user, current_setting('is_superuser'))$f$;
+	CREATE TABLE many AS SELECT generate_series(1, 1000) AS i;
+	GRANT SELECT ON many TO PUBLIC;
+	ALTER TABLE many SET (parallel_workers = 2);
+});
+foreach my $owner ('service', 'plain')
+{
+	schedule_as($owner,
+		qq{select wipe('$owner task')},
+		qq{do \$d\$ begin begin perform wipe('none'), 1/0; exception when division_by_zero then perform wipe('$owner after an error'); end; end \$d\$},
+		qq{insert into wiping values ('$owner deferred')},
+		qq{create view v_$owner as select 1},
+		(map { "select wipe('$owner batch')" } 1 .. 20));
+	sql(qq{SET ROLE $owner;
+		SELECT delay_schedule_task('select 1', delay => '0', on_success => 'select wipe(''$owner on_success'')');
+		SELECT delay_schedule_task('select 1/0 as x', delay => '0', max_attempts => 1, on_failure => 'select wipe(''$owner on_failure'')');
+		SELECT delay_run(delay_schedule('1 hour', 'select 1'));});
+	schedule_as($owner, qq{do \$d\$ begin perform delay_run(delay_schedule('1 hour', 'select wipe(''$owner delay_run'')')); end \$d\$});
+	schedule_as($owner, qq{set max_parallel_workers_per_gather = 2; set parallel_setup_cost = 0; set parallel_tuple_cost = 0;
+		set min_parallel_table_scan_size = 0; set parallel_leader_participation = off;
+		insert into seen (what, value) select '$owner parallel', string_agg(distinct w, ',') from (select who() as w from many where i > 0 offset 0) x});
+}
+wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.task}, 'each owner has come to the guard by each way');
+is(sql(q{SELECT string_agg(DISTINCT how, ', ' ORDER BY how) FROM wiped}), '', 'the guard lets none of them pass');
+foreach my $owner ('service', 'plain')
+{
+	is(sql(qq{SELECT string_agg(DISTINCT substr(what, length('$owner') + 2), ', ') FROM seen WHERE what LIKE '$owner %' AND value = 'refused $owner'}),
+		'after an error, batch, deferred, delay_run, event trigger, on_failure, on_success, task', "$owner: it has refused each");
+	is(sql(qq{SELECT value FROM seen WHERE what = '$owner parallel'}), "$owner $owner off", "$owner: parallel workers know the same");
+}
+is(sql(q{SELECT count(*) FROM seen WHERE what LIKE '% batch'}), '40', 'each task of a batch was one');
 
 # an error at commit, and one in the SQL
 sql(q{SET ROLE service; CREATE TABLE parent (id int PRIMARY KEY);

@@ -142,26 +142,69 @@ $session->quit;
 has_run('db5', 'late', 'a task runs that was scheduled when there was none');
 
 #
-# A restart: those that have the extension get the places.
+# A restart: those that have the extension get the places.  The log tells of
+# databases that wait for one, and not of those that do not want any.
 #
+my $no_place = qr/LOG:  delay_wheel has no place for another database/;
+$position = log_position($node);
 $node->restart;
 are_served('db3 db5 postgres', 'after a restart the same are served');
-
-# The log tells once that there is no place, whatever timers do meanwhile.
-$position = log_position($node);
 $node->safe_psql('postgres', 'CREATE DATABASE plain7');
-ok(wait_until(60, sub { count_in_log($position, 'LOG:  delay_wheel has no place for another database') >= 1 }),
-	'there is no place to look into a new database');
+ok(wait_until(60, sub { $node->safe_psql('postgres', q{
+	SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'}) =~ /DelayWheelLauncher|Extension/ }),
+	'the launcher has nothing to do');
+my $quiet = log_position($node);
+$node->safe_psql('plain7', 'CREATE EXTENSION delay_wheel');
+ok(wait_until(60, sub { count_in_log($quiet, $no_place) >= 1 }), 'the log tells of a database that wants a place');
+is(count_in_log($position, $no_place), 1, 'and of no other');
+
+# whoever owns a database without a place can drop it while it is looked into
+$node->safe_psql('postgres', 'CREATE ROLE maker LOGIN CREATEDB; DROP DATABASE plain7');
+$node->restart;
+are_served('db3 db5 postgres', 'there is no place, and nobody waits for one');
+$position = log_position($node);
+my $failed_drops = '';
+for (1 .. 10)
+{
+	my ($code, $stdout, $stderr) = $node->psql('postgres', 'CREATE DATABASE looked_into', extra_params => [ '-U', 'maker' ]);
+	my ($code2, $stdout2, $stderr2) = $node->psql('postgres', 'DROP DATABASE looked_into WITH (FORCE)', extra_params => [ '-U', 'maker' ]);
+
+	$failed_drops .= $stderr . $stderr2;
+}
+is($failed_drops, '', 'a database that is looked into can be dropped by its owner');
+is(count_in_log($position, $no_place), 0, 'the log tells nothing of it');
+
+# nobody has used it since the start
+$node->safe_psql('postgres', 'CREATE DATABASE plain7');
+$node->safe_psql('plain7', 'CREATE EXTENSION delay_wheel');
+$position = log_position($node);
+$node->restart;
+ok(wait_until(60, sub { count_in_log($position, $no_place) >= 1 }), 'after a restart the log tells of one that waits');
+my @served = split ' ', served();
+
+# It tells once, whatever timers do meanwhile.
 for (1 .. 3)
 {
-	my $timer = q{SELECT pid FROM pg_stat_activity WHERE datname = 'db3' AND backend_type = 'delay_wheel timer'};
+	my $timer = qq{SELECT pid FROM pg_stat_activity WHERE datname = '$served[0]' AND backend_type = 'delay_wheel timer'};
 	my $pid = $node->safe_psql('postgres', $timer);
 
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_for($node, "SELECT count(*) FROM ($timer) t WHERE pid <> $pid", 'another timer is there', 60, expected => 1);
-	are_served('db3 db5 postgres', 'and runs');
+	are_served("@served", 'and runs');
 }
-is(count_in_log($position, 'LOG:  delay_wheel has no place for another database'), 1, 'the log has told of it once');
+is(count_in_log($position, $no_place), 1, 'the log has told of it once');
+$node->safe_psql('postgres', 'DROP DATABASE plain7');
+are_served('db3 db5 postgres', 'nobody waits any more');
+
+# Databases that are looked into take no place from others for want of a worker.
+$node->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_logical_replication_workers = 0\n");
+$node->restart;
+wait_for($node, q{SELECT state, last_problem FROM delay_wheel.status WHERE database = current_database()},
+	'the view tells why nothing is served', 60, db => 'db5', expected => 'stopped|could not start the timer: no background worker is free');
+is((schedule($_, 'few'))[1], '', "there is a place for $_") for qw(db3 db5);
+$node->append_conf('postgresql.conf', "max_worker_processes = 40\n");
+$node->restart;
+has_run($_, 'few', "with workers, the task of $_ runs") for qw(db3 db5);
 
 #
 # More places than databases; a crowd of them.

@@ -130,6 +130,9 @@ foreach my $mode (@modes)
 		my (undef, undef, $err) = $node->psql('postgres', "SELECT delay_retry($id)");
 		like($err, qr/task $id is running/, "$mode: delay_retry()");
 		is(query('SELECT delay_redrive()'), 0, "$mode: delay_redrive()");
+		(undef, undef, $err) = $node->psql('postgres', "SELECT delay_discard($id)");
+		like($err, qr/task $id is running/, "$mode: delay_discard()");
+		is(query('SELECT delay_discard_all()'), 0, "$mode: delay_discard_all()");
 	}
 
 	# it comes into memory again: other executors leave it alone

@@ -272,7 +272,7 @@ group attacks => sub {
 	my @views = split /\n/, $node->safe_psql('postgres',
 		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' ORDER BY 1});
 	my @tables = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'S') ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'f', 'S') ORDER BY 1});
 	my @queries;
 	for my $view (@views)
 	{
@@ -488,7 +488,210 @@ group create => sub {
 };
 
 #
-# 8. A lock on our tables is not waited for by who may not have it: all who
+# 8. Operators of all names over all types of ours, and functions of all names
+# that the scripts have, in that schema, as good a match as there can be: none is
+# bound, neither at CREATE EXTENSION nor by an update, and one that was is let go.
+#
+group operators => sub {
+	my $root = "$FindBin::RealBin/../..";
+	my $scripts = join '', map { slurp_file($_) } glob("$root/delay_wheel--*.sql");
+	my $exporters = join '', map { slurp_file("$root/monitoring/$_") } 'postgres_exporter.yaml', 'sql_exporter.yml';
+	# the lines that are indented further than "query:"
+	my @queries = $exporters =~ /^ *query: \|\n((?: {4,}(?:SELECT|FROM|WHERE|LEFT|GROUP|ORDER|UNION| ).*\n)+)/mg;
+	my %names = map { lc($_) => 1 } ($scripts . $exporters . slurp_file("$root/scripts/dashboard.sql")) =~ /\b([a-z_]\w*)\s*\(/gi;
+	my $names = join ',', sort keys %names;
+	# whatever depends on the extension's objects as a part of them, and what that uses
+	my $foreign = q{WITH RECURSIVE ours(classid, objid) AS (
+			SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON e.extname = 'delay_wheel' AND d.refobjid = e.oid
+				AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+			UNION SELECT d.classid, d.objid FROM pg_depend d JOIN ours o ON d.refclassid = o.classid AND d.refobjid = o.objid WHERE d.deptype IN ('i', 'a'))
+		SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) || ' uses ' || pg_describe_object(d.refclassid, d.refobjid, 0)
+		FROM pg_depend d JOIN ours USING (classid, objid)
+		WHERE (d.refclassid, d.refobjid) NOT IN (TABLE ours) AND d.refclassid NOT IN ('pg_extension'::regclass, 'pg_namespace'::regclass)};
+	$node->safe_psql('postgres', 'CREATE DATABASE trapped TEMPLATE template0');
+	my $types = $node->safe_psql('postgres', q{SELECT string_agg(DISTINCT t::regtype::text, ';') FROM (
+			SELECT atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace = 'delay_wheel'::regnamespace AND attnum > 0 UNION ALL
+			SELECT unnest(coalesce(proallargtypes, proargtypes::oid[])) FROM pg_proc WHERE pronamespace = 'delay_wheel'::regnamespace UNION ALL
+			SELECT unnest('{int4,timestamp,date,oid,name,numeric,float8,float4,"\"char\"",_oid,_int8,json}'::regtype[])) _(t)
+		JOIN pg_type ON pg_type.oid = t AND typtype = 'b'});
+	$node->safe_psql('trapped', qq{
+		CREATE SCHEMA trap AUTHORIZATION mallory;
+		CREATE FUNCTION trap.met() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END';
+		CREATE FUNCTION trap.met(bigint) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END';
+		CREATE FUNCTION trap.met(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END';
+		CREATE TEMP TABLE t AS SELECT t::regtype AS t FROM unnest(string_to_array('$types', ';')) t;
+		-- written into the catalogs: to create them one by one takes minutes.  The result is what is expected, if that can be told
+		INSERT INTO pg_operator
+		SELECT pg_nextoid('pg_operator', 'oid', 'pg_operator_oid_index'), o.name, 'trap'::regnamespace, 'mallory'::regrole, 'b', false, false, l.t, r.t,
+			coalesce((SELECT min(p.oprresult) FROM pg_operator p WHERE p.oprname = o.name AND p.oprright = r.t), 'bool'::regtype), 0, 0, 'trap.met(bigint, bigint)'::regprocedure, 0, 0
+		FROM (SELECT DISTINCT oprname FROM pg_operator WHERE oprkind = 'b') o(name), t l, t r;
+		INSERT INTO pg_operator
+		SELECT pg_nextoid('pg_operator', 'oid', 'pg_operator_oid_index'), o.name, 'trap'::regnamespace, 'mallory'::regrole, 'l', false, false, 0, r.t, r.t, 0, 0, 'trap.met(bigint)'::regprocedure, 0, 0
+		FROM (SELECT DISTINCT oprname FROM pg_operator WHERE oprkind = 'l') o(name), t r;
+		CREATE TEMP TABLE f AS SELECT p.* FROM pg_proc p WHERE pronamespace = 'trap'::regnamespace;
+		INSERT INTO pg_proc
+		SELECT pg_nextoid('pg_proc', 'oid', 'pg_proc_oid_index'), n.name, f.pronamespace, 'mallory'::regrole, f.prolang, f.procost, 0, 0, 0, 'f', false, false, false, false, 'v', 'u',
+			n.args, 0, n.result, n.types::oidvector, NULL, NULL, NULL, NULL, NULL, f.prosrc, NULL, NULL, NULL, NULL
+		FROM f, (
+			SELECT DISTINCT p.proname, 1, t.t::oid::text, first_value(p.prorettype) OVER (PARTITION BY p.proname ORDER BY p.oid) FROM pg_proc p, t
+				WHERE p.pronargs = 1 AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ('{$names}')
+			UNION ALL
+			SELECT DISTINCT p.proname, 2, l.t::oid || ' ' || r.t::oid, first_value(p.prorettype) OVER (PARTITION BY p.proname ORDER BY p.oid) FROM pg_proc p, t l, t r
+				WHERE p.pronargs = 2 AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ('{$names}')) n(name, args, types, result)
+		WHERE f.pronargs = n.args});
+	cmp_ok($node->safe_psql('trapped', q{SELECT count(*) FROM pg_operator WHERE oprnamespace = 'trap'::regnamespace}), '>', 30000, 'a schema has operators of all names over all types');
+	cmp_ok($node->safe_psql('trapped', q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'trap'::regnamespace}), '>', 5000, 'and functions');
+
+	my ($bound) = $scripts =~ /^(CREATE OR REPLACE VIEW delay_wheel\.forecast AS.*?;)$/ms;
+	$bound =~ s/pg_catalog\.make_interval\(days => (n(?: \+ 1)?)\)/($1) * '1 day'::interval/g or die 'no view to be bound';
+	my %ways = (
+		new => ['CREATE EXTENSION delay_wheel SCHEMA trap'],
+		'1.0' => [ q{CREATE EXTENSION delay_wheel SCHEMA trap VERSION '1.0'}, 'ALTER EXTENSION delay_wheel UPDATE' ],
+		# as 1.1 was at first
+		'1.1' => [ q{CREATE EXTENSION delay_wheel SCHEMA trap VERSION '1.1'}, "SET search_path = trap; $bound", 'ALTER EXTENSION delay_wheel UPDATE' ]);
+	for my $way (sort keys %ways)
+	{
+		my $db = 'trapped_' . ($way =~ s/\W//gr);
+		my @steps = @{ $ways{$way} };
+
+		$node->safe_psql('postgres', "CREATE DATABASE $db TEMPLATE trapped");
+		for my $step (0 .. $#steps)
+		{
+			$node->safe_psql($db, "SET search_path = trap, pg_catalog; $steps[$step]");
+			my $uses = $node->safe_psql($db, $foreign);
+			if ($way eq '1.1' && $step == 1)
+			{
+				like($uses, qr/forecast uses operator trap\.\*/, 'a view of 1.1 is bound to an operator');
+			}
+			else
+			{
+				is($uses, '', "nothing is bound but what is PostgreSQL's or its own: $way, step $step");
+			}
+		}
+		($out, $err) = as('boss', join(';', 'SET search_path = trap, pg_catalog', (map { "TABLE $_" }
+				split(/\n/, $node->safe_psql($db, q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v'}))),
+				'SELECT 1 FROM delay_wheel.page_data() p, delay_wheel.forecast_svg() f, delay_wheel.ring_svg() r, delay_wheel.lateness_svg() l', "SELECT delay_wheel.allow('victim')"), $db);
+		is($err, '', "what it does meets nothing either: $way");
+		next if $way ne 'new';
+		# what comes beside it for who watches: where his search_path leads there, too
+		$node->safe_psql($db, q{
+			ALTER DATABASE trapped_new SET search_path = trap;
+			CREATE FUNCTION trap.format(text, name, text, text) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''met''; END'});
+		(my $code, $out, $err) = $node->psql($db, '', extra_params => [ '-U', 'boss', '-v', 'once=1', '-f', "$root/scripts/dashboard.sql" ]);
+		is($err, '', 'the dashboard for a terminal meets nothing');
+		like($out, qr/RUNNING/, 'and works');
+		cmp_ok(scalar @queries, '>', 15, 'there are queries for exporters');
+		for my $query (@queries)
+		{
+			(undef, $err) = as('boss', $query, $db);
+			is($err, '', 'a query of an exporter meets nothing: ' . substr($query =~ s/\s+/ /gr, 0, 60));
+		}
+	}
+	$node->safe_psql('postgres', "DROP DATABASE $_ WITH (FORCE)") for qw(trapped trapped_new trapped_10 trapped_11);
+};
+
+#
+# 9. What the views tell of rows that they do not show: nothing by conditions,
+# counts, plans or estimates.
+#
+group leaks => sub {
+	# statistics know the rows; all that there can be of each kind
+	$node->safe_psql('postgres', q{
+		CREATE ROLE stranger LOGIN;
+		SET SESSION AUTHORIZATION victim;
+		SELECT count(delay_schedule_task('SELECT $1, ' || i, args => ARRAY['a' || i], arg_types => '{text}', delay => '1 day', key => 'unpaid ' || i, tag => 'tag ' || i, priority => i % 3 - 1)) FROM generate_series(1, 300) i;
+		SELECT count(delay_schedule_task('SELECT 1/0', key => 'fails ' || i)) FROM generate_series(1, 30) i;
+		SELECT count(delay_every('every ' || i, '1 day', 'SELECT ' || i)) FROM generate_series(1, 10) i;
+		SELECT delay_queue('hidden');
+		SELECT delay_cancel_all(tag => 'tag 7')});
+	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
+	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
+	$node->safe_psql('postgres', q{ANALYZE delay_wheel.task; ANALYZE delay_wheel.failed_task; ANALYZE delay_wheel.recurring_task; ANALYZE delay_wheel.history_0; ANALYZE delay_wheel.history_1; ANALYZE delay_wheel.history_2; ANALYZE delay_wheel.queue});
+
+	# comparisons that count what they are given, and are leakproof, as those of PostgreSQL
+	# are: of a superuser, since nobody else can make any; in the operator class of statistics
+	$node->safe_psql('postgres', q{
+		CREATE SEQUENCE calls; GRANT ALL ON SEQUENCE calls TO PUBLIC;
+		CREATE FUNCTION counting(text, text) RETURNS boolean LANGUAGE plpgsql STABLE LEAKPROOF COST 0.000001 AS $$BEGIN PERFORM nextval('calls'); RETURN $1 >= $2; END$$;
+		CREATE OPERATOR >>= (LEFTARG = text, RIGHTARG = text, FUNCTION = counting, RESTRICT = scalargesel)});
+	my $calls = sub {
+		my ($role, $sql) = @_;
+		$node->safe_psql('postgres', q{SELECT setval('calls', 1, false)});
+		my ($out, $err) = as($role, $sql);
+		is($err, '', "it is asked: $sql") if $err;
+		return $node->safe_psql('postgres', q{SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM calls});
+	};
+	my %columns;
+	push @{ $columns{ (split /\|/)[0] } }, (split /\|/)[1] for split /\n/, $node->safe_psql('postgres',
+		q{SELECT c.relname, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+			WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' AND attnum > 0 AND relname <> 'failed_rows' ORDER BY 1, attnum});
+	my %rows_of = map { $_ => 1 } qw(tasks failed newest_failed history recurring queues cancellations lanes running);
+	my (@called, @plans);
+	for my $view (sort grep { $rows_of{$_} } keys %columns)
+	{
+		my ($mine) = out_as('mallory', "SELECT count(*) FROM delay_wheel.$view");
+		# all of its columns in one query, none of which decides
+		my $n = $calls->('mallory', "SELECT count(*) FROM delay_wheel.$view WHERE " . join(' AND ', map { "($_\::text OPERATOR(public.>>=) '' OR true)" } @{ $columns{$view} }));
+		my $one = 0;
+		for my $column (@{ $columns{$view} })
+		{
+			my $given = $calls->('mallory', "SELECT count(*) FROM delay_wheel.$view WHERE $column\::text OPERATOR(public.>>=) 'x'");
+			# at most once for each row of his own
+			push @called, "$view.$column: $given of $mine" if $given > $mine;
+			$one += $given;
+			push @called, "$view.$column by a join: $given of $mine"
+				if ($given = $calls->('mallory', "SELECT count(*) FROM (VALUES ('x')) g(x) JOIN delay_wheel.$view v ON v.$column\::text OPERATOR(public.>>=) g.x")) > $mine;
+		}
+		push @called, "$view: never" if $view eq 'tasks' && $one == 0;
+	}
+	is(join("\n", @called), '', 'a leakproof comparison of the reader is called for his own rows only, at most');
+
+	# plans, counts and estimates: the same for what is there and for what is not, to who has nothing
+	my ($id, $failed) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel.task WHERE key = 'unpaid 4'), (SELECT min(id) FROM delay_wheel.failed_task WHERE key = 'fails 4')});
+	my %pairs = (
+		tasks => [ [ "owner = 'victim'::regrole AND key = 'unpaid 4711'", "owner = 'victim'::regrole AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
+			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ 'id = 1000000', "id = $id" ], [ 'id > 1000000000', 'id > 0' ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
+			[ 'priority = 1 AND id < 0', 'priority = 0 AND id < 1' ], [ "queue = 'none'", "queue = 'hidden'" ], [ 'id IN (1000000, 1000001)', "id IN ($id, 1000001)" ], [ 'id IN (SELECT 1000000 FROM generate_series(1, 3))', "id IN (SELECT $id FROM generate_series(1, 3))" ] ],
+		failed => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ 'id = 1000000', "id = $failed" ], [ "failed_at > '2500-01-01'", "failed_at > '1999-01-01'" ] ],
+		newest_failed => [ [ "message > 'z'", "message > 'd'" ] ],
+		history => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
+		recurring => [ [ "name = 'none'", "name = 'every 4'" ], [ "sql > 'z'", "sql > 'S'" ],],
+		queues => [ [ "name = 'none'", "name = 'hidden'" ] ]);
+	for my $view (sort keys %pairs)
+	{
+		for my $pair (@{ $pairs{$view} })
+		{
+			my @plan = map {
+				my $where = $_;
+				my ($plan) = out_as('stranger', "EXPLAIN SELECT * FROM delay_wheel.$view WHERE $where;
+					EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM delay_wheel.$view WHERE $where;
+					SELECT count(*) FROM delay_wheel.$view WHERE $where");
+				# what was asked is in the plan
+				join "\n", grep { !/Filter: |Cond: |Index Cond|Recheck|InitPlan|SubPlan/ || /Rows Removed/ } split /\n/, $plan;
+			} @$pair;
+			push @plans, "$view: $pair->[1]\n$plan[0]\n-- but\n$plan[1]" if $plan[0] ne $plan[1];
+		}
+	}
+	is(join("\n", @plans), '', 'plans, counts and estimates of what is there are those of what is not');
+	# and none of them is all that mallory is shown
+	like(out_as('mallory', q{EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM delay_wheel.tasks WHERE key = 'mine 4'}), qr/Rows Removed by Filter: [4]\b/, 'own rows are counted');
+
+	# what is shown is what was shown
+	my $shown = q{SELECT count(*), count(*) FILTER (WHERE owner = 'victim'::regrole) > 290, bool_or(key = 'unpaid 7') IS TRUE FROM delay_wheel.tasks};
+	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');
+	like(out_as('writer', $shown), qr/^\d{3}\|t\|f$/, 'so does pg_read_all_data');
+	is(out_as('mallory', $shown), '5|f|f', 'the others their own');
+	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
+	$node->safe_psql('postgres', 'GRANT victim TO gang');
+	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[$id, NULL]::int[])}), 1, 'a member of a member sees it');
+	like(out_as('mallory', $shown), qr/^\d{3}\|t\|f$/, 'and all the others');
+	$node->safe_psql('postgres', 'REVOKE victim FROM gang; DROP OPERATOR >>= (text, text); DROP FUNCTION counting; DROP SEQUENCE calls');
+	out_as('mallory', q{SELECT delay_cancel_all(due_from => '-infinity')});
+	out_as('victim', q{SELECT delay_cancel_all(due_from => '-infinity'); SELECT delay_unschedule(name) FROM delay_wheel.recurring; SELECT delay_queue_drop('hidden')});
+};
+
+#
+# 10. A lock on our tables is not waited for by who may not have it: all who
 # schedule, and run tasks, would wait behind him.
 #
 # SQLSTATE of what mallory gets for it

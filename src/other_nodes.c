@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * other_nodes.c
+ *	  Effects of tasks on other nodes, and what they read there.
+ *
+ * Run by executors, and by backends that run a task at once.
+ *
+ * A task runs exactly once because the deletion of its row and its effects are
+ * one transaction.  Of what it does on other nodes that is so if they commit by
+ * two-phase commit.  Citus does so only if more than one of its nodes, or a shard
+ * of this one, were written: the row of the task, which C code deletes, is nothing
+ * to it.  So it would commit on the one node that was written, and then here; a
+ * crash in between, and the task would run again.  Here it is asked for two-phase
+ * commit, which it does where it has written, and only there.
+ *
+ * It is asked by its own function.  From PostgreSQL 16 on extensions hide their
+ * symbols but those that SQL calls.  There the transaction, if Citus has a part
+ * in it, writes no rows to a table that Citus knows: what comes by a SELECT is
+ * always committed by two-phase commit.  The table, delay_wheel.two_phase, is to
+ * be made by whoever sets up the nodes (doc/scaling.md).
+ *
+ * Where Citus is not loaded, that costs a look at two pointers.
+ *
+ * What is read by a foreign table is read under a snapshot that the other server
+ * takes once for the whole transaction, as postgres_fdw has it.  A task that comes
+ * later in a batch would not see there what was committed before it was scheduled.
+ * So a task that uses a foreign table is the last one of its batch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dlfcn.h>
+
+#include "access/xact.h"
+#include "batch.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "executor.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "other_nodes.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+
+/*---- Two-phase commit ----*/
+
+/* Functions of Citus, if it is loaded. */
+static void (*use_two_phase) (void) = NULL;
+static PGFunction should_use_two_phase = NULL;
+
+/* PostgreSQL makes the symbols of all that it loads global. */
+static void
+look_for_citus(void)
+{
+	static bool looked = false;
+
+	if (looked)
+		return;
+	looked = true;
+	*(void **) &use_two_phase = dlsym(RTLD_DEFAULT, "Use2PCForCoordinatedTransaction");
+	*(void **) &should_use_two_phase = dlsym(RTLD_DEFAULT, "coordinated_transaction_should_use_2PC");
+}
+
+/*
+ * Has Citus a part in this transaction, and would commit it in one phase?  Its
+ * answer to the first is an error, which holds nothing.
+ */
+static bool
+is_one_phase(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool result = false;
+
+	PG_TRY();
+	{
+		result = !DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0));
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return result;
+}
+
+static void
+say_what_is_missing(void)
+{
+	static bool said = false;
+
+	if (!said)
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist"),
+				 errhint("Create it, see doc/scaling.md.")));
+	said = true;
+}
+
+/* As the table's owner, who can do no more by it than before. */
+static void
+write_no_rows(void)
+{
+	Oid			schema = get_namespace_oid("delay_wheel", true);
+	Oid			table = OidIsValid(schema) ? get_relname_relid("two_phase", schema) : InvalidOid;
+	Relation	rel;
+	Oid			user;
+	int			context;
+
+	if (!OidIsValid(table))
+	{
+		say_what_is_missing();
+		return;
+	}
+	rel = RelationIdGetRelation(table);
+	if (!RelationIsValid(rel))
+		return;
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	RelationClose(rel);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	if (SPI_execute("INSERT INTO delay_wheel.two_phase SELECT n FROM pg_catalog.generate_series(1, 0) AS n",
+					false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "could not write to table \"delay_wheel.two_phase\"");
+	SPI_finish();
+	SetUserIdAndSecContext(user, context);
+}
+
+void
+dw_other_nodes_prepare(void)
+{
+	look_for_citus();
+	if (use_two_phase != NULL)
+		use_two_phase();
+	else if (should_use_two_phase != NULL && !XactReadOnly && is_one_phase())
+		write_no_rows();
+}
+
+/*---- Foreign tables ----*/
+
+/* Those of delay_wheel itself read the memory of this server. */
+static bool
+is_foreign(const RangeTblEntry *rte)
+{
+	return rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE &&
+		get_rel_namespace(rte->relid) != get_namespace_oid("delay_wheel", true);
+}
+
+static void
+start_query(QueryDesc *query, int flags)
+{
+	if (dw_this_executor != NULL && dw_this_executor->in_batch)
+	{
+		ListCell   *lc;
+
+		foreach(lc, query->plannedstmt->rtable)
+			if (is_foreign(lfirst_node(RangeTblEntry, lc)))
+				dw_batch_close();
+	}
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+}
+
+void
+dw_other_nodes_install(void)
+{
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = start_query;
+}

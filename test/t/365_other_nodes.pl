@@ -1,0 +1,255 @@
+# Effects on other nodes: as a distributed database has them, which sees to it in
+# the same transaction (test/tools/other_node.c), and by foreign tables.
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $moduledir = abs_path(PostgreSQL::Test::Utils::tempdir());
+chomp(my $includes = `$ENV{PG_CONFIG} --includedir-server`);
+
+sub compile
+{
+	my ($name, @flags) = @_;
+
+	return PostgreSQL::Test::Utils::run_log(
+		[ $ENV{CC} || 'cc', '-shared', '-fPIC', @flags, "-I$includes", '-o', "$moduledir/$name.so", "$FindBin::RealBin/../tools/other_node.c" ]);
+}
+
+sub node_with
+{
+	my ($library) = @_;
+	my $node = new_node($library, batches => 1, conf => qq{
+		restart_after_crash = on
+		max_prepared_transactions = 10
+		shared_preload_libraries = '$moduledir/$library, delay_wheel'
+	});
+
+	$node->safe_psql('postgres', qq{
+		CREATE ROLE worker LOGIN;
+		SELECT delay_wheel.allow('worker');
+		CREATE FUNCTION remote_write(bigint) RETURNS void AS '$moduledir/$library' LANGUAGE C STRICT;
+		CREATE FUNCTION remote_deadlock() RETURNS void AS '$moduledir/$library' LANGUAGE C STRICT;
+		CREATE FUNCTION remote_note_write() RETURNS trigger AS '$moduledir/$library' LANGUAGE C;
+	});
+	return $node;
+}
+
+sub set_batches
+{
+	my ($node, $n) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET delay_wheel.batch_tasks = $n");
+	$node->reload;
+	wait_for($node, 'SHOW delay_wheel.batch_tasks', "batch_tasks is $n", 30, expected => $n);
+	return;
+}
+
+my $next = 1;
+
+# Schedules N tasks in one transaction; where $n % $fails is 0, ones that fail.
+sub schedule
+{
+	my ($node, $n, $fails) = @_;
+	my $first = $next;
+
+	$fails //= $n + 1;
+	$next += $n;
+	# the server may die before psql has said goodbye
+	$node->psql('postgres', qq{SET ROLE worker;
+		SELECT count(CASE WHEN g % $fails = 0 THEN delay_schedule('0', 'SELECT 1 / 0')
+			ELSE delay_schedule('0', 'SELECT public.remote_write(\$1)', $first + g - 1::bigint) END) FROM generate_series(1, $n) g});
+	return $first;
+}
+
+# How often the other node has each key from the first one on, when its own
+# recovery has ended.
+sub effects
+{
+	my ($node, $first) = @_;
+	my $file = $node->data_dir . '/other_node';
+	my @lines = map { [ split / / ] } -e $file ? split(/\n/, slurp_file($file)) : ();
+	my %xids = map { $_->[2] => 1 } grep { $_->[0] eq 'P' && $_->[1] >= $first } @lines;
+	my %committed = map { $_ => 1 } split /\n/,
+	  $node->safe_psql('postgres', "SELECT x FROM unnest('{" . join(',', keys %xids) . "}'::xid8[]) x WHERE pg_xact_status(x) = 'committed'");
+	my %count;
+
+	for my $line (@lines)
+	{
+		my ($how, $key, $xid) = @$line;
+
+		$count{$key}++ if $key >= $first && ($how eq 'C' || $committed{$xid});
+	}
+	return \%count;
+}
+
+# A test: all tasks have come to an end, with their effect once.
+sub each_once
+{
+	my ($node, $first, $n, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return unless wait_for($node, 'SELECT count(*) FROM delay_wheel.task', "$what: all tasks come to an end", 180, expected => 0);
+	my $count = effects($node, $first);
+	my $twice = grep { $_ > 1 } values %$count;
+	my $there = keys %$count;
+	is("$there there, $twice more than once", "$n there, 0 more than once", $what);
+	return;
+}
+
+# The server dies when the other node has heard of the commit, and this one has not.
+sub die_at_next_commit
+{
+	my ($node, $code) = @_;
+	my $file = $node->data_dir . '/die_before_commit';
+
+	append_to_file($file, '');
+	chmod 0666, $file;
+	$code->();
+	ok(wait_until(60, sub { !-e $file }), 'the server dies in the middle of a commit');
+	wait_for($node, 'SELECT true', 'it comes back');
+	return;
+}
+
+sub kills
+{
+	my ($node, $how) = @_;
+	my $first;
+
+	set_batches($node, 100);
+	die_at_next_commit($node, sub { $first = schedule($node, 200) });
+	each_once($node, $first, 200, "$how: a server that dies in the commit of a batch");
+	set_batches($node, 1);
+	die_at_next_commit($node, sub { $first = schedule($node, 20) });
+	each_once($node, $first, 20, "$how: in that of a task that runs alone");
+
+	# one that a session runs itself
+	$first = $next++;
+	my $id = $node->safe_psql('postgres', "SET ROLE worker; SELECT delay_schedule('1 hour', 'SELECT public.remote_write(\$1)', ${first}::bigint)");
+	die_at_next_commit($node, sub { $node->psql('postgres', "BEGIN; SET ROLE worker; SELECT delay_run($id); COMMIT") });
+	$node->safe_psql('postgres', "SET ROLE worker; SELECT delay_reschedule($id, '0')");
+	each_once($node, $first, 1, "$how: in that of a session with delay_run()");
+	return;
+}
+
+ok(compile('other_node'), 'another extension is compiled');
+my $node = node_with('other_node');
+
+group block => sub {
+	set_batches($node, 100);
+	my $first = schedule($node, 2000, 100);
+	each_once($node, $first, 1980, 'batches with tasks that fail');
+	$first = schedule($node, 2000);
+	each_once($node, $first, 2000, 'batches that nothing disturbs');
+	set_batches($node, 1);
+	$first = schedule($node, 200, 10);
+	each_once($node, $first, 180, 'tasks that run alone');
+	is($node->psql('postgres', 'CREATE TABLE delay_wheel.task_102008 (LIKE delay_wheel.task)'), 3, 'there are no shards of our tables');
+};
+
+group two_phase => sub {
+	kills($node, 'by its function');
+};
+
+# Cancelled as the victim of a deadlock that only the extension knows of, twice.
+group deadlock => sub {
+	$node->safe_psql('postgres', q{
+		CREATE SEQUENCE tries;
+		GRANT ALL ON SEQUENCE tries TO worker;
+		CREATE FUNCTION meets_others() RETURNS void LANGUAGE sql AS
+			$$SELECT CASE WHEN nextval('tries') < 3 THEN remote_deadlock() END$$});
+	set_batches($node, 100);
+	my $position = log_position($node);
+	for my $how ('alone', 'in a batch', q{with a mode})
+	{
+		my $more = $how eq 'with a mode' ? q{, mode => 'at_least_once', max_attempts => 3, retry_delay => '1 ms'} : '';
+		my $n = $how eq 'in a batch' ? 20 : 1;
+
+		$node->safe_psql('postgres', qq{SELECT setval('tries', 1, false);
+			SET ROLE worker; SELECT count(delay_schedule_task('SELECT public.meets_others()'$more)) FROM generate_series(1, $n)});
+		wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "a deadlock, $how: tasks come to an end", 60, expected => 0);
+		is($node->safe_psql('postgres', q{SELECT count(*), (SELECT last_value >= 3 FROM tries) FROM delay_wheel.failed WHERE sql ~ 'meets_others'}), '0|t', 'they are repeated');
+	}
+	like(log_since($node, $position), qr/will be tried again: canceling the transaction since it was involved in a distributed deadlock/,
+		'the log says why');
+};
+
+$node->stop;
+
+#
+# Where the function is hidden, by a table.
+#
+ok(compile('hidden_node', '-DHIDE_SYMBOL'), 'it is compiled with its symbols hidden');
+my $hidden = node_with('hidden_node');
+
+group hidden => sub {
+	my $position = log_position($hidden);
+	my $first = schedule($hidden, 20);
+	each_once($hidden, $first, 20, 'without the table');
+	my $said = () = log_since($hidden, $position) =~ /since table "delay_wheel.two_phase" does not exist/g;
+	cmp_ok($said, '>=', 1, 'the log says that it is missing');
+
+	# as if it were owned by a role that may do nothing
+	$hidden->safe_psql('postgres', q{
+		CREATE ROLE nobody;
+		CREATE TABLE delay_wheel.two_phase (n int);
+		ALTER TABLE delay_wheel.two_phase OWNER TO nobody;
+		GRANT USAGE ON SCHEMA delay_wheel TO nobody;
+		CREATE TRIGGER note AFTER INSERT ON delay_wheel.two_phase EXECUTE FUNCTION remote_note_write();
+	});
+	kills($hidden, 'by a table');
+	is($hidden->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.two_phase'), 0, 'no row is written there');
+};
+
+#
+# What a task reads by a foreign table was read for it, not for the one before.
+#
+group foreign => sub {
+	my $conninfo = 'host=' . $hidden->host . ' port=' . $hidden->port . ' dbname=postgres';
+
+	set_batches($hidden, 100);
+	$hidden->safe_psql('postgres', qq{
+		ALTER SYSTEM SET delay_wheel.batch_time = 100;
+		ALTER SYSTEM SET delay_wheel.max_executors = 1;
+		CREATE EXTENSION postgres_fdw;
+		CREATE EXTENSION dblink;
+		CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '${\$hidden->host}', port '${\$hidden->port}', dbname 'postgres');
+		CREATE USER MAPPING FOR postgres SERVER other;
+		CREATE TABLE there (n int);
+		CREATE FOREIGN TABLE here (n int) SERVER other OPTIONS (table_name 'there');
+		CREATE VIEW seen_here AS SELECT * FROM here;
+		CREATE TABLE seen (n int, rows bigint, xid xid8 DEFAULT pg_current_xact_id());
+		CREATE FUNCTION reads_query() RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM count(*) FROM seen_here; END';
+		CREATE FUNCTION reads_copy() RETURNS void LANGUAGE plpgsql AS 'BEGIN COPY here FROM PROGRAM ''echo 0''; END';
+		-- another session writes, and then schedules a task, which joins if it may
+		CREATE FUNCTION first_task(how text, m int) RETURNS void LANGUAGE plpgsql AS \$\$
+		BEGIN
+			EXECUTE format('SELECT reads_%s()', how);
+			PERFORM dblink_exec('$conninfo', format('INSERT INTO there VALUES (%s)', m));
+			PERFORM * FROM dblink('$conninfo', format(
+				'SELECT delay_schedule_at(now() - interval ''1 minute'', ''INSERT INTO seen SELECT %s, count(*) FROM here WHERE n = %s'')', m, m)) AS d (id bigint);
+			PERFORM pg_sleep(0.01);
+		END \$\$});
+	$hidden->restart;
+	my $m = 0;
+	for my $how (qw(query copy))
+	{
+		for (1 .. 10)
+		{
+			$m++;
+			$hidden->safe_psql('postgres', "SELECT delay_schedule('0', 'SELECT first_task(''$how'', $m)'), delay_schedule('0', 'SELECT 1')");
+			wait_for($hidden, "SELECT EXISTS (SELECT FROM seen WHERE n = $m) AND NOT EXISTS (SELECT FROM delay_wheel.task)", "by $how: a task reads what another one has scheduled it for");
+		}
+		is($hidden->safe_psql('postgres', "SELECT count(*) FROM seen WHERE n > $m - 10 AND rows = 0"), 0, "by $how: what was committed before a task, it sees there");
+	}
+};
+
+$hidden->stop;
+
+done_testing();
