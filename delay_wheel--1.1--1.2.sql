@@ -12,6 +12,17 @@ SET search_path = pg_catalog, pg_temp;
 
 /*---- New objects go here, above the next heading, with GRANTs to PUBLIC only ----*/
 
+COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones, and of executors whose task, of mode at_most_once, may yet be tried again; null in other states';
+/*---- Comments that said too much, or not enough ----*/
+
+COMMENT ON FUNCTION @extschema@.delay_arm() IS
+'makes tasks that came with a copy of another database (a restored dump, CREATE DATABASE ... TEMPLATE, logical replication, pg_upgrade) this database''s own, if this transaction commits: how many. Until then they are not run. Those that are overdue run at once, begun in the order of their due times, so look before: SELECT * FROM delay_wheel.tasks WHERE NOT armed; delay_cancel and delay_reschedule work on them. Arms the tasks of all roles whose rights the caller has, of all roles for a superuser; tasks of roles that do not exist are left, with a warning. Only for superusers and the owner of the function, unless granted';
+
+COMMENT ON FUNCTION @extschema@.delay_resume(text) IS
+'ends what delay_pause with the same argument began, if this transaction commits: tasks that are overdue run at once, at the rate of their queue, begun in the order of their due times: where several executors work off a queue (max_running is not 1), one may be done before another that was due earlier. What is paused otherwise, too (queue, role, database), stays paused. If there is no such pause nothing changes. Waits and rights as in delay_pause';
+
+COMMENT ON FUNCTION delay_wheel.allow(name[]) IS
+'allows roles to schedule, cancel and reschedule tasks of their own: grants EXECUTE on all functions of the extension that lie in the schema given to CREATE EXTENSION, but those for administrators: delay_arm, delay_queue, delay_queue_drop, delay_pause_database, delay_resume_database. Names are as in pg_roles, upper and lower case as they are; public stands for all roles. Only for superusers and the owner of the functions, for others an error, SQLSTATE 42501. No name at all is one, 42883, an empty array (VARIADIC) another, 22023, a null name, 22004, and a role that does not exist, 42704. Plain GRANT does as well; a dump carries the grants. For many roles allow a group once, and grant that to them: a call for each of thousands takes minutes, as so many GRANTs would';
 /*---- The forecast ----*/
 
 /*
@@ -405,6 +416,15 @@ FROM delay_wheel.visible_queue q
 COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
 'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. No restriction at all, SQLSTATE 22004, an unknown queue, 42704, a tag of more than 1000 bytes, due times in the wrong order, 22023, and more than 10,000 cancellations of one role, which is no superuser, whose rows are not removed yet, 53400, are errors';
 
+/*---- One rule for all views ----*/
+
+COMMENT ON VIEW delay_wheel.running IS
+'one''s own tasks that executors of this database run just now; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON VIEW delay_wheel.lanes IS
+'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
+'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, or for who is neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
 COMMENT ON FUNCTION delay_redrive(text, text, text, timestamptz, timestamptz, integer) IS
 'puts failed tasks back as delay_retry() does, those that failed first before others, at most max_tasks; returns how many. Those whose rights the caller has, all of them for a superuser, that are in this queue, have this tag and this SQLSTATE (five characters), and failed in [failed_from, failed_until); null stands for any, so without arguments all of one''s own. Tasks that delay_retry() would refuse, or would have to wait for since another transaction changes them, are left, with a notice of their number. A queue that does not exist, SQLSTATE 42704, a malformed sqlstate and a negative max_tasks, 22023, are errors';
 

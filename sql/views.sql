@@ -39,6 +39,46 @@ SELECT t.slot = p.slot AND abs(t.cycle_num - p.cycle_num) <= 1 AS as_placed, que
 	FROM delay_wheel.tasks t, delay_wheel.place(now() + interval '3610 s') p WHERE id = :id;
 ROLLBACK;
 
+-- all that delay_schedule_task() and delay_every() take; and which one a run is of
+BEGIN;
+SELECT delay_schedule_task('SELECT $1', args => '{1}', arg_types => '{int}', delay => '1 day', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', expires => '6 s',
+	notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') AS id \gset
+SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', skip_after => '1 h') AS id \gset
+SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
+SELECT delay_every('views', '1 day', 'SELECT 1', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', skip_after => '6 s', notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') > 0 AS ok;
+SELECT r.id = d.id AS same_id, r.arg_types, r.max_attempts, r.retry_delay, r.timeout, r.skip_after, r.notify, r.on_success, r.on_failure, r.mode FROM delay_wheel.recurring r JOIN delay_wheel.recurring_task d USING (owner, name);
+-- by its id, by ids, and in the order of ids: by the index, so that it takes no time if there are many
+INSERT INTO delay_wheel.task (due, sql, tag) SELECT now() + '1 day', 'SELECT 1', 'views_many' FROM generate_series(1, 1000);
+SELECT min(id) AS first FROM delay_wheel.tasks WHERE tag = 'views_many' \gset
+SELECT count(*) FROM delay_wheel.tasks WHERE id = :first;
+SELECT count(*) FROM delay_wheel.tasks WHERE :first = id;
+SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[:first, :first + 1, -1, NULL]);
+SELECT count(*) FROM delay_wheel.tasks WHERE id = NULL;
+SELECT count(*) FROM generate_series(:first, :first + 9) i JOIN delay_wheel.tasks t ON t.id = i;
+SELECT bool_and(below) AS ordered FROM (SELECT id > lag(id) OVER (ORDER BY n) AS below FROM (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 100) t) t) t;
+SELECT id - :first AS last FROM delay_wheel.tasks WHERE tag = 'views_many' ORDER BY id DESC LIMIT 1;
+SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = (SELECT oid FROM pg_roles WHERE rolname = current_user);
+-- a newer one of the same key is the task; found by the key
+INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
+SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';
+SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHERE r.key = 'views_key';
+-- a cursor, in pieces, while rows are scheduled and it is rewound
+DECLARE c SCROLL CURSOR FOR SELECT 1 FROM delay_wheel.tasks WHERE tag = 'views_many';
+MOVE 10 FROM c;
+SAVEPOINT s;
+FETCH 1 FROM c;
+ROLLBACK TO s;
+MOVE ALL FROM c;
+MOVE BACKWARD ALL FROM c;
+FETCH 1 FROM c;
+SAVEPOINT s;
+DROP EXTENSION delay_wheel;
+ROLLBACK TO s;
+CLOSE c;
+DELETE FROM delay_wheel.visible_task;
+ROLLBACK;
+
 -- What is due within the next turn is in memory, in its slot; what is due in
 -- a year is not.
 SELECT delay_schedule('17 min', 'SELECT 1') AS id1 \gset
@@ -73,6 +113,22 @@ SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.running)');
 SELECT r.task = :id AS this_one, r.due = t.due AS same_due, r.since >= r.due AND r.since <= clock_timestamp() AS since, pg_get_userbyid(r.owner) = current_user AS mine, a.backend_type, a.datname = current_database() AS here, a.query
 	FROM delay_wheel.running r JOIN pg_stat_activity a USING (pid) JOIN delay_wheel.tasks t ON t.id = r.task;
 SELECT running, executors > 0 AS executors, state FROM delay_wheel.status WHERE database = current_database();
+-- whose: everybody's for who may read all, and, without SQL, for who monitors
+CREATE ROLE views_reader IN ROLE pg_read_all_data;
+CREATE ROLE views_monitor IN ROLE pg_monitor;
+CREATE ROLE views_nobody;
+SELECT delay_queue('views_seen');
+SELECT pg_temp.wait_for($$near = 0 FROM delay_wheel.queues WHERE name = 'views_seen'$$);
+\set seen 'SELECT (SELECT count(*) FROM delay_wheel.running) AS running, (SELECT count(*) > 0 FROM delay_wheel.lanes) AS lanes, (SELECT count(*) > 0 FROM delay_wheel.tasks) AS tasks, (SELECT near FROM delay_wheel.queues WHERE name = ''views_seen'') AS queue'
+SET ROLE views_reader;
+:seen;
+SET ROLE views_monitor;
+:seen;
+SET ROLE views_nobody;
+:seen;
+RESET ROLE;
+SELECT delay_queue_drop('views_seen');
+DROP ROLE views_reader, views_monitor, views_nobody;
 -- it is running: it cannot be cancelled or moved any more, and nobody waits
 SELECT delay_cancel(:id), delay_reschedule(:id, '1 hour'), delay_reschedule_at(:id, now());
 BEGIN;

@@ -77,6 +77,9 @@
 
 PG_FUNCTION_INFO_V1(dw_is_running);
 
+/* Of this executor's task; others have been told before that is certain. */
+static bool row_is_gone = false;
+
 /*---- Modes ----*/
 
 static const struct
@@ -259,6 +262,7 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 		/* whatever synchronous_commit says: a crash must not undo the claim */
 		ForceSyncCommit();
 		dw_claim_commit_transaction();
+		row_is_gone = true;
 	}
 	else
 	{
@@ -420,10 +424,19 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 }
 
 void
-dw_autonomous_undone(DwExecutor *me, const DwAutonomous *task)
+dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 {
 	if (task->mode == DW_AT_LEAST_ONCE)
 		pg_atomic_write_u64(&me->keeps, (uint64) me->current.id);
+	else if (task->mode == DW_IN_TRANSACTION)
+		/* its claim could not be committed: the row is there */
+		dw_autonomous_end(db, me);
+}
+
+bool
+dw_autonomous_is_lost(DwExecutor *me)
+{
+	return row_is_gone && pg_atomic_read_u64(&me->autonomous) != 0;
 }
 
 /* Who found neither row nor executor may have looked before and after the end. */
@@ -432,6 +445,7 @@ dw_autonomous_end(DwDatabase *db, DwExecutor *me)
 {
 	if (pg_atomic_read_u64(&me->autonomous) != 0)
 		pg_atomic_fetch_add_u32(&db->autonomous_ended, 1);
+	row_is_gone = false;
 	pg_atomic_write_u64(&me->autonomous, 0);
 	pg_atomic_write_u64(&me->keeps, 0);
 }

@@ -71,9 +71,12 @@ extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
 extern bool dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task,
 								  DwClaim *claim);
 
-/* That transaction was undone, or has ended. */
-extern void dw_autonomous_undone(DwExecutor *me, const DwAutonomous *task);
+/* That transaction, or the claim's, was undone; or the task has ended. */
+extern void dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task);
 extern void dw_autonomous_end(DwDatabase *db, DwExecutor *me);
+
+/* If the executor ended now, would its task be gone, and nobody know how it ended? */
+extern bool dw_autonomous_is_lost(DwExecutor *me);
 
 /*
  * Changes when a task has ended, or was put back, whose row was gone while it

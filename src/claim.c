@@ -95,9 +95,10 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 }
 
 /*
- * The row is locked by a session that is not one of our executors.  If it is
- * a cancel or a reschedule of ours, its end hints the task again.  A lock by
- * plain SQL ends without a word: the timer looks again in some minutes.
+ * The row is locked, and not by a claim.  If it is a cancel or a reschedule of
+ * ours, its end hints the task again.  A lock by plain SQL ends without a word:
+ * the timer looks again in some minutes, and later each time as long as it is
+ * the same row.
  */
 static void
 ask_for_recheck(DwDatabase *db, const DwEntry *entry)
@@ -106,10 +107,12 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	lane->recheck_from = Min(lane->recheck_from, entry->due);
-	if (lane->recheck_at == DW_NEVER)
+	if (lane->recheck_at == DW_NEVER || lane->recheck_id != entry->id)
 	{
-		lane->recheck_interval = Min(Max(lane->recheck_interval * 2, RECHECK_MIN), RECHECK_MAX);
-		lane->recheck_at = dw_now() + lane->recheck_interval;
+		lane->recheck_interval = lane->recheck_id != entry->id ? RECHECK_MIN :
+			Min(Max(lane->recheck_interval * 2, RECHECK_MIN), RECHECK_MAX);
+		lane->recheck_id = entry->id;
+		lane->recheck_at = Min(lane->recheck_at, dw_now() + lane->recheck_interval);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	dw_lane_dirty(db, lane);
@@ -203,17 +206,35 @@ publish_xid(DwExecutor *me)
 	pg_memory_barrier();
 }
 
+/*
+ * A claim met the transaction of an executor: has that deleted the row?  Then
+ * its end will be heard of.  The SQL of a task may have locked it just so.
+ */
+static bool
+is_deleted_by_executor(Relation rel, const ItemPointerData *tid, TransactionId xmax)
+{
+	HeapTupleData tuple = {.t_self = *tid};
+	Buffer		buffer;
+	uint16		infomask;
+
+	if (!dw_xid_is_executor(xmax) || !heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
+		return false;
+	infomask = tuple.t_data->t_infomask;
+	ReleaseBuffer(buffer);
+	return (infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(infomask);
+}
+
 /* X2: tries to delete the row; true if there is nothing more to try. */
 static bool
 delete_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, DwClaim *claim,
 		   DwClaimResult *result)
 {
 	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
+	bool		stays = dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
 	TM_FailureData failure;
 	TM_Result	deleted;
 
-	if (dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE &&
-		!dw_autonomous_enter(claim->key.id, true))
+	if (stays && !dw_autonomous_enter(claim->key.id, true))
 	{
 		/* another executor runs it, and will hint it again if need be */
 		if (has_key)
@@ -230,9 +251,13 @@ delete_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, D
 		claim->verdict = dw_judge(db, rel, claim->tuple, &claim->key, claim->values,
 								  claim->nulls, &claim->sqlstate, &claim->reason);
 	}
+	/* the key's lock comes before this one, also in another look */
+	if (stays && deleted != TM_Ok)
+		dw_autonomous_leave(claim->key.id);
 	if (has_key)
 		dw_key_leave();
-	if (deleted == TM_BeingModified && !dw_xid_is_executor(failure.xmax) &&
+	if (deleted == TM_BeingModified &&
+		!is_deleted_by_executor(rel, &claim->key.tid, failure.xmax) &&
 		!dw_task_is_cancelled(rel, claim->tuple))
 	{
 		/* what is cancelled is the sweeper's */

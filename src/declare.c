@@ -29,10 +29,12 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "attempts.h"
+#include "autonomous.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "copies.h"
+#include "executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pending.h"
@@ -288,9 +290,8 @@ id_is_used(Relation rel, int16 id)
 	return used;
 }
 
-/* Are there tasks in the queue, those of other origins included? */
 static bool
-has_tasks(int16 id)
+has_rows(int16 id)
 {
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -304,6 +305,27 @@ has_tasks(int16 id)
 	}
 	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * Are there tasks in the queue, those of other origins included?  One that runs
+ * outside of a transaction may have no row: it may yet be put back, or be
+ * followed by another one.
+ */
+static bool
+has_tasks(int16 id)
+{
+	uint32		ended;
+	bool		found;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		ended = dw_autonomous_ended();
+		found = has_rows(id) || dw_executor_runs_autonomous_in(id);
+		/* it may have been put back between the two looks */
+	} while (!found && ended != dw_autonomous_ended());
 	return found;
 }
 

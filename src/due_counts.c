@@ -35,16 +35,15 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "access/xact.h"
-#include "catalog/pg_authid.h"
 #include "due_counts.h"
 #include "executor/tuptable.h"
 #include "marks.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "task_rows.h"
-#include "utils/acl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "views.h"
 
 /* pages that are read to tell periods apart; as many to measure subtrees */
 #define MAX_PAGES		10000
@@ -131,14 +130,6 @@ typedef struct Count
 	PGAlignedBlock page;		/* a copy of the page read last */
 } Count;
 
-bool
-dw_may_count(Oid owner)
-{
-	return has_privs_of_role(GetUserId(), owner) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
-}
-
 /*---- Keys ----*/
 
 static const DwTaskKey lowest_key = {
@@ -219,7 +210,7 @@ counts(Count *c, const DwTaskKey *key)
 	if (key->owner != c->last_owner)
 	{
 		c->last_owner = key->owner;
-		c->last_counts = dw_may_count(key->owner);
+		c->last_counts = dw_may_watch(key->owner);
 	}
 	return c->last_counts;
 }

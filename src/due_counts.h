@@ -25,7 +25,4 @@ typedef struct DwDueCount
  */
 extern DwDueCount *dw_due_counts(const TimestampTz *bounds, int n);
 
-/* Is it one's own, or may one see what all have? */
-extern bool dw_may_count(Oid owner);
-
 #endif							/* DW_DUE_COUNTS_H */

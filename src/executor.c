@@ -190,6 +190,24 @@ dw_executor_runs_autonomous(int64 id, Oid *owner)
 	return false;
 }
 
+/* Without a lock: what has changed while we look has ended, see dw_autonomous_ended(). */
+bool
+dw_executor_runs_autonomous_in(int16 queue)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != MyDatabaseId || pg_atomic_read_u64(&e->autonomous) == 0)
+			continue;
+		/* what it runs is noted before */
+		pg_read_barrier();
+		if (dw_lanes[e->current.lane].queue == queue)
+			return true;
+	}
+	return false;
+}
+
 /* Tells the timer that an executor came or went. */
 static void
 tell_timer(void)
@@ -285,7 +303,7 @@ leave_place(int code, Datum arg)
 	{
 		unfinished = true;
 		put_back_here = me->in_batch;
-		lost = pg_atomic_read_u64(&me->autonomous) != 0;
+		lost = dw_autonomous_is_lost(me);
 		hint = dw_entry_hint(&me->current);
 		finish_current(me, &stopped, &was_full);
 	}

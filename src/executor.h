@@ -43,6 +43,9 @@ extern bool dw_executor_keeps(int64 id);
 /* Does one run it, and its row is gone?  If so, *owner is whose task it is. */
 extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
 
+/* Does one run such a task of the queue? */
+extern bool dw_executor_runs_autonomous_in(int16 queue);
+
 /*
  * For the executor: takes another task of the lane of its current one, due
  * until then, which becomes its current one, if it is to go on with its batch.

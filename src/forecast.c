@@ -23,6 +23,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "views.h"
 
 #define MAX_BOUNDS	500
 /* rows that nobody runs, before the one that is looked for */
@@ -133,7 +134,7 @@ first_due(Relation rel, TimestampTz from)
 	while (dw_lane_scan_step(scan, &key, &visible))
 	{
 		bool		wanted = key.origin == dw_origin_stamp() && key.due < first &&
-			dw_may_count(key.owner);
+			dw_may_watch(key.owner);
 
 		CHECK_FOR_INTERRUPTS();
 		if (wanted && key.due >= from && hidden < MAX_HIDDEN &&

@@ -442,6 +442,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		ListCell   *lc;
 		KeyRow	   *last;
 		KeyRow	   *busy = NULL;
+		uint32		ended = dw_autonomous_ended();
 
 		CHECK_FOR_INTERRUPTS();
 		lock_key(key);
@@ -477,8 +478,12 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		}
 		if (taken)
 			return DW_TAKEN;
-		return last != NULL || runs_here(rel, key) || dw_autonomous_has_key(key) ?
-			DW_RUNNING : DW_GONE;
+		DW_INJECT("key-cancel-rows");
+		if (last != NULL || runs_here(rel, key) || dw_autonomous_has_key(key))
+			return DW_RUNNING;
+		/* one without a row may have been put back since */
+		if (ended == dw_autonomous_ended())
+			return DW_GONE;
 	}
 }
 

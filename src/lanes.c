@@ -387,7 +387,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->batch_size = DW_BATCH_MAX;
 	lane->alone = 0;
 	lane->recheck_at = lane->recheck_from = DW_NEVER;
-	lane->recheck_interval = 0;
+	lane->recheck_interval = lane->recheck_id = 0;
 
 	lane->next = db->lanes;
 	/* the timer walks the list without a lock: it alone removes from it */

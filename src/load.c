@@ -175,7 +175,7 @@ dw_read_failed(const char *what)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	dw_problem(db, psprintf("could not %s: %s", what, error->message));
+	dw_problem_quoting(db, psprintf("could not %s: %s", what, error->message), error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 }

@@ -266,8 +266,8 @@ lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
 /*
  * Puts a task back by its newest failed row, or discards it; all rows of that id
  * and owner go.  If tid is given, only if that is the newest one, and without
- * waiting: one of many must not be able to hold up all.  *row is that one,
- * unless NOT_THERE is returned.
+ * waiting: one of many must not be able to hold up all.  *row is that one, unless
+ * NOT_THERE is returned.
  */
 static Outcome
 deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
@@ -523,7 +523,7 @@ dw_redrive(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(done);
 }
 
-/* What is left runs just now, so it has not failed yet, or another transaction changes it. */
+/* What is left runs just now, or is in the hands of another transaction. */
 Datum
 dw_discard_all(PG_FUNCTION_ARGS)
 {

@@ -685,7 +685,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
 		error = take_error();
-		dw_autonomous_undone(me, &try->autonomous);
+		dw_autonomous_undone(db, me, &try->autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
 	}
@@ -741,7 +741,7 @@ report_problem(DwDatabase *db, const DwEntry *entry, bool record, bool first, Er
 	if (first)
 		ereport(LOG,
 				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
-	dw_problem(db, text);
+	dw_problem_quoting(db, text, error->message);
 }
 
 /* delay_wheel.log_min_duration: from the claim until the outcome is committed. */

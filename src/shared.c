@@ -108,14 +108,18 @@ request_memory(void)
 	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
 }
 
-/* Begins anew; but whoever pins the place is going to unpin it. */
+/*
+ * Begins anew, but for the pins: whoever pins the place, also just now, is going
+ * to unpin it.
+ */
 static void
 init_database(DwDatabase *db)
 {
-	uint32		pins = pg_atomic_read_u32(&db->pins);
+	char	   *pins = (char *) &db->pins;
+	char	   *behind = pins + sizeof(db->pins);
 
-	memset(db, 0, sizeof(DwDatabase));
-	pg_atomic_init_u32(&db->pins, pins);
+	memset(db, 0, pins - (char *) db);
+	memset(behind, 0, (char *) db + sizeof(DwDatabase) - behind);
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
@@ -460,17 +464,29 @@ dw_quota_update(void)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Keeps the text of the last problem for the view status. */
+/*
+ * Keeps the text of the last problem for the view status.  It ends with what it
+ * quotes, of an error, which can contain SQL and values of a task: that is only
+ * shown to who may read these.
+ */
 void
-dw_problem(DwDatabase *db, const char *text)
+dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted)
 {
 	int			length = pg_mbcliplen(text, strlen(text), sizeof(db->last_problem) - 1);
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	memcpy(db->last_problem, text, length);
 	db->last_problem[length] = '\0';
+	db->last_problem_plain = strlen(text) - strlen(quoted);
 	db->last_problem_at = dw_now();
 	LWLockRelease(dw_ready_lock(db));
+}
+
+/* The same for one that quotes nothing. */
+void
+dw_problem(DwDatabase *db, const char *text)
+{
+	dw_problem_quoting(db, text, "");
 }
 
 /*

@@ -148,6 +148,7 @@ typedef struct DwLane
 	TimestampTz recheck_at;		/* a row was locked by a stranger */
 	TimestampTz recheck_from;
 	int64		recheck_interval;
+	int64		recheck_id;		/* the task that this is for */
 
 	/* statistics, since the lane was entered */
 	pg_atomic_uint64 done;
@@ -378,6 +379,7 @@ typedef struct DwDatabase
 	TimestampTz blocked_until;	/* one of these is to be tried again, not before */
 	TimestampTz last_problem_at;
 	char		last_problem[256];
+	int			last_problem_plain; /* so many bytes quote no error */
 
 	/* statistics */
 	pg_atomic_uint64 near;
@@ -520,6 +522,7 @@ extern void dw_database_leave(DwDatabase *db);
 extern bool dw_database_place_free(void);
 extern void dw_quota_update(void);
 extern void dw_problem(DwDatabase *db, const char *text);
+extern void dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted);
 
 /* News for the timer. */
 extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);

@@ -17,9 +17,11 @@
  * tried again, without knowing of the mark.  They all held a lock on the task
  * table then, until their end, prepared ones, too.  So when a mark is first
  * seen here, which is after its commit, the lock manager is asked who holds
- * such a lock.  A pass that began when all of these had ended, and could
- * remove all it met, is the last one of the mark: what it hits does not move
- * any more, so nothing can slip past the pass.
+ * such a lock.  A task of mode at_most_once that was claimed by one of these has
+ * neither row nor lock while it runs, and may be put back then; so executors
+ * that run such a task are waited for next.  A pass that began when all of
+ * these had ended, and could remove all it met, is the last one of the mark:
+ * what it hits does not move any more, so nothing can slip past the pass.
  *
  * If this process ends in the middle, the next one begins anew.
  *
@@ -225,12 +227,47 @@ forget_ended_holders(Sweep *sweep)
 	sweep->nholders = n;
 }
 
+/*
+ * Does the executor run a task without a row that the mark may hit when it is
+ * put back?  The flag goes when that is visible.
+ */
+static bool
+may_put_back(DwExecutor *e, const DwMark *mark)
+{
+	int64		id = (int64) pg_atomic_read_u64(&e->autonomous);
+
+	if (id == 0 || id >= mark->id || e->database != MyDatabaseId)
+		return false;
+	/* what it runs is noted before */
+	pg_read_barrier();
+	return dw_mark_hits_lane(mark, dw_origin_stamp(), e->owner, dw_lanes[e->current.lane].queue);
+}
+
+static bool
+any_may_put_back(const DwMark *mark)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (may_put_back(&dw_executors[i], mark))
+			return true;
+	return false;
+}
+
 static int
 holder_pid(VirtualTransactionId holder)
 {
 	PGPROC	   *proc = VirtualTransactionIdIsRecoveredPreparedXact(holder) ? NULL : dw_vxid_proc(holder);
 
 	return proc && dw_proc_lxid(proc) == holder.localTransactionId ? proc->pid : 0;
+}
+
+static void
+add_pid(int *pids, int *n, int pid)
+{
+	for (int i = 0; i < *n; i++)
+		if (pids[i] == pid)
+			return;
+	if (*n < DW_SWEEP_WAITS)
+		pids[(*n)++] = pid;
 }
 
 /* For the view: that we wait, and for whom. */
@@ -241,16 +278,13 @@ publish_waits(bool waits)
 	int			n = 0;
 
 	for (int i = 0; i < nsweeps && waits; i++)
-		for (int j = 0; j < sweeps[i].nholders && n < DW_SWEEP_WAITS; j++)
-		{
-			int			pid = holder_pid(sweeps[i].holders[j]);
-			bool		known = false;
-
-			for (int k = 0; k < n; k++)
-				known |= pids[k] == pid;
-			if (!known)
-				pids[n++] = pid;
-		}
+	{
+		for (int j = 0; j < sweeps[i].nholders; j++)
+			add_pid(pids, &n, holder_pid(sweeps[i].holders[j]));
+		for (uint32 j = 0; j < dw_shared->nexecutors; j++)
+			if (may_put_back(&dw_executors[j], sweeps[i].mark))
+				add_pid(pids, &n, dw_executors[j].pid);
+	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	db->sweep_waits = waits;
@@ -342,7 +376,8 @@ begin_pass(bool waited)
 		Sweep	   *sweep = &sweeps[i];
 
 		forget_ended_holders(sweep);
-		sweep->last_pass = sweep->nholders == 0;
+		/* in this order: a holder may be about to run its task so */
+		sweep->last_pass = sweep->nholders == 0 && !any_may_put_back(sweep->mark);
 		/* what was locked in the last one is not looked at again at once */
 		sweep->in_pass = !sweep->swept || (sweep->last_pass && (waited || !sweep->left));
 		needed |= sweep->in_pass;

@@ -64,6 +64,9 @@ static bool let_go = false;
 /* db->control as it was when queues, pauses and marks were looked at. */
 static uint32 control_seen = 0;
 
+/* db->account.quota as it was when we gave back what is beyond it. */
+static uint32 quota_seen = 0;
+
 /* What the timer sleeps on: latch, postmaster death, the kernel's timer. */
 static WaitEventSet *events = NULL;
 static int	timer_fd = -1;
@@ -373,6 +376,7 @@ anything_new(void)
 
 	return inbox ||
 		pg_atomic_read_u32(&db->control) != control_seen ||
+		db->account.quota != quota_seen ||
 		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		pg_atomic_read_u32(&db->any_lane_dirty) != 0 ||
 		pg_atomic_read_u32(&db->executors_dirty) != 0;
@@ -435,7 +439,8 @@ dw_timer_main(Datum number)
 		if (pg_atomic_read_u32(&db->control) != control_seen || control_at <= dw_now())
 			control_at = look_at_control(false);
 		more = drain_inbox();
-		if (db->account.used > db->account.quota)
+		quota_seen = db->account.quota;
+		if (db->account.used > quota_seen)
 			dw_near_obey_quota();
 		handed_over = dw_near_hand_over();
 		while ((expected = dw_near_expected()) != NULL)

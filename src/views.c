@@ -46,6 +46,14 @@ PG_FUNCTION_INFO_V1(dw_get_lanes);
 PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
+bool
+dw_may_watch(Oid owner)
+{
+	return has_privs_of_role(GetUserId(), owner) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+}
+
 /* What a ring is like just now, whether this database has one or not. */
 static DwRing
 ring_shape(void)
@@ -135,8 +143,7 @@ dw_get_running(PG_FUNCTION_ARGS)
 		LWLockRelease(dw_shared->table_lock);
 		if (e.state == DW_EXECUTOR_FREE || e.database != MyDatabaseId)
 			continue;
-		if (!has_privs_of_role(GetUserId(), e.owner) &&
-			!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		if (!dw_may_watch(e.owner))
 			continue;
 		values[0] = Int32GetDatum(e.pid);
 		nulls[0] = e.pid == 0;
@@ -260,13 +267,6 @@ set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
 	*value = TimestampTzGetDatum(horizon);
 }
 
-static bool
-may_see_owner(Oid owner)
-{
-	return has_privs_of_role(GetUserId(), owner) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-}
-
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
@@ -281,14 +281,14 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	TimestampTz now = dw_now();
 
 	/* who sees none of them takes no lock for any; it may be another one by then */
-	if (!may_see_owner(dw_lanes[number].owner))
+	if (!dw_may_watch(dw_lanes[number].owner))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
 	owner = *dw_lane_owner(&lane);
 	limit = dw_lane_limit(&lane, now, &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (!may_see_owner(lane.owner))
+	if (!dw_may_watch(lane.owner))
 		return;
 
 	values[0] = ObjectIdGetDatum(lane.owner);
@@ -506,6 +506,7 @@ visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 	bool		isnull;
 
 	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA) &&
 		!dw_queue_is_usable(rel, tuple))
 		return NULL;
 	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
@@ -664,6 +665,11 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	strlcpy(problem, db->last_problem, sizeof(problem));
 	problem_at = db->last_problem_at;
+	/* what it quotes is for who may read tasks */
+	if (db->last_problem_plain < strlen(problem) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
+		strlcpy(problem + db->last_problem_plain, "see the server's log",
+				sizeof(problem) - db->last_problem_plain);
 	LWLockRelease(dw_ready_lock(db));
 	count_executors(db, &executors, &running);
 
@@ -686,7 +692,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	set_lateness(&values[15], &nulls[15], dw_lateness_percentile(db, 1));
 	values[16] = Int64GetDatum((int64) db->account.used * sizeof(DwChunk));
 	values[17] = Int64GetDatum((int64) db->account.quota * sizeof(DwChunk));
-	/* it may quote a task */
+	/* it names tasks and roles */
 	nulls[18] = nulls[19] = problem[0] == '\0' ||
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	if (!nulls[18])

@@ -11,6 +11,12 @@
 #include "queue_limits.h"
 #include "shared.h"
 
+/*
+ * May the current user see how many tasks a role has, when, and what runs?  The
+ * tasks themselves, with SQL, are for members of the role and pg_read_all_data.
+ */
+extern bool dw_may_watch(Oid owner);
+
 /* Others' databases are shown to who may see statistics. */
 extern bool dw_may_see_database(const DwDatabase *db);
 

@@ -66,6 +66,7 @@
 #ifndef RETRY
 #define RETRY 0			/* tasks that fail and are tried again */
 #endif
+/* NEWS: who schedules changes catalogs, too, and the task must know of that. */
 #ifndef MOVES
 #define MOVES 0			/* times a row's tid changes and nothing else: VACUUM FULL */
 #endif
@@ -83,6 +84,11 @@ bit lock[NT + 1];		/* an open transaction has changed it */
 byte tid[NT + 1];
 byte due[NT + 1];
 bit ran[NT + 1];
+
+#ifdef NEWS
+bit pub[NT + 1];		/* the writer of the row is published */
+bit sent[NT + 1];		/* what it changed is known to all who look */
+#endif
 
 /* Shared memory. */
 chan inbox = [IC] of { byte, byte };	/* key, tid */
@@ -202,8 +208,28 @@ proctype Sched(byte i)
 	bring(d, i, 1); C3(skip);
 	d_step { due[i] = d; tid[i] = 1; vis[i] = 1; d = 0 }
 #else
+#if defined(NEWS) && !defined(MUT_PUB_LATE) && !defined(MUT_PUB_NEVER)
+	pub[i] = 1;			/* N1 */
+#endif
 	atomic { pick_due(d); due[i] = d; tid[i] = 1; vis[i] = 1 };	/* C1 */
+#ifdef NEWS
+#ifdef MUT_PUB_LATE
+	pub[i] = 1;
+#endif
+#ifdef MUT_WITHDRAW_EARLY
+	pub[i] = 0;
+#endif
+#ifdef MUT_TELL_EARLY
+	bring(d, i, 1); C3(skip);
+#endif
+	sent[i] = 1;			/* N2 */
+	pub[i] = 0;			/* N4 */
+#endif
+#ifdef MUT_TELL_EARLY
+	d = 0
+#else
 	bring(d, i, 1); C3(d = 0)
+#endif
 #endif
 }
 
@@ -340,6 +366,18 @@ X2:
 #endif
 #endif
 	fi;
+#ifdef NEWS
+#ifdef MUT_NEWS_FIRST
+	n = sent[i];
+#endif
+#ifndef MUT_NO_N3
+	!pub[i];			/* N3: waits, then takes in the news */
+#endif
+#ifndef MUT_NEWS_FIRST
+	n = sent[i];
+#endif
+	d_step { assert(n); n = 0 };	/* X5: it sees what its transaction did */
+#endif
 	assert(now >= due[i]);		/* X5: never early */
 	if
 	:: atomic {			/* X6 */

@@ -97,6 +97,9 @@ failed_with('22012', 'a failure is recorded, in spite of errors while it is');
 is(count_in_log($position, 'could not record the outcome of task'), 1, 'the log tells of it once');
 like($node->safe_psql('postgres', 'SELECT last_problem FROM delay_wheel.status'),
 	qr/could not record the outcome of task \d+: error injected/, 'the view shows it');
+$node->safe_psql('postgres', 'CREATE ROLE watcher IN ROLE pg_monitor');
+like($node->safe_psql('postgres', 'SET ROLE watcher; SELECT last_problem FROM delay_wheel.status'),
+	qr/^could not record the outcome of task \d+: see the server's log$/, 'who may not read tasks is not shown what the error says');
 $position = log_position($node);
 attach($node, 'record-before-insert', 'error', 0, 3);
 schedule('INSERT INTO child VALUES (4)');

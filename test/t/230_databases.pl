@@ -164,12 +164,12 @@ $node->restart;
 are_served('db3 db5 postgres', 'there is no place, and nobody waits for one');
 $position = log_position($node);
 my $failed_drops = '';
-for (1 .. 10)
+for (1 .. 3)
 {
-	my ($code, $stdout, $stderr) = $node->psql('postgres', 'CREATE DATABASE looked_into', extra_params => [ '-U', 'maker' ]);
-	my ($code2, $stdout2, $stderr2) = $node->psql('postgres', 'DROP DATABASE looked_into WITH (FORCE)', extra_params => [ '-U', 'maker' ]);
+	my ($code, $stdout, $stderr) = $node->psql('postgres', "CREATE DATABASE looked_into;\nDROP DATABASE looked_into WITH (FORCE);\n" x 5,
+		extra_params => [ '-U', 'maker' ]);
 
-	$failed_drops .= $stderr . $stderr2;
+	$failed_drops .= $stderr;
 }
 is($failed_drops, '', 'a database that is looked into can be dropped by its owner');
 is(count_in_log($position, $no_place), 0, 'the log tells nothing of it');

@@ -198,10 +198,14 @@ group hidden => sub {
 	# as if it were owned by a role that may do nothing
 	$hidden->safe_psql('postgres', q{
 		CREATE ROLE nobody;
-		CREATE TABLE delay_wheel.two_phase (n int);
-		ALTER TABLE delay_wheel.two_phase OWNER TO nobody;
 		GRANT USAGE ON SCHEMA delay_wheel TO nobody;
-		CREATE TRIGGER note AFTER INSERT ON delay_wheel.two_phase EXECUTE FUNCTION remote_note_write();
+		CREATE FUNCTION citus_add_local_table_to_metadata(name regclass) RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			EXECUTE format('CREATE TRIGGER note AFTER INSERT ON %s EXECUTE FUNCTION remote_note_write()', name);
+		END $$;
+		CREATE TABLE delay_wheel.two_phase (n int);
+		SELECT citus_add_local_table_to_metadata('delay_wheel.two_phase');
+		ALTER TABLE delay_wheel.two_phase OWNER TO nobody;
 	});
 	kills($hidden, 'by a table');
 	is($hidden->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.two_phase'), 0, 'no row is written there');
@@ -248,6 +252,12 @@ group foreign => sub {
 		}
 		is($hidden->safe_psql('postgres', "SELECT count(*) FROM seen WHERE n > $m - 10 AND rows = 0"), 0, "by $how: what was committed before a task, it sees there");
 	}
+
+	# views of delay_wheel read foreign tables, too, of this server's memory
+	$hidden->safe_psql('postgres', q{SELECT delay_queue('fresh');
+		SELECT count(delay_schedule_task('INSERT INTO seen SELECT 1000, count(*) FROM delay_wheel.tasks', queue => 'fresh')) FROM generate_series(1, 20)});
+	wait_for($hidden, 'SELECT count(*) FROM seen WHERE n = 1000', 'tasks that read our views come to an end', 60, expected => 20);
+	cmp_ok($hidden->safe_psql('postgres', 'SELECT count(DISTINCT xid) FROM seen WHERE n = 1000'), '<', 10, 'they share transactions');
 };
 
 $hidden->stop;

@@ -69,6 +69,7 @@ if (long_tests())
 $q->(q{SELECT delay_every('crashes', '100 ms', 'SELECT note(''crashes''), pg_sleep(0.05)', catch_up => 'all')});
 for my $i (1 .. $ENV{DW_CRASHES} // (long_tests() ? 12 : 4))
 {
+	my $position = log_position($node);
 	my $runs = $q->('SELECT count(*) FROM log');
 	my $pid;
 
@@ -77,7 +78,9 @@ for my $i (1 .. $ENV{DW_CRASHES} // (long_tests() ? 12 : 4))
 	(undef, $pid) = try_psql($node, 'postgres', $i % 3 == 0 ?
 		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'} :
 		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' ORDER BY (state = 'active') DESC LIMIT 1});
-	kill 'KILL', $pid if $pid =~ /^\d+$/;
+	# who connects before the postmaster has noticed is still served
+	wait_until(10, sub { log_since($node, $position) =~ /all server processes terminated; reinitializing/ })
+	  if $pid =~ /^\d+$/ && kill('KILL', $pid);
 	wait_until(60, sub { (try_psql($node, 'postgres', 'SELECT 1'))[0] == 0 });
 }
 # with the points at which it matters

@@ -673,6 +673,17 @@ group leaks => sub {
 		}
 	}
 	is(join("\n", @plans), '', 'plans, counts and estimates of what is there are those of what is not');
+	# nor does anything but an id lead to a page that holds it: the pages that are read are the same
+	my @pages;
+	for my $pair (grep({ $_->[0] !~ /\bid\b/ } @{ $pairs{tasks} }), [ "owner = 'boss'::regrole", "owner = 'victim'::regrole" ])
+	{
+		my @hits = map {
+			my @runs = out_as('stranger', join(';', ("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM delay_wheel.tasks WHERE $_") x 3)) =~ /"Plan": \{.*?"Shared Hit Blocks": (\d+)/sg;
+			$runs[-1];
+		} @$pair;
+		push @pages, "$pair->[1]: $hits[1], not $hits[0]" if $hits[0] != $hits[1];
+	}
+	is(join("\n", @pages), '', 'so are the pages that are read');
 	# and none of them is all that mallory is shown
 	like(out_as('mallory', q{EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM delay_wheel.tasks WHERE key = 'mine 4'}), qr/Rows Removed by Filter: [4]\b/, 'own rows are counted');
 
@@ -681,6 +692,9 @@ group leaks => sub {
 	like(out_as('boss', $shown), qr/^\d{3}\|t\|f$/, 'who may read all sees them, but those that are cancelled');
 	like(out_as('writer', $shown), qr/^\d{3}\|t\|f$/, 'so does pg_read_all_data');
 	is(out_as('mallory', $shown), '5|f|f', 'the others their own');
+	my $watched = q{SELECT count(*) > 0 FROM delay_wheel.lanes WHERE owner = 'victim'::regrole};
+	is(out_as($_, $watched), 't', "numbers without SQL are for $_, too") for qw(writer watcher);
+	is(out_as('mallory', $watched), 'f', 'but not for the others');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
 	$node->safe_psql('postgres', 'GRANT victim TO gang');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[$id, NULL]::int[])}), 1, 'a member of a member sees it');

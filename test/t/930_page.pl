@@ -159,7 +159,7 @@ cmp_ok(-s "$feeds/many.json", '<', 200_000, 'and the feed stays small');
 is($node->safe_psql('postgres', q{SELECT array_agg(id) = (SELECT array_agg(id) FROM (SELECT id FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 1000) f) FROM (SELECT id FROM delay_wheel.newest_failed) n}),
 	't', 'newest_failed has the newest 1,000');
 my $plan = $node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel.newest_failed');
-like($plan, qr/Index Scan Backward using failed_task_failed_at_idx/, 'which are read by the index');
+like($plan, qr/\A(?!.*Sort).*Foreign Scan on visible_failed_task/s, 'which are read in the order of the index, not sorted');
 unlike($plan, qr/Sort/, 'and not sorted');
 
 #
