@@ -392,7 +392,7 @@ add_access(PlannerInfo *root, RelOptInfo *rel, Access access, double rows, Cost 
 		   List *pathkeys, Relids outer)
 {
 	add_path(rel, (Path *) dw_create_foreignscan_path(root, rel, rows, 0, cost, pathkeys, outer,
-													  list_make1(makeInteger(access))));
+													  list_make1_int(access)));
 }
 
 /* The order that an index gives, or its reverse. */
@@ -533,14 +533,14 @@ get_plan(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table, ForeignPath *pat
 		 List *clauses, Plan *outer_plan)
 {
 	const Source *source = (const Source *) rel->fdw_private;
-	Access		access = (Access) intVal(linitial(path->fdw_private));
+	Access		access = (Access) linitial_int(path->fdw_private);
 	bool		is_array;
 	Relids		relids;
 	List	   *expressions = find_arguments(root, rel, source, access, clauses, &is_array, &relids);
 
 	return make_foreignscan(tlist, extract_actual_clauses(clauses, false), rel->relid,
 							expressions,
-							list_make2(makeInteger(access), makeInteger(is_array)),
+							list_make2_int(access, is_array),
 							NIL, NIL, outer_plan);
 }
 
@@ -805,8 +805,8 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 
 	node->fdw_state = scan;
 	scan->source = source_of(RelationGetRelid(node->ss.ss_currentRelation));
-	scan->access = (Access) intVal(linitial(plan->fdw_private));
-	scan->is_array = intVal(lsecond(plan->fdw_private));
+	scan->access = (Access) linitial_int(plan->fdw_private);
+	scan->is_array = lsecond_int(plan->fdw_private);
 	scan->nowners = -1;
 	scan->context = CurrentMemoryContext;
 	scan->run = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel scan",
