@@ -540,7 +540,7 @@ get_plan(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table, ForeignPath *pat
 
 	return make_foreignscan(tlist, extract_actual_clauses(clauses, false), rel->relid,
 							expressions,
-							list_make2_int(access, is_array),
+							lappend_int(list_make1_int(access), is_array),
 							NIL, NIL, outer_plan);
 }
 
