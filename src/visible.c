@@ -276,6 +276,8 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 	List	   *args;
 	Oid			operator;
 	Oid			collation;
+	Oid			left;
+	Oid			right;
 
 	*is_array = IsA(clause, ScalarArrayOpExpr) && ((ScalarArrayOpExpr *) clause)->useOr;
 	if (*is_array)
@@ -296,6 +298,10 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 	if (OidIsValid(collation) && collation != DEFAULT_COLLATION_OID)
 		return NULL;
 	if (get_op_opfamily_strategy(operator, argument->family) != BTEqualStrategyNumber)
+		return NULL;
+	/* a name is compared with a text by an operator of the same family, but is none */
+	op_input_types(operator, &left, &right);
+	if (left != right && argument->family != INTEGER_BTREE_FAM_OID)
 		return NULL;
 
 	for (int i = 0; i < (*is_array ? 1 : 2); i++)
