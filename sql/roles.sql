@@ -120,6 +120,19 @@ COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT owner, sqlstate, message FROM delay_wheel.failed WHERE id > :before;
 
+-- who cannot drop a role is not to learn whether it has tasks: statistics of the own transaction tell what was read
+REVOKE regress_dw_bob FROM regress_dw_alice;
+BEGIN;
+SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
+SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = 'delay_wheel.task'::regclass \gset
+SAVEPOINT s;
+\set VERBOSITY terse
+DROP ROLE regress_dw_bob;
+\set VERBOSITY default
+ROLLBACK TO s;
+SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = 'delay_wheel.task'::regclass;
+ROLLBACK;
+
 DELETE FROM delay_wheel.failed_task;
 DROP FUNCTION roles_definer, roles_definer_path;
 DROP TABLE roles_effect, roles_secret, roles_revoked;
