@@ -93,6 +93,14 @@ CREATE FUNCTION pg_temp.tell(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 
 SELECT count(*) FROM delay_wheel.tasks WHERE pg_temp.tell(sql);
 DROP FUNCTION pg_temp.tell;
 RESET SESSION AUTHORIZATION;
+-- a cursor has the rights of who opens it, whoever reads it first
+BEGIN;
+CREATE FUNCTION pg_temp.skip(c refcursor) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN MOVE 1 FROM c; END';
+SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
+DECLARE c CURSOR FOR SELECT owner, sql FROM delay_wheel.tasks ORDER BY id;
+SELECT pg_temp.skip('c');
+FETCH ALL FROM c;
+ROLLBACK;
 SELECT owner, sql FROM delay_wheel.tasks WHERE id IN (:alice, :bob) ORDER BY id;
 GRANT pg_read_all_data TO regress_dw_alice;
 SET SESSION AUTHORIZATION regress_dw_alice;

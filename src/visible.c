@@ -731,8 +731,6 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 static void
 begin_scan(RowScan *scan, ForeignScanState *node)
 {
-	if (!OidIsValid(scan->reader))
-		look_up_rights(scan);
 	scan->begun = true;
 	scan->part = 0;
 	scan->nparts = scan->source == SOURCE_HISTORY ? DW_HISTORY_TABLES : 1;
@@ -814,6 +812,8 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 	scan->access = (Access) intVal(linitial(plan->fdw_private));
 	scan->is_array = intVal(lsecond(plan->fdw_private));
 	scan->nowners = -1;
+	/* as PostgreSQL looks at those to tables: a cursor may be handed to a function of others */
+	look_up_rights(scan);
 	scan->context = CurrentMemoryContext;
 	scan->run = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel scan",
 									  ALLOCSET_DEFAULT_SIZES);
