@@ -93,6 +93,14 @@ CREATE FUNCTION pg_temp.tell(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 
 SELECT count(*) FROM delay_wheel.tasks WHERE pg_temp.tell(sql);
 DROP FUNCTION pg_temp.tell;
 RESET SESSION AUTHORIZATION;
+-- a cursor has the rights of who opens it, whoever reads it first
+BEGIN;
+CREATE FUNCTION pg_temp.skip(c refcursor) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN MOVE 1 FROM c; END';
+SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
+DECLARE c CURSOR FOR SELECT owner, sql FROM delay_wheel.tasks ORDER BY id;
+SELECT pg_temp.skip('c');
+FETCH ALL FROM c;
+ROLLBACK;
 SELECT owner, sql FROM delay_wheel.tasks WHERE id IN (:alice, :bob) ORDER BY id;
 GRANT pg_read_all_data TO regress_dw_alice;
 SET SESSION AUTHORIZATION regress_dw_alice;
@@ -119,6 +127,33 @@ REVOKE ALL ON roles_revoked FROM regress_dw_bob;
 COMMIT;
 SELECT pg_temp.wait_until_done();
 SELECT owner, sqlstate, message FROM delay_wheel.failed WHERE id > :before;
+
+-- who cannot drop a role is not to learn whether it has tasks: statistics of the own transaction tell what was read
+REVOKE regress_dw_bob FROM regress_dw_alice;
+BEGIN;
+SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
+SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = 'delay_wheel.task'::regclass \gset
+SAVEPOINT s;
+\set VERBOSITY terse
+DROP ROLE regress_dw_bob;
+\set VERBOSITY default
+ROLLBACK TO s;
+SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = 'delay_wheel.task'::regclass;
+ROLLBACK;
+
+-- failed tasks of others are not compared, however large a value is
+BEGIN;
+INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql, tag)
+	SELECT nextval('delay_wheel.task_id_seq'), now(), now(), delay_wheel.origin(), 'regress_dw_bob', 0, 0, 1, '22012', left(v, 900), left(v, 900), left(v, 1000)
+	FROM (SELECT string_agg(md5(i::text), '') AS v FROM generate_series(1, 32) i) t;
+SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
+SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass) \gset
+SELECT delay_discard_all(tag => repeat('x', 1000)), delay_redrive(tag => repeat('x', 1000));
+SELECT idx_scan - :scans AS scans FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass);
+RESET SESSION AUTHORIZATION;
+SELECT delay_discard_all(tag => repeat('x', 1000));
+SELECT idx_scan > :scans AS compared FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass);
+ROLLBACK;
 
 DELETE FROM delay_wheel.failed_task;
 DROP FUNCTION roles_definer, roles_definer_path;

@@ -63,6 +63,11 @@ SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = (SELECT
 INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
 SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';
 SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHERE r.key = 'views_key';
+-- a name is no text
+SET LOCAL cpu_tuple_cost = 1;
+SELECT count(*) FROM (SELECT 'views_key'::name AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE "default"
+	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
+RESET cpu_tuple_cost;
 -- a cursor, in pieces, while rows are scheduled and it is rewound
 DECLARE c SCROLL CURSOR FOR SELECT 1 FROM delay_wheel.tasks WHERE tag = 'views_many';
 MOVE 10 FROM c;

@@ -770,7 +770,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	}
 	else
 	{
-		if (drops)
+		/* who cannot drop them is not to learn from statistics what was found */
+		if (drops && has_createrole_privilege(GetUserId()))
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
 		if (IsA(statement, ConstraintsSetStmt))
 			refuse_set_constraints();

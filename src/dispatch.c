@@ -133,7 +133,7 @@ reserve_place(DwDatabase *db, Oid owner)
 		e->current.id = 0;
 		e->since = dw_now();
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
-		pg_atomic_write_u32(&e->stale, 0);
+		pg_atomic_write_u32(&e->stale, DW_FRESH);
 		e->state = DW_EXECUTOR_STARTING;
 	}
 	LWLockRelease(dw_shared->table_lock);

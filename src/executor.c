@@ -469,7 +469,7 @@ keeps_too_much(bool is_idle)
 static bool
 must_end(DwExecutor *me)
 {
-	return me->must_exit || dw_uptime() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != 0;
+	return me->must_exit || dw_uptime() - born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != DW_FRESH;
 }
 
 bool
@@ -492,6 +492,28 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 	if (low)
 		ask_for_load(&dw_lanes[entry->lane]);
 	return found;
+}
+
+/*
+ * Memberships have changed.  They hold at once in all sessions, and whoever has
+ * been granted the right to grant one role can change those of all others as
+ * often as he likes: we end only if we could not log in any more.
+ */
+static void
+look_at_access(DwExecutor *me)
+{
+	uint32		look = DW_STALE_LOOK;
+	DwAccess	access;
+
+	/* news from now on make us look again */
+	if (pg_atomic_read_u32(&me->stale) != DW_STALE_LOOK ||
+		!pg_atomic_compare_exchange_u32(&me->stale, &look, DW_FRESH))
+		return;
+	StartTransactionCommand();
+	access = dw_session_access(me->owner);
+	CommitTransactionCommand();
+	if (access != DW_ACCESS_LOGIN && access != DW_ACCESS_NO_LOGIN)
+		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
 /*
@@ -528,6 +550,7 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		proved = true;
 		unblock_owner(me);
 	}
+	look_at_access(me);
 	too_much = keeps_too_much(false);
 	LWLockAcquire(dw_ready_lock(my_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
@@ -587,7 +610,7 @@ static void
 obey_interrupts(DwExecutor *me)
 {
 	if (!dw_session_interrupts())
-		pg_atomic_write_u32(&me->stale, 1);
+		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
 /* Waits for work; false when it is time to end. */

@@ -13,6 +13,10 @@
  * lacks the right to it disturbs nobody.  When the transaction commits the places of executors are looked
  * through without a lock: one that is taken for the wrong role ends
  * needlessly, and one that is entered afterwards connects after the commit.
+ * Memberships, which hold at once in all sessions, make executors look whether
+ * they could still log in: a role that may grant some role can change those of
+ * any other as often as it likes.  They look when the commit has told what it
+ * changed in catalogs.
  * Owners that wait for a right are tried again when the commit has told what it
  * changed in catalogs: the timer lasts, and goes by what it remembers of them.
  * The callbacks cannot fail, wait or allocate.
@@ -41,6 +45,7 @@ typedef struct Concern
 	Oid			database;		/* InvalidOid: all */
 	Oid			role;			/* InvalidOid: all */
 	bool		settings;
+	DwStale		how;			/* what becomes of executors */
 } Concern;
 
 /* Whom this transaction concerns. */
@@ -68,6 +73,7 @@ merge(Concerns *all)
 			common->database = InvalidOid;
 		if (all->list[i].role != common->role)
 			common->role = InvalidOid;
+		common->how = Max(common->how, all->list[i].how);
 	}
 	all->n = 1;
 }
@@ -77,7 +83,10 @@ remember(Concerns *all, const Concern *concern)
 {
 	for (int i = 0; i < all->n; i++)
 		if (all->list[i].database == concern->database && all->list[i].role == concern->role)
+		{
+			all->list[i].how = Max(all->list[i].how, concern->how);
 			return;
+		}
 	if (all->n == MAX_CONCERNS)
 		merge(all);
 	all->list[all->n++] = *concern;
@@ -100,28 +109,34 @@ dw_recycle(const List *found)
 	}
 }
 
-List *
-dw_concern(List *found, Oid database, Oid role, bool settings)
+static List *
+add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 {
 	Concern    *concern = palloc(sizeof(Concern));
 
-	*concern = (Concern) {database, role, settings};
+	*concern = (Concern) {database, role, settings, how};
 	return lappend(found, concern);
+}
+
+List *
+dw_concern(List *found, Oid database, Oid role, bool settings)
+{
+	return add_concern(found, database, role, settings, DW_STALE_END);
 }
 
 /* Only those are looked for that have an executor, or wait for one. */
 List *
 dw_concern_members(List *found, Oid role)
 {
-	found = dw_concern(found, InvalidOid, role, false);
+	found = add_concern(found, InvalidOid, role, false, DW_STALE_LOOK);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].state != DW_EXECUTOR_FREE &&
 			is_member_of_role_nosuper(dw_executors[i].owner, role))
-			found = dw_concern(found, InvalidOid, dw_executors[i].owner, false);
+			found = add_concern(found, InvalidOid, dw_executors[i].owner, false, DW_STALE_LOOK);
 	for (int i = 0; i < dw_owner_places(); i++)
 		if (OidIsValid(dw_owners[i].database) && dw_owners[i].block != DW_BLOCK_NONE &&
 			is_member_of_role_nosuper(dw_owners[i].role, role))
-			found = dw_concern(found, InvalidOid, dw_owners[i].role, false);
+			found = add_concern(found, InvalidOid, dw_owners[i].role, false, DW_STALE_LOOK);
 	return found;
 }
 
@@ -131,26 +146,38 @@ dw_recycle_databases(void)
 	databases_changed = true;
 }
 
-static bool
+/* DW_FRESH: not at all. */
+static DwStale
 concerned(const Concerns *all, Oid database, Oid role)
 {
+	DwStale		how = DW_FRESH;
+
 	for (int i = 0; i < all->n; i++)
 		if ((all->list[i].database == InvalidOid || all->list[i].database == database) &&
 			(all->list[i].role == InvalidOid || all->list[i].role == role))
-			return true;
-	return false;
+			how = Max(how, all->list[i].how);
+	return how;
 }
 
+/* Those that concerns of this kind are about. */
 static void
-recycle_executors(void)
+recycle_executors(DwStale wanted)
 {
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
+		uint32		fresh = DW_FRESH;
+		DwStale		how;
 
-		if (e->state == DW_EXECUTOR_FREE || !concerned(&executors, e->database, e->owner))
+		if (e->state == DW_EXECUTOR_FREE)
 			continue;
-		pg_atomic_write_u32(&e->stale, 1);
+		how = concerned(&executors, e->database, e->owner);
+		if (how != wanted)
+			continue;
+		if (how == DW_STALE_END)
+			pg_atomic_write_u32(&e->stale, DW_STALE_END);
+		else
+			(void) pg_atomic_compare_exchange_u32(&e->stale, &fresh, DW_STALE_LOOK);
 		pg_memory_barrier();
 		if (e->proc != 0)
 			SetLatch(dw_proc_latch(e->proc));
@@ -197,7 +224,7 @@ xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && executors.n > 0)
 	{
-		recycle_executors();
+		recycle_executors(DW_STALE_END);
 		recycle_timers();
 		retries = true;
 	}
@@ -222,6 +249,8 @@ release_callback(ResourceReleasePhase phase, bool committed, bool top_level, voi
 {
 	if (!retries || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
+	/* who looks finds what was told */
+	recycle_executors(DW_STALE_LOOK);
 	retry_blocked();
 	executors.n = 0;
 	retries = false;

@@ -21,7 +21,7 @@ extern void dw_recycle_install(void);
  */
 extern List *dw_concern(List *concerns, Oid database, Oid role, bool settings);
 
-/* The same for the role and its members. */
+/* The same for the role and its members; executors end only if they may not log in any more. */
 extern List *dw_concern_members(List *concerns, Oid role);
 
 /*

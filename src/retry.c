@@ -434,10 +434,11 @@ matches(Relation rel, HeapTuple tuple, const Filter *filter)
 	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
 	int			queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 
-	return (filter->queue < 0 || filter->queue == queue) &&
+	/* rights first: the time that the others take would tell what stands there */
+	return has_privs_of_role(GetUserId(), owner) &&
+		(filter->queue < 0 || filter->queue == queue) &&
 		same_text(rel, tuple, Anum_failed_tag, filter->tag) &&
-		same_text(rel, tuple, Anum_failed_sqlstate, filter->sqlstate) &&
-		has_privs_of_role(GetUserId(), owner);
+		same_text(rel, tuple, Anum_failed_sqlstate, filter->sqlstate);
 }
 
 /* Those that failed first before others; *left is how many could not be. */

@@ -199,7 +199,7 @@ init_shared(void)
 	{
 		pg_atomic_init_u32(&dw_executors[i].xid, InvalidTransactionId);
 		pg_atomic_init_u32(&dw_executors[i].stop, 0);
-		pg_atomic_init_u32(&dw_executors[i].stale, 0);
+		pg_atomic_init_u32(&dw_executors[i].stale, DW_FRESH);
 		pg_atomic_init_u32(&dw_executors[i].helpers, 0);
 		pg_atomic_init_u64(&dw_executors[i].refused, 0);
 		pg_atomic_init_u64(&dw_executors[i].autonomous, 0);

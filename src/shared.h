@@ -412,6 +412,14 @@ typedef enum DwTrial
 	DW_ON_TRIAL
 } DwTrial;
 
+/* Has anything changed that a session keeps from its login? */
+typedef enum DwStale
+{
+	DW_FRESH = 0,
+	DW_STALE_LOOK,				/* memberships: may it still log in? */
+	DW_STALE_END				/* no task any more */
+} DwStale;
+
 /* A place for an executor: a process of one database and one role. */
 typedef struct DwExecutor
 {
@@ -447,7 +455,7 @@ typedef struct DwExecutor
 	 * in the batch; else invalid */
 	pg_atomic_uint32 xid;
 
-	/* rights or settings of the session have changed: no task any more */
+	/* what a login would find has changed: a DwStale */
 	pg_atomic_uint32 stale;
 
 	/* a task with a key that it could not claim, being kept; else 0 */

@@ -276,6 +276,8 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 	List	   *args;
 	Oid			operator;
 	Oid			collation;
+	Oid			left;
+	Oid			right;
 
 	*is_array = IsA(clause, ScalarArrayOpExpr) && ((ScalarArrayOpExpr *) clause)->useOr;
 	if (*is_array)
@@ -296,6 +298,10 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 	if (OidIsValid(collation) && collation != DEFAULT_COLLATION_OID)
 		return NULL;
 	if (get_op_opfamily_strategy(operator, argument->family) != BTEqualStrategyNumber)
+		return NULL;
+	/* a name is compared with a text by an operator of the same family, but is none */
+	op_input_types(operator, &left, &right);
+	if (left != right && argument->family != INTEGER_BTREE_FAM_OID)
 		return NULL;
 
 	for (int i = 0; i < (*is_array ? 1 : 2); i++)
@@ -725,8 +731,6 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 static void
 begin_scan(RowScan *scan, ForeignScanState *node)
 {
-	if (!OidIsValid(scan->reader))
-		look_up_rights(scan);
 	scan->begun = true;
 	scan->part = 0;
 	scan->nparts = scan->source == SOURCE_HISTORY ? DW_HISTORY_TABLES : 1;
@@ -808,6 +812,8 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 	scan->access = (Access) linitial_int(plan->fdw_private);
 	scan->is_array = lsecond_int(plan->fdw_private);
 	scan->nowners = -1;
+	/* as PostgreSQL looks at those to tables: a cursor may be handed to a function of others */
+	look_up_rights(scan);
 	scan->context = CurrentMemoryContext;
 	scan->run = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel scan",
 									  ALLOCSET_DEFAULT_SIZES);

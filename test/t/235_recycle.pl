@@ -18,6 +18,9 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE other LOGIN;
 	CREATE ROLE readers;
 	CREATE ROLE admins;
+	CREATE ROLE gang;
+	CREATE ROLE granter LOGIN;
+	GRANT gang TO granter WITH ADMIN OPTION;
 	GRANT admins TO readers;
 	CREATE TABLE effect (id serial, name text, pid int DEFAULT pg_backend_pid(), value text);
 	GRANT ALL ON effect, effect_id_seq TO PUBLIC;
@@ -74,6 +77,20 @@ sub recycles
 	return;
 }
 
+# The executor of app goes on, and what the command has changed holds for it.
+sub keeps
+{
+	my ($sql, $expression, $expected) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	warm_up();
+	$node->safe_psql('postgres', $sql);
+	my ($pid, $value) = run_task('app', $expression);
+	is($pid, $pid{app}, "$sql: the executor stays");
+	is($value, $expected, "$sql: it has the new value") if defined $expected;
+	return;
+}
+
 sub timer
 {
 	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'});
@@ -92,12 +109,14 @@ wait_for($node, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'del
 	'the timer has started anew, too', 60, expected => 1);
 recycles(q{ALTER DATABASE postgres RESET work_mem}, $work_mem, '4MB', others => 1);
 recycles(q{ALTER ROLE app CREATEDB}, undef, undef);
-recycles(q{GRANT readers TO app}, q{pg_has_role('readers', 'USAGE')}, 'true');
-recycles(q{ALTER GROUP readers DROP USER app}, q{pg_has_role('readers', 'USAGE')}, 'false');
+# memberships hold at once: whoever may grant one role is not to end the executors of all others
+keeps(q{GRANT readers TO app}, q{pg_has_role('readers', 'USAGE')}, 'true');
+keeps(q{ALTER GROUP readers DROP USER app}, q{pg_has_role('readers', 'USAGE')}, 'false');
 $node->safe_psql('postgres', 'GRANT readers TO app');
-recycles(q{REVOKE admins FROM readers}, q{pg_has_role('admins', 'USAGE')}, 'false');
+keeps(q{REVOKE admins FROM readers}, q{pg_has_role('admins', 'USAGE')}, 'false');
 recycles(q{GRANT TEMPORARY ON DATABASE postgres TO app}, undef, undef, others => 1);
-recycles(q{DROP OWNED BY app}, undef, undef);
+keeps(q{DROP OWNED BY app});
+keeps(q{SET SESSION AUTHORIZATION granter; REVOKE gang FROM app; GRANT gang TO app}, q{pg_has_role('gang', 'USAGE')}, 'true');
 
 # as many as are remembered one by one, and more: then all have only in common
 # that they are roles, but no timer is one of them
@@ -171,6 +190,16 @@ run_task('other');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'revoked'}), 0, 'others do not');
 $node->safe_psql('postgres', 'GRANT CONNECT ON DATABASE postgres TO readers; GRANT readers TO app');
 wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'revoked'}, 'they run when it has the right again', 60, expected => 1);
+warm_up();
+$node->safe_psql('postgres', q{
+	REVOKE readers FROM app;
+	SET SESSION AUTHORIZATION app;
+	SELECT delay_schedule('0', 'INSERT INTO effect (name) VALUES (''no member'')')});
+wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'the right was that of a role that it is no member of any more', 60,
+	expected => 1);
+is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'no member'}), 0, 'its tasks wait');
+$node->safe_psql('postgres', 'GRANT readers TO app');
+wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'no member'}, 'until it is one again', 60, expected => 1);
 
 #
 # Roles that are dropped.
@@ -181,7 +210,7 @@ my ($out, $err);
 $node->safe_psql('postgres', q{
 	SET SESSION AUTHORIZATION app;
 	SELECT delay_schedule('1 day', 'SELECT 1')});
-$node->safe_psql('postgres', 'DROP OWNED BY app, readers');
+$node->safe_psql('postgres', 'DROP OWNED BY app, readers; REVOKE gang FROM app');
 $node->psql('postgres', 'BEGIN; DROP ROLE app; ROLLBACK', stdout => \$out, stderr => \$err);
 like($err, $notice, 'DROP ROLE tells of pending tasks');
 $node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
