@@ -146,6 +146,40 @@ is_deeply([ grep { my $row = $_; grep { defined $row->{$_} } qw(sql message deta
 $d = feed(q{SELECT delay_wheel.page_data(max_rows => 1)});
 is_deeply([ scalar @{ $d->{failed}{rows} }, $d->{failed}{total}, scalar @{ $d->{lanes}{rows} }, $d->{lanes}{total} ], [ 1, 3, 1, 4 ], 'lists have at most max_rows entries');
 
+# In a database of bytes each role can write what is no text to the client, and
+# the page of all is to be there yet. What is cut is not cut within a character.
+$node->safe_psql('postgres', q{CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'});
+$node->safe_psql('bytes', q{
+	CREATE EXTENSION delay_wheel;
+	DO $do$
+	DECLARE
+		bad text := convert_from('\xff22c3', 'SQL_ASCII');
+		good text := convert_from('\xc3bce697a5', 'SQL_ASCII');
+	BEGIN
+		PERFORM delay_schedule_task('SELECT 1 / 0 /* ' || bad || good || ' */', key => 'key ' || bad || good, tag => bad);
+		PERFORM delay_schedule_task(format('DO $d$BEGIN RAISE EXCEPTION %L; END$d$', rpad('', 499, 'x') || good || bad));
+		PERFORM delay_every('every ' || bad, '1 day', 'SELECT 1');
+		PERFORM delay_queue(bad);
+	END $do$});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.failed}, 'tasks with bytes have failed', 60, db => 'bytes', expected => 2);
+export('bytes', 'bytes');
+$d = decode_json(slurp_file("$feeds/bytes.json"));
+my %failed_bytes = map { $_->{sqlstate} => $_ } @{ $d->{failed}{rows} };
+is($failed_bytes{22012}{key}, qq{key ?"?\x{fc}\x{65e5}}, 'bytes that are no text are question marks in the feed, what is text is as it was');
+is($failed_bytes{22012}{sql}, qq{SELECT 1 / 0 /* ?"?\x{fc}\x{65e5} */}, 'also in SQL');
+is($failed_bytes{P0001}{message}, ('x' x 499) . '?', 'and at the end of what was cut');
+is_deeply([ $d->{recurring}{rows}[0]{name}, $d->{queues}{rows}[0]{name} ], [ q{every ?"?}, q{?"?} ], 'and in names');
+# where a backslash can be the second half of a character, no first half is left
+for my $encoding (qw(SJIS BIG5 GBK UHC GB18030 JOHAB SHIFT_JIS_2004 LATIN1 EUC_JP))
+{
+	local %ENV = (%ENV, PGCLIENTENCODING => $encoding);
+	my $text = $node->safe_psql('bytes', 'SELECT delay_wheel.page_data()');
+	is(JSON::PP->new->decode($text)->{failed}{total}, 2, "bytes: it can be read by a client whose encoding is $encoding");
+	unlike($text, qr/[\x80-\xff]/, "bytes: $encoding: it is plain ASCII") if $encoding !~ /^(?:LATIN1|EUC_JP)$/;
+}
+is($node->safe_psql('bytes', q{SELECT delay_wheel.page_data() -> 'failed' ->> 'total'}), '2', 'bytes: and in the database itself');
+like($node->safe_psql('bytes', q{SET client_encoding = SQL_ASCII; SELECT delay_wheel.page_data()}), qr/key \xff\\"\xc3\xc3\xbc\xe6\x97\xa5/, 'bytes: who reads bytes has them as they are');
+
 # Many failed tasks.
 $node->safe_psql('postgres', q{
 	INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
