@@ -387,6 +387,27 @@ SKIP:
 		$d->{lanes}{rows} = { $evil => $evil };
 		$d->{$_} = $evil for qw(max_executors version role server_started);
 	});
+	# what is not seen, and turns around what stands beside it; and letters that are written from right to left
+	my $turning = "a\x{202e}b\x{2066}c\x{200f}d\x{1b}[31m\x{9b}e\r\n\tf";
+	my $turn;
+	$turn = sub {
+		my ($data) = @_;
+		if (ref $data eq 'ARRAY')
+		{
+			$turn->($_) for @$data;
+		}
+		elsif (ref $data eq 'HASH')
+		{
+			for (keys %$data)
+			{
+				if (/^(?:owner|queue)$/) { $data->{$_} = "\x{5d0}\x{5d1} 1" }
+				elsif (/^(?:key|tag|sql|message|detail|hint|context|name|database|role|reason|last_error|last_problem|time_zone)$/) { $data->{$_} = $turning }
+				else { $turn->($data->{$_}) }
+			}
+		}
+	};
+	variant('turning', 'full', sub { $turn->($_[0]); $_[0]{status}{last_problem_at} = $_[0]{now} });
+	write_feed('turningcut', JSON::PP->new->utf8->encode([ $turning ]) =~ s/"]//r);
 	write_feed('html', "<html><body>$evil</body></html>");
 	write_feed('other', '{"format": 2, "now": "2026-01-01T00:00:00Z"}');
 	write_feed('cut', substr(slurp_file("$feeds/full.json"), 0, 1000));
@@ -404,6 +425,9 @@ SKIP:
 		case('estimates', 1200, 'feed=feeds/estimates.json'),
 		case('old', 1200, 'feed=feeds/old.json'),
 		case('junk', 1200, 'feed=feeds/junk.json'),
+		case('turning', 1400, 'feed=feeds/turning.json'),
+		case('turning narrow', 340, 'feed=feeds/turning.json'),
+		case('turningcut', 1200, 'feed=feeds/turningcut.json'),
 		case('html', 1200, 'feed=feeds/html.json'),
 		case('other', 1200, 'feed=feeds/other.json'),
 		case('cut', 1200, 'feed=feeds/cut.json'),
@@ -427,6 +451,8 @@ SKIP:
 		cmp_ok($c->{overflow}, '<=', 0, "$n: nothing is cut off at its side");
 		is_deeply($c->{pale}, [], "$n: all texts stand out from what is behind them");
 		is_deeply($c->{collisions}, [], "$n: no label lies on another one");
+		is_deeply($c->{unseen}, [], "$n: no character is hidden in it");
+		is_deeply([ grep { $_ ne 'no' } @{ $c->{turned} } ], [], "$n: no name takes the place of another one");
 	}
 
 	for my $n ('full', 'narrow', 'postgrest', 'file')
@@ -456,6 +482,11 @@ SKIP:
 	is($r->{estimates}{estimates}, 4, 'estimates: are drawn otherwise');
 	like($r->{estimates}{text}, qr/About \d+ tasks are pending.*Hatched bars are estimates/s, 'estimates: and called so');
 	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
+	for my $n ('turning', 'turning narrow')
+	{
+		cmp_ok(scalar(() = $r->{$n}{text} =~ /a\[U\+202E\]b\[U\+2066\]c\[U\+200F\]d\[U\+001B\]\[31m\[U\+009B\]e\s+f/g), '>=', 10, "$n: what would turn text around is shown by its number");
+		cmp_ok(scalar @{ $r->{$n}{turned} }, '>=', 3, "$n: some names stand beside each other");
+	}
 	like($r->{html}{problems}[0], qr/^bad: ✖ Could not read feeds\/html.json/, 'html: something else than the feed');
 	like($r->{other}{problems}[0], qr/not what delay_wheel.page_data\(\) of this version returns/, 'other: another version of the feed');
 	like($r->{cut}{problems}[0], qr/^bad: ✖ Could not read feeds\/cut.json/, 'cut: half a feed');
