@@ -59,6 +59,28 @@ SELECT count(*) FROM generate_series(:first, :first + 9) i JOIN delay_wheel.task
 SELECT bool_and(below) AS ordered FROM (SELECT id > lag(id) OVER (ORDER BY n) AS below FROM (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 100) t) t) t;
 SELECT id - :first AS last FROM delay_wheel.tasks WHERE tag = 'views_many' ORDER BY id DESC LIMIT 1;
 SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = (SELECT oid FROM pg_roles WHERE rolname = current_user);
+-- EXPLAIN names how, in any format
+CREATE FUNCTION pg_temp.access(query text, format text DEFAULT 'TEXT') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+	lines text := '';
+BEGIN
+	FOR plan IN EXECUTE format('EXPLAIN (COSTS OFF, FORMAT %s) SELECT %s', format, query) LOOP
+		lines := lines || plan || E'\n';
+	END LOOP;
+	RETURN QUERY SELECT btrim(m[1]) FROM regexp_matches(lines, '^(.*access.*)$', 'gin') m ORDER BY 1;
+END $$;
+SELECT query, access FROM unnest(ARRAY[
+	'* FROM delay_wheel.visible_task', '* FROM delay_wheel.visible_task WHERE id = 1', '* FROM delay_wheel.visible_task WHERE id = ANY (ARRAY[1, 2])',
+	'* FROM delay_wheel.visible_task WHERE owner = 10::oid', '* FROM delay_wheel.visible_task ORDER BY id LIMIT 1',
+	'* FROM delay_wheel.visible_task ORDER BY id DESC LIMIT 1', '* FROM delay_wheel.visible_task ORDER BY due LIMIT 1',
+	'* FROM generate_series(1, 2) i JOIN delay_wheel.visible_task t ON t.id = i',
+	'sql FROM delay_wheel.tasks WHERE id = 1',
+	'* FROM delay_wheel.visible_failed_task WHERE id = 1', '* FROM delay_wheel.visible_failed_task ORDER BY failed_at, id LIMIT 1',
+	'* FROM delay_wheel.visible_recurring_task', '* FROM delay_wheel.visible_recurring_task WHERE id = 1',
+	'* FROM delay_wheel.visible_history', '* FROM delay_wheel.visible_queue']) query
+	LEFT JOIN LATERAL pg_temp.access(query) access ON true;
+SELECT format, access FROM unnest('{JSON,XML,YAML}'::text[]) format, pg_temp.access('* FROM delay_wheel.visible_task WHERE id = 1', format) access;
 -- a newer one of the same key is the task; found by the key
 INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
 SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';
