@@ -48,6 +48,19 @@ SELECT delay_schedule_task('SELECT 1', delay => '1 day', skip_after => '1 h') AS
 SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_every('views', '1 day', 'SELECT 1', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', skip_after => '6 s', notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') > 0 AS ok;
 SELECT r.id = d.id AS same_id, r.arg_types, r.max_attempts, r.retry_delay, r.timeout, r.skip_after, r.notify, r.on_success, r.on_failure, r.mode FROM delay_wheel.recurring r JOIN delay_wheel.recurring_task d USING (owner, name);
+-- whatever plain SQL has written there, the views can be read
+INSERT INTO delay_wheel.task (due, sql, key, tag, more)
+	SELECT now() + '1 day', 'SELECT 1', n, 'views_more', more::jsonb
+	FROM unnest('{"1000000","\"1 h\"","{}","[1]","null","true","-5","0.5","1e400","-1e400"}'::text[]) WITH ORDINALITY m(value, n),
+		format('{"skip_after": %s, "notify": 1}', value) more;
+INSERT INTO delay_wheel.task (due, sql, key, tag, more) VALUES (now() + '1 day', 'SELECT 1', 'array', 'views_more', '["skip_after"]'),
+	(now() + '1 day', 'SELECT 1', 'scalar', 'views_more', '"skip_after"'), (now() + '1 day', 'SELECT 1', 'null', 'views_more', 'null');
+SELECT t.key, left(r.more ->> 'skip_after', 10) AS written, t.skip_after, t.notify
+	FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHERE t.tag = 'views_more' ORDER BY id;
+UPDATE delay_wheel.recurring_task SET more = '{"skip_after": "soon"}' WHERE name = 'views';
+SELECT skip_after FROM delay_wheel.recurring WHERE name = 'views';
+UPDATE delay_wheel.recurring_task SET more = '{"skip_after": 1e400}' WHERE name = 'views';
+SELECT skip_after FROM delay_wheel.recurring WHERE name = 'views';
 -- by its id, by ids, and in the order of ids: by the index, so that it takes no time if there are many
 INSERT INTO delay_wheel.task (due, sql, tag) SELECT now() + '1 day', 'SELECT 1', 'views_many' FROM generate_series(1, 1000);
 SELECT min(id) AS first FROM delay_wheel.tasks WHERE tag = 'views_many' \gset
@@ -59,6 +72,28 @@ SELECT count(*) FROM generate_series(:first, :first + 9) i JOIN delay_wheel.task
 SELECT bool_and(below) AS ordered FROM (SELECT id > lag(id) OVER (ORDER BY n) AS below FROM (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 100) t) t) t;
 SELECT id - :first AS last FROM delay_wheel.tasks WHERE tag = 'views_many' ORDER BY id DESC LIMIT 1;
 SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = (SELECT oid FROM pg_roles WHERE rolname = current_user);
+-- EXPLAIN names how, in any format
+CREATE FUNCTION pg_temp.access(query text, format text DEFAULT 'TEXT') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+	lines text := '';
+BEGIN
+	FOR plan IN EXECUTE format('EXPLAIN (COSTS OFF, FORMAT %s) SELECT %s', format, query) LOOP
+		lines := lines || plan || E'\n';
+	END LOOP;
+	RETURN QUERY SELECT btrim(m[1]) FROM regexp_matches(lines, '^(.*access.*)$', 'gin') m ORDER BY 1;
+END $$;
+SELECT query, access FROM unnest(ARRAY[
+	'* FROM delay_wheel.visible_task', '* FROM delay_wheel.visible_task WHERE id = 1', '* FROM delay_wheel.visible_task WHERE id = ANY (ARRAY[1, 2])',
+	'* FROM delay_wheel.visible_task WHERE owner = 10::oid', '* FROM delay_wheel.visible_task ORDER BY id LIMIT 1',
+	'* FROM delay_wheel.visible_task ORDER BY id DESC LIMIT 1', '* FROM delay_wheel.visible_task ORDER BY due LIMIT 1',
+	'* FROM generate_series(1, 2) i JOIN delay_wheel.visible_task t ON t.id = i',
+	'sql FROM delay_wheel.tasks WHERE id = 1',
+	'* FROM delay_wheel.visible_failed_task WHERE id = 1', '* FROM delay_wheel.visible_failed_task ORDER BY failed_at, id LIMIT 1',
+	'* FROM delay_wheel.visible_recurring_task', '* FROM delay_wheel.visible_recurring_task WHERE id = 1',
+	'* FROM delay_wheel.visible_history', '* FROM delay_wheel.visible_queue']) query
+	LEFT JOIN LATERAL pg_temp.access(query) access ON true;
+SELECT format, access FROM unnest('{JSON,XML,YAML}'::text[]) format, pg_temp.access('* FROM delay_wheel.visible_task WHERE id = 1', format) access;
 -- a newer one of the same key is the task; found by the key
 INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
 SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';

@@ -117,6 +117,13 @@ dw_no_transaction_timeout(void)
 	build_expression_pathkey(root, expr, NULL, operator, relids, false)
 #endif
 
+/* What EXPLAIN prints. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#else
+#include "commands/explain.h"
+#endif
+
 /* Runs a portal to its end, at top level. */
 #if PG_VERSION_NUM >= 180000
 #define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, dest, dest, qc)

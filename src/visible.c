@@ -861,6 +861,26 @@ end_foreign_scan(ForeignScanState *node)
 		end_scan((RowScan *) node->fdw_state);
 }
 
+/*
+ * EXPLAIN tells how rows are found, as the plan has it: that is the query's and the
+ * size of the table's.  What the scan met is nobody's business.
+ */
+static void
+explain_foreign_scan(ForeignScanState *node, struct ExplainState *es)
+{
+	static const char *const names[] = {
+		[ACCESS_ALL] = "all",
+		[ACCESS_ID] = "by id",
+		[ACCESS_OWNER] = "by owner",
+		[ACCESS_KEY] = "by key",
+		[ACCESS_FORWARD] = "in order",
+		[ACCESS_BACKWARD] = "backward"
+	};
+	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
+
+	ExplainPropertyText("Access", names[intVal(linitial(plan->fdw_private))], es);
+}
+
 /* Everything else, as writing, is refused by PostgreSQL, since it is not here. */
 Datum
 dw_visible_handler(PG_FUNCTION_ARGS)
@@ -875,5 +895,6 @@ dw_visible_handler(PG_FUNCTION_ARGS)
 	routine->IterateForeignScan = iterate_foreign_scan;
 	routine->ReScanForeignScan = rescan_foreign_scan;
 	routine->EndForeignScan = end_foreign_scan;
+	routine->ExplainForeignScan = explain_foreign_scan;
 	PG_RETURN_POINTER(routine);
 }

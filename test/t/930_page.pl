@@ -146,6 +146,40 @@ is_deeply([ grep { my $row = $_; grep { defined $row->{$_} } qw(sql message deta
 $d = feed(q{SELECT delay_wheel.page_data(max_rows => 1)});
 is_deeply([ scalar @{ $d->{failed}{rows} }, $d->{failed}{total}, scalar @{ $d->{lanes}{rows} }, $d->{lanes}{total} ], [ 1, 3, 1, 4 ], 'lists have at most max_rows entries');
 
+# In a database of bytes each role can write what is no text to the client, and
+# the page of all is to be there yet. What is cut is not cut within a character.
+$node->safe_psql('postgres', q{CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'});
+$node->safe_psql('bytes', q{
+	CREATE EXTENSION delay_wheel;
+	DO $do$
+	DECLARE
+		bad text := convert_from('\xff22c3', 'SQL_ASCII');
+		good text := convert_from('\xc3bce697a5', 'SQL_ASCII');
+	BEGIN
+		PERFORM delay_schedule_task('SELECT 1 / 0 /* ' || bad || good || ' */', key => 'key ' || bad || good, tag => bad);
+		PERFORM delay_schedule_task(format('DO $d$BEGIN RAISE EXCEPTION %L; END$d$', rpad('', 499, 'x') || good || bad));
+		PERFORM delay_every('every ' || bad, '1 day', 'SELECT 1');
+		PERFORM delay_queue(bad);
+	END $do$});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.failed}, 'tasks with bytes have failed', 60, db => 'bytes', expected => 2);
+export('bytes', 'bytes');
+$d = decode_json(slurp_file("$feeds/bytes.json"));
+my %failed_bytes = map { $_->{sqlstate} => $_ } @{ $d->{failed}{rows} };
+is($failed_bytes{22012}{key}, qq{key ?"?\x{fc}\x{65e5}}, 'bytes that are no text are question marks in the feed, what is text is as it was');
+is($failed_bytes{22012}{sql}, qq{SELECT 1 / 0 /* ?"?\x{fc}\x{65e5} */}, 'also in SQL');
+is($failed_bytes{P0001}{message}, ('x' x 499) . '?', 'and at the end of what was cut');
+is_deeply([ $d->{recurring}{rows}[0]{name}, $d->{queues}{rows}[0]{name} ], [ q{every ?"?}, q{?"?} ], 'and in names');
+# where a backslash can be the second half of a character, no first half is left
+for my $encoding (qw(SJIS BIG5 GBK UHC GB18030 JOHAB SHIFT_JIS_2004 LATIN1 EUC_JP))
+{
+	local %ENV = (%ENV, PGCLIENTENCODING => $encoding);
+	my $text = $node->safe_psql('bytes', 'SELECT delay_wheel.page_data()');
+	is(JSON::PP->new->decode($text)->{failed}{total}, 2, "bytes: it can be read by a client whose encoding is $encoding");
+	unlike($text, qr/[\x80-\xff]/, "bytes: $encoding: it is plain ASCII") if $encoding !~ /^(?:LATIN1|EUC_JP)$/;
+}
+is($node->safe_psql('bytes', q{SELECT delay_wheel.page_data() -> 'failed' ->> 'total'}), '2', 'bytes: and in the database itself');
+like($node->safe_psql('bytes', q{SET client_encoding = SQL_ASCII; SELECT delay_wheel.page_data()}), qr/key \xff\\"\xc3\xc3\xbc\xe6\x97\xa5/, 'bytes: who reads bytes has them as they are');
+
 # Many failed tasks.
 $node->safe_psql('postgres', q{
 	INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
@@ -159,8 +193,10 @@ cmp_ok(-s "$feeds/many.json", '<', 200_000, 'and the feed stays small');
 is($node->safe_psql('postgres', q{SELECT array_agg(id) = (SELECT array_agg(id) FROM (SELECT id FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 1000) f) FROM (SELECT id FROM delay_wheel.newest_failed) n}),
 	't', 'newest_failed has the newest 1,000');
 my $plan = $node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel.newest_failed');
-like($plan, qr/\A(?!.*Sort).*Foreign Scan on visible_failed_task/s, 'which are read in the order of the index, not sorted');
-unlike($plan, qr/Sort/, 'and not sorted');
+unlike($plan, qr/Sort/, 'which are not sorted');
+my @scans = $plan =~ /Foreign Scan on visible_failed_task.*\n((?:\s+(?!->)\S.*\n?)*)/g;
+is(scalar @scans, 1, 'but read by one scan') or diag($plan);
+like($scans[0], qr/^\s+Access: backward$/m, 'of the index, from its end') or diag($plan);
 
 #
 # The set-up for PostgREST of doc/web.md, and a stand-in for it that answers as
@@ -353,6 +389,27 @@ SKIP:
 		$d->{lanes}{rows} = { $evil => $evil };
 		$d->{$_} = $evil for qw(max_executors version role server_started);
 	});
+	# what is not seen, and turns around what stands beside it; and letters that are written from right to left
+	my $turning = "a\x{202e}b\x{2066}c\x{200f}d\x{1b}[31m\x{9b}e\r\n\tf";
+	my $turn;
+	$turn = sub {
+		my ($data) = @_;
+		if (ref $data eq 'ARRAY')
+		{
+			$turn->($_) for @$data;
+		}
+		elsif (ref $data eq 'HASH')
+		{
+			for (keys %$data)
+			{
+				if (/^(?:owner|queue)$/) { $data->{$_} = "\x{5d0}\x{5d1} 1" }
+				elsif (/^(?:key|tag|sql|message|detail|hint|context|name|database|role|reason|last_error|last_problem|time_zone)$/) { $data->{$_} = $turning }
+				else { $turn->($data->{$_}) }
+			}
+		}
+	};
+	variant('turning', 'full', sub { $turn->($_[0]); $_[0]{status}{last_problem_at} = $_[0]{now} });
+	write_feed('turningcut', JSON::PP->new->utf8->encode([ $turning ]) =~ s/"]//r);
 	write_feed('html', "<html><body>$evil</body></html>");
 	write_feed('other', '{"format": 2, "now": "2026-01-01T00:00:00Z"}');
 	write_feed('cut', substr(slurp_file("$feeds/full.json"), 0, 1000));
@@ -370,6 +427,9 @@ SKIP:
 		case('estimates', 1200, 'feed=feeds/estimates.json'),
 		case('old', 1200, 'feed=feeds/old.json'),
 		case('junk', 1200, 'feed=feeds/junk.json'),
+		case('turning', 1400, 'feed=feeds/turning.json'),
+		case('turning narrow', 340, 'feed=feeds/turning.json'),
+		case('turningcut', 1200, 'feed=feeds/turningcut.json'),
 		case('html', 1200, 'feed=feeds/html.json'),
 		case('other', 1200, 'feed=feeds/other.json'),
 		case('cut', 1200, 'feed=feeds/cut.json'),
@@ -393,6 +453,8 @@ SKIP:
 		cmp_ok($c->{overflow}, '<=', 0, "$n: nothing is cut off at its side");
 		is_deeply($c->{pale}, [], "$n: all texts stand out from what is behind them");
 		is_deeply($c->{collisions}, [], "$n: no label lies on another one");
+		is_deeply($c->{unseen}, [], "$n: no character is hidden in it");
+		is_deeply([ grep { $_ ne 'no' } @{ $c->{turned} } ], [], "$n: no name takes the place of another one");
 	}
 
 	for my $n ('full', 'narrow', 'postgrest', 'file')
@@ -422,6 +484,11 @@ SKIP:
 	is($r->{estimates}{estimates}, 4, 'estimates: are drawn otherwise');
 	like($r->{estimates}{text}, qr/About \d+ tasks are pending.*Hatched bars are estimates/s, 'estimates: and called so');
 	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
+	for my $n ('turning', 'turning narrow')
+	{
+		cmp_ok(scalar(() = $r->{$n}{text} =~ /a\[U\+202E\]b\[U\+2066\]c\[U\+200F\]d\[U\+001B\]\[31m\[U\+009B\]e\s+f/g), '>=', 10, "$n: what would turn text around is shown by its number");
+		cmp_ok(scalar @{ $r->{$n}{turned} }, '>=', 3, "$n: some names stand beside each other");
+	}
 	like($r->{html}{problems}[0], qr/^bad: ✖ Could not read feeds\/html.json/, 'html: something else than the feed');
 	like($r->{other}{problems}[0], qr/not what delay_wheel.page_data\(\) of this version returns/, 'other: another version of the feed');
 	like($r->{cut}{problems}[0], qr/^bad: ✖ Could not read feeds\/cut.json/, 'cut: half a feed');
