@@ -362,6 +362,7 @@ dw_look_main(Datum database)
 	if (OidIsValid(get_extension_oid("delay_wheel", true)))
 		pg_atomic_write_u32(&dw_shared->turned_away, 1);
 	CommitTransactionCommand();
+	pg_atomic_write_u32(&dw_shared->looked, 1);
 	/* the launcher is told of our end */
 	proc_exit(0);
 }
@@ -391,6 +392,7 @@ start_look(Oid oid, int64 *look_again)
 		strlcpy(worker.bgw_function_name, "dw_look_main", BGW_MAXLEN);
 
 		/* who needs the database without sessions waits from here on */
+		pg_atomic_write_u32(&dw_shared->looked, 0);
 		pg_atomic_write_u32(&dw_shared->looks_into, oid);
 		pg_memory_barrier();
 		if (RegisterDynamicBackgroundWorker(&worker, &look))
@@ -403,9 +405,11 @@ start_look(Oid oid, int64 *look_again)
 	return false;
 }
 
+/* One that was terminated has said nothing: the database is looked into again. */
 static void
 notice_end_of_look(void)
 {
+	Oid			oid = pg_atomic_read_u32(&dw_shared->looks_into);
 	pid_t		pid;
 
 	if (look == NULL || GetBackgroundWorkerPid(look, &pid) != BGWH_STOPPED)
@@ -413,6 +417,11 @@ notice_end_of_look(void)
 	pfree(look);
 	look = NULL;
 	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+	if (pg_atomic_read_u32(&dw_shared->looked) != 0)
+		return;
+	probed = list_delete_oid(probed, oid);
+	to_probe = list_append_unique_oid(to_probe, oid);
+	look_after = dw_uptime() + NO_WORKER_MAX_US;
 }
 
 /*

@@ -24,7 +24,9 @@
  * What is read by a foreign table is read under a snapshot that the other server
  * takes once for the whole transaction, as postgres_fdw has it.  A task that comes
  * later in a batch would not see there what was committed before it was scheduled.
- * So a task that uses a foreign table is the last one of its batch.
+ * So a task that uses a foreign table is the last one of its batch.  A query tells
+ * so when it begins, by its list of tables; a partition that only its rows lead to
+ * is not in it, so it is asked again at its end.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,6 +50,7 @@
 #include "utils/relcache.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 
 /*---- Two-phase commit ----*/
 
@@ -172,9 +175,29 @@ start_query(QueryDesc *query, int flags)
 		standard_ExecutorStart(query, flags);
 }
 
+/* Has it led rows to partitions that are foreign tables? */
+static void
+finish_query(QueryDesc *query)
+{
+	if (dw_this_executor != NULL && dw_this_executor->in_batch)
+	{
+		ListCell   *lc;
+
+		foreach(lc, query->estate->es_tuple_routing_result_relations)
+			if (((ResultRelInfo *) lfirst(lc))->ri_FdwRoutine != NULL)
+				dw_batch_close();
+	}
+	if (prev_ExecutorFinish)
+		prev_ExecutorFinish(query);
+	else
+		standard_ExecutorFinish(query);
+}
+
 void
 dw_other_nodes_install(void)
 {
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = start_query;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = finish_query;
 }

@@ -486,6 +486,7 @@ typedef struct DwShared
 	pg_atomic_uint32 turned_away;	/* some database found no place */
 	pg_atomic_uint32 looks_into;	/* the database that the launcher has a look taken
 								 * into, without a place */
+	pg_atomic_uint32 looked;	/* the look has found out */
 	pg_atomic_uint32 timer_refused; /* no background worker was free for one */
 	pg_atomic_uint32 trial;		/* the executor that others make way for, its place
 								 * counted from 1; 0: none */

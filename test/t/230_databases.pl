@@ -174,6 +174,23 @@ for (1 .. 3)
 is($failed_drops, '', 'a database that is looked into can be dropped by its owner');
 is(count_in_log($position, $no_place), 0, 'the log tells nothing of it');
 
+# a look that is terminated has found out nothing, so another one is taken
+$node->safe_psql('postgres', 'CREATE DATABASE plain8');
+$node->safe_psql('plain8', 'CREATE EXTENSION delay_wheel');
+$node->safe_psql('postgres', 'ALTER DATABASE plain8 IS_TEMPLATE true');
+$node->restart;
+are_served('db3 db5 postgres', 'a template waits for no place');
+my $locker = $node->background_psql('plain8', on_error_stop => 1);
+$locker->query_safe('BEGIN; LOCK TABLE pg_extension IN ACCESS EXCLUSIVE MODE');
+$position = log_position($node);
+$node->safe_psql('postgres', 'ALTER DATABASE plain8 IS_TEMPLATE false');
+wait_for($node, q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'delay_wheel look' AND wait_event_type = 'Lock'},
+	'a look is terminated', 60, expected => 1);
+$locker->query_safe('ROLLBACK');
+$locker->quit;
+ok(wait_until(60, sub { count_in_log($position, $no_place) >= 1 }), 'another one is taken');
+$node->safe_psql('postgres', 'DROP DATABASE plain8');
+
 # nobody has used it since the start
 $node->safe_psql('postgres', 'CREATE DATABASE plain7');
 $node->safe_psql('plain7', 'CREATE EXTENSION delay_wheel');

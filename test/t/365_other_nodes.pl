@@ -228,9 +228,12 @@ group foreign => sub {
 		CREATE TABLE there (n int);
 		CREATE FOREIGN TABLE here (n int) SERVER other OPTIONS (table_name 'there');
 		CREATE VIEW seen_here AS SELECT * FROM here;
+		CREATE TABLE parted (n int) PARTITION BY LIST (n);
+		CREATE FOREIGN TABLE parted_0 PARTITION OF parted FOR VALUES IN (0) SERVER other OPTIONS (table_name 'there');
 		CREATE TABLE seen (n int, rows bigint, xid xid8 DEFAULT pg_current_xact_id());
 		CREATE FUNCTION reads_query() RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM count(*) FROM seen_here; END';
 		CREATE FUNCTION reads_copy() RETURNS void LANGUAGE plpgsql AS 'BEGIN COPY here FROM PROGRAM ''echo 0''; END';
+		CREATE FUNCTION reads_rows() RETURNS void LANGUAGE plpgsql AS 'BEGIN INSERT INTO parted VALUES (0); END';
 		-- another session writes, and then schedules a task, which joins if it may
 		CREATE FUNCTION first_task(how text, m int) RETURNS void LANGUAGE plpgsql AS \$\$
 		BEGIN
@@ -242,7 +245,7 @@ group foreign => sub {
 		END \$\$});
 	$hidden->restart;
 	my $m = 0;
-	for my $how (qw(query copy))
+	for my $how (qw(query copy rows))
 	{
 		for (1 .. 10)
 		{
