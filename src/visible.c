@@ -878,7 +878,7 @@ explain_foreign_scan(ForeignScanState *node, struct ExplainState *es)
 	};
 	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
 
-	ExplainPropertyText("Access", names[intVal(linitial(plan->fdw_private))], es);
+	ExplainPropertyText("Access", names[linitial_int(plan->fdw_private)], es);
 }
 
 /* Everything else, as writing, is refused by PostgreSQL, since it is not here. */
