@@ -760,7 +760,7 @@ group locks => sub {
 	is($err, '', 'beside it others schedule');
 	wait_for($node, q{SELECT count(*) FROM loot WHERE what = 'beside a lock'}, 'and their tasks run', 20, expected => 1);
 
-	# weaker locks, which stop autovacuum
+	# commands that wait for weaker locks, which stop autovacuum
 	my $vacuum = $node->background_psql('postgres');
 	$vacuum->query_safe('BEGIN; LOCK TABLE delay_wheel.task IN SHARE UPDATE EXCLUSIVE MODE');
 	$node->safe_psql('postgres', 'GRANT CREATE ON DATABASE postgres TO mallory');
