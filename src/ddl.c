@@ -720,9 +720,9 @@ tell_of_tasks(List *roles)
 /*---- SET CONSTRAINTS ----*/
 
 /*
- * It concerns what the whole transaction has done, and fires triggers for it.
- * It cannot be undone before the next task of a batch; and whoever runs another
- * role's task has not left it to that when his own triggers fire.
+ * The command concerns what the whole transaction has done, and fires triggers
+ * for that.  A session that runs another role's task has not left it to that
+ * task when triggers of its own fire.
  */
 static void
 refuse_set_constraints(void)
