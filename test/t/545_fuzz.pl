@@ -161,6 +161,8 @@ my %pool = (
 			'"' . ('x' x 5000) . '"', '[]', '{}', '[[[[1]]]]', '"1 day"', '"-1 s"');
 		my $key = one_of('recurring', 'mode', 'notify', 'on_success', 'on_failure', 'skip_after', 'last_error', 'expires', 'ran', '', 'other');
 		one_of('NULL', "'{\"$key\": $value}'", "'{\"$key\": $value}'", "'$value'", "'{\"$key\": $value, \"mode\": \"at_most_once\"}'") . '::jsonb' },
+	'json' => sub {
+		one_of("'1'", "'null'", "'[1, [2.50, true]]'", "'{\"a\": \"\\\\u202e\", \"a\": {}}'", "'\"\x{202e}\"'", "'\"\\\\u0000\"'", "repeat('[', 5000) || repeat(']', 5000)", "'{'", 'NULL') . '::json' },
 	'"any"' => sub {
 		one_of("'unknown'", 'NULL', '1', '1.5', "'NaN'::float8", "'infinity'::float8", "'a'::text", "'x'::\"char\"", "'good'::fuzz.mood", "ROW(1, 'good')::fuzz.pair", "ROW(1, 'good')::fuzz.picky", "ROW(1, 2)",
 			'3::fuzz.positive', "'{1,2}'::int[]", "'{}'::text[]", "ARRAY[ROW(1, 'good')::fuzz.pair]", "'[1,2)'::int4range", "'{[1,2)}'::int4multirange", "'\\x00ff'::bytea", "'1'::xml", "'{\"a\": 1}'::jsonb", "'\$.a'::jsonpath",
@@ -191,6 +193,7 @@ my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('pos
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
 	ORDER BY p.oid});
 cmp_ok(scalar(@functions), '>', 40, 'the functions of the extension are known');
+is(join(', ', grep { !$pool{$_} } map { split /;/, $_->[1] } @functions), '', 'there are values for each type that they take');
 
 my $depth = 0;
 
