@@ -533,10 +533,19 @@ $$;
 COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
 'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Of each list the first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and how many there are; failed tasks are counted up to 10,001; the ring in at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of one''s tables. Values of arguments are never in it. In a database whose encoding is SQL_ASCII each byte that is not valid in the client''s encoding stands as a question mark. It reads and changes nothing, also in a read-only transaction and on a standby. SQLSTATE 55000 if delay_wheel is not in shared_preload_libraries';
 
+/*---- Cancellations wait for those who may bring what they hit ----*/
+
+-- who writes tasks by plain SQL says so before the first number is drawn
+CREATE TRIGGER task_changes BEFORE INSERT OR UPDATE ON delay_wheel.task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changes;
+COMMENT ON FUNCTION delay_wheel.task_changed() IS
+'tells the sweeper of transactions that are going to write rows into delay_wheel.task by plain SQL, and the timer of those rows';
+
 /*---- What is said of functions that there were ----*/
 
 COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
-'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. No restriction at all, SQLSTATE 22004, an unknown queue, 42704, a tag of more than 1000 bytes, due times in the wrong order, 22023, and more than 10,000 cancellations of one role, which is no superuser, whose rows are not removed yet, 53400, are errors';
+'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. No restriction at all, SQLSTATE 22004, an unknown queue, 42704, a tag of more than 1000 bytes, due times in the wrong order, 22023, and more than 10,000 cancellations of one role, which is no superuser, whose rows are not removed yet, 53400, are errors; the last one not for a whole queue, or all tasks, without tag and due times (other than ''-infinity'' and ''infinity''): so an emergency stop always works. Such a cancellation takes the place of older ones that hit nothing but what it hits, which are not in the view any more';
 
 /*---- One rule for all views ----*/
 

@@ -51,6 +51,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "writers.h"
 
 PG_FUNCTION_INFO_V1(dw_origin);
 PG_FUNCTION_INFO_V1(dw_task_changed);
@@ -70,13 +71,18 @@ dw_origin(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
-/* Trigger on delay_wheel.task: plain SQL wrote rows. */
+/* Triggers on delay_wheel.task: plain SQL is going to write rows, and wrote some. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	(void) dw_require_trigger(fcinfo, "task_changed", false);
+	TriggerData *trigger = dw_require_trigger(fcinfo, "task_changed", false);
+
 	/* a restore into a server without the library must go on */
-	if (dw_shared != NULL)
+	if (dw_shared == NULL)
+		;
+	else if (TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		dw_writes_for(InvalidOid);
+	else
 		dw_touch_all();
 	PG_RETURN_POINTER(NULL);
 }
@@ -137,6 +143,9 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
+	/* before 1.2 nobody has said it before the statement; an apply worker never does */
+	if (dw_shared != NULL)
+		dw_writes_for(InvalidOid);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
@@ -239,6 +248,7 @@ insert_task(DwNewTask *task, DwLaneRef lane)
 	DwHint		hint;
 
 	hint.lane = lane;
+	dw_writes_for(task->owner);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	hint.due = spread_due(task, hint.id);
 	if (!nulls[Anum_task_expires - 1])
