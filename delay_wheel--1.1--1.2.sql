@@ -533,15 +533,6 @@ $$;
 COMMENT ON FUNCTION delay_wheel.page_data(integer, boolean) IS
 'all that web/delay_wheel.html shows, as one JSON document: what the views of delay_wheel show to the caller, in a form that stays small. Of each list the first max_rows entries (default 50, at most 1000; null is the default), those in trouble first, and how many there are; failed tasks are counted up to 10,001; the ring in at most 360 parts. texts => false leaves out SQL and the texts of errors, which can contain values of one''s tables. Values of arguments are never in it. In a database whose encoding is SQL_ASCII each byte that is not valid in the client''s encoding stands as a question mark. It reads and changes nothing, also in a read-only transaction and on a standby. SQLSTATE 55000 if delay_wheel is not in shared_preload_libraries';
 
-/*---- Cancellations wait for those who may bring what they hit ----*/
-
--- who writes tasks by plain SQL says so before the first number is drawn
-CREATE TRIGGER task_changes BEFORE INSERT OR UPDATE ON delay_wheel.task
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
-ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changes;
-COMMENT ON FUNCTION delay_wheel.task_changed() IS
-'tells the sweeper of transactions that are going to write rows into delay_wheel.task by plain SQL, and the timer of those rows';
-
 /*---- What is said of functions that there were ----*/
 
 COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS

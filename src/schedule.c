@@ -71,18 +71,13 @@ dw_origin(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
-/* Triggers on delay_wheel.task: plain SQL is going to write rows, and wrote some. */
+/* Trigger on delay_wheel.task: plain SQL wrote rows. */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = dw_require_trigger(fcinfo, "task_changed", false);
-
+	(void) dw_require_trigger(fcinfo, "task_changed", false);
 	/* a restore into a server without the library must go on */
-	if (dw_shared == NULL)
-		;
-	else if (TRIGGER_FIRED_BEFORE(trigger->tg_event))
-		dw_writes_for(InvalidOid);
-	else
+	if (dw_shared != NULL)
 		dw_touch_all();
 	PG_RETURN_POINTER(NULL);
 }
@@ -143,7 +138,7 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
-	/* before 1.2 nobody has said it before the statement; an apply worker never does */
+	/* COPY and apply workers have not said it before, see writers.c */
 	if (dw_shared != NULL)
 		dw_writes_for(InvalidOid);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);

@@ -10,6 +10,10 @@
  * and look at no rights.  And most who are to bring tasks bring those of their own
  * role only.  So who brings some says so here, each process in a place of its own.
  *
+ * Plain SQL says so when its statement begins, rights having been looked at, by a
+ * hook.  A row that comes without one, by COPY or an apply worker, says so in a row
+ * trigger: a moment after its number was drawn.
+ *
  * Nothing is taken back at the end: what is there is of one transaction, and
  * says nothing of the next one.
  *
@@ -19,14 +23,19 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "compat.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/shmem.h"
+#include "utils/rel.h"
 #include "writers.h"
 
 /* By dw_vxid_number() - 1: the local transaction, and the owner of its tasks. */
 static pg_atomic_uint64 *writers = NULL;
+
+static ExecutorStart_hook_type prev_executor_start = NULL;
 
 static uint64
 writer(LocalTransactionId lxid, Oid owner)
@@ -82,4 +91,35 @@ dw_is_writer(VirtualTransactionId vxid, Oid *owner)
 	known = pg_atomic_read_u64(&writers[dw_vxid_number(vxid) - 1]);
 	*owner = (Oid) known;
 	return known >> 32 == vxid.localTransactionId;
+}
+
+/*---- Plain SQL ----*/
+
+static bool
+is_task_table(Relation rel)
+{
+	return strcmp(RelationGetRelationName(rel), "task") == 0 &&
+		RelationGetNamespace(rel) == get_namespace_oid("delay_wheel", true);
+}
+
+static void
+start_query(QueryDesc *query, int flags)
+{
+	ListCell   *lc;
+
+	if (prev_executor_start)
+		prev_executor_start(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+	foreach(lc, query->estate->es_opened_result_relations)
+		if (is_task_table(((ResultRelInfo *) lfirst(lc))->ri_RelationDesc))
+			dw_writes_for(InvalidOid);
+}
+
+/* Called once by the postmaster. */
+void
+dw_writers_install(void)
+{
+	prev_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = start_query;
 }

@@ -14,6 +14,7 @@
 
 extern Size dw_writers_size(void);
 extern void dw_writers_attach(void);
+extern void dw_writers_install(void);
 
 /*
  * This transaction may bring tasks of the role, of any if it is InvalidOid.  To be
