@@ -775,7 +775,8 @@ group locks => sub {
 		is(locks($sql), '42501', "refused without a wait: $sql");
 	}
 	is(locks('CREATE PUBLICATION evil; ALTER PUBLICATION evil ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER PUBLICATION');
-	$node->safe_psql('postgres', 'DROP PUBLICATION evil; REVOKE CREATE ON DATABASE postgres FROM mallory');
+	is(locks('CREATE EXTENSION hstore SCHEMA evil; ALTER EXTENSION hstore ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER EXTENSION');
+	$node->safe_psql('postgres', 'DROP PUBLICATION evil; DROP EXTENSION hstore; REVOKE CREATE ON DATABASE postgres FROM mallory');
 	$vacuum->query_safe('ROLLBACK');
 	$vacuum->quit;
 
