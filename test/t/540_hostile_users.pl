@@ -695,6 +695,9 @@ group leaks => sub {
 	my $watched = q{SELECT count(*) > 0 FROM delay_wheel.lanes WHERE owner = 'victim'::regrole};
 	is(out_as($_, $watched), 't', "numbers without SQL are for $_, too") for qw(writer watcher);
 	is(out_as('mallory', $watched), 'f', 'but not for the others');
+	my $counted = q{SELECT ready + near + running FROM delay_wheel.queues WHERE name = 'hidden'};
+	is(out_as($_, $counted), '0', "so are those of queues: $_") for qw(writer watcher);
+	is(out_as('mallory', $counted), '', 'and not for others');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
 	$node->safe_psql('postgres', 'GRANT victim TO gang');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[$id, NULL]::int[])}), 1, 'a member of a member sees it');
