@@ -8,17 +8,17 @@
  *
  * A security-restricted operation refuses any way back to the session's rights,
  * deferred triggers, temporary tables, prepared statements and cursors WITH
- * HOLD.  What it lets through is seen to here:
+ * HOLD.  It lets some things through, which are dealt with here:
  *
  * - settings are undone;
- * - custom settings, in which applications keep who their user is, or a key of
- *	 theirs, are empty meanwhile;
- * - SET CONSTRAINTS is refused (ddl.c asks): it fires triggers for rows that the
- *	 session has written before, as the role and with its search_path;
+ * - custom settings, in which applications keep the name of their user, or a
+ *	 key, are empty meanwhile;
+ * - SET CONSTRAINTS is refused (ddl.c asks): it would fire triggers for rows that
+ *	 the session has written before, as the role and with its search_path;
  * - objects in the session's temporary schema, where they might later be taken
  *	 for others, are refused;
- * - the random numbers of the session do not go on from a seed that the code
- *	 knows.
+ * - random() of the session gets a new seed afterwards, since the code may have
+ *	 set the old one.
  *
  *-------------------------------------------------------------------------
  */
