@@ -82,7 +82,7 @@ dw_ending_withdraw(void)
 	if (!published)
 		return;
 	pg_atomic_write_u32(&ending->xids[dw_my_proc() - 1], InvalidTransactionId);
-	/* full barrier: who does not find us any more finds what we told */
+	/* full barrier: a process that does not find us any more finds what we told */
 	pg_atomic_fetch_sub_u32(&ending->n, 1);
 	published = false;
 }
@@ -90,7 +90,7 @@ dw_ending_withdraw(void)
 void
 dw_ending_wait(void)
 {
-	/* who was visible had published before, see ProcArrayLock */
+	/* a transaction that is visible had published before, see ProcArrayLock */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&ending->n) > 0)
 	{
@@ -104,7 +104,7 @@ dw_ending_wait(void)
 				XactLockTableWait(xid, NULL, NULL, XLTW_None);
 		}
 	}
-	/* it looks without a lock whether there is any news */
+	/* the next one looks without a lock whether there is any news */
 	pg_memory_barrier();
 	AcceptInvalidationMessages();
 }

@@ -73,8 +73,8 @@ look_for_citus(void)
 }
 
 /*
- * Has Citus a part in this transaction, and would commit it in one phase?  Its
- * answer to the first is an error, which holds nothing.
+ * Has Citus a part in this transaction, and would commit it in one phase?  If it
+ * has none, its function raises an error, which leaves nothing to clean up.
  */
 static bool
 is_one_phase(void)
@@ -176,7 +176,7 @@ start_query(QueryDesc *query, int flags)
 		standard_ExecutorStart(query, flags);
 }
 
-/* Has it led rows to partitions that are foreign tables? */
+/* Has the query led rows to partitions that are foreign tables? */
 static void
 finish_query(QueryDesc *query)
 {

@@ -43,7 +43,7 @@
 /* One such code may run another one's. */
 static int	depth = 0;
 
-/* Those that no extension has declared are plain texts, and anybody's. */
+/* Custom settings that no extension has declared are plain texts, which anybody may set. */
 static void
 hide_custom_settings(void)
 {
@@ -97,7 +97,7 @@ refuse_temporary(CommandId since)
 	table_close(rel, AccessShareLock);
 }
 
-/* It may have called setseed(), whose state nobody else can reach. */
+/* The code may have called setseed(), whose state nobody else can reach. */
 static void
 seed_anew(void)
 {
