@@ -125,13 +125,13 @@ dw_restricted_end(const DwRestricted *state)
 	refuse_temporary(state->began);
 	SetUserIdAndSecContext(state->userid, state->context);
 	AtEOXact_GUC(false, state->nest_level);
-	seed_anew();
 }
 
 void
 dw_restricted_leave(void)
 {
 	depth--;
+	seed_anew();
 }
 
 bool
