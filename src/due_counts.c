@@ -14,6 +14,13 @@
  * not seen.  So where all entries of a period were read they are looked up in
  * the table, one by one, and the count is exact.  For others a sample is.
  *
+ * Rows of which the visibility map knows that everybody sees them are not read.
+ * It is asked while the leaf is pinned: VACUUM takes no entries out of it then,
+ * so it has not removed their rows either, and a page of the table that has such
+ * a row is not in the map.  Asked later, it would tell that a page is seen by
+ * all from which the row has been removed.  To look the row up needs no pin: our
+ * snapshot, which is older than what may have taken its place, does not see that.
+ *
  * Pages are read one at a time, and none is locked while another is read.  So
  * a page may have been split since the page above it was read: then we follow
  * its right links up to the key at which the next page begins.  A page that was
@@ -37,6 +44,7 @@
 #include "access/xact.h"
 #include "due_counts.h"
 #include "executor/tuptable.h"
+#include "inject.h"
 #include "marks.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -84,12 +92,19 @@ typedef struct Subtrees
 	Place		sample[SAMPLES];
 } Subtrees;
 
+/* A row, as an entry of a leaf tells of it. */
+typedef struct Row
+{
+	ItemPointerData tid;
+	bool		seen_by_all;	/* as the visibility map knew, with the leaf pinned */
+} Row;
+
 /* What is known of a period. */
 typedef struct Cell
 {
 	int64		entries;		/* of leaves that were read */
-	ItemPointerData *tids;		/* the first of them */
-	int			ntids;
+	Row		   *rows;			/* the first of them */
+	int			nrows;
 	int			room;
 	Subtrees   *subtrees[MAX_LEVELS];	/* that belong to it alone; NULL: none */
 	double		shares[MAX_LEVELS]; /* of subtrees that belong to others, too, but
@@ -127,6 +142,7 @@ typedef struct Count
 	IndexFetchTableData *fetch;
 	TupleTableSlot *slot;
 	Buffer		map;			/* page of the visibility map, pinned */
+	Buffer		leaf;			/* that is being read, pinned */
 	PGAlignedBlock page;		/* a copy of the page read last */
 } Count;
 
@@ -272,43 +288,76 @@ add_subtree(Cell *cell, int level, const Place *place)
 	s->count++;
 }
 
+/* Of an entry of the leaf that is pinned. */
+static Row
+row_at(Count *c, const ItemPointerData *tid)
+{
+	Assert(BufferIsValid(c->leaf));
+	/* whether it is cancelled only the row tells */
+	return (Row) {*tid, c->nmarks == 0 && VM_ALL_VISIBLE(c->rel, ItemPointerGetBlockNumber(tid), &c->map)};
+}
+
 static void
-add_entry(Cell *cell, const ItemPointerData *tid)
+add_entry(Count *c, Cell *cell, const ItemPointerData *tid)
 {
 	cell->entries++;
-	if (cell->ntids >= MAX_REMEMBERED)
+	if (cell->nrows >= MAX_REMEMBERED)
 		return;
-	if (cell->ntids == cell->room)
+	if (cell->nrows == cell->room)
 	{
 		cell->room = Max(cell->room * 2, 64);
-		cell->tids = cell->tids == NULL ? palloc(cell->room * sizeof(ItemPointerData))
-			: repalloc(cell->tids, cell->room * sizeof(ItemPointerData));
+		cell->rows = cell->rows == NULL ? palloc(cell->room * sizeof(Row))
+			: repalloc(cell->rows, cell->room * sizeof(Row));
 	}
-	cell->tids[cell->ntids++] = *tid;
+	cell->rows[cell->nrows++] = row_at(c, tid);
+}
+
+static void
+release_leaf(Count *c)
+{
+	ReleaseBuffer(c->leaf);
+	c->leaf = InvalidBuffer;
+}
+
+static bool
+is_of_level(Page page, int level)
+{
+	BTPageOpaque opaque;
+
+	if (PageIsNew(page))
+		return false;
+	opaque = BTPageGetOpaque(page);
+	return !P_IGNORE(opaque) && opaque->btpo_level == level;
 }
 
 /*
  * Copies a page.  NULL if it is none of this level any more: then it was
- * deleted, and is empty.
+ * deleted, and is empty.  Who reads a leaf releases it.
  */
 static Page
 read_page(Count *c, BlockNumber block, int level)
 {
 	Page		page = (Page) c->page.data;
 	Buffer		buffer;
-	BTPageOpaque opaque;
 
 	CHECK_FOR_INTERRUPTS();
 	c->pages++;
 	buffer = ReadBuffer(c->index, block);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(c->page.data, BufferGetPage(buffer), BLCKSZ);
-	UnlockReleaseBuffer(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 
-	if (PageIsNew(page))
-		return NULL;
-	opaque = BTPageGetOpaque(page);
-	return P_IGNORE(opaque) || opaque->btpo_level != level ? NULL : page;
+	if (is_of_level(page, level))
+	{
+		if (level > 0)
+			ReleaseBuffer(buffer);
+		else
+			c->leaf = buffer;
+		DW_INJECT("count-page");
+		return page;
+	}
+	ReleaseBuffer(buffer);
+	return NULL;
 }
 
 static IndexTuple
@@ -356,8 +405,9 @@ read_leaf(Count *c, Page page)
 		if (!counts(c, &key))
 			continue;
 		for (int j = 0; j < n; j++)
-			add_entry(&c->cells[cell_number(c, key.due)], &tids[j]);
+			add_entry(c, &c->cells[cell_number(c, key.due)], &tids[j]);
 	}
+	release_leaf(c);
 }
 
 /* A page of this level belongs to a period, to nobody, or has to be read. */
@@ -498,14 +548,9 @@ divide_tree(Count *c)
 
 /*---- Rows ----*/
 
-/*
- * Does the snapshot see the row, and is it not cancelled?  Rows of which the
- * visibility map knows that everybody sees them are not read.  It may have
- * learnt so after an entry of a row that is gone was read; that must be removed
- * in this very moment, and is counted once more then.
- */
+/* Does the snapshot see the row, and is it not cancelled? */
 static bool
-look_up(Count *c, ItemPointerData tid, Lookups *lookups)
+look_up(Count *c, Row row, Lookups *lookups)
 {
 	bool		call_again = false;
 	bool		seen;
@@ -513,10 +558,8 @@ look_up(Count *c, ItemPointerData tid, Lookups *lookups)
 	CHECK_FOR_INTERRUPTS();
 	c->lookups++;
 	lookups->tried++;
-	if (c->nmarks == 0 && VM_ALL_VISIBLE(c->rel, ItemPointerGetBlockNumber(&tid), &c->map))
-		seen = true;
-	else
-		seen = table_index_fetch_tuple(c->fetch, &tid, GetActiveSnapshot(), c->slot, &call_again, NULL);
+	seen = row.seen_by_all ||
+		table_index_fetch_tuple(c->fetch, &row.tid, GetActiveSnapshot(), c->slot, &call_again, NULL);
 	if (seen && c->nmarks > 0)
 	{
 		bool		should_free;
@@ -538,9 +581,9 @@ seen_part(const Lookups *lookups)
 }
 
 static int
-compare_tids(const void *a, const void *b)
+compare_rows(const void *a, const void *b)
 {
-	return ItemPointerCompare((ItemPointer) a, (ItemPointer) b);
+	return ItemPointerCompare(&((Row *) a)->tid, &((Row *) b)->tid);
 }
 
 /* Of n things, evenly spread, those that are to be taken if no more than most are. */
@@ -555,12 +598,13 @@ static double
 tasks_of_entries(Count *c, Cell *cell, bool all)
 {
 	Lookups		lookups = {0};
-	int			most = all ? cell->ntids : CELL_LOOKUPS;
+	int			most = all ? cell->nrows : CELL_LOOKUPS;
 
-	qsort(cell->tids, cell->ntids, sizeof(ItemPointerData), compare_tids);
-	for (int i = 0; i < cell->ntids; i++)
-		if (is_taken(i, cell->ntids, most) && (all || c->lookups < MAX_LOOKUPS))
-			(void) look_up(c, cell->tids[i], &lookups);
+	DW_INJECT("count-rows");
+	qsort(cell->rows, cell->nrows, sizeof(Row), compare_rows);
+	for (int i = 0; i < cell->nrows; i++)
+		if (is_taken(i, cell->nrows, most) && (all || c->lookups < MAX_LOOKUPS))
+			(void) look_up(c, cell->rows[i], &lookups);
 	return cell->entries * seen_part(&lookups);
 }
 
@@ -582,7 +626,8 @@ measure_leaf(Count *c, Page page, Lookups *lookups)
 	}
 	for (int i = 0; i < n; i++)
 		if (is_taken(i, n, LEAF_LOOKUPS) && c->lookups < MAX_LOOKUPS)
-			(void) look_up(c, tids[i], lookups);
+			(void) look_up(c, row_at(c, &tids[i]), lookups);
+	release_leaf(c);
 	return n;
 }
 
@@ -666,7 +711,7 @@ read_all(Count *c, Cell *cell)
 		for (int i = 0; i < leaves->n; i++)
 			read_place(c, 0, &leaves->sample[i], NULL);
 	cell->subtrees[0] = NULL;
-	return cell->entries == cell->ntids && c->lookups + cell->ntids <= MAX_LOOKUPS;
+	return cell->entries == cell->nrows && c->lookups + cell->nrows <= MAX_LOOKUPS;
 }
 
 static DwDueCount
@@ -701,7 +746,7 @@ dw_due_counts(const TimestampTz *bounds, int n)
 	(void) dw_marks_anew(&c->nmarks);
 	c->fetch = table_index_fetch_begin(c->rel);
 	c->slot = table_slot_create(c->rel, NULL);
-	c->map = InvalidBuffer;
+	c->map = c->leaf = InvalidBuffer;
 
 	divide_tree(c);
 	for (int i = 0; i <= n; i++)

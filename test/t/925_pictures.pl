@@ -11,7 +11,8 @@ use IPC::Run qw(start timer);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('pictures', init => [ allows_streaming => 1 ], conf => 'max_worker_processes = 30');
+my $node = new_node('pictures', init => [ allows_streaming => 1 ], conf => 'max_worker_processes = 30',
+	injection => has_injection());
 my $xml = q{SELECT string_agg(xml_is_well_formed_document(svg)::text, ' ') FROM unnest(ARRAY[
 	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()]) svg};
 
@@ -66,6 +67,39 @@ is($err, '', 'tasks are scheduled');
 cmp_ok($sums[-1], '>', $sums[1], 'while periods are counted');
 is("$wrong wrong, $not_exact not exact of $periods", '0 wrong, 0 not exact of 2020', 'what is counted meanwhile is right');
 note("tasks: @sums");
+
+#
+# Rows that VACUUM removes in that very moment are not counted: neither if it comes
+# when the entries have been read, nor while they are, when it waits for the leaf.
+#
+group removed => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE removed');
+	$node->safe_psql('removed', 'CREATE EXTENSION delay_wheel; ALTER TABLE delay_wheel.task SET (autovacuum_enabled = off)');
+	for my $point (qw(count-rows count-page))
+	{
+		my ($counting, $vacuum) = map { $node->background_psql('removed', on_error_stop => 1) } 1 .. 2;
+
+		$node->safe_psql('removed', q{
+			SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
+			VACUUM delay_wheel.task;
+			SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 10);
+			SELECT count(delay_cancel(id)) FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 4) t});
+		attach($node, $point, 'wait', 0, 1);
+		$counting->query_until(qr/^started$/m,
+			"\\echo started\nSELECT 'counted: ' || string_agg(tasks || ' ' || exact, ', ' ORDER BY due_from NULLS FIRST) FROM delay_wheel.count_due(ARRAY[now()]);\n");
+		wait_until_waiting($node, $point, "the count has come to $point");
+		$vacuum->query_until(qr/^started$/m, "\\echo started\nVACUUM (INDEX_CLEANUP ON) delay_wheel.task;\n");
+		wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'removed' AND query ~ '^VACUUM'
+				AND (state = 'idle' OR wait_event = 'BufferPin')},
+			'rows are being removed', 60, expected => 1);
+		is($node->safe_psql('removed', q{SELECT relallvisible = relpages FROM pg_class WHERE oid = 'delay_wheel.task'::regclass}), 't',
+			'they have been, and everybody sees what is left')
+		  if $point eq 'count-rows';
+		detach($node, $point);
+		like($counting->query('SELECT 1'), qr/counted: 0 true, 6 true/, 'what is left is counted');
+		$_->quit for $counting, $vacuum;
+	}
+} if has_injection();
 
 #
 # On a standby: the same numbers, and pictures
