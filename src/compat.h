@@ -273,4 +273,13 @@ dw_find_setting(const char *name)
 #endif
 }
 
+/* ExecutorRun() is no longer told whether it is called once only. */
+#if PG_VERSION_NUM >= 180000
+#define DW_ONCE_PARAMETER
+#define DW_ONCE
+#else
+#define DW_ONCE_PARAMETER	, bool execute_once
+#define DW_ONCE				, execute_once
+#endif
+
 #endif							/* DW_COMPAT_H */

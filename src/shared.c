@@ -140,6 +140,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->starving, 0);
 	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
+	/* it may have been before we were here */
+	pg_atomic_init_u32(&db->nameless, 1);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
 	pg_atomic_init_u32(&db->recurring_look, 0);
