@@ -267,6 +267,15 @@ SELECT count(*) FROM delay_wheel.task WHERE tag = 'copied';
 SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
 SELECT delay_arm();
 
+-- several of one role: each counts
+BEGIN;
+SET LOCAL ROLE regress_dw_all_other;
+SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', tag => tag)) FROM unnest('{a,b,c,d,e}'::text[]) tag;
+SELECT count(delay_cancel_all(tag => tag)) FROM unnest('{a,b,c,d}'::text[]) tag;
+RESET ROLE;
+SELECT tag, delay_cancel(id) FROM delay_wheel.task WHERE owner = 'regress_dw_all_other'::regrole ORDER BY tag;
+ROLLBACK;
+
 -- not counted by max_pending
 SET delay_wheel.max_pending = 2;
 BEGIN;

@@ -215,6 +215,9 @@ RESET SESSION AUTHORIZATION;
 BEGIN;
 INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
 	SELECT id, failed_at + '1 s', due, origin, owner, queue, priority, attempts, sqlstate, message, sql FROM delay_wheel.failed_task WHERE id = 7000000001;
+-- plain SQL may have given one of them to another owner: it stays
+INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
+	SELECT id, failed_at - interval '1 day', due, origin, CURRENT_USER::regrole, queue, priority, attempts, sqlstate, message, sql FROM delay_wheel.failed_task WHERE id = 7000000001 LIMIT 1;
 SELECT delay_discard(7000000001);
 SELECT count(*) FROM delay_wheel.failed_task WHERE id = 7000000001;
 ROLLBACK;

@@ -194,7 +194,8 @@ INSERT INTO run_now_attack VALUES
 	(49, $$INSERT INTO run_now_effect (label) SELECT 'custom setting: ' || current_setting('regress_dw.api_key', true) WHERE current_setting('regress_dw.api_key', true) <> ''$$),
 	(50, $$RESET regress_dw.api_key; INSERT INTO run_now_effect (label) SELECT 'custom setting: ' || current_setting('regress_dw.api_key', true) WHERE current_setting('regress_dw.api_key', true) <> ''$$),
 	(51, $$SET regress_dw.api_key = 'exchanged'$$),
-	(52, 'SELECT setseed(0.25)');
+	(52, 'SELECT setseed(0.25)'),
+	(53, 'SELECT setseed(0.25); SELECT 1/0');
 -- tries each of them in turn, and what the caller does afterwards
 CREATE PROCEDURE run_now_try(attacker text, caller text) LANGUAGE plpgsql AS $$
 DECLARE

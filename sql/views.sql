@@ -102,6 +102,12 @@ SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHER
 SET LOCAL cpu_tuple_cost = 1;
 SELECT count(*) FROM (SELECT 'views_key'::name AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE "default"
 	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
+-- nor is a key looked for in another collation than that of the index, or one that is null, or what differs from row to row
+SELECT coll, access FROM unnest('{default,C}'::text[]) coll, pg_temp.access(format(
+	'* FROM (SELECT ''k''::text AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE %I WHERE t.owner = 10::oid AND t.queue = 0', coll)) access;
+SELECT count(*) FROM (SELECT NULL::text AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k
+	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
+SELECT * FROM pg_temp.access('* FROM delay_wheel.visible_task WHERE id = (random() * 10)::bigint');
 RESET cpu_tuple_cost;
 -- a cursor, in pieces, while rows are scheduled and it is rewound
 DECLARE c SCROLL CURSOR FOR SELECT 1 FROM delay_wheel.tasks WHERE tag = 'views_many';
@@ -189,7 +195,7 @@ SELECT done - :before_done AS done, failed - :before_failed AS failed,
 	   lateness_p50 >= 0 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max AS lateness,
 	   nullif(last_problem, :'before_problem') AS last_problem
 	FROM delay_wheel.status WHERE database = current_database();
-SELECT backend_type, count(*) > 0 AS there FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND (datname = current_database() OR datname IS NULL) GROUP BY 1 ORDER BY 1;
+SELECT backend_type, count(*) > 0 AS there FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND backend_type <> 'delay_wheel sweeper' AND (datname = current_database() OR datname IS NULL) GROUP BY 1 ORDER BY 1;
 
 DELETE FROM delay_wheel.failed_task;
 DROP TABLE views_effect;

@@ -52,6 +52,19 @@ SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
 RESET ROLE;
 DROP TABLE wait_ended;
 DELETE FROM delay_wheel.failed_task;
+-- among the newest, be there as many as there may; which of the tables is written does not matter
+INSERT INTO delay_wheel.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
+	SELECT -i, now(), now(), now(), CURRENT_USER::regrole, 0, 1, 'done', repeat('x', 1000) FROM generate_series(1, 1000) i;
+INSERT INTO delay_wheel.history_1 SELECT * FROM delay_wheel.history_0 WHERE task < 0;
+INSERT INTO delay_wheel.history_2 SELECT * FROM delay_wheel.history_0 WHERE task < 0;
+-- an executor that has written a row goes on in the same page
+SELECT count(pg_terminate_backend(pid)) > 0 AS ok FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND datname = current_database();
+SELECT delay_schedule_task('SELECT 1', queue => 'wait all') AS id \gset
+SELECT pg_temp.wait_until_done();
+SELECT delay_wait(:id), delay_wait(-1);
+DELETE FROM delay_wheel.history_0 WHERE task < 0;
+DELETE FROM delay_wheel.history_1 WHERE task < 0;
+DELETE FROM delay_wheel.history_2 WHERE task < 0;
 SELECT delay_queue_drop('wait all'), delay_queue_drop('wait errors');
 SELECT delay_wheel.disallow('regress_dw_wait_stranger');
 DROP ROLE regress_dw_wait_stranger;

@@ -3,25 +3,27 @@
  * ending.c
  *	  Transactions that are visible, but have not told all they did.
  *
- * A transaction that commits is visible first.  A moment later it tells others
- * what it has changed in catalogs, then it gives its locks back.  Who acts in
- * between on what it wrote goes by what he remembers: he would run a task with
- * the old version of a function, or without the right that came with the task.
+ * A transaction that commits is visible first.  A moment later it tells other
+ * processes what it has changed in catalogs, then it gives its locks back.  An
+ * executor that claims its task in between goes by what the executor remembers:
+ * it would run the task with the old version of a function, or without the right
+ * that came with the task.
  *
- * So a transaction that has touched tasks, and has such news, publishes its
- * xid here before it is visible, until its locks are gone (touched.c); for a
- * prepared one COMMIT PREPARED does so (ddl.c).  Who has claimed a task looks
- * here after that (claim.c, run_now.c), and waits for those that are visible
- * already, by the lock that each has on its xid.  They are past anything that
- * could make them wait for him.  Those that are still in progress do not
- * matter: nothing of theirs has been seen.  That includes one that waits for a
- * synchronous standby.  delay_wait() goes by the same (wait.c).
+ * So a transaction that has touched tasks, and has changed catalogs, publishes
+ * its xid here before it is visible, until its locks are gone (touched.c); for a
+ * prepared one COMMIT PREPARED does so (ddl.c).  A process that has claimed a
+ * task looks here after the claim (claim.c, run_now.c), and waits for published
+ * transactions that are visible already, by the lock that each has on its xid.
+ * These are past anything that could make them wait for the claim.  Transactions
+ * in progress do not matter: nothing of theirs has been seen.  That includes one
+ * that waits for a synchronous standby.  delay_wait() waits in the same way
+ * (wait.c).
  *
- * The row's own xmin would not do: that of a subtransaction has no lock any
- * more, and a task can also be kept, or resumed, without being written.
+ * The row's own xmin would not do: a subtransaction's xid has no lock any more,
+ * and a task can also be kept, or resumed, without being written.
  *
- * Mostly nothing is published, and all this is one read.  Steps N1 to N4 of
- * the model in test/model.
+ * Run by backends and executors.  Mostly nothing is published, and all this is
+ * one read.  Steps N1 to N4 of the model in test/model.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,7 +82,7 @@ dw_ending_withdraw(void)
 	if (!published)
 		return;
 	pg_atomic_write_u32(&ending->xids[dw_my_proc() - 1], InvalidTransactionId);
-	/* full barrier: who does not find us any more finds what we told */
+	/* full barrier: a process that does not find us any more finds what we told */
 	pg_atomic_fetch_sub_u32(&ending->n, 1);
 	published = false;
 }
@@ -88,7 +90,7 @@ dw_ending_withdraw(void)
 void
 dw_ending_wait(void)
 {
-	/* who was visible had published before, see ProcArrayLock */
+	/* a transaction that is visible had published before, see ProcArrayLock */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&ending->n) > 0)
 	{
@@ -102,7 +104,7 @@ dw_ending_wait(void)
 				XactLockTableWait(xid, NULL, NULL, XLTW_None);
 		}
 	}
-	/* it looks without a lock whether there is any news */
+	/* the next one looks without a lock whether there is any news */
 	pg_memory_barrier();
 	AcceptInvalidationMessages();
 }

@@ -23,8 +23,8 @@ extern void dw_ending_publish(TransactionId xid);
 extern void dw_ending_withdraw(void);
 
 /*
- * What the caller has seen of others' transactions, they have told of wholly
- * when this returns: catalogs are looked at anew, and so can waiters' slots be.
+ * When this returns, the transactions whose changes the caller has seen have
+ * told all they did: catalogs are looked at anew, and so can waiters' slots be.
  */
 extern void dw_ending_wait(void);
 

@@ -6,28 +6,29 @@
  * Run by executors, and by backends that run a task at once.
  *
  * A task runs exactly once because the deletion of its row and its effects are
- * one transaction.  Of what it does on other nodes that is so if they commit by
- * two-phase commit.  Citus does so only if more than one of its nodes, or a shard
- * of this one, were written: the row of the task, which C code deletes, is nothing
- * to it.  So it would commit on the one node that was written, and then here; a
- * crash in between, and the task would run again.  Here it is asked for two-phase
- * commit, which it does where it has written, and only there.
+ * one transaction.  That holds for effects on other nodes only if all of them
+ * commit by two-phase commit.  Citus does so only if more than one of its nodes,
+ * or a shard of this one, were written: the row of the task, which C code
+ * deletes, is nothing to Citus.  So Citus would commit on the one node that was
+ * written, and then here; after a crash in between the task would run again.
+ * This file asks Citus for two-phase commit, which it does where it has written,
+ * and only there.
  *
- * It is asked by its own function.  From PostgreSQL 16 on extensions hide their
- * symbols but those that SQL calls.  There the transaction, if Citus has a part
- * in it, writes no rows to a table that Citus knows: what comes by a SELECT is
- * always committed by two-phase commit.  The table, delay_wheel.two_phase, is to
- * be made by whoever sets up the nodes (doc/scaling.md).
+ * Citus is asked by its own function.  From PostgreSQL 16 on extensions hide
+ * their symbols but those that SQL calls.  There the transaction, if Citus has a
+ * part in it, writes no rows to a table that Citus knows: an INSERT ... SELECT
+ * is always committed by two-phase commit.  An administrator makes that table,
+ * delay_wheel.two_phase, when the nodes are set up (doc/scaling.md).
  *
  * Where Citus is not loaded, that costs a look at two pointers.
  *
- * What is read by a foreign table is read under a snapshot that the other server
- * takes once for the whole transaction, as postgres_fdw has it.  A task that comes
- * later in a batch would not see there what was committed before it was scheduled.
- * So a task that uses a foreign table is the last one of its batch.  A query tells
- * so when it begins, by its list of tables; a partition that only its rows lead to
- * is not in it, so it is asked again at its end, however that comes: the other
- * server keeps its snapshot when an error is caught.
+ * postgres_fdw reads foreign tables under a snapshot that the other server takes
+ * once for the whole transaction.  A task that comes later in a batch would not
+ * see there what was committed before it was scheduled.  So a task that uses a
+ * foreign table is the last one of its batch.  Its query tells so when it begins,
+ * by its list of tables, and again when it ends, since a partition to which only
+ * rows lead is not in that list: also by an error that the task catches, since
+ * the other server keeps its snapshot.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,8 +76,8 @@ look_for_citus(void)
 }
 
 /*
- * Has Citus a part in this transaction, and would commit it in one phase?  Its
- * answer to the first is an error, which holds nothing.
+ * Has Citus a part in this transaction, and would commit it in one phase?  If it
+ * has none, its function raises an error, which leaves nothing to clean up.
  */
 static bool
 is_one_phase(void)

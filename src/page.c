@@ -4,10 +4,10 @@
  *	  A JSON document that its client can read.
  *
  * In a database whose encoding is SQL_ASCII a text is bytes, which each role may
- * choose.  PostgreSQL sends them as they are, but only if they are valid in the
- * client's encoding: else the query fails.  The page shows texts of many
- * roles, so that one byte of one of them would keep it from all.  Nor can what
- * cuts texts know there where a character ends.
+ * choose.  PostgreSQL sends a text as it is, but only if it is valid in the
+ * client's encoding: else the query fails.  The page shows texts of many roles,
+ * so one byte of one of them would keep the page from everybody.  A function that
+ * cuts such a text cannot know where a character ends, either.
  *
  * Run by backends, and by executors whose tasks call it.  Also without the
  * library in shared_preload_libraries.

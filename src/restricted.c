@@ -8,17 +8,17 @@
  *
  * A security-restricted operation refuses any way back to the session's rights,
  * deferred triggers, temporary tables, prepared statements and cursors WITH
- * HOLD.  What it lets through is seen to here:
+ * HOLD.  It lets some things through, which are dealt with here:
  *
  * - settings are undone;
- * - custom settings, in which applications keep who their user is, or a key of
- *	 theirs, are empty meanwhile;
- * - SET CONSTRAINTS is refused (ddl.c asks): it fires triggers for rows that the
- *	 session has written before, as the role and with its search_path;
+ * - custom settings, in which applications keep the name of their user, or a
+ *	 key, are empty meanwhile;
+ * - SET CONSTRAINTS is refused (ddl.c asks): it would fire triggers for rows that
+ *	 the session has written before, as the role and with its search_path;
  * - objects in the session's temporary schema, where they might later be taken
  *	 for others, are refused;
- * - the random numbers of the session do not go on from a seed that the code
- *	 knows.
+ * - random() of the session gets a new seed afterwards, since the code may have
+ *	 set the old one.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,7 @@
 /* One such code may run another one's. */
 static int	depth = 0;
 
-/* Those that no extension has declared are plain texts, and anybody's. */
+/* Custom settings that no extension has declared are plain texts, which anybody may set. */
 static void
 hide_custom_settings(void)
 {
@@ -97,7 +97,7 @@ refuse_temporary(CommandId since)
 	table_close(rel, AccessShareLock);
 }
 
-/* It may have called setseed(), whose state nobody else can reach. */
+/* The code may have called setseed(), whose state nobody else can reach. */
 static void
 seed_anew(void)
 {
@@ -125,13 +125,13 @@ dw_restricted_end(const DwRestricted *state)
 	refuse_temporary(state->began);
 	SetUserIdAndSecContext(state->userid, state->context);
 	AtEOXact_GUC(false, state->nest_level);
-	seed_anew();
 }
 
 void
 dw_restricted_leave(void)
 {
 	depth--;
+	seed_anew();
 }
 
 bool

@@ -4,22 +4,22 @@
  *	  Rows of our tables that the reader may read, as foreign tables.
  *
  * The views show each role its own rows.  A condition in the view would not
- * keep the others' secret: PostgreSQL calls the reader's own conditions first
- * where they are leakproof and cheap, estimates them by statistics of all
- * rows, and EXPLAIN ANALYZE counts what they removed.  The time that this takes,
- * or the number, tells what stands in rows that are not shown.
+ * keep the others' rows secret: PostgreSQL calls the reader's own conditions
+ * first where they are leakproof and cheap, estimates them by statistics of
+ * all rows, and counts in EXPLAIN ANALYZE the rows that they removed.  Time and
+ * numbers would tell what stands in rows that are not shown.
  *
  * So the views read foreign tables, visible_task and others, whose scans
  * return a row only if the reader may read it.  To PostgreSQL there are no other
- * rows: its conditions, statistics and counts begin above that.  What a scan
- * is given of conditions is no more than an id, an owner, or a whole key, to find
- * rows by an index.
+ * rows: its conditions, statistics and counts begin above the scan.  A scan is
+ * given no more of the reader's conditions than an id, an owner, or a whole key,
+ * to find rows by an index.
  *
- * A scan reads all the table if the reader may read all rows, or if there is
- * no better way; else of pending tasks the parts of the index of lanes that
- * belong to roles that he is a member of.  A row by its id is looked up, and
- * then shown or not: that a number is that of somebody's row can be told by
- * the time that it takes, what is in the row cannot.
+ * A scan reads the whole table if the reader may read all rows, or if there is
+ * no better way.  Of pending tasks it reads those parts of the index of lanes
+ * that belong to roles of which the reader is a member.  A row is looked up by its
+ * id first, and then shown or not: the time of it tells that the number is that
+ * of somebody's row, but nothing of the row.
  *
  * Run by backends, and by executors whose tasks read views.  Also without
  * the library in shared_preload_libraries.

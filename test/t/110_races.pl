@@ -795,4 +795,30 @@ group lanes => sub {
 	}
 };
 
+#
+# Another database takes its part of memory while the timer is about to sleep:
+# one that was a template, since to create it would wake all processes.
+#
+group quota => sub {
+	set_up('quota', "autovacuum = off\ndelay_wheel.ring_memory = 64kB\n");
+	$node->safe_psql('postgres', 'CREATE DATABASE second TEMPLATE template0');
+	$node->safe_psql('second', 'CREATE EXTENSION delay_wheel');
+	my $served = q{SELECT count(*) FROM delay_wheel.status WHERE state = 'running'};
+	wait_for($node, $served, 'there are two databases', $limit, expected => 2);
+	$node->safe_psql('postgres', 'ALTER DATABASE second IS_TEMPLATE true');
+	wait_for($node, $served, 'one is a template', $limit, expected => 1);
+	as(new_role(), q{SELECT count(delay_schedule_at(now() + interval '10 min', 'SELECT 1')) FROM generate_series(1, 240)})
+	  for 1 .. 7;
+	my $memory = "memory_used > memory_limit FROM delay_wheel.status WHERE database = 'postgres'";
+	wait_for($node, "SELECT 2 * $memory", 'the other one uses more than half of the memory', $limit);
+	stop_at('sleep-before-publish');
+	stir();
+	waiting('sleep-before-publish', 'quota');
+	$node->safe_psql('postgres', 'ALTER DATABASE second IS_TEMPLATE false');
+	wait_for($node, "SELECT $memory", 'then it may use half of it', $limit);
+	detach($node, 'sleep-before-publish');
+	check(wait_until($limit, sub { return $node->safe_psql('postgres', "SELECT $memory") eq 'f' }),
+		'what is beyond that is given back');
+};
+
 done_testing();

@@ -167,6 +167,8 @@ $node->safe_psql('postgres', q{
 	SELECT delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(1); INSERT INTO effect (name, value) VALUES (''long'', current_setting(''work_mem''))')});
 wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'a long task runs', 60, expected => 1);
 $node->safe_psql('postgres', q{ALTER ROLE app SET work_mem = '8MB'});
+# what needs a look only does not keep it from its end
+$node->safe_psql('postgres', 'GRANT admins TO app; REVOKE admins FROM app');
 is($node->safe_psql('postgres', 'SELECT pid FROM delay_wheel.running'), $pid{app}, 'ALTER ROLE: it goes on');
 $lock->query_safe('SELECT pg_advisory_unlock(1)');
 $lock->quit;
@@ -200,6 +202,19 @@ wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgr
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'no member'}), 0, 'its tasks wait');
 $node->safe_psql('postgres', 'GRANT readers TO app');
 wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'no member'}, 'until it is one again', 60, expected => 1);
+
+# the same by way of another role
+$node->safe_psql('postgres', 'GRANT admins TO readers; GRANT CONNECT ON DATABASE postgres TO admins; REVOKE CONNECT ON DATABASE postgres FROM readers');
+warm_up();
+$node->safe_psql('postgres', q{
+	REVOKE admins FROM readers;
+	SET SESSION AUTHORIZATION app;
+	SELECT delay_schedule('0', 'INSERT INTO effect (name) VALUES (''no member of a member'')')});
+wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'so it is if another role had it by that one', 60,
+	expected => 1);
+is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'no member of a member'}), 0, 'its tasks wait');
+$node->safe_psql('postgres', 'GRANT admins TO readers');
+wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'no member of a member'}, 'until that one is a member again', 60, expected => 1);
 
 #
 # Roles that are dropped.

@@ -80,6 +80,15 @@ group cancel => sub {
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'a task of another queue is not waited for', $limit, expected => 0);
 	release();
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends', $limit, expected => 0);
+	my $open = $node->background_psql('postgres');
+	$open->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
+	query(q{SELECT delay_cancel_all(queue => 'default')});
+	begin('max_attempts => 1');
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'nor is one that was scheduled later', $limit, expected => 0);
+	release();
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends', $limit, expected => 0);
 };
 
 #

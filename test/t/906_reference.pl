@@ -1,6 +1,6 @@
 # doc/reference.md is what scripts/reference.pl makes of this very source and
-# catalog, each object, column and message has its word, and doc/architecture.md
-# speaks of what is there.
+# catalog, each object, column and message has its word, doc/architecture.md speaks
+# of what is there, and doc/proof.md has all mutations.
 
 use strict;
 use warnings;
@@ -69,6 +69,14 @@ for my $name ($architecture =~ /`([^`\n]+)`/g)
 	push @missing, grep { $source !~ /\b\Q$_\E\b/ } $name =~ /\b((?:dw_|Dw|DW_)\w+)/g;
 }
 is(join("\n", @missing), '', 'all that architecture.md names is there');
+
+# What proof.md counts is as many.
+my ($rules) = slurp_file("$root/doc/proof.md") =~ /^\| rules of \|(.*?)\n\n/ms or die 'no table of mutations';
+my $counted = 0;
+$counted += $_ for $rules =~ /\| (\d+) \|/g;
+my ($list) = run_command([ 'perl', "$root/test/mutations/run", '--list' ]);
+is($counted, scalar(split /\n/, $list),
+	'the table "rules of" in proof.md has all that test/mutations/run has');
 
 # The check is one: it notices what is taken away, and what is there beside.
 $node->safe_psql('postgres', q{

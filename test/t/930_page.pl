@@ -55,7 +55,7 @@ sub export
 	my ($name, $db) = @_;
 
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $db // 'postgres', PGCLIENTENCODING => 'UTF8');
-	system("psql -XAtc 'SELECT delay_wheel.page_data()' > $feeds/$name.json") == 0 or die "psql failed";
+	is(system("psql -XAtc 'SELECT delay_wheel.page_data()' > $feeds/$name.json"), 0, "$name: the feed is exported");
 	return;
 }
 
