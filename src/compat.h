@@ -136,10 +136,13 @@ dw_no_transaction_timeout(void)
 #include "storage/procarray.h"
 #define dw_vxid_proc(vxid)	ProcNumberGetProc((vxid).procNumber)
 #define dw_proc_lxid(proc)	((proc)->vxid.lxid)
+/* from 1 to MaxBackends */
+#define dw_vxid_number(vxid)	((vxid).procNumber + 1)
 #else
 #include "storage/sinvaladt.h"
 #define dw_vxid_proc(vxid)	BackendIdGetProc((vxid).backendId)
 #define dw_proc_lxid(proc)	((proc)->lxid)
+#define dw_vxid_number(vxid)	((vxid).backendId)
 #endif
 
 /* Which roles a background worker can connect as: any, or those with LOGIN. */
