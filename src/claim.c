@@ -307,7 +307,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 	{
 		/*
 		 * N3: whoever wrote the row, kept it or ended a pause.  After the
-		 * verdict, which has seen that the pause is over.
+		 * verdict, which has seen that the pause is over.  A batch hears of all
+		 * changes in catalogs here: locks that it has bring no news.
 		 */
 		dw_ending_wait();
 		CommandCounterIncrement();

@@ -513,7 +513,10 @@ insert_failed(Datum *values, bool *nulls)
 	table_close(rel, NoLock);
 }
 
-/* All at once; nothing that follows in this command sees them. */
+/*
+ * All at once; nothing that follows in this command sees them.  Without a look for
+ * free space: the newest rows are to be in the last pages.
+ */
 BlockNumber
 dw_history_insert(Relation rel, List *rows)
 {
@@ -528,7 +531,7 @@ dw_history_insert(Relation rel, List *rows)
 		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
 	}
-	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), 0, NULL);
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
 	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
 	for (int i = 0; i < n; i++)
 	{

@@ -278,7 +278,7 @@ group apply => sub {
 		CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
 		BEGIN
 			IF NEW.n IS NULL THEN
-				PERFORM delay_cancel(id) FROM delay_wheel.task;
+				PERFORM delay_cancel(id) FROM delay_wheel.task WHERE due < now() + interval '1 minute';
 			ELSE
 				PERFORM new_edition(NEW.n);
 				PERFORM delay_schedule('0', format('INSERT INTO public.seen VALUES (%s, public.edition())', NEW.n));
@@ -315,7 +315,7 @@ group apply => sub {
 			wait_for($node, $prepared, 'a cancel is prepared', $limit, expected => 1);
 			$node->safe_psql('source', "BEGIN; INSERT INTO news VALUES ($number); PREPARE TRANSACTION 'schedule'");
 			wait_for($node, $prepared, 'a task is prepared', $limit, expected => 2);
-			query('SELECT pg_sleep_until(max(due)) FROM delay_wheel.task');
+			query('SELECT pg_sleep_until(min(due)) FROM delay_wheel.task');
 			$node->safe_psql('source', "ROLLBACK PREPARED 'cancel'");
 			wait_for($node, 'SELECT n, edition FROM seen', 'a cancel that an apply worker undoes: the task runs', $limit, expected => '0|' . ($number - 1));
 			query('TRUNCATE seen');
@@ -373,6 +373,23 @@ group wait => sub {
 		'who waits looks', $limit, expected => 1);
 	detach($node, 'commit-visible');
 	like($waiter->query('SELECT 1'), qr/told: done/, 'he is told that it is done');
+
+	# also who comes in that moment, and his next statement sees what came with it
+	for my $sub ('', 'SAVEPOINT a;')
+	{
+		remember();
+		$id = query(q{SELECT delay_schedule('1 hour', 'SELECT 1')});
+		$waiter->query_safe('SELECT edition()');
+		attach($node, 'commit-visible', 'wait', 0, 1);
+		$session->query_until(qr/^started$/m, "\\echo started\nBEGIN; SELECT new_edition($number); $sub SELECT delay_cancel($id); COMMIT;\n");
+		wait_until_waiting($node, 'commit-visible', 'a task has been cancelled');
+		$waiter->query_until(qr/^started$/m, "\\echo started\nSELECT 'told: ' || delay_wait($id);\nSELECT 'edition ' || edition();\n");
+		wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+				AND (query ~ 'delay_wait\(' AND wait_event = 'transactionid' OR query ~ 'edition . ..' AND state = 'idle')},
+			'somebody waits for it', $limit, expected => 1);
+		detach($node, 'commit-visible');
+		like($waiter->query('SELECT 1'), qr/told: gone\nedition $number\n/, 'he is told when all that came with it can be seen');
+	}
 	$waiter->quit;
 	$session->quit;
 };
