@@ -92,8 +92,9 @@ WITH status AS MATERIALIZED (
 		FROM (SELECT * FROM delay_wheel.newest_failed LIMIT 5) f
 )
 -- An empty line above each headline.  Others' SQL, names and messages must not speak to the terminal, nor turn its text around.
+-- In a database of bytes (SQL_ASCII) one that is no text to the client would be an error of the whole.
 SELECT CASE WHEN n = 0 THEN E'\n' ELSE '' END ||
-	regexp_replace(text, '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', ' ', 'g') AS "delay_wheel"
+	regexp_replace(CASE getdatabaseencoding() WHEN 'SQL_ASCII' THEN regexp_replace(text, '[\u0080-\u00ff]', '?', 'g') ELSE text END, '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', ' ', 'g') AS "delay_wheel"
 FROM line ORDER BY section, n
 \if :{?once}
 	\g

@@ -434,6 +434,13 @@ SELECT public.escapes_note_later(1::escapes.small), public.escapes_note_later(2:
 	public.escapes_note_later('(13)'::public.escapes_pair), public.escapes_note_later(14::public.escapes_own);
 RESET SESSION AUTHORIZATION;
 SELECT pg_temp.wait_until_done();
+-- she may be one of his members: he has none of her rights by that
+GRANT regress_dw_mallory TO regress_dw_victim;
+SET SESSION AUTHORIZATION regress_dw_mallory;
+SELECT public.escapes_note_later(15::escapes.small);
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_until_done();
+REVOKE regress_dw_mallory FROM regress_dw_victim;
 SELECT sql, sqlstate, message FROM delay_wheel.failed;
 SELECT * FROM escapes_loot;
 SELECT label, who, session FROM escapes_seen WHERE label ~ '^(type|own check|SET CONSTRAINTS)' ORDER BY label COLLATE "C", who COLLATE "C";

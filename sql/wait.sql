@@ -57,8 +57,7 @@ INSERT INTO delay_wheel.history_0 (task, due, started, ended, owner, queue, atte
 	SELECT -i, now(), now(), now(), CURRENT_USER::regrole, 0, 1, 'done', repeat('x', 1000) FROM generate_series(1, 1000) i;
 INSERT INTO delay_wheel.history_1 SELECT * FROM delay_wheel.history_0 WHERE task < 0;
 INSERT INTO delay_wheel.history_2 SELECT * FROM delay_wheel.history_0 WHERE task < 0;
--- an executor that has written a row goes on in the same page
-SELECT count(pg_terminate_backend(pid)) > 0 AS ok FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor' AND datname = current_database();
+-- also of an executor that has written a row in the first page
 SELECT delay_schedule_task('SELECT 1', queue => 'wait all') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT delay_wait(:id), delay_wait(-1);

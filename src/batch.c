@@ -363,8 +363,6 @@ run_members(DwEntry *entry)
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
 		dw_claim_snapshot();
-		/* as a transaction of its own would begin: locks that we have bring no news */
-		AcceptInvalidationMessages();
 		/* the claim itself may be what crashes */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
 			dw_claim(batch.db, batch.me, rel, entry, is_wanted, NULL, &claim);

@@ -109,7 +109,7 @@ require_room_for_mark(void)
 					 errmsg("role \"%s\" has as many cancellations as it may have: %d",
 							GetUserNameFromId(GetUserId(), false), MAX_MARKS),
 					 errdetail("They count until the rows of their tasks are removed, which may have to wait for the end of transactions."),
-					 errhint("View delay_wheel.cancellations shows for which. Cancel more tasks by one call.")));
+					 errhint("View delay_wheel.cancellations shows for which. Cancel more tasks by one call; that of a whole queue, or of all tasks, is always possible.")));
 		allowance.role = GetUserId();
 		allowance.left = Max(left / 10, 1);
 		allowance.until = now + ALLOWANCE_US;
@@ -188,6 +188,8 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	static const Oid types[] = {TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
 	Datum		values[Natts_cancellation] = {0};
 	bool		nulls[Natts_cancellation];
+	bool		is_stop;
+	int64		id;
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	if (PG_ARGISNULL(0) && PG_ARGISNULL(1) && PG_ARGISNULL(2) && PG_ARGISNULL(3))
@@ -204,7 +206,15 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		dw_option_refuse_long(PG_GETARG_TEXT_PP(1), "tag");
 	dw_require_writable("delay_cancel_all()");
-	require_room_for_mark();
+	/*
+	 * An emergency stop always works.  These cannot become many, since each takes
+	 * the place of those that it covers, but of what is not committed yet.
+	 */
+	is_stop = PG_ARGISNULL(1) &&
+		(PG_ARGISNULL(2) || PG_GETARG_TIMESTAMPTZ(2) == DT_NOBEGIN) &&
+		(PG_ARGISNULL(3) || PG_GETARG_TIMESTAMPTZ(3) == DT_NOEND);
+	if (!is_stop)
+		require_room_for_mark();
 
 	memset(nulls, true, sizeof(nulls));
 	nulls[Anum_cancellation_owners - 1] = !roles_of_user(&values[Anum_cancellation_owners - 1]);
@@ -219,7 +229,10 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	nulls[Anum_cancellation_due_from - 1] = PG_ARGISNULL(2);
 	values[Anum_cancellation_due_until - 1] = PG_GETARG_DATUM(3);
 	nulls[Anum_cancellation_due_until - 1] = PG_ARGISNULL(3);
-	PG_RETURN_INT64(write_mark(values, nulls));
+	id = write_mark(values, nulls);
+	if (is_stop)
+		dw_marks_supersede(id);
+	PG_RETURN_INT64(id);
 }
 
 /*---- Marks of others ----*/

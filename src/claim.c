@@ -37,6 +37,7 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "writers.h"
 
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
@@ -295,6 +296,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			return DW_CLAIM_REJECTED;
 
 		publish_xid(me);
+		dw_writes_for(claim->key.owner);
 		if (delete_row(db, me, rel, entry, claim, &result))
 			break;
 		/* changed since the snapshot: look again */
@@ -305,7 +307,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 	{
 		/*
 		 * N3: whoever wrote the row, kept it or ended a pause.  After the
-		 * verdict, which has seen that the pause is over.
+		 * verdict, which has seen that the pause is over.  A batch hears of all
+		 * changes in catalogs here: locks that it has bring no news.
 		 */
 		dw_ending_wait();
 		CommandCounterIncrement();

@@ -136,10 +136,13 @@ dw_no_transaction_timeout(void)
 #include "storage/procarray.h"
 #define dw_vxid_proc(vxid)	ProcNumberGetProc((vxid).procNumber)
 #define dw_proc_lxid(proc)	((proc)->vxid.lxid)
+/* from 1 to MaxBackends */
+#define dw_vxid_number(vxid)	((vxid).procNumber + 1)
 #else
 #include "storage/sinvaladt.h"
 #define dw_vxid_proc(vxid)	BackendIdGetProc((vxid).backendId)
 #define dw_proc_lxid(proc)	((proc)->lxid)
+#define dw_vxid_number(vxid)	((vxid).backendId)
 #endif
 
 /* Which roles a background worker can connect as: any, or those with LOGIN. */
@@ -269,5 +272,14 @@ dw_find_setting(const char *name)
 	return NULL;
 #endif
 }
+
+/* ExecutorRun() is no longer told whether it is called once only. */
+#if PG_VERSION_NUM >= 180000
+#define DW_ONCE_PARAMETER
+#define DW_ONCE
+#else
+#define DW_ONCE_PARAMETER	, bool execute_once
+#define DW_ONCE				, execute_once
+#endif
 
 #endif							/* DW_COMPAT_H */

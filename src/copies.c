@@ -44,6 +44,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "writers.h"
 
 PG_FUNCTION_INFO_V1(dw_arm);
 
@@ -123,6 +124,7 @@ arm_lane(Arming *arming, const DwTaskKey *first)
 	else
 		arming->left = true;
 
+	dw_writes_for(first->owner);
 	scan = dw_lane_scan_begin(arming->rel, first, arming->snapshot);
 	while (dw_lane_scan_next(scan, &key))
 	{

@@ -40,6 +40,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "batch.h"
 #include "catalog/dependency.h"
@@ -69,6 +70,8 @@
 #include "shared.h"
 #include "spi_run.h"
 #include "storage/lmgr.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "task_rows.h"
 #include "tcop/utility.h"
 #include "touched.h"
@@ -99,48 +102,23 @@ raise_control(void)
 		pg_atomic_fetch_add_u32(&db->control, 1);
 }
 
-/* A column that is never null. */
-static Datum
-row_column(Datum row, AttrNumber column)
-{
-	bool		isnull;
-
-	return GetAttributeByNum(DatumGetHeapTupleHeader(row), column, &isnull);
-}
-
 /*
- * May the current user end the prepared transaction, here?  Who names another
- * one fails, and is to make nobody read anything anew before that.  *owner is
- * whose it is.
+ * Whose is the prepared transaction with that xid, if it is one of this database
+ * and the current user may end it?  Else InvalidOid.  Who names one that he may
+ * not end fails, and is to make nobody read anything anew before that.  This is
+ * what the view pg_prepared_xacts tells, without the many others.
  */
-static bool
-may_end(const char *gid, Oid *owner)
+static Oid
+who_prepared(TransactionId xid)
 {
-	LOCAL_FCINFO(call, 0);
-	FmgrInfo	function;
-	ReturnSetInfo rows = {.type = T_ReturnSetInfo, .allowedModes = SFRM_ValuePerCall};
-	bool		result = false;
+	Oid			owner = InvalidOid;
 
-	/* what the view pg_prepared_xacts reads: one composite value a call */
-	fmgr_info(F_PG_PREPARED_XACT, &function);
-	rows.econtext = CreateStandaloneExprContext();
-	InitFunctionCallInfoData(*call, &function, 0, InvalidOid, NULL, (fmNodePtr) &rows);
-	for (;;)
-	{
-		Datum		row;
-
-		call->isnull = false;
-		row = FunctionCallInvoke(call);
-		if (rows.isDone != ExprMultipleResult)
-			break;
-		if (strcmp(TextDatumGetCString(row_column(row, 2)), gid) != 0)
-			continue;
-		*owner = DatumGetObjectId(row_column(row, 4));
-		result = DatumGetObjectId(row_column(row, 5)) == MyDatabaseId &&
-			(superuser() || *owner == GetUserId());
-	}
-	FreeExprContext(rows.econtext, true);
-	return result;
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	for (int i = 0; i < max_prepared_xacts; i++)
+		if (PreparedXactProcs[i].xid == xid && PreparedXactProcs[i].databaseId == MyDatabaseId)
+			owner = PreparedXactProcs[i].roleId;
+	LWLockRelease(ProcArrayLock);
+	return superuser() || owner == GetUserId() ? owner : InvalidOid;
 }
 
 /*
@@ -151,7 +129,7 @@ may_end(const char *gid, Oid *owner)
  * (yet).
  */
 static bool
-touch_what_was_prepared(const char *gid, Oid whose)
+touch_what_was_prepared(const char *gid)
 {
 	DwCatalog	cat;
 	Relation	rel;
@@ -159,8 +137,9 @@ touch_what_was_prepared(const char *gid, Oid whose)
 	ScanKeyData key;
 	SnapshotData dirty;
 	HeapTuple	tuple;
+	TransactionId asked = InvalidTransactionId;
 	TransactionId xid = InvalidTransactionId;
-	bool		any = false;
+	Oid			whose = InvalidOid;
 
 	if (!dw_catalog_lookup(&cat))
 		return false;
@@ -189,9 +168,19 @@ touch_what_was_prepared(const char *gid, Oid whose)
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_prepared_queue, desc, &isnull));
 		int16		priority = DatumGetInt16(heap_getattr(tuple, Anum_prepared_priority, desc, &isnull));
 		TimestampTz due = DatumGetTimestampTz(heap_getattr(tuple, Anum_prepared_due, desc, &isnull));
-		DwDatabase *db = dw_my_database();
+		DwDatabase *db;
 		DwLaneRef	lane;
 
+		/* else it is of one that has ended, which has told */
+		if (!TransactionIdIsValid(dirty.xmin))
+			continue;
+		if (dirty.xmin != asked)
+			whose = who_prepared(dirty.xmin);
+		asked = dirty.xmin;
+		if (!OidIsValid(whose))
+			continue;
+		xid = asked;
+		db = dw_my_database();
 		/* plain SQL may have written it: nobody fills the lanes with those of others */
 		if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
 			dw_lane_enter(db, owner, queue, priority, &lane))
@@ -199,18 +188,15 @@ touch_what_was_prepared(const char *gid, Oid whose)
 		else
 			dw_touch_all();
 		dw_touch_prepared();
-		any = true;
-		/* else the row is of one that has ended */
-		if (TransactionIdIsValid(dirty.xmin))
-			xid = dirty.xmin;
 	}
 	systable_endscan(scan);
 	UnlockRelationOid(cat.prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
-	if (any)
-		raise_control();
 	if (TransactionIdIsValid(xid))
+	{
+		raise_control();
 		dw_ending_publish(xid);
+	}
 	return true;
 }
 
@@ -224,17 +210,10 @@ is_end_of_prepared(const TransactionStmt *stmt)
 static bool
 before_transaction_statement(TransactionStmt *stmt, bool top_level)
 {
-	Oid			owner = InvalidOid;
-
 	if (stmt->kind == TRANS_STMT_PREPARE)
 		dw_touched_prepare_as(stmt->gid);
-	else if (is_end_of_prepared(stmt) && !IsInTransactionBlock(top_level) &&
-			 may_end(stmt->gid, &owner))
-	{
-		bool		extension = touch_what_was_prepared(stmt->gid, owner);
-
-		return !extension && stmt->kind == TRANS_STMT_COMMIT_PREPARED;
-	}
+	else if (is_end_of_prepared(stmt) && !IsInTransactionBlock(top_level))
+		return !touch_what_was_prepared(stmt->gid) && stmt->kind == TRANS_STMT_COMMIT_PREPARED;
 	return false;
 }
 

@@ -26,6 +26,7 @@
 #include "shared.h"
 #include "task_log.h"
 #include "touched.h"
+#include "writers.h"
 
 PG_MODULE_MAGIC;
 
@@ -62,5 +63,6 @@ _PG_init(void)
 	dw_task_log_install();
 	dw_crashes_install();
 	dw_other_nodes_install();
+	dw_writers_install();
 	dw_launcher_register();
 }

@@ -219,6 +219,19 @@ open_current(DwDatabase *db)
 	return rel;
 }
 
+/*
+ * dw_history_newest_end() looks in the last pages, but who has written goes on in
+ * the same page until that is full, be there thousands of others meanwhile.
+ */
+static void
+leave_old_page(Relation rel)
+{
+	BlockNumber page = RelationGetTargetBlock(rel);
+
+	if (BlockNumberIsValid(page) && page + NEWEST_PAGES / 2 < RelationGetNumberOfBlocks(rel))
+		RelationSetTargetBlock(rel, InvalidBlockNumber);
+}
+
 static void
 write_rows(List *rows)
 {
@@ -230,7 +243,10 @@ write_rows(List *rows)
 		return;
 	rel = open_current(db);
 	if (dw_history_has_room(db, rel))
+	{
+		leave_old_page(rel);
 		dw_history_wrote(db, rel, dw_history_insert(rel, rows));
+	}
 	table_close(rel, NoLock);
 }
 
@@ -304,7 +320,10 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 	return NULL;
 }
 
-/* There is no index; but rows go all at once, so the newest are in the last pages. */
+/*
+ * There is no index; but rows go all at once, and none comes into an old page, so
+ * the newest are in the last ones.
+ */
 const char *
 dw_history_newest_end(int64 id)
 {

@@ -14,6 +14,10 @@
  *		releases those that wait
  * dw_inject_waiting(point text) returns int
  *		how many processes wait there
+ * dw_inject_locked(point text) returns void
+ *		passes through the point with a lock that COMMIT PREPARED takes when the
+ *		transaction is visible, before it tells what that has changed in
+ *		catalogs, if these were system catalogs
  * dw_inject_counted(counter text) returns bigint
  *		how often something was done since the start
  * dw_inject_die(how text) returns void
@@ -36,6 +40,7 @@
 #include "inject.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
@@ -72,6 +77,7 @@ static Points *points = NULL;
 PG_FUNCTION_INFO_V1(dw_inject_attach);
 PG_FUNCTION_INFO_V1(dw_inject_detach);
 PG_FUNCTION_INFO_V1(dw_inject_waiting);
+PG_FUNCTION_INFO_V1(dw_inject_locked);
 PG_FUNCTION_INFO_V1(dw_inject_counted);
 PG_FUNCTION_INFO_V1(dw_inject_die);
 
@@ -279,6 +285,17 @@ dw_inject_waiting(PG_FUNCTION_ARGS)
 		n = point->waiting;
 	SpinLockRelease(&points->lock);
 	PG_RETURN_INT32(n);
+}
+
+Datum
+dw_inject_locked(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	LWLockAcquire(RelCacheInitLock, LW_EXCLUSIVE);
+	dw_inject_point(name);
+	LWLockRelease(RelCacheInitLock);
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -43,6 +43,7 @@
 
 #include "access/detoast.h"
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -54,6 +55,7 @@
 #include "touched.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -327,11 +329,17 @@ tag_is(const DwMarkable *task, const DwMark *mark)
 }
 
 bool
+dw_mark_hits_owner(const DwMark *mark, Oid owner)
+{
+	return mark->any_owner ||
+		bsearch(&owner, mark->owners, mark->nowners, sizeof(Oid), oid_cmp) != NULL;
+}
+
+bool
 dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue)
 {
 	return (mark->ours || mark->origin == origin) &&
-		(mark->any_owner ||
-		 bsearch(&owner, mark->owners, mark->nowners, sizeof(Oid), oid_cmp) != NULL) &&
+		dw_mark_hits_owner(mark, owner) &&
 		(mark->any_queue || mark->queue == queue);
 }
 
@@ -412,6 +420,83 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 		return false;
 	copy_valid = false;
 	return is_hit(rel, tuple);
+}
+
+/*---- The marks' own rows ----*/
+
+/* The row of a mark as it is now, or NULL. */
+static HeapTuple
+find_mark(Relation rel, int64 id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, dw_catalog()->cancellation_pkey, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return tuple;
+}
+
+HeapTuple
+dw_mark_take(int64 id)
+{
+	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
+	HeapTuple	tuple = find_mark(rel, id);
+	TM_FailureData failure;
+
+	if (tuple != NULL &&
+		heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, false,
+					&failure, false) != TM_Ok)
+		tuple = NULL;
+	CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return tuple;
+}
+
+static bool
+covers_owners(const DwMark *mark, const DwMark *older)
+{
+	if (older->any_owner)
+		return mark->any_owner;
+	for (int i = 0; i < older->nowners; i++)
+		if (!dw_mark_hits_owner(mark, older->owners[i]))
+			return false;
+	return true;
+}
+
+/* Does the mark hit all that the other one hits? */
+static bool
+covers(const DwMark *mark, const DwMark *older)
+{
+	return older->id < mark->id && older->origin == mark->origin &&
+		covers_owners(mark, older) &&
+		(mark->any_queue || (!older->any_queue && older->queue == mark->queue)) &&
+		(mark->tag == NULL || (older->tag != NULL && strcmp(older->tag, mark->tag) == 0)) &&
+		mark->due_from <= older->due_from && mark->due_until >= older->due_until;
+}
+
+void
+dw_marks_supersede(int64 id)
+{
+	int			n;
+	const DwMark *all = dw_marks(&n);
+	const DwMark *mark = NULL;
+
+	for (int i = 0; i < n; i++)
+		if (all[i].id == id)
+			mark = &all[i];
+	for (int i = 0; i < n && mark != NULL; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (covers(mark, &all[i]))
+			(void) dw_mark_take(all[i].id);
+	}
 }
 
 /*---- Tasks that are spared ----*/

@@ -74,7 +74,16 @@ extern void dw_marks_changed(void);
 
 extern void dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task);
 extern bool dw_mark_hits(const DwMark *mark, const DwMarkable *task);
+extern bool dw_mark_hits_owner(const DwMark *mark, Oid owner);
 extern bool dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue);
+
+/* Deletes the row of a mark, and returns what was in it; NULL if it is locked. */
+extern HeapTuple dw_mark_take(int64 id);
+/*
+ * Deletes the marks that hit nothing but what this one, of this transaction, hits.
+ * Those that others have locked are left.
+ */
+extern void dw_marks_supersede(int64 id);
 
 /* delay_arm() has left nothing (else) that came with a copy. */
 extern void dw_marks_armed(void);

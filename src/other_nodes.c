@@ -27,7 +27,8 @@
  * see there what was committed before it was scheduled.  So a task that uses a
  * foreign table is the last one of its batch.  Its query tells so when it begins,
  * by its list of tables, and again when it ends, since a partition to which only
- * rows lead is not in that list.
+ * rows lead is not in that list: also by an error that the task catches, since
+ * the other server keeps its snapshot.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +40,7 @@
 #include "batch.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "compat.h"
 #include "executor.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -51,6 +53,7 @@
 #include "utils/relcache.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 
 /*---- Two-phase commit ----*/
@@ -176,22 +179,87 @@ start_query(QueryDesc *query, int flags)
 		standard_ExecutorStart(query, flags);
 }
 
-/* Has the query led rows to partitions that are foreign tables? */
-static void
-finish_query(QueryDesc *query)
+/* Can rows of the query lead to partitions that are not in its list of tables? */
+static bool
+may_route(QueryDesc *query)
 {
-	if (dw_this_executor != NULL && dw_this_executor->in_batch)
-	{
-		ListCell   *lc;
+	ListCell   *lc;
 
-		foreach(lc, query->estate->es_tuple_routing_result_relations)
-			if (((ResultRelInfo *) lfirst(lc))->ri_FdwRoutine != NULL)
-				dw_batch_close();
-	}
+	if (query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE)
+		return false;
+	foreach(lc, query->plannedstmt->rtable)
+		if (lfirst_node(RangeTblEntry, lc)->relkind == RELKIND_PARTITIONED_TABLE)
+			return true;
+	return false;
+}
+
+/* Have they led to some that are foreign tables? */
+static void
+look_at_partitions(QueryDesc *query)
+{
+	ListCell   *lc;
+
+	foreach(lc, query->estate->es_tuple_routing_result_relations)
+		if (((ResultRelInfo *) lfirst(lc))->ri_FdwRoutine != NULL)
+			dw_batch_close();
+}
+
+static void
+call_run(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
+{
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(query, direction, count DW_ONCE);
+	else
+		standard_ExecutorRun(query, direction, count DW_ONCE);
+}
+
+static void
+call_finish(QueryDesc *query)
+{
 	if (prev_ExecutorFinish)
 		prev_ExecutorFinish(query);
 	else
 		standard_ExecutorFinish(query);
+}
+
+/* The task may catch an error; what it has begun at the other server stays. */
+static void
+run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
+{
+	if (dw_this_executor == NULL || !dw_this_executor->in_batch || !may_route(query))
+	{
+		call_run(query, direction, count DW_ONCE);
+		return;
+	}
+	PG_TRY();
+	{
+		call_run(query, direction, count DW_ONCE);
+	}
+	PG_FINALLY();
+	{
+		look_at_partitions(query);
+	}
+	PG_END_TRY();
+}
+
+/* What a query changes in a WITH that it has not read to the end is done here. */
+static void
+finish_query(QueryDesc *query)
+{
+	if (dw_this_executor == NULL || !dw_this_executor->in_batch || !may_route(query))
+	{
+		call_finish(query);
+		return;
+	}
+	PG_TRY();
+	{
+		call_finish(query);
+	}
+	PG_FINALLY();
+	{
+		look_at_partitions(query);
+	}
+	PG_END_TRY();
 }
 
 void
@@ -199,6 +267,8 @@ dw_other_nodes_install(void)
 {
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = start_query;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = run_query;
 	prev_ExecutorFinish = ExecutorFinish_hook;
 	ExecutorFinish_hook = finish_query;
 }

@@ -37,6 +37,7 @@
 #include "utils/acl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "writers.h"
 
 /* What SQL would check for a statement that writes. */
 void
@@ -324,6 +325,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 
 	*again = false;
 	require_owner(key->id, key->owner);
+	dw_writes_for(key->owner);
 	/* not pending any more; but it may have begun before */
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
 		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;

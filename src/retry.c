@@ -45,6 +45,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "writers.h"
 
 PG_FUNCTION_INFO_V1(dw_retry);
 PG_FUNCTION_INFO_V1(dw_redrive);
@@ -186,6 +187,7 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	dw_task_from_failed(row->values, row->nulls, values, nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
+	dw_writes_for(row->owner);
 	/* what has not committed yet hits it, as any task of its id */
 	mark = dw_mark_on_row(values, nulls);
 	if (mark != 0)

@@ -51,6 +51,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "writers.h"
 
 PG_FUNCTION_INFO_V1(dw_origin);
 PG_FUNCTION_INFO_V1(dw_task_changed);
@@ -137,6 +138,9 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
+	/* COPY and apply workers have not said it before, see writers.c */
+	if (dw_shared != NULL)
+		dw_writes_for(InvalidOid);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
@@ -239,6 +243,7 @@ insert_task(DwNewTask *task, DwLaneRef lane)
 	DwHint		hint;
 
 	hint.lane = lane;
+	dw_writes_for(task->owner);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
 	hint.due = spread_due(task, hint.id);
 	if (!nulls[Anum_task_expires - 1])

@@ -31,6 +31,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "wait.h"
+#include "writers.h"
 
 DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
@@ -101,6 +102,7 @@ request_memory(void)
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
 	RequestAddinShmemSpace(dw_ending_size());
+	RequestAddinShmemSpace(dw_writers_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -138,6 +140,8 @@ init_database(DwDatabase *db)
 	pg_atomic_init_u32(&db->starving, 0);
 	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
+	/* it may have been before we were here */
+	pg_atomic_init_u32(&db->nameless, 1);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
 	pg_atomic_init_u32(&db->recurring_look, 0);
@@ -246,6 +250,7 @@ startup_memory(void)
 	dw_lane_index_attach();
 	dw_wait_attach();
 	dw_ending_attach();
+	dw_writers_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)

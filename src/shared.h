@@ -326,6 +326,8 @@ typedef struct DwDatabase
 	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
 	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
 	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
+	pg_atomic_uint32 nameless;	/* prepared under a name that is not known: so
+								 * many, perhaps; 0: none has still to end */
 	pg_atomic_uint32 roles_dropped; /* a role was: look for its lanes */
 
 	/* raised when a queue, a pause or a mark was committed */

@@ -15,9 +15,10 @@
  * Rows can come from transactions that had drawn a lower number than the mark
  * before it was committed, or had begun to move a task, or to run one that is
  * tried again, without knowing of the mark.  They all held a lock on the task
- * table then, until their end, prepared ones, too.  So when a mark is first
- * seen here, which is after its commit, the lock manager is asked who holds
- * such a lock.  A task of mode at_most_once that was claimed by one of these has
+ * table then, until their end, prepared ones, too, and had said before whose tasks
+ * they bring (writers.c).  So when a mark is first seen here, which is after its
+ * commit, the lock manager is asked who holds such a lock, and who does not bring
+ * tasks of these owners is left out.  A task of mode at_most_once that was claimed by one of these has
  * neither row nor lock while it runs, and may be put back then; so executors
  * that run such a task are waited for next.  A pass that began when all of
  * these had ended, and could remove all it met, is the last one of the mark:
@@ -53,6 +54,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "writers.h"
 
 /* Time after which a slice ends; the clock is read after so many steps. */
 #define SLICE_US		5000
@@ -160,18 +162,32 @@ list_marks(int *n)
 	return list;
 }
 
-/* Who holds a lock on the task table that all take who write to it. */
+static bool
+may_bring_more(VirtualTransactionId holder, const DwMark *mark)
+{
+	Oid			owner;
+
+	return dw_is_writer(holder, &owner) &&
+		(!OidIsValid(owner) || dw_mark_hits_owner(mark, owner));
+}
+
+/*
+ * Who holds a lock on the task table that all take who write to it, and brings
+ * tasks of these owners.
+ */
 static void
-note_holders(Sweep *sweep)
+note_holders(Sweep *sweep, const DwMark *mark)
 {
 	LOCKTAG		tag;
 	VirtualTransactionId *found;
+	int			nfound;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, dw_catalog()->task);
-	found = GetLockConflicts(&tag, ShareLock, &sweep->nholders);
-	sweep->holders = MemoryContextAlloc(sweep_context,
-										Max(sweep->nholders, 1) * sizeof(VirtualTransactionId));
-	memcpy(sweep->holders, found, sweep->nholders * sizeof(VirtualTransactionId));
+	found = GetLockConflicts(&tag, ShareLock, &nfound);
+	sweep->holders = MemoryContextAlloc(sweep_context, Max(nfound, 1) * sizeof(VirtualTransactionId));
+	for (int i = 0; i < nfound; i++)
+		if (may_bring_more(found[i], mark))
+			sweep->holders[sweep->nholders++] = found[i];
 	pfree(found);
 }
 
@@ -199,7 +215,7 @@ follow_marks(void)
 		{
 			sweep->id = mark->id;
 			nmet++;
-			note_holders(sweep);
+			note_holders(sweep, mark);
 			wait_us = WAIT_MIN_US;
 		}
 		sweep->mark = mark;
@@ -295,46 +311,10 @@ publish_waits(bool waits)
 
 /*---- The marks' own rows ----*/
 
-/* The row of a mark as it is now, or NULL. */
-static HeapTuple
-find_mark(Relation rel, int64 id)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->cancellation_pkey, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (tuple != NULL)
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return tuple;
-}
-
-/* Deletes the row of a mark, and returns what was in it; NULL if it is locked. */
-static HeapTuple
-take_mark(int64 id)
-{
-	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	HeapTuple	tuple = find_mark(rel, id);
-	TM_FailureData failure;
-
-	if (tuple != NULL &&
-		heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, false,
-					&failure, false) != TM_Ok)
-		tuple = NULL;
-	CommandCounterIncrement();
-	table_close(rel, NoLock);
-	return tuple;
-}
-
 static void
 write_progress(Sweep *sweep)
 {
-	HeapTuple	tuple = take_mark(sweep->id);
+	HeapTuple	tuple = dw_mark_take(sweep->id);
 	Relation	rel;
 	Datum	   *values;
 	bool	   *nulls;
@@ -408,7 +388,7 @@ end_pass(void)
 			continue;
 		sweep->swept = true;
 		if (sweep->last_pass && !sweep->left)
-			sweep->left = take_mark(sweep->id) == NULL;
+			sweep->left = dw_mark_take(sweep->id) == NULL;
 	}
 	/* those that are gone are found missing */
 	dw_marks_changed();

@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_control.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
@@ -512,7 +513,10 @@ insert_failed(Datum *values, bool *nulls)
 	table_close(rel, NoLock);
 }
 
-/* All at once; nothing that follows in this command sees them. */
+/*
+ * All at once; nothing that follows in this command sees them.  Without a look for
+ * free space: the newest rows are to be in the last pages.
+ */
 BlockNumber
 dw_history_insert(Relation rel, List *rows)
 {
@@ -527,7 +531,7 @@ dw_history_insert(Relation rel, List *rows)
 		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
 	}
-	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), 0, NULL);
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
 	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
 	for (int i = 0; i < n; i++)
 	{
@@ -672,6 +676,39 @@ void
 dw_prepared_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->prepared, values, nulls, Natts_prepared);
+}
+
+/*
+ * Has anything been written under the name that has not ended?  So it may be if
+ * that cannot be read: a prepared transaction may have locked the table, too.
+ */
+bool
+dw_prepared_is_open(const char *gid)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	ScanKeyData key;
+	SnapshotData dirty;
+	bool		open = false;
+
+	if (!ConditionalLockRelationOid(dw_catalog()->prepared, AccessShareLock))
+		return true;
+	rel = table_open(dw_catalog()->prepared, NoLock);
+	if (!ConditionalLockRelationOid(dw_catalog()->prepared_gid_index, AccessShareLock))
+	{
+		table_close(rel, AccessShareLock);
+		return true;
+	}
+	InitDirtySnapshot(dirty);
+	ScanKeyEntryInitialize(&key, 0, Anum_prepared_gid, BTEqualStrategyNumber, InvalidOid,
+						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(gid));
+	scan = systable_beginscan(rel, dw_catalog()->prepared_gid_index, true, &dirty, 1, &key);
+	while (!open && systable_getnext(scan) != NULL)
+		open = TransactionIdIsValid(dirty.xmin);
+	systable_endscan(scan);
+	UnlockRelationOid(dw_catalog()->prepared_gid_index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+	return open;
 }
 
 void

@@ -280,6 +280,7 @@ extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 /* A list of DwHistoryRow, at least one; returns the page of the last one. */
 extern BlockNumber dw_history_insert(Relation rel, List *rows);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
+extern bool dw_prepared_is_open(const char *gid);
 extern void dw_queue_insert(Datum *values, bool *nulls);
 extern void dw_pause_insert(Datum *values, bool *nulls);
 extern void dw_cancellation_insert(Datum *values, bool *nulls);

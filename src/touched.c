@@ -39,6 +39,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "replication/logicalworker.h"
 #include "settings.h"
 #include "storage/sinval.h"
 #include "task_rows.h"
@@ -557,6 +558,44 @@ write_prepared(void)
 	if (all_touched || control_changed)
 		write_prepared_row(InvalidOid, 0, 0, DT_NOBEGIN);
 	PopActiveSnapshot();
+	/* after the rows, see note_nameless_end() */
+	if (prepare_gid[0] == '\0' && dw_my_database() != NULL)
+		pg_atomic_fetch_add_u32(&my_database->nameless, 1);
+}
+
+/*
+ * Apply workers of logical replication (two_phase) prepare transactions, and
+ * end them, without a command that we could see: triggers may have touched tasks
+ * there.  What they have prepared has no name.  They end it in a transaction of
+ * its own, without an xid.  If there may be anything without a name, the commit
+ * of such a transaction makes the timer read all anew.  Nobody could publish it,
+ * for that is before us: a load may find its tasks a moment too early.
+ */
+static void
+note_nameless_end(void)
+{
+	DwCatalog	cat;
+	uint32		nameless;
+
+	if (!IsLogicalWorker() || TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	if (!pinned)
+	{
+		my_database = dw_database_find_pin(MyDatabaseId);
+		pinned = my_database != NULL;
+	}
+	if (!pinned)
+		return;
+	nameless = pg_atomic_read_u32(&my_database->nameless);
+	if (nameless == 0 || !dw_catalog_lookup(&cat))
+		return;
+	dw_touch_all();
+	dw_touch_control();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	/* who prepares one after this look has counted it after its rows were there */
+	if (!dw_prepared_is_open(""))
+		pg_atomic_compare_exchange_u32(&my_database->nameless, &nameless, 0);
+	PopActiveSnapshot();
 }
 
 static void
@@ -565,6 +604,7 @@ xact_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			note_nameless_end();
 			publish_ending();
 			if (ntouched > 0)
 				DW_INJECT("commit-before-visible");

@@ -391,53 +391,51 @@ compare_sums(const void *a, const void *b)
 	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
 }
 
-/* So many queues, or lanes, are looked at while the locks are held. */
-#define PIECE	32
-
+/* As for lanes, the lock is held for no longer than it takes to copy one. */
 static int
 collect_queues(DwDatabase *db, QueueSum *sums)
 {
 	int			n = 0;
 
-	for (int start = 0; start < dw_max_queues; start += PIECE)
+	for (int i = 0; i < dw_max_queues; i++)
 	{
-		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-		for (int i = start; i < Min(start + PIECE, dw_max_queues); i++)
-		{
-			DwQueue    *queue = &dw_queues[i];
-			QueueSum   *sum = &sums[n];
+		DwQueue    *queue = &dw_queues[i];
+		QueueSum   *sum = &sums[n];
 
-			if (queue->database != db->oid)
-				continue;
-			sum->queue = *queue;
-			sum->done = pg_atomic_read_u64(&queue->done);
-			sum->failed = pg_atomic_read_u64(&queue->failed);
-			sum->retried = pg_atomic_read_u64(&queue->retried);
-			sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
-			sum->skipped = pg_atomic_read_u64(&queue->skipped);
-			n++;
-		}
+		if (queue->database != db->oid)
+			continue;
+		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+		sum->queue = *queue;
 		LWLockRelease(dw_ready_lock(db));
-		LWLockRelease(dw_shared->table_lock);
+		sum->done = pg_atomic_read_u64(&queue->done);
+		sum->failed = pg_atomic_read_u64(&queue->failed);
+		sum->retried = pg_atomic_read_u64(&queue->retried);
+		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
+		sum->skipped = pg_atomic_read_u64(&queue->skipped);
+		if (sum->queue.database == db->oid)
+			n++;
 	}
 	qsort(sums, n, sizeof(QueueSum), compare_sums);
 	return n;
 }
 
+/* Numbers are as they are just now, without a lock; what limits the lane takes one. */
 static void
-add_lane(const DwLane *lane, TimestampTz now, QueueSum *sum)
+add_lane(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
 {
+	int64		ready = dw_ready_count(lane);
 	DwLimit		limit;
 	uint32		room;
 	TimestampTz until;
 
 	sum->lanes++;
 	sum->near += lane->waiting;
-	sum->ready += dw_ready_count(lane);
-	if (dw_ready_count(lane) == 0)
+	sum->ready += ready;
+	if (ready == 0 || sum->limit != DW_LIMIT_NONE)
 		return;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, now, &room, &until);
+	LWLockRelease(dw_ready_lock(db));
 	if (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE)
 		sum->limit = limit;
 }
@@ -448,21 +446,15 @@ sum_queues(DwDatabase *db, int *n)
 {
 	QueueSum   *sums = palloc0(sizeof(QueueSum) * dw_max_queues);
 	TimestampTz now = dw_now();
-	int32		lane = next_lane(db, -1);
 
 	*n = collect_queues(db, sums);
-	while (lane != DW_NO_LANE && *n > 0)
+	for (int32 lane = next_lane(db, -1); lane != DW_NO_LANE && *n > 0; lane = next_lane(db, lane))
 	{
-		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-		for (int i = 0; i < PIECE && lane != DW_NO_LANE; i++, lane = next_lane(db, lane))
-		{
-			QueueSum	key = {.queue.id = dw_lanes[lane].queue};
-			QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
+		QueueSum	key = {.queue.id = dw_lanes[lane].queue};
+		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
 
-			if (sum != NULL)
-				add_lane(&dw_lanes[lane], now, sum);
-		}
-		LWLockRelease(dw_ready_lock(db));
+		if (sum != NULL)
+			add_lane(db, &dw_lanes[lane], now, sum);
 	}
 	return sums;
 }

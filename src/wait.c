@@ -454,17 +454,19 @@ wait_for_task(int64 id, int64 deadline)
 {
 	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	int64		look_at = dw_uptime() + LOOK_US;
-	const char *ended;
+	State		state = look(id, true);
 
-	switch (look(id, true))
+	if (state != PENDING)
 	{
-		case GONE:
-			ended = dw_history_newest_end(id);
-			return ended != NULL ? ended : "gone";
-		case HAS_FAILED:
-			return names[DW_FAILED];
-		default:
-			break;
+		const char *ended;
+
+		/*
+		 * It may have ended just now: the caller is to find all that came with it.
+		 * He may not be the owner, so what our slot was told is not for him.
+		 */
+		wait_for_deleter(id);
+		ended = state == HAS_FAILED ? names[DW_FAILED] : dw_history_newest_end(id);
+		return ended != NULL ? ended : "gone";
 	}
 
 	for (;;)

@@ -23,8 +23,9 @@ plan skip_all => 'needs the build with injection points' unless has_injection();
 my $limit = $ENV{DW_RACE_LIMIT} // 60;
 my $node = new_node('told', injection => 1, conf => q{
 autovacuum = off
-wal_level = replica
+wal_level = logical
 max_wal_senders = 5
+wal_retrieve_retry_interval = 100ms
 log_min_error_statement = panic
 delay_wheel.executor_idle_timeout = 1h
 });
@@ -244,6 +245,88 @@ group executor => sub {
 		});
 };
 
+# A prepared transaction is ended by another one, which is not its own.  That is
+# stopped by a lock: it takes it once it has ended the prepared one, before it tells
+# what that has changed, because a row of pg_class about pg_class is new.
+group prepared => sub {
+	my ($session, $holder) = map { $node->background_psql('postgres', on_error_stop => 1) } 1 .. 2;
+
+	query(q{CREATE FUNCTION dw_inject_locked(text) RETURNS void AS 'delay_wheel', 'dw_inject_locked' LANGUAGE C STRICT});
+	remember();
+	query("BEGIN; GRANT SELECT ON pg_catalog.pg_class TO guest; SELECT new_edition($number); "
+		  . sprintf("SELECT $task; PREPARE TRANSACTION 'told'", $number));
+	attach($node, 'locked', 'wait', 0, 1);
+	$holder->query_until(qr/^started$/m, "\\echo started\nSELECT dw_inject_locked('locked');\n");
+	wait_until_waiting($node, 'locked', 'somebody has the lock');
+	$session->query_until(qr/^started$/m, "\\echo started\nCOMMIT PREPARED 'told';\n");
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'RelCacheInit'},
+		'COMMIT PREPARED: what was prepared is visible', $limit, expected => 1);
+	claimed('COMMIT PREPARED');
+	detach($node, 'locked');
+	$_->quit for $session, $holder;
+	wait_for($node, 'SELECT edition FROM seen', 'COMMIT PREPARED: the task sees what was prepared with it', $limit, expected => $number);
+};
+
+#
+# What triggers of replicated rows do is done by apply workers.
+#
+group apply => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE source');
+	$node->safe_psql('source', 'CREATE TABLE news (n int); CREATE PUBLICATION news FOR TABLE news');
+	query(q{
+		CREATE TABLE news (n int);
+		CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+		BEGIN
+			IF NEW.n IS NULL THEN
+				PERFORM delay_cancel(id) FROM delay_wheel.task WHERE due < now() + interval '1 minute';
+			ELSE
+				PERFORM new_edition(NEW.n);
+				PERFORM delay_schedule('0', format('INSERT INTO public.seen VALUES (%s, public.edition())', NEW.n));
+			END IF;
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER tell AFTER INSERT ON news FOR EACH ROW EXECUTE FUNCTION tell();
+		ALTER TABLE news ENABLE ALWAYS TRIGGER tell;
+	});
+
+	for my $two_phase (qw(off on))
+	{
+		$node->safe_psql('source', "SELECT pg_create_logical_replication_slot('news', 'pgoutput', false, '$two_phase')");
+		query("CREATE SUBSCRIPTION news CONNECTION '" . $node->connstr . ' dbname=source'
+			  . "' PUBLICATION news WITH (slot_name = 'news', create_slot = false, copy_data = false, two_phase = $two_phase)");
+		wait_for($node, q{SELECT subtwophasestate IN ('d', 'e') FROM pg_subscription}, 'replication works', $limit);
+
+		remember();
+		if ($two_phase eq 'off')
+		{
+			attach($node, 'commit-before-news', 'wait', 0, 1);
+			$node->safe_psql('source', "INSERT INTO news VALUES ($number)");
+			wait_until_waiting($node, 'commit-before-news', 'apply worker: the commit is visible');
+			claimed('apply worker');
+			detach($node, 'commit-before-news');
+			wait_for($node, 'SELECT edition FROM seen', 'apply worker: the task sees what its transaction did', $limit, expected => $number);
+		}
+		else
+		{
+			# two at once: the end of one is not that of the other
+			my $prepared = q{SELECT count(*) FROM pg_prepared_xacts WHERE database = 'postgres'};
+			query("SELECT delay_schedule('0.5 s', 'INSERT INTO seen VALUES (0, edition())')");
+			$node->safe_psql('source', "BEGIN; INSERT INTO news VALUES (NULL); PREPARE TRANSACTION 'cancel'");
+			wait_for($node, $prepared, 'a cancel is prepared', $limit, expected => 1);
+			$node->safe_psql('source', "BEGIN; INSERT INTO news VALUES ($number); PREPARE TRANSACTION 'schedule'");
+			wait_for($node, $prepared, 'a task is prepared', $limit, expected => 2);
+			query('SELECT pg_sleep_until(min(due)) FROM delay_wheel.task');
+			$node->safe_psql('source', "ROLLBACK PREPARED 'cancel'");
+			wait_for($node, 'SELECT n, edition FROM seen', 'a cancel that an apply worker undoes: the task runs', $limit, expected => '0|' . ($number - 1));
+			query('TRUNCATE seen');
+			$node->safe_psql('source', "COMMIT PREPARED 'schedule'");
+			wait_for($node, 'SELECT n, edition FROM seen', 'a task that it commits runs, and sees what was prepared with it', $limit,
+				expected => "$number|$number");
+		}
+		query('DROP SUBSCRIPTION news');
+	}
+};
+
 # delay_run() is no executor.
 group run => sub {
 	my $session = $node->background_psql('postgres', on_error_stop => 1);
@@ -290,6 +373,23 @@ group wait => sub {
 		'who waits looks', $limit, expected => 1);
 	detach($node, 'commit-visible');
 	like($waiter->query('SELECT 1'), qr/told: done/, 'he is told that it is done');
+
+	# also who comes in that moment, and his next statement sees what came with it
+	for my $sub ('', 'SAVEPOINT a;')
+	{
+		remember();
+		$id = query(q{SELECT delay_schedule('1 hour', 'SELECT 1')});
+		$waiter->query_safe('SELECT edition()');
+		attach($node, 'commit-visible', 'wait', 0, 1);
+		$session->query_until(qr/^started$/m, "\\echo started\nBEGIN; SELECT new_edition($number); $sub SELECT delay_cancel($id); COMMIT;\n");
+		wait_until_waiting($node, 'commit-visible', 'a task has been cancelled');
+		$waiter->query_until(qr/^started$/m, "\\echo started\nSELECT 'told: ' || delay_wait($id);\nSELECT 'edition ' || edition();\n");
+		wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+				AND (query ~ 'delay_wait\(' AND wait_event = 'transactionid' OR query ~ 'edition . ..' AND state = 'idle')},
+			'somebody waits for it', $limit, expected => 1);
+		detach($node, 'commit-visible');
+		like($waiter->query('SELECT 1'), qr/told: gone\nedition $number\n/, 'he is told when all that came with it can be seen');
+	}
 	$waiter->quit;
 	$session->quit;
 };

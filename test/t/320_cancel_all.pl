@@ -159,6 +159,35 @@ swept('prepared');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects WHERE tag IN ('open', 'prepared', 'rolled back')}), 0, 'none of it has run');
 sweeper_ends('prepared');
 
+# Each way to bring tasks of the role is waited for, also beside those of others;
+# tasks of others alone are not.
+my %brings = (
+	'scheduled' => q{SELECT delay_schedule('1 day', 'SELECT 1')},
+	'moved' => q{SELECT delay_reschedule((SELECT min(id) FROM delay_wheel.tasks WHERE tag = 'to be moved'), '2 days')},
+	'by plain SQL' => q{RESET ROLE; INSERT INTO delay_wheel.task (due, owner, sql) SELECT now() + '1 day', 'app', 'SELECT 1' WHERE false; SET ROLE app},
+	'before a savepoint' => q{SELECT delay_schedule('1 day', 'SELECT 1'); SAVEPOINT s; SELECT delay_schedule('1 day', 'SELECT 1'); ROLLBACK TO s},
+	'beside those of others' => q{SELECT delay_schedule('1 day', 'SELECT 1'); RESET ROLE; SELECT delay_schedule('1 day', 'SELECT 1')},
+	'after those of others' => q{RESET ROLE; SELECT delay_schedule('1 day', 'SELECT 1'); SET ROLE app; SELECT delay_schedule('1 day', 'SELECT 1')});
+$node->safe_psql('postgres', q{SET ROLE app; SELECT delay_schedule_task('SELECT 1', delay => '1 day', tag => 'to be moved')});
+for my $way (sort keys %brings)
+{
+	my $bringer = $node->background_psql('postgres');
+	my $of_bringer = $bringer->query_safe("BEGIN; SET ROLE app; SELECT pg_backend_pid()");
+
+	$bringer->query_safe($brings{$way});
+	$node->safe_psql('postgres', q{SET ROLE app; SELECT delay_cancel_all(tag => 'none')});
+	wait_for($node, $waiting, "the cancellation waits for who brings tasks: $way", 20, expected => $of_bringer);
+	$bringer->query_safe('ROLLBACK');
+	$bringer->quit;
+	swept($way);
+}
+$open = $node->background_psql('postgres');
+$open->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
+$node->safe_psql('postgres', q{SET ROLE app; SELECT delay_cancel_all(tag => 'to be moved')});
+swept('beside tasks of others');
+$open->query_safe('ROLLBACK');
+$open->quit;
+
 # A cancellation that is prepared counts from COMMIT PREPARED on.
 $node->safe_psql('postgres', q{
 	SELECT delay_schedule('1 day', 'SELECT 1');

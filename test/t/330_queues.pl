@@ -199,6 +199,23 @@ for my $end (qw(ROLLBACK COMMIT))
 }
 is(sql('SELECT count(*) FROM delay_wheel.task'), 0, 'no task is in it');
 
+# The same by a commit that has given its locks back, and has more to tell.
+if (has_injection())
+{
+	sql(q{SELECT delay_queue('brief')});
+	my $user = $node->background_psql('postgres', on_error_stop => 0);
+	$user->query_safe(q{SELECT put(4012, 'brief')});
+	ran(4012, 'a queue is used');
+	attach($node, 'commit-before-hints', 'wait', 0, 1);
+	my $dropper = $node->background_psql('postgres');
+	$dropper->query_until(qr/begun/, "\\echo begun\nSELECT delay_queue_drop('brief');\n");
+	wait_until_waiting($node, 'commit-before-hints', 'the queue is dropped');
+	$user->query(q{SELECT put(4013, 'brief')});
+	detach($node, 'commit-before-hints');
+	$_->quit for $user, $dropper;
+	like($user->{stderr}, qr/queue "brief" does not exist/, 'who has used it knows');
+}
+
 #
 # The database, and all of it over restart and crash.
 #

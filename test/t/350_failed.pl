@@ -148,7 +148,8 @@ note(sprintf('15,000 tasks put back in %.1f s', time() - $began));
 my $other = $node->background_psql('postgres');
 $other->query_safe('BEGIN');
 is($other->query_safe('SELECT delay_redrive(max_tasks => 2000)'), 2000, 'some by one session');
-is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_redrive()}))[1], 3000, 'the others by another one, which waits for nobody');
+is(($node->psql('postgres', q{SET lock_timeout = '5s'; SELECT delay_redrive()}))[1], 3000, 'the others by another one, which waits for nobody')
+  or die 'it has waited';
 $other->query_safe('COMMIT');
 $other->quit;
 wait_for($node, 'SELECT count(*) FROM effects', 'all of them run', 120, expected => 20000);

@@ -80,6 +80,15 @@ group cancel => sub {
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'a task of another queue is not waited for', $limit, expected => 0);
 	release();
 	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends', $limit, expected => 0);
+	my $open = $node->background_psql('postgres');
+	$open->query_safe(q{BEGIN; SELECT delay_schedule('1 day', 'SELECT 1')});
+	query(q{SELECT delay_cancel_all(queue => 'default')});
+	begin('max_attempts => 1');
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellations', 'nor is one that was scheduled later', $limit, expected => 0);
+	release();
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'it ends', $limit, expected => 0);
 };
 
 #
@@ -143,6 +152,28 @@ group claim => sub {
 	detach($node, 'run-before-commit');
 	wait_for($node, "SELECT count(*) FROM begun WHERE id = $id", 'it runs', $limit, expected => 1);
 	is($taken, 'f', 'after an error it does not run without a row');
+};
+
+#
+# A claim that finds its row changed looks again: it takes the key's lock before the
+# task's then, too, as a cancel does.
+#
+group order => sub {
+	my $position = log_position($node);
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	attach($node, 'claim-before-delete', 'wait', 0, 1);
+	my $id = query(q{SELECT delay_schedule_task('SELECT 1', mode => 'at_least_once', key => 'order')});
+	wait_until_waiting($node, 'claim-before-delete', 'an executor is about to claim a task');
+	query("UPDATE delay_wheel.task SET tag = 'changed' WHERE id = $id");
+	$session->query_until(qr/^started$/m, "\\echo started\nSELECT 'told: ' || delay_cancel_key('order');\n");
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ 'delay_cancel_key' AND wait_event = 'advisory'},
+		'a cancel waits for the lock of the key', $limit, expected => 1);
+	detach($node, 'claim-before-delete');
+	like($session->query('SELECT 1'), qr/^told: /m, 'it comes to an end');
+	$session->quit;
+	wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'so does the task', $limit, expected => 0);
+	unlike(log_since($node, $position), qr/deadlock detected/, 'neither has waited for the other');
 };
 
 $node->stop;

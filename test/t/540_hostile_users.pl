@@ -695,6 +695,9 @@ group leaks => sub {
 	my $watched = q{SELECT count(*) > 0 FROM delay_wheel.lanes WHERE owner = 'victim'::regrole};
 	is(out_as($_, $watched), 't', "numbers without SQL are for $_, too") for qw(writer watcher);
 	is(out_as('mallory', $watched), 'f', 'but not for the others');
+	my $counted = q{SELECT ready + near + running FROM delay_wheel.queues WHERE name = 'hidden'};
+	is(out_as($_, $counted), '0', "so are those of queues: $_") for qw(writer watcher);
+	is(out_as('mallory', $counted), '', 'and not for others');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = $id}), 0, 'by its id, too');
 	$node->safe_psql('postgres', 'GRANT victim TO gang');
 	is(out_as('mallory', qq{SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[$id, NULL]::int[])}), 1, 'a member of a member sees it');
@@ -775,7 +778,8 @@ group locks => sub {
 		is(locks($sql), '42501', "refused without a wait: $sql");
 	}
 	is(locks('CREATE PUBLICATION evil; ALTER PUBLICATION evil ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER PUBLICATION');
-	$node->safe_psql('postgres', 'DROP PUBLICATION evil; REVOKE CREATE ON DATABASE postgres FROM mallory');
+	is(locks('CREATE EXTENSION hstore SCHEMA evil; ALTER EXTENSION hstore ADD TABLE delay_wheel.task'), '42501', 'refused without a wait: ALTER EXTENSION');
+	$node->safe_psql('postgres', 'DROP PUBLICATION evil; DROP EXTENSION hstore; REVOKE CREATE ON DATABASE postgres FROM mallory');
 	$vacuum->query_safe('ROLLBACK');
 	$vacuum->quit;
 
@@ -787,6 +791,51 @@ group locks => sub {
 	$sitting->quit;
 	$waiting->quit;
 	like($waiting->{stderr}, qr/must be owner of table task/, 'who asked for the lock is told');
+};
+
+#
+# What a role without rights has locked until the end of its transaction, since
+# PostgreSQL takes the lock of a statement when it is analyzed: nothing that
+# stops writers or autovacuum, and nobody of ours waits for it.
+#
+group kept_locks => sub {
+	$node->safe_psql('postgres', 'CREATE ROLE outsider LOGIN');
+	my @relations = split /\n/, $node->safe_psql('postgres',
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'f', 'S', 'v') ORDER BY relkind <> 'r'});
+	my @tables = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'r'});
+	my $t = 'delay_wheel.task';
+	my @statements = (
+		(map { "TABLE $_" } @relations), (map { "PREPARE p AS DELETE FROM $_" } @relations),
+		(map { "PREPARE p AS $_" } "INSERT INTO $t (id) VALUES (1)", "UPDATE $t SET id = 1", "SELECT FROM $t FOR UPDATE", "WITH d AS (DELETE FROM $t RETURNING 1) TABLE d",
+			"MERGE INTO $t USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE", "SELECT FROM $t TABLESAMPLE SYSTEM (1)", "SELECT NULL::$t"),
+		"CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql AS 'DELETE FROM $t'", "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE sql BEGIN ATOMIC DELETE FROM $t; END",
+		"CREATE PROCEDURE pg_temp.p() LANGUAGE sql BEGIN ATOMIC DELETE FROM $t; END", "CREATE FUNCTION pg_temp.f() RETURNS SETOF $t LANGUAGE sql AS 'SELECT * FROM $t FOR UPDATE'",
+		"CREATE TEMP TABLE x (i int); CREATE RULE r AS ON INSERT TO x DO ALSO DELETE FROM $t", "CREATE TEMP VIEW v AS TABLE $t; CREATE RULE r AS ON DELETE TO v DO INSTEAD DELETE FROM $t",
+		"CREATE TEMP VIEW v AS TABLE $t; PREPARE p AS DELETE FROM v", "CREATE TEMP VIEW v AS SELECT FROM $t FOR UPDATE", "CREATE TEMP TABLE x AS SELECT FROM $t FOR UPDATE WITH NO DATA",
+		"CREATE TEMP TABLE x (a $t)", "EXPLAIN DELETE FROM $t", "DECLARE c CURSOR FOR SELECT FROM $t FOR UPDATE", "COPY $t FROM STDIN", "DROP TRIGGER task_guard ON $t", "TRUNCATE $t", "LOCK $t", "CLUSTER $t",
+		"ANALYZE $t", "REINDEX TABLE $t", "GRANT SELECT ON $t TO PUBLIC", "SELECT table_to_xmlschema('$t', true, true, '')", "SELECT currtid2('$t', '(0,1)')", "SELECT pg_sequence_last_value('delay_wheel.task_id_seq')",
+		"SELECT brin_summarize_new_values('delay_wheel.task_pkey')", 'SELECT delay_wheel.page_data()');
+	# a savepoint gives back what a statement that fails had locked, if it does
+	my $modes = q{SELECT 'modes ' || string_agg(DISTINCT mode, ' ') FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE pid = pg_backend_pid() AND relnamespace = 'delay_wheel'::regnamespace};
+	my ($said) = as('outsider', join '', map { "BEGIN; SAVEPOINT s;\n$_;\n\\if :ERROR\nROLLBACK TO s;\n\\endif\n$modes;\nROLLBACK; DEALLOCATE ALL;\n" } @statements);
+	my %modes = map { $_ => 1 } map { split ' ' } $said =~ /^modes (.*)$/mg;
+	is(join(' ', sort keys %modes), 'AccessShareLock RowExclusiveLock RowShareLock', 'the locks that ' . @statements . ' statements keep');
+
+	my $keeper = $node->background_psql('postgres', extra_params => [ '-U', 'outsider' ]);
+	my $n = 0;
+	$keeper->query_safe(join '; ', 'BEGIN', map { 'PREPARE p' . $n++ . " AS DELETE FROM $_" } @tables);
+	($out, $err) = as('victim', q{SET lock_timeout = '2s';
+		SELECT delay_cancel(delay_schedule('1 day', 'SELECT 1')), delay_reschedule(delay_schedule('1 day', 'SELECT 1'), '2 days'), delay_schedule_task('SELECT 1', key => 'kept', delay => '1 day') > 0, delay_cancel_key('kept');
+		SELECT delay_every('kept', '1 day', 'SELECT 1') > 0, delay_pause_recurring('kept'), delay_unschedule('kept');
+		SELECT delay_pause(); SELECT delay_resume(); SELECT delay_run(delay_schedule('1 day', 'SELECT 1')), delay_redrive(), delay_discard_all(), delay_cancel_all(tag => 'kept') > 0;});
+	is($err, '', 'nobody who schedules waits for these');
+	out_as('victim', q{SELECT delay_schedule('0', 'INSERT INTO seen VALUES (''beside locks that are kept'')'), delay_schedule('0', 'SELECT 1/0')});
+	wait_for($node, q{SELECT count(*) FROM seen WHERE what = 'beside locks that are kept'}, 'nor do tasks', 20, expected => 1);
+	($out, $err) = as('boss', q{SET lock_timeout = '2s'; SELECT delay_queue('kept'); SELECT delay_queue_drop('kept'); SELECT delay_pause_database(); SELECT delay_resume_database(); SELECT delay_arm();
+		VACUUM delay_wheel.task, delay_wheel.history_0, delay_wheel.prepared; ANALYZE delay_wheel.task});
+	is($err, '', 'nor administrators, nor VACUUM');
+	$keeper->query_safe('ROLLBACK');
+	$keeper->quit;
 };
 
 #

@@ -55,7 +55,7 @@ sub export
 	my ($name, $db) = @_;
 
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => $db // 'postgres', PGCLIENTENCODING => 'UTF8');
-	system("psql -XAtc 'SELECT delay_wheel.page_data()' > $feeds/$name.json") == 0 or die "psql failed";
+	is(system("psql -XAtc 'SELECT delay_wheel.page_data()' > $feeds/$name.json"), 0, "$name: the feed is exported");
 	return;
 }
 
@@ -179,6 +179,17 @@ for my $encoding (qw(SJIS BIG5 GBK UHC GB18030 JOHAB SHIFT_JIS_2004 LATIN1 EUC_J
 }
 is($node->safe_psql('bytes', q{SELECT delay_wheel.page_data() -> 'failed' ->> 'total'}), '2', 'bytes: and in the database itself');
 like($node->safe_psql('bytes', q{SET client_encoding = SQL_ASCII; SELECT delay_wheel.page_data()}), qr/key \xff\\"\xc3\xc3\xbc\xe6\x97\xa5/, 'bytes: who reads bytes has them as they are');
+
+# The dashboard for a terminal.
+$node->safe_psql('bytes', q{
+	INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql)
+	SELECT 4711, now(), now(), 0, 'postgres', 0, 0, 1, '22012', 'bytes ' || convert_from('\xff9bc3', 'SQL_ASCII') || '31m', 'x'});
+{
+	local %ENV = (%ENV, PGCLIENTENCODING => 'UTF8');
+	my (undef, $shown, $error) = $node->psql('bytes', '', extra_params => [ '-v', 'once=1', '-f', "$tree/scripts/dashboard.sql" ]);
+	is($error, '', 'bytes: the dashboard for a terminal can be read');
+	like($shown, qr/22012 bytes \?\?\?31m/, 'and has question marks');
+}
 
 # Many failed tasks.
 $node->safe_psql('postgres', q{
