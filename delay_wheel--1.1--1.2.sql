@@ -343,12 +343,21 @@ WHERE NOT EXISTS (
 		SELECT FROM delay_wheel.visible_task n
 		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
 			AND (n.origin = t.origin OR n.origin = delay_wheel.origin()))
-	-- as in marks.c
+	-- as in marks.c: what is cancelled of all roles, and of its own.  Each of these is compared with the tasks
+	-- of its role only, and those of roles whose tasks are not shown with none: they can be many
 	AND NOT EXISTS (
 		SELECT FROM delay_wheel.cancellation c
-		WHERE COALESCE(t.spared, t.id) < c.id
+		WHERE c.owners IS NULL AND COALESCE(t.spared, t.id) < c.id
 			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
-			AND (c.owners IS NULL OR t.owner::oid OPERATOR(pg_catalog.=) ANY (c.owners::oid[]))
+			AND (c.queue IS NULL OR c.queue = t.queue)
+			AND (c.tag IS NULL OR c.tag = t.tag)
+			AND (c.due_from IS NULL OR t.due >= c.due_from)
+			AND (c.due_until IS NULL OR t.due < c.due_until))
+	AND NOT EXISTS (
+		SELECT FROM delay_wheel.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
+		WHERE o.owner OPERATOR(pg_catalog.=) t.owner AND COALESCE(t.spared, t.id) < c.id
+			AND (pg_catalog.pg_has_role(o.owner::oid, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_data'::name, 'USAGE'))
+			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)
 			AND (c.due_from IS NULL OR t.due >= c.due_from)

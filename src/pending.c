@@ -85,7 +85,9 @@ static const DwLaneRef no_lane = {0, 0};
 
 /*
  * The lane of a new task.  If all places are taken, the timer is given a
- * second to find one that is not needed any more.
+ * second to find one that is not needed any more.  It knows of lanes that are
+ * idle; of one whose tasks were cancelled or deleted it thinks that they are yet
+ * to come, until it reads all lanes again.
  */
 DwLaneRef
 dw_require_lane(Oid owner, int16 queue, int16 priority)
@@ -104,6 +106,8 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 	{
 		if (enter_lane(owner, queue, priority, &lane))
 			return lane;
+		if (i == 10)
+			dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 		dw_wake_timer(db, DW_AWAKE);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
 						 dw_wait_event(wait_event, "DelayWheelLane"));
