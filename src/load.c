@@ -575,11 +575,12 @@ load_time(DwLane *lane, TimestampTz now)
 /*---- Which lanes to look at ----*/
 
 /*
- * Decides when the lane is to be loaded.  Those to be loaded now take turns:
- * one that was just loaded comes after those that have waited.
+ * Decides when the lane is to be loaded.  Those to be loaded now take turns, as
+ * they have come: by no due time, since an owner may have thousands of lanes cut
+ * again and again, by pausing and resuming his tasks.
  */
 static void
-schedule_load(DwLane *lane, TimestampTz now, bool was_loaded)
+schedule_load(DwLane *lane, TimestampTz now)
 {
 	int32		number = lane - dw_lanes;
 	TimestampTz at = load_time(lane, now);
@@ -588,7 +589,7 @@ schedule_load(DwLane *lane, TimestampTz now, bool was_loaded)
 	{
 		dw_lane_heap_remove(&agenda, number);
 		if (!dw_lane_heap_has(&to_load, number))
-			dw_lane_heap_set(&to_load, number, was_loaded ? now : at);
+			dw_lane_heap_set(&to_load, number, now);
 		return;
 	}
 	dw_lane_heap_remove(&to_load, number);
@@ -647,7 +648,7 @@ look_at_lanes(TimestampTz now)
 	/* L2, for all of them in one pass */
 	dw_near_apply_cuts();
 	for (int i = 0; i < n; i++)
-		schedule_load(&dw_lanes[looked_at[i]], now, false);
+		schedule_load(&dw_lanes[looked_at[i]], now);
 }
 
 /*
@@ -689,7 +690,7 @@ load_lanes(TimestampTz now)
 		dw_lane_heap_remove(&to_load, lane - dw_lanes);
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
-		schedule_load(lane, dw_now(), true);
+		schedule_load(lane, dw_now());
 		note_progress();
 		loaded = true;
 	}
