@@ -605,19 +605,10 @@ set_queue_paused(const char *name, bool paused)
 static HeapTuple
 find_pause(Relation rel, Oid owner)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	scan = systable_beginscan(rel, dw_catalog()->pause_pkey, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (tuple != NULL)
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return tuple;
+	return dw_find_now(rel, dw_catalog()->pause_pkey, &key);
 }
 
 /* Pauses the tasks of a role, or of all (0), or resumes them. */

@@ -112,18 +112,13 @@ dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
 bool
 dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key;
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_recurring_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->recurring_pkey, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
+	tuple = dw_find_now(rel, dw_catalog()->recurring_pkey, &key);
 	if (tuple != NULL)
-		dw_definition_read(rel, heap_copytuple(tuple), def);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
+		dw_definition_read(rel, tuple, def);
 	return tuple != NULL;
 }
 

@@ -428,19 +428,10 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 static HeapTuple
 find_mark(Relation rel, int64 id)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->cancellation_pkey, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (tuple != NULL)
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return tuple;
+	return dw_find_now(rel, dw_catalog()->cancellation_pkey, &key);
 }
 
 HeapTuple

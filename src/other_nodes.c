@@ -179,12 +179,14 @@ start_query(QueryDesc *query, int flags)
 		standard_ExecutorStart(query, flags);
 }
 
-/* Can rows of the query lead to partitions that are not in its list of tables? */
+/* In a batch: can rows of the query lead to partitions that are not in its list of tables? */
 static bool
 may_route(QueryDesc *query)
 {
 	ListCell   *lc;
 
+	if (dw_this_executor == NULL || !dw_this_executor->in_batch)
+		return false;
 	if (query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE)
 		return false;
 	foreach(lc, query->plannedstmt->rtable)
@@ -226,7 +228,7 @@ call_finish(QueryDesc *query)
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
 {
-	if (dw_this_executor == NULL || !dw_this_executor->in_batch || !may_route(query))
+	if (!may_route(query))
 	{
 		call_run(query, direction, count DW_ONCE);
 		return;
@@ -246,7 +248,7 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAME
 static void
 finish_query(QueryDesc *query)
 {
-	if (dw_this_executor == NULL || !dw_this_executor->in_batch || !may_route(query))
+	if (!may_route(query))
 	{
 		call_finish(query);
 		return;

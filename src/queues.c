@@ -161,20 +161,11 @@ choose_found(const char *name)
 HeapTuple
 dw_queue_row(Relation rel, const char *name)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 
 	ScanKeyEntryInitialize(&key, 0, Anum_queue_name, BTEqualStrategyNumber, InvalidOid,
 						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(name));
-	scan = systable_beginscan(rel, dw_catalog()->queue_name_key, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (tuple != NULL)
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return tuple;
+	return dw_find_now(rel, dw_catalog()->queue_name_key, &key);
 }
 
 LockAcquireResult

@@ -774,21 +774,37 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->tid = tuple->t_self;
 }
 
+/* A copy of the row that the unique index has for the key, as the snapshot sees it, or NULL. */
+static HeapTuple
+find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
+{
+	SysScanDesc scan = systable_beginscan(rel, index, true, snapshot, 1, key);
+	HeapTuple	tuple = systable_getnext(scan);
+
+	if (tuple != NULL)
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	return tuple;
+}
+
+HeapTuple
+dw_find_now(Relation rel, Oid index, ScanKey key)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = find_row(rel, index, key, snapshot);
+
+	UnregisterSnapshot(snapshot);
+	return tuple;
+}
+
 /* A copy of the row with this id, as the snapshot sees it, or NULL. */
 HeapTuple
 dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 {
 	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->task_pkey, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (tuple != NULL)
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	return tuple;
+	return find_row(rel, dw_catalog()->task_pkey, &key, snapshot);
 }
 
 /*

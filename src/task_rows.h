@@ -292,6 +292,11 @@ extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bo
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
+/*
+ * A copy of the row that the unique index has for the key, as it is now, whatever
+ * the transaction's snapshot; or NULL.  The caller has the table locked.
+ */
+extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 
