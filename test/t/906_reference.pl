@@ -67,7 +67,7 @@ cmp_ok(scalar(split /\n/, $kept->{'reference.md'}), '<=', 80, 'the index is a pa
 my @source_files = glob "$root/src/*.[ch] $root/src/*/*.[ch]";
 my $source = join '', map { slurp_file($_) } @source_files;
 my %is_there = map { basename($_) => 1 } @source_files;
-for my $document ("$root/doc/architecture.md", glob "$root/src/READM[E].md $root/src/*/README.md")
+for my $document ("$root/doc/architecture.md", glob "$root/src/README.md $root/src/*/README.md")
 {
 	my $short = $document =~ s,^\Q$root/,,r;
 	my @missing;
