@@ -54,6 +54,7 @@
 #include "inject.h"
 #include "miscadmin.h"
 #include "more.h"
+#include "my_session.h"
 #include "session.h"
 #include "signature.h"
 #include "spi_run.h"

@@ -53,6 +53,7 @@
 #include "lanes.h"
 #include "miscadmin.h"
 #include "more.h"
+#include "my_session.h"
 #include "pgstat.h"
 #include "quits.h"
 #include "run_task.h"
@@ -106,7 +107,6 @@ static struct
 		CURRENT_LEFT,			/* it is to be run alone */
 		CURRENT_FORGOTTEN		/* there is nothing to do for it here */
 	}			current;
-	bool		closed;			/* no other one may join */
 	uint32		size;			/* not more members than that */
 	TimestampTz started;
 	char	   *search_path;	/* of all members; may be NULL */
@@ -211,7 +211,7 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 	batch.me = me;
 	batch.state = BATCH_RUNNING;
 	batch.current = CURRENT_OPEN;
-	batch.closed = false;
+	dw_batch_is_closed = false;
 	batch.size = Min(dw_batch_tasks, dw_lanes[me->current.lane].batch_size);
 	batch.n = 0;
 	me->in_batch = true;
@@ -328,12 +328,6 @@ do_member(Member *member, DwClaim *claim)
 	CommandCounterIncrement();
 }
 
-void
-dw_batch_close(void)
-{
-	batch.closed = true;
-}
-
 /*
  * Temporary objects are removed after the transaction that has used them.  What
  * a task does to queues, pauses and marks is to be committed before another one
@@ -342,7 +336,7 @@ dw_batch_close(void)
 static bool
 take_next(DwEntry *entry)
 {
-	if (batch.n >= batch.size || batch.closed || dw_control_is_touched() ||
+	if (batch.n >= batch.size || dw_batch_is_closed || dw_control_is_touched() ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
 		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
 		return false;

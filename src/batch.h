@@ -33,10 +33,4 @@ extern void dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
  */
 extern bool dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry);
 
-/*
- * No other task joins, if this process runs a batch: the current one has
- * changed something that lasts until the end of the transaction.
- */
-extern void dw_batch_close(void);
-
 #endif							/* DW_BATCH_H */

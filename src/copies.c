@@ -33,6 +33,7 @@
 #include "lanes.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "replication/logicalworker.h"
 #include "replication/worker_internal.h"
 #include "pending.h"

@@ -62,6 +62,7 @@
 #include "hold.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "recycle.h"

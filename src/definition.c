@@ -20,6 +20,7 @@
 #include "inject.h"
 #include "miscadmin.h"
 #include "more.h"
+#include "my_session.h"
 #include "recurrence.h"
 #include "schedule.h"
 #include "storage/bufmgr.h"

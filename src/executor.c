@@ -29,6 +29,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "queue_limits.h"
@@ -113,15 +114,6 @@ dw_executor_install(void)
 							   NULL, &unused, "", PGC_INTERNAL,
 							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
 							   NULL, NULL, show_task_id);
-}
-
-bool
-dw_executor_runs_here(int64 id)
-{
-	return (dw_run_now_id != 0 && dw_run_now_id == id) ||
-		(dw_this_executor != NULL &&
-		 dw_this_executor->state == DW_EXECUTOR_BUSY &&
-		 dw_this_executor->current.id == id);
 }
 
 /* The executor of this database whose transaction it is, or NULL. */
@@ -648,6 +640,7 @@ dw_executor_main(Datum place)
 
 	/* a cancel is for a task: dw_run_task lets it in */
 	HOLD_CANCEL_INTERRUPTS();
+	dw_crashes_watch_signals();
 	dw_worker_begin();
 
 	memcpy(&start, MyBgworkerEntry->bgw_extra, sizeof(start));

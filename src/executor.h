@@ -22,9 +22,6 @@ extern DwExecutor *dw_executor_served(void);
 extern void dw_executor_install(void);
 extern PGDLLEXPORT void dw_executor_main(Datum place);
 
-/* Is this process just running the task? */
-extern bool dw_executor_runs_here(int64 id);
-
 /* Is it the transaction in which an executor of this database runs a task? */
 extern bool dw_xid_is_executor(TransactionId xid);
 

@@ -32,6 +32,7 @@
 #include "failed.h"
 #include "inject.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pgstat.h"
 #include "progress.h"
 #include "settings.h"
@@ -121,11 +122,10 @@ dw_failed_recorded(DwDatabase *db, uint64 n)
 		dw_failed_ask(db, dw_now() + max_age_us());
 }
 
-/* Anything may have to go, as far as we know; a pass begins anew. */
+/* Anything may have to go, as far as we know. */
 static void
 look_at_once(DwDatabase *db)
 {
-	pass.phase = NO_PASS;
 	pg_atomic_write_u64(&db->failed_limit, 0);
 	dw_failed_ask(db, dw_now());
 }
@@ -151,7 +151,7 @@ dw_failed_begin(DwDatabase *db)
 		look_at_once(db);
 }
 
-void
+bool
 dw_failed_obey_settings(DwDatabase *db)
 {
 	static int	max_age = INT_MIN;
@@ -159,14 +159,22 @@ dw_failed_obey_settings(DwDatabase *db)
 	bool		first = max_age == INT_MIN;
 
 	if (max_age == dw_failed_max_age && max_count == dw_failed_max_count)
-		return;
+		return false;
 	max_age = dw_failed_max_age;
 	max_count = dw_failed_max_count;
-	if (!first)
-		look_at_once(db);
+	if (first)
+		return false;
+	look_at_once(db);
+	return true;
 }
 
 /*---- The sweeper ----*/
+
+void
+dw_failed_restart(void)
+{
+	pass.phase = NO_PASS;
+}
 
 static void
 forget_owners(void)

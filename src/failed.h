@@ -15,7 +15,10 @@ extern void dw_failed_recorded(DwDatabase *db, uint64 n);
 
 /* For timers and the sweeper: at their start, or when the clock was set; when settings may have changed. */
 extern void dw_failed_begin(DwDatabase *db);
-extern void dw_failed_obey_settings(DwDatabase *db);
+/* True if they have: then the sweeper begins anew, see dw_failed_restart(). */
+extern bool dw_failed_obey_settings(DwDatabase *db);
+/* For the sweeper: what it has counted does not hold any more. */
+extern void dw_failed_restart(void);
 
 /*
  * For the sweeper: removes failed tasks that are too old or too many, a slice

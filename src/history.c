@@ -31,6 +31,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "more.h"
+#include "my_session.h"
 #include "queues.h"
 #include "replication/logicalworker.h"
 #include "settings.h"

@@ -43,6 +43,7 @@
 #include "history_tables.h"
 #include "inject.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pgstat.h"
 #include "progress.h"
 #include "settings.h"

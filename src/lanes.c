@@ -139,16 +139,10 @@ dw_lanes_init(void)
 
 /*---- Owners ----*/
 
-static DwOwner *
-owner_of(const DwLane *lane)
-{
-	return &dw_owners[lane->owner_place];
-}
-
 DwOwner *
 dw_lane_owner(const DwLane *lane)
 {
-	return owner_of(lane);
+	return &dw_owners[lane->owner_place];
 }
 
 /* Under the table lock. */
@@ -364,7 +358,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->queue = key->queue;
 	lane->priority = key->priority;
 	lane->owner_place = dw_owner_enter(db, key->owner);
-	owner_of(lane)->nlanes++;
+	dw_lane_owner(lane)->nlanes++;
 	pg_atomic_write_u64(&lane->horizon, (uint64) PG_INT64_MIN);
 	pg_atomic_write_u64(&lane->next_far, (uint64) DW_NEVER);
 	pg_atomic_write_u64(&lane->reload_from, (uint64) DW_NEVER);
@@ -480,8 +474,8 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->next_far));
 	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->reload_from));
 
-	owner_of(lane)->nlanes--;
-	leave_owner(owner_of(lane));
+	dw_lane_owner(lane)->nlanes--;
+	leave_owner(dw_lane_owner(lane));
 	lane->database = InvalidOid;
 	lane->next = dw_shared->free_lane;
 	dw_shared->free_lane = lane - dw_lanes;
@@ -502,9 +496,6 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 void
 dw_lanes_leave(DwDatabase *db)
 {
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_ready_reset(db);
-	LWLockRelease(dw_ready_lock(db));
 	while (db->lanes != DW_NO_LANE)
 		leave_locked(db, &dw_lanes[db->lanes]);
 }
@@ -535,7 +526,7 @@ dw_lane_held(const DwLane *lane)
 static void
 link_last(DwDatabase *db, DwLane *lane)
 {
-	DwOwner    *owner = owner_of(lane);
+	DwOwner    *owner = dw_lane_owner(lane);
 
 	lane->is_listed = true;
 	lane->ready_next = DW_NO_LANE;
@@ -562,7 +553,7 @@ dw_ready_list(DwDatabase *db, DwLane *lane)
 static void
 unlink_lane(DwLane *lane)
 {
-	DwOwner    *owner = owner_of(lane);
+	DwOwner    *owner = dw_lane_owner(lane);
 
 	lane->is_listed = false;
 	if (lane->ready_prev != DW_NO_LANE)
@@ -582,8 +573,8 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 	if (!lane->is_listed)
 		return;
 	unlink_lane(lane);
-	if (owner_of(lane)->nready == 0)
-		unlist_owner(db, owner_of(lane));
+	if (dw_lane_owner(lane)->nready == 0)
+		unlist_owner(db, dw_lane_owner(lane));
 }
 
 void
@@ -600,7 +591,7 @@ dw_ready_reset(DwDatabase *db)
 {
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 	{
-		DwOwner    *owner = owner_of(&dw_lanes[i]);
+		DwOwner    *owner = dw_lane_owner(&dw_lanes[i]);
 
 		dw_lanes[i].is_listed = false;
 		owner->ready_head = owner->ready_tail = DW_NO_LANE;
@@ -708,7 +699,7 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 			link_last(db, lane);
 		lane = &dw_lanes[lane->peer];
 	} while (lane != taken);
-	list_owner(db, owner_of(taken));
+	list_owner(db, dw_lane_owner(taken));
 }
 
 /* May a task of the lane be taken now?  If not, *look_again is lowered. */

@@ -356,6 +356,7 @@ dw_look_main(Datum database)
 {
 	/* a cancel has nothing to cancel */
 	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
 	dw_worker_begin();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
 	StartTransactionCommand();
@@ -545,6 +546,7 @@ dw_launcher_main(Datum arg)
 
 	/* a cancel has nothing to cancel */
 	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
 	dw_worker_begin();
 	before_shmem_exit(leave, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);

@@ -47,6 +47,7 @@
 #include "orphans.h"
 #include "port/pg_bitutils.h"
 #include "progress.h"
+#include "queues.h"
 #include "recurring.h"
 #include "settings.h"
 #include "storage/lmgr.h"
@@ -160,7 +161,7 @@ dw_read_end(Relation rel)
 
 /* Reports an error caught, once for an episode, and ends its transaction. */
 void
-dw_read_failed(const char *what)
+dw_read_failed(DwDatabase *database, const char *what)
 {
 	static int	last_sqlstate = 0;
 	static TimestampTz last_at = 0;
@@ -175,7 +176,7 @@ dw_read_failed(const char *what)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	dw_problem_quoting(db, psprintf("could not %s: %s", what, error->message), error->message);
+	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message), error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 }
@@ -223,6 +224,7 @@ enter_lane(const DwTaskKey *first)
 	if (dw_lane_enter(db, first->owner, first->queue, first->priority, &ref))
 	{
 		dw_atomic_lower(&dw_lanes[ref.index].next_far, first->due);
+		dw_queues_attach_new_lane(db, &dw_lanes[ref.index]);
 		dw_lane_dirty(db, &dw_lanes[ref.index]);
 		return;
 	}
@@ -356,7 +358,7 @@ go_on_discovering(void)
 	PG_CATCH();
 	{
 		ok = false;
-		dw_read_failed("look for lanes");
+		dw_read_failed(db, "look for lanes");
 	}
 	PG_END_TRY();
 
@@ -397,7 +399,7 @@ forget_prepared(void)
 	PG_CATCH();
 	{
 		ok = false;
-		dw_read_failed("forget prepared transactions");
+		dw_read_failed(db, "forget prepared transactions");
 	}
 	PG_END_TRY();
 
@@ -513,7 +515,7 @@ load_lane(DwLane *lane)
 	{
 		ok = false;
 		retry = RETRY_US;
-		dw_read_failed("load tasks");
+		dw_read_failed(db, "load tasks");
 	}
 	PG_END_TRY();
 

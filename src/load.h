@@ -35,7 +35,7 @@ extern void dw_load_settings_changed(void);
 extern Relation dw_read_begin(void);
 extern void dw_read_end(Relation rel);
 /* The same after an error, which is reported. */
-extern void dw_read_failed(const char *what);
+extern void dw_read_failed(DwDatabase *database, const char *what);
 
 /* Where the rows of a lane begin that are this database's own. */
 extern DwTaskKey dw_lane_begin(const DwLane *lane);

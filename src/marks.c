@@ -51,6 +51,7 @@
 #include "inject.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "task_rows.h"
 #include "touched.h"
 #include "utils/array.h"

@@ -363,7 +363,7 @@ dw_orphans_some(void)
 	PG_CATCH();
 	{
 		ok = false;
-		dw_read_failed("move tasks of a dropped role");
+		dw_read_failed(db, "move tasks of a dropped role");
 	}
 	PG_END_TRY();
 

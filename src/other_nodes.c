@@ -46,6 +46,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "nodes/parsenodes.h"
 #include "other_nodes.h"
 #include "utils/lsyscache.h"

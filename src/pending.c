@@ -27,6 +27,7 @@
 #include "lanes.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pending.h"
 #include "settings.h"
 #include "storage/bufmgr.h"

@@ -39,6 +39,7 @@
 #include "lanes.h"
 #include "load.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "near.h"
 #include "orphans.h"
 #include "queues.h"
@@ -91,7 +92,6 @@ typedef struct Tables
 static Tables tables;
 
 /* This process is the one that keeps dw_queues. */
-static bool is_timer = false;
 
 /* The log has it that there are more queues than places. */
 static bool missing_announced = false;
@@ -708,6 +708,17 @@ apply_tables(DwDatabase *db)
 	report_missing(db);
 }
 
+void
+dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
+{
+	if (!owner_is_paused(lane->owner))
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	lane->paused = pause_of_lane(lane);
+	dw_ready_obey_pause(db, lane);
+	LWLockRelease(dw_ready_lock(db));
+}
+
 /*---- Roles that were dropped ----*/
 
 /* The last one is remembered: many queues have the same owner. */
@@ -816,7 +827,6 @@ dw_queues_look(DwDatabase *db, bool changed)
 
 	if (!changed && dw_now() < look_at)
 		return look_at;
-	is_timer = true;
 
 	PG_TRY();
 	{
@@ -836,7 +846,7 @@ dw_queues_look(DwDatabase *db, bool changed)
 	{
 		ok = adopted = false;
 		retry = RETRY_US;
-		dw_read_failed("read queues");
+		dw_read_failed(db, "read queues");
 	}
 	PG_END_TRY();
 
@@ -999,8 +1009,6 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
 	if (db->paused)
 		lane->paused = DW_PAUSED_DATABASE;
-	else if (is_timer && owner_is_paused(lane->owner))
-		lane->paused = DW_PAUSED_OWNER;
 	else if (lane->queue == 0)
 		lane->paused = DW_NOT_PAUSED;
 	else if (lane->queue_place == DW_NO_QUEUE)

@@ -98,6 +98,9 @@ extern void dw_queues_leave(Oid database);
 /* A lane is entered; under the table lock. */
 extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);
 
+/* For the timer: pauses a lane that it has just entered, if its owner's tasks are paused. */
+extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
+
 extern const char *dw_pause_text(DwPause reason);
 
 #endif							/* DW_QUEUES_H */

@@ -45,6 +45,7 @@
 #include "fmgr.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "other_nodes.h"
 #include "pending.h"
 #include "restricted.h"
@@ -73,8 +74,6 @@ PG_FUNCTION_INFO_V1(dw_run_due);
  */
 #define MAX_ROUNDS	1000
 
-int64		dw_run_now_id = 0;
-TimestampTz dw_run_now_clock = DT_NOBEGIN;
 
 /* A cursor that the task must not get at. */
 typedef struct HiddenCursor

@@ -45,6 +45,7 @@
 #include "lanes.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pgstat.h"
 #include "queues.h"
 #include "quits.h"

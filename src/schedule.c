@@ -34,6 +34,7 @@
 #include "lanes.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "options.h"
 #include "pending.h"
 #include "queues.h"

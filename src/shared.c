@@ -439,6 +439,9 @@ dw_database_leave(DwDatabase *db)
 		db->oid = database;
 		return;
 	}
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_ready_reset(db);
+	LWLockRelease(dw_ready_lock(db));
 	dw_lanes_leave(db);
 	dw_queues_leave(database);
 	dw_pool_reclaim(dw_pool, &db->account);

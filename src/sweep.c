@@ -42,6 +42,7 @@
 #include "load.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pgstat.h"
 #include "progress.h"
 #include "recurring.h"

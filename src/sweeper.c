@@ -25,6 +25,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "compat.h"
+#include "crashes.h"
 #include "failed.h"
 #include "history_tables.h"
 #include "inject.h"
@@ -110,7 +111,7 @@ any_marks(DwDatabase *db, bool *known)
 	PG_CATCH();
 	{
 		found = *known = false;
-		dw_read_failed("look for cancellations");
+		dw_read_failed(db, "look for cancellations");
 	}
 	PG_END_TRY();
 	return found;
@@ -466,10 +467,11 @@ dw_sweeper_main(Datum number)
 
 	/* a cancel has nothing to cancel */
 	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
 	dw_worker_begin();
 	enter_database(number);
 	dw_sweep_begin(my_db);
-	dw_failed_obey_settings(my_db);
+	(void) dw_failed_obey_settings(my_db);
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweeper",
 										  ALLOCSET_DEFAULT_SIZES);
 
@@ -482,8 +484,8 @@ dw_sweeper_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		if (dw_worker_interrupts())
-			dw_failed_obey_settings(my_db);
+		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
+			dw_failed_restart();
 		/* before what it stands for is read */
 		pg_atomic_write_u32(&my_db->sweep_wanted, 0);
 		pg_memory_barrier();
@@ -493,6 +495,7 @@ dw_sweeper_main(Datum number)
 		if (dw_worker_clock_set_back() > 0)
 		{
 			/* some time just noted may be too late */
+			dw_failed_restart();
 			dw_failed_begin(my_db);
 			dw_history_begin(my_db);
 			continue;

@@ -162,7 +162,7 @@ obey_settings(void)
 {
 	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
 	dw_dispatch_end_surplus(db);
-	dw_failed_obey_settings(db);
+	(void) dw_failed_obey_settings(db);
 	dw_history_obey_settings(db);
 	/* there may be more executors now, or another window to load */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
@@ -415,6 +415,7 @@ dw_timer_main(Datum number)
 
 	/* a cancel has nothing to cancel */
 	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
 	dw_worker_begin();
 	enter_database(number);
 	require_extension();

@@ -39,6 +39,7 @@
 #include "inject.h"
 #include "lanes.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "replication/logicalworker.h"
 #include "settings.h"
 #include "storage/sinval.h"
@@ -107,37 +108,6 @@ static enum
 	UNARMED_NONE_LEFT
 }			unarmed_news = UNARMED_NO_NEWS;
 static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
-
-/* Pinned while this transaction may have something to tell. */
-static DwDatabase *my_database = NULL;
-static bool pinned = false;
-
-DwDatabase *
-dw_my_database(void)
-{
-	if (pinned)
-		return my_database;
-	if (my_database == NULL || !dw_database_pin(my_database, MyDatabaseId))
-		my_database = dw_database_enter(MyDatabaseId, true);
-	pinned = my_database != NULL;
-	return my_database;
-}
-
-void
-dw_warn_no_place(void)
-{
-	static bool warned = false;
-
-	if (warned)
-		return;
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
-					dw_max_databases),
-			 errdetail("Tasks of this database wait until there is a place."),
-			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
-	warned = true;
-}
 
 /* Room for one more in an array of the transaction. */
 static void *
@@ -306,9 +276,7 @@ forget_all(void)
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	dw_tasks_unlocked();
-	if (pinned)
-		dw_database_unpin(my_database);
-	pinned = false;
+	dw_my_database_unpin();
 }
 
 /* The lane must be read again from due on. */
@@ -380,16 +348,14 @@ find_place_late(bool committed)
 {
 	/* visible rows come before the look */
 	pg_memory_barrier();
-	my_database = dw_database_find_pin(MyDatabaseId);
-	pinned = my_database != NULL;
-	all_touched = pinned;
-	if (!pinned && committed)
+	all_touched = dw_my_database_find() != NULL;
+	if (!all_touched && committed)
 	{
 		pg_atomic_write_u32(&dw_shared->turned_away, 1);
 		pg_memory_barrier();
 		dw_wake_launcher();
 	}
-	return pinned;
+	return all_touched;
 }
 
 /* Tells those who wait for a task that has ended, or that something changed. */
@@ -416,9 +382,9 @@ tell_at_once(bool committed)
 	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
 		!control_changed && unarmed_news == UNARMED_NO_NEWS)
 		return false;
-	if (!pinned && !find_place_late(committed))
+	if (dw_my_pinned_database() == NULL && !find_place_late(committed))
 		return false;
-	db = my_database;
+	db = dw_my_pinned_database();
 
 	DW_INJECT("commit-visible");
 	/* what was prepared may have changed it; after an abort it costs a look */
@@ -436,7 +402,7 @@ tell_at_once(bool committed)
 static void
 deliver_all(bool committed)
 {
-	DwDatabase *db = my_database;
+	DwDatabase *db = dw_my_pinned_database();
 	TimestampTz needed = DW_NEVER;
 
 	DW_INJECT("commit-before-hints");
@@ -560,7 +526,7 @@ write_prepared(void)
 	PopActiveSnapshot();
 	/* after the rows, see note_nameless_end() */
 	if (prepare_gid[0] == '\0' && dw_my_database() != NULL)
-		pg_atomic_fetch_add_u32(&my_database->nameless, 1);
+		pg_atomic_fetch_add_u32(&dw_my_database()->nameless, 1);
 }
 
 /*
@@ -575,18 +541,15 @@ static void
 note_nameless_end(void)
 {
 	DwCatalog	cat;
+	DwDatabase *db;
 	uint32		nameless;
 
 	if (!IsLogicalWorker() || TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return;
-	if (!pinned)
-	{
-		my_database = dw_database_find_pin(MyDatabaseId);
-		pinned = my_database != NULL;
-	}
-	if (!pinned)
+	db = dw_my_database_find();
+	if (db == NULL)
 		return;
-	nameless = pg_atomic_read_u32(&my_database->nameless);
+	nameless = pg_atomic_read_u32(&db->nameless);
 	if (nameless == 0 || !dw_catalog_lookup(&cat))
 		return;
 	dw_touch_all();
@@ -594,7 +557,7 @@ note_nameless_end(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	/* who prepares one after this look has counted it after its rows were there */
 	if (!dw_prepared_is_open(""))
-		pg_atomic_compare_exchange_u32(&my_database->nameless, &nameless, 0);
+		pg_atomic_compare_exchange_u32(&db->nameless, &nameless, 0);
 	PopActiveSnapshot();
 }
 
@@ -643,7 +606,7 @@ release_callback(ResourceReleasePhase phase, bool committed, bool top_level, voi
 		return;
 	deliver_all(true);
 	for (int i = 0; i < nended; i++)
-		dw_let_waiters_go(my_database, ended[i].id);
+		dw_let_waiters_go(dw_my_pinned_database(), ended[i].id);
 	forget_all();
 }
 
@@ -656,6 +619,8 @@ static void
 subxact_callback(SubXactEvent event, SubTransactionId subid,
 				 SubTransactionId parent, void *arg)
 {
+	DwDatabase *db = dw_my_pinned_database();
+
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	dw_tasks_unlocked();
@@ -668,16 +633,16 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
 	{
 		ntouched--;
-		if (pinned && is_news(&touched[ntouched], false))
-			dw_deliver(my_database, &touched[ntouched].hint);
+		if (db != NULL && is_news(&touched[ntouched], false))
+			dw_deliver(db, &touched[ntouched].hint);
 	}
 	while (nended > 0 && ended[nended - 1].subid >= subid)
 		nended--;
-	for (int i = 0; i < nlows && pinned; i++)
+	for (int i = 0; i < nlows && db != NULL; i++)
 		if (lows[i].locked)
 		{
-			reload_lane(my_database, lows[i].lane, lows[i].due);
-			dw_wake_timer(my_database, DW_AWAKE);
+			reload_lane(db, lows[i].lane, lows[i].due);
+			dw_wake_timer(db, DW_AWAKE);
 		}
 }
 

@@ -54,10 +54,4 @@ extern void dw_touched_prepare_as(const char *gid);
 /* Tells the timer at once; for callbacks and for executors. */
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 
-/* This backend's database, or NULL if it has no place. */
-extern DwDatabase *dw_my_database(void);
-
-/* Warns, once for a session, that it has none. */
-extern void dw_warn_no_place(void);
-
 #endif							/* DW_TOUCHED_H */

@@ -38,6 +38,7 @@
 #include "keys.h"
 #include "marks.h"
 #include "miscadmin.h"
+#include "my_session.h"
 #include "pending.h"
 #include "settings.h"
 #include "signature.h"

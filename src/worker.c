@@ -65,7 +65,6 @@ dw_worker_begin(void)
 	/* an error is a task's outcome, or something to try again */
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	dw_no_transaction_timeout();
-	dw_crashes_watch_signals();
 	BackgroundWorkerUnblockSignals();
 	(void) dw_worker_clock_set_back();
 }
