@@ -139,12 +139,6 @@ dw_lanes_init(void)
 
 /*---- Owners ----*/
 
-DwOwner *
-dw_lane_owner(const DwLane *lane)
-{
-	return &dw_owners[lane->owner_place];
-}
-
 /* Under the table lock. */
 static bool
 has_executors(const DwOwner *owner)
@@ -509,18 +503,6 @@ uint32
 dw_lane_executors(void)
 {
 	return Max(dw_max_executors - 2, 1);
-}
-
-uint32
-dw_ready_count(const DwLane *lane)
-{
-	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
-}
-
-uint32
-dw_lane_held(const DwLane *lane)
-{
-	return lane->waiting + dw_ready_count(lane);
 }
 
 static void

@@ -22,6 +22,26 @@ dw_entry_offset(const DwEntry *entry)
 	return entry->offset & ~DW_ENTRY_ALONE;
 }
 
+static inline DwOwner *
+dw_lane_owner(const DwLane *lane)
+{
+	return &dw_owners[lane->owner_place];
+}
+
+/* Tasks of the lane's ready list.  Under the ready lock. */
+static inline uint32
+dw_ready_count(const DwLane *lane)
+{
+	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
+}
+
+/* All of the lane that is in memory. */
+static inline uint32
+dw_lane_held(const DwLane *lane)
+{
+	return lane->waiting + dw_ready_count(lane);
+}
+
 /* Set-up. */
 extern Size dw_lane_index_size(void);
 extern void dw_lane_index_attach(void);
@@ -39,7 +59,6 @@ extern DwLaneRef dw_lane_ref(DwLane *lane);
  */
 extern int	dw_owner_places(void);
 extern int32 dw_owner_enter(DwDatabase *db, Oid role);
-extern DwOwner *dw_lane_owner(const DwLane *lane);
 
 /* May the owner have tasks that are not done, in databases but this one? */
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);
@@ -81,9 +100,6 @@ extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
-extern uint32 dw_ready_count(const DwLane *lane);
-/* All of the lane that is in memory. */
-extern uint32 dw_lane_held(const DwLane *lane);
 /* The lane was paused, or is not paused any more. */
 extern void dw_ready_obey_pause(DwDatabase *db, DwLane *lane);
 /* Nothing is ready.  Under the table lock and the ready lock. */
