@@ -124,7 +124,7 @@ dw_failed_recorded(DwDatabase *db, uint64 n)
 
 /* Anything may have to go, as far as we know. */
 static void
-look_at_once(DwDatabase *db)
+look_at_failed(DwDatabase *db)
 {
 	pg_atomic_write_u64(&db->failed_limit, 0);
 	dw_failed_ask(db, dw_now());
@@ -148,7 +148,7 @@ dw_failed_begin(DwDatabase *db)
 	CommitTransactionCommand();
 	pg_atomic_write_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
 	if (any)
-		look_at_once(db);
+		look_at_failed(db);
 }
 
 bool
@@ -164,7 +164,7 @@ dw_failed_obey_settings(DwDatabase *db)
 	max_count = dw_failed_max_count;
 	if (first)
 		return false;
-	look_at_once(db);
+	look_at_failed(db);
 	return true;
 }
 

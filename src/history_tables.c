@@ -201,7 +201,7 @@ dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 }
 
 static void
-look_at_once(DwDatabase *db)
+look_at_history(DwDatabase *db)
 {
 	pg_atomic_write_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
 	ask(db, dw_now());
@@ -224,7 +224,7 @@ dw_history_begin(DwDatabase *db)
 			any = dw_may_have_rows(cat.history[i]);
 	CommitTransactionCommand();
 	if (any || pg_atomic_read_u32(&db->history_current) != 0)
-		look_at_once(db);
+		look_at_history(db);
 }
 
 void
@@ -239,7 +239,7 @@ dw_history_obey_settings(DwDatabase *db)
 	max_age = dw_history_max_age;
 	max_size = dw_history_max_size;
 	if (!first)
-		look_at_once(db);
+		look_at_history(db);
 }
 
 /*---- The sweeper ----*/

@@ -68,7 +68,7 @@
 /* when what is in memory has yet to be handed over */
 #define BEHIND_US		1000
 /* the same error within this time belongs to the same episode */
-#define EPISODE_US		(10 * RETRY_US)
+#define EPISODE_US		(10 * USECS_PER_SEC)
 /* one part in so many of the time goes into forgetting prepared transactions */
 #define FORGETTING_SHARE	100
 

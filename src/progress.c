@@ -33,12 +33,14 @@ PG_FUNCTION_INFO_V1(dw_get_progress);
 
 #define PROGRESS_COLUMNS	14
 
-static const struct
+typedef struct DwWorkTexts
 {
 	const char *name;
 	const char *unit;			/* of what is counted */
 	const char *activity;
-}			works[] =
+} DwWorkTexts;
+
+static const DwWorkTexts works[] =
 {
 	{"load", "tasks", "delay_wheel: loading tasks of the near future"},
 	{"dropped roles", "tasks", "delay_wheel: moving tasks of dropped roles to the failed ones"},

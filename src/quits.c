@@ -24,7 +24,7 @@
 
 /* The place of the note, or NULL; the caller has the lock. */
 static DwQuit *
-find(Oid database, int64 id)
+find_quit(Oid database, int64 id)
 {
 	for (int i = 0; i < DW_MAX_QUITS; i++)
 		if (dw_shared->quits[i].id == id && dw_shared->quits[i].database == database)
@@ -46,7 +46,7 @@ count_notes(void)
 void
 dw_quit_note(Oid database, int64 id, bool stopped)
 {
-	DwQuit	   *note = find(database, id);
+	DwQuit	   *note = find_quit(database, id);
 
 	Assert(LWLockHeldByMeInMode(dw_shared->table_lock, LW_EXCLUSIVE));
 	if (note == NULL)
@@ -66,7 +66,7 @@ dw_quit_is_noted(int64 id)
 	if (pg_atomic_read_u32(&dw_shared->nquits) == 0)
 		return false;
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	found = find(MyDatabaseId, id) != NULL;
+	found = find_quit(MyDatabaseId, id) != NULL;
 	LWLockRelease(dw_shared->table_lock);
 	return found;
 }
@@ -105,7 +105,7 @@ dw_quit_take(int64 id)
 	if (!dw_quit_is_noted(id))
 		return NULL;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	note = find(MyDatabaseId, id);
+	note = find_quit(MyDatabaseId, id);
 	found = note != NULL;
 	if (found)
 	{
