@@ -40,12 +40,15 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
+#include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "nodes/params.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_node.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
@@ -55,6 +58,7 @@
 #include "utils/typcache.h"
 
 #include "args.h"
+#include "constants.h"
 #include "restricted.h"
 
 /* What an untyped argument is made in some place of the statement */
@@ -123,7 +127,6 @@ static const struct
 	{"timezone", "UTC"},
 	{"xmloption", "content"},
 };
-
 
 static void
 argument_callback(void *arg)

@@ -10,10 +10,12 @@
 
 #include "postgres.h"
 
-#include "constants.h"
 #include "fmgr.h"
 #include "nodes/params.h"
+#include "parser/parse_node.h"
 #include "utils/array.h"
+
+#include "constants.h"
 
 /* A task has no more arguments than this: SQLSTATE 54000. */
 #define DW_MAX_ARGS		65535

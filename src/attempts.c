@@ -11,16 +11,20 @@
  */
 #include "postgres.h"
 
-#include "attempts.h"
-#include "common/int.h"
 #include "common/pg_prng.h"
 #include "mb/pg_wchar.h"
-#include "more.h"
-#include "queues.h"
-#include "settings.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+
+#include "attempts.h"
+#include "catalog.h"
+#include "clock.h"
+#include "more.h"
+#include "queue_limits.h"
+#include "settings.h"
+#include "shared.h"
+#include "task_rows.h"
 
 /* The pause between two attempts grows up to this, unless it began longer. */
 #define MAX_PAUSE		USECS_PER_HOUR
@@ -32,19 +36,6 @@
 #define PAUSE_AFTER		USECS_PER_SEC
 /* What of the last error is kept with a pending task, in bytes. */
 #define MAX_LAST_ERROR	500
-
-int64
-dw_interval_us(const Interval *interval)
-{
-	int64		days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	int64		us;
-
-	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us))
-		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
-	if (pg_add_s64_overflow(us, interval->time, &us))
-		return interval->time < 0 ? PG_INT64_MIN : PG_INT64_MAX;
-	return us;
-}
 
 /* Of the timeouts that hold for the role, the shorter one. */
 static int

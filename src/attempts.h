@@ -8,6 +8,8 @@
 #ifndef DW_ATTEMPTS_H
 #define DW_ATTEMPTS_H
 
+#include "postgres.h"
+
 #include "shared.h"
 #include "task_rows.h"
 
@@ -30,8 +32,5 @@ extern TimestampTz dw_next_attempt(const DwTerms *terms, int failed);
 
 /* Keeps the error of its last attempt with a task. */
 extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
-
-/* In microseconds, of days of 24 hours and months of 30 days; never an error. */
-extern int64 dw_interval_us(const Interval *interval);
 
 #endif							/* DW_ATTEMPTS_H */

@@ -35,182 +35,43 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "args.h"
-#include "autonomous.h"
-#include "catalog/pg_authid.h"
-#include "catalog/pg_collation.h"
-#include "catalog/pg_type.h"
-#include "compat.h"
-#include "executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "inject.h"
 #include "miscadmin.h"
-#include "more.h"
-#include "my_session.h"
-#include "session.h"
-#include "signature.h"
-#include "spi_run.h"
-#include "sqlcheck.h"
-#include "storage/lock.h"
 #include "tcop/dest.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "touched.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "verdict.h"
 
-/* See keys.c for others. */
-#define TASK_LOCK_CLASS	0xDE1B
-
-PG_FUNCTION_INFO_V1(dw_is_running);
+#include "args.h"
+#include "autonomous.h"
+#include "catalog.h"
+#include "claim.h"
+#include "clock.h"
+#include "compat.h"
+#include "errors.h"
+#include "executors.h"
+#include "inject.h"
+#include "more.h"
+#include "ring.h"
+#include "session.h"
+#include "shared.h"
+#include "spi_run.h"
+#include "sqlcheck.h"
+#include "task_rows.h"
 
 /* Of this executor's task; others have been told before that is certain. */
 static bool row_is_gone = false;
-
-/*---- Modes ----*/
-
-static const struct
-{
-	const char *name;
-	DwMode		mode;
-}			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
-
-static DwMode
-find_mode(const char *name)
-{
-	for (size_t i = 0; i < lengthof(modes); i++)
-		if (strcmp(modes[i].name, name) == 0)
-			return modes[i].mode;
-	return DW_IN_TRANSACTION;
-}
-
-DwMode
-dw_mode(const Datum *values, const bool *nulls)
-{
-	char	   *name;
-
-	if (nulls[Anum_task_more - 1])
-		return DW_IN_TRANSACTION;
-	name = dw_more_text(values, nulls, Anum_task_more, DW_MORE_MODE);
-	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
-}
-
-DwMode
-dw_mode_named(const char *name)
-{
-	DwMode		mode = find_mode(name);
-
-	if (mode == DW_IN_TRANSACTION)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for mode: \"%s\"", name),
-				 errhint("Use 'at_most_once' or 'at_least_once', for a statement that cannot run inside a transaction, or null for all others.")));
-	return mode;
-}
-
-/*---- Rows that are kept ----*/
-
-static LOCKTAG
-lock_of(int64 id)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) ((uint64) id >> 32), (uint32) id,
-						 TASK_LOCK_CLASS);
-	return tag;
-}
-
-bool
-dw_autonomous_enter(int64 id, bool wait)
-{
-	LOCKTAG		tag = lock_of(id);
-
-	if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
-		return false;
-	if (!dw_executor_keeps(id))
-		return true;
-	LockRelease(&tag, ExclusiveLock, false);
-	return false;
-}
-
-void
-dw_autonomous_leave(int64 id)
-{
-	LOCKTAG		tag = lock_of(id);
-
-	LockRelease(&tag, ExclusiveLock, false);
-}
-
-/*---- Rows that are gone ----*/
-
-/* Of the row that stands in failed_task instead. */
-static bool
-is_of_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
-		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
-		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
-
-		found = !isnull && owner == wanted->owner && queue == wanted->queue &&
-			DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, text,
-												 PointerGetDatum(wanted->key)));
-	}
-	systable_endscan(scan);
-	return found;
-}
-
-bool
-dw_autonomous_has_key(const DwKey *key)
-{
-	Relation	rel = NULL;
-	Snapshot	snapshot = NULL;
-	bool		found = false;
-
-	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
-	{
-		uint64		id = pg_atomic_read_u64(&dw_executors[i].autonomous);
-
-		if (id == 0 || dw_executors[i].database != MyDatabaseId)
-			continue;
-		if (rel == NULL)
-		{
-			rel = table_open(dw_catalog()->failed, AccessShareLock);
-			snapshot = RegisterSnapshot(GetLatestSnapshot());
-		}
-		found = is_of_key(rel, (int64) id, snapshot, key);
-	}
-	if (rel != NULL)
-	{
-		UnregisterSnapshot(snapshot);
-		table_close(rel, AccessShareLock);
-	}
-	return found;
-}
 
 /*---- Before the statement ----*/
 
@@ -449,27 +310,4 @@ dw_autonomous_end(DwDatabase *db, DwExecutor *me)
 	row_is_gone = false;
 	pg_atomic_write_u64(&me->autonomous, 0);
 	pg_atomic_write_u64(&me->keeps, 0);
-}
-
-uint32
-dw_autonomous_ended(void)
-{
-	DwDatabase *db = dw_my_database();
-
-	return db == NULL ? 0 : pg_atomic_read_u32(&db->autonomous_ended);
-}
-
-/*---- For the view of failed tasks ----*/
-
-Datum
-dw_is_running(PG_FUNCTION_ARGS)
-{
-	static const Oid types[] = {INT8OID};
-	Oid			owner;
-
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
-	dw_require_shared();
-	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
-				   (has_privs_of_role(GetUserId(), owner) ||
-					has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA)));
 }

@@ -41,31 +41,10 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "autonomous.h"
-#include "batch.h"
-#include "claim.h"
-#include "conclude.h"
-#include "crashes.h"
-#include "errors.h"
-#include "executor.h"
-#include "history.h"
-#include "inject.h"
-#include "lanes.h"
 #include "miscadmin.h"
-#include "more.h"
-#include "my_session.h"
 #include "pgstat.h"
-#include "quits.h"
-#include "run_task.h"
-#include "session.h"
-#include "settings.h"
-#include "stats.h"
-#include "stop.h"
 #include "storage/proc.h"
-#include "task_log.h"
-#include "task_timeout.h"
 #include "tcop/tcopprot.h"
-#include "touched.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -73,6 +52,35 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
+
+#include "attempts.h"
+#include "batch.h"
+#include "catalog.h"
+#include "claim.h"
+#include "clock.h"
+#include "ended.h"
+#include "errors.h"
+#include "executors.h"
+#include "history.h"
+#include "inject.h"
+#include "more.h"
+#include "my_session.h"
+#include "quits.h"
+#include "ring.h"
+#include "run_task.h"
+#include "session.h"
+#include "settings.h"
+#include "shared.h"
+#include "spi_run.h"
+#include "stats.h"
+#include "stop.h"
+#include "suspects.h"
+#include "take.h"
+#include "task_log.h"
+#include "task_rows.h"
+#include "task_timeout.h"
+#include "touched.h"
+#include "verdict.h"
 
 #define MAX_LIFE_MS		100
 #define MAX_LOCK_WAIT_MS	10
@@ -502,23 +510,6 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 }
 
 /*---- The end, under the ready lock ----*/
-
-void
-dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
-{
-	DwLane	   *lane = &dw_lanes[entry->lane];
-	DwEntry		again = *entry;
-
-	if (alone)
-		again.offset |= DW_ENTRY_ALONE;
-	if (dw_ready_put_back(db, lane, &again))
-		pg_atomic_fetch_add_u64(&db->ready, 1);
-	else
-	{
-		dw_atomic_lower(&lane->reload_from, entry->due);
-		dw_lane_dirty(db, lane);
-	}
-}
 
 /* In the order in which they were taken: so the last one first. */
 static void

@@ -8,6 +8,10 @@
 #ifndef DW_BATCH_H
 #define DW_BATCH_H
 
+#include "postgres.h"
+
+#include "executors.h"
+#include "ring.h"
 #include "shared.h"
 
 /* Do the settings allow it? */
@@ -19,12 +23,6 @@ extern bool dw_batches_allowed(void);
  */
 extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
-
-/*
- * Puts a task before all others of its lane, under the ready lock, perhaps to be
- * run alone.  If memory is short, the timer reads it again.
- */
-extern void dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 
 /*
  * Runs the current task and others of its lane after it.  False if the current

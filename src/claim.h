@@ -11,10 +11,13 @@
 #include "postgres.h"
 
 #include "access/htup.h"
+#include "utils/relcache.h"
+
 #include "attempts.h"
+#include "executors.h"
+#include "ring.h"
 #include "shared.h"
 #include "task_rows.h"
-#include "utils/relcache.h"
 #include "verdict.h"
 
 /* A task's row, in the memory context in which it was claimed. */

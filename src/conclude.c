@@ -12,20 +12,16 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "conclude.h"
+#include "definition.h"
+#include "ended.h"
 #include "follow_up.h"
 #include "history.h"
 #include "notify.h"
-#include "recurring.h"
+#include "task_rows.h"
 #include "touched.h"
-
-const char *const dw_end_names[] = {
-	[DW_END_DONE] = "done",
-	[DW_END_FAILED] = "failed",
-	[DW_END_RETRIED] = "retried",
-	[DW_END_SKIPPED] = "skipped",
-	[DW_END_CANCELLED] = "cancelled"
-};
+#include "waiters.h"
 
 /* Not while it goes on. */
 static void
@@ -53,24 +49,6 @@ dw_conclude(const DwEnded *ended)
 	dw_notify_end(ended);
 	dw_follow_up(ended);
 	dw_recurring_ended(ended);
-}
-
-void
-dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
-				  const DwSpiResult *result, const ErrorData *error)
-{
-	DwEnded		ended = {
-		.key = &claim->key,
-		.values = claim->values,
-		.nulls = claim->nulls,
-		.end = end,
-		.started = started,
-		.error = error
-	};
-
-	if (result != NULL)
-		ended.result = *result;
-	dw_conclude(&ended);
 }
 
 void

@@ -26,10 +26,11 @@
 #include <ctype.h>
 
 #include "catalog/pg_type.h"
-#include "constants.h"
 #include "lib/stringinfo.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
+
+#include "constants.h"
 
 #define MAX_CONSTANTS	32
 

@@ -27,11 +27,14 @@
 
 #include <ctype.h>
 
-#include "cron.h"
+#include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"
+#include "pgtime.h"
 #include "port/pg_bitutils.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
+
+#include "cron.h"
 
 #define DAYS_PER_WEEK	7
 #define EPOCH_DIFF		((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (int64) SECS_PER_DAY)

@@ -48,8 +48,4 @@ extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, 
  */
 extern bool dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next);
 
-/* The same two for SQL functions: what is wrong is an error (cron_times.c). */
-extern void dw_cron_read(const char *text, DwCron *cron);
-extern pg_tz *dw_time_zone(const char *name);
-
 #endif							/* DW_CRON_H */

@@ -8,13 +8,15 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "cron.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "signature.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+
+#include "cron.h"
+#include "cron_times.h"
+#include "signature.h"
 
 #define MAX_TIMES	10000
 

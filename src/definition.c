@@ -14,27 +14,49 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
+#include "access/htup.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
-#include "compat.h"
-#include "definition.h"
-#include "inject.h"
 #include "miscadmin.h"
-#include "more.h"
-#include "my_session.h"
-#include "recurrence.h"
-#include "schedule.h"
+#include "nodes/lockoptions.h"
 #include "storage/bufmgr.h"
-#include "touched.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "compat.h"
+#include "cron.h"
+#include "definition.h"
+#include "ended.h"
+#include "errors.h"
+#include "executors.h"
+#include "inject.h"
+#include "more.h"
+#include "my_session.h"
+#include "new_task.h"
+#include "recurrence.h"
+#include "ring.h"
+#include "shared.h"
+#include "suspects.h"
+#include "task_rows.h"
 
 /* what is kept of an error, in bytes */
 #define MAX_ERROR		1000
 
 /*---- Definitions ----*/
+
+/* so many are looked at for those of another origin */
+#define UNARMED_LOOK	1000
 
 int64
 dw_definition_number(const DwDefinition *def, AttrNumber column)
@@ -365,4 +387,228 @@ dw_runs_without_row(int64 id)
 			dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].current.id == id;
 	LWLockRelease(dw_ready_lock(db));
 	return found;
+}
+
+/* The definition of which the task says that it is a run; 0: of none. */
+static int64
+definition_of(const Datum *values, const bool *nulls)
+{
+	int64		id;
+
+	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) ? id : 0;
+}
+
+/* Locks the definition as it is now, if the task is its current run. */
+static bool
+lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
+			bool *busy)
+{
+	*busy = false;
+	for (;;)
+	{
+		TM_Result	result;
+
+		CHECK_FOR_INTERRUPTS();
+		/* the owner: who may write rows by plain SQL can name any definition */
+		if (!dw_definition_find(rel, id, def) ||
+			dw_definition_number(def, Anum_recurring_task) != task->id ||
+			dw_definition_owner(def) != task->owner)
+			return false;
+		result = dw_definition_lock(rel, def, wait);
+		if (result == TM_Ok)
+			return true;
+		if (result == TM_WouldBlock)
+		{
+			*busy = true;
+			return false;
+		}
+		/* deleted by plain SQL in this very command */
+		if (result == TM_SelfModified || result == TM_Invisible)
+			return false;
+	}
+}
+
+/*
+ * The same, having waited for who changes it.  A cancel is let in if it can
+ * still undo the run; but what becomes of one that has failed, or has committed
+ * its work, must be written down.
+ */
+static bool
+wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
+{
+	bool		let_in = QueryCancelHoldoffCount > 0 && ended->end == DW_END_DONE &&
+		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
+	bool		found;
+	bool		busy;
+
+	if (let_in)
+		RESUME_CANCEL_INTERRUPTS();
+	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
+	if (let_in)
+		HOLD_CANCEL_INTERRUPTS();
+	return found;
+}
+
+/*
+ * A run that was left out, since it came too late after a crash, is not cleared
+ * by that: else a task that is soon too late would crash the server for ever.
+ */
+static void
+pass_suspicion_on(const DwEnded *ended, int64 next)
+{
+	if (ended->started == 0 && ended->end != DW_END_CANCELLED && next != 0)
+		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
+}
+
+static void
+end_run(int64 id, const DwEnded *ended)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	DwDefinition def;
+
+	if (wait_for_definition(rel, id, ended, &def))
+	{
+		dw_definition_note_end(&def, ended);
+		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
+			dw_definition_pause_for_crashes(&def);
+		dw_definition_advance(&def);
+		dw_definition_insert_run(&def);
+		dw_definition_write(rel, &def);
+		pass_suspicion_on(ended, dw_definition_number(&def, Anum_recurring_task));
+	}
+	table_close(rel, NoLock);
+}
+
+/*
+ * If it is the executor's own task, whose work is done by now, a limit for
+ * locks that is meant for its SQL is not to make it fail.
+ */
+void
+dw_recurring_ended(const DwEnded *ended)
+{
+	int64		id = ended->end == DW_END_RETRIED ? 0 :
+		definition_of(ended->values, ended->nulls);
+	int			lock_timeout = LockTimeout;
+
+	if (id == 0)
+		return;
+	if (dw_this_executor != NULL && QueryCancelHoldoffCount > 0)
+		LockTimeout = 0;
+	PG_TRY();
+	{
+		end_run(id, ended);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = lock_timeout;
+	}
+	PG_END_TRY();
+}
+
+bool
+dw_recurring_may_end(Relation rel, HeapTuple tuple)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+	Relation	recurring;
+	DwTaskKey	key;
+	DwDefinition def;
+	bool		busy;
+
+	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+		return true;
+	dw_deform(rel, tuple, &values, &nulls);
+	id = definition_of(values, nulls);
+	if (id == 0)
+		return true;
+	dw_task_key(rel, tuple, &key);
+	recurring = table_open(dw_catalog()->recurring, NoLock);
+	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
+	table_close(recurring, NoLock);
+	return !busy;
+}
+
+bool
+dw_recurring_has_run(const DwDefinition *def)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	DwRunRow	run = dw_definition_find_run(rel, def);
+
+	table_close(rel, NoLock);
+	return run == DW_RUN_OF_IT;
+}
+
+bool
+dw_recurring_unarmed(void)
+{
+	Oid			oid = dw_catalog()->recurring;
+	int64		origin = dw_origin_stamp();
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	if (!ConditionalLockRelationOid(oid, AccessShareLock))
+		return false;
+	rel = table_open(oid, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	for (int n = 0; !found && n < UNARMED_LOOK && (tuple = systable_getnext(scan)) != NULL; n++)
+	{
+		TupleDesc	desc = RelationGetDescr(rel);
+		bool		isnull;
+
+		found = DatumGetInt64(heap_getattr(tuple, Anum_recurring_origin, desc, &isnull)) != origin &&
+			!heap_attisnull(tuple, Anum_recurring_next_due, desc);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+bool
+dw_recurring_uses_queue(int16 queue)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple;
+	bool		found = false;
+
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+
+		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
+													RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+void
+dw_recurring_ask(DwDatabase *db)
+{
+	pg_atomic_write_u32(&db->recurring_look, 1);
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+void
+dw_recurring_begin(DwDatabase *db)
+{
+	DwCatalog	cat;
+	bool		any;
+
+	StartTransactionCommand();
+	if (!dw_catalog_lookup(&cat))
+		any = false;
+	else
+		any = dw_may_have_rows(cat.recurring);
+	CommitTransactionCommand();
+	if (any)
+		dw_recurring_ask(db);
 }

@@ -10,9 +10,13 @@
 
 #include "postgres.h"
 
+#include "access/htup.h"
 #include "access/tableam.h"
-#include "conclude.h"
 #include "nodes/lockoptions.h"
+#include "utils/relcache.h"
+
+#include "ended.h"
+#include "shared.h"
 #include "task_rows.h"
 
 /* The shortest interval: executors and timers must come along. */
@@ -25,6 +29,15 @@ typedef struct DwDefinition
 	Datum	   *values;
 	bool	   *nulls;
 } DwDefinition;
+
+/* What became of the current run of a definition that is to be changed. */
+typedef struct DwRecurringRun
+{
+	int64		id;				/* 0: there was none yet */
+	bool		running;		/* an executor has it, it is left alone */
+	HeapTuple	taken;			/* its row, deleted by us, or NULL */
+	DwTaskKey	key;
+} DwRecurringRun;
 
 /* Columns; a number that is null is 0. */
 extern int64 dw_definition_number(const DwDefinition *def, AttrNumber column);
@@ -77,5 +90,35 @@ extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
 
 /* Does an executor run a task whose row is gone already, see autonomous.h? */
 extern bool dw_runs_without_row(int64 id);
+
+/*
+ * For dw_conclude: if the task is the current run of a recurring task,
+ * schedules the next one.  Waits for who changes that task.
+ */
+extern void dw_recurring_ended(const DwEnded *ended);
+
+/*
+ * For the sweeper, which must not wait: true if it may delete the row of a
+ * task, to be concluded then, which may be a run of a recurring task.  It has
+ * locked the table of recurring tasks for writing.
+ */
+extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
+
+/*
+ * For the timer, which must not wait: is there one of another origin, which may
+ * have no pending run?  Only the first ones are looked at, as copies bring them.
+ */
+extern bool dw_recurring_unarmed(void);
+
+/* Does the definition of a recurring task name this queue? */
+extern bool dw_recurring_uses_queue(int16 queue);
+
+/*
+ * A run may have got lost, or an owner: the sweeper is to look.  The first one
+ * is for timers at their start, and asks only if there are any recurring tasks.
+ */
+extern void dw_recurring_begin(DwDatabase *db);
+extern void dw_recurring_ask(DwDatabase *db);
+extern bool dw_recurring_has_run(const DwDefinition *def);
 
 #endif							/* DW_DEFINITION_H */

@@ -33,19 +33,25 @@
 
 #include "access/xact.h"
 #include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "utils/memutils.h"
+
+#include "call_sweeper.h"
+#include "clock.h"
 #include "compat.h"
 #include "dispatch.h"
-#include "executor.h"
+#include "executors.h"
 #include "inject.h"
+#include "lane_heap.h"
 #include "lanes.h"
-#include "miscadmin.h"
 #include "orphans.h"
-#include "postmaster/bgworker.h"
 #include "queue_limits.h"
-#include "session.h"
+#include "ready.h"
+#include "ring.h"
 #include "settings.h"
-#include "sweeper.h"
-#include "utils/memutils.h"
+#include "shared.h"
+#include "worker.h"
 
 /* An executor of a former timer that has not come up by then never will. */
 #define START_LIMIT_US	USECS_PER_MINUTE

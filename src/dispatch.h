@@ -8,14 +8,9 @@
 #ifndef DW_DISPATCH_H
 #define DW_DISPATCH_H
 
-#include "shared.h"
+#include "postgres.h"
 
-/* What a new executor is told, in bgw_extra. */
-typedef struct DwExecutorStart
-{
-	uint32		generation;
-	bool		can_log_in;
-} DwExecutorStart;
+#include "shared.h"
 
 /*
  * Brings due tasks and executors together.  Returns when to look again at the

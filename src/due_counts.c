@@ -42,15 +42,18 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "access/xact.h"
-#include "due_counts.h"
+#include "datatype/timestamp.h"
 #include "executor/tuptable.h"
-#include "inject.h"
-#include "marks.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "task_rows.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "due_counts.h"
+#include "inject.h"
+#include "marks.h"
+#include "task_rows.h"
 #include "views.h"
 
 /* pages that are read to tell periods apart; as many to measure subtrees */

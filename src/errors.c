@@ -15,8 +15,9 @@
  */
 #include "postgres.h"
 
-#include "errors.h"
 #include "mb/pg_wchar.h"
+
+#include "errors.h"
 
 /* Cuts a text, and puts '?' for each byte that is no part of a character. */
 static void

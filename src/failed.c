@@ -29,21 +29,25 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "failed.h"
-#include "inject.h"
 #include "miscadmin.h"
-#include "my_session.h"
 #include "pgstat.h"
-#include "progress.h"
-#include "settings.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "failed.h"
+#include "inject.h"
+#include "lane_scan.h"
+#include "my_session.h"
+#include "progress.h"
+#include "settings.h"
+#include "shared.h"
+#include "stats.h"
 
 /* What ends a slice; the clock is read after so many rows. */
 #define SLICE_DELETED	1000
@@ -92,81 +96,6 @@ static struct
 	bool		any_locked;
 	TimestampTz oldest;			/* of those that stay; DW_NEVER: there is none */
 }			pass;
-
-static int64
-max_age_us(void)
-{
-	return (int64) dw_failed_max_age * USECS_PER_MINUTE;
-}
-
-/*---- Who records failures, and timers ----*/
-
-void
-dw_failed_ask(DwDatabase *db, TimestampTz at)
-{
-	if (!dw_atomic_lower(&db->failed_trim_at, at))
-		return;
-	/* the timer looks at it when this has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-void
-dw_failed_recorded(DwDatabase *db, uint64 n)
-{
-	uint64		failed = pg_atomic_add_fetch_u64(&db->failed, n);
-
-	if (dw_failed_max_count >= 0 && failed >= pg_atomic_read_u64(&db->failed_limit))
-		dw_failed_ask(db, Max(dw_now(), dw_atomic_read(&db->failed_trim_after)));
-	else if (dw_failed_max_age >= 0 && dw_atomic_read(&db->failed_trim_at) == DW_NEVER)
-		dw_failed_ask(db, dw_now() + max_age_us());
-}
-
-/* Anything may have to go, as far as we know. */
-static void
-look_at_failed(DwDatabase *db)
-{
-	pg_atomic_write_u64(&db->failed_limit, 0);
-	dw_failed_ask(db, dw_now());
-}
-
-/*
- * Nobody knows what a server before has left.  The sweeper will; it is enough
- * to find out whether it has to look.
- */
-void
-dw_failed_begin(DwDatabase *db)
-{
-	DwCatalog	cat;
-	bool		any;
-
-	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else
-		any = dw_may_have_rows(cat.failed);
-	CommitTransactionCommand();
-	pg_atomic_write_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
-	if (any)
-		look_at_failed(db);
-}
-
-bool
-dw_failed_obey_settings(DwDatabase *db)
-{
-	static int	max_age = INT_MIN;
-	static int	max_count = INT_MIN;
-	bool		first = max_age == INT_MIN;
-
-	if (max_age == dw_failed_max_age && max_count == dw_failed_max_count)
-		return false;
-	max_age = dw_failed_max_age;
-	max_count = dw_failed_max_count;
-	if (first)
-		return false;
-	look_at_failed(db);
-	return true;
-}
 
 /*---- The sweeper ----*/
 
@@ -337,7 +266,7 @@ delete_rows(Relation rel)
 		}
 		owner = owner_of(rel, tuple, HASH_FIND);
 		too_many = owner != NULL && owner->surplus > 0;
-		if (!too_many && (dw_failed_max_age < 0 || place.failed_at > now - max_age_us()))
+		if (!too_many && (dw_failed_max_age < 0 || place.failed_at > now - dw_failed_max_age_us()))
 		{
 			pass.oldest = Min(pass.oldest, place.failed_at);
 			if (pass.surplus == 0)
@@ -387,8 +316,8 @@ end_pass(DwDatabase *db)
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{
 		/* not for each row: up to an hour's worth at a time */
-		next = dw_time_add(pass.oldest, max_age_us());
-		next = dw_time_add(next, Min(max_age_us() / 100, USECS_PER_HOUR));
+		next = dw_time_add(pass.oldest, dw_failed_max_age_us());
+		next = dw_time_add(next, Min(dw_failed_max_age_us() / 100, USECS_PER_HOUR));
 		next = Max(next, now + pause);
 	}
 	if (pass.any_locked)

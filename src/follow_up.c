@@ -12,12 +12,17 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "follow_up.h"
-#include "more.h"
-#include "queues.h"
-#include "schedule.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+
+#include "catalog.h"
+#include "ended.h"
+#include "follow_up.h"
+#include "more.h"
+#include "new_task.h"
+#include "queues.h"
+#include "spi_run.h"
+#include "task_rows.h"
 
 /* what of a message is passed on, in bytes */
 #define MAX_MESSAGE		16384

@@ -8,7 +8,9 @@
 #ifndef DW_FOLLOW_UP_H
 #define DW_FOLLOW_UP_H
 
-#include "conclude.h"
+#include "postgres.h"
+
+#include "ended.h"
 
 /* id and rows; id, SQLSTATE and message */
 #define DW_ON_SUCCESS_ARGS	2

@@ -11,18 +11,22 @@
 
 #include "access/table.h"
 #include "catalog/pg_type.h"
-#include "due_counts.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "shared.h"
-#include "signature.h"
-#include "task_rows.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "due_counts.h"
+#include "lane_scan.h"
+#include "marks.h"
+#include "shared.h"
+#include "signature.h"
+#include "task_rows.h"
 #include "views.h"
 
 #define MAX_BOUNDS	500

@@ -14,9 +14,10 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "utils/builtins.h"
+
 #include "signature.h"
 #include "svg.h"
-#include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(dw_forecast_svg);
 

@@ -28,13 +28,17 @@
 #include <signal.h>
 
 #include "access/xact.h"
-#include "give_way.h"
-#include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "task_rows.h"
 #include "utils/lsyscache.h"
-#include "wait.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "executors.h"
+#include "give_way.h"
+#include "ring.h"
+#include "row_lock.h"
+#include "shared.h"
+#include "waiters.h"
 
 /* A task that has run for so long gives way. */
 #define LONG_US		(500 * 1000)
@@ -99,19 +103,6 @@ next_look(const DwDatabase *db, TimestampTz looked, TimestampTz now)
 	return next;
 }
 
-/* Is a lock that a task may have wanted by somebody?  Ours, too. */
-static bool
-lock_is_wanted(const Oid *relations, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		if (!ConditionalLockRelationOid(relations[i], RowExclusiveLock))
-			return true;
-		UnlockRelationOid(relations[i], RowExclusiveLock);
-	}
-	return false;
-}
-
 /* Terminates the executor with this pid, if its task has run for long. */
 static void
 put_back(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
@@ -144,26 +135,6 @@ put_back(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel %s", text)));
 }
 
-static bool
-is_one_of(const LOCKTAG *tag, const Oid *relations, int n)
-{
-	if (tag->locktag_type != LOCKTAG_RELATION || tag->locktag_field1 != MyDatabaseId)
-		return false;
-	for (int i = 0; i < n; i++)
-		if (tag->locktag_field2 == relations[i])
-			return true;
-	return false;
-}
-
-static bool
-conflicts(LOCKMASK held, LOCKMODE wanted)
-{
-	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
-		if ((held & LOCKBIT_ON(mode)) && DoLockModesConflict(mode, wanted))
-			return true;
-	return false;
-}
-
 /* Puts back the long tasks that hold a lock for which somebody else waits. */
 static void
 put_back_blockers(DwDatabase *db, const Oid *relations, int n)
@@ -174,7 +145,7 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 	{
 		LockInstanceData *waiter = &data->locks[w];
 
-		if (waiter->waitLockMode == NoLock || !is_one_of(&waiter->locktag, relations, n))
+		if (waiter->waitLockMode == NoLock || !dw_is_one_of(&waiter->locktag, relations, n))
 			continue;
 		for (int h = 0; h < data->nelements; h++)
 		{
@@ -182,36 +153,10 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 
 			if (holder->leaderPid != waiter->leaderPid &&
 				memcmp(&holder->locktag, &waiter->locktag, sizeof(LOCKTAG)) == 0 &&
-				conflicts(holder->holdMask, waiter->waitLockMode))
+				dw_locks_conflict(holder->holdMask, waiter->waitLockMode))
 				put_back(db, holder->leaderPid, waiter->pid, waiter->locktag.locktag_field2);
 		}
 	}
-}
-
-pid_t
-dw_who_waits_for_us(void)
-{
-	const DwCatalog *cat = dw_catalog();
-	const Oid	relations[] = {cat->task, cat->task_id_seq, cat->failed};
-	LockData   *data = GetLockStatusData();
-
-	for (int h = 0; h < data->nelements; h++)
-	{
-		LockInstanceData *ours = &data->locks[h];
-
-		if (ours->pid != MyProcPid || !is_one_of(&ours->locktag, relations, lengthof(relations)))
-			continue;
-		for (int w = 0; w < data->nelements; w++)
-		{
-			LockInstanceData *waiter = &data->locks[w];
-
-			if (waiter->waitLockMode != NoLock && waiter->pid != MyProcPid &&
-				memcmp(&ours->locktag, &waiter->locktag, sizeof(LOCKTAG)) == 0 &&
-				conflicts(ours->holdMask, waiter->waitLockMode))
-				return waiter->pid;
-		}
-	}
-	return 0;
 }
 
 static void
@@ -227,7 +172,7 @@ look(DwDatabase *db)
 			cat.task, cat.task_id_seq, cat.failed, cat.prepared, cat.queue, cat.cancellation
 		};
 
-		if (lock_is_wanted(relations, lengthof(relations)))
+		if (dw_lock_is_wanted(relations, lengthof(relations)))
 			put_back_blockers(db, relations, lengthof(relations));
 	}
 	CommitTransactionCommand();

@@ -8,6 +8,8 @@
 #ifndef DW_GIVE_WAY_H
 #define DW_GIVE_WAY_H
 
+#include "postgres.h"
+
 #include "shared.h"
 
 /*
@@ -15,8 +17,5 @@
  * it back.  Returns when to look again; DW_NEVER if nothing runs.
  */
 extern TimestampTz dw_give_way(DwDatabase *db);
-
-/* Who waits for a lock of this transaction that keeps tasks from running; 0 if nobody does. */
-extern pid_t dw_who_waits_for_us(void);
 
 #endif							/* DW_GIVE_WAY_H */

@@ -21,30 +21,40 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "commands/trigger.h"
-#include "compat.h"
 #include "executor/spi.h"
-#include "history.h"
-#include "history_tables.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "more.h"
-#include "my_session.h"
-#include "queues.h"
 #include "replication/logicalworker.h"
-#include "settings.h"
-#include "signature.h"
+#include "storage/block.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "compat.h"
+#include "ended.h"
+#include "history.h"
+#include "more.h"
+#include "my_session.h"
+#include "queues.h"
+#include "settings.h"
+#include "shared.h"
+#include "signature.h"
+#include "spi_run.h"
+#include "task_rows.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
 
@@ -56,23 +66,135 @@ PG_FUNCTION_INFO_V1(dw_history_guard);
 /* Where the end of a task that is gone is looked for: 0.5 MB, some thousand rows. */
 #define NEWEST_PAGES	64
 
-const char *const dw_history_levels[] = {"off", "errors", "all"};
-
 /* The rows of the batch that goes on, if one does. */
 static bool collecting = false;
 static List *collected = NIL;
 static MemoryContext collected_context = NULL;
 
-DwHistoryLevel
-dw_history_level(const char *text)
+/*---- What is recorded ----*/
+
+int64
+dw_history_max_age_us(void)
 {
-	for (int i = DW_HISTORY_OFF; i <= DW_HISTORY_ALL; i++)
-		if (strcmp(text, dw_history_levels[i]) == 0)
-			return i;
-	return DW_HISTORY_UNSET;
+	return (int64) dw_history_max_age * USECS_PER_MINUTE;
 }
 
-/*---- What is recorded ----*/
+BlockNumber
+dw_history_max_pages(void)
+{
+	return (BlockNumber) (dw_history_max_size / (BLCKSZ / 1024));
+}
+
+/*
+ * How large it becomes, if it has room for so many pages: with others that have
+ * grown while they were locked, not as large, so that it has some room left.
+ */
+BlockNumber
+dw_history_turn_pages(BlockNumber room)
+{
+	return Max(Min(dw_history_max_pages() / 4, room / 2), 1);
+}
+
+/* The number of the current table, from the sequence. */
+int
+dw_history_read_current(Oid sequence)
+{
+	Relation	rel = table_open(sequence, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple = systable_getnext(scan);
+	int64		value = 0;
+	bool		isnull;
+
+	/* last_value is its first column */
+	if (tuple != NULL)
+		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return (int) (value % DW_HISTORY_TABLES);
+}
+
+static int
+current_table(DwDatabase *db)
+{
+	uint32		known = db ? pg_atomic_read_u32(&db->history_current) : 0;
+
+	return known > 0 ? (int) known - 1 : dw_history_read_current(dw_catalog()->history_seq);
+}
+
+static Relation
+dw_history_open_current(DwDatabase *db)
+{
+	for (;;)
+	{
+		int			number = current_table(db);
+		Oid			table = dw_catalog()->history[number];
+
+		LockRelationOid(table, RowExclusiveLock);
+		if (current_table(db) == number)
+			return table_open(table, NoLock);
+		UnlockRelationOid(table, RowExclusiveLock);
+	}
+}
+
+static Relation
+dw_history_try_current(DwDatabase *db)
+{
+	Oid			table = dw_catalog()->history[current_table(db)];
+
+	return ConditionalLockRelationOid(table, AccessShareLock) ? table_open(table, NoLock) : NULL;
+}
+
+/* Nothing is known before the first look: then the other tables have half of it. */
+static BlockNumber
+room(DwDatabase *db)
+{
+	uint32		known = db ? pg_atomic_read_u32(&db->history_room) : 0;
+
+	return known > 0 ? known : dw_history_max_pages() / 2;
+}
+
+static bool
+dw_history_has_room(DwDatabase *db, Relation rel)
+{
+	if (db != NULL)
+		return pg_atomic_read_u32(&db->history_is_full) == 0;
+	return RelationGetNumberOfBlocks(rel) < room(db);
+}
+
+void
+dw_history_ask(DwDatabase *db, TimestampTz at)
+{
+	if (!dw_atomic_lower(&db->history_turn_at, at))
+		return;
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+/* A writer may be the first to see it, or the sweeper. */
+void
+dw_history_set_full(DwDatabase *db, bool full)
+{
+	if (pg_atomic_exchange_u32(&db->history_is_full, full ? 1 : 0) == 0 && full)
+		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+}
+
+/* It is full before the sweeper is asked, or its look would not end that. */
+static void
+dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
+{
+	/* another one may be the current table by now */
+	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
+		return;
+	if (page == 0)
+		dw_history_ask(db, dw_now() + dw_history_turn_us());
+	if (page + 1 >= room(db))
+		dw_history_set_full(db, true);
+	if (page + 1 >= dw_history_turn_pages(room(db)))
+		dw_history_ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
+}
 
 static bool
 is_wanted(const DwEnded *ended)

@@ -10,21 +10,14 @@
 
 #include "postgres.h"
 
-#include "conclude.h"
+#include "storage/block.h"
+#include "utils/relcache.h"
 
-/* Which ends are recorded. */
-typedef enum DwHistoryLevel
-{
-	DW_HISTORY_UNSET = -1,		/* of a queue: as the setting says */
-	DW_HISTORY_OFF,
-	DW_HISTORY_ERRORS,
-	DW_HISTORY_ALL
-} DwHistoryLevel;
+#include "ended.h"
+#include "shared.h"
 
-extern const char *const dw_history_levels[];
-
-/* UNSET if it is none of off, errors and all. */
-extern DwHistoryLevel dw_history_level(const char *text);
+/* How old the current table becomes. */
+#define dw_history_turn_us()		(dw_history_max_age_us() / 3)
 
 /*
  * Records the end of a task, if it is to be recorded, in the transaction of
@@ -45,5 +38,12 @@ extern const char *dw_history_newest_end(int64 id);
 extern void dw_history_collect(void);
 extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);
+
+extern int64 dw_history_max_age_us(void);
+extern BlockNumber dw_history_max_pages(void);
+extern BlockNumber dw_history_turn_pages(BlockNumber room);
+extern int dw_history_read_current(Oid sequence);
+extern void dw_history_ask(DwDatabase *db, TimestampTz at);
+extern void dw_history_set_full(DwDatabase *db, bool full);
 
 #endif							/* DW_HISTORY_H */

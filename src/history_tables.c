@@ -39,23 +39,27 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "commands/tablecmds.h"
-#include "compat.h"
-#include "history_tables.h"
-#include "inject.h"
 #include "miscadmin.h"
-#include "my_session.h"
 #include "pgstat.h"
-#include "progress.h"
-#include "settings.h"
+#include "storage/block.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "compat.h"
+#include "history.h"
+#include "history_tables.h"
+#include "inject.h"
+#include "my_session.h"
+#include "progress.h"
+#include "shared.h"
 
 /*
  * A table is locked, or an error struck: it is tried again after a pause that is
@@ -66,180 +70,10 @@
 /* and from when on that is a problem */
 #define PROBLEM_US		(5 * USECS_PER_MINUTE)
 
-static int64
-max_age_us(void)
-{
-	return (int64) dw_history_max_age * USECS_PER_MINUTE;
-}
-
-static BlockNumber
-max_pages(void)
-{
-	return (BlockNumber) (dw_history_max_size / (BLCKSZ / 1024));
-}
-
-/* How old the current table becomes. */
-#define turn_us()		(max_age_us() / 3)
-
-/*
- * How large it becomes, if it has room for so many pages: with others that have
- * grown while they were locked, not as large, so that it has some room left.
- */
-static BlockNumber
-turn_pages(BlockNumber room)
-{
-	return Max(Min(max_pages() / 4, room / 2), 1);
-}
-
 static int
 next_table(int number)
 {
 	return (number + 1) % DW_HISTORY_TABLES;
-}
-
-/*---- Those who write, and timers ----*/
-
-/* The number of the current table, from the sequence. */
-static int
-read_current(Oid sequence)
-{
-	Relation	rel = table_open(sequence, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-	HeapTuple	tuple = systable_getnext(scan);
-	int64		value = 0;
-	bool		isnull;
-
-	/* last_value is its first column */
-	if (tuple != NULL)
-		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, AccessShareLock);
-	return (int) (value % DW_HISTORY_TABLES);
-}
-
-static int
-current_table(DwDatabase *db)
-{
-	uint32		known = db ? pg_atomic_read_u32(&db->history_current) : 0;
-
-	return known > 0 ? (int) known - 1 : read_current(dw_catalog()->history_seq);
-}
-
-Relation
-dw_history_open_current(DwDatabase *db)
-{
-	for (;;)
-	{
-		int			number = current_table(db);
-		Oid			table = dw_catalog()->history[number];
-
-		LockRelationOid(table, RowExclusiveLock);
-		if (current_table(db) == number)
-			return table_open(table, NoLock);
-		UnlockRelationOid(table, RowExclusiveLock);
-	}
-}
-
-Relation
-dw_history_try_current(DwDatabase *db)
-{
-	Oid			table = dw_catalog()->history[current_table(db)];
-
-	return ConditionalLockRelationOid(table, AccessShareLock) ? table_open(table, NoLock) : NULL;
-}
-
-/* Nothing is known before the first look: then the other tables have half of it. */
-static BlockNumber
-room(DwDatabase *db)
-{
-	uint32		known = db ? pg_atomic_read_u32(&db->history_room) : 0;
-
-	return known > 0 ? known : max_pages() / 2;
-}
-
-bool
-dw_history_has_room(DwDatabase *db, Relation rel)
-{
-	if (db != NULL)
-		return pg_atomic_read_u32(&db->history_is_full) == 0;
-	return RelationGetNumberOfBlocks(rel) < room(db);
-}
-
-static void
-ask(DwDatabase *db, TimestampTz at)
-{
-	if (!dw_atomic_lower(&db->history_turn_at, at))
-		return;
-	/* the timer looks at it when this has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-/* A writer may be the first to see it, or the sweeper. */
-static void
-set_full(DwDatabase *db, bool full)
-{
-	if (pg_atomic_exchange_u32(&db->history_is_full, full ? 1 : 0) == 0 && full)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
-}
-
-/* It is full before the sweeper is asked, or its look would not end that. */
-void
-dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
-{
-	/* another one may be the current table by now */
-	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
-		return;
-	if (page == 0)
-		ask(db, dw_now() + turn_us());
-	if (page + 1 >= room(db))
-		set_full(db, true);
-	if (page + 1 >= turn_pages(room(db)))
-		ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
-}
-
-static void
-look_at_history(DwDatabase *db)
-{
-	pg_atomic_write_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
-	ask(db, dw_now());
-}
-
-/*
- * Nobody knows what a server before has left.  The sweeper will; it is enough
- * to find out whether it has to look, which it must also if there is nothing,
- * but shared memory knows better.
- */
-void
-dw_history_begin(DwDatabase *db)
-{
-	DwCatalog	cat;
-	bool		any = false;
-
-	StartTransactionCommand();
-	if (dw_catalog_lookup(&cat))
-		for (int i = 0; i < DW_HISTORY_TABLES && !any; i++)
-			any = dw_may_have_rows(cat.history[i]);
-	CommitTransactionCommand();
-	if (any || pg_atomic_read_u32(&db->history_current) != 0)
-		look_at_history(db);
-}
-
-void
-dw_history_obey_settings(DwDatabase *db)
-{
-	static int	max_age = INT_MIN;
-	static int	max_size = INT_MIN;
-	bool		first = max_age == INT_MIN;
-
-	if (max_age == dw_history_max_age && max_size == dw_history_max_size)
-		return;
-	max_age = dw_history_max_age;
-	max_size = dw_history_max_size;
-	if (!first)
-		look_at_history(db);
 }
 
 /*---- The sweeper ----*/
@@ -300,7 +134,7 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 		tables->pages += tables->table[i].pages;
 		table_close(rel, NoLock);
 	}
-	tables->current = read_current(cat->history_seq);
+	tables->current = dw_history_read_current(cat->history_seq);
 	return true;
 }
 
@@ -310,7 +144,7 @@ room_of_current(const Tables *tables)
 {
 	uint64		others = tables->pages - tables->table[tables->current].pages;
 
-	return others < max_pages() ? max_pages() - (BlockNumber) others : 1;
+	return others < dw_history_max_pages() ? dw_history_max_pages() - (BlockNumber) others : 1;
 }
 
 /* Those who write are to know. */
@@ -321,7 +155,7 @@ publish(DwDatabase *db, const Tables *tables)
 
 	pg_atomic_write_u32(&db->history_current, tables->current + 1);
 	pg_atomic_write_u32(&db->history_room, left);
-	set_full(db, tables->table[tables->current].pages >= left);
+	dw_history_set_full(db, tables->table[tables->current].pages >= left);
 }
 
 /* As TRUNCATE does, but for triggers, which would run as us, and publications. */
@@ -369,8 +203,8 @@ static bool
 has_expired(const Tables *tables, int number, TimestampTz now)
 {
 	return tables->table[number].pages > 0 &&
-		(tables->pages > max_pages() ||
-		 dw_time_add(tables->table[number].first, max_age_us()) <= now);
+		(tables->pages > dw_history_max_pages() ||
+		 dw_time_add(tables->table[number].first, dw_history_max_age_us()) <= now);
 }
 
 /* When something is to be done, if nothing more is written. */
@@ -381,7 +215,7 @@ next_time(const Tables *tables)
 
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
 	{
-		int64		age = i == tables->current ? turn_us() : max_age_us();
+		int64		age = i == tables->current ? dw_history_turn_us() : dw_history_max_age_us();
 
 		next = Min(next, dw_time_add(tables->table[i].first, age));
 	}
@@ -406,8 +240,8 @@ look(DwDatabase *db, TimestampTz *next)
 
 	oldest = next_table(tables.current);
 	older = next_table(oldest);
-	turns = tables.table[tables.current].pages >= turn_pages(room_of_current(&tables)) ||
-		dw_time_add(tables.table[tables.current].first, turn_us()) <= now;
+	turns = tables.table[tables.current].pages >= dw_history_turn_pages(room_of_current(&tables)) ||
+		dw_time_add(tables.table[tables.current].first, dw_history_turn_us()) <= now;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
 		return empty_oldest(db, &cat, &tables, oldest);
 	if (has_expired(&tables, older, now))

@@ -29,15 +29,18 @@
 #include <signal.h>
 
 #include "access/xact.h"
-#include "compat.h"
-#include "executor.h"
-#include "hold.h"
 #include "miscadmin.h"
-#include "settings.h"
-#include "shared.h"
 #include "storage/latch.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "executors.h"
+#include "hold.h"
+#include "places.h"
+#include "settings.h"
+#include "shared.h"
 
 /* An executor may finish a task that is as short. */
 #define GRACE_US	(100 * 1000)

@@ -14,9 +14,10 @@
  */
 #include "lane_heap.h"
 #ifndef DW_STANDALONE
-#include "settings.h"
-#include "shared.h"
 #include "utils/memutils.h"
+
+#include "clock.h"
+#include "settings.h"
 #endif
 
 void

@@ -22,6 +22,8 @@ typedef struct DwLaneHeap
 	int64	   *keys;			/* by lane */
 } DwLaneHeap;
 
+#define DW_NO_LANE		(-1)
+
 /* Makes it empty; allocates its memory, which stays, the first time. */
 extern void dw_lane_heap_reset(DwLaneHeap *heap);
 

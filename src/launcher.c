@@ -36,23 +36,35 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "commands/extension.h"
-#include "compat.h"
-#include "crashes.h"
-#include "dispatch.h"
-#include "launcher.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "port/atomics.h"
 #include "postmaster/bgworker.h"
-#include "recovery.h"
-#include "settings.h"
-#include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "crash_watch.h"
+#include "dispatch.h"
+#include "executors.h"
+#include "lanes.h"
+#include "launcher.h"
+#include "places.h"
+#include "queue_limits.h"
+#include "ready.h"
+#include "recovery.h"
+#include "ring.h"
+#include "settings.h"
+#include "shared.h"
+#include "suspects.h"
 #include "worker.h"
 
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
@@ -85,6 +97,36 @@ static List *probed = NIL;
 /* The process that looks into a database for which there is no place, or NULL. */
 static BackgroundWorkerHandle *look = NULL;
 static int64 look_after = 0;
+
+/*
+ * Gives the place of a database back, unless it is pinned.  Only the launcher
+ * does so, when the database has neither timer nor extension; caller holds
+ * the table lock exclusively.
+ */
+static void
+dw_database_leave(DwDatabase *db)
+{
+	Oid			database = db->oid;
+
+	/* its executors are on their way out, but use it until they are gone */
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == database)
+			return;
+
+	db->oid = InvalidOid;
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->pins) != 0)
+	{
+		db->oid = database;
+		return;
+	}
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_ready_reset(db);
+	LWLockRelease(dw_ready_lock(db));
+	dw_lanes_leave(db);
+	dw_queues_leave(database);
+	dw_pool_reclaim(dw_pool, &db->account);
+}
 
 void
 dw_launcher_register(void)

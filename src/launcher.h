@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "shared.h"
+
 extern void dw_launcher_register(void);
 extern PGDLLEXPORT void dw_launcher_main(Datum arg);
 extern PGDLLEXPORT void dw_look_main(Datum database);

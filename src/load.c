@@ -37,25 +37,32 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "commands/dbcommands.h"
-#include "compat.h"
-#include "inject.h"
-#include "lane_heap.h"
-#include "lanes.h"
-#include "load.h"
 #include "miscadmin.h"
-#include "near.h"
-#include "orphans.h"
 #include "port/pg_bitutils.h"
-#include "progress.h"
-#include "queues.h"
-#include "recurring.h"
-#include "settings.h"
 #include "storage/lmgr.h"
-#include "task_rows.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "definition.h"
+#include "inject.h"
+#include "lane_heap.h"
+#include "lane_scan.h"
+#include "lanes.h"
+#include "load.h"
+#include "near.h"
+#include "orphans.h"
+#include "progress.h"
+#include "queue_watch.h"
+#include "ready.h"
+#include "ring.h"
+#include "settings.h"
+#include "shared.h"
+#include "task_rows.h"
 
 /* Rows and time after which a load pauses. */
 #define SLICE_ROWS		1000
@@ -67,12 +74,8 @@
 #define LOCKED_RETRY_US (100 * 1000)
 /* when what is in memory has yet to be handed over */
 #define BEHIND_US		1000
-/* the same error within this time belongs to the same episode */
-#define EPISODE_US		(10 * USECS_PER_SEC)
 /* one part in so many of the time goes into forgetting prepared transactions */
 #define FORGETTING_SHARE	100
-
-bool		dw_extension_gone = false;
 
 static DwDatabase *db = NULL;
 
@@ -123,80 +126,7 @@ dw_load_reset(DwDatabase *database)
 	dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 }
 
-/*---- Transactions of the timer ----*/
-
-/* The snapshot is that of L4. */
-Relation
-dw_read_begin(void)
-{
-	DwCatalog	cat;
-
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	/* the server's default may be one that waits or fails */
-	XactIsoLevel = XACT_READ_COMMITTED;
-	if (!dw_catalog_lookup(&cat))
-	{
-		dw_extension_gone = true;
-		return NULL;
-	}
-	if (!ConditionalLockRelationOid(cat.task, AccessShareLock))
-		return NULL;
-	/* invalidations came with the lock; the snapshot comes after both */
-	DW_INJECT("load-before-snapshot");
-	PushActiveSnapshot(GetTransactionSnapshot());
-	return table_open(dw_catalog()->task, NoLock);
-}
-
-void
-dw_read_end(Relation rel)
-{
-	if (rel != NULL)
-	{
-		table_close(rel, NoLock);
-		PopActiveSnapshot();
-	}
-	CommitTransactionCommand();
-}
-
-/* Reports an error caught, once for an episode, and ends its transaction. */
-void
-dw_read_failed(DwDatabase *database, const char *what)
-{
-	static int	last_sqlstate = 0;
-	static TimestampTz last_at = 0;
-	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
-	ErrorData  *error = CopyErrorData();
-
-	HOLD_INTERRUPTS();
-	if (error->sqlerrcode != last_sqlstate || dw_now() - last_at > EPISODE_US)
-		EmitErrorReport();
-	last_sqlstate = error->sqlerrcode;
-	last_at = dw_now();
-	FlushErrorState();
-	AbortCurrentTransaction();
-	RESUME_INTERRUPTS();
-	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message), error->message);
-	FreeErrorData(error);
-	MemoryContextSwitchTo(context);
-}
-
 /*---- Lanes that nobody has entered ----*/
-
-DwTaskKey
-dw_lane_begin(const DwLane *lane)
-{
-	DwTaskKey	key = {
-		.owner = lane->owner,
-		.origin = dw_origin_stamp(),
-		.queue = lane->queue,
-		.priority = lane->priority,
-		.due = PG_INT64_MIN,
-		.id = PG_INT64_MIN,
-	};
-
-	return key;
-}
 
 /* A look has ended; the log has it once in the life of a timer. */
 static void

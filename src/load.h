@@ -8,12 +8,9 @@
 #ifndef DW_LOAD_H
 #define DW_LOAD_H
 
-#include "shared.h"
-#include "task_rows.h"
-#include "utils/relcache.h"
+#include "postgres.h"
 
-/* Is the extension still in this database?  Found out by each load. */
-extern bool dw_extension_gone;
+#include "shared.h"
 
 extern void dw_load_reset(DwDatabase *database);
 
@@ -27,18 +24,6 @@ extern TimestampTz dw_load_next(void);
 
 /* All lanes are to be looked at: settings may have changed. */
 extern void dw_load_settings_changed(void);
-
-/*
- * A transaction of the timer, with a snapshot and the task table opened; NULL
- * if the table is locked by somebody, or gone.
- */
-extern Relation dw_read_begin(void);
-extern void dw_read_end(Relation rel);
-/* The same after an error, which is reported. */
-extern void dw_read_failed(DwDatabase *database, const char *what);
-
-/* Where the rows of a lane begin that are this database's own. */
-extern DwTaskKey dw_lane_begin(const DwLane *lane);
 
 /* Gives empty lanes back when places are short. */
 extern void dw_load_tidy(void);

@@ -44,24 +44,31 @@
 #include "access/detoast.h"
 #include "access/genam.h"
 #include "access/heapam.h"
+#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "inject.h"
-#include "marks.h"
+#include "datatype/timestamp.h"
+#include "fmgr.h"
 #include "miscadmin.h"
-#include "my_session.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "inject.h"
+#include "marks.h"
+#include "my_session.h"
+#include "shared.h"
+#include "task_rows.h"
+#include "touched.h"
 
 /* This process's copy. */
 static DwMark *marks = NULL;
@@ -511,4 +518,48 @@ dw_mark_on_row(const Datum *values, const bool *nulls)
 	task.tag = nulls[Anum_task_tag - 1] ? NULL :
 		(struct varlena *) DatumGetPointer(values[Anum_task_tag - 1]);
 	return latest_hit(&task);
+}
+
+void
+dw_marks_armed(void)
+{
+	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		TM_FailureData failure;
+		bool		isnull;
+		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
+
+		if (DatumGetInt64(origin) == dw_origin_stamp())
+			continue;
+		dw_marks_touched();
+		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						   InvalidSnapshot, true, &failure, false);
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+bool
+dw_sweep_needed(Relation rel)
+{
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	HeapTuple	tuple;
+	bool		found = false;
+
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
+
+		found = DatumGetInt64(origin) == dw_origin_stamp();
+	}
+	systable_endscan(scan);
+	return found;
 }

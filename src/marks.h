@@ -88,4 +88,7 @@ extern void dw_marks_supersede(int64 id);
 /* delay_arm() has left nothing (else) that came with a copy. */
 extern void dw_marks_armed(void);
 
+/* Are there marks of this database?  For timers, with the table locked. */
+extern bool dw_sweep_needed(Relation rel);
+
 #endif							/* DW_MARKS_H */

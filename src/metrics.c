@@ -15,17 +15,19 @@
 
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
-#include "crashes.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "lanes.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+
+#include "clock.h"
 #include "queue_limits.h"
+#include "ring.h"
 #include "settings.h"
 #include "shared.h"
 #include "signature.h"
 #include "stats.h"
-#include "utils/builtins.h"
-#include "utils/float.h"
+#include "suspects.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);

@@ -11,14 +11,23 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
-#include "more.h"
+#include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 
+#include "catalog.h"
+#include "more.h"
+
 /* what a key and its entry take at most, in bytes, and all that is no text */
 #define SMALL_KEYS	4096
+
+static const struct
+{
+	const char *name;
+	DwMode		mode;
+}			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
 
 static bool
 find(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
@@ -131,4 +140,37 @@ dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 											  CStringGetTextDatum(key)));
 	values[column - 1] = JsonbPGetDatum(left);
 	nulls[column - 1] = JB_ROOT_COUNT(left) == 0;
+}
+
+static DwMode
+find_mode(const char *name)
+{
+	for (size_t i = 0; i < lengthof(modes); i++)
+		if (strcmp(modes[i].name, name) == 0)
+			return modes[i].mode;
+	return DW_IN_TRANSACTION;
+}
+
+DwMode
+dw_mode(const Datum *values, const bool *nulls)
+{
+	char	   *name;
+
+	if (nulls[Anum_task_more - 1])
+		return DW_IN_TRANSACTION;
+	name = dw_more_text(values, nulls, Anum_task_more, DW_MORE_MODE);
+	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
+}
+
+DwMode
+dw_mode_named(const char *name)
+{
+	DwMode		mode = find_mode(name);
+
+	if (mode == DW_IN_TRANSACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for mode: \"%s\"", name),
+				 errhint("Use 'at_most_once' or 'at_least_once', for a statement that cannot run inside a transaction, or null for all others.")));
+	return mode;
 }

@@ -19,6 +19,14 @@
 #define DW_MORE_MODE		"mode"	/* text, see autonomous.h */
 #define DW_MORE_RECURRING	"recurring" /* number, see recurring.h */
 
+/* The option mode. */
+typedef enum DwMode
+{
+	DW_IN_TRANSACTION,			/* as ordinary tasks */
+	DW_AT_MOST_ONCE,
+	DW_AT_LEAST_ONCE
+} DwMode;
+
 /*
  * These take the columns of a row of delay_wheel.task or failed_task by its
  * values and nulls, and the number of the column "more" in it.
@@ -38,5 +46,11 @@ extern void dw_more_set_text(Datum *values, bool *nulls, int column, const char 
 extern void dw_more_set_number(Datum *values, bool *nulls, int column, const char *key,
 							   int64 number);
 extern void dw_more_remove(Datum *values, bool *nulls, int column, const char *key);
+
+/* By the columns of a row of delay_wheel.task. */
+extern DwMode dw_mode(const Datum *values, const bool *nulls);
+
+/* By its name; an error if there is none of that name. */
+extern DwMode dw_mode_named(const char *name);
 
 #endif							/* DW_MORE_H */

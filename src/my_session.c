@@ -11,10 +11,14 @@
  */
 #include "postgres.h"
 
-#include "executor.h"
 #include "miscadmin.h"
+
+#include "executors.h"
 #include "my_session.h"
+#include "places.h"
+#include "ring.h"
 #include "settings.h"
+#include "shared.h"
 
 int64		dw_run_now_id = 0;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;

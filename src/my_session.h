@@ -8,6 +8,8 @@
 #ifndef DW_MY_SESSION_H
 #define DW_MY_SESSION_H
 
+#include "postgres.h"
+
 #include "shared.h"
 
 /* The task that delay_run() or delay_run_due() runs in this session; else 0. */

@@ -24,13 +24,17 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "clock.h"
 #include "inject.h"
 #include "lane_heap.h"
-#include "lanes.h"
-#include "miscadmin.h"
 #include "near.h"
+#include "ready.h"
+#include "ring.h"
 #include "settings.h"
-#include "utils/memutils.h"
+#include "shared.h"
 
 #define HEAP_SIZE		16384
 /* entries handled before the timer looks at other things */

@@ -8,6 +8,9 @@
 #ifndef DW_NEAR_H
 #define DW_NEAR_H
 
+#include "postgres.h"
+
+#include "ring.h"
 #include "shared.h"
 
 /* Begins with nothing in memory, whatever a former timer left. */

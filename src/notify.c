@@ -11,10 +11,14 @@
 #include "postgres.h"
 
 #include "commands/async.h"
-#include "more.h"
-#include "notify.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
+
+#include "catalog.h"
+#include "ended.h"
+#include "more.h"
+#include "notify.h"
+#include "task_rows.h"
 
 /* As in async.c, where a payload must be shorter. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)

@@ -8,7 +8,9 @@
 #ifndef DW_NOTIFY_H
 #define DW_NOTIFY_H
 
-#include "conclude.h"
+#include "postgres.h"
+
+#include "ended.h"
 
 /* Is it the name of a channel? */
 extern bool dw_is_channel(const char *name);

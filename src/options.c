@@ -11,20 +11,21 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
-#include "attempts.h"
-#include "autonomous.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "clock.h"
 #include "compat.h"
 #include "follow_up.h"
 #include "more.h"
+#include "new_task.h"
 #include "notify.h"
 #include "options.h"
-#include "queues.h"
 #include "settings.h"
 #include "sqlcheck.h"
 #include "task_rows.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/timestamp.h"
 
 /* The index of keys must have room for one; tags are kept as short. */
 #define MAX_TEXT		DW_MAX_KEY
@@ -276,10 +277,4 @@ dw_option_if_exists(FunctionCallInfo fcinfo)
 				 errmsg("if_exists => '%s' needs a key", name),
 				 errhint("Only a task with a key can exist already.")));
 	return value;
-}
-
-void
-dw_check_expires(TimestampTz due, Datum expires)
-{
-	(void) DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(due), expires);
 }

@@ -11,7 +11,8 @@
 #include "postgres.h"
 
 #include "fmgr.h"
-#include "keys.h"
+
+#include "task_rows.h"
 
 /* The arguments of delay_schedule_task, as the install script has them. */
 enum
@@ -52,7 +53,6 @@ extern void dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *valu
 
 /* Its priority; -2 if none is given. */
 extern int16 dw_option_priority(FunctionCallInfo fcinfo);
-#define DW_NO_PRIORITY	(-2)
 
 /* What to do if a task of the key is pending. */
 extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
@@ -62,8 +62,5 @@ extern DwIfExists dw_if_exists_named(const char *name);
 extern void dw_option_refuse_long(const text *value, const char *name);
 extern void dw_option_check_text(const text *value, const char *name);
 extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);
-
-/* An error if the time at which a task expires is none. */
-extern void dw_check_expires(TimestampTz due, Datum expires);
 
 #endif							/* DW_OPTIONS_H */

@@ -24,33 +24,36 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xact.h"
-#include "autonomous.h"
 #include "catalog/pg_authid.h"
-#include "compat.h"
-#include "failed.h"
-#include "inject.h"
-#include "lanes.h"
-#include "load.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "near.h"
-#include "orphans.h"
 #include "pgstat.h"
-#include "progress.h"
-#include "recurring.h"
-#include "settings.h"
 #include "storage/lmgr.h"
-#include "task_rows.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "wait.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "compat.h"
+#include "definition.h"
+#include "executors.h"
+#include "inject.h"
+#include "lane_heap.h"
+#include "lane_scan.h"
+#include "marks.h"
+#include "near.h"
+#include "orphans.h"
+#include "progress.h"
+#include "ready.h"
+#include "row_lock.h"
+#include "settings.h"
+#include "shared.h"
+#include "stats.h"
+#include "task_rows.h"
+#include "waiters.h"
 
 /* Time after which a slice ends; the clock is read after so many steps. */
 #define SLICE_US		1000
@@ -135,23 +138,6 @@ dw_owner_dropped(DwDatabase *database, Oid owner)
 }
 
 /*---- Who is an orphan ----*/
-
-bool
-dw_role_exists(Oid role)
-{
-	Relation	rel = table_open(AuthIdRelationId, NoLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	bool		exists;
-
-	ScanKeyInit(&key, Anum_pg_authid_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(role));
-	scan = systable_beginscan(rel, AuthIdOidIndexId, true, GetActiveSnapshot(), 1, &key);
-	exists = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	table_close(rel, NoLock);
-	return exists;
-}
 
 /* Looks at owners, as many as fit into a slice. */
 static void

@@ -8,6 +8,8 @@
 #ifndef DW_ORPHANS_H
 #define DW_ORPHANS_H
 
+#include "postgres.h"
+
 #include "shared.h"
 
 extern void dw_orphans_reset(DwDatabase *database);
@@ -17,9 +19,6 @@ extern void dw_orphans_reset(DwDatabase *database);
  * tasks become failed ones.  For the timer, outside of locks.
  */
 extern void dw_owner_dropped(DwDatabase *database, Oid owner);
-
-/* As the active snapshot sees it; caller has locked pg_authid. */
-extern bool dw_role_exists(Oid role);
 
 /* The owners of all lanes are to be looked at. */
 extern void dw_orphans_check_all(void);

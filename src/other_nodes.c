@@ -37,21 +37,21 @@
 #include <dlfcn.h>
 
 #include "access/xact.h"
-#include "batch.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "compat.h"
-#include "executor.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "my_session.h"
 #include "nodes/parsenodes.h"
-#include "other_nodes.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+
+#include "compat.h"
+#include "executors.h"
+#include "my_session.h"
+#include "other_nodes.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;

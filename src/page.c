@@ -17,9 +17,9 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "compat.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+
 #include "signature.h"
 
 PG_FUNCTION_INFO_V1(dw_readable);

@@ -1,140 +1,113 @@
 /*-------------------------------------------------------------------------
  *
  * pending.c
- *	  Taking the rows of pending tasks, and the lanes that new ones enter.
+ *	  A pending task is taken by a session, and older ones of its key are given up.
  *
- * Run by backends that schedule, cancel, reschedule or run tasks, and by
- * executors whose tasks do so.
- *
- * A task is found by its id with a snapshot taken just then, whatever the
- * isolation level: it may have been moved by a transaction that was open
- * when ours began.  Its row's lock decides between this transaction, other
- * ones, and an executor's claim (steps T1 to T3 of the model).
+ * Run by sessions that cancel, reschedule or run a task, and by executors that claim
+ * a task with a key.  A task that is taken is gone from the table when the
+ * transaction commits; what its end causes is up to the caller.  Tasks with the same
+ * key that are older than a claimed one are superseded: they go to the failed tasks.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
+#include "access/htup.h"
 #include "access/htup_details.h"
-#include "access/multixact.h"
-#include "access/xact.h"
-#include "autonomous.h"
-#include "compat.h"
-#include "executor.h"
-#include "inject.h"
-#include "keys.h"
-#include "lanes.h"
-#include "marks.h"
+#include "access/tableam.h"
 #include "miscadmin.h"
-#include "my_session.h"
-#include "pending.h"
-#include "settings.h"
-#include "storage/bufmgr.h"
-#include "storage/latch.h"
-#include "storage/lmgr.h"
-#include "storage/procarray.h"
-#include "touched.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "conclude.h"
+#include "ended.h"
+#include "errors.h"
+#include "executors.h"
+#include "key_lock.h"
+#include "marks.h"
+#include "my_session.h"
+#include "pending.h"
+#include "row_lock.h"
+#include "shared.h"
+#include "task_rows.h"
 #include "writers.h"
 
-/* What SQL would check for a statement that writes. */
-void
-dw_require_writable(const char *function)
+/*
+ * Moves a superseded task to the failed ones.  Not if somebody has locked it:
+ * then it is left to its own claim.
+ */
+static void
+bury(Relation rel, const DwKeyRow *row, int64 newer)
 {
-	dw_require_shared();
-	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-	if (InSecurityRestrictedOperation())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot execute %s within security-restricted operation", function)));
+	Datum	   *values;
+	bool	   *nulls;
+	DwHint		hint;
+	ErrorData	error = {
+		.sqlerrcode = DW_ERRCODE_SUPERSEDED,
+		.message = DW_SUPERSEDED_MESSAGE,
+		.detail = psprintf("It is task %lld.", (long long) newer)
+	};
+
+	if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
+		return;
+	dw_deform(rel, row->tuple, &values, &nulls);
+	dw_failed_write(values, nulls, row->task.attempts, dw_now(), &error);
+	dw_conclude_row(rel, row->tuple, &row->task, DW_END_FAILED, &error);
+}
+
+/* Not those that others are just changing. */
+static void
+bury_older(Relation rel, List *rows, int64 id)
+{
+	ListCell   *lc;
+
+	foreach(lc, rows)
+	{
+		DwKeyRow	   *row = (DwKeyRow *) lfirst(lc);
+
+		if (row->task.id < id && !TransactionIdIsValid(row->inserter) &&
+			!TransactionIdIsValid(row->deleter))
+			bury(rel, row, id);
+	}
+}
+
+static void
+dw_key_bury_older(Relation rel, HeapTuple tuple)
+{
+	DwKey		key;
+	DwTaskKey	task;
+
+	if (!dw_key_of(rel, tuple, &key))
+		return;
+	dw_task_key(rel, tuple, &task);
+	bury_older(rel, dw_key_rows(rel, &key), task.id);
 }
 
 /*
- * The lane of a task, entered if need be.  The last one is remembered: most
- * sessions schedule into one lane only.
+ * The key has been locked since before the deletion: who looks at it later
+ * takes the task for running, so that must be settled by then.  No retry of an
+ * older one is on its way either, see dw_key_retry_allowed().
  */
-static bool
-enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
+bool
+dw_key_claimed(Relation rel, HeapTuple tuple)
 {
-	static DwLaneRef last;
-	static Oid	last_owner = InvalidOid;
-	static int16 last_queue;
-	static int16 last_priority;
-	DwDatabase *db = dw_my_database();
+	DwKey		key;
+	DwTaskKey	task;
+	List	   *rows;
 
-	if (last_owner != owner || last_queue != queue || last_priority != priority ||
-		pg_atomic_read_u32(&dw_lanes[last.index].generation) != last.generation)
-	{
-		last_owner = InvalidOid;
-		if (db == NULL || !dw_lane_enter(db, owner, queue, priority, &last))
-			return false;
-		last_owner = owner;
-		last_queue = queue;
-		last_priority = priority;
-	}
-	*lane = last;
+	if (!dw_key_of(rel, tuple, &key))
+		return true;
+	dw_task_key(rel, tuple, &task);
+	dw_executor_forget_refused(task.id);
+	rows = dw_key_rows(rel, &key);
+	if (dw_key_superseder(rows, &task) != NULL)
+		return false;
+	bury_older(rel, rows, task.id);
 	return true;
-}
-
-/* Stands for none: it never was, so the timer looks for all there are. */
-static const DwLaneRef no_lane = {0, 0};
-
-/*
- * The lane of a new task.  If all places are taken, the timer is given a
- * second to find one that is not needed any more.  It knows of lanes that are
- * idle; of one whose tasks were cancelled or deleted it thinks that they are yet
- * to come, until it reads all lanes again.
- */
-DwLaneRef
-dw_require_lane(Oid owner, int16 queue, int16 priority)
-{
-	static uint32 wait_event = 0;
-	DwLaneRef	lane;
-	DwDatabase *db = dw_my_database();
-
-	if (db == NULL)
-	{
-		dw_warn_no_place();
-		return no_lane;
-	}
-
-	for (int i = 0; i < 100; i++)
-	{
-		if (enter_lane(owner, queue, priority, &lane))
-			return lane;
-		if (i == 10)
-			dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
-		dw_wake_timer(db, DW_AWAKE);
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
-						 dw_wait_event(wait_event, "DelayWheelLane"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
-					dw_max_lanes),
-			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
-}
-
-/*
- * The same for a task that must not fail: without a place for its lane, the
- * timer is told to look for all there are.
- */
-DwLaneRef
-dw_lane_if_any(Oid owner, int16 queue, int16 priority)
-{
-	DwLaneRef	lane;
-
-	if (enter_lane(owner, queue, priority, &lane))
-		return lane;
-	dw_touch_all();
-	return no_lane;
 }
 
 static void
@@ -145,178 +118,6 @@ require_owner(int64 id, Oid owner)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for task %lld", (long long) id),
 				 errdetail("Only members of the role that scheduled the task, and superusers, may change it.")));
-}
-
-/*
- * Who has deleted or locked a row and is still at it: *ours says whether that
- * is this transaction, the result is how many others it is.
- */
-static int
-row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
-{
-	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
-	Page		page = BufferGetPage(buffer);
-	HeapTupleHeader header;
-	uint16		infomask;
-	MultiXactMember *holders = palloc(sizeof(MultiXactMember));
-	int			nholders = 1;
-	int			n = 0;
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
-	infomask = header->t_infomask;
-	holders[0].xid = HeapTupleHeaderGetRawXmax(header);
-	UnlockReleaseBuffer(buffer);
-
-	*ours = false;
-	*others = NULL;
-	if (infomask & HEAP_XMAX_INVALID)
-		return 0;
-	if (infomask & HEAP_XMAX_IS_MULTI)
-		nholders = GetMultiXactIdMembers(holders[0].xid, &holders, false,
-										 HEAP_XMAX_IS_LOCKED_ONLY(infomask));
-	*others = palloc(sizeof(TransactionId) * Max(nholders, 1));
-	for (int i = 0; i < nholders; i++)
-		if (TransactionIdIsCurrentTransactionId(holders[i].xid))
-			*ours = true;
-		else if (TransactionIdIsInProgress(holders[i].xid))
-			(*others)[n++] = holders[i].xid;
-	return n;
-}
-
-/* Has this transaction locked the row? */
-bool
-dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
-{
-	ItemPointerData tid = key->tid;
-	TransactionId *others;
-	bool		ours;
-
-	(void) row_holders(rel, &tid, &others, &ours);
-	return ours;
-}
-
-/* Is one of these the executor that runs the task? */
-static bool
-one_claims(int64 id, const TransactionId *xids, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (dw_executor_claims(id, xids[i]))
-			return true;
-	return false;
-}
-
-/* Does an executor run the task just now?  If it is in a batch, that is waited for. */
-bool
-dw_row_is_claimed(Relation rel, const DwTaskKey *key)
-{
-	ItemPointerData tid = key->tid;
-	TransactionId *others;
-	bool		ours;
-	int			n = row_holders(rel, &tid, &others, &ours);
-
-	/* after the holders: who keeps the row has said so before it let go of it */
-	if (dw_executor_keeps(key->id))
-		return true;
-
-	for (int i = 0; i < n; i++)
-		if (dw_xid_is_batch(others[i]))
-		{
-			XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
-			n = row_holders(rel, &tid, &others, &ours);
-			i = -1;
-		}
-	return one_claims(key->id, others, n);
-}
-
-/*
- * Waits for the transactions that hold the row of a task, without becoming the
- * next holder: an executor that comes in between is to be told, not waited
- * for.  False, at once, if it is an executor that runs the task.
- */
-bool
-dw_row_wait(Relation rel, const DwTaskKey *key)
-{
-	ItemPointerData tid = key->tid;
-	TransactionId *others;
-	bool		ours;
-	int			n = row_holders(rel, &tid, &others, &ours);
-
-	if (one_claims(key->id, others, n) || dw_executor_keeps(key->id))
-		return false;
-	for (int i = 0; i < n; i++)
-		XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
-	return true;
-}
-
-/* What there is to say of a row; false if the timer must look for it. */
-static bool
-make_hint(const DwTaskKey *key, DwHint *hint)
-{
-	hint->id = key->id;
-	hint->due = key->due;
-	hint->tid = key->tid;
-	if (enter_lane(key->owner, key->queue, key->priority, &hint->lane))
-		return true;
-	/* more lanes, or databases, than places */
-	hint->lane = no_lane;
-	dw_touch_all();
-	return false;
-}
-
-/*
- * Deletes the row of a task, without waiting for others.  *hint is what to
- * tell of it as it was, which is done if this is rolled back.
- */
-TM_Result
-dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
-{
-	ItemPointerData tid = key->tid;
-	TM_FailureData failure;
-	TM_Result	result;
-
-	/* before the deletion: from then on a claim may forget the task */
-	if (make_hint(key, hint))
-		dw_touch_locked(hint);
-	if (key->has_more && !dw_autonomous_enter(key->id, true))
-		return TM_BeingModified;
-	DW_INJECT("take-before-delete");
-	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-						 InvalidSnapshot, false, &failure, false);
-	if (result == TM_BeingModified)
-	{
-		TransactionId *others;
-		bool		ours;
-
-		/* our own lock alone is no hindrance, but only if it may wait */
-		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
-			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-								 InvalidSnapshot, true, &failure, false);
-	}
-	if (key->has_more)
-		dw_autonomous_leave(key->id);
-	return result;
-}
-
-/*
- * Locks the row of a task until the end of the transaction, so that it is
- * neither claimed nor changed before, without waiting for others.
- */
-TM_Result
-dw_row_keep(Relation rel, const DwTaskKey *key)
-{
-	HeapTupleData tuple = {.t_self = key->tid};
-	TM_FailureData failure;
-	Buffer		buffer;
-	DwHint		hint;
-	TM_Result	result;
-
-	if (make_hint(key, &hint))
-		dw_touch_kept(&hint);
-	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
-							 LockWaitSkip, false, &buffer, &failure);
-	ReleaseBuffer(buffer);
-	return result;
 }
 
 DwTaken

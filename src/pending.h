@@ -1,14 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * pending.h
- *	  Taking the rows of pending tasks, and the lanes that new ones enter.
+ *	  A pending task is taken by a session, and older ones of its key are given up.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef DW_PENDING_H
 #define DW_PENDING_H
 
-#include "access/tableam.h"
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "utils/relcache.h"
+
 #include "shared.h"
 #include "task_rows.h"
 
@@ -20,9 +24,11 @@ typedef enum DwTaken
 	DW_GONE						/* there is no such task, or not any more */
 } DwTaken;
 
-extern void dw_require_writable(const char *function);
-extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
-extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
+/*
+ * For executors, in between: false if the task is superseded.  Else older ones
+ * of its key go to the failed tasks.
+ */
+extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
 extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
 							   DwHint *hint);
 
@@ -32,12 +38,5 @@ extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskK
  */
 extern DwTaken dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 							 bool *again);
-
-/* One row, as it was just found; the table is open, locked for writing. */
-extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);
-extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
-extern bool dw_row_is_claimed(Relation rel, const DwTaskKey *key);
-extern bool dw_row_is_locked_here(Relation rel, const DwTaskKey *key);
-extern bool dw_row_wait(Relation rel, const DwTaskKey *key);
 
 #endif							/* DW_PENDING_H */

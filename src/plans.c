@@ -43,25 +43,27 @@
 #include <ctype.h>
 
 #include "access/htup_details.h"
-#include "args.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_index.h"
 #include "common/hashfn.h"
-#include "constants.h"
+#include "executor/spi.h"
 #include "executor/spi_priv.h"
 #include "lib/ilist.h"
 #include "mb/pg_wchar.h"
 #include "nodes/plannodes.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
-#include "plans.h"
-#include "settings.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+
+#include "args.h"
+#include "constants.h"
+#include "plans.h"
+#include "settings.h"
 
 /* Longer texts hardly come twice. */
 #define MAX_TEXT		(32 * 1024)

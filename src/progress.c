@@ -16,31 +16,17 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "commands/dbcommands.h"
-#include "fmgr.h"
+#include "datatype/timestamp.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/spin.h"
+
+#include "clock.h"
 #include "progress.h"
-#include "settings.h"
 #include "shared.h"
-#include "signature.h"
-#include "utils/builtins.h"
-#include "views.h"
 #include "worker.h"
 
-PG_FUNCTION_INFO_V1(dw_get_progress);
-
-#define PROGRESS_COLUMNS	14
-
-typedef struct DwWorkTexts
-{
-	const char *name;
-	const char *unit;			/* of what is counted */
-	const char *activity;
-} DwWorkTexts;
-
-static const DwWorkTexts works[] =
+const DwWorkTexts dw_works[] =
 {
 	{"load", "tasks", "delay_wheel: loading tasks of the near future"},
 	{"dropped roles", "tasks", "delay_wheel: moving tasks of dropped roles to the failed ones"},
@@ -50,13 +36,13 @@ static const DwWorkTexts works[] =
 	{"recurring", "recurring tasks", "delay_wheel: looking whether recurring tasks have their runs"},
 };
 
-static const char *const phases[] = {
+const char *const dw_phases[] = {
 	"none", "looking for lanes", "loading", "moving", "sweeping", "counting", "deleting",
 	"emptying", "checking", "waiting", "done", "interrupted"
 };
 
-StaticAssertDecl(lengthof(works) == DW_WORKS, "a work has no name");
-StaticAssertDecl(lengthof(phases) == DW_PHASE_INTERRUPTED + 1, "a phase has no name");
+StaticAssertDecl(lengthof(dw_works) == DW_WORKS, "a work has no name");
+StaticAssertDecl(lengthof(dw_phases) == DW_PHASE_INTERRUPTED + 1, "a phase has no name");
 
 void
 dw_progress_init(DwProgress *all)
@@ -68,8 +54,8 @@ dw_progress_init(DwProgress *all)
 
 /*---- Those who work ----*/
 
-static bool
-is_active(const DwProgress *progress)
+bool
+dw_progress_runs(const DwProgress *progress)
 {
 	return progress->phase != DW_PHASE_NONE && progress->phase < DW_PHASE_DONE;
 }
@@ -78,13 +64,13 @@ is_active(const DwProgress *progress)
 bool
 dw_progress_is_active(DwDatabase *db, DwWork work)
 {
-	return is_active(&db->progress[work]);
+	return dw_progress_runs(&db->progress[work]);
 }
 
 void
 dw_progress_show(DwWork work)
 {
-	dw_worker_activity(STATE_RUNNING, works[work].activity);
+	dw_worker_activity(STATE_RUNNING, dw_works[work].activity);
 }
 
 static void
@@ -102,7 +88,7 @@ dw_progress_begin(DwDatabase *db, DwWork work, DwPhase phase)
 {
 	DwProgress *progress = &db->progress[work];
 
-	if (!is_active(progress))
+	if (!dw_progress_runs(progress))
 	{
 		TimestampTz now = dw_now();
 		int64		began = dw_uptime();
@@ -125,7 +111,7 @@ dw_progress_phase(DwDatabase *db, DwWork work, DwPhase phase)
 {
 	DwProgress *progress = &db->progress[work];
 
-	if (!is_active(progress))
+	if (!dw_progress_runs(progress))
 		return;
 	if (progress->phase != phase)
 		set_phase(progress, phase);
@@ -138,7 +124,7 @@ dw_progress_add(DwDatabase *db, DwWork work, int64 done)
 {
 	DwProgress *progress = &db->progress[work];
 
-	if (done == 0 || !is_active(progress))
+	if (done == 0 || !dw_progress_runs(progress))
 		return;
 	SpinLockAcquire(&progress->lock);
 	progress->done += done;
@@ -150,7 +136,7 @@ dw_progress_set(DwDatabase *db, DwWork work, int64 done, int64 total)
 {
 	DwProgress *progress = &db->progress[work];
 
-	if (!is_active(progress))
+	if (!dw_progress_runs(progress))
 		return;
 	SpinLockAcquire(&progress->lock);
 	progress->done = done;
@@ -163,7 +149,7 @@ dw_progress_steps(DwDatabase *db, DwWork work, int32 steps, int32 total)
 {
 	DwProgress *progress = &db->progress[work];
 
-	if (!is_active(progress))
+	if (!dw_progress_runs(progress))
 		return;
 	SpinLockAcquire(&progress->lock);
 	progress->steps = steps;
@@ -176,7 +162,7 @@ dw_progress_end(DwDatabase *db, DwWork work)
 {
 	DwProgress *progress = &db->progress[work];
 
-	if (is_active(progress))
+	if (dw_progress_runs(progress))
 		set_phase(progress, DW_PHASE_DONE);
 }
 
@@ -188,94 +174,7 @@ dw_progress_leave(DwDatabase *db, DwWork first, DwWork last)
 	{
 		DwProgress *progress = &db->progress[work];
 
-		if (is_active(progress) && progress->phase != DW_PHASE_WAITING)
+		if (dw_progress_runs(progress) && progress->phase != DW_PHASE_WAITING)
 			set_phase(progress, DW_PHASE_INTERRUPTED);
 	}
-}
-
-/*---- Those who look ----*/
-
-/* Of a database that the user may see: a copy of what is known, and by whom. */
-static bool
-copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
-{
-	DwDatabase *db = dw_database(number);
-
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	*database = db->oid;
-	for (int i = 0; i < DW_WORKS && OidIsValid(db->oid); i++)
-	{
-		SpinLockAcquire(&db->progress[i].lock);
-		copy[i] = db->progress[i];
-		SpinLockRelease(&db->progress[i].lock);
-		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer_pid : db->sweeper_pid;
-	}
-	LWLockRelease(dw_shared->table_lock);
-	return dw_may_see_database(db);
-}
-
-static void
-put_count(Datum *value, bool *isnull, int64 count)
-{
-	*isnull = count == DW_TOTAL_UNKNOWN;
-	*value = Int64GetDatum(count);
-}
-
-static void
-put_progress(ReturnSetInfo *result, const char *name, DwWork work, const DwProgress *progress,
-			 pid_t pid)
-{
-	bool		active = is_active(progress);
-	int64		took = Max((active ? dw_uptime() : progress->ended) - progress->began, 0);
-	Interval   *duration = palloc0(sizeof(Interval));
-	Datum		values[PROGRESS_COLUMNS] = {0};
-	bool		nulls[PROGRESS_COLUMNS] = {0};
-	NameData	database;
-
-	namestrcpy(&database, name);
-	duration->time = took;
-	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(works[work].name);
-	values[2] = CStringGetTextDatum(phases[progress->phase]);
-	values[3] = BoolGetDatum(active);
-	nulls[4] = !active || pid == 0;
-	values[4] = Int32GetDatum((int32) pid);
-	values[5] = TimestampTzGetDatum(progress->started);
-	values[6] = IntervalPGetDatum(duration);
-	values[7] = CStringGetTextDatum(works[work].unit);
-	values[8] = Int64GetDatum(progress->done);
-	put_count(&values[9], &nulls[9], progress->total);
-	nulls[10] = took == 0;
-	values[10] = Float8GetDatum(took == 0 ? 0 : progress->done * 1e6 / took);
-	put_count(&values[11], &nulls[11], progress->steps);
-	put_count(&values[12], &nulls[12], progress->steps_total);
-	values[13] = Int64GetDatum(progress->times);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-Datum
-dw_get_progress(PG_FUNCTION_ARGS)
-{
-	static const Oid columns[PROGRESS_COLUMNS] = {
-		NAMEOID, TEXTOID, TEXTOID, BOOLOID, INT4OID, TIMESTAMPTZOID, INTERVALOID,
-		TEXTOID, INT8OID, INT8OID, FLOAT8OID, INT8OID, INT8OID, INT8OID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
-	dw_require_shared();
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwProgress	progress[DW_WORKS];
-		pid_t		pids[DW_WORKS];
-		Oid			database;
-		char	   *name;
-
-		if (!copy_progress(i, &database, progress, pids))
-			continue;
-		name = get_database_name(database);
-		for (int work = 0; work < DW_WORKS && name != NULL; work++)
-			if (progress[work].phase != DW_PHASE_NONE)
-				put_progress(result, name, work, &progress[work], pids[work]);
-	}
-	return (Datum) 0;
 }

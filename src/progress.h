@@ -10,57 +10,20 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "storage/spin.h"
+
+#include "shared.h"
 
 struct DwDatabase;
 
-/* The first ones are the timer's, the others the sweeper's. */
-typedef enum DwWork
-{
-	DW_WORK_LOAD = 0,
-	DW_WORK_ORPHANS,
-	DW_WORK_SWEEP,
-	DW_WORK_FAILED,
-	DW_WORK_HISTORY,
-	DW_WORK_RECURRING
-} DwWork;
-
-#define DW_WORKS			(DW_WORK_RECURRING + 1)
-#define DW_FIRST_OF_SWEEPER	DW_WORK_SWEEP
-
-typedef enum DwPhase
-{
-	DW_PHASE_NONE = 0,			/* it was never done */
-	DW_PHASE_LOOKING,			/* for lanes */
-	DW_PHASE_LOADING,
-	DW_PHASE_MOVING,
-	DW_PHASE_SWEEPING,
-	DW_PHASE_COUNTING,
-	DW_PHASE_DELETING,
-	DW_PHASE_EMPTYING,
-	DW_PHASE_CHECKING,
-	DW_PHASE_WAITING,			/* for others; the process may end meanwhile */
-	DW_PHASE_DONE,				/* from here on it does not go on */
-	DW_PHASE_INTERRUPTED
-} DwPhase;
-
 #define DW_TOTAL_UNKNOWN	(-1)
 
-/* One kind of work in one database: what goes on, or how it was the last time. */
-typedef struct DwProgress
+typedef struct DwWorkTexts
 {
-	slock_t		lock;			/* one process writes, views read */
-	DwPhase		phase;
-	TimestampTz started;
-	int64		began;			/* the same, by dw_uptime() */
-	int64		ended;			/* by that, too */
-	int64		done;
-	int64		total;
-	int32		steps;
-	int32		steps_total;
-	int64		times;			/* that it was begun */
-} DwProgress;
+	const char *name;
+	const char *unit;			/* of what is counted */
+	const char *activity;
+} DwWorkTexts;
 
 extern void dw_progress_init(DwProgress *all);
 
@@ -82,5 +45,9 @@ extern void dw_progress_show(DwWork work);
 
 /* The process that does some of the works ends: what goes on is cut off. */
 extern void dw_progress_leave(struct DwDatabase *db, DwWork first, DwWork last);
+
+extern const DwWorkTexts dw_works[];
+extern const char *const dw_phases[];
+extern bool dw_progress_runs(const DwProgress *progress);
 
 #endif							/* DW_PROGRESS_H */

@@ -25,14 +25,22 @@
  */
 #include "postgres.h"
 
-#include "lanes.h"
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#include "clock.h"
+#include "lane_heap.h"
 #include "queue_limits.h"
 #include "settings.h"
+#include "shared.h"
 
 #define TOLERANCE_US	(100 * 1000)
 #define TURN_US			(100 * 1000)
 /* the next turn, if nobody comes for this one */
 #define UNUSED_TURN_US	USECS_PER_SEC
+
+DwQueue    *dw_queues = NULL;
 
 DwQueue *
 dw_lane_queue(const DwLane *lane)
@@ -278,4 +286,116 @@ dw_limits_forget_times(DwDatabase *db)
 			queue->next_start = next_start(queue, now);
 		queue->next_turn = queue->kept_until = 0;
 	}
+}
+
+/* Places were given back: databases that lack some look again. */
+void
+dw_tell_queues_without_place(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (!OidIsValid(db->oid) || !db->queues_missing)
+			continue;
+		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_wake_timer(db, DW_AWAKE);
+	}
+}
+
+/* Where the queue is in dw_queues; caller holds one of the two locks. */
+static int32
+find_place(DwDatabase *db, int16 id)
+{
+	static int32 last = 0;
+
+	if (dw_queues[last].database == db->oid && dw_queues[last].id == id)
+		return last;
+	for (int32 i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid && dw_queues[i].id == id)
+			return last = i;
+	return DW_NO_QUEUE;
+}
+
+void
+dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
+{
+	int32		place;
+
+	defaults->timeout = -1;
+	defaults->max_attempts = 1;
+	defaults->retry_delay = DW_DEFAULT_RETRY_DELAY;
+	if (queue == 0)
+		return;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	place = find_place(db, queue);
+	if (place != DW_NO_QUEUE)
+	{
+		defaults->timeout = dw_queues[place].timeout;
+		defaults->max_attempts = dw_queues[place].max_attempts;
+		defaults->retry_delay = dw_queues[place].retry_delay;
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+void
+dw_queues_init(void)
+{
+	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+}
+
+/* A database is left; under the table lock. */
+void
+dw_queues_leave(Oid database)
+{
+	bool		left = false;
+
+	for (int i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == database)
+		{
+			dw_queues[i].database = InvalidOid;
+			left = true;
+		}
+	if (left)
+		dw_tell_queues_without_place();
+}
+
+/*
+ * Any process may enter a lane.  What only the timer knows, others find out
+ * when they have claimed its first task.
+ */
+void
+dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
+{
+	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
+	if (db->paused)
+		lane->paused = DW_PAUSED_DATABASE;
+	else if (lane->queue == 0)
+		lane->paused = DW_NOT_PAUSED;
+	else if (lane->queue_place == DW_NO_QUEUE)
+		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
+	else
+		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+}
+
+const char *
+dw_pause_text(DwPause reason)
+{
+	switch (reason)
+	{
+		case DW_NOT_PAUSED:
+			break;
+		case DW_PAUSED_DATABASE:
+			return "all tasks of the database are paused";
+		case DW_PAUSED_OWNER:
+			return "all tasks of the role are paused";
+		case DW_PAUSED_QUEUE:
+			return "the queue is paused";
+		case DW_PAUSED_NO_QUEUE:
+			return "the queue is not declared";
+		case DW_PAUSED_NO_PLACE:
+			return "too many queues are declared, see delay_wheel.max_queues";
+	}
+	return "";
 }

@@ -11,11 +11,12 @@
 #include "postgres.h"
 
 #include "access/htup.h"
-#include "datatype/timestamp.h"
-#include "history.h"
-#include "shared.h"
 #include "storage/lock.h"
 #include "utils/relcache.h"
+
+#include "ring.h"
+#include "settings.h"
+#include "shared.h"
 
 /* What scheduling needs to know of a queue. */
 typedef struct DwQueueForTask
@@ -25,15 +26,35 @@ typedef struct DwQueueForTask
 	int64		spread;			/* due times are spread over so many us */
 } DwQueueForTask;
 
-/* What running needs to know of it: what holds for tasks that say nothing. */
-typedef struct DwQueueDefaults
-{
-	int32		timeout;		/* ms, -1: none */
-	int16		max_attempts;
-	int64		retry_delay;	/* us */
-} DwQueueDefaults;
-
 /*---- For backends ----*/
+
+/* A queue as declared. */
+typedef struct DwDeclaredQueue
+{
+	int16		id;
+	bool		paused;
+	bool		batch;
+	int32		max_running;
+	int32		rate;
+	int32		timeout;
+	int16		max_attempts;
+	int64		retry_delay;
+	DwHistoryLevel history;
+	int32		place;			/* in dw_queues; timers only */
+} DwDeclaredQueue;
+
+/* What timer and executors have read of the tables, in order. */
+typedef struct DwQueueTables
+{
+	MemoryContext context;
+	uint32		control;		/* executors: as of when it is valid */
+	bool		is_valid;
+	int			nqueues;
+	DwDeclaredQueue   *queues;
+	int			nowners;
+	Oid		   *owners;			/* whose tasks are paused */
+	bool		database_paused;
+} DwQueueTables;
 
 /*
  * Finds a queue by name, NULL for the default queue; an error if it does not
@@ -66,17 +87,7 @@ extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
 /* Locks a queue, or the pause of a role, until the end of the transaction. */
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 
-/*---- For timers ----*/
-
-/*
- * Brings queues and pauses in shared memory up to date, if they were changed.
- * Returns when it wants to be called again.
- */
-extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
-
 /*---- For executors ----*/
-
-extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults);
 
 /*
  * Are the tasks of this owner and queue paused?  As of now, committed pauses
@@ -92,15 +103,10 @@ extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
 
 /*---- Shared memory ----*/
 
-extern void dw_queues_init(void);
-extern void dw_queues_leave(Oid database);
-
-/* A lane is entered; under the table lock. */
-extern void dw_queue_attach_lane(DwDatabase *db, DwLane *lane);
-
-/* For the timer: pauses a lane that it has just entered, if its owner's tasks are paused. */
-extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
-
-extern const char *dw_pause_text(DwPause reason);
+extern DwQueueTables dw_queue_tables;
+extern DwDeclaredQueue *dw_queue_declared(int16 id);
+extern bool dw_owner_is_paused(Oid owner);
+extern void dw_queue_tables_read(Snapshot snapshot);
+extern DwPause dw_pause_of_lane(const DwLane *lane);
 
 #endif							/* DW_QUEUES_H */

@@ -18,9 +18,10 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+
+#include "errors.h"
 #include "quits.h"
 #include "shared.h"
-#include "verdict.h"
 
 /* The place of the note, or NULL; the caller has the lock. */
 static DwQuit *

@@ -24,10 +24,12 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
+#include "storage/fd.h"
+#include "sys/stat.h"
+
 #include "recovery.h"
 #include "settings.h"
 #include "shared.h"
-#include "storage/fd.h"
 
 /* In the data directory. */
 #define MARK		"delay_wheel.recovered"

@@ -10,13 +10,6 @@
 
 #include "postgres.h"
 
-/* Values of delay_wheel.start_after_recovery. */
-typedef enum DwStartAfterRecovery
-{
-	DW_START_ON,
-	DW_START_HOLD
-} DwStartAfterRecovery;
-
 /* Called by the postmaster when shared memory is set up. */
 extern void dw_recovery_note(void);
 

@@ -16,9 +16,13 @@
 #include <math.h>
 
 #include "common/int.h"
-#include "recurrence.h"
+#include "datatype/timestamp.h"
+#include "pgtime.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
+
+#include "cron.h"
+#include "recurrence.h"
 
 /* of the Gregorian calendar, on average */
 #define US_PER_MONTH	(30.436875 * USECS_PER_DAY)

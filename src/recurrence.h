@@ -10,9 +10,10 @@
 
 #include "postgres.h"
 
-#include "cron.h"
 #include "datatype/timestamp.h"
 #include "pgtime.h"
+
+#include "cron.h"
 
 /* An interval that is counted from a first time, or a cron schedule. */
 typedef struct DwRecurrence

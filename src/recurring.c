@@ -30,6 +30,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
@@ -38,30 +39,37 @@
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
-#include "compat.h"
-#include "crashes.h"
-#include "definition.h"
-#include "executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "more.h"
-#include "options.h"
-#include "pending.h"
-#include "recurrence.h"
-#include "recurring.h"
-#include "rights.h"
-#include "schedule.h"
-#include "settings.h"
-#include "signature.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "compat.h"
+#include "conclude.h"
+#include "cron.h"
+#include "cron_times.h"
+#include "definition.h"
+#include "ended.h"
+#include "new_task.h"
+#include "options.h"
+#include "pending.h"
+#include "recurrence.h"
+#include "rights.h"
+#include "row_lock.h"
+#include "schedule.h"
+#include "settings.h"
+#include "shared.h"
+#include "signature.h"
+#include "task_rows.h"
+#include "touched.h"
 
 PG_FUNCTION_INFO_V1(dw_every);
 PG_FUNCTION_INFO_V1(dw_cron);
@@ -71,157 +79,6 @@ PG_FUNCTION_INFO_V1(dw_resume_recurring);
 
 /* See keys.c and autonomous.c for others. */
 #define NAME_LOCK_CLASS	0xDE1C
-
-/* What became of the current run of a definition that is to be changed. */
-typedef struct Run
-{
-	int64		id;				/* 0: there was none yet */
-	bool		running;		/* an executor has it, it is left alone */
-	HeapTuple	taken;			/* its row, deleted by us, or NULL */
-	DwTaskKey	key;
-} Run;
-
-/*---- The end of a run ----*/
-
-/* The definition of which the task says that it is a run; 0: of none. */
-static int64
-definition_of(const Datum *values, const bool *nulls)
-{
-	int64		id;
-
-	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) ? id : 0;
-}
-
-/* Locks the definition as it is now, if the task is its current run. */
-static bool
-lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
-			bool *busy)
-{
-	*busy = false;
-	for (;;)
-	{
-		TM_Result	result;
-
-		CHECK_FOR_INTERRUPTS();
-		/* the owner: who may write rows by plain SQL can name any definition */
-		if (!dw_definition_find(rel, id, def) ||
-			dw_definition_number(def, Anum_recurring_task) != task->id ||
-			dw_definition_owner(def) != task->owner)
-			return false;
-		result = dw_definition_lock(rel, def, wait);
-		if (result == TM_Ok)
-			return true;
-		if (result == TM_WouldBlock)
-		{
-			*busy = true;
-			return false;
-		}
-		/* deleted by plain SQL in this very command */
-		if (result == TM_SelfModified || result == TM_Invisible)
-			return false;
-	}
-}
-
-/*
- * The same, having waited for who changes it.  A cancel is let in if it can
- * still undo the run; but what becomes of one that has failed, or has committed
- * its work, must be written down.
- */
-static bool
-wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
-{
-	bool		let_in = QueryCancelHoldoffCount > 0 && ended->end == DW_END_DONE &&
-		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
-	bool		found;
-	bool		busy;
-
-	if (let_in)
-		RESUME_CANCEL_INTERRUPTS();
-	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
-	if (let_in)
-		HOLD_CANCEL_INTERRUPTS();
-	return found;
-}
-
-/*
- * A run that was left out, since it came too late after a crash, is not cleared
- * by that: else a task that is soon too late would crash the server for ever.
- */
-static void
-pass_suspicion_on(const DwEnded *ended, int64 next)
-{
-	if (ended->started == 0 && ended->end != DW_END_CANCELLED && next != 0)
-		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
-}
-
-static void
-end_run(int64 id, const DwEnded *ended)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	DwDefinition def;
-
-	if (wait_for_definition(rel, id, ended, &def))
-	{
-		dw_definition_note_end(&def, ended);
-		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
-			dw_definition_pause_for_crashes(&def);
-		dw_definition_advance(&def);
-		dw_definition_insert_run(&def);
-		dw_definition_write(rel, &def);
-		pass_suspicion_on(ended, dw_definition_number(&def, Anum_recurring_task));
-	}
-	table_close(rel, NoLock);
-}
-
-/*
- * If it is the executor's own task, whose work is done by now, a limit for
- * locks that is meant for its SQL is not to make it fail.
- */
-void
-dw_recurring_ended(const DwEnded *ended)
-{
-	int64		id = ended->end == DW_END_RETRIED ? 0 :
-		definition_of(ended->values, ended->nulls);
-	int			lock_timeout = LockTimeout;
-
-	if (id == 0)
-		return;
-	if (dw_this_executor != NULL && QueryCancelHoldoffCount > 0)
-		LockTimeout = 0;
-	PG_TRY();
-	{
-		end_run(id, ended);
-	}
-	PG_FINALLY();
-	{
-		LockTimeout = lock_timeout;
-	}
-	PG_END_TRY();
-}
-
-bool
-dw_recurring_may_end(Relation rel, HeapTuple tuple)
-{
-	Datum	   *values;
-	bool	   *nulls;
-	int64		id;
-	Relation	recurring;
-	DwTaskKey	key;
-	DwDefinition def;
-	bool		busy;
-
-	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
-		return true;
-	dw_deform(rel, tuple, &values, &nulls);
-	id = definition_of(values, nulls);
-	if (id == 0)
-		return true;
-	dw_task_key(rel, tuple, &key);
-	recurring = table_open(dw_catalog()->recurring, NoLock);
-	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
-	table_close(recurring, NoLock);
-	return !busy;
-}
 
 /*---- Finding a definition by its name ----*/
 
@@ -303,7 +160,7 @@ find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 
 /* Takes the run that the definition names, if it is pending. */
 static void
-take_run(const DwDefinition *def, Run *run)
+take_run(const DwDefinition *def, DwRecurringRun *run)
 {
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 	Relation	rel;
@@ -313,7 +170,7 @@ take_run(const DwDefinition *def, Run *run)
 	/* taken already, before the definition was found to have changed */
 	if (run->taken != NULL && run->id == id)
 		return;
-	memset(run, 0, sizeof(Run));
+	memset(run, 0, sizeof(DwRecurringRun));
 	run->id = id;
 	if (id == 0)
 		return;
@@ -342,7 +199,7 @@ take_run(const DwDefinition *def, Run *run)
  * was read: the caller is to look again.
  */
 static bool
-take_definition(Relation rel, DwDefinition *def, Run *run)
+take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
 {
 	DwDefinition locked;
 
@@ -361,7 +218,7 @@ take_definition(Relation rel, DwDefinition *def, Run *run)
 
 /* The run that was taken has no place any more. */
 static void
-drop_run(Run *run)
+drop_run(DwRecurringRun *run)
 {
 	Relation	rel;
 
@@ -377,9 +234,9 @@ drop_run(Run *run)
  * paused is only looked at.
  */
 static bool
-take_by_name(Relation rel, text *name, bool only_paused, DwDefinition *def, Run *run)
+take_by_name(Relation rel, text *name, bool only_paused, DwDefinition *def, DwRecurringRun *run)
 {
-	memset(run, 0, sizeof(Run));
+	memset(run, 0, sizeof(DwRecurringRun));
 	do
 	{
 		if (!find_name(rel, name, false, def))
@@ -645,7 +502,7 @@ create(DwDefinition *def)
 
 /* Whoever changes one that came with a copy means it to have runs here. */
 static int64
-change(Relation rel, DwDefinition *def, const DwDefinition *wanted, Run *run)
+change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringRun *run)
 {
 	bool		same_times = !def->nulls[Anum_recurring_next_due - 1] &&
 		is_same(rel, def, wanted, interval_columns) &&
@@ -677,7 +534,7 @@ declare(DwDefinition *wanted)
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	bool		starts_given = !wanted->nulls[Anum_recurring_starts - 1];
 	text	   *name = DatumGetTextPP(wanted->values[Anum_recurring_name - 1]);
-	Run			run = {0};
+	DwRecurringRun			run = {0};
 	DwDefinition def;
 	int64		result;
 
@@ -760,7 +617,7 @@ dw_cron(PG_FUNCTION_ARGS)
 /* Opens the table and takes the definition that the function names; NULL: there is none. */
 static Relation
 take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
-		   Run *run)
+		   DwRecurringRun *run)
 {
 	static const Oid types[] = {TEXTOID};
 	Relation	rel;
@@ -779,7 +636,7 @@ Datum
 dw_unschedule(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	Run			run;
+	DwRecurringRun			run;
 	Relation	rel = take_named(fcinfo, "delay_unschedule()", false, &def, &run);
 
 	if (rel == NULL)
@@ -794,7 +651,7 @@ Datum
 dw_pause_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	Run			run;
+	DwRecurringRun			run;
 	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", false, &def, &run);
 
 	if (rel == NULL)
@@ -826,7 +683,7 @@ Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	Run			run;
+	DwRecurringRun			run;
 	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", true, &def, &run);
 
 	if (rel == NULL)

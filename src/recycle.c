@@ -27,14 +27,19 @@
 
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "compat.h"
-#include "lanes.h"
-#include "recycle.h"
-#include "settings.h"
-#include "shared.h"
+#include "nodes/pg_list.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/resowner.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "executors.h"
+#include "lanes.h"
+#include "places.h"
+#include "recycle.h"
+#include "settings.h"
+#include "shared.h"
 
 /* Beyond that, those are concerned whom all of them have in common. */
 #define MAX_CONCERNS	256

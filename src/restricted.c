@@ -32,13 +32,14 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_namespace.h"
 #include "common/pg_prng.h"
-#include "compat.h"
 #include "miscadmin.h"
-#include "restricted.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
+
+#include "compat.h"
+#include "restricted.h"
 
 /* One such code may run another one's. */
 static int	depth = 0;

@@ -26,19 +26,20 @@
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "keys.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "rights.h"
-#include "settings.h"
-#include "signature.h"
-#include "task_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "key_lock.h"
+#include "marks.h"
+#include "rights.h"
+#include "settings.h"
+#include "signature.h"
+#include "task_rows.h"
 
 /* After this long the rows are counted again. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)

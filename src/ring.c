@@ -40,7 +40,6 @@ typedef struct KeepBounds
 StaticAssertDecl(sizeof(DwEntry) == 24, "an entry must have 24 bytes");
 StaticAssertDecl(sizeof(DwChunk) == 1024, "a chunk must have 1024 bytes");
 
-
 /* ----------------------------------------------------------------
  *		The pool
  * ----------------------------------------------------------------
@@ -160,7 +159,6 @@ dw_pool_reclaim(DwPool *pool, DwAccount *acct)
 	acct->used = 0;
 	SpinLockRelease(&pool->lock);
 }
-
 
 /* ----------------------------------------------------------------
  *		Lists of entries
@@ -456,7 +454,6 @@ dw_list_append(DwPool *pool, DwList *list, DwList *more)
 	list->nchunks += more->nchunks;
 	dw_list_init(more);
 }
-
 
 /* ----------------------------------------------------------------
  *		The ring

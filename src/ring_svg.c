@@ -16,11 +16,15 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "clock.h"
+#include "places.h"
+#include "ring.h"
 #include "settings.h"
 #include "shared.h"
 #include "signature.h"
 #include "svg.h"
-#include "utils/builtins.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_ring_svg);

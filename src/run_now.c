@@ -31,28 +31,14 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "args.h"
-#include "autonomous.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "compat.h"
-#include "conclude.h"
-#include "ending.h"
-#include "executor.h"
+#include "datatype/timestamp.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "my_session.h"
-#include "other_nodes.h"
-#include "pending.h"
-#include "restricted.h"
-#include "run_now.h"
-#include "signature.h"
-#include "spi_run.h"
-#include "task_rows.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -65,6 +51,26 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "args.h"
+#include "catalog.h"
+#include "clock.h"
+#include "committing.h"
+#include "compat.h"
+#include "conclude.h"
+#include "ended.h"
+#include "executors.h"
+#include "lane_scan.h"
+#include "marks.h"
+#include "more.h"
+#include "my_session.h"
+#include "other_nodes.h"
+#include "pending.h"
+#include "restricted.h"
+#include "shared.h"
+#include "signature.h"
+#include "spi_run.h"
+#include "task_rows.h"
+
 PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
 
@@ -73,7 +79,6 @@ PG_FUNCTION_INFO_V1(dw_run_due);
  * these by others again.
  */
 #define MAX_ROUNDS	1000
-
 
 /* A cursor that the task must not get at. */
 typedef struct HiddenCursor

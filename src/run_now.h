@@ -11,6 +11,4 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-
 #endif							/* DW_RUN_NOW_H */

@@ -29,48 +29,56 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "args.h"
-#include "attempts.h"
-#include "autonomous.h"
-#include "batch.h"
-#include "claim.h"
 #include "common/pg_prng.h"
-#include "compat.h"
-#include "conclude.h"
-#include "crashes.h"
-#include "errors.h"
-#include "executor.h"
-#include "inject.h"
-#include "keys.h"
-#include "lanes.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "my_session.h"
 #include "pgstat.h"
-#include "queues.h"
-#include "quits.h"
-#include "run_task.h"
-#include "session.h"
-#include "settings.h"
-#include "spi_run.h"
-#include "stats.h"
-#include "stop.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/s_lock.h"
-#include "task_log.h"
-#include "task_rows.h"
-#include "task_timeout.h"
 #include "tcop/tcopprot.h"
-#include "touched.h"
-#include "trial.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
-#include "wait.h"
+
+#include "args.h"
+#include "attempts.h"
+#include "autonomous.h"
+#include "catalog.h"
+#include "claim.h"
+#include "clock.h"
+#include "compat.h"
+#include "conclude.h"
+#include "ended.h"
+#include "errors.h"
+#include "executors.h"
+#include "inject.h"
+#include "keys.h"
+#include "lanes.h"
+#include "more.h"
+#include "my_session.h"
+#include "queues.h"
+#include "quits.h"
+#include "ring.h"
+#include "run_task.h"
+#include "session.h"
+#include "settings.h"
+#include "shared.h"
+#include "spi_run.h"
+#include "stats.h"
+#include "stop.h"
+#include "suspects.h"
+#include "take.h"
+#include "task_log.h"
+#include "task_rows.h"
+#include "task_timeout.h"
+#include "touched.h"
+#include "trial.h"
+#include "verdict.h"
+#include "waiters.h"
 
 #define RETRY_MIN_MS	100
 /* not longer: what stops all, as want of memory for locks, may be over soon */
@@ -946,4 +954,22 @@ void
 dw_skip_task(const DwClaim *claimed)
 {
 	dw_conclude_claim(claimed, DW_END_SKIPPED, 0, NULL, NULL);
+}
+
+void
+dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
+				  const DwSpiResult *result, const ErrorData *error)
+{
+	DwEnded		ended = {
+		.key = &claim->key,
+		.values = claim->values,
+		.nulls = claim->nulls,
+		.end = end,
+		.started = started,
+		.error = error
+	};
+
+	if (result != NULL)
+		ended.result = *result;
+	dw_conclude(&ended);
 }

@@ -8,7 +8,12 @@
 #ifndef DW_RUN_TASK_H
 #define DW_RUN_TASK_H
 
+#include "postgres.h"
+
 #include "claim.h"
+#include "ended.h"
+#include "executors.h"
+#include "ring.h"
 #include "shared.h"
 #include "spi_run.h"
 
@@ -35,5 +40,9 @@ extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 
 /* After the end of a transaction: removes what its tasks left in the session. */
 extern void dw_task_clean(bool used_temp);
+
+/* The same of a claimed task; result and error may be NULL. */
+extern void dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
+							  const DwSpiResult *result, const ErrorData *error);
 
 #endif							/* DW_RUN_TASK_H */

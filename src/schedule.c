@@ -16,42 +16,38 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "args.h"
-#include "autonomous.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "commands/trigger.h"
-#include "common/hashfn.h"
-#include "compat.h"
-#include "conclude.h"
-#include "copies.h"
-#include "executor.h"
+#include "datatype/timestamp.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "inject.h"
-#include "keys.h"
-#include "lanes.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "my_session.h"
-#include "options.h"
-#include "pending.h"
-#include "queues.h"
-#include "rights.h"
-#include "run_now.h"
-#include "schedule.h"
-#include "settings.h"
-#include "signature.h"
-#include "sqlcheck.h"
-#include "stop.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "args.h"
+#include "catalog.h"
+#include "conclude.h"
+#include "ended.h"
+#include "key_lock.h"
+#include "keys.h"
+#include "marks.h"
+#include "my_session.h"
+#include "new_task.h"
+#include "options.h"
+#include "pending.h"
+#include "queues.h"
+#include "rights.h"
+#include "schedule.h"
+#include "settings.h"
+#include "shared.h"
+#include "signature.h"
+#include "stop.h"
+#include "task_rows.h"
+#include "touched.h"
 #include "writers.h"
 
 PG_FUNCTION_INFO_V1(dw_origin);
@@ -154,64 +150,6 @@ refuse_null(bool isnull, const char *what)
 				 errmsg("%s must not be null", what)));
 }
 
-/* What delays count from, see run_now.h. */
-TimestampTz
-dw_schedule_now(void)
-{
-	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
-}
-
-TimestampTz
-dw_due_after(const Interval *delay)
-{
-	TimestampTz due;
-
-	due = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												  TimestampTzGetDatum(dw_schedule_now()),
-												  IntervalPGetDatum(delay)));
-	if (TIMESTAMP_NOT_FINITE(due))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("delay must not be infinite")));
-	return due;
-}
-
-TimestampTz
-dw_finite_due(TimestampTz due)
-{
-	if (TIMESTAMP_NOT_FINITE(due))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("due time must not be infinite")));
-	return due;
-}
-
-/*
- * Whether the task will find the current search_path by itself, being run
- * by a new session of its owner.
- */
-static bool
-search_path_is_default(void)
-{
-	static struct config_generic *setting = NULL;
-
-	if (setting == NULL)
-		setting = dw_find_setting("search_path");
-	return setting != NULL && setting->source <= PGC_S_DATABASE_USER &&
-		GetUserId() == GetAuthenticatedUserId();
-}
-
-void
-dw_new_task_init(DwNewTask *task, text *sql)
-{
-	memset(task, 0, sizeof(DwNewTask));
-	memset(task->nulls, true, sizeof(task->nulls));
-	task->owner = GetUserId();
-	task->due = dw_schedule_now();
-	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
-	task->nulls[Anum_task_sql - 1] = false;
-}
-
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 {
@@ -221,49 +159,6 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	task->queue = queue.id;
 	task->spread = queue.spread;
 	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
-}
-
-/* By its id, so that a task that is put back has the same place. */
-static TimestampTz
-spread_due(const DwNewTask *task, int64 id)
-{
-	uint64		hash;
-
-	if (task->spread <= 0)
-		return task->due;
-	hash = hash_bytes_extended((unsigned char *) &id, sizeof(id), 0);
-	return dw_finite_due(dw_time_add(task->due, hash % task->spread));
-}
-
-/* Draws an id, writes the row and remembers it for the end of the transaction. */
-static int64
-insert_task(DwNewTask *task, DwLaneRef lane)
-{
-	Datum	   *values = task->values;
-	bool	   *nulls = task->nulls;
-	DwHint		hint;
-
-	hint.lane = lane;
-	dw_writes_for(task->owner);
-	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
-	hint.due = spread_due(task, hint.id);
-	if (!nulls[Anum_task_expires - 1])
-		dw_check_expires(hint.due, values[Anum_task_expires - 1]);
-
-	values[Anum_task_id - 1] = Int64GetDatum(hint.id);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
-	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
-	values[Anum_task_owner - 1] = ObjectIdGetDatum(task->owner);
-	values[Anum_task_queue - 1] = Int16GetDatum(task->queue);
-	values[Anum_task_priority - 1] = Int16GetDatum(task->priority);
-	for (int i = Anum_task_id; i <= Anum_task_priority; i++)
-		nulls[i - 1] = false;
-
-	DW_INJECT("schedule-before-insert");
-	hint.tid = dw_task_insert(values, nulls);
-	dw_touch_written(&hint);
-	DW_INJECT("schedule-after-insert");
-	return hint.id;
 }
 
 /* A task with a key: its id, or that of the one that is pending already. */
@@ -282,46 +177,17 @@ insert_keyed_task(DwNewTask *task, DwLaneRef lane)
 	{
 		if (dw_max_pending >= 0)
 			dw_require_room(task->owner);
-		id = insert_task(task, lane);
+		id = dw_new_task_insert(task, lane);
 		dw_key_leave();
 	}
 	table_close(rel, NoLock);
 	return id;
 }
 
-static void
-keep_search_path(DwNewTask *task)
-{
-	if (search_path_is_default())
-		return;
-	task->values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
-	task->nulls[Anum_task_search_path - 1] = false;
-}
-
-static void
-check_sql(const DwNewTask *task, int nargs)
-{
-	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
-
-	if (!dw_check_sql_text)
-		return;
-	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
-		dw_check_sql_autonomous(sql, nargs);
-	else
-		dw_check_sql(sql, nargs);
-}
-
-void
-dw_new_task_check(DwNewTask *task, int nargs)
-{
-	check_sql(task, nargs);
-	keep_search_path(task);
-}
-
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
-	check_sql(task, nargs);
+	dw_new_task_check_sql(task, nargs);
 	return dw_schedule_checked(task);
 }
 
@@ -333,20 +199,11 @@ dw_schedule_checked(DwNewTask *task)
 
 	if (dw_max_pending >= 0 && !has_key)
 		dw_require_room(task->owner);
-	keep_search_path(task);
+	dw_keep_search_path(task);
 	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	/* before an id is drawn: see marks.c, who waits for those with lower ones */
 	dw_tasks_lock();
-	return has_key ? insert_keyed_task(task, lane) : insert_task(task, lane);
-}
-
-int64
-dw_schedule_successor(DwNewTask *task)
-{
-	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
-
-	dw_tasks_lock();
-	return insert_task(task, lane);
+	return has_key ? insert_keyed_task(task, lane) : dw_new_task_insert(task, lane);
 }
 
 /* delay_schedule and delay_schedule_at: arguments follow the SQL text. */

@@ -24,23 +24,27 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_authid.h"
-#include "catalog/pg_database.h"
+#include "catalog/pg_db_role_setting.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
-#include "compat.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "session.h"
 #include "storage/lock.h"
-#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/portal.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
+
+#include "compat.h"
+#include "session.h"
 #include "worker.h"
 
 #if !DW_ANY_ROLE_CONNECTS
@@ -51,37 +55,8 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+
 #endif
-
-static bool
-database_is_open(void)
-{
-	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	bool		open = HeapTupleIsValid(tuple) &&
-		((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return open;
-}
-
-DwAccess
-dw_session_access(Oid owner)
-{
-	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(owner));
-	bool		can_log_in;
-
-	if (!HeapTupleIsValid(tuple))
-		return DW_ACCESS_NO_ROLE;
-	can_log_in = ((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin;
-	ReleaseSysCache(tuple);
-
-	if (!database_is_open())
-		return DW_ACCESS_CLOSED;
-	if (dw_database_aclcheck(MyDatabaseId, owner, ACL_CONNECT) != ACLCHECK_OK)
-		return DW_ACCESS_NO_CONNECT;
-	return can_log_in ? DW_ACCESS_LOGIN : DW_ACCESS_NO_LOGIN;
-}
 
 #if !DW_ANY_ROLE_CONNECTS
 

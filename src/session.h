@@ -10,22 +10,6 @@
 
 #include "postgres.h"
 
-/* May and can sessions of a role be had in this database? */
-typedef enum DwAccess
-{
-	DW_ACCESS_LOGIN,
-	DW_ACCESS_NO_LOGIN,			/* yes, but the role itself could not log in */
-	DW_ACCESS_NO_ROLE,
-	DW_ACCESS_NO_CONNECT,		/* lacks CONNECT on the database */
-	DW_ACCESS_CLOSED			/* the database allows no connections */
-} DwAccess;
-
-/*
- * To be called in a transaction, by a process that is connected to the
- * database.
- */
-extern DwAccess dw_session_access(Oid owner);
-
 /*
  * Connects this process as the role.  can_log_in is of interest to
  * PostgreSQL 15 and 16 only.  FATAL if it cannot connect.

@@ -12,10 +12,9 @@
 
 #include <limits.h>
 
-#include "history.h"
-#include "recovery.h"
-#include "settings.h"
 #include "utils/guc.h"
+
+#include "settings.h"
 
 int			dw_slots = 3600;
 int			dw_tick = 1000;
@@ -69,6 +68,8 @@ static const struct config_enum_entry history_options[] = {
 	{"0", DW_HISTORY_OFF, true},
 	{NULL, 0, false}
 };
+
+static const char *const dw_history_levels[] = {"off", "errors", "all"};
 
 void
 dw_define_settings(void)
@@ -201,4 +202,13 @@ dw_define_settings(void)
 							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 #endif
 	MarkGUCPrefixReserved("delay_wheel");
+}
+
+DwHistoryLevel
+dw_history_level(const char *text)
+{
+	for (int i = DW_HISTORY_OFF; i <= DW_HISTORY_ALL; i++)
+		if (strcmp(text, dw_history_levels[i]) == 0)
+			return i;
+	return DW_HISTORY_UNSET;
 }

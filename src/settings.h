@@ -10,6 +10,22 @@
 
 #include "postgres.h"
 
+/* Which ends are recorded. */
+typedef enum DwHistoryLevel
+{
+	DW_HISTORY_UNSET = -1,		/* of a queue: as the setting says */
+	DW_HISTORY_OFF,
+	DW_HISTORY_ERRORS,
+	DW_HISTORY_ALL
+} DwHistoryLevel;
+
+/* Values of delay_wheel.start_after_recovery. */
+typedef enum DwStartAfterRecovery
+{
+	DW_START_ON,
+	DW_START_HOLD
+} DwStartAfterRecovery;
+
 extern int	dw_slots;
 extern int	dw_tick;			/* ms */
 extern int	dw_turns_ahead;
@@ -54,5 +70,8 @@ extern int	dw_history_max_size;	/* kB */
 #define DW_BATCH_MAX	256
 
 extern void dw_define_settings(void);
+
+/* UNSET if it is none of off, errors and all. */
+extern DwHistoryLevel dw_history_level(const char *text);
 
 #endif							/* DW_SETTINGS_H */

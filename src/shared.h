@@ -26,19 +26,61 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "port/atomics.h"
-#include "progress.h"
-#include "ring.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/itemptr.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-#define DW_NO_LANE		(-1)
+#include "ring.h"
+
+/* The first ones are the timer's, the others the sweeper's. */
+typedef enum DwWork
+{
+	DW_WORK_LOAD = 0,
+	DW_WORK_ORPHANS,
+	DW_WORK_SWEEP,
+	DW_WORK_FAILED,
+	DW_WORK_HISTORY,
+	DW_WORK_RECURRING
+} DwWork;
+
+#define DW_WORKS			(DW_WORK_RECURRING + 1)
+
+typedef enum DwPhase
+{
+	DW_PHASE_NONE = 0,			/* it was never done */
+	DW_PHASE_LOOKING,			/* for lanes */
+	DW_PHASE_LOADING,
+	DW_PHASE_MOVING,
+	DW_PHASE_SWEEPING,
+	DW_PHASE_COUNTING,
+	DW_PHASE_DELETING,
+	DW_PHASE_EMPTYING,
+	DW_PHASE_CHECKING,
+	DW_PHASE_WAITING,			/* for others; the process may end meanwhile */
+	DW_PHASE_DONE,				/* from here on it does not go on */
+	DW_PHASE_INTERRUPTED
+} DwPhase;
+
+/* One kind of work in one database: what goes on, or how it was the last time. */
+typedef struct DwProgress
+{
+	slock_t		lock;			/* one process writes, views read */
+	DwPhase		phase;
+	TimestampTz started;
+	int64		began;			/* the same, by dw_uptime() */
+	int64		ended;			/* by that, too */
+	int64		done;
+	int64		total;
+	int32		steps;
+	int32		steps_total;
+	int64		times;			/* that it was begun */
+} DwProgress;
+
 /* words of a bitmap of lanes */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 #define DW_HEAD_START_US	100 /* see near.c */
-#define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
-#define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 
 /* Names a lane for as long as it is the same one. */
 typedef struct DwLaneRef
@@ -218,43 +260,6 @@ typedef struct DwOwner
 
 #define DW_NO_QUEUE		(-1)
 
-/*
- * What timer and executors need to know of a declared queue of a database.
- * Filled in by the timer from the table; the default queue has none.  Places
- * of a database change under the table lock together with its ready lock, so
- * either is enough to read its own ones.
- */
-typedef struct DwQueue
-{
-	/* table lock to enter and leave */
-	Oid			database;		/* InvalidOid: free */
-	int16		id;
-
-	/* ready lock: as declared */
-	bool		paused;
-	bool		batch;
-	int32		max_running;	/* 0: no limit */
-	int32		rate;			/* tasks a second, 0: no limit */
-	int32		timeout;		/* ms, -1: none */
-	int16		max_attempts;
-	int64		retry_delay;	/* us */
-
-	/* ready lock: as it stands, see queue_limits.c */
-	uint32		running;		/* executors on its tasks, of all lanes */
-	TimestampTz next_start;		/* by the rate */
-	int64		start_fraction; /* of it, in us / rate */
-	Oid			kept_for;		/* until then one place is for this owner */
-	TimestampTz kept_until;
-	TimestampTz next_turn;		/* not before then is one kept again */
-
-	/* statistics, since the queue was entered */
-	pg_atomic_uint64 done;
-	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;
-	pg_atomic_uint64 cancelled; /* by a mark, of those that were claimed */
-	pg_atomic_uint64 skipped;
-} DwQueue;
-
 #define DW_LATENESS_BUCKETS 512
 
 /*
@@ -396,24 +401,6 @@ typedef struct DwDatabase
 	DwProgress	progress[DW_WORKS];
 } DwDatabase;
 
-typedef enum DwExecutorState
-{
-	DW_EXECUTOR_FREE = 0,		/* the place is free */
-	DW_EXECUTOR_STARTING,		/* registered, not running yet */
-	DW_EXECUTOR_CONNECTING,
-	DW_EXECUTOR_IDLE,
-	DW_EXECUTOR_WOKEN,			/* idle, but called for work */
-	DW_EXECUTOR_BUSY
-} DwExecutorState;
-
-/* Is its task suspected of crashing the server?  See trial.c. */
-typedef enum DwTrial
-{
-	DW_NO_TRIAL = 0,
-	DW_TRIAL_AWAITED,			/* its run is to begin when others have made way */
-	DW_ON_TRIAL
-} DwTrial;
-
 /* Has anything changed that a session keeps from its login? */
 typedef enum DwStale
 {
@@ -421,53 +408,6 @@ typedef enum DwStale
 	DW_STALE_LOOK,				/* memberships: may it still log in? */
 	DW_STALE_END				/* no task any more */
 } DwStale;
-
-/* A place for an executor: a process of one database and one role. */
-typedef struct DwExecutor
-{
-	/* table lock to enter and leave, ready lock for the rest */
-	Oid			database;
-	Oid			owner;
-	int32		owner_place;	/* in dw_owners, once it has taken its place */
-	uint32		generation;
-	DwExecutorState state;
-	bool		must_exit;
-	bool		put_back;		/* terminated by us, the task is not to blame */
-	uint32		proc;			/* dw_my_proc() */
-	pid_t		pid;
-	TimestampTz since;			/* of the state */
-	DwEntry		current;		/* what it runs, if busy */
-	bool		begun;			/* its SQL has begun */
-	bool		in_batch;		/* others share its transaction, which ends soon,
-								 * see batch.c */
-	DwPlace		place;			/* where in the ready list its batch takes tasks */
-	bool		unstoppable;	/* current is being put back, see stop.c */
-	DwTrial		trial;			/* of current; by itself only, no lock */
-	bool		blameless;		/* the process ends, but not for what it runs: set
-								 * in signal handlers, see crashes.c */
-	bool		outlived;		/* it was there when others were told to quit */
-	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended well;
-								 * a signed number, see crashes.c */
-	Oid			stop_by;		/* who wants it to be stopped */
-
-	/* current is to be stopped; written under the ready lock */
-	pg_atomic_uint32 stop;
-
-	/* the transaction that deletes the row of current, and of those before it
-	 * in the batch; else invalid */
-	pg_atomic_uint32 xid;
-
-	/* what a login would find has changed: a DwStale */
-	pg_atomic_uint32 stale;
-
-	/* a task with a key that it could not claim, being kept; else 0 */
-	pg_atomic_uint64 refused;
-
-	/* the task that it runs outside of a transaction, see autonomous.c: its row
-	 * is gone, or stays meanwhile; else 0 */
-	pg_atomic_uint64 autonomous;
-	pg_atomic_uint64 keeps;
-} DwExecutor;
 
 #define DW_MAX_QUITS	64
 
@@ -504,14 +444,22 @@ typedef struct DwShared
 	uint32		database_size;	/* bytes of a database with inbox and ring */
 } DwShared;
 
+/* Timers are not woken more often than that by a rate. */
+#define DW_COALESCE_US		1000
+
+/*
+ * A flag in the offset of an entry: it is to be run in a transaction of its
+ * own.  An offset needs 14 bits at most.
+ */
+#define DW_ENTRY_ALONE	0x8000
+
+#define DW_FIRST_OF_SWEEPER	DW_WORK_SWEEP
+
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
 extern DwOwner *dw_owners;
-extern DwQueue *dw_queues;
-extern DwExecutor *dw_executors;
 
-extern void dw_shared_install(void);
 extern void dw_require_shared(void);
 
 /* Access by number. */
@@ -523,15 +471,6 @@ extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
 
-/* Databases. */
-extern DwDatabase *dw_database_find(Oid database);
-extern DwDatabase *dw_database_enter(Oid database, bool pin);
-extern bool dw_database_pin(DwDatabase *db, Oid database);
-extern DwDatabase *dw_database_find_pin(Oid database);
-extern void dw_database_unpin(DwDatabase *db);
-extern void dw_database_leave(DwDatabase *db);
-extern bool dw_database_place_free(void);
-extern void dw_quota_update(void);
 extern void dw_problem(DwDatabase *db, const char *text);
 extern void dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted);
 
@@ -545,49 +484,40 @@ extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);
 extern void dw_roles_dropped(void);
 
-/* The clock: the only place that reads it.  It may be set at any time, also back. */
-extern TimestampTz dw_now(void);
-/*
- * Microseconds since some moment, for how long something takes: never set, and as
- * fast as the clock.
- */
-extern int64 dw_uptime(void);
+/* How many executors one lane may have. */
+extern uint32 dw_lane_executors(void);
+extern char *dw_databases;
+extern uint32 dw_pool_chunks(void);
+extern Size dw_database_size(void);
+extern uint32 dw_executor_places(void);
 
-static inline int64
-dw_atomic_read(pg_atomic_uint64 *value)
+/* Others' databases are shown to who may see statistics. */
+extern bool dw_may_see_database(const DwDatabase *db);
+
+static inline OffsetNumber
+dw_entry_offset(const DwEntry *entry)
 {
-	return (int64) pg_atomic_read_u64(value);
+	return entry->offset & ~DW_ENTRY_ALONE;
 }
 
-/* Lowers a shared time; returns whether that changed it. */
-static inline bool
-dw_atomic_lower(pg_atomic_uint64 *value, int64 to)
+static inline DwOwner *
+dw_lane_owner(const DwLane *lane)
 {
-	uint64		old = pg_atomic_read_u64(value);
-
-	while (to < (int64) old)
-		if (pg_atomic_compare_exchange_u64(value, &old, (uint64) to))
-			return true;
-	return false;
+	return &dw_owners[lane->owner_place];
 }
 
-static inline int64
-dw_atomic_take(pg_atomic_uint64 *value)
+/* Tasks of the lane's ready list.  Under the ready lock. */
+static inline uint32
+dw_ready_count(const DwLane *lane)
 {
-	return (int64) pg_atomic_exchange_u64(value, (uint64) DW_NEVER);
+	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
 }
 
-/* a + b, at most DW_NEVER and at least the lowest time */
-static inline TimestampTz
-dw_time_add(TimestampTz a, int64 b)
+/* All of the lane that is in memory. */
+static inline uint32
+dw_lane_held(const DwLane *lane)
 {
-	if (a == DW_NEVER)
-		return a;
-	if (b > 0 && a > DW_NEVER - b)
-		return DW_NEVER;
-	if (b < 0 && a < PG_INT64_MIN + 1 - b)
-		return PG_INT64_MIN + 1;
-	return a + b;
+	return lane->waiting + dw_ready_count(lane);
 }
 
 #endif							/* DW_SHARED_H */

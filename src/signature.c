@@ -13,11 +13,15 @@
  */
 #include "postgres.h"
 
+#include "access/tupdesc.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
-#include "signature.h"
+#include "fmgr.h"
+#include "funcapi.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
+
+#include "signature.h"
 
 static void
 raise_mismatch(FunctionCallInfo fcinfo)

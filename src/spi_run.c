@@ -11,9 +11,12 @@
 #include "postgres.h"
 
 #include "executor/spi.h"
+#include "nodes/params.h"
+#include "tcop/cmdtag.h"
+#include "tcop/dest.h"
+
 #include "plans.h"
 #include "spi_run.h"
-#include "tcop/dest.h"
 
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 

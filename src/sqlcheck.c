@@ -93,7 +93,6 @@ static struct
 	char		text[MAX_KNOWN_TEXT];
 }			known;
 
-
 /*
  * Error positions point into the task's text, which is not what the client
  * sent: report them as those of an internal query.

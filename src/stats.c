@@ -13,9 +13,14 @@
  */
 #include "postgres.h"
 
-#include "failed.h"
 #include "port/pg_bitutils.h"
+
+#include "clock.h"
+#include "executors.h"
 #include "queue_limits.h"
+#include "ring.h"
+#include "settings.h"
+#include "shared.h"
 #include "stats.h"
 
 #define SUB_BITS	3
@@ -204,4 +209,31 @@ dw_lateness_percentile(DwDatabase *db, double fraction)
 			return Min(bucket_value(i), (double) pg_atomic_read_u64(&db->lateness_max));
 	}
 	return (double) pg_atomic_read_u64(&db->lateness_max);
+}
+
+int64
+dw_failed_max_age_us(void)
+{
+	return (int64) dw_failed_max_age * USECS_PER_MINUTE;
+}
+
+void
+dw_failed_ask(DwDatabase *db, TimestampTz at)
+{
+	if (!dw_atomic_lower(&db->failed_trim_at, at))
+		return;
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+void
+dw_failed_recorded(DwDatabase *db, uint64 n)
+{
+	uint64		failed = pg_atomic_add_fetch_u64(&db->failed, n);
+
+	if (dw_failed_max_count >= 0 && failed >= pg_atomic_read_u64(&db->failed_limit))
+		dw_failed_ask(db, Max(dw_now(), dw_atomic_read(&db->failed_trim_after)));
+	else if (dw_failed_max_age >= 0 && dw_atomic_read(&db->failed_trim_at) == DW_NEVER)
+		dw_failed_ask(db, dw_now() + dw_failed_max_age_us());
 }

@@ -8,6 +8,9 @@
 #ifndef DW_STATS_H
 #define DW_STATS_H
 
+#include "postgres.h"
+
+#include "executors.h"
 #include "shared.h"
 
 /* What came of a task that was claimed. */
@@ -32,5 +35,13 @@ extern uint64 dw_lateness_below(DwDatabase *db, uint64 us);
 /* In microseconds; less than 0 if nothing was counted. */
 extern double dw_lateness_percentile(DwDatabase *db, double fraction);
 extern double dw_lane_lateness_percentile(DwLane *lane, double fraction);
+
+extern int64 dw_failed_max_age_us(void);
+
+/* So many failures were recorded, and committed: counts them. */
+extern void dw_failed_recorded(DwDatabase *db, uint64 n);
+
+/* Asks for the sweeper to look at failed tasks at that time. */
+extern void dw_failed_ask(DwDatabase *db, TimestampTz at);
 
 #endif							/* DW_STATS_H */

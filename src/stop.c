@@ -27,9 +27,13 @@
 #include "access/transam.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
-#include "stop.h"
 #include "storage/lmgr.h"
 #include "utils/timeout.h"
+
+#include "executors.h"
+#include "ring.h"
+#include "shared.h"
+#include "stop.h"
 
 /*
  * False if the task cannot be stopped any more, but has to be looked at anew:

@@ -8,6 +8,9 @@
 #ifndef DW_STOP_H
 #define DW_STOP_H
 
+#include "postgres.h"
+
+#include "executors.h"
 #include "shared.h"
 
 /* For backends: tells the executor of a task that runs to stop it. */

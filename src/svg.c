@@ -16,9 +16,11 @@
 
 #include "catalog/namespace.h"
 #include "executor/spi.h"
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "svg.h"
 #include "utils/builtins.h"
+
+#include "svg.h"
 
 /*
  * Selectors name the picture, so that they concern nothing else where it is

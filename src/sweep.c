@@ -34,27 +34,34 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "autonomous.h"
-#include "compat.h"
-#include "conclude.h"
-#include "inject.h"
-#include "lanes.h"
-#include "load.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "my_session.h"
 #include "pgstat.h"
-#include "progress.h"
-#include "recurring.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "sweep.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "compat.h"
+#include "conclude.h"
+#include "definition.h"
+#include "ended.h"
+#include "executors.h"
+#include "inject.h"
+#include "lane_scan.h"
+#include "lanes.h"
+#include "marks.h"
+#include "my_session.h"
+#include "progress.h"
+#include "ring.h"
+#include "row_lock.h"
+#include "shared.h"
+#include "sweep.h"
+#include "task_rows.h"
+#include "touched.h"
 #include "writers.h"
 
 /* Time after which a slice ends; the clock is read after so many steps. */
@@ -116,24 +123,6 @@ dw_sweep_begin(DwDatabase *database)
 										  ALLOCSET_DEFAULT_SIZES);
 	/* a crash may undo what is committed here: it is done again then */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
-}
-
-bool
-dw_sweep_needed(Relation rel)
-{
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
-	HeapTuple	tuple;
-	bool		found = false;
-
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
-
-		found = DatumGetInt64(origin) == dw_origin_stamp();
-	}
-	systable_endscan(scan);
-	return found;
 }
 
 /*---- Marks, and who may bring more tasks ----*/

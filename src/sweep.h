@@ -8,6 +8,8 @@
 #ifndef DW_SWEEP_H
 #define DW_SWEEP_H
 
+#include "postgres.h"
+
 #include "shared.h"
 
 extern void dw_sweep_begin(DwDatabase *database);
@@ -18,8 +20,5 @@ extern void dw_sweep_begin(DwDatabase *database);
  * marks of this database.
  */
 extern TimestampTz dw_sweep_some(void);
-
-/* Are there marks of this database?  For timers, with the table locked. */
-extern bool dw_sweep_needed(Relation rel);
 
 #endif							/* DW_SWEEP_H */

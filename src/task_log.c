@@ -15,12 +15,13 @@
  */
 #include "postgres.h"
 
-#include "errors.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "tcop/tcopprot.h"
+
+#include "errors.h"
 #include "settings.h"
 #include "task_log.h"
-#include "tcop/tcopprot.h"
 
 static emit_log_hook_type prev_hook = NULL;
 static bool counting = false;

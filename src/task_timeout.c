@@ -17,8 +17,9 @@
 
 #include "miscadmin.h"
 #include "storage/latch.h"
-#include "task_timeout.h"
 #include "utils/timeout.h"
+
+#include "task_timeout.h"
 
 #define GRACE_MS		5000
 

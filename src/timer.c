@@ -22,37 +22,46 @@
  */
 #include "postgres.h"
 
-#ifdef __linux__
-#include <sys/timerfd.h>
-#endif
 #include <unistd.h>
 
 #include "access/xact.h"
 #include "commands/extension.h"
-#include "compat.h"
-#include "crashes.h"
-#include "dispatch.h"
-#include "failed.h"
-#include "history_tables.h"
-#include "give_way.h"
-#include "inject.h"
-#include "lanes.h"
 #include "libpq/pqsignal.h"
-#include "load.h"
 #include "miscadmin.h"
-#include "near.h"
-#include "progress.h"
 #include "postmaster/bgworker.h"
-#include "queues.h"
-#include "quits.h"
-#include "recurring.h"
-#include "settings.h"
-#include "shared.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "sweeper.h"
+#include "storage/spin.h"
+#include "sys/timerfd.h"
+#include "utils/snapmgr.h"
+
+#include "call_sweeper.h"
+#include "catalog.h"
+#include "clock.h"
+#include "compat.h"
+#include "crash_watch.h"
+#include "definition.h"
+#include "dispatch.h"
+#include "give_way.h"
+#include "inject.h"
+#include "load.h"
+#include "near.h"
+#include "places.h"
+#include "progress.h"
+#include "queue_watch.h"
+#include "quits.h"
+#include "retention.h"
+#include "ring.h"
+#include "settings.h"
+#include "shared.h"
+#include "suspects.h"
+#include "task_rows.h"
 #include "timer.h"
 #include "worker.h"
+
+#ifdef __linux__
+#include <sys/timerfd.h>
+#endif
 
 #define INBOX_SLICE		256
 
@@ -71,6 +80,32 @@ static uint32 quota_seen = 0;
 static WaitEventSet *events = NULL;
 static int	timer_fd = -1;
 static uint32 wait_event = 0;
+
+/*
+ * Tasks that were cancelled, or have run in a transaction of somebody else.  A
+ * run that was lost just now is to be passed on first.
+ */
+static void
+dw_crashes_tidy(DwDatabase *db)
+{
+	DwSuspect		copy[DW_MAX_SUSPECTS];
+	uint32		n;
+	Relation	rel;
+
+	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
+		return;
+	SpinLockAcquire(&dw_suspects->lock);
+	n = pg_atomic_read_u32(&dw_suspects->n);
+	memcpy(copy, dw_suspects->suspects, n * sizeof(DwSuspect));
+	SpinLockRelease(&dw_suspects->lock);
+
+	rel = dw_read_begin();
+	for (uint32 i = 0; rel != NULL && i < n; i++)
+		if (copy[i].database == db->oid && dw_now() - copy[i].crashed_at > USECS_PER_HOUR &&
+			dw_task_find(rel, copy[i].id, GetActiveSnapshot()) == NULL)
+			dw_crashes_forget(db->oid, copy[i].id);
+	dw_read_end(rel);
+}
 
 /* Tells that this process ends; the launcher starts another one. */
 static void

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "shared.h"
+
 extern PGDLLEXPORT void dw_timer_main(Datum number);
 
 #endif							/* DW_TIMER_H */

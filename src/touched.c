@@ -34,21 +34,33 @@
  */
 #include "postgres.h"
 
+#include "access/htup.h"
 #include "access/xact.h"
-#include "ending.h"
-#include "inject.h"
-#include "lanes.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
-#include "my_session.h"
 #include "replication/logicalworker.h"
-#include "settings.h"
+#include "replication/worker_internal.h"
+#include "storage/latch.h"
 #include "storage/sinval.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "committing.h"
+#include "compat.h"
+#include "inject.h"
+#include "lanes.h"
+#include "my_session.h"
+#include "settings.h"
+#include "shared.h"
+#include "task_rows.h"
+#include "touched.h"
+#include "waiters.h"
 
 #define MAX_HINTS	1024
 
@@ -108,6 +120,9 @@ static enum
 	UNARMED_NONE_LEFT
 }			unarmed_news = UNARMED_NO_NEWS;
 static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
+
+/* Stands for none: it never was, so the timer looks for all there are. */
+const DwLaneRef dw_no_lane = {0, 0};
 
 /* Room for one more in an array of the transaction. */
 static void *
@@ -653,4 +668,128 @@ dw_touched_install(void)
 	RegisterXactCallback(xact_callback, NULL);
 	RegisterSubXactCallback(subxact_callback, NULL);
 	RegisterResourceReleaseCallback(release_callback, NULL);
+}
+
+/* In binary, owners are sent as OIDs of the publisher. */
+static void
+warn_of_binary(void)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	warned = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel", MySubscription->name),
+			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
+			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
+}
+
+/*
+ * An apply worker fires row triggers only: the statement trigger, by which
+ * the timer hears of plain SQL, is silent.
+ */
+bool
+dw_accept_replicated(TriggerData *trigger, HeapTuple row)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	Datum		origin;
+	bool		isnull;
+
+	if (!IsLogicalWorker())
+		return true;
+	if (MySubscription != NULL && MySubscription->binary)
+	{
+		warn_of_binary();
+		return false;
+	}
+	if (dw_shared == NULL || strcmp(RelationGetRelationName(trigger->tg_relation), "task") != 0)
+		return true;
+	origin = SPI_getbinval(row, desc, SPI_fnumber(desc, "origin"), &isnull);
+	if (!isnull && DatumGetInt64(origin) == dw_origin_stamp())
+		dw_touch_all();
+	else
+		dw_touch_unarmed(true);
+	return true;
+}
+
+/*
+ * The lane of a task, entered if need be.  The last one is remembered: most
+ * sessions schedule into one lane only.
+ */
+bool
+dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
+{
+	static DwLaneRef last;
+	static Oid	last_owner = InvalidOid;
+	static int16 last_queue;
+	static int16 last_priority;
+	DwDatabase *db = dw_my_database();
+
+	if (last_owner != owner || last_queue != queue || last_priority != priority ||
+		pg_atomic_read_u32(&dw_lanes[last.index].generation) != last.generation)
+	{
+		last_owner = InvalidOid;
+		if (db == NULL || !dw_lane_enter(db, owner, queue, priority, &last))
+			return false;
+		last_owner = owner;
+		last_queue = queue;
+		last_priority = priority;
+	}
+	*lane = last;
+	return true;
+}
+
+/*
+ * The lane of a new task.  If all places are taken, the timer is given a
+ * second to find one that is not needed any more.  It knows of lanes that are
+ * idle; of one whose tasks were cancelled or deleted it thinks that they are yet
+ * to come, until it reads all lanes again.
+ */
+DwLaneRef
+dw_require_lane(Oid owner, int16 queue, int16 priority)
+{
+	static uint32 wait_event = 0;
+	DwLaneRef	lane;
+	DwDatabase *db = dw_my_database();
+
+	if (db == NULL)
+	{
+		dw_warn_no_place();
+		return dw_no_lane;
+	}
+
+	for (int i = 0; i < 100; i++)
+	{
+		if (dw_lane_find_or_enter(owner, queue, priority, &lane))
+			return lane;
+		if (i == 10)
+			dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+		dw_wake_timer(db, DW_AWAKE);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+						 dw_wait_event(wait_event, "DelayWheelLane"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many combinations of owner, queue and priority have pending tasks: the limit of %d is reached",
+					dw_max_lanes),
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_lanes")));
+}
+
+/*
+ * The same for a task that must not fail: without a place for its lane, the
+ * timer is told to look for all there are.
+ */
+DwLaneRef
+dw_lane_if_any(Oid owner, int16 queue, int16 priority)
+{
+	DwLaneRef	lane;
+
+	if (dw_lane_find_or_enter(owner, queue, priority, &lane))
+		return lane;
+	dw_touch_all();
+	return dw_no_lane;
 }

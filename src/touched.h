@@ -8,8 +8,13 @@
 #ifndef DW_TOUCHED_H
 #define DW_TOUCHED_H
 
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "commands/trigger.h"
+
 #include "shared.h"
-#include "wait.h"
+#include "waiters.h"
 
 extern void dw_touched_install(void);
 
@@ -53,5 +58,15 @@ extern void dw_touched_prepare_as(const char *gid);
 
 /* Tells the timer at once; for callbacks and for executors. */
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
+
+/*
+ * A row of task or failed_task is about to be written: notes it if that is
+ * done by logical replication.  False if the row must not be written.
+ */
+extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);
+extern bool dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane);
+extern const DwLaneRef dw_no_lane;
+extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
+extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 
 #endif							/* DW_TOUCHED_H */

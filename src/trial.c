@@ -20,12 +20,15 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
-#include "executor.h"
-#include "inject.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "executors.h"
+#include "inject.h"
+#include "shared.h"
 #include "trial.h"
 
 #define TRIAL_WAIT_US	(3 * USECS_PER_SEC)

@@ -8,6 +8,9 @@
 #ifndef DW_TRIAL_H
 #define DW_TRIAL_H
 
+#include "postgres.h"
+
+#include "executors.h"
 #include "shared.h"
 
 /*
@@ -22,4 +25,5 @@ extern void dw_trial_end(DwExecutor *me);
  * is woken when the trial is over.
  */
 extern long dw_trial_wait(const DwExecutor *me);
+
 #endif							/* DW_TRIAL_H */

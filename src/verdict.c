@@ -12,13 +12,18 @@
  */
 #include "postgres.h"
 
-#include "attempts.h"
-#include "crashes.h"
-#include "keys.h"
+#include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "errors.h"
 #include "marks.h"
 #include "more.h"
+#include "pending.h"
 #include "queues.h"
-#include "utils/timestamp.h"
+#include "shared.h"
+#include "suspects.h"
+#include "task_rows.h"
 #include "verdict.h"
 
 /* The option expires, in us after the due time. */

@@ -8,6 +8,8 @@
 #ifndef DW_VERDICT_H
 #define DW_VERDICT_H
 
+#include "postgres.h"
+
 #include "shared.h"
 #include "task_rows.h"
 
@@ -24,12 +26,5 @@ typedef enum DwVerdict
 extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 						  const Datum *values, const bool *nulls,
 						  int *sqlstate, const char **reason);
-
-/* SQLSTATEs of tasks that were given up without an error of their own. */
-#define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
-#define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
-#define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')
-#define DW_ERRCODE_CRASHED		MAKE_SQLSTATE('D', 'W', '0', '0', '4')
-#define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
 
 #endif							/* DW_VERDICT_H */

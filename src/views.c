@@ -17,25 +17,33 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
-#include "crashes.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "lanes.h"
 #include "miscadmin.h"
-#include "queue_limits.h"
-#include "queues.h"
-#include "recovery.h"
-#include "settings.h"
-#include "shared.h"
-#include "signature.h"
-#include "stats.h"
-#include "task_rows.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "executors.h"
+#include "lane_heap.h"
+#include "lanes.h"
+#include "places.h"
+#include "queue_limits.h"
+#include "queues.h"
+#include "recovery.h"
+#include "ring.h"
+#include "settings.h"
+#include "shared.h"
+#include "signature.h"
+#include "stats.h"
+#include "suspects.h"
+#include "task_rows.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_place);
@@ -45,6 +53,8 @@ PG_FUNCTION_INFO_V1(dw_get_ring);
 PG_FUNCTION_INFO_V1(dw_get_lanes);
 PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
+
+PG_FUNCTION_INFO_V1(dw_is_running);
 
 bool
 dw_may_watch(Oid owner)
@@ -703,13 +713,6 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-bool
-dw_may_see_database(const DwDatabase *db)
-{
-	return db->oid == MyDatabaseId ||
-		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
-}
-
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
@@ -729,4 +732,17 @@ dw_get_status(PG_FUNCTION_ARGS)
 	if (find_my_database() == NULL)
 		put_status_without_place(result);
 	return (Datum) 0;
+}
+
+Datum
+dw_is_running(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+	Oid			owner;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_shared();
+	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
+				   (has_privs_of_role(GetUserId(), owner) ||
+					has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA)));
 }

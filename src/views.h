@@ -8,6 +8,8 @@
 #ifndef DW_VIEWS_H
 #define DW_VIEWS_H
 
+#include "postgres.h"
+
 #include "queue_limits.h"
 #include "shared.h"
 
@@ -16,9 +18,6 @@
  * tasks themselves, with SQL, are for members of the role and pg_read_all_data.
  */
 extern bool dw_may_watch(Oid owner);
-
-/* Others' databases are shown to who may see statistics. */
-extern bool dw_may_see_database(const DwDatabase *db);
 
 /* The numbers of a database's lanes as they are just now. */
 extern int32 *dw_list_lanes(DwDatabase *db, int *n);

@@ -38,7 +38,6 @@
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
-#include "compat.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "foreign/fdwapi.h"
@@ -52,8 +51,6 @@
 #include "optimizer/paths.h"
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
-#include "signature.h"
-#include "task_rows.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/datum.h"
@@ -63,6 +60,10 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
+
+#include "catalog.h"
+#include "compat.h"
+#include "signature.h"
 
 PG_FUNCTION_INFO_V1(dw_visible_handler);
 

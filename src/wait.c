@@ -26,47 +26,33 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "attempts.h"
-#include "autonomous.h"
 #include "catalog/pg_type.h"
-#include "compat.h"
-#include "ending.h"
-#include "executor.h"
 #include "fmgr.h"
-#include "give_way.h"
-#include "history.h"
-#include "keys.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "my_session.h"
-#include "pending.h"
-#include "settings.h"
-#include "signature.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "wait.h"
 
-/* How long a row that was deleted by plain SQL is waited for at most. */
-#define LOOK_US		USECS_PER_MINUTE
-
-typedef struct Slot
-{
-	slock_t		lock;
-	Oid			database;		/* InvalidOid: it does not wait */
-	int64		id;
-	DwOutcome	outcome;
-	bool		let_go;			/* who ended it has no locks any more */
-	bool		look;
-} Slot;
+#include "catalog.h"
+#include "clock.h"
+#include "committing.h"
+#include "compat.h"
+#include "executors.h"
+#include "history.h"
+#include "key_lock.h"
+#include "marks.h"
+#include "my_session.h"
+#include "row_lock.h"
+#include "settings.h"
+#include "shared.h"
+#include "signature.h"
+#include "task_rows.h"
+#include "waiters.h"
 
 /* What is known of a task from its row. */
 typedef enum State
@@ -76,160 +62,17 @@ typedef enum State
 	HAS_FAILED
 } State;
 
-/* By dw_my_proc() - 1. */
-static Slot *slots = NULL;
-
 static uint32 wait_event = 0;
 
 PG_FUNCTION_INFO_V1(dw_wait);
 
-Size
-dw_wait_size(void)
-{
-	return mul_size(MaxBackends, sizeof(Slot));
-}
-
-void
-dw_wait_attach(void)
-{
-	bool		found;
-
-	slots = ShmemInitStruct("delay_wheel waiters", dw_wait_size(), &found);
-	if (found)
-		return;
-	memset(slots, 0, dw_wait_size());
-	for (int i = 0; i < MaxBackends; i++)
-		SpinLockInit(&slots[i].lock);
-}
-
-/*---- Telling ----*/
-
-static void
-wake(int slot)
-{
-	SetLatch(dw_proc_latch(slot + 1));
-}
-
-/* Who waits has said so before he looked at the rows. */
-static bool
-anybody_waits(DwDatabase *db)
-{
-	pg_memory_barrier();
-	return pg_atomic_read_u32(&db->waiters) > 0;
-}
-
-void
-dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
-{
-	if (!anybody_waits(db))
-		return;
-	for (int i = 0; i < MaxBackends; i++)
-	{
-		Slot	   *slot = &slots[i];
-
-		if (slot->database != db->oid || slot->id != id)
-			continue;
-		/* still? */
-		SpinLockAcquire(&slot->lock);
-		if (slot->database == db->oid && slot->id == id)
-			slot->outcome = outcome;
-		SpinLockRelease(&slot->lock);
-	}
-}
-
-void
-dw_let_waiters_go(DwDatabase *db, int64 id)
-{
-	if (!anybody_waits(db))
-		return;
-	for (int i = 0; i < MaxBackends; i++)
-	{
-		Slot	   *slot = &slots[i];
-		bool		let_go = false;
-
-		if (slot->database != db->oid || slot->id != id)
-			continue;
-		SpinLockAcquire(&slot->lock);
-		if (slot->database == db->oid && slot->id == id && slot->outcome != DW_NOT_ENDED)
-			let_go = slot->let_go = true;
-		SpinLockRelease(&slot->lock);
-		if (let_go)
-			wake(i);
-	}
-}
-
-void
-dw_make_waiters_look(DwDatabase *db)
-{
-	if (!anybody_waits(db))
-		return;
-	for (int i = 0; i < MaxBackends; i++)
-	{
-		Slot	   *slot = &slots[i];
-
-		if (slot->database != db->oid)
-			continue;
-		SpinLockAcquire(&slot->lock);
-		slot->look = true;
-		SpinLockRelease(&slot->lock);
-		wake(i);
-	}
-}
-
 /*---- Waiting ----*/
-
-static Slot *
-my_slot(void)
-{
-	return &slots[dw_my_proc() - 1];
-}
-
-static void
-begin_wait(DwDatabase *db, int64 id)
-{
-	Slot	   *slot = my_slot();
-
-	SpinLockAcquire(&slot->lock);
-	slot->database = db->oid;
-	slot->id = id;
-	slot->outcome = DW_NOT_ENDED;
-	slot->let_go = slot->look = false;
-	SpinLockRelease(&slot->lock);
-	/* full barrier, before the row is looked for */
-	pg_atomic_fetch_add_u32(&db->waiters, 1);
-}
-
-static void
-end_wait(int code, Datum db)
-{
-	Slot	   *slot = my_slot();
-
-	SpinLockAcquire(&slot->lock);
-	slot->database = InvalidOid;
-	SpinLockRelease(&slot->lock);
-	pg_atomic_fetch_sub_u32(&((DwDatabase *) DatumGetPointer(db))->waiters, 1);
-}
-
-/* What the slot says; *look is whether to look at the row. */
-static DwOutcome
-read_slot(bool *look)
-{
-	Slot	   *slot = my_slot();
-	DwOutcome	outcome;
-
-	SpinLockAcquire(&slot->lock);
-	outcome = slot->outcome;
-	*look = slot->look;
-	slot->look = false;
-	SpinLockRelease(&slot->lock);
-	return outcome;
-}
 
 /* Who was told of an end stays until he is let go; nobody else holds him. */
 static bool
 may_go(void)
 {
-	Slot	   *slot = my_slot();
+	DwWaiter	   *slot = dw_my_waiter();
 	bool		may;
 
 	SpinLockAcquire(&slot->lock);
@@ -426,7 +269,7 @@ look_again(int64 id)
 		return DW_NOT_ENDED;
 	}
 	wait_for_deleter(id);
-	outcome = read_slot(&again);
+	outcome = dw_wait_read(&again);
 	if (outcome != DW_NOT_ENDED)
 		return outcome;
 	switch (look(id, false))
@@ -454,7 +297,7 @@ static const char *
 wait_for_task(int64 id, int64 deadline)
 {
 	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
-	int64		look_at = dw_uptime() + LOOK_US;
+	int64		look_at = dw_uptime() + DW_WAIT_LOOK_US;
 	State		state = look(id, true);
 
 	if (state != PENDING)
@@ -473,13 +316,13 @@ wait_for_task(int64 id, int64 deadline)
 	for (;;)
 	{
 		bool		must_look;
-		DwOutcome	outcome = read_slot(&must_look);
+		DwOutcome	outcome = dw_wait_read(&must_look);
 		int64		now = dw_uptime();
 
 		if (outcome == DW_NOT_ENDED && (must_look || now >= look_at))
 		{
 			outcome = look_again(id);
-			look_at = now + LOOK_US;
+			look_at = now + DW_WAIT_LOOK_US;
 		}
 		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
 			return names[outcome];
@@ -521,12 +364,12 @@ dw_wait(PG_FUNCTION_ARGS)
 						dw_max_databases),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
 
-	begin_wait(db, id);
-	PG_ENSURE_ERROR_CLEANUP(end_wait, PointerGetDatum(db));
+	dw_wait_begin(db, id);
+	PG_ENSURE_ERROR_CLEANUP(dw_wait_end, PointerGetDatum(db));
 	{
 		result = wait_for_task(id, deadline);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(end_wait, PointerGetDatum(db));
-	end_wait(0, PointerGetDatum(db));
+	PG_END_ENSURE_ERROR_CLEANUP(dw_wait_end, PointerGetDatum(db));
+	dw_wait_end(0, PointerGetDatum(db));
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }

@@ -14,16 +14,23 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "compat.h"
-#include "crashes.h"
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "shared.h"
 #include "storage/fd.h"
 #include "tcop/tcopprot.h"
+#include "utils/acl.h"
+#include "utils/backend_status.h"
 #include "utils/guc.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "clock.h"
+#include "compat.h"
 #include "worker.h"
 
 /* less than that does not matter: what waits until a time is late by as much */
@@ -132,4 +139,34 @@ dw_private_memory(void)
 	n = fscanf(file, "%*d %lld %lld", &resident, &shared);
 	FreeFile(file);
 	return n == 2 ? (resident - shared) * (sysconf(_SC_PAGESIZE) / 1024) : 0;
+}
+
+static bool
+database_is_open(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	bool		open = HeapTupleIsValid(tuple) &&
+		((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return open;
+}
+
+DwAccess
+dw_session_access(Oid owner)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(owner));
+	bool		can_log_in;
+
+	if (!HeapTupleIsValid(tuple))
+		return DW_ACCESS_NO_ROLE;
+	can_log_in = ((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin;
+	ReleaseSysCache(tuple);
+
+	if (!database_is_open())
+		return DW_ACCESS_CLOSED;
+	if (dw_database_aclcheck(MyDatabaseId, owner, ACL_CONNECT) != ACLCHECK_OK)
+		return DW_ACCESS_NO_CONNECT;
+	return can_log_in ? DW_ACCESS_LOGIN : DW_ACCESS_NO_LOGIN;
 }

@@ -12,6 +12,16 @@
 
 #include "utils/backend_status.h"
 
+/* May and can sessions of a role be had in this database? */
+typedef enum DwAccess
+{
+	DW_ACCESS_LOGIN,
+	DW_ACCESS_NO_LOGIN,			/* yes, but the role itself could not log in */
+	DW_ACCESS_NO_ROLE,
+	DW_ACCESS_NO_CONNECT,		/* lacks CONNECT on the database */
+	DW_ACCESS_CLOSED			/* the database allows no connections */
+} DwAccess;
+
 /* Sets up signals; to be called first. */
 extern void dw_worker_begin(void);
 
@@ -39,5 +49,11 @@ extern bool dw_worker_terminated(void);
  * too late then.
  */
 extern int64 dw_worker_clock_set_back(void);
+
+/*
+ * To be called in a transaction, by a process that is connected to the
+ * database.
+ */
+extern DwAccess dw_session_access(Oid owner);
 
 #endif							/* DW_WORKER_H */

@@ -24,12 +24,14 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
-#include "compat.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/lock.h"
 #include "storage/shmem.h"
 #include "utils/rel.h"
+
+#include "compat.h"
 #include "writers.h"
 
 /* By dw_vxid_number() - 1: the local transaction, and the owner of its tasks. */

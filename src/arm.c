@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * copies.c
+ * arm.c
  *	  Tasks that came with a copy of another database.
  *
  * Run by backends, and by apply workers of logical replication.
@@ -19,32 +19,32 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/heapam.h"
+#include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "compat.h"
-#include "copies.h"
-#include "executor/spi.h"
 #include "fmgr.h"
-#include "inject.h"
-#include "keys.h"
-#include "lanes.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "my_session.h"
-#include "replication/logicalworker.h"
-#include "replication/worker_internal.h"
-#include "pending.h"
-#include "recurring.h"
-#include "signature.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+
+#include "catalog.h"
+#include "definition.h"
+#include "inject.h"
+#include "key_lock.h"
+#include "lane_scan.h"
+#include "lanes.h"
+#include "marks.h"
+#include "my_session.h"
+#include "shared.h"
+#include "signature.h"
+#include "task_rows.h"
+#include "touched.h"
 #include "writers.h"
 
 PG_FUNCTION_INFO_V1(dw_arm);
@@ -62,6 +62,52 @@ typedef struct Arming
 	bool		left;			/* some are, for whatever reason */
 	bool		changed;		/* by others: another pass is needed */
 } Arming;
+
+/* Arms one of another origin; false if it has changed meanwhile. */
+static bool
+arm_definition(Relation rel, DwDefinition *def)
+{
+	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
+		return false;
+	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+	if (!dw_recurring_has_run(def))
+		dw_definition_insert_run(def);
+	dw_definition_write(rel, def);
+	return true;
+}
+
+static void
+dw_recurring_arm(bool *left)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	bool		changed;
+
+	do
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+		HeapTuple	tuple;
+
+		changed = false;
+		while ((tuple = systable_getnext(scan)) != NULL)
+		{
+			DwDefinition def;
+
+			CHECK_FOR_INTERRUPTS();
+			dw_definition_read(rel, heap_copytuple(tuple), &def);
+			if (dw_definition_is_armed(&def))
+				continue;
+			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
+				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
+				*left = true;
+			else if (!arm_definition(rel, &def))
+				changed = true;
+		}
+		systable_endscan(scan);
+		UnregisterSnapshot(snapshot);
+	} while (changed);
+	table_close(rel, NoLock);
+}
 
 static void
 touch_lane(const DwTaskKey *first)
@@ -190,48 +236,4 @@ dw_arm(PG_FUNCTION_ARGS)
 							   arming.ownerless, (long long) arming.ownerless),
 				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel.task and call delay_arm() again.")));
 	PG_RETURN_INT64(arming.armed);
-}
-
-/* In binary, owners are sent as OIDs of the publisher. */
-static void
-warn_of_binary(void)
-{
-	static bool warned = false;
-
-	if (warned)
-		return;
-	warned = true;
-	ereport(WARNING,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel", MySubscription->name),
-			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
-			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
-}
-
-/*
- * An apply worker fires row triggers only: the statement trigger, by which
- * the timer hears of plain SQL, is silent.
- */
-bool
-dw_accept_replicated(TriggerData *trigger, HeapTuple row)
-{
-	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
-	Datum		origin;
-	bool		isnull;
-
-	if (!IsLogicalWorker())
-		return true;
-	if (MySubscription != NULL && MySubscription->binary)
-	{
-		warn_of_binary();
-		return false;
-	}
-	if (dw_shared == NULL || strcmp(RelationGetRelationName(trigger->tg_relation), "task") != 0)
-		return true;
-	origin = SPI_getbinval(row, desc, SPI_fnumber(desc, "origin"), &isnull);
-	if (!isnull && DatumGetInt64(origin) == dw_origin_stamp())
-		dw_touch_all();
-	else
-		dw_touch_unarmed(true);
-	return true;
 }

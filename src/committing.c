@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * ending.c
+ * committing.c
  *	  Transactions that are visible, but have not told all they did.
  *
  * A transaction that commits is visible first.  A moment later it tells other
@@ -29,14 +29,15 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
-#include "ending.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/inval.h"
+
+#include "committing.h"
+#include "compat.h"
 
 typedef struct Ending
 {

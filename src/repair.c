@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * recurring_repair.c
+ * repair.c
  *	  What concerns all recurring tasks: copies, queues, and runs that got lost.
  *
  * A chain of runs (recurring.c) breaks if the row of a run is deleted by plain
@@ -21,167 +21,32 @@
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "compat.h"
-#include "crashes.h"
-#include "definition.h"
-#include "inject.h"
-#include "load.h"
 #include "miscadmin.h"
-#include "more.h"
-#include "orphans.h"
-#include "progress.h"
-#include "recurring.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
+
+#include "catalog.h"
+#include "clock.h"
+#include "definition.h"
+#include "ended.h"
+#include "inject.h"
+#include "more.h"
+#include "progress.h"
+#include "repair.h"
+#include "shared.h"
+#include "suspects.h"
 
 /* so many definitions are looked at in a transaction of the sweeper's */
 #define REPAIR_SLICE	500
-/* so many are looked at for those of another origin */
-#define UNARMED_LOOK	1000
 /* a definition, or a table, was locked */
 #define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
 
-/*---- Copies and queues ----*/
-
-static bool
-has_run(const DwDefinition *def)
-{
-	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	DwRunRow	run = dw_definition_find_run(rel, def);
-
-	table_close(rel, NoLock);
-	return run == DW_RUN_OF_IT;
-}
-
-/* Arms one of another origin; false if it has changed meanwhile. */
-static bool
-arm_definition(Relation rel, DwDefinition *def)
-{
-	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
-		return false;
-	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	if (!has_run(def))
-		dw_definition_insert_run(def);
-	dw_definition_write(rel, def);
-	return true;
-}
-
-void
-dw_recurring_arm(bool *left)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	bool		changed;
-
-	do
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-		HeapTuple	tuple;
-
-		changed = false;
-		while ((tuple = systable_getnext(scan)) != NULL)
-		{
-			DwDefinition def;
-
-			CHECK_FOR_INTERRUPTS();
-			dw_definition_read(rel, heap_copytuple(tuple), &def);
-			if (dw_definition_is_armed(&def))
-				continue;
-			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
-				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
-				*left = true;
-			else if (!arm_definition(rel, &def))
-				changed = true;
-		}
-		systable_endscan(scan);
-		UnregisterSnapshot(snapshot);
-	} while (changed);
-	table_close(rel, NoLock);
-}
-
-bool
-dw_recurring_unarmed(void)
-{
-	Oid			oid = dw_catalog()->recurring;
-	int64		origin = dw_origin_stamp();
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	if (!ConditionalLockRelationOid(oid, AccessShareLock))
-		return false;
-	rel = table_open(oid, NoLock);
-	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
-	for (int n = 0; !found && n < UNARMED_LOOK && (tuple = systable_getnext(scan)) != NULL; n++)
-	{
-		TupleDesc	desc = RelationGetDescr(rel);
-		bool		isnull;
-
-		found = DatumGetInt64(heap_getattr(tuple, Anum_recurring_origin, desc, &isnull)) != origin &&
-			!heap_attisnull(tuple, Anum_recurring_next_due, desc);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
-bool
-dw_recurring_uses_queue(int16 queue)
-{
-	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-	HeapTuple	tuple;
-	bool		found = false;
-
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-
-		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
-													RelationGetDescr(rel), &isnull));
-	}
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
 /*---- Repair, by the sweeper ----*/
-
-void
-dw_recurring_ask(DwDatabase *db)
-{
-	pg_atomic_write_u32(&db->recurring_look, 1);
-	/* the timer looks at it when this has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-void
-dw_recurring_begin(DwDatabase *db)
-{
-	DwCatalog	cat;
-	bool		any;
-
-	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else
-		any = dw_may_have_rows(cat.recurring);
-	CommitTransactionCommand();
-	if (any)
-		dw_recurring_ask(db);
-}
 
 /* Is the run that the definition names neither pending nor running? */
 static bool
@@ -189,7 +54,7 @@ is_lost(const DwDefinition *def)
 {
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 
-	return id == 0 || (!has_run(def) && !dw_runs_without_row(id));
+	return id == 0 || (!dw_recurring_has_run(def) && !dw_runs_without_row(id));
 }
 
 /*

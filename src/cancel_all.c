@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * cancellations.c
+ * cancel_all.c
  *	  delay_cancel_all(): its marks are written, and shown.
  *
  * Run by backends, by executors whose tasks call it, and by apply workers of
@@ -12,26 +12,16 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "copies.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "marks.h"
 #include "miscadmin.h"
-#include "options.h"
-#include "pending.h"
-#include "queues.h"
-#include "signature.h"
 #include "storage/lmgr.h"
-#include "task_rows.h"
-#include "touched.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -40,9 +30,18 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "catalog.h"
+#include "clock.h"
+#include "marks.h"
+#include "options.h"
+#include "queues.h"
+#include "shared.h"
+#include "signature.h"
+#include "task_rows.h"
+#include "touched.h"
+
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
-PG_FUNCTION_INFO_V1(dw_get_cancellations);
 
 /*
  * So many may one role have whose rows are not removed yet.  Each process keeps
@@ -237,32 +236,6 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 
 /*---- Marks of others ----*/
 
-void
-dw_marks_armed(void)
-{
-	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
-	HeapTuple	tuple;
-
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		TM_FailureData failure;
-		bool		isnull;
-		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
-
-		if (DatumGetInt64(origin) == dw_origin_stamp())
-			continue;
-		dw_marks_touched();
-		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, &failure, false);
-	}
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, NoLock);
-	CommandCounterIncrement();
-}
-
 /* May the current user cancel all tasks that a mark of these owners hits? */
 static bool
 may_write(TriggerData *trigger, HeapTuple row)
@@ -321,158 +294,4 @@ dw_cancellation_guard(PG_FUNCTION_ARGS)
 			dw_touch_all();
 	}
 	return PointerGetDatum(row);
-}
-
-/*---- The view cancellations ----*/
-
-/*
- * The tasks that executors of this database run.  The row of one is there
- * until the end of its transaction, but deleted by it; an executor that has
- * only just looked at a row has not deleted it.
- */
-static DwMarkable *
-running_tasks(int *n)
-{
-	DwMarkable *tasks = palloc(dw_shared->nexecutors * sizeof(DwMarkable));
-	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-
-	*n = 0;
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor	e;
-		TransactionId xid;
-		bool		keeps;
-		HeapTuple	tuple;
-
-		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
-		LWLockRelease(dw_shared->table_lock);
-		xid = pg_atomic_read_u32(&e.xid);
-		keeps = pg_atomic_read_u64(&e.keeps) != 0;
-		if (e.state != DW_EXECUTOR_BUSY || e.database != MyDatabaseId ||
-			(!keeps && !TransactionIdIsValid(xid)))
-			continue;
-		tuple = dw_task_find(rel, e.current.id, snapshot);
-		if (tuple != NULL &&
-			(keeps ||
-			 (!(tuple->t_data->t_infomask & HEAP_XMAX_INVALID) &&
-			  TransactionIdEquals(HeapTupleHeaderGetUpdateXid(tuple->t_data), xid))))
-			dw_markable(rel, tuple, &tasks[(*n)++]);
-	}
-	UnregisterSnapshot(snapshot);
-	table_close(rel, AccessShareLock);
-	return tasks;
-}
-
-/* What the sweeper of this database does. */
-typedef struct SweepState
-{
-	bool		runs;
-	bool		waits;
-	int			npids;
-	Datum		pids[DW_SWEEP_WAITS];
-} SweepState;
-
-static SweepState
-sweep_state(void)
-{
-	SweepState	state = {0};
-	DwDatabase *db;
-
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	db = dw_database_find(MyDatabaseId);
-	if (db != NULL && db->sweeper_state == DW_SWEEPER_RUNNING)
-	{
-		state.runs = true;
-		state.waits = db->sweep_waits;
-		for (int i = 0; i < db->sweep_npids; i++)
-			state.pids[state.npids++] = Int32GetDatum(db->sweep_pids[i]);
-	}
-	LWLockRelease(dw_shared->table_lock);
-	return state;
-}
-
-static void
-put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const SweepState *sweep,
-				 int running)
-{
-	/* those of the table that are shown as they are */
-	static const AttrNumber same[] = {
-		Anum_cancellation_id, Anum_cancellation_made_at, Anum_cancellation_made_by,
-		Anum_cancellation_owners, Anum_cancellation_queue, Anum_cancellation_tag,
-		Anum_cancellation_due_from, Anum_cancellation_due_until, Anum_cancellation_removed
-	};
-	Datum	   *row;
-	bool	   *row_nulls;
-	Datum		values[12] = {0};
-	bool		nulls[12] = {0};
-	bool		ours;
-	int			n = 0;
-
-	dw_deform(rel, tuple, &row, &row_nulls);
-	if (!has_privs_of_role(GetUserId(), DatumGetObjectId(row[Anum_cancellation_made_by - 1])) &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
-		return;
-	for (; n < lengthof(same); n++)
-	{
-		values[n] = row[same[n] - 1];
-		nulls[n] = row_nulls[same[n] - 1];
-	}
-	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
-	values[n++] = Int32GetDatum(running);
-	values[n++] = CStringGetTextDatum(!ours ? "unarmed" : !sweep->runs ? "queued" :
-									  sweep->waits ? "waiting" : "sweeping");
-	nulls[n] = !ours || !sweep->waits;
-	if (!nulls[n])
-		values[n] = PointerGetDatum(construct_array((Datum *) sweep->pids, sweep->npids, INT4OID,
-													sizeof(int32), true, TYPALIGN_INT));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-/* How many of the tasks that run a mark hits. */
-static int
-count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
-{
-	int			n;
-	const DwMark *marks = dw_marks(&n);
-	int			hits = 0;
-
-	for (int i = 0; i < n; i++)
-		for (int j = 0; marks[i].id == mark && j < ntasks; j++)
-			if (dw_mark_hits(&marks[i], &tasks[j]))
-				hits++;
-	return hits;
-}
-
-Datum
-dw_get_cancellations(PG_FUNCTION_ARGS)
-{
-	static const Oid columns[] = {
-		INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, TEXTOID, INT4ARRAYOID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-	SweepState	sweep;
-	DwMarkable *tasks;
-	int			ntasks;
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	dw_require_shared();
-	sweep = sweep_state();
-	tasks = running_tasks(&ntasks);
-	rel = table_open(dw_catalog()->cancellation, AccessShareLock);
-	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		bool		isnull;
-		Datum		id = heap_getattr(tuple, Anum_cancellation_id, RelationGetDescr(rel), &isnull);
-
-		put_cancellation(result, rel, tuple, &sweep, count_hits(DatumGetInt64(id), tasks, ntasks));
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return (Datum) 0;
 }

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * ending.h
+ * committing.h
  *	  Transactions that are visible, but have not told all they did.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef DW_ENDING_H
-#define DW_ENDING_H
+#ifndef DW_COMMITTING_H
+#define DW_COMMITTING_H
 
 #include "postgres.h"
 
@@ -28,4 +28,4 @@ extern void dw_ending_withdraw(void);
  */
 extern void dw_ending_wait(void);
 
-#endif							/* DW_ENDING_H */
+#endif							/* DW_COMMITTING_H */
