@@ -30,15 +30,15 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "marks.h"
+#include "../base/clock.h"
+#include "../base/signature.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "../task/marks.h"
+#include "../task/queues.h"
+#include "../task/touched.h"
 #include "options.h"
-#include "queues.h"
-#include "shared.h"
-#include "signature.h"
-#include "task_rows.h"
-#include "touched.h"
 
 PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);

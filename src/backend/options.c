@@ -15,17 +15,17 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "compat.h"
-#include "follow_up.h"
-#include "more.h"
-#include "new_task.h"
-#include "notify.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/settings.h"
+#include "../ending/follow_up.h"
+#include "../ending/notify.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../statement/sqlcheck.h"
+#include "../task/new_task.h"
 #include "options.h"
-#include "settings.h"
-#include "sqlcheck.h"
-#include "task_rows.h"
 
 /* The index of keys must have room for one; tags are kept as short. */
 #define MAX_TEXT		DW_MAX_KEY

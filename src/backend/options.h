@@ -12,7 +12,7 @@
 
 #include "fmgr.h"
 
-#include "task_rows.h"
+#include "../rows/task_rows.h"
 
 /* The arguments of delay_schedule_task, as the install script has them. */
 enum

@@ -12,9 +12,9 @@
 
 #include "fmgr.h"
 
-#include "new_task.h"
-#include "pending.h"
-#include "task_rows.h"
+#include "../ending/pending.h"
+#include "../rows/task_rows.h"
+#include "../task/new_task.h"
 
 /*
  * Puts it into a queue, as delay_schedule_task does: NULL is the default one,

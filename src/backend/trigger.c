@@ -38,14 +38,14 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "args.h"
-#include "catalog.h"
-#include "compat.h"
-#include "new_task.h"
+#include "../base/compat.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../statement/args.h"
+#include "../statement/sqlcheck.h"
+#include "../task/new_task.h"
 #include "options.h"
 #include "schedule.h"
-#include "sqlcheck.h"
-#include "task_rows.h"
 
 #define FUNCTION		"delay_schedule_trigger"
 

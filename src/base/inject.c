@@ -37,13 +37,13 @@
 #include <unistd.h>
 
 #include "fmgr.h"
-#include "inject.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
+#include "inject.h"
 
 #define MAX_POINTS	32
 #define MAX_COUNTERS 8

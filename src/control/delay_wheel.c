@@ -15,19 +15,19 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "crash_watch.h"
+#include "../base/settings.h"
+#include "../executor/executor.h"
+#include "../executor/task_log.h"
+#include "../shmem/crash_watch.h"
+#include "../shmem/writers.h"
+#include "../task/marks.h"
+#include "../task/other_nodes.h"
+#include "../task/touched.h"
 #include "ddl.h"
-#include "executor.h"
 #include "hold.h"
 #include "launcher.h"
-#include "marks.h"
-#include "other_nodes.h"
 #include "recycle.h"
-#include "settings.h"
 #include "shmem.h"
-#include "task_log.h"
-#include "touched.h"
-#include "writers.h"
 
 PG_MODULE_MAGIC;
 

@@ -34,13 +34,13 @@
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "executors.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/settings.h"
+#include "../shmem/executors.h"
+#include "../shmem/places.h"
+#include "../shmem/shared.h"
 #include "hold.h"
-#include "places.h"
-#include "settings.h"
-#include "shared.h"
 
 /* An executor may finish a task that is as short. */
 #define GRACE_US	(100 * 1000)

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 extern void dw_launcher_register(void);
 extern PGDLLEXPORT void dw_launcher_main(Datum arg);

@@ -32,14 +32,14 @@
 #include "utils/acl.h"
 #include "utils/resowner.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "executors.h"
-#include "lanes.h"
-#include "places.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/settings.h"
+#include "../shmem/executors.h"
+#include "../shmem/lanes.h"
+#include "../shmem/places.h"
+#include "../shmem/shared.h"
 #include "recycle.h"
-#include "settings.h"
-#include "shared.h"
 
 /* Beyond that, those are concerned whom all of them have in common. */
 #define MAX_CONCERNS	256

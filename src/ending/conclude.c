@@ -12,16 +12,16 @@
  */
 #include "postgres.h"
 
-#include "catalog.h"
+#include "../recurring/definition.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/waiters.h"
+#include "../task/ended.h"
+#include "../task/touched.h"
 #include "conclude.h"
-#include "definition.h"
-#include "ended.h"
 #include "follow_up.h"
 #include "history.h"
 #include "notify.h"
-#include "task_rows.h"
-#include "touched.h"
-#include "waiters.h"
 
 /* Not while it goes on. */
 static void

@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "ended.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../task/ended.h"
 
 /*
  * To be called once for each end of a task or of an attempt, in the very

@@ -15,14 +15,14 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "catalog.h"
-#include "ended.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../statement/spi_run.h"
+#include "../task/ended.h"
+#include "../task/new_task.h"
+#include "../task/queues.h"
 #include "follow_up.h"
-#include "more.h"
-#include "new_task.h"
-#include "queues.h"
-#include "spi_run.h"
-#include "task_rows.h"
 
 /* what of a message is passed on, in bytes */
 #define MAX_MESSAGE		16384

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "ended.h"
+#include "../task/ended.h"
 
 /* id and rows; id, SQLSTATE and message */
 #define DW_ON_SUCCESS_ARGS	2

@@ -13,8 +13,8 @@
 #include "storage/block.h"
 #include "utils/relcache.h"
 
-#include "ended.h"
-#include "shared.h"
+#include "../shmem/shared.h"
+#include "../task/ended.h"
 
 /* How old the current table becomes. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)

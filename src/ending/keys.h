@@ -13,8 +13,8 @@
 #include "access/htup.h"
 #include "utils/relcache.h"
 
+#include "../rows/task_rows.h"
 #include "pending.h"
-#include "task_rows.h"
 
 /*
  * Makes room for a new task of the key.  True: the caller is to insert its row

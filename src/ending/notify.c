@@ -14,11 +14,11 @@
 #include "utils/builtins.h"
 #include "utils/json.h"
 
-#include "catalog.h"
-#include "ended.h"
-#include "more.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../task/ended.h"
 #include "notify.h"
-#include "task_rows.h"
 
 /* As in async.c, where a payload must be shorter. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "ended.h"
+#include "../task/ended.h"
 
 /* Is it the name of a channel? */
 extern bool dw_is_channel(const char *name);

@@ -13,8 +13,8 @@
 #include "access/htup.h"
 #include "utils/relcache.h"
 
-#include "shared.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 
 /* What became of an attempt to take a task's row. */
 typedef enum DwTaken

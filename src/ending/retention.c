@@ -14,13 +14,13 @@
 
 #include "access/xact.h"
 
-#include "catalog.h"
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
 #include "history.h"
 #include "retention.h"
-#include "settings.h"
-#include "shared.h"
-#include "stats.h"
 
 /* Anything may have to go, as far as we know. */
 static void

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /* For timers and the sweeper: at their start, or when the clock was set; when settings may have changed. */
 extern void dw_failed_begin(DwDatabase *db);

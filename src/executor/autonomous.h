@@ -12,11 +12,11 @@
 
 #include "utils/relcache.h"
 
+#include "../rows/more.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../statement/spi_run.h"
 #include "claim.h"
-#include "executors.h"
-#include "more.h"
-#include "shared.h"
-#include "spi_run.h"
 
 /* What an executor knows of a task that it runs so, beyond its transactions. */
 typedef struct DwAutonomous

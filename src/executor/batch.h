@@ -10,9 +10,9 @@
 
 #include "postgres.h"
 
-#include "executors.h"
-#include "ring.h"
-#include "shared.h"
+#include "../ring/ring.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
 
 /* Do the settings allow it? */
 extern bool dw_batches_allowed(void);

@@ -13,11 +13,11 @@
 #include "access/htup.h"
 #include "utils/relcache.h"
 
-#include "attempts.h"
-#include "executors.h"
-#include "ring.h"
-#include "shared.h"
-#include "task_rows.h"
+#include "../ring/ring.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../task/attempts.h"
 #include "verdict.h"
 
 /* A task's row, in the memory context in which it was claimed. */

@@ -10,12 +10,12 @@
 
 #include "postgres.h"
 
+#include "../ring/ring.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../statement/spi_run.h"
+#include "../task/ended.h"
 #include "claim.h"
-#include "ended.h"
-#include "executors.h"
-#include "ring.h"
-#include "shared.h"
-#include "spi_run.h"
 
 /*
  * Claims the task of an entry and runs it, if it is still there; returns when

@@ -43,9 +43,9 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "compat.h"
+#include "../base/compat.h"
+#include "../base/worker.h"
 #include "session.h"
-#include "worker.h"
 
 #if !DW_ANY_ROLE_CONNECTS
 #include "access/genam.h"

@@ -11,11 +11,11 @@
  */
 #include "postgres.h"
 
-#include "clock.h"
-#include "executors.h"
-#include "ready.h"
-#include "ring.h"
-#include "shared.h"
+#include "../base/clock.h"
+#include "../ring/ring.h"
+#include "../shmem/executors.h"
+#include "../shmem/ready.h"
+#include "../shmem/shared.h"
 #include "take.h"
 #include "trial.h"
 

@@ -10,9 +10,9 @@
 
 #include "postgres.h"
 
-#include "executors.h"
-#include "ring.h"
-#include "shared.h"
+#include "../ring/ring.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
 
 /* After this long without a pause, give way to an owner who waits. */
 #define DW_TURN_US		(100 * 1000)

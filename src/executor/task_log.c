@@ -19,8 +19,8 @@
 #include "miscadmin.h"
 #include "tcop/tcopprot.h"
 
-#include "errors.h"
-#include "settings.h"
+#include "../base/errors.h"
+#include "../base/settings.h"
 #include "task_log.h"
 
 static emit_log_hook_type prev_hook = NULL;

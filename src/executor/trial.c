@@ -24,11 +24,11 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "executors.h"
-#include "inject.h"
-#include "shared.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
 #include "trial.h"
 
 #define TRIAL_WAIT_US	(3 * USECS_PER_SEC)

@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "executors.h"
-#include "shared.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
 
 /*
  * Around the run of a task that is suspected.  The former waits, for some

@@ -14,16 +14,16 @@
 
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "errors.h"
-#include "marks.h"
-#include "more.h"
-#include "pending.h"
-#include "queues.h"
-#include "shared.h"
-#include "suspects.h"
-#include "task_rows.h"
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../ending/pending.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../task/marks.h"
+#include "../task/queues.h"
 #include "verdict.h"
 
 /* The option expires, in us after the due time. */

@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "shared.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 
 typedef enum DwVerdict
 {

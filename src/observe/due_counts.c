@@ -49,11 +49,11 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
+#include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../task/marks.h"
 #include "due_counts.h"
-#include "inject.h"
-#include "marks.h"
-#include "task_rows.h"
 #include "views.h"
 
 /* pages that are read to tell periods apart; as many to measure subtrees */

@@ -19,14 +19,14 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/signature.h"
+#include "../rows/catalog.h"
+#include "../rows/lane_scan.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "../task/marks.h"
 #include "due_counts.h"
-#include "lane_scan.h"
-#include "marks.h"
-#include "shared.h"
-#include "signature.h"
-#include "task_rows.h"
 #include "views.h"
 
 #define MAX_BOUNDS	500

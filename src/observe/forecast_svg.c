@@ -16,7 +16,7 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
-#include "signature.h"
+#include "../base/signature.h"
 #include "svg.h"
 
 PG_FUNCTION_INFO_V1(dw_forecast_svg);

@@ -20,14 +20,14 @@
 #include "utils/builtins.h"
 #include "utils/float.h"
 
-#include "clock.h"
-#include "queue_limits.h"
-#include "ring.h"
-#include "settings.h"
-#include "shared.h"
-#include "signature.h"
-#include "stats.h"
-#include "suspects.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../ring/ring.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/suspects.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);

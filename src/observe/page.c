@@ -20,7 +20,7 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
-#include "signature.h"
+#include "../base/signature.h"
 
 PG_FUNCTION_INFO_V1(dw_readable);
 

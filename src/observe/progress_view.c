@@ -27,17 +27,17 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "executors.h"
-#include "marks.h"
-#include "places.h"
-#include "progress.h"
-#include "ring.h"
-#include "settings.h"
-#include "shared.h"
-#include "signature.h"
-#include "task_rows.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../ring/ring.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/places.h"
+#include "../shmem/progress.h"
+#include "../shmem/shared.h"
+#include "../task/marks.h"
 
 PG_FUNCTION_INFO_V1(dw_get_cancellations);
 

@@ -18,12 +18,12 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-#include "clock.h"
-#include "places.h"
-#include "ring.h"
-#include "settings.h"
-#include "shared.h"
-#include "signature.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../ring/ring.h"
+#include "../shmem/places.h"
+#include "../shmem/shared.h"
 #include "svg.h"
 #include "views.h"
 

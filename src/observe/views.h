@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "queue_limits.h"
-#include "shared.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
 
 /*
  * May the current user see how many tasks a role has, when, and what runs?  The

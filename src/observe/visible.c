@@ -61,9 +61,9 @@
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
-#include "catalog.h"
-#include "compat.h"
-#include "signature.h"
+#include "../base/compat.h"
+#include "../base/signature.h"
+#include "../rows/catalog.h"
 
 PG_FUNCTION_INFO_V1(dw_visible_handler);
 

@@ -14,9 +14,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "../base/signature.h"
 #include "cron.h"
 #include "cron_times.h"
-#include "signature.h"
 
 #define MAX_TIMES	10000
 

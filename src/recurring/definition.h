@@ -15,9 +15,9 @@
 #include "nodes/lockoptions.h"
 #include "utils/relcache.h"
 
-#include "ended.h"
-#include "shared.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "../task/ended.h"
 
 /* The shortest interval: executors and timers must come along. */
 #define DW_MIN_EVERY_US	(100 * 1000)

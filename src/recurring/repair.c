@@ -30,16 +30,16 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../shmem/progress.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../task/ended.h"
 #include "definition.h"
-#include "ended.h"
-#include "inject.h"
-#include "more.h"
-#include "progress.h"
 #include "repair.h"
-#include "shared.h"
-#include "suspects.h"
 
 /* so many definitions are looked at in a transaction of the sweeper's */
 #define REPAIR_SLICE	500

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /*
  * For the sweeper: looks at all of them, a slice at a time, in transactions of

@@ -16,8 +16,8 @@
 #ifndef DW_STANDALONE
 #include "utils/memutils.h"
 
-#include "clock.h"
-#include "settings.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
 #endif
 
 void

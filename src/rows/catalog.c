@@ -36,10 +36,10 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../shmem/shared.h"
 #include "catalog.h"
-#include "clock.h"
-#include "inject.h"
-#include "shared.h"
 
 /* the same error within this time belongs to the same episode */
 #define EPISODE_US		(10 * USECS_PER_SEC)

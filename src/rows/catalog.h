@@ -13,7 +13,7 @@
 #include "access/htup.h"
 #include "utils/relcache.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /* Columns of delay_wheel.task, as the install script has them. */
 enum

@@ -26,10 +26,10 @@
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
+#include "../base/compat.h"
+#include "../shmem/shared.h"
 #include "catalog.h"
-#include "compat.h"
 #include "lane_scan.h"
-#include "shared.h"
 #include "task_rows.h"
 
 struct DwLaneScan

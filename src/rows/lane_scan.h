@@ -15,7 +15,7 @@
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 #include "task_rows.h"
 
 /* A scan of one lane in (due, id) order, or of all lanes, one after the other. */

@@ -42,11 +42,11 @@
 #include "utils/snapmgr.h"
 #include "utils/snapshot.h"
 
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../shmem/suspects.h"
 #include "catalog.h"
-#include "compat.h"
-#include "errors.h"
 #include "more.h"
-#include "suspects.h"
 #include "task_rows.h"
 
 /* Adds one entry to an index of ours, whose columns are plain. */

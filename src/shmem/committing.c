@@ -36,8 +36,8 @@
 #include "storage/shmem.h"
 #include "utils/inval.h"
 
+#include "../base/compat.h"
 #include "committing.h"
-#include "compat.h"
 
 typedef struct Ending
 {

@@ -22,11 +22,11 @@
 #include "storage/ipc.h"
 #include "storage/spin.h"
 
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../ring/ring.h"
 #include "crash_watch.h"
 #include "executors.h"
-#include "inject.h"
-#include "ring.h"
 #include "shared.h"
 #include "suspects.h"
 

@@ -20,8 +20,8 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 
+#include "../ring/ring.h"
 #include "executors.h"
-#include "ring.h"
 #include "shared.h"
 
 DwExecutor *dw_this_executor = NULL;

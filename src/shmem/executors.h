@@ -12,7 +12,7 @@
 
 #include "datatype/timestamp.h"
 
-#include "ring.h"
+#include "../ring/ring.h"
 #include "shared.h"
 
 /* What a new executor is told, in bgw_extra. */

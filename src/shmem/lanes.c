@@ -28,13 +28,13 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "executors.h"
-#include "lane_heap.h"
 #include "lanes.h"
 #include "queue_limits.h"
-#include "ring.h"
-#include "settings.h"
 #include "shared.h"
 #include "stats.h"
 

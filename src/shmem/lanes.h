@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "ring.h"
+#include "../ring/ring.h"
 #include "shared.h"
 
 /* Set-up. */

@@ -14,12 +14,12 @@
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 
-#include "clock.h"
-#include "lane_heap.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "places.h"
 #include "progress.h"
-#include "ring.h"
-#include "settings.h"
 #include "shared.h"
 
 /*

@@ -21,10 +21,10 @@
 #include "miscadmin.h"
 #include "storage/spin.h"
 
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/worker.h"
 #include "progress.h"
 #include "shared.h"
-#include "worker.h"
 
 const DwWorkTexts dw_works[] =
 {

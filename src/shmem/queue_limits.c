@@ -29,10 +29,10 @@
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 
-#include "clock.h"
-#include "lane_heap.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
 #include "queue_limits.h"
-#include "settings.h"
 #include "shared.h"
 
 #define TOLERANCE_US	(100 * 1000)

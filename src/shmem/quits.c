@@ -19,7 +19,7 @@
 
 #include "miscadmin.h"
 
-#include "errors.h"
+#include "../base/errors.h"
 #include "quits.h"
 #include "shared.h"
 

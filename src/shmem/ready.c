@@ -13,14 +13,14 @@
  */
 #include "postgres.h"
 
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
 #include "executors.h"
-#include "inject.h"
-#include "lane_heap.h"
 #include "lanes.h"
 #include "queue_limits.h"
 #include "ready.h"
-#include "ring.h"
 #include "shared.h"
 
 /*

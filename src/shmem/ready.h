@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
+#include "../ring/ring.h"
 #include "executors.h"
-#include "ring.h"
 #include "shared.h"
 
 /*

@@ -27,8 +27,8 @@
 #include "storage/fd.h"
 #include "sys/stat.h"
 
+#include "../base/settings.h"
 #include "recovery.h"
-#include "settings.h"
 #include "shared.h"
 
 /* In the data directory. */

@@ -25,10 +25,10 @@
 #include "storage/lwlock.h"
 #include "utils/acl.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "ring.h"
-#include "settings.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/settings.h"
+#include "../ring/ring.h"
 #include "shared.h"
 
 DwShared   *dw_shared = NULL;

@@ -32,7 +32,7 @@
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-#include "ring.h"
+#include "../ring/ring.h"
 
 /* The first ones are the timer's, the others the sweeper's. */
 typedef enum DwWork

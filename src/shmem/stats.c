@@ -15,11 +15,11 @@
 
 #include "port/pg_bitutils.h"
 
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/ring.h"
 #include "executors.h"
 #include "queue_limits.h"
-#include "ring.h"
-#include "settings.h"
 #include "shared.h"
 #include "stats.h"
 

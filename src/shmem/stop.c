@@ -30,8 +30,8 @@
 #include "storage/lmgr.h"
 #include "utils/timeout.h"
 
+#include "../ring/ring.h"
 #include "executors.h"
-#include "ring.h"
 #include "shared.h"
 #include "stop.h"
 

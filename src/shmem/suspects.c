@@ -45,9 +45,9 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
-#include "clock.h"
+#include "../base/clock.h"
+#include "../ring/ring.h"
 #include "executors.h"
-#include "ring.h"
 #include "shared.h"
 #include "suspects.h"
 

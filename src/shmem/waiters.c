@@ -15,7 +15,7 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
-#include "compat.h"
+#include "../base/compat.h"
 #include "shared.h"
 #include "waiters.h"
 

@@ -31,7 +31,7 @@
 #include "storage/shmem.h"
 #include "utils/rel.h"
 
-#include "compat.h"
+#include "../base/compat.h"
 #include "writers.h"
 
 /* By dw_vxid_number() - 1: the local transaction, and the owner of its tasks. */

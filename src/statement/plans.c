@@ -60,10 +60,10 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "../base/settings.h"
 #include "args.h"
 #include "constants.h"
 #include "plans.h"
-#include "settings.h"
 
 /* Longer texts hardly come twice. */
 #define MAX_TEXT		(32 * 1024)

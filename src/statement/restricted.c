@@ -38,7 +38,7 @@
 #include "utils/guc.h"
 #include "utils/rel.h"
 
-#include "compat.h"
+#include "../base/compat.h"
 #include "restricted.h"
 
 /* One such code may run another one's. */

@@ -38,16 +38,16 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "clock.h"
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../rows/lane_scan.h"
+#include "../shmem/progress.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../task/my_session.h"
 #include "failed.h"
-#include "inject.h"
-#include "lane_scan.h"
-#include "my_session.h"
-#include "progress.h"
-#include "settings.h"
-#include "shared.h"
-#include "stats.h"
 
 /* What ends a slice; the clock is read after so many rows. */
 #define SLICE_DELETED	1000

@@ -51,15 +51,15 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "compat.h"
-#include "history.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../ending/history.h"
+#include "../rows/catalog.h"
+#include "../shmem/progress.h"
+#include "../shmem/shared.h"
+#include "../task/my_session.h"
 #include "history_tables.h"
-#include "inject.h"
-#include "my_session.h"
-#include "progress.h"
-#include "shared.h"
 
 /*
  * A table is locked, or an error struck: it is tried again after a pause that is

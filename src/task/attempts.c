@@ -17,14 +17,14 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
 #include "attempts.h"
-#include "catalog.h"
-#include "clock.h"
-#include "more.h"
-#include "queue_limits.h"
-#include "settings.h"
-#include "shared.h"
-#include "task_rows.h"
 
 /* The pause between two attempts grows up to this, unless it began longer. */
 #define MAX_PAUSE		USECS_PER_HOUR

@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "spi_run.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../statement/spi_run.h"
 
 typedef enum DwEnd
 {

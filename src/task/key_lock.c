@@ -24,11 +24,11 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
-#include "executors.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 #include "key_lock.h"
 #include "marks.h"
-#include "task_rows.h"
 
 /* Those of SQL's advisory locks are 1 and 2. */
 #define KEY_LOCK_CLASS	0xDE1A

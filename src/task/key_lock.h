@@ -13,8 +13,8 @@
 #include "access/htup.h"
 #include "utils/relcache.h"
 
-#include "executors.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 
 /* A row of a key, and whose open transactions change it. */
 typedef struct DwKeyRow

@@ -62,12 +62,12 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "catalog.h"
-#include "inject.h"
+#include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 #include "marks.h"
 #include "my_session.h"
-#include "shared.h"
-#include "task_rows.h"
 #include "touched.h"
 
 /* This process's copy. */

@@ -13,12 +13,12 @@
 
 #include "miscadmin.h"
 
-#include "executors.h"
+#include "../base/settings.h"
+#include "../ring/ring.h"
+#include "../shmem/executors.h"
+#include "../shmem/places.h"
+#include "../shmem/shared.h"
 #include "my_session.h"
-#include "places.h"
-#include "ring.h"
-#include "settings.h"
-#include "shared.h"
 
 int64		dw_run_now_id = 0;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /* The task that delay_run() or delay_run_due() runs in this session; else 0. */
 extern int64 dw_run_now_id;

@@ -12,9 +12,9 @@
 
 #include "datatype/timestamp.h"
 
-#include "catalog.h"
-#include "shared.h"
-#include "task_rows.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 
 #define DW_NO_PRIORITY	(-2)
 

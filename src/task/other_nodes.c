@@ -48,8 +48,8 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
-#include "compat.h"
-#include "executors.h"
+#include "../base/compat.h"
+#include "../shmem/executors.h"
 #include "my_session.h"
 #include "other_nodes.h"
 

@@ -14,9 +14,9 @@
 #include "storage/lock.h"
 #include "utils/relcache.h"
 
-#include "ring.h"
-#include "settings.h"
-#include "shared.h"
+#include "../base/settings.h"
+#include "../ring/ring.h"
+#include "../shmem/shared.h"
 
 /* What scheduling needs to know of a queue. */
 typedef struct DwQueueForTask

@@ -34,12 +34,12 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../rows/task_rows.h"
 #include "key_lock.h"
 #include "marks.h"
 #include "rights.h"
-#include "settings.h"
-#include "signature.h"
-#include "task_rows.h"
 
 /* After this long the rows are counted again. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)

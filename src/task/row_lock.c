@@ -36,13 +36,13 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
-#include "executors.h"
-#include "inject.h"
+#include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
 #include "my_session.h"
 #include "row_lock.h"
-#include "shared.h"
-#include "task_rows.h"
 #include "touched.h"
 
 /* See keys.c for others. */

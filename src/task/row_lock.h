@@ -14,8 +14,8 @@
 #include "storage/lock.h"
 #include "utils/relcache.h"
 
-#include "shared.h"
-#include "task_rows.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 
 /* One row, as it was just found; the table is open, locked for writing. */
 extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);

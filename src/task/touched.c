@@ -49,18 +49,18 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "committing.h"
-#include "compat.h"
-#include "inject.h"
-#include "lanes.h"
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/committing.h"
+#include "../shmem/lanes.h"
+#include "../shmem/shared.h"
+#include "../shmem/waiters.h"
 #include "my_session.h"
-#include "settings.h"
-#include "shared.h"
-#include "task_rows.h"
 #include "touched.h"
-#include "waiters.h"
 
 #define MAX_HINTS	1024
 

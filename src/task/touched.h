@@ -13,8 +13,8 @@
 #include "access/htup.h"
 #include "commands/trigger.h"
 
-#include "shared.h"
-#include "waiters.h"
+#include "../shmem/shared.h"
+#include "../shmem/waiters.h"
 
 extern void dw_touched_install(void);
 

@@ -18,12 +18,12 @@
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../rows/catalog.h"
+#include "../shmem/shared.h"
+#include "../task/marks.h"
 #include "call_sweeper.h"
-#include "catalog.h"
-#include "clock.h"
-#include "compat.h"
-#include "marks.h"
-#include "shared.h"
 
 /* who has made way comes back so much later */
 #define STAY_AWAY_US	(10 * USECS_PER_SEC)

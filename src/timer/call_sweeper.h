@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /*
  * For timers: starts the sweeper if there is something to remove.  Returns

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /*
  * Brings due tasks and executors together.  Returns when to look again at the

@@ -31,14 +31,14 @@
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "executors.h"
+#include "../base/clock.h"
+#include "../ring/ring.h"
+#include "../rows/catalog.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../shmem/waiters.h"
+#include "../task/row_lock.h"
 #include "give_way.h"
-#include "ring.h"
-#include "row_lock.h"
-#include "shared.h"
-#include "waiters.h"
 
 /* A task that has run for so long gives way. */
 #define LONG_US		(500 * 1000)

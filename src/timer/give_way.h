@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /*
  * Looks, if it is time, whether somebody waits behind a long task, and puts

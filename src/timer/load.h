@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 extern void dw_load_reset(DwDatabase *database);
 

@@ -27,14 +27,14 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "clock.h"
-#include "inject.h"
-#include "lane_heap.h"
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
+#include "../shmem/ready.h"
+#include "../shmem/shared.h"
 #include "near.h"
-#include "ready.h"
-#include "ring.h"
-#include "settings.h"
-#include "shared.h"
 
 #define HEAP_SIZE		16384
 /* entries handled before the timer looks at other things */

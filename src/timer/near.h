@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "ring.h"
-#include "shared.h"
+#include "../ring/ring.h"
+#include "../shmem/shared.h"
 
 /* Begins with nothing in memory, whatever a former timer left. */
 extern void dw_near_reset(DwDatabase *database);

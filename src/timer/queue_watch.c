@@ -26,17 +26,17 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "catalog.h"
-#include "clock.h"
-#include "lane_heap.h"
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/ready.h"
+#include "../shmem/shared.h"
+#include "../task/queues.h"
 #include "near.h"
-#include "queue_limits.h"
 #include "queue_watch.h"
-#include "queues.h"
-#include "ready.h"
-#include "settings.h"
-#include "shared.h"
-#include "task_rows.h"
 
 /* after an error, or when the tables are locked */
 #define RETRY_US		USECS_PER_SEC

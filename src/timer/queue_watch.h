@@ -12,7 +12,7 @@
 
 #include "datatype/timestamp.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 /*
  * Brings queues and pauses in shared memory up to date, if they were changed.

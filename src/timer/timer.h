@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "shared.h"
+#include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
 
