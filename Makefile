@@ -37,8 +37,8 @@ EXTENSION = delay_wheel
 MODULE_big = delay_wheel
 DATA = $(sort $(wildcard delay_wheel--*.sql))
 
-SOURCES = $(sort $(wildcard src/*.c))
-OWN_HEADERS = $(wildcard src/*.h)
+SOURCES = $(sort $(wildcard src/*/*.c))
+OWN_HEADERS = $(wildcard src/*/*.h)
 OBJS = $(SOURCES:.c=.o)
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
@@ -96,7 +96,7 @@ $(INJECTION_LIB): $(INJECTION_OBJS)
 	$(LINK.shared) -o $@ $(INJECTION_OBJS) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
 
 $(INJECTION_OBJS): build/injection/%.o: src/%.c $(OWN_HEADERS) Makefile build/flags
-	@mkdir -p build/injection
+	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(CPPFLAGS) -DDW_INJECTION -c -o $@ $<
 
 else
