@@ -121,8 +121,8 @@ sub read_sqlstates
 		my ($code, $macro, $name) = $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/ or next;
 		$states{$macro} //= { code => $code, name => $name // lc($macro =~ s/^ERRCODE_//r) };
 	}
-	my $verdict = slurp("$root/src/verdict.h");
-	my %own = $verdict =~ /^#define (DW_ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/gm;
+	my $errors = slurp("$root/src/base/errors.h");
+	my %own = $errors =~ /^#define (DW_ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/gm;
 	$states{$_} = { code => $own{$_} =~ tr/A-Z0-9//cdr, name => undef } for keys %own;
 	return \%states;
 }
@@ -162,7 +162,7 @@ sub read_matches
 	my ($pattern) = @_;
 	my %found;
 
-	for my $file (glob "$root/src/*.c")
+	for my $file (glob "$root/src/*/*.c")
 	{
 		my $text = slurp($file);
 		$found{$1} = 1 while $text =~ /$pattern/g;
@@ -733,7 +733,7 @@ sub whole
 
 	return "# Reference\n\n"
 	  . "<!-- Written by scripts/reference (\"make reference\"); do not edit. Texts come from the COMMENTs of the SQL scripts,\n"
-	  . "src/settings.c, the messages of src, and doc/reference.notes. -->\n\n"
+	  . "src/base/settings.c, the messages of src, and doc/reference.notes. -->\n\n"
 	  . wrap('Every function, view, setting, message and table. What they are for, and how they play together, is in '
 		  . '[operations.md](operations.md), how the whole works in [architecture.md](architecture.md). The same texts are in '
 		  . 'the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')

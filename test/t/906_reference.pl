@@ -60,12 +60,12 @@ is(join("\n", sort keys %nowhere), '', 'all links within it lead to a heading');
 
 # What architecture.md names is there: files, and functions and variables of the source.
 my $architecture = slurp_file("$root/doc/architecture.md");
-my $source = join '', map { slurp_file($_) } glob "$root/src/*.[ch]";
+my $source = join '', map { slurp_file($_) } glob "$root/src/*/*.[ch]";
 my @missing;
 for my $name ($architecture =~ /`([^`\n]+)`/g)
 {
 	push @missing, $name if $name =~ m{^(?:test|sql|expected|examples|scripts|doc)(?:/[\w.]+)+$} && !-e "$root/$name";
-	push @missing, grep { !-e "$root/src/$_" } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
+	push @missing, grep { !glob "$root/src/*/$_" } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
 	push @missing, grep { $source !~ /\b\Q$_\E\b/ } $name =~ /\b((?:dw_|Dw|DW_)\w+)/g;
 }
 is(join("\n", @missing), '', 'all that architecture.md names is there');
