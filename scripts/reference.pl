@@ -123,8 +123,8 @@ sub read_sqlstates
 		my ($code, $macro, $name) = $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/ or next;
 		$states{$macro} //= { code => $code, name => $name // lc($macro =~ s/^ERRCODE_//r) };
 	}
-	my $headers = join '', map { slurp($_) } glob "$root/src/*.h $root/src/*/*.h";
-	my %own = $headers =~ /^#define (DW_ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/gm;
+	my $errors = slurp("$root/src/base/errors.h");
+	my %own = $errors =~ /^#define (DW_ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/gm;
 	$states{$_} = { code => $own{$_} =~ tr/A-Z0-9//cdr, name => undef } for keys %own;
 	return \%states;
 }
@@ -164,7 +164,7 @@ sub read_matches
 	my ($pattern) = @_;
 	my %found;
 
-	for my $file (glob "$root/src/*.c $root/src/*/*.c")
+	for my $file (glob "$root/src/*/*.c")
 	{
 		my $text = slurp($file);
 		$found{$1} = 1 while $text =~ /$pattern/g;

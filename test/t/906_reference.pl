@@ -63,24 +63,28 @@ for my $page (@pages)
 }
 cmp_ok(scalar(split /\n/, $kept->{'reference.md'}), '<=', 80, 'the index is a page');
 
-# What the documents of the source name is there: files, and functions and variables.
-my @source_files = glob "$root/src/*.[ch] $root/src/*/*.[ch]";
+# The documents of the source name what is there: files, and functions and variables.
+# The README.md of a folder names each of its .c files.
+my @source_files = glob "$root/src/*/*.[ch]";
 my $source = join '', map { slurp_file($_) } @source_files;
 my %is_there = map { basename($_) => 1 } @source_files;
-for my $document ("$root/doc/architecture.md", glob "$root/src/README.md $root/src/*/README.md")
+my %folders = map { dirname($_) => 1 } @source_files;
+for my $document ("$root/doc/architecture.md", "$root/src/README.md", map { "$_/README.md" } sort keys %folders)
 {
 	my $short = $document =~ s,^\Q$root/,,r;
+	my $text = -e $document ? slurp_file($document) : '';
 	my @missing;
 
-	# a folder that has no code yet may name the files that it is to have
-	my $may_be_early = dirname($short) =~ m,/, && !grep { dirname($_) eq dirname($document) } @source_files;
-	for my $name (slurp_file($document) =~ /`([^`\n]+)`/g)
+	for my $name ($text =~ /`([^`\n]+)`/g)
 	{
 		push @missing, $name if $name =~ m{^(?:test|sql|expected|examples|scripts|doc)(?:/[\w.]+)+$} && !-e "$root/$name";
-		push @missing, grep { !$is_there{$_} && !$may_be_early } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
+		push @missing, grep { !$is_there{$_} } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
 		push @missing, grep { $source !~ /\b\Q$_\E\b/ } $name =~ /\b((?:dw_|Dw|DW_)\w+)/g;
 	}
 	is(join("\n", @missing), '', "all that $short names is there");
+
+	my @not_named = grep { index($text, "`$_`") < 0 } map { basename($_) } glob dirname($document) . '/*.c';
+	is("@not_named", '', "$short names each file") if $folders{ dirname($document) };
 }
 
 # What proof.md counts is as many.
