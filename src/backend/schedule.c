@@ -28,6 +28,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ending/conclude.h"
@@ -141,15 +142,6 @@ dw_task_guard(PG_FUNCTION_ARGS)
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
-static void
-refuse_null(bool isnull, const char *what)
-{
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
-}
-
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 {
@@ -213,7 +205,7 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 	DwNewTask	task;
 	int			nargs;
 
-	refuse_null(PG_ARGISNULL(1), "SQL text");
+	dw_refuse_null(PG_ARGISNULL(1), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(1));
 	task.due = due;
 	nargs = dw_args_collect(fcinfo, 2, &task.values[Anum_task_args - 1],
@@ -230,7 +222,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule()");
-	refuse_null(PG_ARGISNULL(0), "delay");
+	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
@@ -241,7 +233,7 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_at()");
-	refuse_null(PG_ARGISNULL(0), "due time");
+	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
 
@@ -289,7 +281,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_task()");
-	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
+	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
 	nargs = dw_option_args(fcinfo, &task);
@@ -346,7 +338,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	const char *result;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
-	refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	result = cancel(rel, PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
@@ -430,8 +422,8 @@ dw_reschedule(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule()");
-	refuse_null(PG_ARGISNULL(0), "task id");
-	refuse_null(PG_ARGISNULL(1), "delay");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after(PG_GETARG_INTERVAL_P(1))));
 }
 
@@ -442,7 +434,7 @@ dw_reschedule_at(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule_at()");
-	refuse_null(PG_ARGISNULL(0), "task id");
-	refuse_null(PG_ARGISNULL(1), "due time");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(1), "due time");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
 }

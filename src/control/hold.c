@@ -202,14 +202,14 @@ release(SubTransactionId subid)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+hold_xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		release(InvalidSubTransactionId);
 }
 
 static void
-subxact_callback(SubXactEvent event, SubTransactionId subid,
+hold_subxact_callback(SubXactEvent event, SubTransactionId subid,
 				 SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
@@ -220,6 +220,6 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 void
 dw_hold_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
-	RegisterSubXactCallback(subxact_callback, NULL);
+	RegisterXactCallback(hold_xact_callback, NULL);
+	RegisterSubXactCallback(hold_subxact_callback, NULL);
 }

@@ -84,7 +84,7 @@ merge(Concerns *all)
 }
 
 static void
-remember(Concerns *all, const Concern *concern)
+remember_concern(Concerns *all, const Concern *concern)
 {
 	for (int i = 0; i < all->n; i++)
 		if (all->list[i].database == concern->database && all->list[i].role == concern->role)
@@ -106,11 +106,11 @@ dw_recycle(const List *found)
 	{
 		Concern    *concern = lfirst(lc);
 
-		remember(&executors, concern);
+		remember_concern(&executors, concern);
 		/* a timer is a session of the bootstrap superuser */
 		if (concern->settings &&
 			(concern->role == InvalidOid || concern->role == BOOTSTRAP_SUPERUSERID))
-			remember(&timers, concern);
+			remember_concern(&timers, concern);
 	}
 }
 
@@ -225,7 +225,7 @@ retry_blocked(void)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+recycle_xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && executors.n > 0)
 	{
@@ -250,7 +250,7 @@ xact_callback(XactEvent event, void *arg)
 
 /* Called for each resource owner of the transaction. */
 static void
-release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
+recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
 {
 	if (!retries || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
@@ -265,6 +265,6 @@ release_callback(ResourceReleasePhase phase, bool committed, bool top_level, voi
 void
 dw_recycle_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
-	RegisterResourceReleaseCallback(release_callback, NULL);
+	RegisterXactCallback(recycle_xact_callback, NULL);
+	RegisterResourceReleaseCallback(recycle_release_callback, NULL);
 }

@@ -111,7 +111,7 @@ typedef enum Settled
 } Settled;
 
 static Settled
-settle(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
+settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
 {
 	const DwTaskKey *task = &row->task;
 	DwHint		hint;
@@ -160,7 +160,7 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 		}
 
 		DW_INJECT("key-before-settle");
-		settled = settle(rel, key, row, if_exists);
+		settled = settle_key(rel, key, row, if_exists);
 		if (settled == SETTLED && if_exists == DW_REPLACE)
 			return true;
 		dw_key_leave();

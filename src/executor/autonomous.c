@@ -94,7 +94,7 @@ record_begun(const DwClaim *claim, TimestampTz begun_at)
  * those of the statement, and a rollback in it.
  */
 static void
-set_search_path(const DwClaim *claim)
+set_mode_search_path(const DwClaim *claim)
 {
 	char	   *path = dw_claim_text(claim, Anum_task_search_path);
 
@@ -210,7 +210,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	Portal		portal;
 	QueryCompletion qc;
 
-	set_search_path(claim);
+	set_mode_search_path(claim);
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
 	MemoryContextSwitchTo(context);

@@ -164,7 +164,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
  * error, with everything undone that the SQL did.
  */
 static ErrorData *
-run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
+run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -284,7 +284,7 @@ is_newest_of_key(const DwClaim *claimed, int64 *newer)
 
 /* Puts a claimed task back, to be run again later, in the transaction of the claim. */
 static void
-put_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started,
+put_claimed_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started,
 		 const ErrorData *error)
 {
 	DwHint		hint = {.id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])};
@@ -361,7 +361,7 @@ settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *cl
 		dw_stop_forbid(db, me);
 	if (try->put_back)
 	{
-		put_back(entry, claimed, failed, try->started, &said);
+		put_claimed_back(entry, claimed, failed, try->started, &said);
 		return;
 	}
 	if (dw_stop_requested(me))
@@ -460,7 +460,7 @@ run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claim
 	try->was_run = true;
 	if (try->repeats == 0)
 		dw_count_begin(db, me, try->started - claimed->key.due);
-	try->error = run_sql(me, claimed, &try->result, &try->timed_out);
+	try->error = run_task_sql(me, claimed, &try->result, &try->timed_out);
 	if (try->error == NULL)
 	{
 		dw_conclude_claim(claimed, DW_END_DONE, try->started, &try->result, NULL);
@@ -706,7 +706,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 
 /* Waits before another try; the slot keeps the task. */
 static void
-back_off(int *wait_ms)
+rest_before_retry(int *wait_ms)
 {
 	static uint32 wait_event = 0;
 
@@ -840,7 +840,7 @@ finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool
 			break;
 		/* not the task's fault: try again, for as long as it takes */
 		report_problem(db, entry, record, wait_ms == RETRY_MIN_MS, error);
-		back_off(&wait_ms);
+		rest_before_retry(&wait_ms);
 		/* told to end, as after DROP EXTENSION; a task that is left is hinted */
 		if (me->must_exit)
 			proc_exit(0);

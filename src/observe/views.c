@@ -431,7 +431,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 
 /* Numbers are as they are just now, without a lock; what limits the lane takes one. */
 static void
-add_lane(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
+add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
 {
 	int64		ready = dw_ready_count(lane);
 	DwLimit		limit;
@@ -464,7 +464,7 @@ sum_queues(DwDatabase *db, int *n)
 		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
 
 		if (sum != NULL)
-			add_lane(db, &dw_lanes[lane], now, sum);
+			add_lane_to_queue(db, &dw_lanes[lane], now, sum);
 	}
 	return sums;
 }

@@ -89,6 +89,21 @@ dw_read_end(Relation rel)
 	CommitTransactionCommand();
 }
 
+/*
+ * For PG_CATCH: reports the error that was caught, ends its transaction, and goes
+ * back to the memory context that the caller had before.
+ */
+void
+dw_end_failed_transaction(MemoryContext context)
+{
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
 /* Reports an error caught, once for an episode, and ends its transaction. */
 void
 dw_read_failed(DwDatabase *database, const char *what)

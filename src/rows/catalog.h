@@ -227,6 +227,7 @@ extern Relation dw_read_begin(void);
 extern void dw_read_end(Relation rel);
 
 /* The same after an error, which is reported. */
+extern void dw_end_failed_transaction(MemoryContext context);
 extern void dw_read_failed(DwDatabase *database, const char *what);
 
 /* As the active snapshot sees it; caller has locked pg_authid. */

@@ -227,7 +227,7 @@ begin_helping(void)
 }
 
 static void
-start_query(QueryDesc *query, int flags)
+start_helping_query(QueryDesc *query, int flags)
 {
 	if (IsParallelWorker() && dw_suspects != NULL)
 		begin_helping();
@@ -241,7 +241,7 @@ void
 dw_crashes_install(void)
 {
 	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = start_query;
+	ExecutorStart_hook = start_helping_query;
 }
 
 /* Registered anew for each shared memory; so it runs before that is given up. */

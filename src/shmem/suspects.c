@@ -64,7 +64,7 @@ DwSuspects *dw_suspects = NULL;
 /*---- The array; changes under the lock, or by the postmaster alone ----*/
 
 static DwSuspect *
-find(Oid database, int64 id)
+find_suspect(Oid database, int64 id)
 {
 	uint32		n = Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS);
 
@@ -101,7 +101,7 @@ remove_at(uint32 i)
 
 /* The oldest ones are in front; one of them goes if there is no room. */
 static void
-add(const DwSuspect *suspect)
+add_suspect(const DwSuspect *suspect)
 {
 	uint32		n;
 
@@ -129,7 +129,7 @@ runs_without_row(const DwExecutor *e)
 int
 dw_suspects_blame(const DwExecutor *e, bool proved)
 {
-	DwSuspect    *known = find(e->database, e->current.id);
+	DwSuspect    *known = find_suspect(e->database, e->current.id);
 
 	if (known == NULL)
 	{
@@ -142,7 +142,7 @@ dw_suspects_blame(const DwExecutor *e, bool proved)
 			.crashed_at = dw_now()
 		};
 
-		add(&suspect);
+		add_suspect(&suspect);
 		return 1;
 	}
 	if (e->trial != DW_ON_TRIAL || !proved)
@@ -183,7 +183,7 @@ dw_crashes_of(Oid database, int64 id)
 	if (dw_suspects == NULL || pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return 0;
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, id);
+	suspect = find_suspect(database, id);
 	count = suspect != NULL ? suspect->crashes : 0;
 	SpinLockRelease(&dw_suspects->lock);
 	return count;
@@ -218,14 +218,14 @@ dw_suspects_ask_for_save(void)
 }
 
 static void
-forget(Oid database, int64 id, bool also_lost)
+forget_suspect(Oid database, int64 id, bool also_lost)
 {
 	DwSuspect    *suspect;
 
 	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, id);
+	suspect = find_suspect(database, id);
 	if (suspect != NULL && (also_lost || !suspect->lost))
 		remove_at(suspect - dw_suspects->suspects);
 	SpinLockRelease(&dw_suspects->lock);
@@ -235,7 +235,7 @@ forget(Oid database, int64 id, bool also_lost)
 void
 dw_crashes_forget(Oid database, int64 id)
 {
-	forget(database, id, true);
+	forget_suspect(database, id, true);
 }
 
 /* Not if another executor has it, and is not suspected any less. */
@@ -245,7 +245,7 @@ dw_crashes_gone(Oid database, int64 id)
 	Oid			owner;
 
 	if (dw_crashes_of(database, id) > 0 && !dw_executor_runs_autonomous(id, &owner))
-		forget(database, id, false);
+		forget_suspect(database, id, false);
 }
 
 void
@@ -268,7 +268,7 @@ dw_crashes_put_off(Oid database, int64 id)
 	bool		allowed;
 
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, id);
+	suspect = find_suspect(database, id);
 	allowed = suspect != NULL && suspect->put_off < MAX_PUT_OFF;
 	if (allowed)
 		suspect->put_off++;
@@ -286,7 +286,7 @@ dw_crashes_pass_on(Oid database, int64 from, int64 to)
 	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, from);
+	suspect = find_suspect(database, from);
 	if (suspect != NULL)
 	{
 		suspect->id = to;
@@ -376,7 +376,7 @@ dw_suspects_read_file(void)
 			suspect.id = id;
 			suspect.in_batch = in_batch != 0;
 			suspect.crashed_at = crashed_at;
-			add(&suspect);
+			add_suspect(&suspect);
 		}
 	(void) FreeFile(file);
 	pg_atomic_write_u32(&dw_suspects->unsaved, 0);

@@ -105,7 +105,7 @@ is_task_table(Relation rel)
 }
 
 static void
-start_query(QueryDesc *query, int flags)
+note_writing_query(QueryDesc *query, int flags)
 {
 	ListCell   *lc;
 
@@ -123,5 +123,5 @@ void
 dw_writers_install(void)
 {
 	prev_executor_start = ExecutorStart_hook;
-	ExecutorStart_hook = start_query;
+	ExecutorStart_hook = note_writing_query;
 }

@@ -51,7 +51,7 @@ nowhere(void)
 }
 
 static void
-begin(void)
+begin_call(void)
 {
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
@@ -87,7 +87,7 @@ dw_spi_run(const char *sql, ParamListInfo params)
 	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
 	int			result;
 
-	begin();
+	begin_call();
 	if (!dw_plans_run(sql, &options, &result))
 		result = SPI_execute_extended(sql, &options);
 	return end(result);
@@ -98,6 +98,6 @@ dw_spi_run_once(const char *sql, ParamListInfo params)
 {
 	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
 
-	begin();
+	begin_call();
 	return end(SPI_execute_extended(sql, &options));
 }

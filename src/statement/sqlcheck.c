@@ -674,7 +674,7 @@ numbers_matter(const char *sql, List *statements)
 }
 
 static void
-remember(const char *sql, int nargs, List *statements)
+remember_text(const char *sql, int nargs, List *statements)
 {
 	int			length = strlen(sql);
 
@@ -713,7 +713,7 @@ check_text(const Checked *checked)
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(checked, statements);
 	if (checked->option == NULL && !checked->autonomous)
-		remember(sql, nargs, statements);
+		remember_text(sql, nargs, statements);
 }
 
 static void

@@ -262,7 +262,7 @@ forget_copy(Datum arg, Oid relid)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+marks_xact_callback(XactEvent event, void *arg)
 {
 	if (own_marks && (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 					  event == XACT_EVENT_PREPARE))
@@ -273,7 +273,7 @@ xact_callback(XactEvent event, void *arg)
 void
 dw_marks_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
+	RegisterXactCallback(marks_xact_callback, NULL);
 }
 
 const DwMark *

@@ -164,7 +164,7 @@ is_foreign(const RangeTblEntry *rte)
 }
 
 static void
-start_query(QueryDesc *query, int flags)
+watch_foreign_query(QueryDesc *query, int flags)
 {
 	if (dw_this_executor != NULL && dw_this_executor->in_batch)
 	{
@@ -269,7 +269,7 @@ void
 dw_other_nodes_install(void)
 {
 	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = start_query;
+	ExecutorStart_hook = watch_foreign_query;
 	prev_ExecutorRun = ExecutorRun_hook;
 	ExecutorRun_hook = run_query;
 	prev_ExecutorFinish = ExecutorFinish_hook;

@@ -203,7 +203,7 @@ raise_unknown(const char *name)
  * so the row that counts is the one found under it.
  */
 static void
-look_up(const char *name)
+lock_queue_by_name(const char *name)
 {
 	Oid			oid = dw_catalog()->queue;
 	Relation	rel = table_open(oid, AccessShareLock);
@@ -285,7 +285,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
 
 		pg_read_barrier();
-		look_up(name);
+		lock_queue_by_name(name);
 		found->control = control;
 		/* not if our own changes are in it, which may be rolled back */
 		found->is_valid = db != NULL && !dw_control_is_touched();
@@ -420,7 +420,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 
 /* Room for one more. */
 static void *
-reserve(void *array, int n, int *size, Size element)
+reserve_entry(void *array, int n, int *size, Size element)
 {
 	if (n < *size)
 		return array;
@@ -452,7 +452,7 @@ dw_queue_tables_read(Snapshot snapshot)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		dw_queue_tables.queues = reserve(dw_queue_tables.queues, dw_queue_tables.nqueues, &size, sizeof(DwDeclaredQueue));
+		dw_queue_tables.queues = reserve_entry(dw_queue_tables.queues, dw_queue_tables.nqueues, &size, sizeof(DwDeclaredQueue));
 		read_queue(rel, tuple, &dw_queue_tables.queues[dw_queue_tables.nqueues++]);
 	}
 	systable_endscan(scan);
@@ -465,7 +465,7 @@ dw_queue_tables_read(Snapshot snapshot)
 	{
 		Oid			owner = DatumGetObjectId(column_or(rel, tuple, Anum_pause_owner, InvalidOid));
 
-		dw_queue_tables.owners = reserve(dw_queue_tables.owners, dw_queue_tables.nowners, &size, sizeof(Oid));
+		dw_queue_tables.owners = reserve_entry(dw_queue_tables.owners, dw_queue_tables.nowners, &size, sizeof(Oid));
 		dw_queue_tables.owners[dw_queue_tables.nowners++] = owner;
 		if (owner == InvalidOid)
 			dw_queue_tables.database_paused = true;

@@ -147,7 +147,7 @@ report_unarmed(bool met)
 }
 
 static void
-enter_lane(const DwTaskKey *first)
+enter_found_lane(const DwTaskKey *first)
 {
 	DwLaneRef	ref;
 
@@ -191,7 +191,7 @@ enter_lanes_of_table(Relation rel)
 		if (visible)
 		{
 			if (key.origin == origin)
-				enter_lane(&key);
+				enter_found_lane(&key);
 			else
 				discovery.unarmed = true;
 			/* nothing else of this lane */
@@ -589,7 +589,7 @@ look_at_lanes(TimestampTz now)
  * worth it.
  */
 static void
-note_progress(void)
+note_load_progress(void)
 {
 	dw_progress_add(db, DW_WORK_LOAD, placed);
 	placed = 0;
@@ -623,7 +623,7 @@ load_lanes(TimestampTz now)
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
 		schedule_load(lane, dw_now());
-		note_progress();
+		note_load_progress();
 		loaded = true;
 	}
 	return loaded;
@@ -658,7 +658,7 @@ dw_load_some(void)
 	look_at_lanes(now);
 	more = dw_orphans_some();
 	more |= load_lanes(now);
-	note_progress();
+	note_load_progress();
 	return more || discovery.under_way;
 }
 

@@ -87,7 +87,7 @@ ahead_now(void)
 }
 
 static int
-compare_keys(const void *a, const void *b)
+compare_entry_keys(const void *a, const void *b)
 {
 	const Key  *x = a;
 	const Key  *y = b;
@@ -176,7 +176,7 @@ heap_filter(DwKeep keep, void *arg)
 /*---- Counting ----*/
 
 static void
-count_waiting(DwLane *lane, int by)
+add_to_waiting(DwLane *lane, int by)
 {
 	lane->waiting += by;
 	pg_atomic_fetch_add_u64(&db->near, by);
@@ -236,7 +236,7 @@ survives_cut(const DwEntry *entry, void *arg)
 
 	if (cut->due == DW_NEVER || key_before(entry, cut->due, cut->id))
 		return true;
-	count_waiting(&dw_lanes[entry->lane], -1);
+	add_to_waiting(&dw_lanes[entry->lane], -1);
 	return false;
 }
 
@@ -290,7 +290,7 @@ cut_spare(DwLane *lane)
 		pg_atomic_fetch_sub_u64(&db->ready, 1);
 	else
 	{
-		count_waiting(lane, -1);
+		add_to_waiting(lane, -1);
 		dw_lane_heap_remove(&spares, lane - dw_lanes);
 	}
 	lane->spare_state = DW_SPARE_FREE;
@@ -384,7 +384,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 		(void) add_to_sample(&heap[i], sample);
 	if (lane)
 		(void) filter_ready(lane, add_to_sample, sample);
-	qsort(sample->keys, sample->n, sizeof(Key), compare_keys);
+	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
 }
 
 /* The lane that holds most, if that is more than its share. */
@@ -518,7 +518,7 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	if (heap_count < HEAP_SIZE && slot_is_open(entry, now))
 	{
 		heap_push(entry);
-		count_waiting(lane, 1);
+		add_to_waiting(lane, 1);
 		return true;
 	}
 
@@ -528,7 +528,7 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
 	LWLockRelease(dw_ring_lock(db));
 	if (inserted)
-		count_waiting(lane, 1);
+		add_to_waiting(lane, 1);
 	return inserted;
 }
 
@@ -560,7 +560,7 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 	LWLockRelease(dw_ready_lock(db));
 	if (placed && !is_due)
 	{
-		count_waiting(lane, 1);
+		add_to_waiting(lane, 1);
 		dw_lane_heap_set(&spares, lane - dw_lanes, entry->due);
 	}
 	return placed;
@@ -600,7 +600,7 @@ move_on(const DwEntry *entry)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
-	count_waiting(lane, -1);
+	add_to_waiting(lane, -1);
 	if (dw_near_place(lane, entry) || place_in_spare(lane, entry))
 		return;
 	/* the table keeps it until there is room */

@@ -180,7 +180,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 /* Moves rows of the lane to failed_task. */
 static void
-move_rows(Relation rel, Slice *slice)
+move_to_failed(Relation rel, Slice *slice)
 {
 	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
 	int64		began = dw_uptime();
@@ -228,7 +228,7 @@ move_rows(Relation rel, Slice *slice)
  * some table is locked.
  */
 static Relation
-begin_write(void)
+begin_moving(void)
 {
 	Relation	rel = dw_read_begin();
 
@@ -313,7 +313,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 		return;
 	}
 	DW_INJECT("orphans-before-move");
-	move_rows(rel, slice);
+	move_to_failed(rel, slice);
 }
 
 bool
@@ -335,7 +335,7 @@ dw_orphans_some(void)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_write();
+		Relation	rel = begin_moving();
 
 		if (rel != NULL)
 		{
