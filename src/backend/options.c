@@ -197,6 +197,10 @@ read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
 }
 
+/*
+ * Those that stand in "more": four arguments in a row from the given one on,
+ * skip_after, notify, on_success and on_failure.  dw_options_read does so, too.
+ */
 void
 dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
 {
@@ -211,6 +215,10 @@ dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nu
 	read_mode(fcinfo, first + 4, values, nulls);
 }
 
+/*
+ * Reads those of the row that need nothing but a check: key, tag, attempts,
+ * pauses and times.  An error if one is not valid.
+ */
 void
 dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -234,6 +242,7 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);
 }
 
+/* Its priority; -2 if none is given. */
 int16
 dw_option_priority(FunctionCallInfo fcinfo)
 {

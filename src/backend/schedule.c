@@ -142,6 +142,10 @@ dw_task_guard(PG_FUNCTION_ARGS)
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
+/*
+ * Puts it into a queue, as delay_schedule_task does: NULL is the default one,
+ * DW_NO_PRIORITY the queue's.  An error if the current user may not.
+ */
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 {
@@ -176,6 +180,12 @@ insert_keyed_task(DwNewTask *task, DwLaneRef lane)
 	return id;
 }
 
+/*
+ * Writes its row, in the current transaction, and remembers it for the end of
+ * that.  Its SQL, which has so many arguments, is checked before, and limits
+ * are kept to.  Returns its id, or that of the one that is pending already.
+ * The caller has called dw_require_writable().
+ */
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
@@ -183,6 +193,7 @@ dw_schedule_new(DwNewTask *task, int nargs)
 	return dw_schedule_checked(task);
 }
 
+/* The same for who has had the SQL checked before. */
 int64
 dw_schedule_checked(DwNewTask *task)
 {
@@ -253,6 +264,9 @@ option_due(FunctionCallInfo fcinfo)
 	return dw_schedule_now();
 }
 
+/*
+ * Reads the arguments args and arg_types of delay_schedule_task; how many there are.
+ */
 int
 dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
@@ -346,6 +360,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+/* Cancels the pending task of a key. */
 DwTaken
 dw_schedule_cancel(const DwKey *key)
 {

@@ -46,6 +46,7 @@ make_valid(char *text)
 	}
 }
 
+/* An error of the caller, if so: what it names must not be null. */
 void
 dw_refuse_null(bool isnull, const char *what)
 {
@@ -55,6 +56,10 @@ dw_refuse_null(bool isnull, const char *what)
 				 errmsg("%s must not be null", what)));
 }
 
+/*
+ * Ends the handling of an error, and returns a copy in the current memory
+ * context: its texts are cut, and valid in the database's encoding.
+ */
 ErrorData *
 dw_take_error(void)
 {

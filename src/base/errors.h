@@ -20,13 +20,7 @@
 #define DW_ERRCODE_CRASHED		MAKE_SQLSTATE('D', 'W', '0', '0', '4')
 #define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
 
-/*
- * Ends the handling of an error, and returns a copy in the current memory
- * context: its texts are cut, and valid in the database's encoding.
- */
 extern ErrorData *dw_take_error(void);
-
-/* An error of the caller, if so: what it names must not be null. */
 extern void dw_refuse_null(bool isnull, const char *what);
 
 #endif							/* DW_ERRORS_H */

@@ -232,6 +232,7 @@ dw_define_settings(void)
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
+/* UNSET if it is none of off, errors and all. */
 DwHistoryLevel
 dw_history_level(const char *text)
 {

@@ -160,6 +160,11 @@ wait_for_look(Oid database)
 		wait_a_moment();
 }
 
+/*
+ * Makes timer and executors of the database end and waits until they are
+ * gone, some seconds at most; no others come before the end of this
+ * (sub)transaction.
+ */
 void
 dw_hold_database(Oid database)
 {

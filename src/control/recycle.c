@@ -97,6 +97,11 @@ remember_concern(Concerns *all, const Concern *concern)
 	all->list[all->n++] = *concern;
 }
 
+/*
+ * The command has succeeded.  If this transaction commits, executors that are
+ * concerned run no other task, owners whose tasks wait for a right are tried
+ * again, and such timers start anew.
+ */
 void
 dw_recycle(const List *found)
 {
@@ -123,13 +128,22 @@ add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 	return lappend(found, concern);
 }
 
+/*
+ * Whom a command concerns, as a list: executors of this database and role
+ * (either may be InvalidOid, for all), and timers if settings are changed that
+ * are theirs, too.
+ */
 List *
 dw_concern(List *found, Oid database, Oid role, bool settings)
 {
 	return add_concern(found, database, role, settings, DW_STALE_END);
 }
 
-/* Only those are looked for that have an executor, or wait for one. */
+/*
+ * The same for the role and its members; executors end only if they may not log in any more.
+ *
+ * Only those are looked for that have an executor, or wait for one.
+ */
 List *
 dw_concern_members(List *found, Oid role)
 {
@@ -145,6 +159,7 @@ dw_concern_members(List *found, Oid role)
 	return found;
 }
 
+/* If this transaction commits, the launcher looks which databases there are. */
 void
 dw_recycle_databases(void)
 {

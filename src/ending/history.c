@@ -373,6 +373,10 @@ write_rows(List *rows)
 	table_close(rel, NoLock);
 }
 
+/*
+ * Records the end of a task, if it is to be recorded, in the transaction of
+ * that end.
+ */
 void
 dw_history_record(const DwEnded *ended)
 {
@@ -444,6 +448,9 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 }
 
 /*
+ * How a task ended that is gone, as dw_end_names has it, if the user may know that
+ * and it is among the newest rows; else NULL.
+ *
  * There is no index; but rows go all at once, and none comes into an old page, so
  * the newest are in the last ones.
  */

@@ -111,6 +111,10 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 	return true;
 }
 
+/*
+ * One attempt at that, with a row that was just found.  If *again, it may have
+ * been changed meanwhile: somebody was at it, who was waited for.
+ */
 DwTaken
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
 {

@@ -140,7 +140,11 @@ lock_wait_ms(void)
 	return Min(MAX_LOCK_WAIT_MS, DeadlockTimeout / 10);
 }
 
-/* What takes long is to be logged: nothing of a batch is. */
+/*
+ * Do the settings allow it?
+ *
+ * What takes long is to be logged: nothing of a batch is.
+ */
 bool
 dw_batches_allowed(void)
 {
@@ -466,6 +470,11 @@ undo_batch(void)
 	return error;
 }
 
+/*
+ * Runs the current task and others of its lane after it.  False if the current
+ * task, which *entry is then, is left, and the batch has ended: it is to be
+ * run alone.
+ */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 {

@@ -91,12 +91,14 @@ dw_claim_commit_transaction(void)
 	DW_INJECT("run-after-commit");
 }
 
+/* The table of tasks, open until the end of the transaction at the latest. */
 Relation
 dw_claim_open(void)
 {
 	return table_open(dw_catalog()->task, RowExclusiveLock);
 }
 
+/* A column of text, as a string; NULL if it is null. */
 char *
 dw_claim_text(const DwClaim *claim, AttrNumber column)
 {
@@ -151,6 +153,7 @@ read_claimed_row(Relation rel, DwClaim *claim)
 	key->tid = claim->tuple->t_self;
 }
 
+/* What there is to say of a row that the caller has deleted. */
 void
 dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
 {
@@ -278,6 +281,10 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 	return deleted == TM_Ok || deleted == TM_BeingModified;
 }
 
+/*
+ * Claims the task of an entry that was taken before the active snapshot.  A
+ * row that is_wanted, if given, does not want is left alone.
+ */
 DwClaimResult
 dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		 DwIsWanted is_wanted, void *arg, DwClaim *claim)

@@ -149,6 +149,7 @@ take_error(void)
 	return error;
 }
 
+/* Runs the SQL of a claimed task, which is this text, in this transaction. */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
@@ -772,6 +773,9 @@ log_long_task(const DwEntry *entry, const Try *try)
 			 errhidestmt(true)));
 }
 
+/*
+ * A mark has hit the task, of which the claim is undone: counts and tells that.
+ */
 void
 dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 {
@@ -781,6 +785,9 @@ dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 	dw_crashes_gone(db->oid, entry->id);
 }
 
+/*
+ * After the end of a transaction: removes what its tasks left in the session.
+ */
 void
 dw_task_clean(bool used_temp)
 {
@@ -901,6 +908,10 @@ leave_to_fresh(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	return true;
 }
 
+/*
+ * Claims the task of an entry and runs it, if it is still there; returns when
+ * its outcome is committed, or there is nothing to do for it.
+ */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
@@ -930,6 +941,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	dw_trial_end(me);
 }
 
+/* The task's run was cancelled, and undone: it has failed with this error. */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
 {
@@ -940,6 +952,7 @@ dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *er
 	finish_task(db, me, entry, &try, true);
 }
 
+/* Records a claimed task that is not run as failed, in this transaction. */
 void
 dw_record_refusal(const DwClaim *claimed)
 {
@@ -950,12 +963,14 @@ dw_record_refusal(const DwClaim *claimed)
 	MemoryContextSwitchTo(context);
 }
 
+/* A claimed task came too late to be run: that is all, in this transaction. */
 void
 dw_skip_task(const DwClaim *claimed)
 {
 	dw_conclude_claim(claimed, DW_END_SKIPPED, 0, NULL, NULL);
 }
 
+/* The same of a claimed task; result and error may be NULL. */
 void
 dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
 				  const DwSpiResult *result, const ErrorData *error)

@@ -370,6 +370,11 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	return true;
 }
 
+/*
+ * Reads a schedule.  False if it is none: *problem is then what is wrong with
+ * it, a sentence for errdetail(), and *hint one for errhint(); both static or in
+ * the current memory context.
+ */
 bool
 dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint)
 {
@@ -579,6 +584,11 @@ next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *ne
 	return false;
 }
 
+/*
+ * The first time of a schedule that is later than `after`.  False if there is
+ * none: the date does not exist, or the end of timestamps is reached, or
+ * `after` is infinite.
+ */
 bool
 dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next)
 {

@@ -20,6 +20,7 @@
 #include "../base/settings.h"
 #endif
 
+/* Makes it empty; allocates its memory, which stays, the first time. */
 void
 dw_lane_heap_reset(DwLaneHeap *heap)
 {

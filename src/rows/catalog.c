@@ -401,6 +401,7 @@ dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 	return heap_form_tuple(desc, all_values, all_nulls);
 }
 
+/* A row's columns, those that others added included. */
 void
 dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls)
 {

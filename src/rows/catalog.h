@@ -249,8 +249,6 @@ extern const DwCatalog *dw_catalog(void);
 /* Would dw_catalog() find it?  Costs nothing if it has. */
 extern bool dw_catalog_is_there(void);
 extern int64 dw_origin_stamp(void);
-
-/* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 
 #endif							/* DW_CATALOG_H */

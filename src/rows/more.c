@@ -151,6 +151,7 @@ find_mode(const char *name)
 	return DW_IN_TRANSACTION;
 }
 
+/* By the columns of a row of delay_wheel.task. */
 DwMode
 dw_mode(const Datum *values, const bool *nulls)
 {
@@ -162,6 +163,7 @@ dw_mode(const Datum *values, const bool *nulls)
 	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
 }
 
+/* By its name; an error if there is none of that name. */
 DwMode
 dw_mode_named(const char *name)
 {

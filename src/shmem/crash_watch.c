@@ -35,6 +35,7 @@ static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
+/* An executor's task has called exit(). */
 void
 dw_crashes_exited(const DwExecutor *me)
 {

@@ -174,6 +174,9 @@ dw_suspects_report(const DwExecutor *e, int count)
 
 /*---- Who looks ----*/
 
+/*
+ * How often the process of a task has crashed; 0 is never, which is cheap to say.
+ */
 int
 dw_crashes_of(Oid database, int64 id)
 {
@@ -189,6 +192,9 @@ dw_crashes_of(Oid database, int64 id)
 	return count;
 }
 
+/*
+ * How many tasks of a database are suspected, or were set aside and not forgotten.
+ */
 int
 dw_crashes_suspects(Oid database)
 {
@@ -201,6 +207,7 @@ dw_crashes_suspects(Oid database)
 	return count;
 }
 
+/* Some batch was crashed lately: none is to be begun for a while. */
 bool
 dw_crashes_forbid_batches(void)
 {
@@ -238,7 +245,11 @@ dw_crashes_forget(Oid database, int64 id)
 	forget_suspect(database, id, true);
 }
 
-/* Not if another executor has it, and is not suspected any less. */
+/*
+ * There is no row of it any more, whoever has removed that.
+ *
+ * Not if another executor has it, and is not suspected any less.
+ */
 void
 dw_crashes_gone(Oid database, int64 id)
 {
@@ -261,6 +272,10 @@ dw_crashes_forget_database(Oid database)
 	dw_suspects_ask_for_save();
 }
 
+/*
+ * A suspect is to be run by another executor.  False if it was put off too
+ * often: tasks of other lanes may come before it each time.
+ */
 bool
 dw_crashes_put_off(Oid database, int64 id)
 {
@@ -276,6 +291,9 @@ dw_crashes_put_off(Oid database, int64 id)
 	return allowed;
 }
 
+/*
+ * A run of a recurring task was lost or left out, and another one takes its place; 0: none does.
+ */
 void
 dw_crashes_pass_on(Oid database, int64 from, int64 to)
 {
@@ -382,6 +400,7 @@ dw_suspects_read_file(void)
 	pg_atomic_write_u32(&dw_suspects->unsaved, 0);
 }
 
+/* For the launcher: writes down what has changed. */
 void
 dw_crashes_save(void)
 {

@@ -191,6 +191,11 @@ replace(const char *sql, DwConstants *constants)
 	constants->sql = text.data;
 }
 
+/*
+ * Takes out of a text the constants that are sure to mean the same as
+ * parameters of their type.  False if there are none.  The result is in the
+ * current memory context.
+ */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)
 {
@@ -213,6 +218,7 @@ dw_constants_take(const char *sql, DwConstants *constants)
 	return found;
 }
 
+/* Where in the text as it was something is. */
 int
 dw_constants_location(const DwConstants *constants, int location)
 {

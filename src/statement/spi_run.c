@@ -20,7 +20,11 @@
 
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
-/* EXECUTE is what it has executed, as for psql. */
+/*
+ * A utility statement of this process has ended, the last one so far.
+ *
+ * EXECUTE is what it has executed, as for psql.
+ */
 void
 dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 {
@@ -30,6 +34,7 @@ dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 	last_utility.rows = known ? qc->nprocessed : 0;
 }
 
+/* What has become of it. */
 DwSpiResult
 dw_spi_noted_utility(void)
 {

@@ -99,6 +99,7 @@ static struct
 
 /*---- The sweeper ----*/
 
+/* For the sweeper: what it has counted does not hold any more. */
 void
 dw_failed_restart(void)
 {
@@ -376,6 +377,11 @@ note_trim_progress(DwDatabase *db)
 		dw_progress_set(db, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
 }
 
+/*
+ * For the sweeper: removes failed tasks that are too old or too many, a slice
+ * of them, in a transaction of its own.  Sets *more if there is more to do at
+ * once; if not, returns when there will be, as far as is known by now.
+ */
 TimestampTz
 dw_failed_trim(bool *more)
 {

@@ -277,6 +277,11 @@ put_turn_off(DwDatabase *db)
 	return again;
 }
 
+/*
+ * Empties a table whose time has come, or goes on to the next one, in a
+ * transaction of its own.  Sets *more if there is more to do at once; if not,
+ * returns when there will be, as far as is known by now.
+ */
 TimestampTz
 dw_history_turn(bool *more)
 {

@@ -586,6 +586,11 @@ note_sweep_progress(void)
 	nmet = 0;
 }
 
+/*
+ * Does a slice of what is to be done.  Returns when there is more to do, unless
+ * a mark is made; a time that has passed is now, DW_NEVER is when there are no
+ * marks of this database.
+ */
 TimestampTz
 dw_sweep_some(void)
 {

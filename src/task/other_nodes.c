@@ -143,6 +143,10 @@ write_no_rows(void)
 	SetUserIdAndSecContext(user, context);
 }
 
+/*
+ * Before the commit of a transaction that has run tasks: what they have changed on
+ * other nodes is to be prepared there, not committed.
+ */
 void
 dw_other_nodes_prepare(void)
 {
@@ -265,6 +269,7 @@ finish_query(QueryDesc *query)
 	PG_END_TRY();
 }
 
+/* Called once by the postmaster. */
 void
 dw_other_nodes_install(void)
 {

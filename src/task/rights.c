@@ -225,6 +225,7 @@ dw_revoke_new_defaults(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* An error unless the current user is a member of the task's owner. */
 void
 dw_require_task_owner(int64 id, Oid owner)
 {
@@ -242,6 +243,9 @@ is_pending_row(Relation rel, HeapTuple tuple)
 	return !dw_task_is_cancelled(rel, tuple) && !dw_task_is_superseded(rel, tuple);
 }
 
+/*
+ * An error if delay_wheel.max_pending does not let the role have another task.
+ */
 void
 dw_require_room(Oid owner)
 {

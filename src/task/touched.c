@@ -158,6 +158,7 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 	nlows++;
 }
 
+/* Whatever becomes of this transaction: look at the lane from due on. */
 void
 dw_touch_lane(DwLaneRef lane, TimestampTz due)
 {
@@ -179,18 +180,21 @@ remember_hint(const DwHint *hint, TouchKind kind)
 	ntouched++;
 }
 
+/* This transaction wrote the row: tell the timer if it commits. */
 void
 dw_touch_written(const DwHint *hint)
 {
 	remember_hint(hint, TOUCH_WRITTEN);
 }
 
+/* It locked the row as it was: tell the timer if it is rolled back. */
 void
 dw_touch_locked(const DwHint *hint)
 {
 	remember_hint(hint, TOUCH_LOCKED);
 }
 
+/* It locked the row and leaves it: tell the timer at the end, if it is due. */
 void
 dw_touch_kept(const DwHint *hint)
 {
@@ -207,6 +211,8 @@ is_news(const Touched *t, bool committed)
 }
 
 /*
+ * It ended a task: tell who waits for that, if it commits.
+ *
  * Of many cancelled tasks, those who wait find out themselves.  What a task
  * does with others never keeps its own outcome from being told.
  */
@@ -226,6 +232,7 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 	nended++;
 }
 
+/* Plain SQL may have written rows: look at everything afterwards. */
 void
 dw_touch_all(void)
 {
@@ -233,6 +240,7 @@ dw_touch_all(void)
 	all_touched = true;
 }
 
+/* The extension was created: start a timer, if it commits. */
 void
 dw_touch_extension(void)
 {
@@ -241,6 +249,9 @@ dw_touch_extension(void)
 	extension_created = true;
 }
 
+/*
+ * Queues, pauses or marks were changed: tell timer and executors, if it commits.
+ */
 void
 dw_touch_control(void)
 {
@@ -248,12 +259,14 @@ dw_touch_control(void)
 	control_changed = true;
 }
 
+/* Has this transaction done so, maybe in a subtransaction that was undone? */
 bool
 dw_control_is_touched(void)
 {
 	return control_changed;
 }
 
+/* Rows of another origin were written; or those that are left are armed. */
 void
 dw_touch_unarmed(bool left)
 {
@@ -261,18 +274,21 @@ dw_touch_unarmed(bool left)
 	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
 }
 
+/* Roles were dropped: tell all timers, if it commits. */
 void
 dw_touch_roles(void)
 {
 	roles_dropped = true;
 }
 
+/* This transaction ends a prepared one that left rows for that. */
 void
 dw_touch_prepared(void)
 {
 	prepared_ended = true;
 }
 
+/* The name under which this transaction is being prepared. */
 void
 dw_touched_prepare_as(const char *gid)
 {
@@ -347,6 +363,7 @@ bring(DwDatabase *db, const DwHint *hint, bool many)
 	return needed;
 }
 
+/* Tells the timer at once; for callbacks and for executors. */
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {

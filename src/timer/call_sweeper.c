@@ -207,6 +207,10 @@ start_sweeper(DwDatabase *db)
 	return false;
 }
 
+/*
+ * For timers: starts the sweeper if there is something to remove.  Returns
+ * when it wants to be called again.
+ */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
@@ -243,6 +247,9 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	return start_sweeper(db) ? now + START_LOOK_US : not_before;
 }
 
+/*
+ * For timers: an owner needs a background worker.  One that waits ends, for some time.
+ */
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
 {
@@ -252,6 +259,9 @@ dw_sweeper_ask_to_make_way(DwDatabase *db)
 		SetLatch(dw_proc_latch(proc));
 }
 
+/*
+ * For timers: has the sweeper's background worker ended since it was asked last?
+ */
 bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {

@@ -178,6 +178,10 @@ look_who_waits(DwDatabase *db)
 	CommitTransactionCommand();
 }
 
+/*
+ * Looks, if it is time, whether somebody waits behind a long task, and puts
+ * it back.  Returns when to look again; DW_NEVER if nothing runs.
+ */
 TimestampTz
 dw_give_way(DwDatabase *db)
 {

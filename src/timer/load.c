@@ -629,6 +629,7 @@ load_lanes(TimestampTz now)
 	return loaded;
 }
 
+/* All lanes are to be looked at: settings may have changed. */
 void
 dw_load_settings_changed(void)
 {
@@ -636,6 +637,9 @@ dw_load_settings_changed(void)
 		dw_lane_dirty(db, &dw_lanes[i]);
 }
 
+/*
+ * Does a slice of what is to be loaded; true if there is more to do at once.
+ */
 bool
 dw_load_some(void)
 {
@@ -662,6 +666,7 @@ dw_load_some(void)
 	return more || discovery.under_way;
 }
 
+/* When a lane must be loaded next, if nobody lowers anything. */
 TimestampTz
 dw_load_next(void)
 {
@@ -702,6 +707,8 @@ leave_if_idle(DwLane *lane)
 }
 
 /*
+ * Gives empty lanes back when places are short.
+ *
  * Lanes are kept while more than half of all places are free: their owners are
  * likely to come back.  One that turns out not to be idle is noted again when
  * it is looked at the next time.

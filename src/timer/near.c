@@ -183,6 +183,8 @@ add_to_waiting(DwLane *lane, int by)
 }
 
 /*
+ * How many entries a lane should hold at most.
+ *
  * A lane's share of the database's part of the pool.  What others leave
  * unused is lent: only when the pool is empty must a lane give back what it
  * holds beyond its share.
@@ -197,6 +199,7 @@ dw_near_limit(void)
 
 /*---- Dropping ----*/
 
+/* Sets the lane's cursor and publishes its horizon. */
 void
 dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 {
@@ -475,6 +478,7 @@ make_room(Key wanted)
 	return true;
 }
 
+/* Gives memory back that another database is entitled to. */
 void
 dw_near_obey_quota(void)
 {
@@ -506,6 +510,10 @@ slot_is_open(const DwEntry *entry, TimestampTz now)
 	return dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now);
 }
 
+/*
+ * Puts an entry where it belongs: ready list, heap of the open slot, or ring.
+ * False if memory has no place for it; then nothing was changed.
+ */
 bool
 dw_near_place(DwLane *lane, const DwEntry *entry)
 {
@@ -532,6 +540,10 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	return inserted;
 }
 
+/*
+ * Is this beyond what waits of the lane, but due?  Then what waits is due, too,
+ * and is to be handed over first.
+ */
 bool
 dw_near_is_behind(const DwLane *lane, TimestampTz due)
 {
@@ -566,6 +578,10 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 	return placed;
 }
 
+/*
+ * Like dw_near_place, but takes room from others if need be.  That may cut
+ * the lane itself; then the entry is not placed.
+ */
 bool
 dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 {
@@ -725,6 +741,10 @@ expect(DwLane *lane)
 		expected[nexpected++] = lane;
 }
 
+/*
+ * A lane that has a task due soon, of those that were found while handing
+ * over; NULL if there is no more.
+ */
 DwLane *
 dw_near_expected(void)
 {
@@ -791,6 +811,7 @@ open_slot(TimestampTz now)
 	return n;
 }
 
+/* Hands over what is due; true if there is more to do at once. */
 bool
 dw_near_hand_over(void)
 {
@@ -807,6 +828,7 @@ dw_near_hand_over(void)
 	return n > 0 || take.chunks_left > 0;
 }
 
+/* When something in memory is due next. */
 TimestampTz
 dw_near_next(void)
 {
@@ -832,6 +854,7 @@ reset_lane(DwLane *lane)
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
+/* Begins with nothing in memory, whatever a former timer left. */
 void
 dw_near_reset(DwDatabase *database)
 {

@@ -95,6 +95,7 @@ dw_orphans_reset(DwDatabase *database)
 	dw_orphans_check_all();
 }
 
+/* The owners of all lanes are to be looked at. */
 void
 dw_orphans_check_all(void)
 {
@@ -117,6 +118,10 @@ end_executors(Oid owner)
 	}
 }
 
+/*
+ * The owner does not exist: its lanes get no executor any more, and their
+ * tasks become failed ones.  For the timer, outside of locks.
+ */
 void
 dw_owner_dropped(DwDatabase *database, Oid owner)
 {
@@ -291,6 +296,7 @@ next_orphan(void)
 	return NULL;
 }
 
+/* The lane may have tasks that nobody has moved yet, if it is an orphan. */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
@@ -316,6 +322,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 	move_to_failed(rel, slice);
 }
 
+/* Does a slice of what is to be done; true if there is more to do at once. */
 bool
 dw_orphans_some(void)
 {
@@ -382,12 +389,14 @@ dw_orphans_some(void)
 	return ok && dw_orphans_next() <= now;
 }
 
+/* When there is something to do next, if nobody lowers anything. */
 TimestampTz
 dw_orphans_next(void)
 {
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
+/* The lane is just being emptied: it must not be given back. */
 bool
 dw_orphans_holds(const DwLane *lane)
 {
