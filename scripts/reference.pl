@@ -767,14 +767,14 @@ sub whole
 
 		($page, %anchors) = ($name);
 		anchor("Reference: $title");
-		$text{"reference/$name"} = "# Reference: $title\n\n" . banner() . "[Contents of the reference](../reference.md)\n\n"
+		$text{"reference/$name"} = "# Reference: $title\n\n" . banner() . "[Contents of the reference](../reference.md), [glossary](../glossary.md)\n\n"
 		  . join('', map { $_->() } @parts);
 	}
 	$page = 'reference';
 	$text{reference} = "# Reference\n\n" . banner()
 	  . wrap('Every [function, view and table](reference/functions.md), [setting](reference/settings.md) and '
-		  . '[message](reference/messages.md). The [operations manual](operations.md) says how they play together. The same texts are in '
-		  . 'the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')
+		  . '[message](reference/messages.md). The [operations manual](operations.md) says how they play together, the '
+		  . '[glossary](glossary.md) explains words such as lane and armed. The same texts are in the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')
 	  . "\n" . contents();
 	return %text;
 }
