@@ -21,8 +21,8 @@
 #   make check-model     the protocol model (needs spin)
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
 #                        SECONDS=30 for each target
-#   make reference       writes doc/reference.md anew, after a change of an object,
-#                        a COMMENT, a setting or a message
+#   make reference       writes doc/reference.md and doc/reference/ anew, after a
+#                        change of an object, a COMMENT, a setting or a message
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
@@ -37,8 +37,8 @@ EXTENSION = delay_wheel
 MODULE_big = delay_wheel
 DATA = $(sort $(wildcard delay_wheel--*.sql))
 
-SOURCES = $(sort $(wildcard src/*.c))
-OWN_HEADERS = $(wildcard src/*.h)
+SOURCES = $(sort $(wildcard src/*/*.c))
+OWN_HEADERS = $(wildcard src/*/*.h)
 OBJS = $(SOURCES:.c=.o)
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
@@ -96,7 +96,7 @@ $(INJECTION_LIB): $(INJECTION_OBJS)
 	$(LINK.shared) -o $@ $(INJECTION_OBJS) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK)
 
 $(INJECTION_OBJS): build/injection/%.o: src/%.c $(OWN_HEADERS) Makefile build/flags
-	@mkdir -p build/injection
+	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(CPPFLAGS) -DDW_INJECTION -c -o $@ $<
 
 else

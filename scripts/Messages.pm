@@ -337,9 +337,9 @@ sub own_defines
 sub read_messages
 {
 	my ($root) = @_;
-	my %defines = map { own_defines(slurp_source($_)) } sort glob "$root/src/*.h";
+	my %defines = map { own_defines(slurp_source($_)) } sort glob "$root/src/*/*.h";
 
-	return map { messages_of_file($_, \%defines) } grep { !m{/inject\.c$} } sort glob "$root/src/*.c";
+	return map { messages_of_file($_, \%defines) } grep { !m{/inject\.c$} } sort glob "$root/src/*/*.c";
 }
 
 1;

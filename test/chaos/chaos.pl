@@ -193,7 +193,7 @@ sub points
 {
 	my %points;
 
-	for my $file (glob("$FindBin::RealBin/../../src/*.c"))
+	for my $file (glob("$FindBin::RealBin/../../src/*/*.c"))
 	{
 		open(my $in, '<', $file) or die $!;
 		while (<$in>) { $points{$1} = 1 if /DW_INJECT\("([^"]+)"\)/; }

@@ -1,11 +1,11 @@
 /*
- * src/constants.c: the text with $n for its constants, put together again with
+ * src/statement/constants.c: the text with $n for its constants, put together again with
  * the constants, is the text.
  */
 #include "stubs.h"
 #undef fprintf
 
-#include "constants.h"
+#include "../../src/statement/constants.h"
 
 /* Each "$n " stands where it is said to, for what is said. */
 static void

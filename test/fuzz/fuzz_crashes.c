@@ -1,10 +1,10 @@
 /*
- * src/crashes.c: the file that outlives a crash of the server, whatever stands
+ * src/shmem/suspects.c: the file that outlives a crash of the server, whatever stands
  * in it.  What is read and written again is read as the same.
  */
 #include "stubs.h"
 
-#include "../../src/crashes.c"
+#include "../../src/shmem/suspects.c"
 #undef fprintf
 #undef vfprintf
 
@@ -45,26 +45,26 @@ errstart(int level, const char *domain)
 	return false;
 }
 
-static Crashes *
+static DwSuspects *
 read_content(const void *data, size_t size)
 {
-	crashes = palloc0(sizeof(Crashes));
+	dw_suspects = palloc0(sizeof(DwSuspects));
 	content = data;
 	content_size = size;
-	read_file();
-	if (pg_atomic_read_u32(&crashes->n) > MAX_SUSPECTS)
-		finding("%u suspects", pg_atomic_read_u32(&crashes->n));
-	return crashes;
+	dw_suspects_read_file();
+	if (pg_atomic_read_u32(&dw_suspects->n) > DW_MAX_SUSPECTS)
+		finding("%u suspects", pg_atomic_read_u32(&dw_suspects->n));
+	return dw_suspects;
 }
 
 static void
-check_again(const Crashes *first)
+check_again(const DwSuspects *first)
 {
 	uint32		n = pg_atomic_read_u32((pg_atomic_uint32 *) &first->n);
 	char	   *text;
 	size_t		size;
 	FILE	   *file = open_memstream(&text, &size);
-	Crashes    *again;
+	DwSuspects *again;
 
 	write_suspects(file, first->suspects, n);
 	fclose(file);
@@ -73,8 +73,8 @@ check_again(const Crashes *first)
 		finding("%u suspects became %u", n, pg_atomic_read_u32(&again->n));
 	for (uint32 i = 0; i < n; i++)
 	{
-		const Suspect *a = &first->suspects[i];
-		const Suspect *b = &again->suspects[i];
+		const DwSuspect *a = &first->suspects[i];
+		const DwSuspect *b = &again->suspects[i];
 
 		if (a->crashes < 1 || a->database != b->database || a->id != b->id || a->crashes != b->crashes ||
 			a->in_batch != b->in_batch || a->crashed_at != b->crashed_at)

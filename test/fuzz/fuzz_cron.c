@@ -1,11 +1,11 @@
 /*
- * src/cron.c: any text is a schedule or not; the next time of one, in any time
+ * src/recurring/cron.c: any text is a schedule or not; the next time of one, in any time
  * zone, is later than the time given, and the same for all times up to it.
  */
 #include "stubs.h"
 #undef fprintf
 
-#include "cron.h"
+#include "../../src/recurring/cron.h"
 #include "utils/timestamp.h"
 
 typedef struct Input

@@ -1,5 +1,5 @@
 /*
- * src/sqlcheck.c: the comparison of a text with the last one that passed, but
+ * src/statement/sqlcheck.c: the comparison of a text with the last one that passed, but
  * for its numbers.  It must say what another way says: replace each number
  * that may differ by one sign, and compare.
  *
@@ -7,7 +7,7 @@
  */
 #include "stubs.h"
 
-#include "../../src/sqlcheck.c"
+#include "../../src/statement/sqlcheck.c"
 #undef fprintf
 
 /* One sign for each number; the result is as long as the text at most. */

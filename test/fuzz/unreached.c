@@ -10,6 +10,7 @@
 
 __attribute__((weak)) void *CurrentMemoryContext;
 __attribute__((weak)) void *error_context_stack;
+__attribute__((weak)) volatile int InterruptPending;
 __attribute__((weak)) int MyProcPid;
 __attribute__((weak)) int PostmasterPid;
 __attribute__((weak)) int max_worker_processes;
@@ -29,6 +30,7 @@ UNREACHED(dw_now)
 UNREACHED(dw_read_begin)
 UNREACHED(dw_read_end)
 UNREACHED(dw_task_find)
+UNREACHED(dw_uptime)
 UNREACHED(dw_wake_launcher)
 UNREACHED(errcode)
 UNREACHED(errcode_for_file_access)
@@ -51,6 +53,7 @@ UNREACHED(MemoryContextDelete)
 UNREACHED(on_shmem_exit)
 UNREACHED(pg_fprintf)
 UNREACHED(pg_mbstrlen_with_len)
+UNREACHED(ProcessInterrupts)
 UNREACHED(raw_parser)
 UNREACHED(s_lock)
 UNREACHED(scanner_isspace)

@@ -173,7 +173,7 @@ sub log_since
 }
 
 #
-# Injection points, see src/inject.c.
+# Injection points, see src/base/inject.c.
 #
 sub create_injection
 {

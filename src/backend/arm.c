@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * arm.c
+ *	  Tasks that came with a copy of another database.
+ *
+ * Run by backends, and by apply workers of logical replication.
+ *
+ * Each row carries the stamp of the database that it was scheduled in.  One
+ * with another stamp (a restored dump, a TEMPLATE copy, logical replication,
+ * pg_upgrade) is not run, since its original may be.  delay_arm() makes such
+ * tasks this database's own.
+ *
+ * For that, the rows are read lane by lane; each is deleted and inserted again with our
+ * stamp, as delay_reschedule() does.  A row that another transaction changes
+ * meanwhile is waited for as UPDATE does, and then looked for once more: all
+ * rows are read again until none was changed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "../base/inject.h"
+#include "../base/signature.h"
+#include "../recurring/definition.h"
+#include "../rows/catalog.h"
+#include "../rows/lane_scan.h"
+#include "../rows/task_rows.h"
+#include "../shmem/lanes.h"
+#include "../shmem/shared.h"
+#include "../shmem/writers.h"
+#include "../task/key_lock.h"
+#include "../task/marks.h"
+#include "../task/my_session.h"
+#include "../task/touched.h"
+
+PG_FUNCTION_INFO_V1(dw_arm);
+
+typedef struct Arming
+{
+	Relation	rel;
+	MemoryContext row_context;
+	int64		origin;			/* ours */
+	int64		armed;
+
+	/* of one pass over all rows */
+	Snapshot	snapshot;
+	int64		ownerless;		/* left, since their owners do not exist */
+	bool		left;			/* some are, for whatever reason */
+	bool		changed;		/* by others: another pass is needed */
+} Arming;
+
+/* Arms one of another origin; false if it has changed meanwhile. */
+static bool
+arm_definition(Relation rel, DwDefinition *def)
+{
+	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
+		return false;
+	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+	if (!dw_recurring_has_run(def))
+		dw_definition_insert_run(def);
+	dw_definition_write(rel, def);
+	return true;
+}
+
+static void
+dw_recurring_arm(bool *left)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	bool		changed;
+
+	do
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+		HeapTuple	tuple;
+
+		changed = false;
+		while ((tuple = systable_getnext(scan)) != NULL)
+		{
+			DwDefinition def;
+
+			CHECK_FOR_INTERRUPTS();
+			dw_definition_read(rel, heap_copytuple(tuple), &def);
+			if (dw_definition_is_armed(&def))
+				continue;
+			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
+				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
+				*left = true;
+			else if (!arm_definition(rel, &def))
+				changed = true;
+		}
+		systable_endscan(scan);
+		UnregisterSnapshot(snapshot);
+	} while (changed);
+	table_close(rel, NoLock);
+}
+
+static void
+touch_lane(const DwTaskKey *first)
+{
+	DwDatabase *db = dw_my_database();
+	DwLaneRef	lane;
+
+	if (db != NULL && dw_lane_enter(db, first->owner, first->queue, first->priority, &lane))
+		dw_touch_lane(lane, first->due);
+	else
+		dw_touch_all();
+}
+
+static void
+arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
+{
+	HeapTuple	tuple = dw_lane_scan_tuple(scan);
+	/* by a mark that came along, or by one of ours: then it just goes */
+	bool		cancelled = dw_task_is_cancelled(arming->rel, tuple);
+	TM_FailureData failure;
+	TM_Result	result;
+	Datum	   *values;
+	bool	   *nulls;
+	bool		has_key;
+
+	DW_INJECT("arm-before-delete");
+	result = heap_delete(arming->rel, &key->tid, GetCurrentCommandId(true),
+						 InvalidSnapshot, true, &failure, false);
+	if (result != TM_Ok)
+	{
+		/* gone, or moved: then it is found elsewhere */
+		arming->changed = true;
+		return;
+	}
+	if (cancelled)
+		return;
+	dw_deform(arming->rel, tuple, &values, &nulls);
+	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
+	has_key = dw_key_lock_of(arming->rel, tuple);
+	(void) dw_task_insert(values, nulls);
+	if (has_key)
+		dw_key_leave();
+	arming->armed++;
+}
+
+/* One lane of another origin, from its first row on. */
+static void
+arm_lane(Arming *arming, const DwTaskKey *first)
+{
+	bool		has_owner = SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(first->owner));
+	DwLaneScan *scan;
+	DwTaskKey	key;
+
+	if (!has_privs_of_role(GetUserId(), first->owner))
+	{
+		arming->left = true;
+		return;
+	}
+	if (has_owner)
+		touch_lane(first);
+	else
+		arming->left = true;
+
+	dw_writes_for(first->owner);
+	scan = dw_lane_scan_begin(arming->rel, first, arming->snapshot);
+	while (dw_lane_scan_next(scan, &key))
+	{
+		MemoryContext context = MemoryContextSwitchTo(arming->row_context);
+
+		CHECK_FOR_INTERRUPTS();
+		if (has_owner)
+			arm_row(arming, scan, &key);
+		else
+			arming->ownerless++;
+		MemoryContextSwitchTo(context);
+		MemoryContextReset(arming->row_context);
+	}
+	dw_lane_scan_end(scan);
+}
+
+static void
+arm_all(Arming *arming)
+{
+	DwTaskKey	key;
+	bool		first = true;
+
+	/* as it is now, whatever the isolation level, as for delay_cancel() */
+	arming->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	arming->ownerless = 0;
+	arming->left = arming->changed = false;
+	while (dw_next_lane(arming->rel, arming->snapshot, &key, first))
+	{
+		first = false;
+		if (key.origin != arming->origin)
+			arm_lane(arming, &key);
+	}
+	UnregisterSnapshot(arming->snapshot);
+}
+
+Datum
+dw_arm(PG_FUNCTION_ARGS)
+{
+	Arming		arming = {0};
+
+	dw_require_signature(fcinfo, INT8OID, 0, NULL);
+	dw_require_writable("delay_arm()");
+	arming.rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	arming.origin = dw_origin_stamp();
+	arming.row_context = AllocSetContextCreate(CurrentMemoryContext, "delay_arm",
+											   ALLOCSET_DEFAULT_SIZES);
+	do
+		arm_all(&arming);
+	while (arming.changed);
+	dw_recurring_arm(&arming.left);
+	if (!arming.left)
+		dw_marks_armed();
+	MemoryContextDelete(arming.row_context);
+	table_close(arming.rel, NoLock);
+	dw_touch_unarmed(arming.left);
+
+	if (arming.ownerless > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg_plural("%lld task is left unarmed, since its owner does not exist",
+							   "%lld tasks are left unarmed, since their owners do not exist",
+							   arming.ownerless, (long long) arming.ownerless),
+				 errhint("Cancel them, or give them to another role by UPDATE of delay_wheel.task and call delay_arm() again.")));
+	PG_RETURN_INT64(arming.armed);
+}

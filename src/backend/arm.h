@@ -1,0 +1,13 @@
+/*-------------------------------------------------------------------------
+ *
+ * arm.h
+ *	  Tasks that came with a copy of another database.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_ARM_H
+#define DW_ARM_H
+
+#include "postgres.h"
+
+#endif							/* DW_ARM_H */

@@ -1,0 +1,676 @@
+/*-------------------------------------------------------------------------
+ *
+ * declare.c
+ *	  The SQL functions that declare, change and drop queues, and that pause
+ *	  and resume tasks.
+ *
+ * Run by backends, and by executors whose tasks call them.  They write rows
+ * of delay_wheel.queue and delay_wheel.pause; who goes by them is told of it
+ * by the commit, see queues.c.
+ *
+ * Whoever changes a queue, or the pause of a role, first locks it in the lock
+ * manager until the end of the transaction, and then looks at it with a new
+ * snapshot: so one sees what the other did, and a pause after a resume that
+ * has not committed yet waits for it.  A queue is dropped under a lock that
+ * excludes those who schedule into it; it is not waited for, since who waits
+ * would hold up the others.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../recurring/definition.h"
+#include "../rows/catalog.h"
+#include "../rows/lane_scan.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
+#include "../task/queues.h"
+#include "../task/row_lock.h"
+#include "../task/touched.h"
+
+/* retry_delay and spread */
+#define MAX_INTERVAL	(366 * USECS_PER_DAY)
+#define MAX_RATE		1000000
+
+PG_FUNCTION_INFO_V1(dw_queue_changed);
+PG_FUNCTION_INFO_V1(dw_queue_guard);
+PG_FUNCTION_INFO_V1(dw_queue);
+PG_FUNCTION_INFO_V1(dw_queue_drop);
+PG_FUNCTION_INFO_V1(dw_pause);
+PG_FUNCTION_INFO_V1(dw_resume);
+PG_FUNCTION_INFO_V1(dw_pause_database);
+PG_FUNCTION_INFO_V1(dw_resume_database);
+
+/*---- Plain SQL ----*/
+
+/* Trigger on delay_wheel.queue and pause: plain SQL changed rows. */
+Datum
+dw_queue_changed(PG_FUNCTION_ARGS)
+{
+	(void) dw_require_trigger(fcinfo, "queue_changed", false);
+	/* a restore into a server without the library must go on */
+	if (dw_shared != NULL)
+		dw_touch_control();
+	PG_RETURN_POINTER(NULL);
+}
+
+/*
+ * Trigger on delay_wheel.queue and pause: who may write to all tables must
+ * not have a say in this by that.
+ */
+Datum
+dw_queue_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = dw_require_trigger(fcinfo, "queue_guard", true);
+	HeapTuple	row;
+
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
+	if (!has_privs_of_role(GetUserId(), trigger->tg_relation->rd_rel->relowner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel",
+						RelationGetRelationName(trigger->tg_relation)),
+				 errhint("Use %s, %s and %s.", "delay_queue()", "delay_pause()", "delay_resume()")));
+	if (!dw_accept_replicated(trigger, row))
+		return PointerGetDatum(NULL);
+	/* an apply worker fires row triggers only */
+	if (IsLogicalWorker() && dw_shared != NULL)
+		dw_touch_control();
+	return PointerGetDatum(row);
+}
+
+/*---- Names and rights ----*/
+
+/* The name of a queue that there is, or is to be. */
+static char *
+queue_name(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	if (strcmp(name, "default") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("queue \"%s\" cannot be declared, changed or paused", name),
+				 errdetail("It is the queue of tasks that name none."),
+				 errhint("Declare a queue of another name with %s; %s without a name pauses one's own tasks, in whichever queue.",
+						 "delay_queue()", "delay_pause()")));
+	return name;
+}
+
+static Oid
+owner_of_queue(Relation rel, HeapTuple tuple)
+{
+	bool		isnull;
+
+	return DatumGetObjectId(heap_getattr(tuple, Anum_queue_owner, RelationGetDescr(rel), &isnull));
+}
+
+static int16
+id_of_queue(Relation rel, HeapTuple tuple)
+{
+	bool		isnull;
+
+	return DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
+}
+
+static void
+require_queue_owner(Relation rel, HeapTuple tuple, const char *name)
+{
+	if (!has_privs_of_role(GetUserId(), owner_of_queue(rel, tuple)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of queue \"%s\"", name)));
+}
+
+static void
+raise_in_use(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("queue \"%s\" is being used by other transactions", name),
+			 errdetail("They have scheduled tasks into it, or changed it, and are still open."),
+			 errhint("Try again later.")));
+}
+
+/*---- Rows of queues ----*/
+
+/*
+ * The row of a queue, locked; NULL if there is none.  An error if the current
+ * user may not change it.  The row that counts is the one seen under the lock.
+ */
+static HeapTuple
+take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
+{
+	int16		locked = 0;
+
+	for (;;)
+	{
+		HeapTuple	tuple = dw_queue_row(rel, name);
+
+		if (tuple == NULL)
+			return NULL;
+		/* before the lock, which others would have to wait for */
+		require_queue_owner(rel, tuple, name);
+		if (id_of_queue(rel, tuple) == locked)
+			return tuple;
+		locked = id_of_queue(rel, tuple);
+		if (dw_queue_lock(RelationGetRelid(rel), locked, mode, wait) == LOCKACQUIRE_NOT_AVAIL)
+			raise_in_use(name);
+	}
+}
+
+/* False if plain SQL was faster. */
+static bool
+delete_queue_row(Relation rel, HeapTuple tuple)
+{
+	TM_FailureData failure;
+	TM_Result	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+									 InvalidSnapshot, true, &failure, false);
+
+	if (result == TM_SelfModified)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("row of \"%s.%s\" was changed by the current command", "delay_wheel",
+						RelationGetRelationName(rel))));
+	if (result == TM_Ok)
+		CommandCounterIncrement();
+	dw_touch_control();
+	return result == TM_Ok;
+}
+
+/* A change of a queue: the columns that are given. */
+typedef struct Change
+{
+	bool		given[Natts_queue];
+	Datum		values[Natts_queue];
+	bool		nulls[Natts_queue];
+} Change;
+
+static void
+give(Change *change, AttrNumber column, Datum value, bool isnull)
+{
+	change->given[column - 1] = true;
+	change->values[column - 1] = value;
+	change->nulls[column - 1] = isnull;
+}
+
+/*
+ * Changes a queue by another row of the same id, as tasks are moved: nobody
+ * refers to it by its place.  False if there is none of that name.
+ */
+static bool
+change_queue(Relation rel, const char *name, const Change *change)
+{
+	for (;;)
+	{
+		HeapTuple	tuple = take_queue(rel, name, ShareUpdateExclusiveLock, true);
+		Datum	   *values;
+		bool	   *nulls;
+
+		if (tuple == NULL)
+			return false;
+		dw_deform(rel, tuple, &values, &nulls);
+		for (int i = 0; i < Natts_queue; i++)
+			if (change->given[i])
+			{
+				values[i] = change->values[i];
+				nulls[i] = change->nulls[i];
+			}
+		if (!delete_queue_row(rel, tuple))
+			continue;
+		dw_queue_insert(values, nulls);
+		return true;
+	}
+}
+
+/* Queues of other databases that have a place. */
+static int
+count_queues_elsewhere(void)
+{
+	int			n = 0;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int i = 0; i < dw_max_queues; i++)
+		if (OidIsValid(dw_queues[i].database) && dw_queues[i].database != MyDatabaseId)
+			n++;
+	LWLockRelease(dw_shared->table_lock);
+	return n;
+}
+
+static bool
+id_is_used(Relation rel, int16 id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		used;
+
+	ScanKeyInit(&key, Anum_queue_id, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(id));
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
+	used = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return used;
+}
+
+static bool
+has_rows(int16 id)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	DwTaskKey	key;
+	bool		found = false;
+
+	for (bool first = true; !found && dw_next_lane(rel, snapshot, &key, first); first = false)
+	{
+		CHECK_FOR_INTERRUPTS();
+		found = key.queue == id;
+	}
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * Are there tasks in the queue, those of other origins included?  One that runs
+ * outside of a transaction may have no row: it may yet be put back, or be
+ * followed by another one.
+ */
+static bool
+has_tasks(int16 id)
+{
+	uint32		ended;
+	bool		found;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		ended = dw_autonomous_ended();
+		found = has_rows(id) || dw_executor_runs_autonomous_in(id);
+		/* it may have been put back between the two looks */
+	} while (!found && ended != dw_autonomous_ended());
+	return found;
+}
+
+static void
+require_place(Relation rel)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	int			n = 0;
+
+	while (HeapTupleIsValid(systable_getnext(scan)))
+		n++;
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	if (n + count_queues_elsewhere() >= dw_max_queues)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
+				 errhint("Drop some with %s, in whichever database, or increase \"%s\" and restart the server.",
+						 "delay_queue_drop()", "delay_wheel.max_queues")));
+}
+
+/* An id that no queue has; nor do tasks, of a row that plain SQL deleted. */
+static int16
+new_id(Relation rel)
+{
+	for (;;)
+	{
+		int16		id = nextval_internal(dw_catalog()->queue_id_seq, false);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!id_is_used(rel, id) && !has_tasks(id))
+			return id;
+	}
+}
+
+static void
+create_queue(Relation rel, const char *name, const Change *change)
+{
+	Datum		values[Natts_queue] = {0};
+	bool		nulls[Natts_queue];
+
+	memset(nulls, true, sizeof(nulls));
+	require_place(rel);
+	values[Anum_queue_id - 1] = Int16GetDatum(new_id(rel));
+	values[Anum_queue_name - 1] = CStringGetTextDatum(name);
+	values[Anum_queue_owner - 1] = ObjectIdGetDatum(GetUserId());
+	values[Anum_queue_users - 1] = PointerGetDatum(construct_empty_array(REGROLEOID));
+	values[Anum_queue_batch - 1] = BoolGetDatum(true);
+	nulls[Anum_queue_id - 1] = nulls[Anum_queue_name - 1] = nulls[Anum_queue_owner - 1] = false;
+	nulls[Anum_queue_users - 1] = nulls[Anum_queue_batch - 1] = false;
+	nulls[Anum_queue_paused - 1] = nulls[Anum_queue_priority - 1] = false;
+	for (int i = 0; i < Natts_queue; i++)
+		if (change->given[i])
+		{
+			values[i] = change->values[i];
+			nulls[i] = change->nulls[i];
+		}
+	dw_queue_insert(values, nulls);
+	dw_touch_control();
+}
+
+/*---- What delay_queue() is told ----*/
+
+/* Names as in pg_roles; "public" stands for all roles, shown as "-". */
+static Datum
+users_of(ArrayType *array)
+{
+	Datum	   *names;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, &nulls, &n);
+	for (int i = 0; i < n; i++)
+	{
+		const char *name;
+
+		dw_refuse_null(nulls[i], "role name");
+		name = NameStr(*DatumGetName(names[i]));
+		names[i] = ObjectIdGetDatum(strcmp(name, "public") == 0 ? InvalidOid :
+									get_role_oid(name, false));
+	}
+	return PointerGetDatum(construct_array(names, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
+}
+
+/* An integer argument, 0 for no limit; nothing is changed if it is null. */
+static void
+take_limit(FunctionCallInfo fcinfo, int arg, const char *what, int max, AttrNumber column, Change *change)
+{
+	int			value;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	value = PG_GETARG_INT32(arg);
+	if (value < 0 || value > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be between %d and %d", what, 0, max),
+				 errhint("0 is no limit.")));
+	give(change, column, Int32GetDatum(value), value == 0);
+}
+
+static void
+take_small(FunctionCallInfo fcinfo, int arg, const char *what, int min, int max, AttrNumber column,
+		   Change *change)
+{
+	int			value;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	value = PG_GETARG_INT32(arg);
+	if (value < min || value > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be between %d and %d", what, min, max)));
+	give(change, column, Int16GetDatum(value), false);
+}
+
+static int64
+interval_between(FunctionCallInfo fcinfo, int arg, const char *what, int64 max, const char *max_text)
+{
+	int64		us = dw_interval_us(PG_GETARG_INTERVAL_P(arg));
+
+	if (us < 0 || us > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be between 0 and %s", what, max_text)));
+	return us;
+}
+
+static void
+take_timeout(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	int64		ms;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	/* rounded up: less than a millisecond is not none */
+	ms = (interval_between(fcinfo, arg, "timeout", (int64) INT_MAX * 1000, "2147483647 ms") + 999) / 1000;
+	give(change, Anum_queue_timeout, Int32GetDatum(ms), ms == 0);
+}
+
+static void
+take_interval(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, bool zero_is_null,
+			  Change *change)
+{
+	int64		us;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	us = interval_between(fcinfo, arg, what, MAX_INTERVAL, "366 days");
+	give(change, column, PG_GETARG_DATUM(arg), us == 0 && zero_is_null);
+}
+
+static void
+take_history(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	char	   *level;
+	bool		is_default;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	level = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	is_default = strcmp(level, "default") == 0;
+	if (!is_default && dw_history_level(level) == DW_HISTORY_UNSET)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("history must be off, errors, all or default, not \"%s\"", level)));
+	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
+}
+
+static void
+require_new_name(const char *name)
+{
+	if (name[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("queue name must not be empty")));
+	if (strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("queue name must be less than %d bytes long", NAMEDATALEN)));
+}
+
+Datum
+dw_queue(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {
+		TEXTOID, INT4OID, INT4OID, INT4OID, INTERVALOID, INT4OID, INTERVALOID, BOOLOID, INTERVALOID,
+		NAMEARRAYOID, TEXTOID
+	};
+	Change		change = {0};
+	Relation	rel;
+	char	   *name;
+
+	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
+	dw_require_writable("delay_queue()");
+	name = queue_name(fcinfo);
+	require_new_name(name);
+	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, &change);
+	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, &change);
+	take_small(fcinfo, 3, "priority", -1, 1, Anum_queue_priority, &change);
+	take_timeout(fcinfo, 4, &change);
+	take_small(fcinfo, 5, "max_attempts", 1, SHRT_MAX, Anum_queue_max_attempts, &change);
+	take_interval(fcinfo, 6, "retry_delay", Anum_queue_retry_delay, false, &change);
+	if (!PG_ARGISNULL(7))
+		give(&change, Anum_queue_batch, PG_GETARG_DATUM(7), false);
+	take_interval(fcinfo, 8, "spread", Anum_queue_spread, true, &change);
+	if (!PG_ARGISNULL(9))
+		give(&change, Anum_queue_users, users_of(PG_GETARG_ARRAYTYPE_P(9)), false);
+	take_history(fcinfo, 10, &change);
+
+	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
+	if (!change_queue(rel, name, &change))
+	{
+		/* one at a time; another one may just have done it */
+		LockRelation(rel, ShareUpdateExclusiveLock);
+		if (!change_queue(rel, name, &change))
+			create_queue(rel, name, &change);
+	}
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
+}
+
+Datum
+dw_queue_drop(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {TEXTOID};
+	Relation	rel;
+	HeapTuple	tuple;
+	char	   *name;
+
+	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
+	dw_require_writable("delay_queue_drop()");
+	name = queue_name(fcinfo);
+	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
+	do
+	{
+		tuple = take_queue(rel, name, AccessExclusiveLock, false);
+		if (tuple == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("queue \"%s\" does not exist", name)));
+		if (dw_recurring_uses_queue(id_of_queue(rel, tuple)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("queue \"%s\" has recurring tasks", name),
+					 errhint("Give them another queue with %s, or remove them with %s.",
+							 "delay_every()", "delay_unschedule()")));
+		if (has_tasks(id_of_queue(rel, tuple)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("queue \"%s\" has pending tasks", name),
+					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
+							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
+	} while (!delete_queue_row(rel, tuple));
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
+}
+
+/*---- Pauses ----*/
+
+static void
+set_queue_paused(const char *name, bool paused)
+{
+	Relation	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
+	Change		change = {0};
+
+	give(&change, Anum_queue_paused, BoolGetDatum(paused), false);
+	if (!change_queue(rel, name, &change))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("queue \"%s\" does not exist", name)));
+	table_close(rel, NoLock);
+}
+
+static HeapTuple
+find_pause(Relation rel, Oid owner)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	return dw_find_now(rel, dw_catalog()->pause_pkey, &key);
+}
+
+/* Pauses the tasks of a role, or of all (0), or resumes them. */
+static void
+set_owner_paused(Oid owner, bool paused)
+{
+	Relation	rel = table_open(dw_catalog()->pause, RowExclusiveLock);
+	HeapTuple	tuple;
+
+	(void) dw_queue_lock(RelationGetRelid(rel), owner, ExclusiveLock, true);
+	tuple = find_pause(rel, owner);
+	if (paused && tuple == NULL)
+	{
+		Datum		values[Natts_pause];
+		bool		nulls[Natts_pause] = {0};
+
+		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
+		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
+		dw_pause_insert(values, nulls);
+		dw_touch_control();
+	}
+	else if (!paused)
+		while (tuple != NULL && !delete_queue_row(rel, tuple))
+			tuple = find_pause(rel, owner);
+	table_close(rel, NoLock);
+}
+
+static Datum
+pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
+{
+	static const Oid types[] = {TEXTOID};
+
+	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
+	dw_require_writable(function);
+	if (PG_ARGISNULL(0))
+		set_owner_paused(GetUserId(), paused);
+	else
+		set_queue_paused(queue_name(fcinfo), paused);
+	PG_RETURN_VOID();
+}
+
+Datum
+dw_pause(PG_FUNCTION_ARGS)
+{
+	return pause_or_resume(fcinfo, "delay_pause()", true);
+}
+
+Datum
+dw_resume(PG_FUNCTION_ARGS)
+{
+	return pause_or_resume(fcinfo, "delay_resume()", false);
+}
+
+Datum
+dw_pause_database(PG_FUNCTION_ARGS)
+{
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
+	dw_require_writable("delay_pause_database()");
+	set_owner_paused(InvalidOid, true);
+	PG_RETURN_VOID();
+}
+
+Datum
+dw_resume_database(PG_FUNCTION_ARGS)
+{
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
+	dw_require_writable("delay_resume_database()");
+	set_owner_paused(InvalidOid, false);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,539 @@
+/*-------------------------------------------------------------------------
+ *
+ * retry.c
+ *	  The SQL functions that put failed tasks back, or discard them.
+ *
+ * Run by backends, and by executors whose tasks call them.
+ *
+ * The lock of the newest of a task's failed rows decides between several who
+ * want to do so.  Under it is looked at whether it can be put back, with
+ * snapshots taken just then, whatever the isolation level, as for pending
+ * tasks (pending.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../ending/keys.h"
+#include "../rows/catalog.h"
+#include "../rows/lane_scan.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../shmem/writers.h"
+#include "../task/key_lock.h"
+#include "../task/marks.h"
+#include "../task/queues.h"
+#include "../task/rights.h"
+#include "../task/touched.h"
+
+PG_FUNCTION_INFO_V1(dw_retry);
+PG_FUNCTION_INFO_V1(dw_redrive);
+PG_FUNCTION_INFO_V1(dw_discard);
+PG_FUNCTION_INFO_V1(dw_discard_all);
+
+/* What became of an attempt to put a task back, or to discard it. */
+typedef enum Outcome
+{
+	DEALT_WITH,
+	NOT_THERE,					/* there is no such failed task (any more) */
+	IS_PENDING,
+	IS_RUNNING,
+	IS_LOCKED,					/* an open transaction changes it */
+	KEY_IS_PENDING,				/* another task of its key is, or runs */
+	NO_QUEUE,
+	NO_OWNER
+} Outcome;
+
+typedef struct Retrying
+{
+	bool		discards;
+	Relation	failed;
+	Relation	task;
+} Retrying;
+
+/* A row of failed_task, in our memory context. */
+typedef struct FailedRow
+{
+	HeapTuple	tuple;
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+	Oid			owner;
+	int16		queue;
+	int16		priority;
+} FailedRow;
+
+/* Which tasks are meant, of many; null or infinite is any. */
+typedef struct Filter
+{
+	int			queue;			/* -1: any */
+	text	   *tag;
+	text	   *sqlstate;
+	TimestampTz from;
+	TimestampTz until;
+} Filter;
+
+static void
+begin_retrying(Retrying *retrying, bool discards)
+{
+	retrying->discards = discards;
+	retrying->failed = table_open(dw_catalog()->failed, RowExclusiveLock);
+	/* before marks are looked at: see sweep.c */
+	retrying->task = table_open(dw_catalog()->task, RowExclusiveLock);
+}
+
+static void
+end_retrying(Retrying *retrying)
+{
+	table_close(retrying->task, NoLock);
+	table_close(retrying->failed, NoLock);
+}
+
+/*---- Can it be put back? ----*/
+
+static bool
+is_pending_again(const Retrying *retrying, const FailedRow *row)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(retrying->task, row->id, snapshot);
+
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL;
+}
+
+static Outcome
+judge(const Retrying *retrying, const FailedRow *row)
+{
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
+		return NO_OWNER;
+	if (!dw_queue_keep(row->queue))
+		return NO_QUEUE;
+	if (is_pending_again(retrying, row))
+		return IS_PENDING;
+	return DEALT_WITH;
+}
+
+/*---- Putting back ----*/
+
+static void
+read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
+{
+	row->tuple = tuple;
+	dw_deform(rel, tuple, &row->values, &row->nulls);
+	row->id = DatumGetInt64(row->values[Anum_failed_id - 1]);
+	row->owner = DatumGetObjectId(row->values[Anum_failed_owner - 1]);
+	row->queue = DatumGetInt16(row->values[Anum_failed_queue - 1]);
+	row->priority = DatumGetInt16(row->values[Anum_failed_priority - 1]);
+}
+
+/* Copies of the failed rows of an id, in the order in which they failed. */
+static List *
+find_rows(Relation rel, int64 id)
+{
+	Relation	index = index_open(dw_catalog()->failed_pkey, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *rows = NIL;
+
+	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan_ordered(rel, index, snapshot, 1, &key);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+		rows = lappend(rows, heap_copytuple(tuple));
+	systable_endscan_ordered(scan);
+	UnregisterSnapshot(snapshot);
+	index_close(index, NoLock);
+	return rows;
+}
+
+/* The task begins anew: due at once, as if it had never been tried. */
+static void
+insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
+{
+	Datum		values[Natts_task];
+	bool		nulls[Natts_task];
+	DwHint		hint;
+	int64		mark;
+
+	if (dw_max_pending >= 0)
+		dw_require_room(row->owner);
+
+	hint.id = row->id;
+	hint.due = GetCurrentTransactionStartTimestamp();
+	hint.lane = lane;
+
+	dw_task_from_failed(row->values, row->nulls, values, nulls);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
+	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
+	dw_writes_for(row->owner);
+	/* what has not committed yet hits it, as any task of its id */
+	mark = dw_mark_on_row(values, nulls);
+	if (mark != 0)
+	{
+		values[Anum_task_spared - 1] = Int64GetDatum(mark);
+		nulls[Anum_task_spared - 1] = false;
+	}
+	/* it begins anew; a server that was killed just when it was set aside knows it yet */
+	dw_crashes_forget(MyDatabaseId, row->id);
+	hint.tid = dw_task_insert(values, nulls);
+	dw_touch_written(&hint);
+}
+
+/* Those of other owners, which only plain SQL can have written, stay. */
+static void
+delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
+{
+	ListCell   *lc;
+
+	foreach(lc, rows)
+	{
+		HeapTuple	tuple = lfirst(lc);
+		TM_FailureData failure;
+		FailedRow	older;
+
+		read_failed_row(retrying->failed, tuple, &older);
+		if (older.owner == row->owner)
+			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
+							   InvalidSnapshot, true, &failure, false);
+	}
+	CommandCounterIncrement();
+}
+
+/*
+ * If the task has a key, it is inserted under the lock of that, in which there
+ * must be nothing to wait for.
+ */
+static Outcome
+put_rows_back(Retrying *retrying, const FailedRow *row, List *rows)
+{
+	DwLaneRef	lane = dw_require_lane(row->owner, row->queue, row->priority);
+	bool		has_key = !row->nulls[Anum_failed_key - 1];
+
+	if (has_key)
+	{
+		DwKey		key = {
+			.owner = row->owner,
+			.queue = row->queue,
+			.key = DatumGetTextPP(row->values[Anum_failed_key - 1])
+		};
+
+		if (!dw_key_enter_again(retrying->task, &key, row->id))
+			return KEY_IS_PENDING;
+	}
+	insert_task(retrying, row, lane);
+	if (has_key)
+		dw_key_leave();
+	delete_failed_rows(retrying, row, rows);
+	return DEALT_WITH;
+}
+
+/* Locks a failed row, having waited for whoever else changes it, if so asked. */
+static TM_Result
+lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
+{
+	HeapTupleData tuple = {.t_self = row->tuple->t_self};
+	TM_FailureData failure;
+	Buffer		buffer;
+	TM_Result	result;
+
+	result = heap_lock_tuple(retrying->failed, &tuple, GetCurrentCommandId(true),
+							 LockTupleExclusive, wait ? LockWaitBlock : LockWaitSkip,
+							 false, &buffer, &failure);
+	ReleaseBuffer(buffer);
+	return result;
+}
+
+/*
+ * Puts a task back by its newest failed row, or discards it; all rows of that id
+ * and owner go.  If tid is given, only if that is the newest one, and without
+ * waiting: one of many must not be able to hold up all.  *row is that one, unless
+ * NOT_THERE is returned.
+ */
+static Outcome
+deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
+{
+	for (;;)
+	{
+		List	   *rows = find_rows(retrying->failed, id);
+		TM_Result	result;
+		Outcome		outcome;
+		Oid			owner;
+
+		CHECK_FOR_INTERRUPTS();
+		if (rows == NIL)
+			return NOT_THERE;
+		read_failed_row(retrying->failed, llast(rows), row);
+		if (tid != NULL && !ItemPointerEquals(tid, &row->tuple->t_self))
+			return NOT_THERE;
+		if (!has_privs_of_role(GetUserId(), row->owner))
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied for task %lld", (long long) id),
+					 retrying->discards ?
+					 errdetail("Only members of the role that scheduled the task, and superusers, may discard it.") :
+					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
+
+		/* what stands there while it runs: not even to be locked */
+		if (dw_executor_runs_autonomous(id, &owner))
+			return IS_RUNNING;
+		DW_INJECT("retry-before-lock");
+		result = lock_row(retrying, row, tid == NULL);
+		if (result == TM_WouldBlock)
+			return IS_LOCKED;
+		/* deleted by plain SQL in this very command */
+		if (result == TM_SelfModified)
+			return NOT_THERE;
+		/* changed meanwhile: look again */
+		if (result != TM_Ok)
+			continue;
+		if (retrying->discards)
+		{
+			delete_failed_rows(retrying, row, rows);
+			return DEALT_WITH;
+		}
+		outcome = judge(retrying, row);
+		if (outcome == DEALT_WITH)
+			outcome = put_rows_back(retrying, row, rows);
+		return outcome;
+	}
+}
+
+static void
+refuse(Outcome why, const FailedRow *row)
+{
+	if (why == NO_OWNER)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", row->owner),
+				 errdetail("The role that scheduled the task was dropped.")));
+	if (why == NO_QUEUE)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the queue of task %lld does not exist any more", (long long) row->id),
+				 errhint("Schedule the task anew, in another queue.")));
+	if (why == KEY_IS_PENDING)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg("another task of key \"%s\" is pending or running",
+						TextDatumGetCString(row->values[Anum_failed_key - 1])),
+				 errhint("Wait until it has run, or cancel it.")));
+	if (why == IS_RUNNING)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("task %lld is running", (long long) row->id)));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("task %lld is pending", (long long) row->id)));
+}
+
+static Datum
+deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
+{
+	static const Oid types[] = {INT8OID};
+	Retrying	retrying;
+	FailedRow	row;
+	Outcome		outcome;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_writable(function);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("task id must not be null")));
+
+	begin_retrying(&retrying, discards);
+	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
+	if (outcome != DEALT_WITH && outcome != NOT_THERE)
+		refuse(outcome, &row);
+	end_retrying(&retrying);
+	PG_RETURN_BOOL(outcome == DEALT_WITH);
+}
+
+Datum
+dw_retry(PG_FUNCTION_ARGS)
+{
+	return deal_with_one(fcinfo, "delay_retry()", false);
+}
+
+Datum
+dw_discard(PG_FUNCTION_ARGS)
+{
+	return deal_with_one(fcinfo, "delay_discard()", true);
+}
+
+/*---- Many of them ----*/
+
+static text *
+text_argument(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : PG_GETARG_TEXT_PP(n);
+}
+
+static void
+read_filter(FunctionCallInfo fcinfo, Filter *filter)
+{
+	filter->queue = -1;
+	if (!PG_ARGISNULL(0))
+		filter->queue = dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	filter->tag = text_argument(fcinfo, 1);
+	filter->sqlstate = text_argument(fcinfo, 2);
+	if (filter->sqlstate != NULL)
+	{
+		char	   *sqlstate = text_to_cstring(filter->sqlstate);
+
+		if (strlen(sqlstate) != 5 ||
+			strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid SQLSTATE: \"%s\"", sqlstate),
+					 errhint("It has five characters, digits and upper case letters.")));
+	}
+	filter->from = PG_ARGISNULL(3) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(3);
+	filter->until = PG_ARGISNULL(4) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(4);
+}
+
+static bool
+same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
+{
+	bool		isnull;
+	Datum		value;
+
+	if (wanted == NULL)
+		return true;
+	value = heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
+	return !isnull &&
+		DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, value,
+											 PointerGetDatum(wanted)));
+}
+
+static bool
+matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		isnull;
+	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
+	int			queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
+
+	/* rights first: the time that the others take would tell what stands there */
+	return has_privs_of_role(GetUserId(), owner) &&
+		(filter->queue < 0 || filter->queue == queue) &&
+		same_text(rel, tuple, Anum_failed_tag, filter->tag) &&
+		same_text(rel, tuple, Anum_failed_sqlstate, filter->sqlstate);
+}
+
+/* Those that failed first before others; *left is how many could not be. */
+static int64
+go_through(const Filter *filter, bool discards, int64 max, int64 *left)
+{
+	MemoryContext outer = CurrentMemoryContext;
+	MemoryContext row_context = AllocSetContextCreate(outer, "delay_wheel failed",
+													  ALLOCSET_DEFAULT_SIZES);
+	Retrying	retrying;
+	Snapshot	snapshot;
+	DwFailedScan *scan;
+	HeapTuple	tuple;
+	TimestampTz failed_at;
+	int64		id;
+	int64		done = 0;
+
+	begin_retrying(&retrying, discards);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = dw_failed_scan_begin(retrying.failed, ForwardScanDirection, filter->from,
+								PG_INT64_MIN, snapshot);
+	while (done < max && (tuple = dw_failed_scan_next(scan, &failed_at, &id)) != NULL)
+	{
+		FailedRow	row;
+
+		CHECK_FOR_INTERRUPTS();
+		if (failed_at >= filter->until && filter->until != DT_NOEND)
+			break;
+		MemoryContextSwitchTo(row_context);
+		if (matches_filter(retrying.failed, tuple, filter))
+		{
+			Outcome		outcome = deal_with(&retrying, id, &tuple->t_self, &row);
+
+			if (outcome == DEALT_WITH)
+				done++;
+			else if (outcome != NOT_THERE)
+				(*left)++;
+		}
+		MemoryContextSwitchTo(outer);
+		MemoryContextReset(row_context);
+	}
+	dw_failed_scan_end(scan);
+	UnregisterSnapshot(snapshot);
+	end_retrying(&retrying);
+	MemoryContextDelete(row_context);
+	return done;
+}
+
+static int64
+deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
+{
+	static const Oid types[] = {
+		TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID
+	};
+	Filter		filter;
+	int64		max = PG_INT64_MAX;
+
+	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
+	dw_require_writable(function);
+	read_filter(fcinfo, &filter);
+	if (!PG_ARGISNULL(5))
+		max = PG_GETARG_INT32(5);
+	if (max < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of tasks must not be negative")));
+	return go_through(&filter, discards, max, left);
+}
+
+Datum
+dw_redrive(PG_FUNCTION_ARGS)
+{
+	int64		left = 0;
+	int64		done = deal_with_many(fcinfo, "delay_redrive()", false, &left);
+
+	if (left > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld failed task that matches cannot be put back",
+							   "%lld failed tasks that match cannot be put back",
+							   left, (long long) left),
+				 errhint("%s tells why, or waits for the end of the transaction that changes it.",
+						 "delay_retry()")));
+	PG_RETURN_INT64(done);
+}
+
+/* What is left runs just now, or is in the hands of another transaction. */
+Datum
+dw_discard_all(PG_FUNCTION_ARGS)
+{
+	int64		left = 0;
+
+	PG_RETURN_INT64(deal_with_many(fcinfo, "delay_discard_all()", true, &left));
+}

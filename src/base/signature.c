@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * signature.c
+ *	  Are the SQL functions declared as the C code needs it?
+ *
+ * They are, by the install script.  But the library may be newer or older than
+ * the script that was run, and whoever may create functions in C can declare
+ * them in any way: that is to be an error, not a crash of the server.  Where
+ * PostgreSQL does not say how a function was declared (it is called by other C
+ * code), it is trusted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "catalog/namespace.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/regproc.h"
+#include "utils/rel.h"
+
+#include "signature.h"
+
+static void
+raise_mismatch(FunctionCallInfo fcinfo)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+			 errmsg("function %s is not declared as the library of \"%s\" needs it",
+					format_procedure(fcinfo->flinfo->fn_oid), "delay_wheel"),
+			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
+}
+
+/* An error if the function does not return and take these types. */
+void
+dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args)
+{
+	static char checked;
+	Oid			type;
+
+	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs)
+		raise_mismatch(fcinfo);
+	/* what the parser knows is the same in each call of an expression */
+	if (fcinfo->flinfo != NULL && fcinfo->flinfo->fn_extra == &checked)
+		return;
+	type = get_fn_expr_rettype(fcinfo->flinfo);
+	if (OidIsValid(type) && type != result)
+		raise_mismatch(fcinfo);
+	for (int i = 0; i < nargs; i++)
+	{
+		type = get_fn_expr_argtype(fcinfo->flinfo, i);
+		if (OidIsValid(type) && type != args[i])
+			raise_mismatch(fcinfo);
+	}
+	if (fcinfo->flinfo != NULL)
+		fcinfo->flinfo->fn_extra = &checked;
+}
+
+/* The same for the columns of a result. */
+void
+dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types)
+{
+	if (desc->natts != n)
+		raise_mismatch(fcinfo);
+	for (int i = 0; i < n; i++)
+		if (TupleDescAttr(desc, i)->atttypid != types[i])
+			raise_mismatch(fcinfo);
+}
+
+/* Begins a result of rows with these columns. */
+ReturnSetInfo *
+dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	dw_require_columns(fcinfo, result->setDesc, n, types);
+	return result;
+}
+
+/*
+ * What calls a trigger function of ours must be a trigger on a table of ours,
+ * maybe one for each row.
+ */
+TriggerData *
+dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",
+						function, "delay_wheel")));
+	if (for_row && !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" must be fired for each row", function)));
+	return trigger;
+}

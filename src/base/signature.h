@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * signature.h
+ *	  Are the SQL functions declared as the C code needs it?
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_SIGNATURE_H
+#define DW_SIGNATURE_H
+
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "funcapi.h"
+
+extern void dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args);
+extern void dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types);
+extern ReturnSetInfo *dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types);
+extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
+
+#endif							/* DW_SIGNATURE_H */

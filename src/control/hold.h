@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.h
+ *	  A database without our sessions, for commands that need it so.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_HOLD_H
+#define DW_HOLD_H
+
+#include "postgres.h"
+
+extern void dw_hold_install(void);
+extern void dw_hold_database(Oid database);
+
+#endif							/* DW_HOLD_H */

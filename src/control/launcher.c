@@ -1,0 +1,623 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.c
+ *	  The process that starts a timer for each database.
+ *
+ * One in the server, started when recovery has finished, and restarted by
+ * the postmaster.  It is connected to the shared catalogs only, so it stands
+ * in nobody's way.
+ *
+ * It cannot see which databases have the extension.  At its start it starts a
+ * timer in each, one after the other; a timer that finds no extension ends at
+ * once.  Later, it does so when asked: in new databases, which may be copies
+ * of one that has it, after CREATE EXTENSION, and when a task was scheduled
+ * and no timer is there (DwDatabase.wanted).  A timer that ended otherwise is
+ * started again, unless somebody holds the database (hold.c).  In between the
+ * launcher sleeps on its latch.
+ *
+ * If there are more databases with the extension than places, the others wait.
+ * Who finds no place says so (DwShared.turned_away): when there is one, all
+ * databases without are looked into again.  While there is none a process that
+ * needs no place looks into the others (dw_look_main), so that the log tells of
+ * those that wait, and of no others.
+ *
+ * A server that came out of recovery may have to wait for its DBA first, see
+ * recovery.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "commands/extension.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/atomics.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/settings.h"
+#include "../base/worker.h"
+#include "../ring/ring.h"
+#include "../shmem/crash_watch.h"
+#include "../shmem/executors.h"
+#include "../shmem/lanes.h"
+#include "../shmem/places.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/ready.h"
+#include "../shmem/recovery.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../timer/dispatch.h"
+#include "launcher.h"
+
+#define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
+#define BACKOFF_MAX_US	USECS_PER_MINUTE
+/* for want of a background worker: others come and go */
+#define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
+/* a timer that lived as long was all right */
+#define HEALTHY_US		(10 * USECS_PER_SEC)
+/* one that a former launcher started, and is not there by then, never will be */
+#define START_LIMIT_US	USECS_PER_MINUTE
+
+/* What the launcher remembers of each place for a database. */
+typedef struct Place
+{
+	BackgroundWorkerHandle *handle;
+	int64		start_after;	/* by dw_uptime(), as all times here */
+	int64		backoff;
+	int			refusals;		/* in a row, for want of a background worker */
+} Place;
+
+static Place *places = NULL;
+static uint32 wait_event = 0;
+
+/* Databases of which it is not known whether they have the extension. */
+static List *to_probe = NIL;
+
+/* Databases that were looked into. */
+static List *probed = NIL;
+
+/* The process that looks into a database for which there is no place, or NULL. */
+static BackgroundWorkerHandle *look = NULL;
+static int64 look_after = 0;
+
+/*
+ * Gives the place of a database back, unless it is pinned.  Only the launcher
+ * does so, when the database has neither timer nor extension; caller holds
+ * the table lock exclusively.
+ */
+static void
+dw_database_leave(DwDatabase *db)
+{
+	Oid			database = db->oid;
+
+	/* its executors are on their way out, but use it until they are gone */
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+		if (dw_executors[i].database == database)
+			return;
+
+	db->oid = InvalidOid;
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->pins) != 0)
+	{
+		db->oid = database;
+		return;
+	}
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_ready_reset(db);
+	LWLockRelease(dw_ready_lock(db));
+	dw_lanes_leave(db);
+	dw_queues_leave(database);
+	dw_pool_reclaim(dw_pool, &db->account);
+}
+
+void
+dw_launcher_register(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = 1,
+	};
+
+	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel launcher");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel launcher");
+	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "dw_launcher_main", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+static void
+leave(int code, Datum arg)
+{
+	pg_atomic_write_u32(&dw_shared->launcher_proc, 0);
+	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+}
+
+/* Can a timer connect to the database, and should it? */
+static bool
+is_to_be_served(Form_pg_database database)
+{
+	/* a limit of -2 marks one whose DROP was interrupted */
+	return database->datallowconn && !database->datistemplate && database->datconnlimit != -2;
+}
+
+static void
+list_database(Form_pg_database database, List **known)
+{
+	DwDatabase *db = dw_database_find(database->oid);
+
+	/* has become a template, which is to be copied: a timer there ends */
+	if (db != NULL && database->datistemplate)
+		dw_call_timer(db, DW_RESTART_NOW);
+	if (!is_to_be_served(database))
+		return;
+	if (list_member_oid(probed, database->oid))
+		*known = lappend_oid(*known, database->oid);
+	else if (!list_member_oid(to_probe, database->oid))
+		to_probe = lappend_oid(to_probe, database->oid);
+}
+
+/* Adds databases that were not looked into; forgets those that are no more. */
+static void
+list_databases(void)
+{
+	Relation	rel;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	List	   *known = NIL;
+
+	StartTransactionCommand();
+	/* the server's default may be one that waits */
+	XactIsoLevel = XACT_READ_COMMITTED;
+	(void) GetTransactionSnapshot();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(rel, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+
+		list_database((Form_pg_database) GETSTRUCT(tuple), &known);
+		MemoryContextSwitchTo(context);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+
+	list_free(probed);
+	probed = known;
+}
+
+static bool
+database_is_to_be_served(Oid oid)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	bool		result;
+
+	StartTransactionCommand();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(oid));
+	/* without a database, an index is there only if the init file had it */
+	scan = systable_beginscan(rel, DatabaseOidIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	result = HeapTupleIsValid(tuple) && is_to_be_served((Form_pg_database) GETSTRUCT(tuple));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+	return result;
+}
+
+static void
+put_start_off(Place *place, int64 max)
+{
+	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, max);
+	place->start_after = dw_uptime() + place->backoff;
+}
+
+/* Starts the timer of a place.  False if there is no background worker. */
+static bool
+start_timer(int number)
+{
+	DwDatabase *db = dw_database(number);
+	Place	   *place = &places[number];
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+	};
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_STARTING;
+	db->timer_started = dw_uptime();
+	db->let_go = false;
+	db->timer_terminated = false;
+	db->absent = false;
+	/* what it reads from here on is new */
+	pg_atomic_write_u32(&db->restart, DW_RESTART_NONE);
+	LWLockRelease(dw_shared->table_lock);
+
+	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel timer");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel timer");
+	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "dw_timer_main", BGW_MAXLEN);
+	worker.bgw_main_arg = Int32GetDatum(number);
+	memcpy(worker.bgw_extra, &db->oid, sizeof(Oid));
+	worker.bgw_notify_pid = MyProcPid;
+
+	if (place->handle)
+		pfree(place->handle);
+	place->handle = NULL;
+	if (RegisterDynamicBackgroundWorker(&worker, &place->handle))
+	{
+		place->refusals = 0;
+		db->timer_refused = false;
+		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
+		return true;
+	}
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_NONE;
+	db->timer_refused = true;
+	LWLockRelease(dw_shared->table_lock);
+	/*
+	 * A timer that has just ended keeps its place until the postmaster takes
+	 * notice, and a shutdown ends the timers first: the second one counts.
+	 */
+	if (++place->refusals == 2)
+	{
+		pg_atomic_write_u32(&dw_shared->timer_refused, 1);
+		dw_problem(db, DW_TIMER_REFUSED);
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not start delay_wheel timer"),
+				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	}
+	put_start_off(place, NO_WORKER_MAX_US);
+	return false;
+}
+
+/* A timer was registered, but is gone without a word. */
+static void
+notice_dead_timer(int number)
+{
+	DwDatabase *db = dw_database(number);
+	BackgroundWorkerHandle *handle = places[number].handle;
+	bool		dead;
+	pid_t		pid;
+
+	if (handle != NULL)
+		dead = GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED;
+	else
+		dead = db->timer_state == DW_TIMER_STARTING &&
+			dw_uptime() - db->timer_started > START_LIMIT_US;
+	if (db->timer_state == DW_TIMER_NONE || !dead)
+		return;
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_NONE;
+	pg_atomic_write_u32(&db->timer_proc, 0);
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/*
+ * Decides what becomes of a place whose timer does not run: given back, or
+ * when to start another one.
+ */
+static void
+serve_place(int number, bool *starting, int64 *look_again)
+{
+	DwDatabase *db = dw_database(number);
+	Place	   *place = &places[number];
+	bool		wanted;
+
+	notice_dead_timer(number);
+	if (db->oid == InvalidOid || db->timer_state == DW_TIMER_RUNNING)
+		return;
+	if (db->timer_state == DW_TIMER_STARTING)
+	{
+		*starting = true;
+		if (place->handle == NULL)
+			*look_again = Min(*look_again, db->timer_started + START_LIMIT_US);
+		return;
+	}
+
+	/* its end will wake us */
+	if (pg_atomic_read_u32(&db->holds) > 0)
+		return;
+
+	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
+	if (!database_is_to_be_served(db->oid))
+	{
+		/* dropped, or a template that others want to copy */
+		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+		db->absent = true;
+		LWLockRelease(dw_shared->table_lock);
+		dw_dispatch_end_all(db);
+		dw_crashes_forget_database(db->oid);
+		wanted = false;
+	}
+	if (db->absent && !wanted)
+	{
+		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+		if (pg_atomic_read_u32(&db->wanted) == 0)
+			dw_database_leave(db);
+		LWLockRelease(dw_shared->table_lock);
+		place->backoff = 0;
+		place->start_after = 0;
+		return;
+	}
+
+	if (place->handle)
+	{
+		/* it ran, and ended */
+		pfree(place->handle);
+		place->handle = NULL;
+		if (db->let_go || db->timer_terminated ||
+			db->timer_started + HEALTHY_US < dw_uptime())
+			place->backoff = place->start_after = 0;
+		else if (!db->absent)
+			put_start_off(place, BACKOFF_MAX_US);
+	}
+	if (!*starting && place->start_after <= dw_uptime() && start_timer(number))
+	{
+		*starting = true;
+		return;
+	}
+	/* not now, but not forgotten: a place that nobody wants is given back */
+	if (wanted)
+		pg_atomic_write_u32(&db->wanted, 1);
+	if (place->start_after > dw_uptime())
+		*look_again = Min(*look_again, place->start_after);
+}
+
+/* Is the database one that waits for a place? */
+void
+dw_look_main(Datum database)
+{
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
+	dw_worker_begin();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
+	StartTransactionCommand();
+	if (OidIsValid(get_extension_oid("delay_wheel", true)))
+		pg_atomic_write_u32(&dw_shared->turned_away, 1);
+	CommitTransactionCommand();
+	pg_atomic_write_u32(&dw_shared->looked, 1);
+	/* the launcher is told of our end */
+	proc_exit(0);
+}
+
+/* False if the database is to be tried again. */
+static bool
+start_look(Oid oid, int64 *look_again)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_main_arg = ObjectIdGetDatum(oid),
+		.bgw_notify_pid = MyProcPid,
+	};
+
+	/* that some database waits is known: when there is a place all are tried */
+	if (look != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+		return false;
+	if (!database_is_to_be_served(oid))
+		return true;
+	if (look_after <= dw_uptime())
+	{
+		snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel look");
+		snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel look");
+		strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
+		strlcpy(worker.bgw_function_name, "dw_look_main", BGW_MAXLEN);
+
+		/* who needs the database without sessions waits from here on */
+		pg_atomic_write_u32(&dw_shared->looked, 0);
+		pg_atomic_write_u32(&dw_shared->looks_into, oid);
+		pg_memory_barrier();
+		if (RegisterDynamicBackgroundWorker(&worker, &look))
+			return true;
+		look = NULL;
+		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+		look_after = dw_uptime() + NO_WORKER_MAX_US;
+	}
+	*look_again = Min(*look_again, look_after);
+	return false;
+}
+
+/* One that was terminated has said nothing: the database is looked into again. */
+static void
+notice_end_of_look(void)
+{
+	Oid			oid = pg_atomic_read_u32(&dw_shared->looks_into);
+	pid_t		pid;
+
+	if (look == NULL || GetBackgroundWorkerPid(look, &pid) != BGWH_STOPPED)
+		return;
+	pfree(look);
+	look = NULL;
+	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+	if (pg_atomic_read_u32(&dw_shared->looked) != 0)
+		return;
+	probed = list_delete_oid(probed, oid);
+	to_probe = list_append_unique_oid(to_probe, oid);
+	look_after = dw_uptime() + NO_WORKER_MAX_US;
+}
+
+/*
+ * Finds out whether a database has the extension, by starting its timer if
+ * there is a place.  False if it is to be tried again.
+ */
+static bool
+probe(Oid oid, bool *starting, int64 *look_again)
+{
+	bool		known = dw_database_find(oid) != NULL;
+	DwDatabase *db = dw_database_enter(oid, false);
+
+	if (db == NULL)
+		return start_look(oid, look_again);
+	if (db->timer_state == DW_TIMER_NONE)
+		pg_atomic_write_u32(&db->wanted, 1);
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i) == db)
+			serve_place(i, starting, look_again);
+
+	/* for want of a background worker it shall not keep others from a place */
+	if (known || *starting || db->oid != oid || pg_atomic_read_u32(&db->holds) > 0)
+		return true;
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_database_leave(db);
+	LWLockRelease(dw_shared->table_lock);
+	/* unless somebody has just scheduled there */
+	return db->oid == oid;
+}
+
+/* Says, once for an episode, that there are databases that wait for a place. */
+static void
+report_no_place(void)
+{
+	static bool reported = false;
+	bool		waiting = pg_atomic_read_u32(&dw_shared->turned_away) != 0;
+
+	if (waiting && !reported)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+						dw_max_databases),
+				 errdetail("Tasks of the other databases wait until there is a place."),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	reported = waiting;
+}
+
+/* One round; returns when the next one is due at the latest. */
+static int64
+serve_all(void)
+{
+	int64		look_again = DW_NEVER;
+	bool		starting = false;
+
+	if (pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0)
+		list_databases();
+	for (int i = 0; i < dw_max_databases; i++)
+		serve_place(i, &starting, &look_again);
+	notice_end_of_look();
+
+	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
+	{
+		pg_atomic_write_u32(&dw_shared->turned_away, 0);
+		pg_memory_barrier();
+		list_free(probed);
+		probed = NIL;
+		list_databases();
+	}
+	/* one probe at a time: worker slots are few */
+	while (to_probe != NIL && !starting)
+	{
+		Oid			oid = linitial_oid(to_probe);
+
+		if (!probe(oid, &starting, &look_again))
+			break;
+		to_probe = list_delete_first(to_probe);
+		probed = list_append_unique_oid(probed, oid);
+	}
+	report_no_place();
+	return look_again;
+}
+
+/*
+ * Says so when there are fewer background workers than what is served now may
+ * need: at the start, where one database counts, and once for each increase.
+ */
+static void
+check_worker_slots(void)
+{
+	static int	told = 0;
+	static int	told_executors = 0;
+	int			databases = 0;
+	int			needed;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+			databases++;
+	databases = Max(databases, 1);
+	needed = 1 + databases * (2 + dw_max_executors);
+
+	if (dw_max_executors != told_executors)
+		told = 0;
+	told_executors = dw_max_executors;
+	if (needed <= max_worker_processes || needed <= told)
+		return;
+	told = needed;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
+					needed, "max_worker_processes", max_worker_processes),
+			 errdetail("A launcher, and for each database served a timer, a sweeper and up to %d executors: 1 + %d * (2 + %d) = %d.",
+					   dw_max_executors, databases, dw_max_executors, needed),
+			 errhint("Set \"%s\" to %d, and higher by what parallel query, replication and other extensions use, or lower \"%s\".",
+					 "max_worker_processes", needed, "delay_wheel.max_executors")));
+}
+
+void
+dw_launcher_main(Datum arg)
+{
+	bool		held = true;	/* until we know better */
+
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
+	dw_worker_begin();
+	before_shmem_exit(leave, (Datum) 0);
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
+	pg_atomic_write_u32(&dw_shared->launcher_proc, dw_my_proc());
+	pg_memory_barrier();
+
+	for (;;)
+	{
+		int64		until = DW_NEVER;
+		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+		long		timeout = -1;
+
+		ResetLatch(MyLatch);
+		(void) dw_worker_interrupts();
+		if (held && !(held = dw_recovery_must_wait()))
+			list_databases();
+		if (!held)
+			until = serve_all();
+		check_worker_slots();
+		dw_crashes_save();
+		if (until != DW_NEVER)
+		{
+			flags |= WL_TIMEOUT;
+			timeout = TimestampDifferenceMilliseconds(dw_uptime(), until);
+		}
+		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
+		(void) WaitLatch(MyLatch, flags, timeout,
+						 dw_wait_event(wait_event, "DelayWheelLauncher"));
+	}
+}

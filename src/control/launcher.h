@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.h
+ *	  The process that starts a timer for each database.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_LAUNCHER_H
+#define DW_LAUNCHER_H
+
+#include "postgres.h"
+
+#include "../shmem/shared.h"
+
+extern void dw_launcher_register(void);
+extern PGDLLEXPORT void dw_launcher_main(Datum arg);
+extern PGDLLEXPORT void dw_look_main(Datum database);
+
+#endif							/* DW_LAUNCHER_H */

@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.h
+ *	  Shared memory is requested, and set up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_SHMEM_H
+#define DW_SHMEM_H
+
+#include "postgres.h"
+
+extern void dw_shared_install(void);
+
+#endif							/* DW_SHMEM_H */

@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * conclude.h
+ *	  What is to be done when a task, or an attempt of it, has ended.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_CONCLUDE_H
+#define DW_CONCLUDE_H
+
+#include "postgres.h"
+
+#include "../rows/task_rows.h"
+#include "../task/ended.h"
+
+extern void dw_conclude(const DwEnded *ended);
+extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwEnd end,
+							const ErrorData *error);
+
+#endif							/* DW_CONCLUDE_H */

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.h
+ *	  The record of how tasks ended, delay_wheel.history.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_HISTORY_H
+#define DW_HISTORY_H
+
+#include "postgres.h"
+
+#include "storage/block.h"
+#include "utils/relcache.h"
+
+#include "../shmem/shared.h"
+#include "../task/ended.h"
+
+/* How old the current table becomes. */
+#define dw_history_turn_us()		(dw_history_max_age_us() / 3)
+
+extern void dw_history_record(const DwEnded *ended);
+extern const char *dw_history_newest_end(int64 id);
+
+/*
+ * For batches: from here on rows are collected; they are written, in the
+ * current transaction; they are forgotten, after its abort.
+ */
+extern void dw_history_collect(void);
+extern void dw_history_write_collected(void);
+extern void dw_history_forget(void);
+extern int64 dw_history_max_age_us(void);
+extern BlockNumber dw_history_max_pages(void);
+extern BlockNumber dw_history_turn_pages(BlockNumber room);
+extern int dw_history_read_current(Oid sequence);
+extern void dw_history_ask(DwDatabase *db, TimestampTz at);
+extern void dw_history_set_full(DwDatabase *db, bool full);
+
+#endif							/* DW_HISTORY_H */

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * notify.c
+ *	  Notifications of the end of a task.
+ *
+ * Run by whoever ends a task, see conclude.c: the notification is part of that
+ * transaction, and so sent if, and when, what it tells is committed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/async.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../task/ended.h"
+#include "notify.h"
+
+/* As in async.c, where a payload must be shorter. */
+#define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)
+
+/* Is it the name of a channel? */
+bool
+dw_is_channel(const char *name)
+{
+	return name[0] != '\0' && strlen(name) < NAMEDATALEN;
+}
+
+static void
+append_text(StringInfo payload, const char *name, const char *value)
+{
+	appendStringInfo(payload, ",\"%s\":", name);
+	escape_json(payload, value);
+}
+
+static void
+append_column(StringInfo payload, const DwEnded *ended, AttrNumber column, const char *name)
+{
+	if (!ended->nulls[column - 1])
+		append_text(payload, name, TextDatumGetCString(ended->values[column - 1]));
+}
+
+static char *
+make_payload(const DwEnded *ended)
+{
+	StringInfoData payload;
+	int			length;
+
+	initStringInfo(&payload);
+	appendStringInfo(&payload, "{\"id\":%lld,\"outcome\":\"%s\"", (long long) ended->key->id,
+					 dw_end_names[ended->end]);
+	if (ended->error != NULL)
+		append_text(&payload, "sqlstate", unpack_sql_state(ended->error->sqlerrcode));
+	length = payload.len;
+	append_column(&payload, ended, Anum_task_key, "key");
+	append_column(&payload, ended, Anum_task_tag, "tag");
+	/* escaped, they can be six times as long */
+	if (payload.len + 1 >= MAX_PAYLOAD)
+	{
+		payload.len = length;
+		payload.data[length] = '\0';
+	}
+	appendStringInfoChar(&payload, '}');
+	return payload.data;
+}
+
+/* Notifies the channel of the task's option, if it has one, at the commit. */
+void
+dw_notify_end(const DwEnded *ended)
+{
+	char	   *channel;
+
+	/* it goes on */
+	if (ended->end == DW_END_RETRIED)
+		return;
+	channel = dw_more_text(ended->values, ended->nulls, Anum_task_more, DW_MORE_NOTIFY);
+	/* plain SQL may have written anything */
+	if (channel != NULL && dw_is_channel(channel))
+		Async_Notify(channel, make_payload(ended));
+}

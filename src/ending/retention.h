@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * retention.h
+ *	  When the sweeper is to look for old rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_RETENTION_H
+#define DW_RETENTION_H
+
+#include "postgres.h"
+
+#include "../shmem/shared.h"
+
+extern void dw_failed_begin(DwDatabase *db);
+
+/* True if they have: then the sweeper begins anew, see dw_failed_restart(). */
+extern bool dw_failed_obey_settings(DwDatabase *db);
+extern void dw_history_begin(DwDatabase *db);
+extern void dw_history_obey_settings(DwDatabase *db);
+
+#endif							/* DW_RETENTION_H */

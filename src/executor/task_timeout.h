@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * task_timeout.h
+ *	  The timeout of what an executor runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_TASK_TIMEOUT_H
+#define DW_TASK_TIMEOUT_H
+
+#include "postgres.h"
+
+/* After so many ms what runs is cancelled; 0 is never. */
+extern void dw_timeout_arm(int ms);
+extern void dw_timeout_disarm(void);
+extern bool dw_timeout_struck(void);
+extern bool dw_timeout_ends_process(void);
+
+#endif							/* DW_TASK_TIMEOUT_H */

@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * verdict.c
+ *	  Whether a task that was claimed is run.
+ *
+ * Run by executors.  The row is deleted, but the transaction not yet
+ * committed: from here on nobody else can change the task.  What was decided
+ * before, by a mark, a pause or a newer task of the same key, is looked at
+ * only now, so that none of it can come in between.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../ending/pending.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../task/marks.h"
+#include "../task/queues.h"
+#include "verdict.h"
+
+/* The option expires, in us after the due time. */
+static int64
+expires_after(const Datum *values, const bool *nulls)
+{
+	if (nulls[Anum_task_expires - 1])
+		return PG_INT64_MAX;
+	return dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
+}
+
+static int64
+skip_after(const Datum *values, const bool *nulls)
+{
+	int64		after;
+
+	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &after))
+		return PG_INT64_MAX;
+	return Max(after, 0);
+}
+
+/* Of the two limits to its lateness, the one that was reached first decides. */
+static DwVerdict
+judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
+{
+	int64		expires = expires_after(values, nulls);
+	int64		skip = skip_after(values, nulls);
+	int64		limit = Min(expires, skip);
+
+	if (limit == PG_INT64_MAX || dw_time_add(key->due, limit) >= dw_now())
+		return DW_RUN;
+	return skip < expires ? DW_SKIP : DW_REFUSE;
+}
+
+DwVerdict
+dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
+		 const Datum *values, const bool *nulls, int *sqlstate, const char **reason)
+{
+	if (dw_task_is_cancelled(rel, tuple))
+		return DW_DROP;
+	if (dw_is_paused(db, key->owner, key->queue))
+		return DW_PUT_BACK;
+	if (!nulls[Anum_task_key - 1] && !dw_key_claimed(rel, tuple))
+	{
+		*sqlstate = DW_ERRCODE_SUPERSEDED;
+		*reason = DW_SUPERSEDED_MESSAGE;
+		return DW_REFUSE;
+	}
+	if (dw_crashes_of(db->oid, key->id) >= DW_MAX_CRASHES)
+	{
+		*sqlstate = DW_ERRCODE_CRASHED;
+		*reason = "the server crashed three times while the task ran, twice of them while it ran alone";
+		return DW_REFUSE;
+	}
+	/* if it is refused now */
+	*sqlstate = DW_ERRCODE_EXPIRED;
+	*reason = "the task has expired";
+	return judge_lateness(key, values, nulls);
+}

@@ -1,0 +1,760 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  Functions behind the views: what is in memory, what runs, how late.
+ *
+ * Run by backends.  They copy what they show under the lock that protects it
+ * and make rows of it afterwards.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/lanes.h"
+#include "../shmem/places.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/recovery.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/suspects.h"
+#include "../task/queues.h"
+#include "views.h"
+
+PG_FUNCTION_INFO_V1(dw_place);
+PG_FUNCTION_INFO_V1(dw_crashes);
+PG_FUNCTION_INFO_V1(dw_get_running);
+PG_FUNCTION_INFO_V1(dw_get_ring);
+PG_FUNCTION_INFO_V1(dw_get_lanes);
+PG_FUNCTION_INFO_V1(dw_get_queues);
+PG_FUNCTION_INFO_V1(dw_get_status);
+
+PG_FUNCTION_INFO_V1(dw_is_running);
+
+/*
+ * May the current user see how many tasks a role has, when, and what runs?  The
+ * tasks themselves, with SQL, are for members of the role and pg_read_all_data.
+ */
+bool
+dw_may_watch(Oid owner)
+{
+	return has_privs_of_role(GetUserId(), owner) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+}
+
+/* What a ring is like just now, whether this database has one or not. */
+static DwRing
+ring_shape(void)
+{
+	DwRing		shape = {.nslots = dw_slots, .tick_us = dw_tick_us()};
+
+	shape.current_tick = dw_ring_tick(&shape, dw_now());
+	return shape;
+}
+
+Datum
+dw_place(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {TIMESTAMPTZOID};
+	static const Oid columns[] = {INT4OID, INT8OID};
+	DwRing		shape = ring_shape();
+	TimestampTz due;
+	TupleDesc	desc;
+	Datum		values[2];
+	bool		nulls[2] = {0};
+
+	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
+	due = PG_GETARG_TIMESTAMPTZ(0);
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	dw_require_columns(fcinfo, desc, lengthof(columns), columns);
+	values[0] = Int32GetDatum(dw_ring_index(&shape, dw_ring_tick(&shape, due)));
+	values[1] = Int64GetDatum(dw_ring_cycle(&shape, due));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/* Does the view "tasks" show it?  What hides it there tells nothing. */
+static bool
+may_see_task(int64 id)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	HeapTuple	tuple = dw_task_find(rel, id, GetActiveSnapshot());
+	bool		result = false;
+
+	if (tuple != NULL)
+	{
+		bool		isnull;
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner,
+														  RelationGetDescr(rel), &isnull));
+
+		result = has_privs_of_role(GetUserId(), owner) ||
+			has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+		heap_freetuple(tuple);
+	}
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+Datum
+dw_crashes(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+	int			count = 0;
+
+	dw_require_signature(fcinfo, INT2OID, lengthof(types), types);
+	/* the view "tasks" can be read without the library */
+	if (dw_shared != NULL)
+		count = dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0));
+	PG_RETURN_INT16(count > 0 && may_see_task(PG_GETARG_INT64(0)) ? count : 0);
+}
+
+Datum
+dw_get_running(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {
+		INT4OID, REGROLEOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+
+	dw_require_shared();
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		static const char *const states[] = {
+			"free", "starting", "connecting", "idle", "idle", "running"
+		};
+		DwExecutor	e;
+		Datum		values[6];
+		bool		nulls[6] = {0};
+
+		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
+		LWLockRelease(dw_shared->table_lock);
+		if (e.state == DW_EXECUTOR_FREE || e.database != MyDatabaseId)
+			continue;
+		if (!dw_may_watch(e.owner))
+			continue;
+		values[0] = Int32GetDatum(e.pid);
+		nulls[0] = e.pid == 0;
+		values[1] = ObjectIdGetDatum(e.owner);
+		values[2] = Int64GetDatum(e.current.id);
+		values[3] = TimestampTzGetDatum(e.current.due);
+		nulls[2] = nulls[3] = e.state != DW_EXECUTOR_BUSY;
+		values[4] = TimestampTzGetDatum(e.since);
+		values[5] = CStringGetTextDatum(states[e.state]);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* This database's place, or NULL if it is not served. */
+static DwDatabase *
+find_my_database(void)
+{
+	DwDatabase *db;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	db = dw_database_find(MyDatabaseId);
+	LWLockRelease(dw_shared->table_lock);
+	return db;
+}
+
+Datum
+dw_get_ring(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {INT4OID, INT8OID, INT8OID, INT8OID, BOOLOID};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	DwDatabase *db;
+	DwSlot	   *slots;
+	DwRing	   *ring;
+	DwRing		shape = ring_shape();
+	int32		current = dw_ring_index(&shape, shape.current_tick);
+
+	dw_require_shared();
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+	ring = dw_ring(db);
+	slots = palloc_extended(sizeof(DwSlot) * dw_slots, MCXT_ALLOC_HUGE);
+	LWLockAcquire(dw_ring_lock(db), LW_SHARED);
+	memcpy(slots, dw_ring_slot(ring, 0), sizeof(DwSlot) * dw_slots);
+	LWLockRelease(dw_ring_lock(db));
+
+	for (int i = 0; i < dw_slots; i++)
+	{
+		bool		empty = slots[i].list.count == 0;
+		Datum		values[5];
+		bool		nulls[5] = {0};
+
+		values[0] = Int32GetDatum(i);
+		values[1] = Int64GetDatum(slots[i].list.count);
+		nulls[2] = nulls[3] = empty;
+		if (!empty)
+		{
+			values[2] = Int64GetDatum(dw_ring_cycle(&shape, slots[i].min_due));
+			values[3] = Int64GetDatum(dw_ring_cycle(&shape, slots[i].max_due));
+		}
+		values[4] = BoolGetDatum(i == current);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+static void
+set_lateness(Datum *value, bool *isnull, double us)
+{
+	*isnull = us < 0;
+	*value = Float8GetDatum(us / 1000.0);
+}
+
+/*
+ * For copies of a lane and its owner.  The reason is NULL where the state says all.
+ */
+const char *
+dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
+			  const char **reason)
+{
+	*reason = NULL;
+	if (limit == DW_LIMIT_PAUSED)
+	{
+		*reason = dw_pause_text(lane->paused);
+		return "paused";
+	}
+	if (owner->block != DW_BLOCK_NONE)
+		*reason = dw_block_text(owner->block);
+	if (dw_ready_count(lane) == 0)
+		return lane->running > 0 ? "running" : "idle";
+	if (owner->retry_at > now && lane->running == 0)
+		return "blocked";
+	if (limit != DW_LIMIT_NONE)
+	{
+		*reason = dw_limit_text(limit);
+		return "limited";
+	}
+	return lane->running > 0 ? "running" : "ready";
+}
+
+/*
+ * Tasks of the lane that are due before this are in memory.  A horizon that has
+ * passed says little, nor does that of a lane of which nothing was loaded yet,
+ * which is before all times: there is nothing before next_far then.  DW_NEVER
+ * if all are in memory, or none ever will be, since their role was dropped;
+ * PG_INT64_MIN, while all are loaded anew, means that it is not known.
+ */
+static TimestampTz
+horizon_of(DwLane *lane)
+{
+	TimestampTz horizon = dw_atomic_read(&lane->horizon);
+	TimestampTz next_far = dw_atomic_read(&lane->next_far);
+
+	if (next_far == DW_NEVER || lane->orphan)
+		return DW_NEVER;
+	return horizon < dw_now() ? next_far : horizon;
+}
+
+static void
+set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
+{
+	*isnull = horizon == DW_NEVER || horizon == PG_INT64_MIN;
+	*value = TimestampTzGetDatum(horizon);
+}
+
+static void
+put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
+{
+	DwLane		lane;
+	DwOwner		owner;
+	DwLimit		limit;
+	uint32		room;
+	TimestampTz until;
+	const char *reason;
+	Datum		values[19] = {0};
+	bool		nulls[19] = {0};
+	TimestampTz now = dw_now();
+
+	/* who sees none of them takes no lock for any; it may be another one by then */
+	if (!dw_may_watch(dw_lanes[number].owner))
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
+	owner = *dw_lane_owner(&lane);
+	limit = dw_lane_limit(&lane, now, &room, &until);
+	LWLockRelease(dw_ready_lock(db));
+	if (!dw_may_watch(lane.owner))
+		return;
+
+	values[0] = ObjectIdGetDatum(lane.owner);
+	values[1] = Int16GetDatum(lane.queue);
+	values[2] = Int16GetDatum(lane.priority);
+	values[3] = CStringGetTextDatum(dw_lane_state(&lane, &owner, limit, now, &reason));
+	nulls[4] = reason == NULL;
+	if (!nulls[4])
+		values[4] = CStringGetTextDatum(reason);
+	nulls[5] = owner.retry_at <= now;
+	values[5] = TimestampTzGetDatum(owner.retry_at);
+	values[6] = Int64GetDatum(lane.waiting);
+	values[7] = Int64GetDatum(dw_ready_count(&lane));
+	values[8] = Int32GetDatum(lane.running);
+	set_horizon(&values[9], &nulls[9], horizon_of(&lane));
+	nulls[10] = lane.recheck_at == DW_NEVER;
+	values[10] = TimestampTzGetDatum(lane.recheck_at);
+	values[11] = Int64GetDatum(pg_atomic_read_u64(&lane.done));
+	values[12] = Int64GetDatum(pg_atomic_read_u64(&lane.failed));
+	values[13] = Int64GetDatum(pg_atomic_read_u64(&lane.retried));
+	values[14] = Int64GetDatum(pg_atomic_read_u64(&lane.cancelled));
+	set_lateness(&values[15], &nulls[15], dw_lane_lateness_percentile(&lane, 0.5));
+	set_lateness(&values[16], &nulls[16], dw_lane_lateness_percentile(&lane, 0.95));
+	set_lateness(&values[17], &nulls[17], dw_lane_lateness_percentile(&lane, 1));
+	values[18] = Int64GetDatum(pg_atomic_read_u64(&lane.skipped));
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * The next lane of the database after a place; DW_NO_LANE if there is none.
+ * Without a lock: sharers of a lock pass by who waits for it alone, so some
+ * sessions that walk along thousands of lanes again and again would keep the
+ * timer and the executors waiting.  A lane that comes or goes just now may be
+ * missed, or be seen as it was.
+ */
+static int32
+next_lane(const DwDatabase *db, int32 place)
+{
+	for (place++; place < dw_max_lanes; place++)
+		if (dw_lanes[place].database == db->oid)
+			return place;
+	return DW_NO_LANE;
+}
+
+/* The numbers of a database's lanes as they are just now. */
+int32 *
+dw_list_lanes(DwDatabase *db, int *n)
+{
+	int32	   *numbers = palloc(sizeof(int32) * dw_max_lanes);
+
+	*n = 0;
+	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
+		numbers[(*n)++] = i;
+	return numbers;
+}
+
+Datum
+dw_get_lanes(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {
+		REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID,
+		TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID,
+		INT8OID, INT8OID, INT8OID, INT8OID,
+		FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	DwDatabase *db;
+	int32	   *numbers;
+	int			n;
+
+	dw_require_shared();
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+	numbers = dw_list_lanes(db, &n);
+	for (int i = 0; i < n; i++)
+		if (dw_lanes[numbers[i]].database == MyDatabaseId)
+			put_lane(db, numbers[i], result);
+	return (Datum) 0;
+}
+
+/* A queue and its lanes, as it is just now. */
+typedef struct QueueSum
+{
+	DwQueue		queue;
+	int32		lanes;
+	int64		near;
+	int64		ready;
+	DwLimit		limit;			/* of a lane with ready tasks */
+	uint64		done;
+	uint64		failed;
+	uint64		retried;
+	uint64		cancelled;
+	uint64		skipped;
+} QueueSum;
+
+static int
+compare_sums(const void *a, const void *b)
+{
+	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
+}
+
+/* As for lanes, the lock is held for no longer than it takes to copy one. */
+static int
+collect_queues(DwDatabase *db, QueueSum *sums)
+{
+	int			n = 0;
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		DwQueue    *queue = &dw_queues[i];
+		QueueSum   *sum = &sums[n];
+
+		if (queue->database != db->oid)
+			continue;
+		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+		sum->queue = *queue;
+		LWLockRelease(dw_ready_lock(db));
+		sum->done = pg_atomic_read_u64(&queue->done);
+		sum->failed = pg_atomic_read_u64(&queue->failed);
+		sum->retried = pg_atomic_read_u64(&queue->retried);
+		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
+		sum->skipped = pg_atomic_read_u64(&queue->skipped);
+		if (sum->queue.database == db->oid)
+			n++;
+	}
+	qsort(sums, n, sizeof(QueueSum), compare_sums);
+	return n;
+}
+
+/* Numbers are as they are just now, without a lock; what limits the lane takes one. */
+static void
+add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
+{
+	int64		ready = dw_ready_count(lane);
+	DwLimit		limit;
+	uint32		room;
+	TimestampTz until;
+
+	sum->lanes++;
+	sum->near += lane->waiting;
+	sum->ready += ready;
+	if (ready == 0 || sum->limit != DW_LIMIT_NONE)
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	limit = dw_lane_limit(lane, now, &room, &until);
+	LWLockRelease(dw_ready_lock(db));
+	if (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE)
+		sum->limit = limit;
+}
+
+/* The queues of a database, by id. */
+static QueueSum *
+sum_queues(DwDatabase *db, int *n)
+{
+	QueueSum   *sums = palloc0(sizeof(QueueSum) * dw_max_queues);
+	TimestampTz now = dw_now();
+
+	*n = collect_queues(db, sums);
+	for (int32 lane = next_lane(db, -1); lane != DW_NO_LANE && *n > 0; lane = next_lane(db, lane))
+	{
+		QueueSum	key = {.queue.id = dw_lanes[lane].queue};
+		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
+
+		if (sum != NULL)
+			add_lane_to_queue(db, &dw_lanes[lane], now, sum);
+	}
+	return sums;
+}
+
+static void
+put_queue(const QueueSum *sum, ReturnSetInfo *result)
+{
+	const DwQueue *queue = &sum->queue;
+	Datum		values[12] = {0};
+	bool		nulls[12] = {0};
+	const char *state = sum->ready > 0 ? "ready" : "idle";
+
+	if (queue->paused)
+		state = "paused";
+	else if (sum->limit != DW_LIMIT_NONE)
+		state = "limited";
+	else if (queue->running > 0)
+		state = "running";
+	values[0] = Int16GetDatum(queue->id);
+	values[1] = CStringGetTextDatum(state);
+	nulls[2] = queue->paused || sum->limit == DW_LIMIT_NONE;
+	if (!nulls[2])
+		values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
+	values[3] = Int32GetDatum(queue->running);
+	values[4] = Int64GetDatum(sum->near);
+	values[5] = Int64GetDatum(sum->ready);
+	values[6] = Int32GetDatum(sum->lanes);
+	values[7] = Int64GetDatum(sum->done);
+	values[8] = Int64GetDatum(sum->failed);
+	values[9] = Int64GetDatum(sum->retried);
+	values[10] = Int64GetDatum(sum->cancelled);
+	values[11] = Int64GetDatum(sum->skipped);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* The sums of a queue that the user may see, or NULL. */
+static QueueSum *
+visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
+{
+	QueueSum	key = {0};
+	bool		isnull;
+
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA) &&
+		!dw_queue_is_usable(rel, tuple))
+		return NULL;
+	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
+	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
+}
+
+Datum
+dw_get_queues(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {
+		INT2OID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID, INT4OID,
+		INT8OID, INT8OID, INT8OID, INT8OID, INT8OID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	DwDatabase *db;
+	QueueSum   *sums;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			n;
+
+	dw_require_shared();
+	db = find_my_database();
+	if (db == NULL)
+		return (Datum) 0;
+	sums = sum_queues(db, &n);
+	rel = table_open(dw_catalog()->queue, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		QueueSum   *sum = visible_sum(rel, tuple, sums, n);
+
+		if (sum != NULL)
+			put_queue(sum, result);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+/*
+ * Tasks of all lanes that are due before this are in memory: DW_NEVER if all
+ * are, PG_INT64_MIN if it is not known.
+ */
+TimestampTz
+dw_lowest_horizon(DwDatabase *db)
+{
+	TimestampTz lowest = DW_NEVER;
+
+	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
+		lowest = Min(lowest, horizon_of(&dw_lanes[i]));
+	return lowest;
+}
+
+static void
+count_executors(DwDatabase *db, int32 *executors, int32 *running)
+{
+	*executors = *running = 0;
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
+			continue;
+		(*executors)++;
+		if (e->state == DW_EXECUTOR_BUSY)
+			(*running)++;
+	}
+}
+
+static int32
+count_parked(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+	int32		n = 0;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
+		if (dw_owners[i].retry_at > now)
+			n += dw_owners[i].nready;
+	LWLockRelease(dw_ready_lock(db));
+	return n;
+}
+
+/* What is or is not done for a database; db may be NULL: it has no place. */
+static const char *
+service_state(DwDatabase *db)
+{
+	static const char *const states[] = {"stopped", "starting", "running"};
+
+	if (RecoveryInProgress())
+		return "standby";
+	if (dw_recovery_is_held())
+		return "held";
+	if (db == NULL)
+		return dw_database_place_free() ? "stopped" : "no place";
+	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
+		return "disabled";
+	if (db->timer_state == DW_TIMER_RUNNING && db->paused)
+		return "paused";
+	return states[db->timer_state];
+}
+
+/*
+ * What keeps a database from being served before there is anybody who could
+ * note it; NULL if nothing does.
+ */
+static const char *
+problem_of_service(const char *state)
+{
+	if (strcmp(state, "stopped") != 0)
+		return NULL;
+	if (pg_atomic_read_u32(&dw_shared->launcher_proc) == 0)
+		return "the launcher is not running: \"max_worker_processes\" may be too low";
+	if (pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
+		return DW_TIMER_REFUSED;
+	return NULL;
+}
+
+/* The current database has no place: there is little to say. */
+static void
+put_status_without_place(ReturnSetInfo *result)
+{
+	Datum		values[23] = {0};
+	bool		nulls[23];
+	NameData	database;
+	const char *state = service_state(NULL);
+	const char *problem = problem_of_service(state);
+
+	memset(nulls, true, sizeof(nulls));
+	namestrcpy(&database, get_database_name(MyDatabaseId));
+	values[0] = NameGetDatum(&database);
+	values[1] = CStringGetTextDatum(state);
+	nulls[0] = nulls[1] = false;
+	if (problem != NULL)
+	{
+		values[18] = CStringGetTextDatum(problem);
+		nulls[18] = false;
+	}
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static void
+put_status(DwDatabase *db, ReturnSetInfo *result)
+{
+	char		problem[sizeof(db->last_problem)];
+	TimestampTz problem_at;
+	char	   *name = get_database_name(db->oid);
+	int32		executors;
+	int32		running;
+	Datum		values[23] = {0};
+	bool		nulls[23] = {0};
+	NameData	database;
+	DwRing		shape = ring_shape();
+	const char *state = service_state(db);
+	const char *service_problem = problem_of_service(state);
+
+	if (name == NULL)
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	strlcpy(problem, db->last_problem, sizeof(problem));
+	problem_at = db->last_problem_at;
+	/* what it quotes is for who may read tasks */
+	if (db->last_problem_plain < strlen(problem) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
+		strlcpy(problem + db->last_problem_plain, "see the server's log",
+				sizeof(problem) - db->last_problem_plain);
+	LWLockRelease(dw_ready_lock(db));
+	count_executors(db, &executors, &running);
+
+	namestrcpy(&database, name);
+	values[0] = NameGetDatum(&database);
+	values[1] = CStringGetTextDatum(state);
+	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
+	set_horizon(&values[3], &nulls[3], dw_lowest_horizon(db));
+	values[4] = Int32GetDatum(db->nlanes);
+	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->near));
+	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->ready));
+	values[7] = Int32GetDatum(running);
+	values[8] = Int32GetDatum(executors);
+	values[9] = Int32GetDatum(count_parked(db));
+	values[10] = Int64GetDatum(pg_atomic_read_u64(&db->done));
+	values[11] = Int64GetDatum(pg_atomic_read_u64(&db->failed));
+	set_lateness(&values[12], &nulls[12], dw_lateness_percentile(db, 0.5));
+	set_lateness(&values[13], &nulls[13], dw_lateness_percentile(db, 0.95));
+	set_lateness(&values[14], &nulls[14], dw_lateness_percentile(db, 0.99));
+	set_lateness(&values[15], &nulls[15], dw_lateness_percentile(db, 1));
+	values[16] = Int64GetDatum((int64) db->account.used * sizeof(DwChunk));
+	values[17] = Int64GetDatum((int64) db->account.quota * sizeof(DwChunk));
+	/* it names tasks and roles */
+	nulls[18] = nulls[19] = problem[0] == '\0' ||
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	if (!nulls[18])
+	{
+		values[18] = CStringGetTextDatum(problem);
+		values[19] = TimestampTzGetDatum(problem_at);
+	}
+	else if (service_problem != NULL)
+	{
+		values[18] = CStringGetTextDatum(service_problem);
+		nulls[18] = false;
+	}
+	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
+	values[21] = Int64GetDatum(pg_atomic_read_u64(&db->retried));
+	values[22] = Int64GetDatum(pg_atomic_read_u64(&db->skipped));
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+Datum
+dw_get_status(PG_FUNCTION_ARGS)
+{
+	static const Oid columns[] = {
+		NAMEOID, TEXTOID, INT4OID, TIMESTAMPTZOID,
+		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
+		INT4OID, INT8OID, INT8OID,
+		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID, INT8OID
+	};
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+
+	dw_require_shared();
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_may_see_database(dw_database(i)))
+			put_status(dw_database(i), result);
+	if (find_my_database() == NULL)
+		put_status_without_place(result);
+	return (Datum) 0;
+}
+
+Datum
+dw_is_running(PG_FUNCTION_ARGS)
+{
+	static const Oid types[] = {INT8OID};
+	Oid			owner;
+
+	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
+	dw_require_shared();
+	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
+				   (has_privs_of_role(GetUserId(), owner) ||
+					has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA)));
+}

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.h
+ *	  What views on shared memory have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_VIEWS_H
+#define DW_VIEWS_H
+
+#include "postgres.h"
+
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
+
+extern bool dw_may_watch(Oid owner);
+extern int32 *dw_list_lanes(DwDatabase *db, int *n);
+extern TimestampTz dw_lowest_horizon(DwDatabase *db);
+extern const char *dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit,
+								 TimestampTz now, const char **reason);
+
+#endif							/* DW_VIEWS_H */

@@ -1,0 +1,609 @@
+/*-------------------------------------------------------------------------
+ *
+ * cron.c
+ *	  Cron schedules: from their text to sets of values, and from these to
+ *	  the next time in a time zone.
+ *
+ * Nothing here knows the clock or a catalog, and nothing raises an error.
+ *
+ * A schedule speaks of local times, and clocks are changed.  There are two
+ * kinds of schedule, as in Vixie's cron:
+ *
+ * fixed hours	each local time counts once: it is due when the clock shows it,
+ *				or a later time, for the first time.  So one that the clock
+ *				leaves out is due at the end of the gap (several of them
+ *				together), and one that comes twice is due at the first.
+ * any hour		every instant counts at which the clock shows a time that
+ *				matches: *:00, *:15 ... are 15 minutes apart, whatever the
+ *				clock does.
+ *
+ * Times are counted in seconds here: instants since the Unix epoch, and local
+ * times, as if they were UTC, too.  Time zones come as spans of one offset each,
+ * from pg_next_dst_boundary().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+
+#include "datatype/timestamp.h"
+#include "mb/pg_wchar.h"
+#include "pgtime.h"
+#include "port/pg_bitutils.h"
+#include "utils/datetime.h"
+#include "utils/timestamp.h"
+
+#include "cron.h"
+
+#define DAYS_PER_WEEK	7
+#define EPOCH_DIFF		((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (int64) SECS_PER_DAY)
+
+/* The calendar repeats itself, weekdays and all. */
+#define CALENDAR_CYCLE	(INT64CONST(146097) * SECS_PER_DAY)
+
+/* Time zones written as POSIX has it go up to 167 hours. */
+#define MAX_OFFSET		(INT64CONST(7) * SECS_PER_DAY)
+
+/*---- Reading ----*/
+
+typedef enum FieldNumber
+{
+	SECOND_FIELD,
+	MINUTE_FIELD,
+	HOUR_FIELD,
+	DAY_FIELD,
+	MONTH_FIELD,
+	WEEKDAY_FIELD,
+	NFIELDS
+} FieldNumber;
+
+typedef struct Field
+{
+	const char *name;
+	int			min;
+	int			max;
+	int			cycle;			/* so many values, then they begin again */
+	const char *names;			/* of the values from min on, 3 letters each */
+	const char *hint;
+} Field;
+
+static const Field fields[NFIELDS] = {
+	{"second", 0, 59, 60, "", "Seconds are 0 to 59."},
+	{"minute", 0, 59, 60, "", "Minutes are 0 to 59."},
+	{"hour", 0, 23, 24, "", "Hours are 0 to 23."},
+	{"day of month", 1, 31, 31, "", "Days of the month are 1 to 31, and L is the last one."},
+	{"month", 1, 12, 12, "janfebmaraprmayjunjulaugsepoctnovdec", "Months are 1 to 12, or jan to dec."},
+	{"day of week", 0, 7, 7, "sunmontuewedthufrisat",
+	"Days of the week are 0 to 7, or sun to sat; 0 and 7 are Sunday, friL is the last Friday of a month, and fri#2 the second one."}
+};
+
+static const struct
+{
+	const char *word;
+	const char *fields;
+}			abbreviations[] = {
+	{"@hourly", "0 * * * *"},
+	{"@daily", "0 0 * * *"},
+	{"@midnight", "0 0 * * *"},
+	{"@weekly", "0 0 * * 0"},
+	{"@monthly", "0 0 1 * *"},
+	{"@yearly", "0 0 1 1 *"},
+	{"@annually", "0 0 1 1 *"}
+};
+
+typedef struct Reader
+{
+	const Field *field;
+	const char *element;		/* what is between two commas */
+	const char *at;				/* what is left of it */
+	const char *end;
+	const char *problem;
+	const char *hint;
+} Reader;
+
+static bool
+is_blank(char c)
+{
+	return c != '\0' && strchr(" \t\n\r\f\v", c) != NULL;
+}
+
+static bool
+fail(Reader *reader, const char *problem, const char *hint)
+{
+	reader->problem = problem;
+	reader->hint = hint;
+	return false;
+}
+
+static bool
+not_understood(Reader *reader)
+{
+	int			length = reader->end - reader->element;
+
+	if (length == 0)
+		return fail(reader, psprintf("Field \"%s\" has an empty element.", reader->field->name),
+					"Elements of a list are separated by single commas.");
+	return fail(reader,
+				psprintf("\"%.*s\" is not understood as \"%s\".",
+						 pg_mbcliplen(reader->element, length, 60), reader->element, reader->field->name),
+				psprintf("Write *, a value, or a range such as 2-4, each with a step such as /2 or without. %s", reader->field->hint));
+}
+
+static bool
+out_of_range(Reader *reader, const char *what, int value)
+{
+	return fail(reader, psprintf("%s %d is out of range for \"%s\".", what, value, reader->field->name),
+				reader->field->hint);
+}
+
+/* Goes past a character, which may be a letter of either case. */
+static bool
+take_char(Reader *reader, char c)
+{
+	if (reader->at == reader->end || pg_tolower((unsigned char) *reader->at) != c)
+		return false;
+	reader->at++;
+	return true;
+}
+
+static bool
+read_cron_number(Reader *reader, int *value)
+{
+	const char *begin = reader->at;
+
+	*value = 0;
+	while (reader->at < reader->end && isdigit((unsigned char) *reader->at) && *value < 1000)
+		*value = *value * 10 + (*reader->at++ - '0');
+	return reader->at > begin;
+}
+
+static bool
+read_value(Reader *reader, int *value)
+{
+	const Field *field = reader->field;
+
+	if (reader->end - reader->at >= 3)
+		for (int i = 0; field->names[i * 3] != '\0'; i++)
+			if (pg_strncasecmp(reader->at, field->names + i * 3, 3) == 0)
+			{
+				reader->at += 3;
+				*value = field->min + i;
+				return true;
+			}
+	return read_cron_number(reader, value);
+}
+
+/*
+ * One that ends before it begins goes on from the lowest value: 22-2 is 22, 23,
+ * 0, 1, 2.
+ */
+static uint64
+range_of(const Field *field, int first, int last, int step)
+{
+	uint64		set = 0;
+
+	if (last < first)
+	{
+		first = (first - field->min) % field->cycle + field->min;
+		if (last < first)
+			last += field->cycle;
+	}
+	for (int value = first; value <= last; value += step)
+		set |= UINT64CONST(1) << ((value - field->min) % field->cycle + field->min);
+	return set;
+}
+
+/* What stands behind a weekday: L, or # and a number. */
+static bool
+read_which_weekday(Reader *reader, int weekday, DwCron *cron)
+{
+	int			nth;
+
+	if (weekday > reader->field->max)
+		return out_of_range(reader, "Value", weekday);
+	weekday %= DAYS_PER_WEEK;
+	if (take_char(reader, 'l'))
+		cron->last_weekdays |= 1 << weekday;
+	else
+	{
+		reader->at++;
+		if (!read_cron_number(reader, &nth))
+			return not_understood(reader);
+		if (nth < 1 || nth > lengthof(cron->nth_weekdays))
+			return out_of_range(reader, "Number", nth);
+		cron->nth_weekdays[nth - 1] |= 1 << weekday;
+	}
+	return reader->at == reader->end || not_understood(reader);
+}
+
+static bool
+read_element(Reader *reader, DwCron *cron, uint64 *set)
+{
+	const Field *field = reader->field;
+	int			first = field->min;
+	int			last = field->max;
+	int			step = 1;
+
+	if (field == &fields[DAY_FIELD] && take_char(reader, 'l'))
+	{
+		cron->last_day = true;
+		return reader->at == reader->end || not_understood(reader);
+	}
+	if (!take_char(reader, '*'))
+	{
+		if (!read_value(reader, &first))
+			return not_understood(reader);
+		if (field == &fields[WEEKDAY_FIELD] && reader->at < reader->end && strchr("lL#", *reader->at))
+			return read_which_weekday(reader, first, cron);
+		if (take_char(reader, '-'))
+		{
+			if (!read_value(reader, &last))
+				return not_understood(reader);
+		}
+		else if (reader->at == reader->end || *reader->at != '/')
+			last = first;
+	}
+	if (take_char(reader, '/') && !read_cron_number(reader, &step))
+		return not_understood(reader);
+	if (reader->at < reader->end)
+		return not_understood(reader);
+
+	if (first < field->min || first > field->max)
+		return out_of_range(reader, "Value", first);
+	if (last < field->min || last > field->max)
+		return out_of_range(reader, "Value", last);
+	if (step < 1 || step > field->cycle)
+		return fail(reader, psprintf("Step %d is out of range for \"%s\".", step, field->name),
+					psprintf("Steps are 1 to %d; they begin anew with each cycle of the field.", field->cycle));
+	*set |= range_of(field, first, last, step);
+	return true;
+}
+
+static bool
+read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *set)
+{
+	const char *end = text + length;
+
+	*set = 0;
+	for (;;)
+	{
+		const char *comma = memchr(text, ',', end - text);
+
+		reader->element = reader->at = text;
+		reader->end = comma ? comma : end;
+		if (!read_element(reader, cron, set))
+			return false;
+		if (comma == NULL)
+			return true;
+		text = comma + 1;
+	}
+}
+
+/* How many words there are; where the first ones begin, and how long they are. */
+static int
+split(const char *text, const char **words, int *lengths, int max)
+{
+	int			n = 0;
+
+	for (;;)
+	{
+		const char *begin;
+
+		while (is_blank(*text))
+			text++;
+		if (*text == '\0')
+			return n;
+		begin = text;
+		while (*text != '\0' && !is_blank(*text))
+			text++;
+		if (n < max)
+		{
+			words[n] = begin;
+			lengths[n] = text - begin;
+		}
+		n++;
+	}
+}
+
+static const char *
+abbreviated(const char *word, int length)
+{
+	for (int i = 0; i < lengthof(abbreviations); i++)
+		if (strlen(abbreviations[i].word) == length &&
+			pg_strncasecmp(abbreviations[i].word, word, length) == 0)
+			return abbreviations[i].fields;
+	return NULL;
+}
+
+static bool
+wrong_word(Reader *reader, const char *word, int length)
+{
+	if (length == strlen("@reboot") && pg_strncasecmp(word, "@reboot", length) == 0)
+		return fail(reader, "\"@reboot\" is not a time.",
+					"A schedule is made of times; tasks last over restarts by themselves.");
+	return fail(reader,
+				psprintf("\"%.*s\" is not known.", pg_mbcliplen(word, length, 60), word),
+				"There are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually.");
+}
+
+static bool
+read_schedule(Reader *reader, const char *text, DwCron *cron)
+{
+	const char *words[NFIELDS];
+	int			lengths[NFIELDS];
+	uint64		sets[NFIELDS] = {1};	/* second 0, if there is no such field */
+	int			n;
+	int			first;
+
+	if (strlen(text) > DW_MAX_CRON)
+		return fail(reader, psprintf("It is longer than %d bytes.", DW_MAX_CRON),
+					"Ranges and steps make a schedule short.");
+	n = split(text, words, lengths, lengthof(words));
+	if (n == 1 && words[0][0] == '@')
+	{
+		text = abbreviated(words[0], lengths[0]);
+		if (text == NULL)
+			return wrong_word(reader, words[0], lengths[0]);
+		n = split(text, words, lengths, lengthof(words));
+	}
+	if (n != NFIELDS && n != NFIELDS - 1)
+		return fail(reader,
+					n == 1 ? "It has 1 field." : psprintf("It has %d fields.", n),
+					"A schedule has five: minute, hour, day of month, month and day of week; or six, with the second before them.");
+	first = NFIELDS - n;
+	for (int i = 0; i < n; i++)
+	{
+		reader->field = &fields[first + i];
+		if (!read_field(reader, words[i], lengths[i], cron, &sets[first + i]))
+			return false;
+	}
+	cron->seconds = sets[SECOND_FIELD];
+	cron->minutes = sets[MINUTE_FIELD];
+	cron->hours = (uint32) sets[HOUR_FIELD];
+	cron->days = (uint32) sets[DAY_FIELD];
+	cron->months = (uint16) sets[MONTH_FIELD];
+	cron->weekdays = (uint8) sets[WEEKDAY_FIELD];
+	/* as Vixie's cron has it: what counts is the first character */
+	cron->any_hour = *words[HOUR_FIELD - first] == '*';
+	cron->both_days = *words[DAY_FIELD - first] == '*' || *words[WEEKDAY_FIELD - first] == '*';
+	return true;
+}
+
+/*
+ * Reads a schedule.  False if it is none: *problem is then what is wrong with
+ * it, a sentence for errdetail(), and *hint one for errhint(); both static or in
+ * the current memory context.
+ */
+bool
+dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint)
+{
+	Reader		reader = {0};
+
+	memset(cron, 0, sizeof(DwCron));
+	if (read_schedule(&reader, text, cron))
+		return true;
+	*problem = reader.problem;
+	*hint = reader.hint;
+	return false;
+}
+
+/*---- The calendar ----*/
+
+/* The lowest value of a set from this one on; -1 if there is none. */
+static int
+next_value(uint64 set, int from)
+{
+	if (from > 63 || set >> from == 0)
+		return -1;
+	return from + pg_rightmost_one_pos64(set >> from);
+}
+
+/* The first time of the day that matches, from this one on, both in seconds. */
+static int
+next_time_of_day(const DwCron *cron, int from)
+{
+	int			from_hour = from / SECS_PER_HOUR;
+	int			from_minute = from / SECS_PER_MINUTE % MINS_PER_HOUR;
+	int			second = next_value(cron->seconds, from % SECS_PER_MINUTE);
+	int			minute = next_value(cron->minutes, from_minute + (second < 0));
+	int			hour = next_value(cron->hours, from_hour + (minute < 0));
+
+	if (hour < 0)
+		return -1;
+	if (hour > from_hour)
+		minute = next_value(cron->minutes, 0);
+	if (hour > from_hour || minute > from_minute)
+		second = next_value(cron->seconds, 0);
+	return (hour * MINS_PER_HOUR + minute) * SECS_PER_MINUTE + second;
+}
+
+/* Which of seven days in a row are such weekdays, if the first is this one. */
+static uint64
+week_from(int weekday, uint8 weekdays)
+{
+	return ((weekdays | weekdays << DAYS_PER_WEEK) >> weekday) & 0x7f;
+}
+
+/* The days of a month that match, of which the first has this Julian number. */
+static uint32
+days_of_month(const DwCron *cron, int year, int month, int first)
+{
+	int			length = day_tab[isleap(year)][month - 1];
+	int			last_week = length - DAYS_PER_WEEK; /* days before it */
+	uint64		all = ((UINT64CONST(1) << length) - 1) << 1;
+	uint64		by_date = cron->days;
+	uint64		by_weekday;
+
+	if (cron->last_day)
+		by_date |= UINT64CONST(1) << length;
+	by_weekday = week_from(j2day(first + last_week), cron->last_weekdays) << last_week;
+	for (int week = 0; week < lengthof(cron->nth_weekdays); week++)
+		by_weekday |= week_from(j2day(first), cron->weekdays | cron->nth_weekdays[week]) << (week * DAYS_PER_WEEK);
+	by_weekday <<= 1;			/* days count from 1 */
+	return (uint32) (all & (cron->both_days ? by_date & by_weekday : by_date | by_weekday));
+}
+
+/* The first local time in [from, before) that matches. */
+static bool
+next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
+{
+	int64		julian = from / SECS_PER_DAY + UNIX_EPOCH_JDATE;
+	int			second = from % SECS_PER_DAY;
+	int			year;
+	int			month;
+	int			day;
+
+	if (second < 0)
+	{
+		second += SECS_PER_DAY;
+		julian--;
+	}
+	if (julian < 0)				/* maybe so, at the beginning of timestamps */
+		julian = second = 0;
+	j2date((int) julian, &year, &month, &day);
+	for (;; day = 0)
+	{
+		int			first = date2j(year, month, 1);
+		int64		begin = ((int64) first - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
+		uint64		days = 0;
+
+		if (begin >= before)
+			return false;
+		if (cron->months & (1 << month))
+			days = days_of_month(cron, year, month, first);
+		for (int d = next_value(days, day); d >= 0; d = next_value(days, d + 1))
+		{
+			int			time = next_time_of_day(cron, d == day ? second : 0);
+
+			if (time < 0)
+				continue;
+			*match = begin + (int64) (d - 1) * SECS_PER_DAY + time;
+			return *match < before;
+		}
+		if (++month > MONTHS_PER_YEAR)
+		{
+			month = 1;
+			year++;
+		}
+	}
+}
+
+/*---- Time zones ----*/
+
+/* The offset of local time at an instant, and until when it is the same. */
+static void
+offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
+{
+	long int	before = 0;
+	long int	after;
+	int			dst;
+	pg_time_t	boundary = t;
+	int			found;
+
+	found = pg_next_dst_boundary(&t, &before, &dst, &boundary, &after, &dst, zone);
+	if (found == 0)
+	{
+		/* also the answer at the last change in its table, but not after it */
+		pg_time_t	later = t + 1;
+
+		found = pg_next_dst_boundary(&later, &before, &dst, &boundary, &after, &dst, zone);
+	}
+	*offset = before;
+	*until = found > 0 && boundary > t ? boundary : PG_INT64_MAX;
+}
+
+/* The first local time that the clock has not shown up to an instant. */
+static int64
+not_shown_until(pg_tz *zone, pg_time_t instant)
+{
+	int64		shown = PG_INT64_MIN;
+	pg_time_t	t = instant - 2 * MAX_OFFSET;
+
+	for (;;)
+	{
+		int64		offset;
+		pg_time_t	until;
+
+		offset_at(zone, t, &offset, &until);
+		if (until > instant)
+			return Max(shown, instant + offset + 1);
+		shown = Max(shown, until + offset);
+		t = until;
+	}
+}
+
+/* When the clock shows a local time, or a later one, first: not before t. */
+static pg_time_t
+first_shown(pg_tz *zone, int64 local, pg_time_t t)
+{
+	for (;;)
+	{
+		int64		offset;
+		pg_time_t	until;
+
+		offset_at(zone, t, &offset, &until);
+		if (Max(t, local - offset) < until)
+			return Max(t, local - offset);
+		t = until;
+	}
+}
+
+static bool
+next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)
+{
+	int64		from = not_shown_until(zone, after);
+	int64		match;
+
+	if (!next_match(cron, from, from + CALENDAR_CYCLE, &match))
+		return false;
+	*next = first_shown(zone, match, Max(after + 1, match - MAX_OFFSET));
+	return true;
+}
+
+static bool
+next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)
+{
+	pg_time_t	end = after + CALENDAR_CYCLE;
+
+	for (pg_time_t t = after + 1; t < end;)
+	{
+		int64		offset;
+		pg_time_t	until;
+		int64		match;
+
+		offset_at(zone, t, &offset, &until);
+		until = Min(until, end);
+		if (next_match(cron, t + offset, until + offset, &match))
+		{
+			*next = match - offset;
+			return true;
+		}
+		t = until;
+	}
+	return false;
+}
+
+/*
+ * The first time of a schedule that is later than `after`.  False if there is
+ * none: the date does not exist, or the end of timestamps is reached, or
+ * `after` is infinite.
+ */
+bool
+dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next)
+{
+	pg_time_t	from;
+	pg_time_t	t;
+
+	if (TIMESTAMP_NOT_FINITE(after))
+		return false;
+	from = after / USECS_PER_SEC - (after % USECS_PER_SEC < 0) + EPOCH_DIFF;
+	if (!(cron->any_hour ?
+		  next_of_any_hour(cron, zone, from, &t) :
+		  next_of_fixed_hours(cron, zone, from, &t)))
+		return false;
+	if (t - EPOCH_DIFF >= END_TIMESTAMP / USECS_PER_SEC)
+		return false;
+	*next = (t - EPOCH_DIFF) * USECS_PER_SEC;
+	return true;
+}

@@ -1,0 +1,635 @@
+/*-------------------------------------------------------------------------
+ *
+ * definition.c
+ *	  The definitions of recurring tasks, and the runs that they name.
+ *
+ * Rows of delay_wheel.recurring_task: finding, locking and writing them, the
+ * time of the next run, and its task.  See recurring.c for how they are used.
+ *
+ * Run by backends, executors, and the sweeper.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "nodes/lockoptions.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
+#include "../ring/ring.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../task/ended.h"
+#include "../task/my_session.h"
+#include "../task/new_task.h"
+#include "cron.h"
+#include "definition.h"
+#include "recurrence.h"
+
+/* what is kept of an error, in bytes */
+#define MAX_ERROR		1000
+
+/*---- Definitions ----*/
+
+/* so many are looked at for those of another origin */
+#define UNARMED_LOOK	1000
+
+int64
+dw_definition_number(const DwDefinition *def, AttrNumber column)
+{
+	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
+}
+
+void
+dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
+{
+	def->values[column - 1] = value;
+	def->nulls[column - 1] = false;
+}
+
+void
+dw_definition_set_null(DwDefinition *def, AttrNumber column)
+{
+	def->nulls[column - 1] = true;
+}
+
+void
+dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value)
+{
+	dw_definition_set(def, column, TimestampTzGetDatum(value));
+}
+
+static void
+add_one(DwDefinition *def, AttrNumber column)
+{
+	dw_definition_set(def, column, Int64GetDatum(dw_definition_number(def, column) + 1));
+}
+
+bool
+dw_definition_is_paused(const DwDefinition *def)
+{
+	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
+}
+
+void
+dw_definition_pause_for_crashes(DwDefinition *def)
+{
+	dw_definition_set(def, Anum_recurring_paused, BoolGetDatum(true));
+	ereport(LOG,
+			(errcode(DW_ERRCODE_CRASHED),
+			 errmsg("delay_wheel recurring task \"%s\" is paused, since its runs crash the server",
+					TextDatumGetCString(def->values[Anum_recurring_name - 1])),
+			 errhint("When the cause is mended, resume it by delay_resume_recurring().")));
+}
+
+static bool
+catches_up(const DwDefinition *def)
+{
+	return strcmp(TextDatumGetCString(def->values[Anum_recurring_catch_up - 1]), "all") == 0;
+}
+
+Oid
+dw_definition_owner(const DwDefinition *def)
+{
+	return DatumGetObjectId(def->values[Anum_recurring_owner - 1]);
+}
+
+bool
+dw_definition_is_armed(const DwDefinition *def)
+{
+	return dw_definition_number(def, Anum_recurring_origin) == dw_origin_stamp();
+}
+
+void
+dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
+{
+	def->tid = tuple->t_self;
+	dw_deform(rel, tuple, &def->values, &def->nulls);
+}
+
+/* The definition as it is now; false if there is none. */
+bool
+dw_definition_find(Relation rel, int64 id, DwDefinition *def)
+{
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_recurring_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	tuple = dw_find_now(rel, dw_catalog()->recurring_pkey, &key);
+	if (tuple != NULL)
+		dw_definition_read(rel, tuple, def);
+	return tuple != NULL;
+}
+
+TM_Result
+dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
+{
+	HeapTupleData tuple = {.t_self = def->tid};
+	TM_FailureData failure;
+	Buffer		buffer;
+	TM_Result	result;
+
+	DW_INJECT("recurring-before-lock");
+	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleExclusive,
+							 wait, false, &buffer, &failure);
+	ReleaseBuffer(buffer);
+	return result;
+}
+
+void
+dw_definition_write(Relation rel, DwDefinition *def)
+{
+	dw_recurring_update(rel, &def->tid, def->values, def->nulls);
+}
+
+void
+dw_definition_delete(Relation rel, const DwDefinition *def)
+{
+	ItemPointerData tid = def->tid;
+	TM_FailureData failure;
+
+	if (heap_delete(rel, &tid, GetCurrentCommandId(true), InvalidSnapshot, true, &failure,
+					false) != TM_Ok)
+		elog(ERROR, "could not delete a recurring task that is locked");
+	CommandCounterIncrement();
+}
+
+/*---- The next run ----*/
+
+/* NULL, or why its times cannot be told: plain SQL wrote it, or a zone is gone. */
+static const char *
+read_recurrence(const DwDefinition *def, DwRecurrence *r)
+{
+	char	   *zone = TextDatumGetCString(def->values[Anum_recurring_time_zone - 1]);
+
+	r->zone = pg_tzset(zone);
+	if (r->zone == NULL)
+		return psprintf("time zone \"%s\" not recognized", zone);
+	r->starts = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]);
+	if (TIMESTAMP_NOT_FINITE(r->starts))
+		return "starts must not be infinite";
+	r->is_cron = def->nulls[Anum_recurring_every - 1];
+	if (r->is_cron)
+	{
+		const char *problem = "there is neither an interval nor a schedule";
+		const char *hint;
+
+		if (def->nulls[Anum_recurring_schedule - 1] ||
+			!dw_cron_parse(TextDatumGetCString(def->values[Anum_recurring_schedule - 1]),
+						   &r->cron, &problem, &hint))
+			return psprintf("invalid schedule: %s", problem);
+		return NULL;
+	}
+	r->every = *DatumGetIntervalP(def->values[Anum_recurring_every - 1]);
+	if (!dw_interval_is_finite(&r->every) ||
+		r->every.month < 0 || r->every.day < 0 || r->every.time < 0 ||
+		(r->every.month == 0 && r->every.day == 0 && r->every.time < DW_MIN_EVERY_US))
+		return "invalid interval";
+	return NULL;
+}
+
+/* Sets next_due to the first ideal time after one; to null if there is no run any more. */
+void
+dw_definition_set_next(DwDefinition *def, TimestampTz after)
+{
+	DwRecurrence recurrence;
+	const char *problem = read_recurrence(def, &recurrence);
+	TimestampTz next;
+	bool		found;
+
+	found = problem == NULL && dw_recurrence_next(&recurrence, after, &next) &&
+		(def->nulls[Anum_recurring_until - 1] ||
+		 next <= DatumGetTimestampTz(def->values[Anum_recurring_until - 1])) &&
+		(def->nulls[Anum_recurring_max_runs - 1] ||
+		 dw_definition_number(def, Anum_recurring_runs) <
+		 dw_definition_number(def, Anum_recurring_max_runs));
+	if (found)
+		dw_definition_set_time(def, Anum_recurring_next_due, next);
+	else
+		dw_definition_set_null(def, Anum_recurring_next_due);
+	if (problem != NULL)
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay_wheel recurring task \"%s\" has no runs any more: %s",
+						TextDatumGetCString(def->values[Anum_recurring_name - 1]), problem)));
+		dw_definition_set(def, Anum_recurring_last_error, CStringGetTextDatum(problem));
+	}
+}
+
+/*
+ * Runs of an ideal time up to this would be skipped, see verdict.c: there may be
+ * millions of them, so none is made.
+ */
+static TimestampTz
+too_late(const DwDefinition *def)
+{
+	int64		skip_after;
+
+	if (!dw_more_number(def->values, def->nulls, Anum_recurring_more, DW_MORE_SKIP_AFTER, &skip_after))
+		return DT_NOBEGIN;
+	return dw_now() - Max(skip_after, 0) - 1;
+}
+
+/* The same when it begins, or begins anew: what has passed is not made up for. */
+void
+dw_definition_set_first(DwDefinition *def)
+{
+	TimestampTz after = dw_schedule_now() - 1;
+
+	if (catches_up(def))
+	{
+		after = DatumGetTimestampTz(def->values[Anum_recurring_starts - 1]) - 1;
+		after = Max(after, too_late(def));
+	}
+	if (!def->nulls[Anum_recurring_last_due - 1])
+		after = Max(after, DatumGetTimestampTz(def->values[Anum_recurring_last_due - 1]));
+	dw_definition_set_next(def, after);
+}
+
+/* What a run has of its definition as it stands there. */
+const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
+	{Anum_recurring_timeout, Anum_task_timeout},
+	{Anum_recurring_max_attempts, Anum_task_max_attempts},
+	{Anum_recurring_retry_delay, Anum_task_retry_delay},
+	{Anum_recurring_sql, Anum_task_sql},
+	{Anum_recurring_args, Anum_task_args},
+	{Anum_recurring_arg_types, Anum_task_arg_types},
+	{Anum_recurring_search_path, Anum_task_search_path},
+	{Anum_recurring_tag, Anum_task_tag},
+	{Anum_recurring_more, Anum_task_more},
+};
+
+/*
+ * Inserts the task of that run, if there is to be one, and names it.
+ *
+ * Inserts the next run, if there is to be one, and names it.
+ */
+void
+dw_definition_insert_run(DwDefinition *def)
+{
+	DwNewTask	task;
+
+	dw_definition_set_null(def, Anum_recurring_task);
+	if (def->nulls[Anum_recurring_next_due - 1] || dw_definition_is_paused(def) ||
+		!dw_definition_is_armed(def))
+		return;
+	memset(&task, 0, sizeof(task));
+	memset(task.nulls, true, sizeof(task.nulls));
+	task.owner = dw_definition_owner(def);
+	task.due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+	task.queue = DatumGetInt16(def->values[Anum_recurring_queue - 1]);
+	task.priority = DatumGetInt16(def->values[Anum_recurring_priority - 1]);
+	for (int i = 0; i < DW_DEFINITION_AND_TASK; i++)
+	{
+		task.values[dw_definition_and_task[i][1] - 1] = def->values[dw_definition_and_task[i][0] - 1];
+		task.nulls[dw_definition_and_task[i][1] - 1] = def->nulls[dw_definition_and_task[i][0] - 1];
+	}
+	dw_more_set_number(task.values, task.nulls, Anum_task_more, DW_MORE_RECURRING,
+					   dw_definition_number(def, Anum_recurring_id));
+	dw_definition_set(def, Anum_recurring_task, Int64GetDatum(dw_schedule_successor(&task)));
+}
+
+DwRunRow
+dw_definition_find_run(Relation tasks, const DwDefinition *def)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), snapshot);
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+
+	UnregisterSnapshot(snapshot);
+	if (tuple == NULL)
+		return DW_RUN_NONE;
+	dw_deform(tasks, tuple, &values, &nulls);
+	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) &&
+		id == dw_definition_number(def, Anum_recurring_id) &&
+		DatumGetObjectId(values[Anum_task_owner - 1]) == dw_definition_owner(def) ?
+		DW_RUN_OF_IT : DW_RUN_OF_OTHERS;
+}
+
+/*---- The end of a run ----*/
+
+void
+dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
+{
+	def->values[Anum_recurring_last_due - 1] = def->values[Anum_recurring_next_due - 1];
+	def->nulls[Anum_recurring_last_due - 1] = def->nulls[Anum_recurring_next_due - 1];
+	dw_definition_set_time(def, Anum_recurring_last_started, ended->started);
+	if (ended->started == 0)
+		dw_definition_set_null(def, Anum_recurring_last_started);
+	dw_definition_set_time(def, Anum_recurring_last_ended, dw_now());
+	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_end_names[ended->end]));
+	dw_definition_set_null(def, Anum_recurring_last_error);
+	if (ended->error != NULL && ended->error->message != NULL)
+	{
+		const char *text = ended->error->message;
+
+		dw_definition_set(def, Anum_recurring_last_error,
+						  dw_clipped_text(text, strlen(text), MAX_ERROR));
+	}
+	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
+		add_one(def, Anum_recurring_runs);
+	else
+		add_one(def, Anum_recurring_skipped);
+	if (ended->end == DW_END_FAILED)
+		add_one(def, Anum_recurring_failures);
+}
+
+/* From the ideal time of the run that has ended. */
+void
+dw_definition_advance(DwDefinition *def)
+{
+	TimestampTz after = dw_now();
+
+	if (!def->nulls[Anum_recurring_next_due - 1])
+	{
+		TimestampTz due = DatumGetTimestampTz(def->values[Anum_recurring_next_due - 1]);
+
+		after = Max(due, catches_up(def) ? too_late(def) : after);
+	}
+	dw_definition_set_next(def, after);
+}
+
+/*
+ * Does an executor run a task whose row is gone already, see autonomous.h?
+ *
+ * Does an executor run a task whose row is gone already, see autonomous.h?
+ */
+bool
+dw_runs_without_row(int64 id)
+{
+	DwDatabase *db = dw_my_database();
+	bool		found = false;
+
+	if (db == NULL)
+		return false;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
+		found = dw_executors[i].database == MyDatabaseId &&
+			dw_executors[i].state == DW_EXECUTOR_BUSY && dw_executors[i].current.id == id;
+	LWLockRelease(dw_ready_lock(db));
+	return found;
+}
+
+/* The definition of which the task says that it is a run; 0: of none. */
+static int64
+definition_of(const Datum *values, const bool *nulls)
+{
+	int64		id;
+
+	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) ? id : 0;
+}
+
+/* Locks the definition as it is now, if the task is its current run. */
+static bool
+lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
+			bool *busy)
+{
+	*busy = false;
+	for (;;)
+	{
+		TM_Result	result;
+
+		CHECK_FOR_INTERRUPTS();
+		/* the owner: who may write rows by plain SQL can name any definition */
+		if (!dw_definition_find(rel, id, def) ||
+			dw_definition_number(def, Anum_recurring_task) != task->id ||
+			dw_definition_owner(def) != task->owner)
+			return false;
+		result = dw_definition_lock(rel, def, wait);
+		if (result == TM_Ok)
+			return true;
+		if (result == TM_WouldBlock)
+		{
+			*busy = true;
+			return false;
+		}
+		/* deleted by plain SQL in this very command */
+		if (result == TM_SelfModified || result == TM_Invisible)
+			return false;
+	}
+}
+
+/*
+ * The same, having waited for who changes it.  A cancel is let in if it can
+ * still undo the run; but what becomes of one that has failed, or has committed
+ * its work, must be written down.
+ */
+static bool
+wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
+{
+	bool		let_in = QueryCancelHoldoffCount > 0 && ended->end == DW_END_DONE &&
+		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
+	bool		found;
+	bool		busy;
+
+	if (let_in)
+		RESUME_CANCEL_INTERRUPTS();
+	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
+	if (let_in)
+		HOLD_CANCEL_INTERRUPTS();
+	return found;
+}
+
+/*
+ * A run that was left out, since it came too late after a crash, is not cleared
+ * by that: else a task that is soon too late would crash the server for ever.
+ */
+static void
+pass_suspicion_on(const DwEnded *ended, int64 next)
+{
+	if (ended->started == 0 && ended->end != DW_END_CANCELLED && next != 0)
+		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
+}
+
+static void
+end_run(int64 id, const DwEnded *ended)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
+	DwDefinition def;
+
+	if (wait_for_definition(rel, id, ended, &def))
+	{
+		dw_definition_note_end(&def, ended);
+		if (ended->error != NULL && ended->error->sqlerrcode == DW_ERRCODE_CRASHED)
+			dw_definition_pause_for_crashes(&def);
+		dw_definition_advance(&def);
+		dw_definition_insert_run(&def);
+		dw_definition_write(rel, &def);
+		pass_suspicion_on(ended, dw_definition_number(&def, Anum_recurring_task));
+	}
+	table_close(rel, NoLock);
+}
+
+/*
+ * For dw_conclude: if the task is the current run of a recurring task,
+ * schedules the next one.  Waits for who changes that task.
+ *
+ * If it is the executor's own task, whose work is done by now, a limit for
+ * locks that is meant for its SQL is not to make it fail.
+ */
+void
+dw_recurring_ended(const DwEnded *ended)
+{
+	int64		id = ended->end == DW_END_RETRIED ? 0 :
+		definition_of(ended->values, ended->nulls);
+	int			lock_timeout = LockTimeout;
+
+	if (id == 0)
+		return;
+	if (dw_this_executor != NULL && QueryCancelHoldoffCount > 0)
+		LockTimeout = 0;
+	PG_TRY();
+	{
+		end_run(id, ended);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = lock_timeout;
+	}
+	PG_END_TRY();
+}
+
+/*
+ * For the sweeper, which must not wait: true if it may delete the row of a
+ * task, to be concluded then, which may be a run of a recurring task.  It has
+ * locked the table of recurring tasks for writing.
+ */
+bool
+dw_recurring_may_end(Relation rel, HeapTuple tuple)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	int64		id;
+	Relation	recurring;
+	DwTaskKey	key;
+	DwDefinition def;
+	bool		busy;
+
+	if (heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+		return true;
+	dw_deform(rel, tuple, &values, &nulls);
+	id = definition_of(values, nulls);
+	if (id == 0)
+		return true;
+	dw_task_key(rel, tuple, &key);
+	recurring = table_open(dw_catalog()->recurring, NoLock);
+	(void) lock_of_run(recurring, id, &key, LockWaitSkip, &def, &busy);
+	table_close(recurring, NoLock);
+	return !busy;
+}
+
+bool
+dw_recurring_has_run(const DwDefinition *def)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	DwRunRow	run = dw_definition_find_run(rel, def);
+
+	table_close(rel, NoLock);
+	return run == DW_RUN_OF_IT;
+}
+
+/*
+ * For the timer, which must not wait: is there one of another origin, which may
+ * have no pending run?  Only the first ones are looked at, as copies bring them.
+ */
+bool
+dw_recurring_unarmed(void)
+{
+	Oid			oid = dw_catalog()->recurring;
+	int64		origin = dw_origin_stamp();
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	if (!ConditionalLockRelationOid(oid, AccessShareLock))
+		return false;
+	rel = table_open(oid, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	for (int n = 0; !found && n < UNARMED_LOOK && (tuple = systable_getnext(scan)) != NULL; n++)
+	{
+		TupleDesc	desc = RelationGetDescr(rel);
+		bool		isnull;
+
+		found = DatumGetInt64(heap_getattr(tuple, Anum_recurring_origin, desc, &isnull)) != origin &&
+			!heap_attisnull(tuple, Anum_recurring_next_due, desc);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* Does the definition of a recurring task name this queue? */
+bool
+dw_recurring_uses_queue(int16 queue)
+{
+	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple;
+	bool		found = false;
+
+	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	{
+		bool		isnull;
+
+		found = queue == DatumGetInt16(heap_getattr(tuple, Anum_recurring_queue,
+													RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+void
+dw_recurring_ask(DwDatabase *db)
+{
+	pg_atomic_write_u32(&db->recurring_look, 1);
+	/* the timer looks at it when this has changed */
+	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+void
+dw_recurring_begin(DwDatabase *db)
+{
+	DwCatalog	cat;
+	bool		any;
+
+	StartTransactionCommand();
+	if (!dw_catalog_lookup(&cat))
+		any = false;
+	else
+		any = dw_may_have_rows(cat.recurring);
+	CommitTransactionCommand();
+	if (any)
+		dw_recurring_ask(db);
+}

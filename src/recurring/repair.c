@@ -1,0 +1,206 @@
+/*-------------------------------------------------------------------------
+ *
+ * repair.c
+ *	  What concerns all recurring tasks: copies, queues, and runs that got lost.
+ *
+ * A chain of runs (recurring.c) breaks if the row of a run is deleted by plain
+ * SQL, or does not come along with a copy, and if an executor dies in the middle
+ * of a run outside of a transaction.  So the timer, when it starts, and an
+ * executor that ends so, ask the sweeper to look.  A run is lost if no row has
+ * its id, in a snapshot taken under the lock of its definition, and no executor
+ * runs it: rows that open or prepared transactions delete are seen then, and who
+ * names another run needs the lock.
+ *
+ * Run by backends, by timers, and by the sweeper, which waits for nobody.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../shmem/progress.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "../task/ended.h"
+#include "definition.h"
+#include "repair.h"
+
+/* so many definitions are looked at in a transaction of the sweeper's */
+#define REPAIR_SLICE	500
+/* a definition, or a table, was locked */
+#define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
+
+/*---- Repair, by the sweeper ----*/
+
+/* Is the run that the definition names neither pending nor running? */
+static bool
+is_lost(const DwDefinition *def)
+{
+	int64		id = dw_definition_number(def, Anum_recurring_task);
+
+	return id == 0 || (!dw_recurring_has_run(def) && !dw_runs_without_row(id));
+}
+
+/*
+ * Outside of a transaction it may have begun; what is known of that stands in
+ * delay_wheel.failed.
+ */
+static bool
+may_have_begun(const DwDefinition *def)
+{
+	char	   *mode = dw_more_text(def->values, def->nulls, Anum_recurring_more, DW_MORE_MODE);
+
+	return mode != NULL && strcmp(mode, "at_most_once") == 0;
+}
+
+static void
+repair_run(Relation rel, DwDefinition *def)
+{
+	int64		lost = dw_definition_number(def, Anum_recurring_task);
+
+	ereport(LOG,
+			(errmsg("delay_wheel recurring task \"%s\" has lost its run, task %lld; there is a new one",
+					TextDatumGetCString(def->values[Anum_recurring_name - 1]), (long long) lost)));
+	if (may_have_begun(def))
+	{
+		ErrorData	error = {.message = "the task was begun, and its end is not known"};
+		DwEnded		ended = {.end = DW_END_FAILED, .error = &error};
+
+		dw_definition_note_end(def, &ended);
+		dw_definition_advance(def);
+	}
+	if (dw_crashes_of(MyDatabaseId, lost) >= DW_MAX_CRASHES)
+		dw_definition_pause_for_crashes(def);
+	dw_definition_insert_run(def);
+	dw_definition_write(rel, def);
+	dw_crashes_pass_on(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
+}
+
+/* False if it is locked, or has just changed. */
+static bool
+repair(Relation rel, DwDefinition *def)
+{
+	bool		orphan = !dw_role_exists(dw_definition_owner(def));
+
+	if (!orphan && (dw_definition_is_paused(def) || !dw_definition_is_armed(def) ||
+					def->nulls[Anum_recurring_next_due - 1] || !is_lost(def)))
+		return true;
+	if (dw_definition_lock(rel, def, LockWaitSkip) != TM_Ok)
+		return false;
+	/* whoever ends the run, or puts another one into its place, needs the lock */
+	if (orphan)
+		dw_definition_delete(rel, def);
+	else if (is_lost(def))
+		repair_run(rel, def);
+	return true;
+}
+
+/* Those after an id; returns the last one, PG_INT64_MAX at the end. */
+static int64
+repair_some(Relation rel, int64 after, bool *any_locked, int *looked_at)
+{
+	Relation	index = index_open(dw_catalog()->recurring_pkey, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	ScanKeyInit(&key, Anum_recurring_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), 1, &key);
+	for (;;)
+	{
+		DwDefinition def;
+
+		CHECK_FOR_INTERRUPTS();
+		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+		if (tuple == NULL)
+			after = PG_INT64_MAX;
+		if (tuple == NULL || n++ == REPAIR_SLICE)
+			break;
+		dw_definition_read(rel, heap_copytuple(tuple), &def);
+		after = dw_definition_number(&def, Anum_recurring_id);
+		*any_locked |= !repair(rel, &def);
+		(*looked_at)++;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, NoLock);
+	return after;
+}
+
+/* Begins a transaction that may write, without waiting for any lock; or NULL. */
+static Relation
+begin_repair(void)
+{
+	Relation	rel = dw_read_begin();
+
+	if (rel != NULL &&
+		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
+		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock))
+		return rel;
+	dw_read_end(rel);
+	return NULL;
+}
+
+/*
+ * For the sweeper: looks at all of them, a slice at a time, in transactions of
+ * its own.  Returns when to go on; DW_NEVER if that was all.
+ */
+TimestampTz
+dw_recurring_repair(DwDatabase *db)
+{
+	static int64 after = PG_INT64_MAX;
+	static bool any_locked = false;
+	static TimestampTz look_at = DW_NEVER;
+	Relation	rel;
+	int			n = 0;
+
+	if (after == PG_INT64_MAX)
+	{
+		if (pg_atomic_exchange_u32(&db->recurring_look, 0) == 0 && look_at > dw_now())
+			return look_at;
+		after = PG_INT64_MIN;
+		any_locked = false;
+	}
+	dw_progress_begin(db, DW_WORK_RECURRING, DW_PHASE_CHECKING);
+	rel = begin_repair();
+	if (rel != NULL)
+	{
+		Relation	recurring = table_open(dw_catalog()->recurring, NoLock);
+
+		after = repair_some(recurring, after, &any_locked, &n);
+		table_close(recurring, NoLock);
+		DW_INJECT("repair-before-commit");
+		dw_read_end(rel);
+	}
+	else
+	{
+		after = PG_INT64_MAX;
+		any_locked = !dw_extension_gone;
+	}
+	dw_progress_add(db, DW_WORK_RECURRING, n);
+	if (after == PG_INT64_MAX && any_locked)
+		dw_progress_phase(db, DW_WORK_RECURRING, DW_PHASE_WAITING);
+	else if (after == PG_INT64_MAX)
+		dw_progress_end(db, DW_WORK_RECURRING);
+	look_at = after != PG_INT64_MAX ? PG_INT64_MIN :
+		any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
+	return look_at;
+}

@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * lane_heap.c
+ *	  Lanes in the order of a key: a time, as a rule.
+ *
+ * A binary heap that knows the place of each lane, in private memory.  With
+ * thousands of lanes, the timer needs the few whose time has come without
+ * looking at the others.
+ *
+ * Like the ring it is compiled alone, with DW_STANDALONE, into its property
+ * test.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lane_heap.h"
+#ifndef DW_STANDALONE
+#include "utils/memutils.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#endif
+
+/* Makes it empty; allocates its memory, which stays, the first time. */
+void
+dw_lane_heap_reset(DwLaneHeap *heap)
+{
+	if (heap->lanes == NULL)
+	{
+		heap->lanes = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
+		heap->places = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
+		heap->keys = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int64));
+	}
+	heap->n = 0;
+	for (int i = 0; i < dw_max_lanes; i++)
+		heap->places[i] = -1;
+}
+
+static void
+put_lane_at(DwLaneHeap *heap, int place, int32 lane)
+{
+	heap->lanes[place] = lane;
+	heap->places[lane] = place;
+}
+
+static void
+sift_up(DwLaneHeap *heap, int place, int32 lane)
+{
+	while (place > 0 && heap->keys[lane] < heap->keys[heap->lanes[(place - 1) / 2]])
+	{
+		put_lane_at(heap, place, heap->lanes[(place - 1) / 2]);
+		place = (place - 1) / 2;
+	}
+	put_lane_at(heap, place, lane);
+}
+
+static void
+sift_down(DwLaneHeap *heap, int place, int32 lane)
+{
+	for (;;)
+	{
+		int			child = 2 * place + 1;
+
+		if (child >= heap->n)
+			break;
+		if (child + 1 < heap->n &&
+			heap->keys[heap->lanes[child + 1]] < heap->keys[heap->lanes[child]])
+			child++;
+		if (heap->keys[lane] <= heap->keys[heap->lanes[child]])
+			break;
+		put_lane_at(heap, place, heap->lanes[child]);
+		place = child;
+	}
+	put_lane_at(heap, place, lane);
+}
+
+void
+dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
+{
+	int			place = heap->places[lane];
+
+	if (place < 0)
+	{
+		heap->keys[lane] = key;
+		sift_up(heap, heap->n++, lane);
+	}
+	else if (key < heap->keys[lane])
+	{
+		heap->keys[lane] = key;
+		sift_up(heap, place, lane);
+	}
+	else
+	{
+		heap->keys[lane] = key;
+		sift_down(heap, place, lane);
+	}
+}
+
+void
+dw_lane_heap_remove(DwLaneHeap *heap, int32 lane)
+{
+	int			place = heap->places[lane];
+	int32		last;
+
+	if (place < 0)
+		return;
+	heap->places[lane] = -1;
+	last = heap->lanes[--heap->n];
+	if (last == lane)
+		return;
+	/* the last one takes its place, and goes up or down from there */
+	if (heap->keys[last] < heap->keys[lane])
+		sift_up(heap, place, last);
+	else
+		sift_down(heap, place, last);
+}
+
+bool
+dw_lane_heap_has(const DwLaneHeap *heap, int32 lane)
+{
+	return heap->places[lane] >= 0;
+}
+
+int32
+dw_lane_heap_first(const DwLaneHeap *heap)
+{
+	return heap->n > 0 ? heap->lanes[0] : DW_NO_LANE;
+}
+
+int64
+dw_lane_heap_first_key(const DwLaneHeap *heap)
+{
+	return heap->n > 0 ? heap->keys[heap->lanes[0]] : DW_NEVER;
+}

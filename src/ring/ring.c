@@ -1,0 +1,915 @@
+/*-------------------------------------------------------------------------
+ *
+ * ring.c
+ *	  The ring of slots, the chunk lists and the pool below them.
+ *
+ * The timer of a database alone changes its ring.  The ready lists of the
+ * lanes are filled by the timer and emptied by the executors.  The pool is
+ * shared by the timers and executors of all databases.
+ *
+ * Locks relied on: whoever calls serializes access to one ring or list,
+ * whatever lock that takes.  The pool's header and the accounts change only
+ * under pool->lock, a spinlock that is held for a few instructions.  It is
+ * the innermost lock: nothing else is acquired under it.
+ *
+ * Nothing here raises an error or allocates memory.  What may find the pool
+ * exhausted says so and has then changed nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "ring.h"
+
+/* Chunks to look at in one go with the pool locked */
+#define RECLAIM_BATCH		64
+
+/* Slots to look at in one go for the earliest due */
+#define SCAN_BATCH			16
+
+#define NO_SLOT				UINT32_MAX
+#define BITS_PER_WORD		64
+
+/* Wraps the caller's predicate to learn the bounds of what it keeps. */
+typedef struct KeepBounds
+{
+	DwKeep		keep;
+	void	   *arg;
+	int64		min_due;
+	int64		max_due;
+} KeepBounds;
+
+StaticAssertDecl(sizeof(DwEntry) == 24, "an entry must have 24 bytes");
+StaticAssertDecl(sizeof(DwChunk) == 1024, "a chunk must have 1024 bytes");
+
+/* ----------------------------------------------------------------
+ *		The pool
+ * ----------------------------------------------------------------
+ */
+
+static inline DwChunk *
+get_chunk(DwPool *pool, uint32 chunkno)
+{
+	Assert(chunkno < pool->nchunks);
+	return &pool->chunks[chunkno];
+}
+
+size_t
+dw_pool_size(uint32 nchunks)
+{
+	return offsetof(DwPool, chunks) + (Size) nchunks * sizeof(DwChunk);
+}
+
+/* The caller must hold the lock, or be the only one to know the pool. */
+static void
+put_free(DwPool *pool, uint32 chunkno)
+{
+	DwChunk    *chunk = get_chunk(pool, chunkno);
+
+	chunk->owner = 0;
+	chunk->serial++;
+	chunk->next = pool->free_head;
+	pool->free_head = chunkno;
+	pool->nfree++;
+}
+
+void
+dw_pool_init(DwPool *pool, uint32 nchunks)
+{
+	SpinLockInit(&pool->lock);
+	pool->nchunks = nchunks;
+	pool->nfree = 0;
+	pool->free_head = DW_NO_CHUNK;
+
+	/* Backwards, so that chunks are handed out in the order of memory */
+	for (uint32 i = nchunks; i > 0; i--)
+	{
+		DwChunk    *chunk = &pool->chunks[i - 1];
+
+		chunk->first = 0;
+		chunk->count = 0;
+		chunk->serial = 0;
+		put_free(pool, i - 1);
+	}
+}
+
+/* Returns DW_NO_CHUNK if the pool or the account's quota is exhausted. */
+static uint32
+alloc_chunk(DwPool *pool, DwAccount *acct)
+{
+	uint32		chunkno = DW_NO_CHUNK;
+	DwChunk    *chunk;
+
+	SpinLockAcquire(&pool->lock);
+	if (acct->used < acct->quota && pool->free_head != DW_NO_CHUNK)
+	{
+		chunkno = pool->free_head;
+		chunk = &pool->chunks[chunkno];
+		pool->free_head = chunk->next;
+		pool->nfree--;
+		chunk->owner = acct->owner;
+		acct->used++;
+	}
+	SpinLockRelease(&pool->lock);
+
+	if (chunkno != DW_NO_CHUNK)
+	{
+		chunk = get_chunk(pool, chunkno);
+		chunk->next = DW_NO_CHUNK;
+		chunk->first = 0;
+		chunk->count = 0;
+	}
+	return chunkno;
+}
+
+static void
+free_chunk(DwPool *pool, DwAccount *acct, uint32 chunkno)
+{
+	Assert(get_chunk(pool, chunkno)->owner == acct->owner);
+
+	SpinLockAcquire(&pool->lock);
+	put_free(pool, chunkno);
+	acct->used--;
+	SpinLockRelease(&pool->lock);
+}
+
+/*
+ * Take back all chunks of an account whose timer died.
+ *
+ * The caller sees to it that nobody uses the lists of the account any more;
+ * they are invalid from now on and must be initialized again.
+ */
+void
+dw_pool_reclaim(DwPool *pool, DwAccount *acct)
+{
+	uint32		chunkno = 0;
+
+	while (chunkno < pool->nchunks)
+	{
+		uint32		end = chunkno + Min(RECLAIM_BATCH, pool->nchunks - chunkno);
+
+		SpinLockAcquire(&pool->lock);
+		for (; chunkno < end; chunkno++)
+		{
+			if (pool->chunks[chunkno].owner == acct->owner)
+				put_free(pool, chunkno);
+		}
+		SpinLockRelease(&pool->lock);
+	}
+
+	SpinLockAcquire(&pool->lock);
+	acct->used = 0;
+	SpinLockRelease(&pool->lock);
+}
+
+/* ----------------------------------------------------------------
+ *		Lists of entries
+ *
+ * No chunk in a list is empty, but any of them may be partly filled.
+ * ----------------------------------------------------------------
+ */
+
+void
+dw_list_init(DwList *list)
+{
+	list->head = DW_NO_CHUNK;
+	list->tail = DW_NO_CHUNK;
+	list->count = 0;
+	list->nchunks = 0;
+}
+
+/* Appends a chunk together with the entries that are in it. */
+static void
+link_tail(DwPool *pool, DwList *list, uint32 chunkno)
+{
+	DwChunk    *chunk = get_chunk(pool, chunkno);
+
+	chunk->next = DW_NO_CHUNK;
+	if (list->tail == DW_NO_CHUNK)
+		list->head = chunkno;
+	else
+		get_chunk(pool, list->tail)->next = chunkno;
+	list->tail = chunkno;
+	list->nchunks++;
+	list->count += chunk->count;
+}
+
+/* Removes the first chunk together with the entries that are in it. */
+static uint32
+unlink_head(DwPool *pool, DwList *list)
+{
+	uint32		chunkno = list->head;
+	DwChunk    *chunk = get_chunk(pool, chunkno);
+
+	list->head = chunk->next;
+	if (list->head == DW_NO_CHUNK)
+		list->tail = DW_NO_CHUNK;
+	list->nchunks--;
+	list->count -= chunk->count;
+	return chunkno;
+}
+
+/* Removes a chunk without entries, wherever it is. */
+static void
+unlink_empty(DwPool *pool, DwList *list, uint32 chunkno)
+{
+	uint32		before = list->head;
+
+	if (chunkno == list->head)
+	{
+		(void) unlink_head(pool, list);
+		return;
+	}
+	while (get_chunk(pool, before)->next != chunkno)
+		before = get_chunk(pool, before)->next;
+	get_chunk(pool, before)->next = get_chunk(pool, chunkno)->next;
+	if (list->tail == chunkno)
+		list->tail = before;
+	list->nchunks--;
+}
+
+/* Free places behind the last entry of the list */
+static uint32
+tail_room(DwPool *pool, const DwList *list)
+{
+	DwChunk    *tail;
+
+	if (list->tail == DW_NO_CHUNK)
+		return 0;
+	tail = get_chunk(pool, list->tail);
+	return DW_CHUNK_ENTRIES - (uint32) tail->first - tail->count;
+}
+
+/* Returns false, with nothing changed, if a chunk is needed and not to be had. */
+bool
+dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
+{
+	DwChunk    *tail;
+
+	if (tail_room(pool, list) == 0)
+	{
+		uint32		chunkno = alloc_chunk(pool, acct);
+
+		if (chunkno == DW_NO_CHUNK)
+			return false;
+		link_tail(pool, list, chunkno);
+	}
+
+	tail = get_chunk(pool, list->tail);
+	tail->entries[tail->first + tail->count] = *entry;
+	tail->count++;
+	list->count++;
+	return true;
+}
+
+/* Puts an entry before all others.  Returns false as dw_list_push() does. */
+bool
+dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
+{
+	DwChunk    *head = list->head == DW_NO_CHUNK ? NULL : get_chunk(pool, list->head);
+
+	if (head == NULL || head->first == 0)
+	{
+		uint32		chunkno = alloc_chunk(pool, acct);
+
+		if (chunkno == DW_NO_CHUNK)
+			return false;
+		head = get_chunk(pool, chunkno);
+		head->first = DW_CHUNK_ENTRIES;
+		head->next = list->head;
+		list->head = chunkno;
+		if (list->tail == DW_NO_CHUNK)
+			list->tail = chunkno;
+		list->nchunks++;
+	}
+
+	head->entries[--head->first] = *entry;
+	head->count++;
+	list->count++;
+	return true;
+}
+
+static DwPlace
+place_of(DwPool *pool, uint32 chunkno)
+{
+	DwPlace		place = {.chunk = chunkno};
+
+	if (chunkno != DW_NO_CHUNK)
+		place.serial = get_chunk(pool, chunkno)->serial;
+	return place;
+}
+
+/* Of the first chunk, if there is one. */
+DwPlace
+dw_list_head(DwPool *pool, const DwList *list)
+{
+	return place_of(pool, list->head);
+}
+
+/* Of the n-th chunk behind that of a valid place, if there is one. */
+DwPlace
+dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n)
+{
+	uint32		chunkno = place->chunk;
+
+	for (; chunkno != DW_NO_CHUNK && n > 0; n--)
+		chunkno = get_chunk(pool, chunkno)->next;
+	return place_of(pool, chunkno);
+}
+
+/* The entry that would be popped there; NULL if the chunk is not in its list. */
+const DwEntry *
+dw_list_first(DwPool *pool, const DwPlace *place)
+{
+	DwChunk    *chunk;
+
+	if (place->chunk == DW_NO_CHUNK)
+		return NULL;
+	chunk = get_chunk(pool, place->chunk);
+	return chunk->serial == place->serial ? &chunk->entries[chunk->first] : NULL;
+}
+
+/*
+ * Returns false if the chunk is not in its list, which must be this one.  After
+ * its last entry the place becomes that of the next chunk.
+ */
+bool
+dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place, DwEntry *entry)
+{
+	const DwEntry *first = dw_list_first(pool, place);
+	DwChunk    *chunk;
+
+	if (first == NULL)
+		return false;
+
+	*entry = *first;
+	chunk = get_chunk(pool, place->chunk);
+	chunk->first++;
+	chunk->count--;
+	list->count--;
+	if (chunk->count == 0)
+	{
+		uint32		emptied = place->chunk;
+
+		*place = place_of(pool, chunk->next);
+		unlink_empty(pool, list, emptied);
+		free_chunk(pool, acct, emptied);
+	}
+	return true;
+}
+
+/* Frees the chunks from chunkno on, which the list no longer links. */
+static void
+free_chain(DwPool *pool, DwAccount *acct, DwList *list, uint32 chunkno)
+{
+	while (chunkno != DW_NO_CHUNK)
+	{
+		uint32		next = get_chunk(pool, chunkno)->next;
+
+		free_chunk(pool, acct, chunkno);
+		list->nchunks--;
+		chunkno = next;
+	}
+}
+
+/* Ends a filtered list after chunk last, which has got count entries. */
+static void
+cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
+{
+	DwChunk    *chunk = get_chunk(pool, last);
+	uint32		rest = chunk->next;
+
+	if (count == 0)
+	{
+		/* Only the first chunk can stay without entries */
+		Assert(last == list->head);
+		list->head = DW_NO_CHUNK;
+		list->tail = DW_NO_CHUNK;
+		free_chain(pool, acct, list, last);
+		return;
+	}
+
+	chunk->first = 0;
+	chunk->count = count;
+	chunk->next = DW_NO_CHUNK;
+	list->tail = last;
+	free_chain(pool, acct, list, rest);
+}
+
+/*
+ * Remove the entries that keep() does not want.  The others keep their order
+ * and move up, so that all chunks but the last one are full.
+ *
+ * Writing cannot overtake reading: it fills each chunk up, and no chunk has
+ * more to read than it has places.
+ */
+void
+dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg)
+{
+	uint32		dst = list->head;
+	uint32		dst_count = 0;
+	uint32		kept = 0;
+	uint32		src;
+
+	if (list->head == DW_NO_CHUNK)
+		return;
+
+	for (src = list->head; src != DW_NO_CHUNK; src = get_chunk(pool, src)->next)
+	{
+		DwChunk    *chunk = get_chunk(pool, src);
+		uint32		end = (uint32) chunk->first + chunk->count;
+
+		for (uint32 i = chunk->first; i < end; i++)
+		{
+			if (!keep(&chunk->entries[i], arg))
+				continue;
+			if (dst_count == DW_CHUNK_ENTRIES)
+			{
+				DwChunk    *full = get_chunk(pool, dst);
+
+				full->first = 0;
+				full->count = DW_CHUNK_ENTRIES;
+				dst = full->next;
+				dst_count = 0;
+			}
+			get_chunk(pool, dst)->entries[dst_count++] = chunk->entries[i];
+			kept++;
+		}
+	}
+
+	list->count = kept;
+	cut_list(pool, acct, list, dst, dst_count);
+}
+
+/* Moves all entries of a list behind those of another one. */
+void
+dw_list_append(DwPool *pool, DwList *list, DwList *more)
+{
+	if (more->head == DW_NO_CHUNK)
+		return;
+	if (list->tail == DW_NO_CHUNK)
+		list->head = more->head;
+	else
+		get_chunk(pool, list->tail)->next = more->head;
+	list->tail = more->tail;
+	list->count += more->count;
+	list->nchunks += more->nchunks;
+	dw_list_init(more);
+}
+
+/* ----------------------------------------------------------------
+ *		The ring
+ * ----------------------------------------------------------------
+ */
+
+static inline uint32
+bitmap_words(uint32 nslots)
+{
+	return nslots / BITS_PER_WORD + (nslots % BITS_PER_WORD != 0);
+}
+
+static inline Size
+slots_offset(uint32 nslots)
+{
+	return MAXALIGN(offsetof(DwRing, occupied) +
+					(Size) bitmap_words(nslots) * sizeof(uint64));
+}
+
+size_t
+dw_ring_size(uint32 nslots)
+{
+	return MAXALIGN(slots_offset(nslots) + (Size) nslots * sizeof(DwSlot));
+}
+
+DwSlot *
+dw_ring_slot(DwRing *ring, uint32 slot)
+{
+	Assert(slot < ring->nslots);
+	return (DwSlot *) ((char *) ring + ring->slots_offset) + slot;
+}
+
+static inline void
+set_occupied(DwRing *ring, uint32 slotno)
+{
+	ring->occupied[slotno / BITS_PER_WORD] |= UINT64CONST(1) << (slotno % BITS_PER_WORD);
+}
+
+/* To be called when the slot has got empty */
+static void
+clear_slot(DwRing *ring, uint32 slotno)
+{
+	DwSlot	   *slot = dw_ring_slot(ring, slotno);
+
+	slot->min_due = PG_INT64_MAX;
+	slot->max_due = PG_INT64_MIN;
+	ring->occupied[slotno / BITS_PER_WORD] &= ~(UINT64CONST(1) << (slotno % BITS_PER_WORD));
+}
+
+static void
+forget_strays(DwRing *ring)
+{
+	ring->stray_due = PG_INT64_MAX;
+	ring->stray_end = PG_INT64_MIN;
+}
+
+void
+dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
+{
+	/* dw_ring_next_due() relies on one turn being a valid time span */
+	Assert(nslots > 0 && tick_us > 0 && tick_us <= PG_INT64_MAX / nslots);
+
+	ring->nslots = nslots;
+	ring->tick_us = tick_us;
+	ring->current_tick = 0;
+	ring->nentries = 0;
+	forget_strays(ring);
+	ring->pass_serial = 0;
+	ring->pass_slot = NO_SLOT;
+	ring->pass_min = PG_INT64_MAX;
+	ring->pass_max = PG_INT64_MIN;
+	ring->slots_offset = slots_offset(nslots);
+
+	for (uint32 i = 0; i < bitmap_words(nslots); i++)
+		ring->occupied[i] = 0;
+	for (uint32 i = 0; i < nslots; i++)
+	{
+		dw_list_init(&dw_ring_slot(ring, i)->list);
+		clear_slot(ring, i);
+	}
+}
+
+/* Rounds down, for dues before the epoch too. */
+int64
+dw_ring_tick(const DwRing *ring, int64 due)
+{
+	int64		tick = due / ring->tick_us;
+
+	return due % ring->tick_us < 0 ? tick - 1 : tick;
+}
+
+/*
+ * The last due that belongs to the tick.  Saturates, hence the last tick of
+ * all ends with PG_INT64_MAX, and an entry due at PG_INT64_MIN is always due.
+ */
+int64
+dw_ring_last_due(const DwRing *ring, int64 tick)
+{
+	if (tick >= dw_ring_tick(ring, PG_INT64_MAX))
+		return PG_INT64_MAX;
+	if (tick < dw_ring_tick(ring, PG_INT64_MIN))
+		return PG_INT64_MIN;
+	return (tick + 1) * ring->tick_us - 1;
+}
+
+uint32
+dw_ring_index(const DwRing *ring, int64 tick)
+{
+	int64		slotno = tick % (int64) ring->nslots;
+
+	return slotno < 0 ? slotno + ring->nslots : slotno;
+}
+
+/* Unsigned, as an infinite due may be more than INT64_MAX away. */
+int64
+dw_ring_cycle(const DwRing *ring, int64 due)
+{
+	int64		tick = dw_ring_tick(ring, due);
+
+	if (tick <= ring->current_tick)
+		return 0;
+	return ((uint64) tick - (uint64) ring->current_tick) / ring->nslots;
+}
+
+/*
+ * Set the current tick.  It may also go back.
+ *
+ * From here on a walk from the current tick onwards would meet two kinds of
+ * entries too late: what is still in the slots passed over, and what had come
+ * too late for its own slot and so is in the one that was current until now.
+ * Both have a tick before the greater one of the old and the new tick.
+ */
+void
+dw_ring_advance(DwRing *ring, int64 tick)
+{
+	int64		end = Max(tick, ring->current_tick);
+	uint32		slotno = dw_ring_index(ring, ring->current_tick);
+	uint64		nslots = 1;
+	int64		limit;
+
+	if (tick == ring->current_tick)
+		return;
+	if (tick > ring->current_tick)
+		nslots = Min((uint64) tick - (uint64) ring->current_tick, ring->nslots);
+
+	limit = dw_ring_last_due(ring, end - 1);
+	for (; nslots > 0; nslots--)
+	{
+		DwSlot	   *slot = dw_ring_slot(ring, slotno);
+
+		if (slot->list.count > 0 && slot->min_due <= limit)
+		{
+			ring->stray_due = Min(ring->stray_due, slot->min_due);
+			ring->stray_end = Max(ring->stray_end, end);
+		}
+		if (++slotno == ring->nslots)
+			slotno = 0;
+	}
+	ring->current_tick = tick;
+}
+
+/*
+ * Put an entry into the slot of its due; into the current one if the tick of
+ * its due has gone by, as its own slot is not to be looked at for a turn.
+ *
+ * Returns false, with nothing changed, if no chunk is to be had.
+ */
+bool
+dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry)
+{
+	int64		tick = dw_ring_tick(ring, entry->due);
+	uint32		slotno = dw_ring_index(ring, Max(tick, ring->current_tick));
+	DwSlot	   *slot = dw_ring_slot(ring, slotno);
+
+	if (!dw_list_push(pool, acct, &slot->list, entry))
+		return false;
+
+	set_occupied(ring, slotno);
+	slot->min_due = Min(slot->min_due, entry->due);
+	slot->max_due = Max(slot->max_due, entry->due);
+	if (slotno == ring->pass_slot)
+	{
+		ring->pass_min = Min(ring->pass_min, entry->due);
+		ring->pass_max = Max(ring->pass_max, entry->due);
+	}
+	ring->nentries++;
+	return true;
+}
+
+/* The first occupied slot in [from, end), or end if there is none */
+static uint32
+next_occupied(const DwRing *ring, uint32 from, uint32 end)
+{
+	uint32		word = from / BITS_PER_WORD;
+	uint64		bits;
+	uint32		slotno;
+
+	if (from >= end)
+		return end;
+
+	bits = ring->occupied[word] & (~UINT64CONST(0) << (from % BITS_PER_WORD));
+	while (bits == 0)
+	{
+		if (++word * BITS_PER_WORD >= end)
+			return end;
+		bits = ring->occupied[word];
+	}
+	slotno = word * BITS_PER_WORD + __builtin_ctzll(bits);
+	return Min(slotno, end);
+}
+
+/*
+ * Lower *best to the least bound of the occupied slots in [from, end), where
+ * "reach" is the last due of the tick that the hand has in slot "from".
+ * Returns true if the slots farther away cannot lower it any more.
+ *
+ * That is so when the best is due by the time the hand gets to the slot: what
+ * is in its proper place farther away is due later, and strays are all due at
+ * stray_due or later.
+ */
+static bool
+scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
+{
+	const DwSlot *slots = dw_ring_slot(ring, 0);
+	const int64 tick_us = ring->tick_us;
+	const int64 stray_due = ring->stray_due;
+	int64		least = *best;
+	uint32		slotno = next_occupied(ring, from, end);
+
+	while (slotno < end)
+	{
+		uint32		stop = Min(end - slotno, SCAN_BATCH) + slotno;
+
+		/* Empty slots do no harm, and take less time than to avoid them */
+		for (; slotno < stop; slotno++)
+			least = Min(least, slots[slotno].min_due);
+		if (least <= stray_due && least <= reach + (slotno - 1 - from) * tick_us)
+		{
+			*best = least;
+			return true;
+		}
+		slotno = next_occupied(ring, slotno, end);
+	}
+	*best = least;
+	return false;
+}
+
+/*
+ * A lower bound for the earliest due in the ring: the least min_due of all
+ * slots.  PG_INT64_MAX when the ring is empty.
+ */
+int64
+dw_ring_next_due(DwRing *ring)
+{
+	uint32		start = dw_ring_index(ring, ring->current_tick);
+	int64		turn_us = ring->tick_us * ring->nslots;
+	int64		best = PG_INT64_MAX;
+	int64		reach = dw_ring_last_due(ring, ring->current_tick);
+
+	/* Less of a reach is always right, so keep off the end of all times */
+	reach = Min(reach, PG_INT64_MAX - turn_us);
+
+	if (scan_slots(ring, start, ring->nslots, reach, &best))
+		return best;
+	reach += (ring->nslots - start) * ring->tick_us;
+	if (scan_slots(ring, 0, start, reach, &best))
+		return best;
+
+	/* All slots were looked at, which tells something about the strays */
+	if (ring->nentries == 0 || dw_ring_tick(ring, best) >= ring->stray_end)
+		forget_strays(ring);
+	else
+		ring->stray_due = Max(ring->stray_due, best);
+	return best;
+}
+
+/*
+ * Start a pass over the slot of slot_tick, to take out what is due at
+ * until_due or before.
+ */
+void
+dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, DwTake *take)
+{
+	take->slot = dw_ring_index(ring, slot_tick);
+	take->until_due = until_due;
+	take->chunks_left = dw_ring_slot(ring, take->slot)->list.nchunks;
+	take->serial = ++ring->pass_serial;
+
+	ring->pass_slot = take->slot;
+	ring->pass_min = PG_INT64_MAX;
+	ring->pass_max = PG_INT64_MIN;
+}
+
+/* Moves what fits of a chunk's entries into the tail chunk of the list. */
+static void
+pour_into_tail(DwPool *pool, DwList *list, DwChunk *chunk)
+{
+	uint32		n = Min(tail_room(pool, list), chunk->count);
+	DwChunk    *tail;
+
+	if (n == 0)
+		return;
+
+	/* The last ones, so that nothing has to move up in the chunk */
+	tail = get_chunk(pool, list->tail);
+	chunk->count -= n;
+	memcpy(&tail->entries[tail->first + tail->count],
+		   &chunk->entries[chunk->first + chunk->count], n * sizeof(DwEntry));
+	tail->count += n;
+	list->count += n;
+}
+
+/*
+ * Copies the entries of a chunk that are due at limit or before to out and
+ * removes them from the chunk.  Returns how many.
+ */
+static uint32
+split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *out)
+{
+	uint32		end = (uint32) chunk->first + chunk->count;
+	uint32		taken = 0;
+	uint32		kept = 0;
+	int64		min_due = PG_INT64_MAX;
+	int64		max_due = PG_INT64_MIN;
+
+	for (uint32 i = chunk->first; i < end; i++)
+	{
+		const DwEntry *entry = &chunk->entries[i];
+
+		if (entry->due <= limit)
+			out[taken++] = *entry;
+		else
+		{
+			min_due = Min(min_due, entry->due);
+			max_due = Max(max_due, entry->due);
+			chunk->entries[kept++] = *entry;
+		}
+	}
+	chunk->first = 0;
+	chunk->count = kept;
+
+	/* Even if this pass is not the latest: it moves chunks out of its way */
+	if (slotno == ring->pass_slot)
+	{
+		ring->pass_min = Min(ring->pass_min, min_due);
+		ring->pass_max = Max(ring->pass_max, max_due);
+	}
+	return taken;
+}
+
+/*
+ * Take what is due out of the first chunk of a slot.  The rest goes behind
+ * the chunks that were not looked at yet, where the room is certain: it has
+ * its own chunk.
+ */
+static uint32
+take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno,
+		   int64 limit, DwEntry *out)
+{
+	DwList	   *list = &dw_ring_slot(ring, slotno)->list;
+	uint32		chunkno = unlink_head(pool, list);
+	DwChunk    *chunk = get_chunk(pool, chunkno);
+	uint32		taken = split_chunk(ring, slotno, chunk, limit, out);
+
+	pour_into_tail(pool, list, chunk);
+	if (chunk->count > 0)
+		link_tail(pool, list, chunkno);
+	else
+		free_chunk(pool, acct, chunkno);
+	return taken;
+}
+
+/*
+ * A pass that is over has met or seen come in all that is in its slot, unless
+ * another pass or a filter has come between.
+ */
+static void
+end_slot_pass(DwRing *ring, const DwTake *take)
+{
+	DwSlot	   *slot = dw_ring_slot(ring, take->slot);
+
+	if (take->serial != ring->pass_serial || take->slot != ring->pass_slot)
+		return;
+	slot->min_due = ring->pass_min;
+	slot->max_due = ring->pass_max;
+	ring->pass_slot = NO_SLOT;
+}
+
+/*
+ * Go on with a pass: look at as many chunks as are sure to fit into out,
+ * which has max places, and return how many entries were taken.
+ *
+ * May return 0 before the pass is over, which is when chunks_left is 0.
+ */
+uint32
+dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
+			 DwEntry *out, uint32 max)
+{
+	DwList	   *list = &dw_ring_slot(ring, take->slot)->list;
+	uint32		nchunks = max / DW_CHUNK_ENTRIES;
+	uint32		taken = 0;
+
+	Assert(max >= DW_CHUNK_ENTRIES);
+
+	for (; nchunks > 0; nchunks--)
+	{
+		/* Others may have removed chunks since the pass began */
+		take->chunks_left = Min(take->chunks_left, list->nchunks);
+		if (take->chunks_left == 0)
+			break;
+		taken += take_chunk(ring, pool, acct, take->slot, take->until_due, out + taken);
+		take->chunks_left--;
+	}
+	ring->nentries -= taken;
+
+	if (take->chunks_left == 0)
+		end_slot_pass(ring, take);
+	if (list->count == 0)
+		clear_slot(ring, take->slot);
+	return taken;
+}
+
+static bool
+keep_bounds(const DwEntry *entry, void *arg)
+{
+	KeepBounds *bounds = (KeepBounds *) arg;
+
+	if (!bounds->keep(entry, bounds->arg))
+		return false;
+	bounds->min_due = Min(bounds->min_due, entry->due);
+	bounds->max_due = Max(bounds->max_due, entry->due);
+	return true;
+}
+
+/* Remove the entries that keep() does not want from all slots. */
+void
+dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg)
+{
+	uint32		slotno;
+
+	/* The bounds of a pass would cover what is removed here */
+	ring->pass_slot = NO_SLOT;
+
+	for (slotno = next_occupied(ring, 0, ring->nslots); slotno < ring->nslots;
+		 slotno = next_occupied(ring, slotno + 1, ring->nslots))
+	{
+		DwSlot	   *slot = dw_ring_slot(ring, slotno);
+		KeepBounds	bounds = {keep, arg, PG_INT64_MAX, PG_INT64_MIN};
+
+		ring->nentries -= slot->list.count;
+		dw_list_filter(pool, acct, &slot->list, keep_bounds, &bounds);
+		ring->nentries += slot->list.count;
+
+		slot->min_due = bounds.min_due;
+		slot->max_due = bounds.max_due;
+		if (slot->list.count == 0)
+			clear_slot(ring, slotno);
+	}
+}

@@ -1,0 +1,413 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog.c
+ *	  The extension's tables: their OIDs, and transactions that only read them.
+ *
+ * Run by all processes that are connected to a database.  The OIDs are looked up once
+ * and forgotten when PostgreSQL invalidates them.  Timer and sweeper read tables in
+ * transactions of their own, which wait for no lock: dw_read_begin() returns NULL
+ * where the table is locked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../shmem/shared.h"
+#include "catalog.h"
+
+/* the same error within this time belongs to the same episode */
+#define EPISODE_US		(10 * USECS_PER_SEC)
+bool		dw_extension_gone = false;
+DwCatalog dw_known_catalog;
+bool dw_catalog_valid = false;
+static bool callback_registered = false;
+
+/*
+ * This transaction has locked the table of tasks, and the indexes that each
+ * task is in, to write to them.  The lock manager knows, too, but a question
+ * to it costs something for each row.
+ */
+bool dw_tables_being_written = false;
+
+/* The snapshot is that of L4. */
+Relation
+dw_read_begin(void)
+{
+	DwCatalog	cat;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	/* the server's default may be one that waits or fails */
+	XactIsoLevel = XACT_READ_COMMITTED;
+	if (!dw_catalog_lookup(&cat))
+	{
+		dw_extension_gone = true;
+		return NULL;
+	}
+	if (!ConditionalLockRelationOid(cat.task, AccessShareLock))
+		return NULL;
+	/* invalidations came with the lock; the snapshot comes after both */
+	DW_INJECT("load-before-snapshot");
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return table_open(dw_catalog()->task, NoLock);
+}
+
+void
+dw_read_end(Relation rel)
+{
+	if (rel != NULL)
+	{
+		table_close(rel, NoLock);
+		PopActiveSnapshot();
+	}
+	CommitTransactionCommand();
+}
+
+/*
+ * For PG_CATCH: reports the error that was caught, ends its transaction, and goes
+ * back to the memory context that the caller had before.
+ */
+void
+dw_end_failed_transaction(MemoryContext context)
+{
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
+/* Reports an error caught, once for an episode, and ends its transaction. */
+void
+dw_read_failed(DwDatabase *database, const char *what)
+{
+	static int	last_sqlstate = 0;
+	static TimestampTz last_at = 0;
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	ErrorData  *error = CopyErrorData();
+
+	HOLD_INTERRUPTS();
+	if (error->sqlerrcode != last_sqlstate || dw_now() - last_at > EPISODE_US)
+		EmitErrorReport();
+	last_sqlstate = error->sqlerrcode;
+	last_at = dw_now();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	RESUME_INTERRUPTS();
+	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message), error->message);
+	FreeErrorData(error);
+	MemoryContextSwitchTo(context);
+}
+
+bool
+dw_role_exists(Oid role)
+{
+	Relation	rel = table_open(AuthIdRelationId, NoLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		exists;
+
+	ScanKeyInit(&key, Anum_pg_authid_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(role));
+	scan = systable_beginscan(rel, AuthIdOidIndexId, true, GetActiveSnapshot(), 1, &key);
+	exists = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	return exists;
+}
+
+/* What SQL would check for a statement that writes. */
+void
+dw_require_writable(const char *function)
+{
+	dw_require_shared();
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	if (InSecurityRestrictedOperation())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot execute %s within security-restricted operation", function)));
+}
+
+static bool
+is_history(Oid relid)
+{
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		if (relid == dw_known_catalog.history[i])
+			return true;
+	return false;
+}
+
+static void
+forget_catalog(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == dw_known_catalog.task || relid == dw_known_catalog.failed ||
+		relid == dw_known_catalog.prepared || relid == dw_known_catalog.queue || relid == dw_known_catalog.pause ||
+		relid == dw_known_catalog.cancellation || relid == dw_known_catalog.recurring || is_history(relid))
+		dw_catalog_valid = dw_tables_being_written = false;
+}
+
+static Oid
+relation_named(Oid schema, const char *name)
+{
+	return get_relname_relid(name, schema);
+}
+
+/*
+ * Looks the extension's relations up; false if the extension is not there.
+ * Whoever may create a schema of our name cannot mislead us: the schema
+ * belongs to the extension if the extension exists.
+ */
+bool
+dw_catalog_lookup(DwCatalog *result)
+{
+	Oid			schema;
+
+	if (!OidIsValid(get_extension_oid("delay_wheel", true)))
+		return false;
+	schema = get_namespace_oid("delay_wheel", true);
+	if (!OidIsValid(schema))
+		return false;
+
+	result->task = relation_named(schema, "task");
+	result->task_pkey = relation_named(schema, "task_pkey");
+	result->task_lane_index = relation_named(schema, "task_lane_due_idx");
+	result->task_key_index = relation_named(schema, "task_key_idx");
+	result->task_id_seq = relation_named(schema, "task_id_seq");
+	result->failed = relation_named(schema, "failed_task");
+	result->failed_pkey = relation_named(schema, "failed_task_pkey");
+	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
+	result->prepared = relation_named(schema, "prepared");
+	result->prepared_gid_index = relation_named(schema, "prepared_gid_idx");
+	result->queue = relation_named(schema, "queue");
+	result->queue_name_key = relation_named(schema, "queue_name_key");
+	result->queue_id_seq = relation_named(schema, "queue_id_seq");
+	result->pause = relation_named(schema, "pause");
+	result->pause_pkey = relation_named(schema, "pause_pkey");
+	result->cancellation = relation_named(schema, "cancellation");
+	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
+	result->history[0] = relation_named(schema, "history_0");
+	result->history[1] = relation_named(schema, "history_1");
+	result->history[2] = relation_named(schema, "history_2");
+	result->history_seq = relation_named(schema, "history_seq");
+	result->recurring = relation_named(schema, "recurring_task");
+	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
+	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
+	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
+		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
+		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
+		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
+		OidIsValid(result->prepared) && OidIsValid(result->prepared_gid_index) &&
+		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
+		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
+		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
+		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
+		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
+		OidIsValid(result->history_seq) && OidIsValid(result->recurring) &&
+		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
+}
+
+bool
+dw_may_have_rows(Oid table)
+{
+	Relation	rel;
+	bool		may;
+
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
+		return true;
+	/* it may have been dropped just before */
+	rel = try_table_open(table, NoLock);
+	may = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
+	if (rel != NULL)
+		table_close(rel, NoLock);
+	return may;
+}
+
+/*
+ * Raises an error if a table has not the columns that we know it to have.  If
+ * it is locked, it is being altered, of which we shall hear: the timer must
+ * not wait.
+ */
+static void
+check_columns(Oid table, const Oid *types, int n)
+{
+	Relation	rel;
+	TupleDesc	desc;
+
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
+		return;
+	rel = table_open(table, NoLock);
+	desc = RelationGetDescr(rel);
+	for (int i = 0; i < n; i++)
+		if (i >= desc->natts || TupleDescAttr(desc, i)->attisdropped ||
+			TupleDescAttr(desc, i)->atttypid != types[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
+							RelationGetRelationName(rel)),
+					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
+	/* not kept: who drops the extension takes the tables in another order */
+	table_close(rel, AccessShareLock);
+}
+
+static void
+check_tables(const DwCatalog *cat)
+{
+	static const Oid task_types[Natts_task] = {
+		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
+		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
+	};
+	static const Oid failed_types[Natts_failed] = {
+		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
+		INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
+	};
+	static const Oid prepared_types[Natts_prepared] = {
+		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
+	};
+	static const Oid queue_types[Natts_queue] = {
+		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
+		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
+	};
+	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
+	static const Oid cancellation_types[Natts_cancellation] = {
+		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
+	};
+	static const Oid history_types[Natts_history] = {
+		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
+		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
+	};
+	static const Oid recurring_types[Natts_recurring] = {
+		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
+		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
+	};
+
+	check_columns(cat->task, task_types, Natts_task);
+	check_columns(cat->failed, failed_types, Natts_failed);
+	check_columns(cat->prepared, prepared_types, Natts_prepared);
+	check_columns(cat->queue, queue_types, Natts_queue);
+	check_columns(cat->pause, pause_types, Natts_pause);
+	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	for (int i = 0; i < DW_HISTORY_TABLES; i++)
+		check_columns(cat->history[i], history_types, Natts_history);
+	check_columns(cat->recurring, recurring_types, Natts_recurring);
+}
+
+/* The OIDs of our relations; an error if the extension is not there. */
+const DwCatalog *
+dw_catalog(void)
+{
+	if (!callback_registered)
+	{
+		CacheRegisterRelcacheCallback(forget_catalog, (Datum) 0);
+		callback_registered = true;
+	}
+	if (!dw_catalog_valid)
+	{
+		if (!dw_catalog_lookup(&dw_known_catalog))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
+					 errhint("Use CREATE EXTENSION delay_wheel.")));
+		/* before the check, whose locks may bring the news of another change */
+		dw_catalog_valid = true;
+		PG_TRY();
+		{
+			check_tables(&dw_known_catalog);
+		}
+		PG_CATCH();
+		{
+			dw_catalog_valid = false;
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+	}
+	return &dw_known_catalog;
+}
+
+bool
+dw_catalog_is_there(void)
+{
+	DwCatalog	found;
+
+	return dw_catalog_valid || dw_catalog_lookup(&found);
+}
+
+/* Identity of this database in this cluster; copies of rows are told by it. */
+int64
+dw_origin_stamp(void)
+{
+	static int64 stamp = 0;
+
+	if (stamp == 0)
+		stamp = (int64) hash_combine64(GetSystemIdentifier(),
+									   hash_bytes_uint32_extended(MyDatabaseId, 0));
+	return stamp;
+}
+
+/*
+ * A tuple of the table's own width, from the columns that we know: somebody
+ * may have added others, which stay null.
+ */
+HeapTuple
+dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *all_values;
+	bool	   *all_nulls;
+
+	if (desc->natts == n)
+		return heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
+
+	all_values = palloc0(desc->natts * sizeof(Datum));
+	all_nulls = palloc(desc->natts * sizeof(bool));
+	memset(all_nulls, true, desc->natts * sizeof(bool));
+	memcpy(all_values, values, n * sizeof(Datum));
+	memcpy(all_nulls, nulls, n * sizeof(bool));
+	return heap_form_tuple(desc, all_values, all_nulls);
+}
+
+/* A row's columns, those that others added included. */
+void
+dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	*values = palloc(desc->natts * sizeof(Datum));
+	*nulls = palloc(desc->natts * sizeof(bool));
+	heap_deform_tuple(tuple, desc, *values, *nulls);
+}

@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog.h
+ *	  The extension's tables: OIDs, columns, and transactions that only read them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_CATALOG_H
+#define DW_CATALOG_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "utils/relcache.h"
+
+#include "../shmem/shared.h"
+
+/* Columns of delay_wheel.task, as the install script has them. */
+enum
+{
+	Anum_task_id = 1,
+	Anum_task_due,
+	Anum_task_origin,
+	Anum_task_owner,
+	Anum_task_queue,
+	Anum_task_priority,
+	Anum_task_attempts,
+	Anum_task_max_attempts,
+	Anum_task_timeout,
+	Anum_task_spared,
+	Anum_task_retry_delay,
+	Anum_task_expires,
+	Anum_task_sql,
+	Anum_task_args,
+	Anum_task_arg_types,
+	Anum_task_search_path,
+	Anum_task_key,
+	Anum_task_tag,
+	Anum_task_more,
+	Natts_task = Anum_task_more
+};
+
+/* Columns of delay_wheel.failed_task. */
+enum
+{
+	Anum_failed_id = 1,
+	Anum_failed_failed_at,
+	Anum_failed_due,
+	Anum_failed_origin,
+	Anum_failed_owner,
+	Anum_failed_queue,
+	Anum_failed_priority,
+	Anum_failed_attempts,
+	Anum_failed_crashes,
+	Anum_failed_max_attempts,
+	Anum_failed_timeout,
+	Anum_failed_retry_delay,
+	Anum_failed_expires,
+	Anum_failed_sqlstate,
+	Anum_failed_message,
+	Anum_failed_detail,
+	Anum_failed_hint,
+	Anum_failed_context,
+	Anum_failed_sql,
+	Anum_failed_args,
+	Anum_failed_arg_types,
+	Anum_failed_search_path,
+	Anum_failed_key,
+	Anum_failed_tag,
+	Anum_failed_more,
+	Natts_failed = Anum_failed_more
+};
+
+/* Columns of delay_wheel.history_0 and the others. */
+enum
+{
+	Anum_history_task = 1,
+	Anum_history_due,
+	Anum_history_started,
+	Anum_history_ended,
+	Anum_history_rows,
+	Anum_history_recurring,
+	Anum_history_owner,
+	Anum_history_queue,
+	Anum_history_attempt,
+	Anum_history_outcome,
+	Anum_history_command_tag,
+	Anum_history_sqlstate,
+	Anum_history_message,
+	Anum_history_sql,
+	Anum_history_key,
+	Anum_history_tag,
+	Natts_history = Anum_history_tag
+};
+
+#define DW_HISTORY_TABLES	3
+
+/* Columns of delay_wheel.prepared. */
+enum
+{
+	Anum_prepared_gid = 1,
+	Anum_prepared_owner,
+	Anum_prepared_queue,
+	Anum_prepared_priority,
+	Anum_prepared_due,
+	Natts_prepared = Anum_prepared_due
+};
+
+/* Columns of delay_wheel.queue. */
+enum
+{
+	Anum_queue_id = 1,
+	Anum_queue_priority,
+	Anum_queue_max_attempts,
+	Anum_queue_paused,
+	Anum_queue_batch,
+	Anum_queue_owner,
+	Anum_queue_max_running,
+	Anum_queue_rate,
+	Anum_queue_timeout,
+	Anum_queue_name,
+	Anum_queue_users,
+	Anum_queue_retry_delay,
+	Anum_queue_spread,
+	Anum_queue_history,
+	Anum_queue_more,
+	Natts_queue = Anum_queue_more
+};
+
+/* Columns of delay_wheel.pause. */
+enum
+{
+	Anum_pause_owner = 1,
+	Anum_pause_since,
+	Natts_pause = Anum_pause_since
+};
+
+/* Columns of delay_wheel.cancellation. */
+enum
+{
+	Anum_cancellation_id = 1,
+	Anum_cancellation_origin,
+	Anum_cancellation_made_at,
+	Anum_cancellation_made_by,
+	Anum_cancellation_owners,
+	Anum_cancellation_queue,
+	Anum_cancellation_tag,
+	Anum_cancellation_due_from,
+	Anum_cancellation_due_until,
+	Anum_cancellation_removed,
+	Natts_cancellation = Anum_cancellation_removed
+};
+
+/* Columns of delay_wheel.recurring_task. */
+enum
+{
+	Anum_recurring_id = 1,
+	Anum_recurring_task,
+	Anum_recurring_next_due,
+	Anum_recurring_origin,
+	Anum_recurring_starts,
+	Anum_recurring_until,
+	Anum_recurring_last_due,
+	Anum_recurring_last_started,
+	Anum_recurring_last_ended,
+	Anum_recurring_runs,
+	Anum_recurring_failures,
+	Anum_recurring_skipped,
+	Anum_recurring_max_runs,
+	Anum_recurring_owner,
+	Anum_recurring_timeout,
+	Anum_recurring_queue,
+	Anum_recurring_priority,
+	Anum_recurring_max_attempts,
+	Anum_recurring_paused,
+	Anum_recurring_every,
+	Anum_recurring_retry_delay,
+	Anum_recurring_name,
+	Anum_recurring_schedule,
+	Anum_recurring_time_zone,
+	Anum_recurring_catch_up,
+	Anum_recurring_last_outcome,
+	Anum_recurring_last_error,
+	Anum_recurring_sql,
+	Anum_recurring_args,
+	Anum_recurring_arg_types,
+	Anum_recurring_search_path,
+	Anum_recurring_tag,
+	Anum_recurring_more,
+	Natts_recurring = Anum_recurring_more
+};
+
+typedef struct DwCatalog
+{
+	Oid			task;
+	Oid			task_pkey;
+	Oid			task_lane_index;
+	Oid			task_key_index;
+	Oid			task_id_seq;
+	Oid			failed;
+	Oid			failed_pkey;
+	Oid			failed_at_index;
+	Oid			prepared;
+	Oid			prepared_gid_index;
+	Oid			queue;
+	Oid			queue_name_key;
+	Oid			queue_id_seq;
+	Oid			pause;
+	Oid			pause_pkey;
+	Oid			cancellation;
+	Oid			cancellation_pkey;
+	Oid			history[DW_HISTORY_TABLES];
+	Oid			history_seq;
+	Oid			recurring;
+	Oid			recurring_pkey;
+	Oid			recurring_name_key;
+} DwCatalog;
+
+/* Is the extension still in this database?  Found out by each load. */
+extern bool dw_extension_gone;
+
+/*
+ * A transaction of the timer, with a snapshot and the task table opened; NULL
+ * if the table is locked by somebody, or gone.
+ */
+extern Relation dw_read_begin(void);
+extern void dw_read_end(Relation rel);
+
+/* The same after an error, which is reported. */
+extern void dw_end_failed_transaction(MemoryContext context);
+extern void dw_read_failed(DwDatabase *database, const char *what);
+
+/* As the active snapshot sees it; caller has locked pg_authid. */
+extern bool dw_role_exists(Oid role);
+extern void dw_require_writable(const char *function);
+extern DwCatalog dw_known_catalog;
+extern bool dw_catalog_valid;
+extern bool dw_tables_being_written;
+extern HeapTuple dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n);
+extern bool dw_catalog_lookup(DwCatalog *catalog);
+
+/*
+ * May the table have rows?  Without waiting: true if that cannot be told.  It
+ * stays locked against being dropped.
+ */
+extern bool dw_may_have_rows(Oid table);
+extern const DwCatalog *dw_catalog(void);
+
+/* Would dw_catalog() find it?  Costs nothing if it has. */
+extern bool dw_catalog_is_there(void);
+extern int64 dw_origin_stamp(void);
+extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
+
+#endif							/* DW_CATALOG_H */

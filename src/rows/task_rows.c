@@ -1,0 +1,579 @@
+/*-------------------------------------------------------------------------
+ *
+ * task_rows.c
+ *	  Rows of delay_wheel's tables, by the table access method.
+ *
+ * Run by backends that schedule, by the timer and by executors.  No SQL is
+ * involved: scheduling is a hot path, and an executor, which has no rights
+ * but its role's, must run nothing with more.  The tables are created USING
+ * heap, so the heap's functions are called directly.
+ *
+ * OIDs of the tables are looked up by name and kept until the relation cache
+ * reports a change.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_control.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/pg_list.h"
+#include "storage/block.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+#include "utils/snapshot.h"
+
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "../shmem/suspects.h"
+#include "catalog.h"
+#include "more.h"
+#include "task_rows.h"
+
+/* Adds one entry to an index of ours, whose columns are plain. */
+static void
+insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns,
+						const Datum *values, const bool *nulls, ItemPointer tid)
+{
+	/* a B-tree looks at nothing in there */
+	static IndexInfo info = {.type = T_IndexInfo};
+	Datum		ivalues[INDEX_MAX_KEYS];
+	bool		inulls[INDEX_MAX_KEYS];
+
+	for (int i = 0; columns[i] != 0; i++)
+	{
+		ivalues[i] = values[columns[i] - 1];
+		inulls[i] = nulls[columns[i] - 1];
+	}
+	index_insert(index, ivalues, inulls, tid, heap,
+				 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+				 false, &info);
+}
+
+/*
+ * The same for an index of somebody else, which may have expressions.  As in
+ * maintenance, these have the rights of the table's owner, and set nothing for
+ * who writes the row: workers are superusers.
+ */
+static void
+insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
+{
+	Oid			userid;
+	int			context;
+	int			nest_level = NewGUCNestLevel();
+	IndexInfo  *info;
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
+	EState	   *estate = CreateExecutorState();
+	Datum		values[INDEX_MAX_KEYS];
+	bool		nulls[INDEX_MAX_KEYS];
+
+	GetUserIdAndSecContext(&userid, &context);
+	SetUserIdAndSecContext(heap->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	info = BuildIndexInfo(index);
+	ExecStoreHeapTuple(tuple, slot, false);
+	GetPerTupleExprContext(estate)->ecxt_scantuple = slot;
+	if (ExecQual(ExecPrepareQual(info->ii_Predicate, estate), GetPerTupleExprContext(estate)))
+	{
+		FormIndexDatum(info, slot, estate, values, nulls);
+		index_insert(index, values, nulls, &tuple->t_self, heap,
+					 info->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false, info);
+	}
+	FreeExecutorState(estate);
+	ExecDropSingleTupleTableSlot(slot);
+	AtEOXact_GUC(false, nest_level);
+	SetUserIdAndSecContext(userid, context);
+}
+
+/* An index that we know how to fill without looking at its definition. */
+typedef struct KnownIndex
+{
+	Oid			oid;
+	const AttrNumber *columns;	/* ends with 0; NULL: this row is not in it */
+	LOCKMODE	lockmode;		/* to open it with */
+} KnownIndex;
+
+/*
+ * Adds entries for a new row to all indexes of a table: ours, a second one of
+ * each while REINDEX CONCURRENTLY runs, and what others have added.  For some
+ * updates only those that do not point to single rows (BRIN).
+ */
+static void
+insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
+					const KnownIndex *known, int nknown, bool summarizing_only)
+{
+	List	   *indexes = RelationGetIndexList(heap);
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		const KnownIndex *k = NULL;
+		Relation	index;
+
+		for (int i = 0; i < nknown; i++)
+			if (known[i].oid == lfirst_oid(lc))
+				k = &known[i];
+		if (k != NULL && k->columns == NULL)
+			continue;
+		index = index_open(lfirst_oid(lc), k != NULL ? k->lockmode : RowExclusiveLock);
+		if (!index->rd_index->indisready ||
+			(summarizing_only && !dw_index_is_summarizing(index)))
+			;
+		else if (k != NULL)
+			insert_into_known_index(heap, index, k->columns, values, nulls, &tuple->t_self);
+		else
+			insert_into_any_index(heap, index, tuple);
+		index_close(index, NoLock);
+	}
+	list_free(indexes);
+}
+
+void
+dw_tasks_lock(void)
+{
+	if (dw_tables_being_written)
+		return;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+	/* again, now that this lock keeps indexes from being exchanged */
+	(void) dw_catalog();
+	dw_tables_being_written = dw_catalog_valid;
+	/* the news that come with these locks take it back */
+	LockRelationOid(dw_known_catalog.task_pkey, RowExclusiveLock);
+	LockRelationOid(dw_known_catalog.task_lane_index, RowExclusiveLock);
+}
+
+/* Opens the table of tasks to write to it; the lock is not to be released. */
+Relation
+dw_tasks_open(void)
+{
+	dw_tasks_lock();
+	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
+}
+
+/* That lock may be gone. */
+void
+dw_tasks_unlocked(void)
+{
+	dw_tables_being_written = false;
+}
+
+/*
+ * Inserts a task's row with all its index entries and makes it visible to
+ * what follows in this transaction.  Returns where it is.
+ */
+ItemPointerData
+dw_task_insert(Datum *values, bool *nulls)
+{
+	static const AttrNumber pkey_columns[] = {Anum_task_id, 0};
+	static const AttrNumber lane_columns[] = {
+		Anum_task_owner, Anum_task_origin, Anum_task_queue, Anum_task_priority,
+		Anum_task_due, Anum_task_id, 0
+	};
+	static const AttrNumber key_columns[] = {
+		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
+	};
+	Relation	rel = dw_tasks_open();
+	const DwCatalog *cat = dw_catalog();
+	const KnownIndex known[] = {
+		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
+		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
+		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
+	};
+	HeapTuple	tuple = dw_form_tuple(rel, values, nulls, Natts_task);
+	ItemPointerData tid;
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
+	tid = tuple->t_self;
+	heap_freetuple(tuple);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+	return tid;
+}
+
+static void
+insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
+{
+	HeapTuple	tuple = dw_form_tuple(rel, values, nulls, n);
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
+}
+
+static void
+insert_failed(Datum *values, bool *nulls)
+{
+	static const AttrNumber pkey_columns[] = {Anum_failed_id, Anum_failed_failed_at, 0};
+	static const AttrNumber failed_at_columns[] = {Anum_failed_failed_at, Anum_failed_id, 0};
+	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
+	const DwCatalog *cat = dw_catalog();
+	const KnownIndex known[] = {
+		{cat->failed_pkey, pkey_columns, RowExclusiveLock},
+		{cat->failed_at_index, failed_at_columns, RowExclusiveLock},
+	};
+
+	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
+	table_close(rel, NoLock);
+}
+
+/*
+ * All at once; nothing that follows in this command sees them.  Without a look for
+ * free space: the newest rows are to be in the last pages.
+ */
+BlockNumber
+dw_history_insert(Relation rel, List *rows)
+{
+	int			n = list_length(rows);
+	TupleTableSlot **slots = palloc(n * sizeof(TupleTableSlot *));
+	BlockNumber page;
+
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+		ExecStoreHeapTuple(dw_form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
+	}
+	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
+	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
+	for (int i = 0; i < n; i++)
+	{
+		DwHistoryRow *row = list_nth(rows, i);
+
+		if (rel->rd_rel->relhasindex)
+		{
+			HeapTuple	tuple = ExecFetchSlotHeapTuple(slots[i], false, NULL);
+
+			tuple->t_self = slots[i]->tts_tid;
+			insert_into_indexes(rel, tuple, row->values, row->nulls, NULL, 0, false);
+		}
+		ExecDropSingleTupleTableSlot(slots[i]);
+	}
+	return page;
+}
+
+/* Deletes a row, if it is there, having waited for who has locked it. */
+void
+dw_failed_delete(int64 id, TimestampTz failed_at)
+{
+	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TM_FailureData failure;
+
+	ScanKeyInit(&keys[0], Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	ScanKeyInit(&keys[1], Anum_failed_failed_at, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ,
+				TimestampTzGetDatum(failed_at));
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 2, keys);
+	tuple = systable_getnext(scan);
+	if (tuple != NULL)
+		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
+						   InvalidSnapshot, true, &failure, false);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+}
+
+/* What a row of failed_task has in common with that of the task. */
+static const AttrNumber failed_and_task[][2] = {
+	{Anum_failed_id, Anum_task_id},
+	{Anum_failed_due, Anum_task_due},
+	{Anum_failed_origin, Anum_task_origin},
+	{Anum_failed_owner, Anum_task_owner},
+	{Anum_failed_queue, Anum_task_queue},
+	{Anum_failed_priority, Anum_task_priority},
+	{Anum_failed_max_attempts, Anum_task_max_attempts},
+	{Anum_failed_timeout, Anum_task_timeout},
+	{Anum_failed_retry_delay, Anum_task_retry_delay},
+	{Anum_failed_expires, Anum_task_expires},
+	{Anum_failed_sql, Anum_task_sql},
+	{Anum_failed_args, Anum_task_args},
+	{Anum_failed_arg_types, Anum_task_arg_types},
+	{Anum_failed_search_path, Anum_task_search_path},
+	{Anum_failed_key, Anum_task_key},
+	{Anum_failed_tag, Anum_task_tag},
+	{Anum_failed_more, Anum_task_more},
+};
+
+Datum
+dw_clipped_text(const char *text, int length, int max)
+{
+	if (length > max)
+		length = pg_mbcliplen(text, length, max);
+	return PointerGetDatum(cstring_to_text_with_len(text, length));
+}
+
+const char *
+dw_error_message(const ErrorData *error)
+{
+	return error->message ? error->message : "missing error text";
+}
+
+static void
+set_failed(Datum *values, bool *nulls, AttrNumber column, Datum value)
+{
+	values[column - 1] = value;
+	nulls[column - 1] = false;
+}
+
+static void
+set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
+{
+	if (text != NULL)
+		set_failed(values, nulls, column, dw_clipped_text(text, strlen(text), DW_MAX_ERROR_TEXT));
+}
+
+void
+dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
+				TimestampTz failed_at, const ErrorData *error)
+{
+	Datum		values[Natts_failed] = {0};
+	bool		nulls[Natts_failed];
+	int			crashed = dw_crashes_of(MyDatabaseId, DatumGetInt64(task[Anum_task_id - 1]));
+
+	memset(nulls, true, sizeof(nulls));
+	for (size_t i = 0; i < lengthof(failed_and_task); i++)
+	{
+		values[failed_and_task[i][0] - 1] = task[failed_and_task[i][1] - 1];
+		nulls[failed_and_task[i][0] - 1] = task_nulls[failed_and_task[i][1] - 1];
+	}
+	set_failed(values, nulls, Anum_failed_failed_at, TimestampTzGetDatum(failed_at));
+	set_failed(values, nulls, Anum_failed_attempts, Int16GetDatum(Min(attempts, PG_INT16_MAX)));
+	if (crashed > 0)
+		set_failed(values, nulls, Anum_failed_crashes, Int16GetDatum(crashed));
+	set_failed_text(values, nulls, Anum_failed_sqlstate, unpack_sql_state(error->sqlerrcode));
+	set_failed_text(values, nulls, Anum_failed_message, dw_error_message(error));
+	set_failed_text(values, nulls, Anum_failed_detail, error->detail);
+	set_failed_text(values, nulls, Anum_failed_hint, error->hint);
+	set_failed_text(values, nulls, Anum_failed_context, error->context);
+	insert_failed(values, nulls);
+}
+
+/* The way back; the rest is null.  A run of a recurring task is one no more. */
+void
+dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
+{
+	memset(values, 0, Natts_task * sizeof(Datum));
+	memset(nulls, true, Natts_task * sizeof(bool));
+	for (size_t i = 0; i < lengthof(failed_and_task); i++)
+	{
+		values[failed_and_task[i][1] - 1] = failed[failed_and_task[i][0] - 1];
+		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
+	}
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
+}
+
+/* For tables that are not written often. */
+static void
+insert_into(Oid table, Datum *values, bool *nulls, int n)
+{
+	Relation	rel = table_open(table, RowExclusiveLock);
+
+	insert_row(rel, values, nulls, n, NULL, 0);
+	table_close(rel, NoLock);
+}
+
+void
+dw_prepared_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->prepared, values, nulls, Natts_prepared);
+}
+
+/*
+ * Has anything been written under the name that has not ended?  So it may be if
+ * that cannot be read: a prepared transaction may have locked the table, too.
+ */
+bool
+dw_prepared_is_open(const char *gid)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	ScanKeyData key;
+	SnapshotData dirty;
+	bool		open = false;
+
+	if (!ConditionalLockRelationOid(dw_catalog()->prepared, AccessShareLock))
+		return true;
+	rel = table_open(dw_catalog()->prepared, NoLock);
+	if (!ConditionalLockRelationOid(dw_catalog()->prepared_gid_index, AccessShareLock))
+	{
+		table_close(rel, AccessShareLock);
+		return true;
+	}
+	InitDirtySnapshot(dirty);
+	ScanKeyEntryInitialize(&key, 0, Anum_prepared_gid, BTEqualStrategyNumber, InvalidOid,
+						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(gid));
+	scan = systable_beginscan(rel, dw_catalog()->prepared_gid_index, true, &dirty, 1, &key);
+	while (!open && systable_getnext(scan) != NULL)
+		open = TransactionIdIsValid(dirty.xmin);
+	systable_endscan(scan);
+	UnlockRelationOid(dw_catalog()->prepared_gid_index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+	return open;
+}
+
+void
+dw_queue_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->queue, values, nulls, Natts_queue);
+}
+
+void
+dw_pause_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
+}
+
+void
+dw_cancellation_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
+}
+
+void
+dw_recurring_insert(Datum *values, bool *nulls)
+{
+	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
+}
+
+/* Its columns are all of the table; it is locked by this transaction. */
+void
+dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
+{
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	DwIndexesToUpdate indexes;
+
+	if (dw_heap_update(rel, tid, tuple, &indexes) != TM_Ok)
+		elog(ERROR, "could not update a recurring task that is locked");
+	if (indexes != DW_INDEXES_NONE)
+		insert_into_indexes(rel, tuple, values, nulls, NULL, 0,
+							indexes == DW_INDEXES_SUMMARIZING);
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
+}
+
+Datum
+dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
+{
+	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
+}
+
+void
+dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
+{
+	bool		isnull;
+	Datum		attempts;
+
+	key->id = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
+	key->due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_due, &isnull));
+	key->origin = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_origin, &isnull));
+	key->owner = DatumGetObjectId(dw_row_column(rel, tuple, Anum_task_owner, &isnull));
+	key->queue = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_queue, &isnull));
+	key->priority = DatumGetInt16(dw_row_column(rel, tuple, Anum_task_priority, &isnull));
+	attempts = dw_row_column(rel, tuple, Anum_task_attempts, &isnull);
+	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
+	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
+	key->tid = tuple->t_self;
+}
+
+/* A copy of the row that the unique index has for the key, as the snapshot sees it, or NULL. */
+static HeapTuple
+find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
+{
+	SysScanDesc scan = systable_beginscan(rel, index, true, snapshot, 1, key);
+	HeapTuple	tuple = systable_getnext(scan);
+
+	if (tuple != NULL)
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	return tuple;
+}
+
+HeapTuple
+dw_find_now(Relation rel, Oid index, ScanKey key)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = find_row(rel, index, key, snapshot);
+
+	UnregisterSnapshot(snapshot);
+	return tuple;
+}
+
+/* A copy of the row with this id, as the snapshot sees it, or NULL. */
+HeapTuple
+dw_task_find(Relation rel, int64 id, Snapshot snapshot)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	return find_row(rel, dw_catalog()->task_pkey, &key, snapshot);
+}
+
+/*
+ * How many tasks a role has, those of open transactions and those that run
+ * included, unarmed ones not, nor those that the function, if any, says no to;
+ * counted up to a limit.
+ */
+int
+dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	SnapshotData dirty;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(owner));
+	ScanKeyInit(&keys[1], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	scan = systable_beginscan(rel, dw_catalog()->task_lane_index, true, &dirty, 2, keys);
+	while (n < limit && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (counts == NULL || counts(rel, tuple))
+			n++;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return n;
+}
+
+/* Has the owner any tasks here?  Asks the index of lanes. */
+bool
+dw_task_of_owner(Relation rel, Oid index, Oid owner)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
+	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	return found;
+}

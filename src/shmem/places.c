@@ -1,0 +1,207 @@
+/*-------------------------------------------------------------------------
+ *
+ * places.c
+ *	  Places of databases in shared memory.
+ *
+ * Run by all processes.  A database gets a place when its first task is scheduled, or
+ * by the launcher; it is found by its OID, under the table lock.  A transaction that
+ * counts on the place pins it: the launcher gives no pinned place to another database.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "../ring/ring.h"
+#include "places.h"
+#include "progress.h"
+#include "shared.h"
+
+/*
+ * Begins anew, but for the pins: whoever pins the place, also just now, is going
+ * to unpin it.
+ */
+void
+dw_database_init(DwDatabase *db)
+{
+	char	   *pins = (char *) &db->pins;
+	char	   *behind = pins + sizeof(db->pins);
+
+	memset(db, 0, pins - (char *) db);
+	memset(behind, 0, (char *) db + sizeof(DwDatabase) - behind);
+	db->oid = InvalidOid;
+	db->absent = true;
+	db->lanes = DW_NO_LANE;
+	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
+	db->blocked_owners = db->ready_owners;
+	db->blocked_until = DW_NEVER;
+	/* only who pins the place holds it */
+	pg_atomic_init_u32(&db->holds, 0);
+	pg_atomic_init_u32(&db->restart, 0);
+	pg_atomic_init_u32(&db->wanted, 0);
+	pg_atomic_init_u32(&db->timer_proc, 0);
+	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
+	pg_atomic_init_u32(&db->any_lane_dirty, 0);
+	pg_atomic_init_u32(&db->executors_dirty, 0);
+	pg_atomic_init_u32(&db->starving, 0);
+	pg_atomic_init_u32(&db->rights_changed, 0);
+	pg_atomic_init_u32(&db->prepared_ended, 0);
+	/* it may have been before we were here */
+	pg_atomic_init_u32(&db->nameless, 1);
+	pg_atomic_init_u32(&db->disabled, 0);
+	pg_atomic_init_u32(&db->roles_dropped, 0);
+	pg_atomic_init_u32(&db->recurring_look, 0);
+	pg_atomic_init_u32(&db->waiters, 0);
+	pg_atomic_init_u32(&db->unarmed, 0);
+	/* another number than it was when the place was given back */
+	pg_atomic_init_u32(&db->control, (uint32) dw_now());
+	pg_atomic_init_u32(&db->sweeper_proc, 0);
+	pg_atomic_init_u32(&db->sweep_wanted, 0);
+	pg_atomic_init_u32(&db->sweeper_rests, 0);
+	SpinLockInit(&db->inbox_lock);
+	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&db->failed_limit, 0);
+	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
+	pg_atomic_init_u64(&db->history_locked_since, (uint64) DW_NEVER);
+	pg_atomic_init_u32(&db->history_current, 0);
+	pg_atomic_init_u32(&db->history_room, 0);
+	pg_atomic_init_u32(&db->history_is_full, 0);
+
+	pg_atomic_init_u64(&db->near, 0);
+	pg_atomic_init_u64(&db->ready, 0);
+	pg_atomic_init_u64(&db->done, 0);
+	pg_atomic_init_u64(&db->failed, 0);
+	pg_atomic_init_u64(&db->retried, 0);
+	pg_atomic_init_u64(&db->skipped, 0);
+	pg_atomic_init_u64(&db->lateness_max, 0);
+	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
+		pg_atomic_init_u64(&db->lateness[i], 0);
+	for (int i = 0; i < DW_LANE_WORDS; i++)
+		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
+	dw_progress_init(db->progress);
+}
+
+/*
+ * The place of a database, or NULL.  Caller holds the table lock, or is a
+ * process that keeps the database from being left: then a place once found
+ * stays.
+ */
+DwDatabase *
+dw_database_find(Oid database)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (db->oid == database)
+			return db;
+	}
+	return NULL;
+}
+
+/*
+ * Finds or makes the place of a database, and pins it if asked to; NULL if
+ * all places are taken.
+ */
+DwDatabase *
+dw_database_enter(Oid database, bool pin)
+{
+	DwDatabase *db;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db = dw_database_find(database);
+	if (db == NULL)
+	{
+		/* not one that somebody is about to find out not to be his */
+		for (int i = 0; i < dw_max_databases && db == NULL; i++)
+			if (dw_database(i)->oid == InvalidOid &&
+				pg_atomic_read_u32(&dw_database(i)->pins) == 0)
+				db = dw_database(i);
+		if (db != NULL)
+		{
+			dw_database_init(db);
+			dw_ring_init(dw_ring(db), dw_slots, dw_tick_us());
+			db->account.owner = database;
+			db->oid = database;
+		}
+	}
+	if (db != NULL && pin)
+		pg_atomic_fetch_add_u32(&db->pins, 1);
+	LWLockRelease(dw_shared->table_lock);
+	return db;
+}
+
+/* Pins a place known from before, if it is still that of the database. */
+bool
+dw_database_pin(DwDatabase *db, Oid database)
+{
+	/* full barrier: either we see that it is given back, or our pin is seen */
+	pg_atomic_fetch_add_u32(&db->pins, 1);
+	if (db->oid == database)
+		return true;
+	dw_database_unpin(db);
+	return false;
+}
+
+/* Finds and pins a place without any lock; for callbacks.  NULL if none. */
+DwDatabase *
+dw_database_find_pin(Oid database)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->oid == database && dw_database_pin(dw_database(i), database))
+			return dw_database(i);
+	return NULL;
+}
+
+void
+dw_database_unpin(DwDatabase *db)
+{
+	/* who found it pinned when it was to be given back looks again */
+	if (pg_atomic_sub_fetch_u32(&db->pins, 1) == 0 && db->absent)
+		dw_wake_launcher();
+}
+
+/* Could dw_database_enter make a place? */
+bool
+dw_database_place_free(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->oid == InvalidOid &&
+			pg_atomic_read_u32(&dw_database(i)->pins) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Divides the pool evenly among the databases that have a timer.  Who holds
+ * more than its new part is woken to give some back.
+ */
+void
+dw_quota_update(void)
+{
+	uint32		n = 0;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+			n++;
+	for (int i = 0; i < dw_max_databases && n > 0; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		SpinLockAcquire(&dw_pool->lock);
+		db->account.quota = Max(dw_pool->nchunks / n, 1);
+		SpinLockRelease(&dw_pool->lock);
+		if (db->account.used > db->account.quota)
+			dw_wake_timer(db, DW_AWAKE);
+	}
+	LWLockRelease(dw_shared->table_lock);
+}

@@ -1,0 +1,410 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_limits.c
+ *	  Pauses, and limits of queues: which lanes may begin tasks now.
+ *
+ * Run by timers and executors, under the ready lock: each task that is taken
+ * is counted there, whoever takes it, so the limits hold for all executors,
+ * owners and lanes of a queue together.
+ *
+ * max_running: DwQueue.running is what executors have taken and not ended: the
+ * sum of its lanes' running, from which it is counted anew when the queues are
+ * read.
+ *
+ * rate: next_start moves on by 1/rate with each task, and falls behind the
+ * clock by no more than the tolerance.  So what starts late does not lower
+ * the average, and a burst is never more than the tolerance allows.  A task
+ * that was taken but not begun (it was cancelled, say) is given back.
+ *
+ * Turns: an executor that ends a task takes the next one at once, and would
+ * so keep a place of a full queue for ever.  Every 100 ms the place goes to
+ * another owner, if one has waited so long: it is kept for that one until its
+ * executor is there, but no longer than another 100 ms.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "queue_limits.h"
+#include "shared.h"
+
+#define TOLERANCE_US	(100 * 1000)
+#define TURN_US			(100 * 1000)
+/* the next turn, if nobody comes for this one */
+#define UNUSED_TURN_US	USECS_PER_SEC
+
+DwQueue    *dw_queues = NULL;
+
+/* The queue of a lane, if it is declared; else NULL. */
+DwQueue *
+dw_lane_queue(const DwLane *lane)
+{
+	DwQueue    *queue;
+
+	if (lane->queue_place == DW_NO_QUEUE)
+		return NULL;
+	queue = &dw_queues[lane->queue_place];
+	/* it may have been dropped just now */
+	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
+}
+
+static bool
+is_limited(const DwQueue *queue)
+{
+	return queue != NULL && (queue->max_running > 0 || queue->rate > 0);
+}
+
+/*---- Rate ----*/
+
+static int64
+start_interval(const DwQueue *queue)
+{
+	return USECS_PER_SEC / queue->rate;
+}
+
+/* When the rate allows the next task: not later than in an interval, also if
+ * the rate was raised. */
+static TimestampTz
+next_start(const DwQueue *queue, TimestampTz now)
+{
+	int64		interval = start_interval(queue);
+	TimestampTz lowest = now - Max(interval, TOLERANCE_US);
+
+	return Min(Max(queue->next_start, lowest), now + interval);
+}
+
+static void
+count_start(DwQueue *queue, TimestampTz now)
+{
+	queue->next_start = next_start(queue, now) + start_interval(queue);
+	/* what the division left */
+	queue->start_fraction += USECS_PER_SEC % queue->rate;
+	queue->next_start += queue->start_fraction / queue->rate;
+	queue->start_fraction %= queue->rate;
+}
+
+/*---- Limits of a lane ----*/
+
+static bool
+is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
+{
+	return queue->kept_for != owner && queue->kept_until > now &&
+		queue->kept_until <= now + TURN_US;
+}
+
+/*
+ * What limits a lane; DW_LIMIT_NONE: its queue has room for *room tasks now.
+ * *until is when the rate allows the next one (beyond those, if there is
+ * room), or the turn is over; DW_NEVER if the end of the limit will be told.
+ */
+DwLimit
+dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	*room = PG_UINT32_MAX;
+	*until = DW_NEVER;
+	if (lane->paused)
+		return DW_LIMIT_PAUSED;
+	if (queue == NULL)
+		return DW_LIMIT_NONE;
+	if (dw_limits_full(lane))
+		return DW_LIMIT_RUNNING;
+	if (queue->max_running > 0)
+		*room = queue->max_running - queue->running;
+	if (queue->rate > 0)
+	{
+		TimestampTz next = next_start(queue, now);
+		int64		interval = Max(start_interval(queue), 1);
+		int64		starts = (now - next) / interval + 1;
+
+		*until = next;
+		if (next > now)
+			return DW_LIMIT_RATE;
+		*room = Min(*room, starts);
+		*until = next + starts * interval;
+	}
+	if (is_kept_for_other(queue, lane->owner, now) && --*room == 0)
+	{
+		*until = queue->kept_until;
+		return DW_LIMIT_TURN;
+	}
+	return DW_LIMIT_NONE;
+}
+
+const char *
+dw_limit_text(DwLimit limit)
+{
+	switch (limit)
+	{
+		case DW_LIMIT_NONE:
+			break;
+		case DW_LIMIT_PAUSED:
+			return "paused";
+		case DW_LIMIT_RUNNING:
+			return "max_running";
+		case DW_LIMIT_RATE:
+			return "rate";
+		case DW_LIMIT_TURN:
+			return "another owner's turn";
+	}
+	return "";
+}
+
+void
+dw_limits_take(DwLane *lane, TimestampTz now)
+{
+	DwQueue    *queue = dw_lane_queue(lane);
+
+	lane->running++;
+	if (queue == NULL)
+		return;
+	queue->running++;
+	if (queue->rate > 0)
+		count_start(queue, now);
+	if (queue->kept_for == lane->owner && queue->kept_until != 0)
+	{
+		queue->kept_until = 0;
+		queue->next_turn = now + TURN_US;
+	}
+}
+
+bool
+dw_limits_full(const DwLane *lane)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	return queue != NULL && queue->max_running > 0 &&
+		queue->running >= (uint32) queue->max_running;
+}
+
+bool
+dw_limits_end(DwLane *lane, bool begun)
+{
+	DwQueue    *queue = dw_lane_queue(lane);
+	bool		was_full = dw_limits_full(lane);
+
+	Assert(lane->running > 0);
+	lane->running--;
+	if (queue == NULL)
+		return false;
+	Assert(queue->running > 0);
+	queue->running--;
+	if (queue->rate > 0 && !begun)
+		queue->next_start -= start_interval(queue);
+	return was_full;
+}
+
+/*---- Turns ----*/
+
+static void
+keep_place(DwQueue *queue, Oid owner, TimestampTz now)
+{
+	queue->kept_for = owner;
+	queue->kept_until = now + TURN_US;
+}
+
+/* The clock may have been set back since. */
+static bool
+turn_lasts(const DwQueue *queue, TimestampTz now)
+{
+	return queue->next_turn > now && queue->next_turn <= now + UNUSED_TURN_US;
+}
+
+/* Has its owner waited for a turn, and could make use of it? */
+static bool
+waits_for_turn(const DwLane *lane, TimestampTz now)
+{
+	return dw_ready_count(lane) > 0 && !lane->paused && dw_lane_owner(lane)->retry_at <= now &&
+		lane->running < dw_lane_executors() && now - lane->waits_since >= TURN_US;
+}
+
+bool
+dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
+{
+	DwQueue    *queue = dw_lane_queue(lane);
+	DwLane	   *longest = NULL;
+
+	if (!is_limited(queue) || turn_lasts(queue, now))
+		return false;
+	queue->next_turn = now + TURN_US;
+	for (int32 o = db->ready_owners.head; o != DW_NO_OWNER; o = dw_owners[o].next)
+	{
+		if (dw_owners[o].role == lane->owner)
+			continue;
+		for (int32 i = dw_owners[o].ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		{
+			DwLane	   *other = &dw_lanes[i];
+
+			if (other->queue == lane->queue && waits_for_turn(other, now) &&
+				(longest == NULL || other->waits_since < longest->waits_since))
+				longest = other;
+		}
+	}
+	if (longest == NULL)
+		return false;
+	/* if it does not come, others are next */
+	longest->waits_since = now;
+	queue->next_turn = now + UNUSED_TURN_US;
+	keep_place(queue, longest->owner, now);
+	return true;
+}
+
+bool
+dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
+{
+	DwQueue    *queue = dw_lane_queue(lane);
+
+	*until = DW_NEVER;
+	if (!is_limited(queue))
+		return true;
+	if (queue->kept_for == lane->owner && queue->kept_until > now)
+		return true;
+	if (turn_lasts(queue, now))
+	{
+		*until = queue->next_turn;
+		return false;
+	}
+	queue->next_turn = now + TURN_US;
+	keep_place(queue, lane->owner, now);
+	return true;
+}
+
+/*
+ * Times of a clock that was set back since are forgotten, for all queues of the database.
+ */
+void
+dw_limits_forget_times(DwDatabase *db)
+{
+	TimestampTz now = dw_now();
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		DwQueue    *queue = &dw_queues[i];
+
+		if (queue->database != db->oid)
+			continue;
+		if (queue->rate > 0)
+			queue->next_start = next_start(queue, now);
+		queue->next_turn = queue->kept_until = 0;
+	}
+}
+
+/* Places were given back: databases that lack some look again. */
+void
+dw_tell_queues_without_place(void)
+{
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (!OidIsValid(db->oid) || !db->queues_missing)
+			continue;
+		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_wake_timer(db, DW_AWAKE);
+	}
+}
+
+/* Where the queue is in dw_queues; caller holds one of the two locks. */
+static int32
+find_place(DwDatabase *db, int16 id)
+{
+	static int32 last = 0;
+
+	if (dw_queues[last].database == db->oid && dw_queues[last].id == id)
+		return last;
+	for (int32 i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid && dw_queues[i].id == id)
+			return last = i;
+	return DW_NO_QUEUE;
+}
+
+void
+dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
+{
+	int32		place;
+
+	defaults->timeout = -1;
+	defaults->max_attempts = 1;
+	defaults->retry_delay = DW_DEFAULT_RETRY_DELAY;
+	if (queue == 0)
+		return;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	place = find_place(db, queue);
+	if (place != DW_NO_QUEUE)
+	{
+		defaults->timeout = dw_queues[place].timeout;
+		defaults->max_attempts = dw_queues[place].max_attempts;
+		defaults->retry_delay = dw_queues[place].retry_delay;
+	}
+	LWLockRelease(dw_ready_lock(db));
+}
+
+void
+dw_queues_init(void)
+{
+	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
+}
+
+/* A database is left; under the table lock. */
+void
+dw_queues_leave(Oid database)
+{
+	bool		left = false;
+
+	for (int i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == database)
+		{
+			dw_queues[i].database = InvalidOid;
+			left = true;
+		}
+	if (left)
+		dw_tell_queues_without_place();
+}
+
+/*
+ * Any process may enter a lane.  What only the timer knows, others find out
+ * when they have claimed its first task.
+ */
+void
+dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
+{
+	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
+	if (db->paused)
+		lane->paused = DW_PAUSED_DATABASE;
+	else if (lane->queue == 0)
+		lane->paused = DW_NOT_PAUSED;
+	else if (lane->queue_place == DW_NO_QUEUE)
+		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
+	else
+		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+}
+
+const char *
+dw_pause_text(DwPause reason)
+{
+	switch (reason)
+	{
+		case DW_NOT_PAUSED:
+			break;
+		case DW_PAUSED_DATABASE:
+			return "all tasks of the database are paused";
+		case DW_PAUSED_OWNER:
+			return "all tasks of the role are paused";
+		case DW_PAUSED_QUEUE:
+			return "the queue is paused";
+		case DW_PAUSED_NO_QUEUE:
+			return "the queue is not declared";
+		case DW_PAUSED_NO_PLACE:
+			return "too many queues are declared, see delay_wheel.max_queues";
+	}
+	return "";
+}

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * writers.h
+ *	  Transactions that may yet bring rows of tasks, and whose.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_WRITERS_H
+#define DW_WRITERS_H
+
+#include "postgres.h"
+
+#include "storage/lock.h"
+
+extern Size dw_writers_size(void);
+extern void dw_writers_attach(void);
+extern void dw_writers_install(void);
+extern void dw_writes_for(Oid owner);
+extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);
+
+#endif							/* DW_WRITERS_H */

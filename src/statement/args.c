@@ -1,0 +1,1206 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.c
+ *	  The arguments of a task: what $1, $2, ... in its SQL stand for.
+ *
+ * The backend that schedules writes each argument as text, with its type
+ * beside it; the executor reads it back, in another process, perhaps days
+ * later.  Both may have any settings, and the text form of many types
+ * depends on settings: 1 February, written under one DateStyle, is read as
+ * 2 January under another.  So neither side uses the session's:
+ *
+ * - the most common types have a text form that no setting changes, or are
+ *	 written here in such a form (dates and times in ISO 8601, floating point
+ *	 numbers with all their digits);
+ * - all others are written and read inside a GUC nest level with fixed
+ *	 values, as postgres_fdw does it.  That costs some microseconds, so it is
+ *	 entered only when such an argument is met.
+ *
+ * An untyped literal is another matter.  The user wrote it as part of the
+ * statement, and only the statement can say what it is: each place where $n
+ * stands, by itself, as if the literal stood there.  So $n is of type unknown
+ * to the parser, and where it is made something else there is a parameter for
+ * that, numbered after the arguments, whose value is the literal as the input
+ * function of that type reads it.  A plan that is kept has these parameters
+ * for good; their values are read anew for each run.
+ *
+ * To read a value of some types means to evaluate the CHECKs of domains.  Whoever
+ * calls a polymorphic function of another role, which passes the value on, has
+ * chosen the type, but the task is the other role's.  So such code does not run
+ * with that one's rights (stranger()).
+ *
+ * dw_args_collect runs in the backend that schedules, dw_args_params in the
+ * executor.  Both rely on a transaction: on an error, its abort (or that of
+ * a subtransaction) ends the nest level.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "common/shortest_dec.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/params.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_node.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "args.h"
+#include "constants.h"
+#include "restricted.h"
+
+/* What an untyped argument is made in some place of the statement */
+typedef struct Reading
+{
+	int			number;			/* of the argument, counted from 1 */
+	int			next;			/* one of the same argument; -1: none */
+	Oid			type;
+	int32		typmod;
+	Oid			input;
+	Oid			io_param;
+	int			location;		/* of the first such place in the SQL */
+	ParamExternData value;		/* in the run that is going on */
+} Reading;
+
+/* What the parser needs to know about $n */
+struct DwBinding
+{
+	MemoryContext context;		/* of this and the readings */
+	MemoryContext run_context;	/* of their values */
+	ParamListInfo params;		/* of the run that is going on */
+	const char *sql;			/* NULL unless it is for a plan that is kept */
+	int			nargs;
+	Oid		   *types;			/* InvalidOid: untyped */
+	int			nreadings;
+	int			max_readings;
+	Reading    *readings;
+	int		   *newest;			/* reading of each argument; -1: none */
+};
+
+/* For error messages that say which argument is meant */
+typedef struct ArgumentContext
+{
+	int			number;			/* counted from 1 */
+	const char *sql;			/* may be NULL */
+	ErrorContextCallback callback;
+} ArgumentContext;
+
+/* The same for one that is read as part of the statement */
+typedef struct LiteralContext
+{
+	const char *sql;
+	int			location;
+	ErrorContextCallback callback;
+} LiteralContext;
+
+/*
+ * The fixed settings: everything that a text form of a type depends on.
+ * Temporary objects come last in the search path, or they would hide those
+ * of pg_catalog.
+ */
+static const struct
+{
+	const char *name;
+	const char *value;
+}			fixed_settings[] =
+{
+	{"array_nulls", "on"},
+	{"bytea_output", "hex"},
+	{"datestyle", "ISO, YMD"},
+	{"extra_float_digits", "3"},
+	{"intervalstyle", "postgres"},
+	{"lc_monetary", "C"},
+	{"quote_all_identifiers", "off"},
+	{"search_path", "pg_catalog, pg_temp"},
+	{"timezone", "UTC"},
+	{"xmloption", "content"},
+};
+
+static void
+argument_callback(void *arg)
+{
+	ArgumentContext *context = (ArgumentContext *) arg;
+
+	if (context->number == 0)
+		return;
+	if (context->sql != NULL)
+		errcontext("argument %d of task \"%s\"", context->number, context->sql);
+	else
+		errcontext("argument %d of task", context->number);
+}
+
+static void
+push_argument_context(ArgumentContext *context, const char *sql)
+{
+	context->number = 0;
+	context->sql = sql;
+	context->callback.callback = argument_callback;
+	context->callback.arg = context;
+	context->callback.previous = error_context_stack;
+	error_context_stack = &context->callback;
+}
+
+static void
+pop_argument_context(ArgumentContext *context)
+{
+	error_context_stack = context->callback.previous;
+}
+
+/*
+ * Enter the fixed settings unless we are inside already; *nest_level is 0
+ * outside.
+ */
+static void
+enter_fixed_settings(int *nest_level)
+{
+	if (*nest_level != 0)
+		return;
+
+	*nest_level = NewGUCNestLevel();
+	for (int i = 0; i < lengthof(fixed_settings); i++)
+		(void) set_config_option(fixed_settings[i].name,
+								 fixed_settings[i].value,
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
+static void
+leave_fixed_settings(int *nest_level)
+{
+	if (*nest_level != 0)
+		AtEOXact_GUC(true, *nest_level);
+	*nest_level = 0;
+}
+
+/*
+ * Is a value of this type read from text the same way under any settings?
+ *
+ * The list is of types that are likely to be passed, no more: what is not in
+ * it takes the slower way.
+ */
+static bool
+input_is_fixed(Oid type)
+{
+	switch (type)
+	{
+		case BOOLOID:
+		case BYTEAOID:
+		case CHAROID:
+		case NAMEOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case OIDOID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case NUMERICOID:
+		case TEXTOID:
+		case BPCHAROID:
+		case VARCHAROID:
+		case JSONOID:
+		case JSONBOID:
+		case UUIDOID:
+		case INETOID:
+		case CIDROID:
+		case BITOID:
+		case VARBITOID:
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Types of the system catalogs whose values can be shown, but are refused by
+ * the input function.
+ */
+static bool
+input_is_refused(Oid type)
+{
+	switch (type)
+	{
+		case PG_NODE_TREEOID:
+		case PG_NDISTINCTOID:
+		case PG_DEPENDENCIESOID:
+		case PG_MCV_LISTOID:
+		case PG_BRIN_BLOOM_SUMMARYOID:
+		case PG_BRIN_MINMAX_MULTI_SUMMARYOID:
+		case GTSVECTOROID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Refuse a type that has no values of its own, or none that can be read
+ * back.
+ */
+static void
+check_type(Oid type)
+{
+	if (get_typtype(type) == TYPTYPE_PSEUDO)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("argument of a delayed task cannot have pseudo-type %s",
+						format_type_be(type)),
+				 type == RECORDOID ?
+				 errhint("Cast the row to a named composite type.") :
+				 errhint("Cast the argument to a type that a table column can have.")));
+
+	if (input_is_refused(getBaseType(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("argument of a delayed task cannot have type %s",
+						format_type_be(type)),
+				 errdetail("Values of this type cannot be read back from text."),
+				 errhint("Cast the argument to text.")));
+}
+
+void
+dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	writer->needs_fixed_settings = false;
+	if (!input_is_fixed(type))
+	{
+		check_type(type);
+		writer->needs_fixed_settings = get_typtype(type) != TYPTYPE_ENUM;
+	}
+	getTypeOutputInfo(type, &output, &is_varlena);
+	fmgr_info_cxt(output, &writer->output, context);
+}
+
+/* In hexadecimal digits. */
+static char *
+write_bytea(const struct varlena *bytes)
+{
+	size_t		length = VARSIZE_ANY_EXHDR(bytes);
+	char	   *string = palloc(length * 2 + 3);
+
+	strcpy(string, "\\x");
+	string[hex_encode(VARDATA_ANY(bytes), length, string + 2) + 2] = '\0';
+	return string;
+}
+
+/*
+ * Write a value of a type without a shorter way.
+ */
+static char *
+write_other(const DwArgument *argument, int *nest_level)
+{
+	const DwWriter *writer = argument->writer;
+	DwWriter	found;
+
+	if (writer == NULL)
+	{
+		dw_writer_init(&found, argument->type, CurrentMemoryContext);
+		writer = &found;
+	}
+	if (writer->needs_fixed_settings)
+		enter_fixed_settings(nest_level);
+	return OutputFunctionCall(unconstify(FmgrInfo *, &writer->output), argument->value);
+}
+
+/*
+ * Write one argument that is not NULL; the result is a text.
+ *
+ * Whatever the output function of a type listed in input_is_fixed() would
+ * take from settings is replaced here.
+ */
+static Datum
+write_argument(const DwArgument *argument, int *nest_level)
+{
+	static const int utc = 0;
+	Oid			type = argument->type;
+	Datum		value = argument->value;
+	char		buffer[MAXDATELEN + 1];
+	char	   *string = buffer;
+
+	switch (type)
+	{
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+			return value;
+		case UNKNOWNOID:
+			string = DatumGetCString(value);
+			break;
+		case INT2OID:
+			pg_itoa(DatumGetInt16(value), buffer);
+			break;
+		case INT4OID:
+			pg_ltoa(DatumGetInt32(value), buffer);
+			break;
+		case INT8OID:
+			pg_lltoa(DatumGetInt64(value), buffer);
+			break;
+		case BYTEAOID:
+			string = write_bytea(PG_DETOAST_DATUM_PACKED(value));
+			break;
+		case FLOAT4OID:
+			float_to_shortest_decimal_buf(DatumGetFloat4(value), buffer);
+			break;
+		case FLOAT8OID:
+			double_to_shortest_decimal_buf(DatumGetFloat8(value), buffer);
+			break;
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			JsonEncodeDateTime(buffer, value, type, &utc);
+			break;
+		default:
+			string = write_other(argument, nest_level);
+	}
+	return CStringGetTextDatum(string);
+}
+
+/* PostgreSQL's own limit for the parameters of a client's statement. */
+static void
+require_limit(int count)
+{
+	if (count > DW_MAX_ARGS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a task cannot have more than %d arguments", DW_MAX_ARGS),
+				 errhint("Pass an array as one argument.")));
+}
+
+/*
+ * Arguments passed as VARIADIC array: its elements.
+ */
+static int
+fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
+{
+	ArrayType  *array;
+	Oid			type;
+	int16		length;
+	bool		by_value;
+	char		align;
+	Datum	   *values;
+	bool	   *nulls;
+	int			count;
+
+	if (PG_ARGISNULL(first))
+		return 0;
+
+	/*
+	 * The parser has made sure that it is an array; a domain over one it
+	 * passes as that.
+	 */
+	array = PG_GETARG_ARRAYTYPE_P(first);
+	type = ARR_ELEMTYPE(array);
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	deconstruct_array(array, type, length, by_value, align,
+					  &values, &nulls, &count);
+	require_limit(count);
+
+	*result = palloc(count * sizeof(DwArgument));
+	for (int i = 0; i < count; i++)
+	{
+		(*result)[i].type = type;
+		(*result)[i].value = values[i];
+		(*result)[i].isnull = nulls[i];
+		(*result)[i].writer = NULL;
+	}
+	return count;
+}
+
+static int
+fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
+{
+	int			count = PG_NARGS() - first;
+
+	if (count <= 0)
+		return 0;
+	if (get_fn_expr_variadic(fcinfo->flinfo))
+		return fetch_from_array(fcinfo, first, result);
+
+	*result = palloc(count * sizeof(DwArgument));
+	for (int i = 0; i < count; i++)
+	{
+		DwArgument *argument = &(*result)[i];
+
+		argument->type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
+		argument->isnull = PG_ARGISNULL(first + i);
+		argument->value = PG_GETARG_DATUM(first + i);
+		argument->writer = NULL;
+
+		if (!OidIsValid(argument->type))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("could not determine data type for argument %d of the task",
+							i + 1)));
+	}
+	return count;
+}
+
+Datum
+dw_argument_text(const DwArgument *argument)
+{
+	int			nest_level = 0;
+	Datum		result = write_argument(argument, &nest_level);
+
+	leave_fixed_settings(&nest_level);
+	return result;
+}
+
+Datum
+dw_args_texts(const DwArgument *arguments, int count)
+{
+	ArgumentContext context;
+	Datum	   *texts = palloc0(count * sizeof(Datum));
+	bool	   *nulls = palloc(count * sizeof(bool));
+	int			nest_level = 0;
+	int			one = 1;
+
+	push_argument_context(&context, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		const DwArgument *argument = &arguments[i];
+
+		context.number = i + 1;
+		nulls[i] = argument->isnull;
+		if (!argument->isnull)
+			texts[i] = write_argument(argument, &nest_level);
+		else if (argument->writer == NULL && !input_is_fixed(argument->type) &&
+				 argument->type != UNKNOWNOID)
+			check_type(argument->type);
+	}
+	leave_fixed_settings(&nest_level);
+	pop_argument_context(&context);
+
+	return PointerGetDatum(construct_md_array(texts, nulls, 1, &count, &one,
+											  TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+/*
+ * Make what a row keeps of the arguments; there is one at least.
+ */
+static void
+write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
+{
+	Datum	   *type_oids = palloc(count * sizeof(Datum));
+
+	*args = dw_args_texts(arguments, count);
+	for (int i = 0; i < count; i++)
+		type_oids[i] = ObjectIdGetDatum(arguments[i].type == UNKNOWNOID ?
+										InvalidOid : arguments[i].type);
+	*types = PointerGetDatum(construct_array(type_oids, count, REGTYPEOID,
+											 sizeof(Oid), true,
+											 TYPALIGN_INT));
+}
+
+/*
+ * Read the arguments of an SQL function that is declared VARIADIC "any",
+ * from its argument number first (counted from 0) on, and make what a task's
+ * row keeps of them: *args, a text[] in which NULL is a NULL argument, and
+ * *types, a regtype[] of the same length.  A literal without a type has an
+ * invalid type there (printed as -) and keeps the text as it was written.
+ *
+ * Returns how many there are.  Without any, *isnull is true and both Datums
+ * are 0.  The result is in the current memory context.
+ *
+ * A type whose values cannot be kept as text raises an error.
+ */
+int
+dw_args_collect(FunctionCallInfo fcinfo, int first,
+				Datum *args, Datum *types, bool *isnull)
+{
+	DwArgument *arguments = NULL;
+	int			count = fetch_arguments(fcinfo, first, &arguments);
+
+	*args = *types = (Datum) 0;
+	*isnull = (count == 0);
+	if (count > 0)
+		write_arguments(arguments, count, args, types);
+	return count;
+}
+
+static Oid	stranger(Oid type);
+
+static Oid
+stranger_in_columns(Oid type)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+	Oid			found = InvalidOid;
+
+	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			found = stranger(TupleDescAttr(desc, i)->atttypid);
+	ReleaseTupleDesc(desc);
+	return found;
+}
+
+/*
+ * Whose code may run when a value of the type is read?  InvalidOid if it is that
+ * of roles only that have the rights of the task's owner anyway, or none.
+ *
+ * A row type of a stranger counts, whatever its columns are: it could be given
+ * a domain in this very moment.
+ */
+static Oid
+stranger(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	FormData_pg_type form;
+
+	check_stack_depth();
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = *(Form_pg_type) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+
+	if (form.typtype == TYPTYPE_BASE)
+		return OidIsValid(form.typelem) ? stranger(form.typelem) : InvalidOid;
+	if (form.typtype == TYPTYPE_ENUM)
+		return InvalidOid;
+	if (!has_privs_of_role(form.typowner, GetUserId()))
+		return form.typowner;
+	switch (form.typtype)
+	{
+		case TYPTYPE_DOMAIN:
+			return stranger(form.typbasetype);
+		case TYPTYPE_RANGE:
+			return stranger(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return stranger(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			return stranger_in_columns(type);
+		default:
+			return InvalidOid;
+	}
+}
+
+/* Reads a value as the role whose code is run by that. */
+static Datum
+read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
+{
+	Datum		result = (Datum) 0;
+
+	PG_TRY();
+	{
+		DwRestricted state;
+
+		dw_restricted_begin(&state, role);
+		result = OidInputFunctionCall(input, string, io_param, typmod);
+		dw_restricted_end(&state);
+	}
+	PG_FINALLY();
+	{
+		dw_restricted_leave();
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * Read a value of a type without a shorter way.  A domain is read as the
+ * type that it is over: its checks come later, when the fixed settings are
+ * left, since a user's function in a CHECK must not see them.
+ */
+static Datum
+read_other(Oid type, const char *string, int *nest_level)
+{
+	int32		typmod = -1;
+	Oid			base = getBaseTypeAndTypmod(type, &typmod);
+	Oid			role = InvalidOid;
+	Oid			input;
+	Oid			io_param;
+
+	if (!input_is_fixed(base) && get_typtype(base) != TYPTYPE_ENUM)
+	{
+		enter_fixed_settings(nest_level);
+		role = stranger(base);
+	}
+	getTypeInputInfo(base, &input, &io_param);
+	if (OidIsValid(role))
+		return read_as(role, input, unconstify(char *, string), io_param, typmod);
+	return OidInputFunctionCall(input, unconstify(char *, string),
+								io_param, typmod);
+}
+
+static void
+check_type_exists(Oid type)
+{
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", type),
+				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
+}
+
+/*
+ * The elements of an array that was given as a list, none if it is empty.
+ */
+static int
+fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *what,
+		   Datum **values, bool **nulls)
+{
+	int			count;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", what)));
+	deconstruct_array(array, type, length, by_value, TYPALIGN_INT, values, nulls, &count);
+	return count;
+}
+
+/*
+ * Read a value that was given as text, as the session would read a literal,
+ * and check it as far as it can be.
+ */
+static void
+parse_argument(DwArgument *argument, Oid type, char *string)
+{
+	Oid			input;
+	Oid			io_param;
+
+	argument->type = type;
+	argument->isnull = string == NULL;
+	if (type == UNKNOWNOID)
+	{
+		argument->value = CStringGetDatum(string);
+		return;
+	}
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", type)));
+	check_type(type);
+	getTypeInputInfo(type, &input, &io_param);
+	/* a domain has something to say of NULL, too */
+	if (string != NULL || get_typtype(type) == TYPTYPE_DOMAIN)
+		argument->value = OidInputFunctionCall(input, string, io_param, -1);
+}
+
+/*
+ * The same for arguments that are given as such arrays.  A value of a type is
+ * read under the settings of the session, as a literal would be; types may be
+ * NULL, as a whole or in its elements: untyped.
+ */
+int
+dw_args_parse(ArrayType *args, ArrayType *types,
+			  Datum *stored_args, Datum *stored_types, bool *isnull)
+{
+	ArgumentContext context;
+	DwArgument *arguments;
+	Datum	   *texts = NULL;
+	Datum	   *type_oids = NULL;
+	bool	   *nulls = NULL;
+	bool	   *untyped = NULL;
+	int			count = 0;
+	int			type_count = 0;
+
+	if (args != NULL)
+		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
+	if (types != NULL)
+		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
+								&type_oids, &untyped);
+	if (types != NULL && type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count),
+				 errhint("Without arg_types, all arguments take their types from the statement; '-' in it lets one do so.")));
+
+	*stored_args = *stored_types = (Datum) 0;
+	*isnull = (count == 0);
+	if (count == 0)
+		return 0;
+	require_limit(count);
+
+	arguments = palloc0(count * sizeof(DwArgument));
+	push_argument_context(&context, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		Oid			type = InvalidOid;
+
+		context.number = i + 1;
+		if (types != NULL && !untyped[i])
+			type = DatumGetObjectId(type_oids[i]);
+		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
+					   nulls[i] ? NULL : TextDatumGetCString(texts[i]));
+	}
+	pop_argument_context(&context);
+	write_arguments(arguments, count, stored_args, stored_types);
+	return count;
+}
+
+/*
+ * Read one argument that has a type.
+ */
+static void
+read_argument(ParamExternData *param, Datum stored, int *nest_level)
+{
+	char	   *string;
+
+	switch (param->ptype)
+	{
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+			param->value = stored;
+			return;
+		default:
+			break;
+	}
+
+	if (!input_is_fixed(param->ptype))
+		check_type_exists(param->ptype);
+	if (param->isnull)
+		return;
+
+	string = TextDatumGetCString(stored);
+	switch (param->ptype)
+	{
+		case INT4OID:
+			param->value = Int32GetDatum(pg_strtoint32(string));
+			break;
+		case INT8OID:
+			param->value = Int64GetDatum(pg_strtoint64(string));
+			break;
+		default:
+			param->value = read_other(param->ptype, string, nest_level);
+	}
+}
+
+/*
+ * The values are valid for their domains as these were when the task was
+ * scheduled; they are checked again, NULLs as well, as the domains are now,
+ * unless these are a stranger's.
+ */
+static void
+check_domains(const DwBinding *binding, ArgumentContext *context)
+{
+	for (int i = 0; i < binding->nargs; i++)
+	{
+		ParamExternData *param = &binding->params->params[i];
+
+		context->number = i + 1;
+		if (OidIsValid(binding->types[i]) && !input_is_fixed(param->ptype) &&
+			get_typtype(param->ptype) == TYPTYPE_DOMAIN &&
+			!OidIsValid(stranger(param->ptype)))
+			domain_check(param->value, param->isnull, param->ptype,
+						 NULL, NULL);
+	}
+}
+
+static void
+set_parameter(Param *param, int number, Oid type, int32 typmod)
+{
+	param->paramid = number;
+	param->paramtype = type;
+	param->paramtypmod = typmod;
+	param->paramcollid = get_typcollation(type);
+}
+
+/*
+ * Parser hook: what $n is.  For a number without an argument, NULL makes the
+ * parser say so.
+ */
+static Node *
+bind_parameter(ParseState *pstate, ParamRef *ref)
+{
+	DwBinding  *binding = (DwBinding *) pstate->p_ref_hook_state;
+	int			i = ref->number - 1;
+	Oid			type;
+	Param	   *param;
+
+	if (i < 0 || i >= binding->nargs)
+		return NULL;
+	type = OidIsValid(binding->types[i]) ? binding->types[i] : UNKNOWNOID;
+	param = makeNode(Param);
+	param->paramkind = PARAM_EXTERN;
+	param->location = ref->location;
+	set_parameter(param, ref->number, type, -1);
+	return (Node *) param;
+}
+
+/*
+ * Read an untyped argument as what it is made in some place, for this run.
+ */
+static void
+read_literal(DwBinding *binding, Reading *reading)
+{
+	const ParamExternData *literal = &binding->params->params[reading->number - 1];
+	MemoryContext old;
+
+	reading->value = *literal;
+	reading->value.ptype = reading->type;
+	if (literal->isnull)
+		return;
+	old = MemoryContextSwitchTo(binding->run_context);
+	reading->value.value = OidInputFunctionCall(reading->input,
+												DatumGetCString(literal->value),
+												reading->io_param,
+												reading->typmod);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Find or add a reading; returns its index.  An argument has few, but there may be
+ * many arguments.
+ */
+static int
+find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
+{
+	int		   *newest = &binding->newest[number - 1];
+	Reading    *reading;
+
+	/* with many of them the analysis takes long */
+	CHECK_FOR_INTERRUPTS();
+	for (int i = *newest; i >= 0; i = reading->next)
+	{
+		reading = &binding->readings[i];
+		if (reading->type == type && reading->typmod == typmod)
+			return i;
+	}
+
+	if (binding->nreadings == binding->max_readings)
+	{
+		int			max = Max(binding->max_readings * 2, 4);
+
+		if (binding->readings == NULL)
+			binding->readings = MemoryContextAlloc(binding->context,
+												   max * sizeof(Reading));
+		else
+			binding->readings = repalloc(binding->readings, max * sizeof(Reading));
+		binding->max_readings = max;
+	}
+	reading = &binding->readings[binding->nreadings];
+	reading->number = number;
+	reading->next = *newest;
+	reading->type = type;
+	reading->typmod = typmod;
+	reading->location = location;
+	getTypeInputInfo(type, &reading->input, &reading->io_param);
+	read_literal(binding, reading);
+	*newest = binding->nreadings++;
+	binding->params->numParams = binding->nargs + binding->nreadings;
+	return *newest;
+}
+
+/*
+ * Parser hook: an untyped argument is made something; all is as coerce_type()
+ * does it for a literal.  The parser wants to see the node that it gave.
+ *
+ * An explicit cast cuts what is too long for a domain.  Nothing tells of one but
+ * the location, which implicit casts do not have.  (Nor do explicit ones of what is
+ * inside of ARRAY[] or ROW(): there it is an error still.)
+ */
+static Node *
+coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
+				 int location)
+{
+	DwBinding  *binding = (DwBinding *) pstate->p_ref_hook_state;
+	ParseCallbackState callback;
+	int32		base_typmod = typmod;
+	Oid			base;
+	int			i;
+
+	if (param->paramkind != PARAM_EXTERN || param->paramtype != UNKNOWNOID)
+		return NULL;
+	base = getBaseTypeAndTypmod(type, &base_typmod);
+	typmod = base == INTERVALOID ? base_typmod : -1;
+
+	setup_parser_errposition_callback(&callback, pstate, param->location);
+	i = find_reading(binding, param->paramid, base, typmod, param->location);
+	cancel_parser_errposition_callback(&callback);
+
+	set_parameter(param, binding->nargs + i + 1, base, typmod);
+	if (base == type)
+		return (Node *) param;
+	return coerce_to_domain((Node *) param, base, base_typmod, type,
+							location < 0 ? COERCION_IMPLICIT : COERCION_EXPLICIT,
+							COERCE_IMPLICIT_CAST, location, false);
+}
+
+/*
+ * Each analysis makes its readings anew: what a place stands for may be of
+ * another type by now.  Each statement of a task has one, so this does not go
+ * through all arguments.
+ */
+void
+dw_args_parser_setup(ParseState *pstate, void *arg)
+{
+	DwBinding  *binding = (DwBinding *) arg;
+
+	for (int i = 0; i < binding->nreadings; i++)
+		binding->newest[binding->readings[i].number - 1] = -1;
+	binding->nreadings = 0;
+	pstate->p_paramref_hook = bind_parameter;
+	pstate->p_coerce_param_hook = coerce_parameter;
+	pstate->p_ref_hook_state = binding;
+}
+
+/*
+ * The value of a parameter, in lists with untyped arguments.
+ */
+static ParamExternData *
+fetch_parameter(ParamListInfo params, int number, bool speculative,
+				ParamExternData *workspace)
+{
+	DwBinding  *binding = (DwBinding *) params->paramFetchArg;
+
+	if (number <= binding->nargs)
+		return &params->params[number - 1];
+	return &binding->readings[number - binding->nargs - 1].value;
+}
+
+/*
+ * What is wrong with a literal is shown in its place, as the parser does it.
+ */
+static void
+literal_callback(void *arg)
+{
+	const LiteralContext *context = (LiteralContext *) arg;
+
+	if (geterrcode() == ERRCODE_QUERY_CANCELED)
+		return;
+	internalerrposition(pg_mbstrlen_with_len(context->sql, context->location) + 1);
+	internalerrquery(context->sql);
+}
+
+/*
+ * Read the untyped arguments for a plan that has its parameters.
+ */
+static void
+read_literals(DwBinding *binding)
+{
+	LiteralContext context;
+
+	context.sql = binding->sql;
+	context.callback.callback = literal_callback;
+	context.callback.arg = &context;
+	context.callback.previous = error_context_stack;
+	error_context_stack = &context.callback;
+	for (int i = 0; i < binding->nreadings; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		context.location = binding->readings[i].location;
+		read_literal(binding, &binding->readings[i]);
+	}
+	error_context_stack = context.callback.previous;
+}
+
+/* For so many arguments, not filled in. */
+static DwBinding *
+make_binding(int nargs)
+{
+	DwBinding  *binding = palloc0(sizeof(DwBinding));
+
+	binding->context = CurrentMemoryContext;
+	binding->nargs = nargs;
+	binding->types = palloc0(nargs * sizeof(Oid));
+	binding->newest = palloc(nargs * sizeof(int));
+	memset(binding->newest, -1, nargs * sizeof(int));
+	return binding;
+}
+
+DwBinding *
+dw_args_binding(ParamListInfo params, const char *sql)
+{
+	const DwBinding *first = (DwBinding *) params->parserSetupArg;
+	DwBinding  *binding = make_binding(first->nargs);
+
+	binding->sql = sql;
+	memcpy(binding->types, first->types, first->nargs * sizeof(Oid));
+	return binding;
+}
+
+void
+dw_args_bind(DwBinding *binding, ParamListInfo params)
+{
+	binding->params = params;
+	binding->run_context = CurrentMemoryContext;
+	params->parserSetupArg = params->paramFetchArg = binding;
+	params->numParams = binding->nargs + binding->nreadings;
+	if (binding->nreadings > 0)
+		read_literals(binding);
+}
+
+/* The types of the arguments; InvalidOid is untyped. */
+const Oid *
+dw_args_types(ParamListInfo params, int *nargs)
+{
+	const DwBinding *binding;
+
+	*nargs = 0;
+	if (params == NULL)
+		return NULL;
+	binding = (DwBinding *) params->parserSetupArg;
+	*nargs = binding->nargs;
+	return binding->types;
+}
+
+/*
+ * Take a row's arrays apart.  That of the texts is copied, since these point
+ * into it.
+ */
+static int
+read_arrays(Datum args, Datum types, bool types_null,
+			Datum **texts, bool **nulls, Datum **type_oids, bool **untyped)
+{
+	int			count;
+	int			type_count;
+
+	deconstruct_array(DatumGetArrayTypePCopy(args), TEXTOID, -1, false,
+					  TYPALIGN_INT, texts, nulls, &count);
+	if (types_null)
+	{
+		*type_oids = NULL;
+		return count;
+	}
+
+	deconstruct_array(DatumGetArrayTypeP(types), REGTYPEOID, sizeof(Oid),
+					  true, TYPALIGN_INT, type_oids, untyped, &type_count);
+	if (type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count)));
+	return count;
+}
+
+/*
+ * Fill in the argument with the given index, typed or not.
+ */
+static void
+fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
+			   bool isnull, int *nest_level)
+{
+	ParamExternData *param = &params->params[i];
+
+	param->value = (Datum) 0;
+	param->isnull = isnull;
+	param->pflags = PARAM_FLAG_CONST;
+	param->ptype = OidIsValid(type) ? type : UNKNOWNOID;
+
+	if (OidIsValid(type))
+		read_argument(param, stored, nest_level);
+	else if (!isnull)
+		param->value = CStringGetDatum(TextDatumGetCString(stored));
+}
+
+/*
+ * A list for so many arguments, not filled in, with its binding.
+ */
+static DwBinding *
+make_list(int count)
+{
+	DwBinding  *binding = make_binding(count);
+	ParamListInfo params = makeParamList(count);
+
+	binding->run_context = CurrentMemoryContext;
+	binding->params = params;
+	params->parserSetup = dw_args_parser_setup;
+	params->parserSetupArg = params->paramFetchArg = binding;
+	return binding;
+}
+
+/* The same for the constants of a text, which must outlive the run. */
+ParamListInfo
+dw_args_constants(const DwConstants *constants)
+{
+	DwBinding  *binding = make_list(constants->count);
+	ParamListInfo params = binding->params;
+
+	for (int i = 0; i < constants->count; i++)
+	{
+		Oid			type = constants->types[i];
+
+		binding->types[i] = type;
+		if (!OidIsValid(type))
+			params->paramFetch = fetch_parameter;
+		params->params[i].value = constants->values[i];
+		params->params[i].isnull = false;
+		params->params[i].pflags = PARAM_FLAG_CONST;
+		params->params[i].ptype = OidIsValid(type) ? type : UNKNOWNOID;
+	}
+	return params;
+}
+
+/*
+ * Turn what a task's row keeps back into values, to be passed to
+ * SPI_execute_extended() as options.params.  NULL if there are no arguments.
+ *
+ * A typed argument becomes a parameter with that value.  An untyped one
+ * means, wherever $n stands, the same as a literal written there: it takes
+ * its type from that place, each place by itself, and is read under the
+ * settings of the moment, as a literal would be.  This works through the
+ * parserSetup of the result, by further parameters after the arguments.
+ *
+ * types may be NULL, as a whole or in its elements: untyped.  The result and
+ * its values are in the current memory context, which must outlive the run;
+ * args and types need not.  sql is only for messages; may be NULL.
+ *
+ * Can run code of the user's (a domain's CHECK, an input function): call it
+ * as the task's owner, in the transaction in which its SQL is to run.  Code of
+ * roles that do not have this one's rights runs with their own only.
+ */
+ParamListInfo
+dw_args_params(const char *sql, Datum args, bool args_null,
+			   Datum types, bool types_null)
+{
+	ArgumentContext context;
+	DwBinding  *binding;
+	ParamListInfo params;
+	Datum	   *texts;
+	Datum	   *type_oids;
+	bool	   *nulls;
+	bool	   *untyped;
+	int			nest_level = 0;
+	int			count;
+
+	if (args_null)
+		return NULL;
+	count = read_arrays(args, types, types_null,
+						&texts, &nulls, &type_oids, &untyped);
+	if (count == 0)
+		return NULL;
+
+	binding = make_list(count);
+	params = binding->params;
+
+	push_argument_context(&context, sql);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		context.number = i + 1;
+		/* plain SQL may have written that it is unknown: the same as untyped */
+		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
+			binding->types[i] = DatumGetObjectId(type_oids[i]);
+		/* what it is made comes on top, so there is no list of fixed length */
+		if (!OidIsValid(binding->types[i]))
+			params->paramFetch = fetch_parameter;
+		fill_parameter(params, i, binding->types[i], texts[i], nulls[i], &nest_level);
+	}
+	leave_fixed_settings(&nest_level);
+	check_domains(binding, &context);
+	pop_argument_context(&context);
+
+	return params;
+}

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * plans.h
+ *	  Plans of tasks' SQL that an executor keeps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_PLANS_H
+#define DW_PLANS_H
+
+#include "postgres.h"
+
+#include "executor/spi.h"
+
+extern bool dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result);
+
+#endif							/* DW_PLANS_H */

@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * history_tables.h
+ *	  The tables of delay_wheel.history: which one is written, and how they
+ *	  are kept within bounds.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_HISTORY_TABLES_H
+#define DW_HISTORY_TABLES_H
+
+#include "postgres.h"
+
+/*---- For the sweeper ----*/
+
+extern TimestampTz dw_history_turn(bool *more);
+
+#endif							/* DW_HISTORY_TABLES_H */

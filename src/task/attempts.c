@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempts.c
+ *	  How often a task is tried, how long, and when again.
+ *
+ * Run by executors, which must come to a decision whatever the row says: so
+ * values that plain SQL has written, and that make no sense, are clipped and
+ * raise no error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "mb/pg_wchar.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
+#include "attempts.h"
+
+/* The pause between two attempts grows up to this, unless it began longer. */
+#define MAX_PAUSE		USECS_PER_HOUR
+/*
+ * One of zero does not grow.  After so many failures in vain it is a second:
+ * each costs a row, and a line of the log.
+ */
+#define MAX_AT_ONCE		100
+#define PAUSE_AFTER		USECS_PER_SEC
+/* What of the last error is kept with a pending task, in bytes. */
+#define MAX_LAST_ERROR	500
+
+/* Of the timeouts that hold for the role, the shorter one. */
+static int
+default_timeout(void)
+{
+	if (StatementTimeout <= 0)
+		return dw_default_timeout;
+	if (dw_default_timeout <= 0)
+		return StatementTimeout;
+	return Min(StatementTimeout, dw_default_timeout);
+}
+
+void
+dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *nulls,
+		 DwTerms *terms)
+{
+	DwQueueDefaults defaults;
+
+	dw_queue_defaults(db, key->queue, &defaults);
+	terms->max_attempts = defaults.max_attempts;
+	terms->retry_delay = defaults.retry_delay;
+	terms->timeout = defaults.timeout >= 0 ? defaults.timeout : default_timeout();
+
+	if (!nulls[Anum_task_max_attempts - 1])
+		terms->max_attempts = DatumGetInt16(values[Anum_task_max_attempts - 1]);
+	if (!nulls[Anum_task_retry_delay - 1])
+		terms->retry_delay = dw_interval_us(DatumGetIntervalP(values[Anum_task_retry_delay - 1]));
+	if (!nulls[Anum_task_timeout - 1])
+		terms->timeout = DatumGetInt32(values[Anum_task_timeout - 1]);
+	terms->retry_delay = Max(terms->retry_delay, 0);
+	terms->timeout = Max(terms->timeout, 0);
+}
+
+/* Would the very same, done again at once, probably go well? */
+bool
+dw_is_transient(int sqlstate)
+{
+	return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+/*
+ * When to try again after so many failed attempts.
+ *
+ * The pause doubles with each attempt.  Some jitter keeps tasks that failed
+ * together from coming back together.
+ */
+TimestampTz
+dw_next_attempt(const DwTerms *terms, int failed)
+{
+	int64		longest = Max(terms->retry_delay, MAX_PAUSE);
+	int64		pause = terms->retry_delay;
+	int64		jitter;
+
+	for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
+		pause = pause > longest / 2 ? longest : pause * 2;
+	if (failed >= MAX_AT_ONCE)
+		pause = Max(pause, PAUSE_AFTER);
+	jitter = pg_prng_uint64_range(&pg_global_prng_state, 0, pause / 4);
+	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
+}
+
+/* Keeps the error of its last attempt with a task. */
+void
+dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
+{
+	char	   *text = psprintf("%s: %s", unpack_sql_state(error->sqlerrcode),
+								dw_error_message(error));
+
+	text[pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR)] = '\0';
+	/* what stands there by plain SQL may leave no room: the task comes first */
+	if (!dw_more_has_room(values, nulls, Anum_task_more, strlen(text)))
+		return;
+	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR, text);
+}

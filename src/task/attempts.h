@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempts.h
+ *	  How often a task is tried, how long, and when again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_ATTEMPTS_H
+#define DW_ATTEMPTS_H
+
+#include "postgres.h"
+
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+
+/* What holds for one task: its own values, else its queue's, else defaults. */
+typedef struct DwTerms
+{
+	int			timeout;		/* ms, 0: none */
+	int			max_attempts;
+	int64		retry_delay;	/* us */
+} DwTerms;
+extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
+					 const bool *nulls, DwTerms *terms);
+extern bool dw_is_transient(int sqlstate);
+extern TimestampTz dw_next_attempt(const DwTerms *terms, int failed);
+extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
+
+#endif							/* DW_ATTEMPTS_H */

@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * ended.c
+ *	  How a task ended.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "ended.h"
+
+const char *const dw_end_names[] = {
+	[DW_END_DONE] = "done",
+	[DW_END_FAILED] = "failed",
+	[DW_END_RETRIED] = "retried",
+	[DW_END_SKIPPED] = "skipped",
+	[DW_END_CANCELLED] = "cancelled"
+};

@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * my_session.c
+ *	  What a process knows of itself.
+ *
+ * Run by sessions, and by executors.  The database's place in shared memory is
+ * pinned for as long as the transaction may have something to tell the timer; the
+ * pin keeps the launcher from giving the place to another database.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "../base/settings.h"
+#include "../ring/ring.h"
+#include "../shmem/executors.h"
+#include "../shmem/places.h"
+#include "../shmem/shared.h"
+#include "my_session.h"
+
+int64		dw_run_now_id = 0;
+TimestampTz dw_run_now_clock = DT_NOBEGIN;
+bool		dw_batch_is_closed = false;
+
+/* Pinned while this transaction may have something to tell. */
+static DwDatabase *my_database = NULL;
+static bool pinned = false;
+
+/*
+ * This process's database, entered if it has no place yet; pinned until the end of
+ * the transaction.  NULL: there is no place for it.
+ */
+DwDatabase *
+dw_my_database(void)
+{
+	if (pinned)
+		return my_database;
+	if (my_database == NULL || !dw_database_pin(my_database, MyDatabaseId))
+		my_database = dw_database_enter(MyDatabaseId, true);
+	pinned = my_database != NULL;
+	return my_database;
+}
+
+/* The database if this transaction has pinned it, or NULL.  Takes no lock. */
+DwDatabase *
+dw_my_pinned_database(void)
+{
+	return pinned ? my_database : NULL;
+}
+
+/*
+ * The database, pinned, if it has a place; or NULL.  Called in callbacks at the end
+ * of a transaction, too: the function does not allocate or fail.
+ */
+DwDatabase *
+dw_my_database_find(void)
+{
+	if (!pinned)
+	{
+		my_database = dw_database_find_pin(MyDatabaseId);
+		pinned = my_database != NULL;
+	}
+	return my_database;
+}
+
+/* At the end of the transaction, when all is told. */
+void
+dw_my_database_unpin(void)
+{
+	if (pinned)
+		dw_database_unpin(my_database);
+	pinned = false;
+}
+
+/* Warns, once in a session, that its database has no place. */
+void
+dw_warn_no_place(void)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel has no place for another database: the limit of %d is reached",
+					dw_max_databases),
+			 errdetail("Tasks of this database wait until there is a place."),
+			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
+	warned = true;
+}
+
+/* True if this process runs the task, as an executor or by delay_run(). */
+bool
+dw_executor_runs_here(int64 id)
+{
+	return (dw_run_now_id != 0 && dw_run_now_id == id) ||
+		(dw_this_executor != NULL &&
+		 dw_this_executor->state == DW_EXECUTOR_BUSY &&
+		 dw_this_executor->current.id == id);
+}
+
+/*
+ * The task that runs is the last one of its batch: the next one must not share its
+ * transaction.  Outside of a batch that changes nothing.
+ */
+void
+dw_batch_close(void)
+{
+	dw_batch_is_closed = true;
+}

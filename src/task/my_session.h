@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * my_session.h
+ *	  What a process knows of itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_MY_SESSION_H
+#define DW_MY_SESSION_H
+
+#include "postgres.h"
+
+#include "../shmem/shared.h"
+
+/* The task that delay_run() or delay_run_due() runs in this session; else 0. */
+extern int64 dw_run_now_id;
+
+/* The time that delay_run_due() has come to; DT_NOBEGIN: it does not run. */
+extern TimestampTz dw_run_now_clock;
+
+/* The batch that this executor runs takes no more tasks. */
+extern bool dw_batch_is_closed;
+extern DwDatabase *dw_my_database(void);
+extern DwDatabase *dw_my_pinned_database(void);
+extern DwDatabase *dw_my_database_find(void);
+extern void dw_my_database_unpin(void);
+extern void dw_warn_no_place(void);
+extern bool dw_executor_runs_here(int64 id);
+extern void dw_batch_close(void);
+
+#endif							/* DW_MY_SESSION_H */

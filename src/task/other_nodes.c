@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * other_nodes.c
+ *	  Effects of tasks on other nodes, and what they read there.
+ *
+ * Run by executors, and by backends that run a task at once.
+ *
+ * A task runs exactly once because the deletion of its row and its effects are
+ * one transaction.  That holds for effects on other nodes only if all of them
+ * commit by two-phase commit.  Citus does so only if more than one of its nodes,
+ * or a shard of this one, were written: the row of the task, which C code
+ * deletes, is nothing to Citus.  So Citus would commit on the one node that was
+ * written, and then here; after a crash in between the task would run again.
+ * This file asks Citus for two-phase commit, which it does where it has written,
+ * and only there.
+ *
+ * Citus is asked by its own function.  From PostgreSQL 16 on extensions hide
+ * their symbols but those that SQL calls.  There the transaction, if Citus has a
+ * part in it, writes no rows to a table that Citus knows: an INSERT ... SELECT
+ * is always committed by two-phase commit.  An administrator makes that table,
+ * delay_wheel.two_phase, when the nodes are set up (doc/scaling.md).
+ *
+ * Where Citus is not loaded, that costs a look at two pointers.
+ *
+ * postgres_fdw reads foreign tables under a snapshot that the other server takes
+ * once for the whole transaction.  A task that comes later in a batch would not
+ * see there what was committed before it was scheduled.  So a task that uses a
+ * foreign table is the last one of its batch.  Its query tells so when it begins,
+ * by its list of tables, and again when it ends, since a partition to which only
+ * rows lead is not in that list: also by an error that the task catches, since
+ * the other server keeps its snapshot.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dlfcn.h>
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+
+#include "../base/compat.h"
+#include "../shmem/executors.h"
+#include "my_session.h"
+#include "other_nodes.h"
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
+
+/*---- Two-phase commit ----*/
+
+/* Functions of Citus, if it is loaded. */
+static void (*use_two_phase) (void) = NULL;
+static PGFunction should_use_two_phase = NULL;
+
+/* PostgreSQL makes the symbols of all that it loads global. */
+static void
+look_for_citus(void)
+{
+	static bool looked = false;
+
+	if (looked)
+		return;
+	looked = true;
+	*(void **) &use_two_phase = dlsym(RTLD_DEFAULT, "Use2PCForCoordinatedTransaction");
+	*(void **) &should_use_two_phase = dlsym(RTLD_DEFAULT, "coordinated_transaction_should_use_2PC");
+}
+
+/*
+ * Has Citus a part in this transaction, and would commit it in one phase?  If it
+ * has none, its function raises an error, which leaves nothing to clean up.
+ */
+static bool
+is_one_phase(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool result = false;
+
+	PG_TRY();
+	{
+		result = !DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0));
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return result;
+}
+
+static void
+say_what_is_missing(void)
+{
+	static bool said = false;
+
+	if (!said)
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist"),
+				 errhint("Create it, see doc/scaling.md.")));
+	said = true;
+}
+
+/* As the table's owner, who can do no more by it than before. */
+static void
+write_no_rows(void)
+{
+	Oid			schema = get_namespace_oid("delay_wheel", true);
+	Oid			table = OidIsValid(schema) ? get_relname_relid("two_phase", schema) : InvalidOid;
+	Relation	rel;
+	Oid			user;
+	int			context;
+
+	if (!OidIsValid(table))
+	{
+		say_what_is_missing();
+		return;
+	}
+	rel = RelationIdGetRelation(table);
+	if (!RelationIsValid(rel))
+		return;
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	RelationClose(rel);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	if (SPI_execute("INSERT INTO delay_wheel.two_phase SELECT n FROM pg_catalog.generate_series(1, 0) AS n",
+					false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "could not write to table \"delay_wheel.two_phase\"");
+	SPI_finish();
+	SetUserIdAndSecContext(user, context);
+}
+
+/*
+ * Before the commit of a transaction that has run tasks: what they have changed on
+ * other nodes is to be prepared there, not committed.
+ */
+void
+dw_other_nodes_prepare(void)
+{
+	look_for_citus();
+	if (use_two_phase != NULL)
+		use_two_phase();
+	else if (should_use_two_phase != NULL && !XactReadOnly && is_one_phase())
+		write_no_rows();
+}
+
+/*---- Foreign tables ----*/
+
+/* Those of delay_wheel itself read the memory of this server. */
+static bool
+is_foreign(const RangeTblEntry *rte)
+{
+	return rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE &&
+		get_rel_namespace(rte->relid) != get_namespace_oid("delay_wheel", true);
+}
+
+static void
+watch_foreign_query(QueryDesc *query, int flags)
+{
+	if (dw_this_executor != NULL && dw_this_executor->in_batch)
+	{
+		ListCell   *lc;
+
+		foreach(lc, query->plannedstmt->rtable)
+			if (is_foreign(lfirst_node(RangeTblEntry, lc)))
+				dw_batch_close();
+	}
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+}
+
+/* In a batch: can rows of the query lead to partitions that are not in its list of tables? */
+static bool
+may_route(QueryDesc *query)
+{
+	ListCell   *lc;
+
+	if (dw_this_executor == NULL || !dw_this_executor->in_batch)
+		return false;
+	if (query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE)
+		return false;
+	foreach(lc, query->plannedstmt->rtable)
+		if (lfirst_node(RangeTblEntry, lc)->relkind == RELKIND_PARTITIONED_TABLE)
+			return true;
+	return false;
+}
+
+/* Have they led to some that are foreign tables? */
+static void
+look_at_partitions(QueryDesc *query)
+{
+	ListCell   *lc;
+
+	foreach(lc, query->estate->es_tuple_routing_result_relations)
+		if (((ResultRelInfo *) lfirst(lc))->ri_FdwRoutine != NULL)
+			dw_batch_close();
+}
+
+static void
+call_run(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
+{
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(query, direction, count DW_ONCE);
+	else
+		standard_ExecutorRun(query, direction, count DW_ONCE);
+}
+
+static void
+call_finish(QueryDesc *query)
+{
+	if (prev_ExecutorFinish)
+		prev_ExecutorFinish(query);
+	else
+		standard_ExecutorFinish(query);
+}
+
+/* The task may catch an error; what it has begun at the other server stays. */
+static void
+run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
+{
+	if (!may_route(query))
+	{
+		call_run(query, direction, count DW_ONCE);
+		return;
+	}
+	PG_TRY();
+	{
+		call_run(query, direction, count DW_ONCE);
+	}
+	PG_FINALLY();
+	{
+		look_at_partitions(query);
+	}
+	PG_END_TRY();
+}
+
+/* What a query changes in a WITH that it has not read to the end is done here. */
+static void
+finish_query(QueryDesc *query)
+{
+	if (!may_route(query))
+	{
+		call_finish(query);
+		return;
+	}
+	PG_TRY();
+	{
+		call_finish(query);
+	}
+	PG_FINALLY();
+	{
+		look_at_partitions(query);
+	}
+	PG_END_TRY();
+}
+
+/* Called once by the postmaster. */
+void
+dw_other_nodes_install(void)
+{
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = watch_foreign_query;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = run_query;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = finish_query;
+}

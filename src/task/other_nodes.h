@@ -1,0 +1,14 @@
+/*-------------------------------------------------------------------------
+ *
+ * other_nodes.h
+ *	  Effects of tasks on other nodes, and what they read there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_OTHER_NODES_H
+#define DW_OTHER_NODES_H
+
+extern void dw_other_nodes_install(void);
+extern void dw_other_nodes_prepare(void);
+
+#endif							/* DW_OTHER_NODES_H */

@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * rights.c
+ *	  Who may schedule tasks, and how many.
+ *
+ * Run by backends, and by executors whose tasks schedule others.
+ *
+ * Who may is a matter of GRANT: allow() and disallow() only save the user the
+ * list of functions.  They run with the rights of their caller.  What ALTER
+ * DEFAULT PRIVILEGES would grant besides is taken back by the install script.
+ *
+ * How many tasks a role has pending is not kept anywhere: it would have to
+ * follow every transaction, its subtransactions and its end.  Where there is a
+ * limit, the rows are counted, and a part of what is left may be used up before
+ * they are counted again.  So the limit can be exceeded by what several
+ * sessions were granted at once, a tenth of what was left for each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../rows/task_rows.h"
+#include "key_lock.h"
+#include "marks.h"
+#include "rights.h"
+
+/* After this long the rows are counted again. */
+#define ALLOWANCE_US	(2 * USECS_PER_SEC)
+
+PG_FUNCTION_INFO_V1(dw_allow);
+PG_FUNCTION_INFO_V1(dw_disallow);
+PG_FUNCTION_INFO_V1(dw_revoke_defaults);
+PG_FUNCTION_INFO_V1(dw_revoke_new_defaults);
+
+/* The names as a list for SQL; "public" is a keyword there even in quotes. */
+static char *
+list_roles(ArrayType *array)
+{
+	StringInfoData list;
+	Datum	   *names;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, &nulls, &n);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("no role is given")));
+	initStringInfo(&list);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("role name must not be null")));
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(*DatumGetName(names[i]))));
+	}
+	return list.data;
+}
+
+/*
+ * The extension's functions for everybody, as a list for SQL: those that are
+ * in the schema given to CREATE EXTENSION.
+ */
+static char *
+list_functions(void)
+{
+	static const char *const query =
+		"SELECT pg_catalog.string_agg(p.oid::regprocedure::text, ', '),"
+		" pg_catalog.bool_and(pg_catalog.pg_has_role(p.proowner, 'USAGE'))"
+		" FROM pg_catalog.pg_extension e"
+		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid"
+		" JOIN pg_catalog.pg_proc p ON p.oid = d.objid AND p.pronamespace = e.extnamespace"
+		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
+		/* what concerns the tasks of others is not an application's decision */
+		" AND p.proname <> ALL ('{delay_arm,delay_queue,delay_queue_drop,"
+		"delay_pause_database,delay_resume_database}')"
+		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
+		" AND d.classid = 'pg_catalog.pg_proc'::regclass";
+	HeapTuple	row;
+	char	   *list;
+	bool		isnull;
+
+	if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not list the functions of the extension");
+	row = SPI_tuptable->vals[0];
+	list = SPI_getvalue(row, SPI_tuptable->tupdesc, 1);
+	if (list == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"%s\" has no functions", "delay_wheel")));
+	/* GRANT would only warn */
+	if (!DatumGetBool(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of the functions of extension \"%s\"", "delay_wheel")));
+	return list;
+}
+
+static Datum
+change_rights(FunctionCallInfo fcinfo, const char *command)
+{
+	static const Oid types[] = {NAMEARRAYOID};
+	const char *roles;
+	const char *functions;
+
+	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("role name must not be null")));
+	roles = list_roles(PG_GETARG_ARRAYTYPE_P(0));
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	functions = list_functions();
+	if (SPI_execute(psprintf(command, functions, roles), false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not change the rights");
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+Datum
+dw_allow(PG_FUNCTION_ARGS)
+{
+	return change_rights(fcinfo, "GRANT EXECUTE ON ROUTINE %s TO %s");
+}
+
+Datum
+dw_disallow(PG_FUNCTION_ARGS)
+{
+	return change_rights(fcinfo, "REVOKE EXECUTE ON ROUTINE %s FROM %s");
+}
+
+/*
+ * Takes back from everybody what is granted on the extension's objects, but for
+ * what PUBLIC may: look at views, call functions, use the schema.  The rest came
+ * from default privileges, which were meant for tables of an application.  The
+ * condition says which objects, by their dependencies d.
+ */
+static void
+revoke_defaults(const char *condition)
+{
+	static const char *const query =
+		"SELECT pg_catalog.format('REVOKE %%s ON %%s %%s FROM %%s',"
+		" pg_catalog.string_agg(DISTINCT a.privilege_type, ', '), o.kind, o.name,"
+		" CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(r.rolname) END)"
+		" FROM pg_catalog.pg_extension e"
+		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e'"
+		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
+		" JOIN (SELECT 'pg_catalog.pg_class'::regclass, oid, relowner, relacl, oid::regclass::text,"
+		" CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END FROM pg_catalog.pg_class"
+		" UNION ALL SELECT 'pg_catalog.pg_proc'::regclass, oid, proowner, proacl, oid::regprocedure::text,"
+		" 'FUNCTION' FROM pg_catalog.pg_proc"
+		" UNION ALL SELECT 'pg_catalog.pg_namespace'::regclass, oid, nspowner, nspacl, oid::regnamespace::text,"
+		" 'SCHEMA' FROM pg_catalog.pg_namespace) o(class, oid, owner, acl, name, kind)"
+		" ON o.class = d.classid AND o.oid = d.objid,"
+		" LATERAL pg_catalog.aclexplode(o.acl) a"
+		" LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
+		" WHERE e.extname = 'delay_wheel' AND a.grantee <> o.owner"
+		" AND NOT (a.grantee = 0 AND a.privilege_type IN ('SELECT', 'EXECUTE', 'USAGE'))"
+		" AND %s"
+		" GROUP BY o.kind, o.name, a.grantee, r.rolname";
+	SPITupleTable *revokes;
+	uint64		n;
+
+	if (!creating_extension)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("default privileges can be revoked by CREATE EXTENSION only")));
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to the SPI manager");
+	if (SPI_execute(psprintf(query, condition), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list the privileges of the extension");
+	revokes = SPI_tuptable;
+	n = SPI_processed;
+	for (uint64 i = 0; i < n; i++)
+		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
+			elog(ERROR, "could not change the rights");
+	SPI_finish();
+}
+
+/* For the script of 1.0 alone, at its end: on all objects. */
+Datum
+dw_revoke_defaults(PG_FUNCTION_ARGS)
+{
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
+	revoke_defaults("true");
+	PG_RETURN_VOID();
+}
+
+/*
+ * For scripts that bring an update, which create this function first and call it
+ * last: on what they have created in between.  What was granted on older
+ * objects since these are there is meant.
+ */
+Datum
+dw_revoke_new_defaults(PG_FUNCTION_ARGS)
+{
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
+	revoke_defaults(psprintf(
+		"EXISTS (SELECT FROM pg_catalog.pg_depend f"
+		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
+		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)",
+		fcinfo->flinfo->fn_oid));
+	PG_RETURN_VOID();
+}
+
+/* An error unless the current user is a member of the task's owner. */
+void
+dw_require_task_owner(int64 id, Oid owner)
+{
+	if (!has_privs_of_role(GetUserId(), owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for task %lld", (long long) id),
+				 errdetail("Only members of the role that scheduled the task, and superusers, may change it or wait for it.")));
+}
+
+/* Rows of others may still be there, but are no tasks any more. */
+static bool
+is_pending_row(Relation rel, HeapTuple tuple)
+{
+	return !dw_task_is_cancelled(rel, tuple) && !dw_task_is_superseded(rel, tuple);
+}
+
+/*
+ * An error if delay_wheel.max_pending does not let the role have another task.
+ */
+void
+dw_require_room(Oid owner)
+{
+	static struct
+	{
+		Oid			owner;
+		int			limit;
+		int			left;
+		TimestampTz until;
+	}			allowance;
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+
+	if (allowance.owner != owner || allowance.limit != dw_max_pending ||
+		allowance.left == 0 || now >= allowance.until ||
+		now < allowance.until - ALLOWANCE_US)
+	{
+		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
+
+		allowance.left = 0;
+		/* look closer only if it matters: mostly there are none to leave out */
+		if (left == 0)
+			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending_row);
+		if (left == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("role \"%s\" has as many pending tasks as it may have: %d",
+							GetUserNameFromId(owner, false), dw_max_pending),
+					 errhint("Wait until some have run, cancel some with %s, or have a superuser increase \"%s\" for the role.",
+							 "delay_cancel()", "delay_wheel.max_pending")));
+		allowance.owner = owner;
+		allowance.limit = dw_max_pending;
+		allowance.left = Max(left / 10, 1);
+		allowance.until = now + ALLOWANCE_US;
+	}
+	allowance.left--;
+}

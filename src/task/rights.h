@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * rights.h
+ *	  Rights: to schedule tasks, how many, and to change somebody's task.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_RIGHTS_H
+#define DW_RIGHTS_H
+
+#include "postgres.h"
+
+extern void dw_require_task_owner(int64 id, Oid owner);
+extern void dw_require_room(Oid owner);
+
+#endif							/* DW_RIGHTS_H */

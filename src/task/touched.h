@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * touched.h
+ *	  What the current transaction did to tasks, and who hears of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_TOUCHED_H
+#define DW_TOUCHED_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "commands/trigger.h"
+
+#include "../shmem/shared.h"
+#include "../shmem/waiters.h"
+
+extern void dw_touched_install(void);
+extern void dw_touch_written(const DwHint *hint);
+extern void dw_touch_locked(const DwHint *hint);
+extern void dw_touch_ended(int64 id, DwOutcome outcome);
+extern void dw_touch_kept(const DwHint *hint);
+extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
+extern void dw_touch_all(void);
+extern void dw_touch_control(void);
+extern bool dw_control_is_touched(void);
+extern void dw_touch_unarmed(bool left);
+extern void dw_touch_roles(void);
+extern void dw_touch_extension(void);
+extern void dw_touch_prepared(void);
+extern void dw_touched_prepare_as(const char *gid);
+extern void dw_deliver(DwDatabase *db, const DwHint *hint);
+
+/*
+ * A row of task or failed_task is about to be written: notes it if that is
+ * done by logical replication.  False if the row must not be written.
+ */
+extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);
+extern bool dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane);
+extern const DwLaneRef dw_no_lane;
+extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
+extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
+
+#endif							/* DW_TOUCHED_H */

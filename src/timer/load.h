@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.h
+ *	  Loading tasks of the near future from the table into memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_LOAD_H
+#define DW_LOAD_H
+
+#include "postgres.h"
+
+#include "../shmem/shared.h"
+
+extern void dw_load_reset(DwDatabase *database);
+extern bool dw_load_some(void);
+extern TimestampTz dw_load_next(void);
+extern void dw_load_settings_changed(void);
+extern void dw_load_tidy(void);
+
+#endif							/* DW_LOAD_H */

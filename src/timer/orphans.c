@@ -1,0 +1,404 @@
+/*-------------------------------------------------------------------------
+ *
+ * orphans.c
+ *	  Tasks of roles that do not exist any more.
+ *
+ * DROP ROLE does not know of our rows.  When a role is gone, its lanes are
+ * marked as orphans: nothing of them is in memory any more, nothing is
+ * loaded, and no executor is started for them.  Their rows are moved to
+ * failed_task, in slices of about a millisecond.
+ *
+ * It is noticed when the role is dropped (the one who does so tells all
+ * timers), when the table is read for its lanes, and when an executor is to
+ * be started.  Rows that come later, from sessions of the role that are still
+ * connected, lower the lane's next_far, as all do whose due time is beyond
+ * its horizon, which is before all times.
+ *
+ * Whether a role exists is read from pg_authid itself: the timer may be told
+ * of a commit before the invalidations of its caches.
+ *
+ * Run by timers only.  Takes no lock that can make it wait: a row that
+ * somebody has locked is left for later.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../recurring/definition.h"
+#include "../ring/lane_heap.h"
+#include "../rows/catalog.h"
+#include "../rows/lane_scan.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/progress.h"
+#include "../shmem/ready.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/waiters.h"
+#include "../task/marks.h"
+#include "../task/row_lock.h"
+#include "near.h"
+#include "orphans.h"
+
+/* Time after which a slice ends; the clock is read after so many steps. */
+#define SLICE_US		1000
+#define SLICE_STEP		16
+/* after an error, or when a table is locked */
+#define RETRY_US		(100 * 1000)
+/* whoever has locked a row by plain SQL ends without a word */
+#define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
+
+static DwDatabase *db = NULL;
+/* Some orphan may have tasks. */
+static bool any_wanted = false;
+
+/* The next lane, by number, whose owner is to be looked at. */
+static int	check_at = 0;
+/* the tables were locked, or an error struck: not before then */
+static TimestampTz check_after = PG_INT64_MIN;
+
+/* Which lane is being emptied, up to where, and with what result so far. */
+static int32 emptying = DW_NO_LANE;
+static DwTaskKey reached;
+static bool rows_locked = false;
+static int64 moved = 0;
+
+/* What a slice did, which counts when it has committed. */
+typedef struct Slice
+{
+	int64		moved;
+	bool		ended;
+} Slice;
+
+void
+dw_orphans_reset(DwDatabase *database)
+{
+	db = database;
+	any_wanted = false;
+	emptying = DW_NO_LANE;
+	check_after = PG_INT64_MIN;
+	dw_orphans_check_all();
+}
+
+/* The owners of all lanes are to be looked at. */
+void
+dw_orphans_check_all(void)
+{
+	check_at = 0;
+}
+
+/* Executors that are still connected as the role must not go on. */
+static void
+end_executors(Oid owner)
+{
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != db->oid || e->owner != owner || e->state == DW_EXECUTOR_FREE)
+			continue;
+		e->must_exit = true;
+		if (e->proc != 0)
+			SetLatch(dw_proc_latch(e->proc));
+	}
+}
+
+/*
+ * The owner does not exist: its lanes get no executor any more, and their
+ * tasks become failed ones.  For the timer, outside of locks.
+ */
+void
+dw_owner_dropped(DwDatabase *database, Oid owner)
+{
+	Assert(database == db);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].owner == owner && !dw_lanes[i].orphan)
+		{
+			dw_lanes[i].orphan = any_wanted = true;
+			dw_near_cut(&dw_lanes[i], PG_INT64_MIN, PG_INT64_MIN);
+		}
+	dw_near_apply_cuts();
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].orphan)
+			dw_ready_unlist(db, &dw_lanes[i]);
+	end_executors(owner);
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/*---- Who is an orphan ----*/
+
+/* Looks at owners, as many as fit into a slice. */
+static void
+check_owners(void)
+{
+	int64		began = dw_uptime();
+	Oid			known = InvalidOid;
+
+	for (int n = 0; check_at < dw_max_lanes; check_at++)
+	{
+		DwLane	   *lane = &dw_lanes[check_at];
+
+		if (lane->database != db->oid || lane->orphan || lane->owner == known)
+			continue;
+		if (n++ % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US)
+			break;
+		if (dw_role_exists(lane->owner))
+			known = lane->owner;
+		else
+			dw_owner_dropped(db, lane->owner);
+	}
+}
+
+/*---- What becomes of their tasks ----*/
+
+static void
+record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	ErrorData	error = {
+		.sqlerrcode = ERRCODE_UNDEFINED_OBJECT,
+		.message = psprintf("role with OID %u does not exist", key->owner),
+		.detail = "The role that scheduled the task was dropped before the task was run."
+	};
+
+	dw_deform(rel, tuple, &values, &nulls);
+	dw_failed_write(values, nulls, key->attempts, dw_now(), &error);
+}
+
+/* Moves rows of the lane to failed_task. */
+static void
+move_to_failed(Relation rel, Slice *slice)
+{
+	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
+	int64		began = dw_uptime();
+	DwTaskKey	key;
+
+	for (int n = 0;; n++)
+	{
+		TM_FailureData failure;
+		TM_Result	result = TM_BeingModified;
+
+		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		if (!dw_lane_scan_next(scan, &key))
+		{
+			slice->ended = true;
+			break;
+		}
+		reached.due = key.due;
+		reached.id = key.id + 1;
+		if (!key.has_more || dw_autonomous_enter(key.id, false))
+		{
+			result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
+								 InvalidSnapshot, false, &failure, false);
+			if (key.has_more)
+				dw_autonomous_leave(key.id);
+		}
+		if (result == TM_Ok)
+		{
+			HeapTuple	tuple = dw_lane_scan_tuple(scan);
+
+			if (dw_task_is_cancelled(rel, tuple))
+				continue;
+			record_orphan(rel, tuple, &key);
+			slice->moved++;
+		}
+		else if (result == TM_BeingModified)
+			rows_locked = true;
+	}
+	dw_lane_scan_end(scan);
+}
+
+/*
+ * Begins a transaction that may write, without waiting for any lock.  NULL if
+ * some table is locked.
+ */
+static Relation
+begin_moving(void)
+{
+	Relation	rel = dw_read_begin();
+
+	if (rel != NULL &&
+		ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
+		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->failed, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->cancellation, AccessShareLock))
+		return rel;
+	dw_read_end(rel);
+	return NULL;
+}
+
+static void
+begin_lane(DwLane *lane)
+{
+	dw_progress_begin(db, DW_WORK_ORPHANS, DW_PHASE_MOVING);
+	emptying = lane - dw_lanes;
+	reached = dw_lane_begin(lane);
+	rows_locked = false;
+	moved = 0;
+	/* lowered again by what comes from here on */
+	(void) dw_atomic_take(&lane->next_far);
+	pg_memory_barrier();
+}
+
+static void
+end_lane(DwLane *lane)
+{
+	if (moved > 0)
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg_plural("%lld pending task of the dropped role with OID %u has failed",
+							   "%lld pending tasks of the dropped role with OID %u have failed",
+							   moved, (long long) moved, lane->owner),
+				 errhint("See delay_wheel.failed.")));
+	if (rows_locked)
+	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		lane->recheck_from = PG_INT64_MIN;
+		lane->recheck_at = Min(lane->recheck_at, dw_now() + LOCKED_ROW_US);
+		LWLockRelease(dw_ready_lock(db));
+	}
+	emptying = DW_NO_LANE;
+	dw_lane_dirty(db, lane);
+	pgstat_report_stat(true);
+}
+
+/* The lane to be emptied next; NULL if there is none now. */
+static DwLane *
+next_orphan(void)
+{
+	if (emptying != DW_NO_LANE)
+		return &dw_lanes[emptying];
+	for (int32 i = db->lanes; i != DW_NO_LANE && any_wanted; i = dw_lanes[i].next)
+		if (dw_lanes[i].orphan &&
+			dw_atomic_read(&dw_lanes[i].next_far) != DW_NEVER)
+			return &dw_lanes[i];
+	any_wanted = false;
+	return NULL;
+}
+
+/* The lane may have tasks that nobody has moved yet, if it is an orphan. */
+void
+dw_orphans_wanted(const DwLane *lane)
+{
+	any_wanted |= lane->orphan;
+}
+
+/* Empties a lane, a slice of it. */
+static void
+empty_lane(Relation rel, DwLane *lane, Slice *slice)
+{
+	if (emptying == DW_NO_LANE)
+		begin_lane(lane);
+	if (dw_role_exists(lane->owner))
+	{
+		/* a new role of that number */
+		lane->orphan = false;
+		dw_atomic_lower(&lane->next_far, PG_INT64_MIN);
+		dw_lane_dirty(db, lane);
+		emptying = DW_NO_LANE;
+		return;
+	}
+	DW_INJECT("orphans-before-move");
+	move_to_failed(rel, slice);
+}
+
+/* Does a slice of what is to be done; true if there is more to do at once. */
+bool
+dw_orphans_some(void)
+{
+	TimestampTz now = dw_now();
+	DwLane	   *lane;
+	Slice		slice = {0};
+	bool		ok = false;
+
+	if (pg_atomic_exchange_u32(&db->roles_dropped, 0) != 0)
+	{
+		dw_orphans_check_all();
+		dw_recurring_begin(db);
+	}
+	if (dw_orphans_next() > now)
+		return false;
+	lane = next_orphan();
+
+	PG_TRY();
+	{
+		Relation	rel = begin_moving();
+
+		if (rel != NULL)
+		{
+			check_owners();
+			if (lane != NULL)
+				empty_lane(rel, lane, &slice);
+			dw_read_end(rel);
+			ok = true;
+		}
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		dw_read_failed(db, "move tasks of a dropped role");
+	}
+	PG_END_TRY();
+
+	if (!ok)
+	{
+		/* from the beginning: what was moved is moved no more */
+		if (emptying != DW_NO_LANE)
+		{
+			dw_atomic_lower(&dw_lanes[emptying].next_far, PG_INT64_MIN);
+			any_wanted = true;
+		}
+		emptying = DW_NO_LANE;
+		check_after = now + RETRY_US;
+		dw_progress_phase(db, DW_WORK_ORPHANS, DW_PHASE_WAITING);
+	}
+	else
+	{
+		moved += slice.moved;
+		dw_progress_add(db, DW_WORK_ORPHANS, slice.moved);
+		if (slice.moved > 0)
+		{
+			dw_make_waiters_look(db);
+			dw_failed_recorded(db, slice.moved);
+		}
+		if (slice.ended)
+			end_lane(lane);
+		if (next_orphan() == NULL)
+			dw_progress_end(db, DW_WORK_ORPHANS);
+	}
+	return ok && dw_orphans_next() <= now;
+}
+
+/* When there is something to do next, if nobody lowers anything. */
+TimestampTz
+dw_orphans_next(void)
+{
+	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
+}
+
+/* The lane is just being emptied: it must not be given back. */
+bool
+dw_orphans_holds(const DwLane *lane)
+{
+	return emptying == lane - dw_lanes;
+}

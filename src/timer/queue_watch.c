@@ -1,0 +1,350 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_watch.c
+ *	  The timer keeps what shared memory knows of queues and pauses up to date.
+ *
+ * Run by the timer.  When a transaction has changed queues or pauses, it reads their
+ * tables, gives each queue a place, and pauses lanes or lets them go on.  Queues of a
+ * role that was dropped are given to the bootstrap superuser.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "datatype/timestamp.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/ready.h"
+#include "../shmem/shared.h"
+#include "../task/queues.h"
+#include "near.h"
+#include "queue_watch.h"
+
+/* after an error, or when the tables are locked */
+#define RETRY_US		USECS_PER_SEC
+#define LOCKED_RETRY_US (100 * 1000)
+
+/* The log has it that there are more queues than places. */
+static bool missing_announced = false;
+
+static void
+enter_queue(DwDatabase *db, DwQueue *place, int16 id)
+{
+	memset(place, 0, sizeof(DwQueue));
+	place->database = db->oid;
+	place->id = id;
+	pg_atomic_init_u64(&place->done, 0);
+	pg_atomic_init_u64(&place->failed, 0);
+	pg_atomic_init_u64(&place->retried, 0);
+	pg_atomic_init_u64(&place->cancelled, 0);
+	pg_atomic_init_u64(&place->skipped, 0);
+}
+
+static void
+set_queue(DwQueue *place, const DwDeclaredQueue *queue)
+{
+	place->paused = queue->paused;
+	place->batch = queue->batch;
+	place->max_running = queue->max_running;
+	place->rate = queue->rate;
+	place->timeout = queue->timeout;
+	place->max_attempts = queue->max_attempts;
+	place->retry_delay = queue->retry_delay;
+	/* counted again when the lanes are attached */
+	place->running = 0;
+}
+
+/*
+ * Gives each declared queue a place, and back those of queues that are none
+ * any more.  Returns whether some were.
+ */
+static bool
+place_queues(DwDatabase *db)
+{
+	bool		left = false;
+	int			next = 0;
+
+	for (int i = 0; i < dw_max_queues; i++)
+	{
+		DwDeclaredQueue   *queue;
+
+		if (dw_queues[i].database != db->oid)
+			continue;
+		queue = dw_queue_declared(dw_queues[i].id);
+		if (queue != NULL)
+			queue->place = i;
+		else
+		{
+			dw_queues[i].database = InvalidOid;
+			left = true;
+		}
+	}
+
+	db->queues_missing = false;
+	for (int i = 0; i < dw_queue_tables.nqueues; i++)
+	{
+		DwDeclaredQueue   *queue = &dw_queue_tables.queues[i];
+
+		if (queue->place == DW_NO_QUEUE)
+		{
+			while (next < dw_max_queues && OidIsValid(dw_queues[next].database))
+				next++;
+			if (next == dw_max_queues)
+			{
+				db->queues_missing = true;
+				continue;
+			}
+			enter_queue(db, &dw_queues[next], queue->id);
+			queue->place = next;
+		}
+		set_queue(&dw_queues[queue->place], queue);
+	}
+	return left;
+}
+
+/* Also counts its executors as those of the queue. */
+static void
+attach_lane(DwLane *lane)
+{
+	DwDeclaredQueue   *queue = lane->queue != 0 ? dw_queue_declared(lane->queue) : NULL;
+
+	lane->queue_place = queue ? queue->place : DW_NO_QUEUE;
+	if (lane->queue_place != DW_NO_QUEUE)
+		dw_queues[lane->queue_place].running += lane->running;
+}
+
+static void
+report_missing(DwDatabase *db)
+{
+	if (!db->queues_missing)
+		missing_announced = false;
+	else if (!missing_announced)
+	{
+		missing_announced = true;
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
+				 errdetail("Tasks of some queues are not run."),
+				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_queues")));
+		dw_problem(db, "too many queues are declared: tasks of some are not run");
+	}
+}
+
+/*
+ * What was read of the tables goes into shared memory.  A lane that was paused
+ * and is not any more is read again before: tasks may have come to its ready
+ * list in any order, and executors have put back some.  So is one whose queue
+ * is gone: what is in memory may be what was cancelled before.
+ */
+static void
+apply_tables(DwDatabase *db)
+{
+	bool		left;
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	left = place_queues(db);
+	db->paused = dw_queue_tables.database_paused;
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+		DwPause		paused;
+
+		attach_lane(lane);
+		paused = dw_pause_of_lane(lane);
+		if (paused == DW_NOT_PAUSED ? lane->paused != DW_NOT_PAUSED :
+			paused == DW_PAUSED_NO_QUEUE && lane->paused != paused)
+			dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
+		if (paused != DW_NOT_PAUSED)
+		{
+			lane->paused = paused;
+			dw_ready_obey_pause(db, lane);
+		}
+	}
+	LWLockRelease(dw_ready_lock(db));
+	LWLockRelease(dw_shared->table_lock);
+
+	dw_near_apply_cuts();
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		dw_lanes[i].paused = dw_pause_of_lane(&dw_lanes[i]);
+		dw_ready_obey_pause(db, &dw_lanes[i]);
+	}
+	LWLockRelease(dw_ready_lock(db));
+
+	if (left)
+		dw_tell_queues_without_place();
+	report_missing(db);
+}
+
+/*
+ * For the timer: pauses a lane that it has just entered, if its owner's tasks are paused.
+ */
+void
+dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
+{
+	if (!dw_owner_is_paused(lane->owner))
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	lane->paused = dw_pause_of_lane(lane);
+	dw_ready_obey_pause(db, lane);
+	LWLockRelease(dw_ready_lock(db));
+}
+
+/* The last one is remembered: many queues have the same owner. */
+static bool
+role_exists(Oid role, Oid *known)
+{
+	if (role == InvalidOid || role == *known)
+		return true;
+	if (!dw_role_exists(role))
+		return false;
+	*known = role;
+	return true;
+}
+
+/* The users that exist; NULL if all do. */
+static ArrayType *
+users_that_exist(Datum users, Oid *known)
+{
+	ArrayType  *array = DatumGetArrayTypeP(users);
+	Datum	   *roles;
+	bool	   *nulls;
+	int			n;
+	int			left = 0;
+
+	deconstruct_array(array, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT, &roles, &nulls, &n);
+	for (int i = 0; i < n; i++)
+		if (!nulls[i] && role_exists(DatumGetObjectId(roles[i]), known))
+			roles[left++] = roles[i];
+	if (left == n)
+		return NULL;
+	return construct_array(roles, left, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT);
+}
+
+/* Caller has locked the table for writing. */
+static bool
+adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	ArrayType  *users;
+	Oid			owner;
+	TM_FailureData failure;
+
+	dw_deform(rel, tuple, &values, &nulls);
+	owner = DatumGetObjectId(values[Anum_queue_owner - 1]);
+	users = nulls[Anum_queue_users - 1] ? NULL : users_that_exist(values[Anum_queue_users - 1], known);
+	if (users == NULL && role_exists(owner, known))
+		return false;
+	/* somebody else who changes it makes us look again */
+	if (heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
+					false, &failure, false) != TM_Ok)
+		return false;
+
+	if (users != NULL)
+		values[Anum_queue_users - 1] = PointerGetDatum(users);
+	if (!role_exists(owner, known))
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("queue \"%s\" was owned by a dropped role with OID %u; it is given to role \"%s\"",
+						TextDatumGetCString(values[Anum_queue_name - 1]), owner,
+						GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false))));
+		values[Anum_queue_owner - 1] = ObjectIdGetDatum(BOOTSTRAP_SUPERUSERID);
+	}
+	dw_queue_insert(values, nulls);
+	return true;
+}
+
+/*
+ * PostgreSQL does not know of our rows when a role is dropped.  Queues of such
+ * a role are given to the bootstrap superuser, and it is taken off the lists
+ * of users: else a dump would carry its number, which may mean another role
+ * elsewhere.  In the transaction of a look, with the tables read.
+ */
+static bool
+adopt_queues(void)
+{
+	Oid			known = InvalidOid;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		any = false;
+
+	if (dw_queue_tables.nqueues == 0 ||
+		!ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) ||
+		!ConditionalLockRelationOid(dw_catalog()->queue, RowExclusiveLock))
+		return false;
+	rel = table_open(dw_catalog()->queue, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		any |= adopt_queue(rel, tuple, &known);
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	return any;
+}
+
+/*
+ * Brings queues and pauses in shared memory up to date, if they were changed.
+ * Returns when it wants to be called again.
+ */
+TimestampTz
+dw_queues_look(DwDatabase *db, bool changed)
+{
+	static TimestampTz look_at = DW_NEVER;
+	int64		retry = LOCKED_RETRY_US;
+	bool		ok = false;
+	bool		adopted = false;
+
+	if (!changed && dw_now() < look_at)
+		return look_at;
+
+	PG_TRY();
+	{
+		Relation	rel = dw_read_begin();
+
+		if (rel != NULL &&
+			ConditionalLockRelationOid(dw_catalog()->queue, AccessShareLock) &&
+			ConditionalLockRelationOid(dw_catalog()->pause, AccessShareLock))
+		{
+			dw_queue_tables_read(GetActiveSnapshot());
+			adopted = adopt_queues();
+			ok = true;
+		}
+		dw_read_end(rel);
+	}
+	PG_CATCH();
+	{
+		ok = adopted = false;
+		retry = RETRY_US;
+		dw_read_failed(db, "read queues");
+	}
+	PG_END_TRY();
+
+	if (ok)
+		apply_tables(db);
+	if (adopted)
+		pg_atomic_fetch_add_u32(&db->control, 1);
+	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
+	return look_at;
+}

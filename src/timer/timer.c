@@ -1,0 +1,501 @@
+/*-------------------------------------------------------------------------
+ *
+ * timer.c
+ *	  The process that turns a database's ring.
+ *
+ * One for each database that has the extension.  It never runs a task: it
+ * takes hints from the inbox, loads the near future from the table, hands due
+ * tasks over to the ready lists, sees to executors, and sleeps until exactly
+ * the next of these things is to be done.  There is no poll: each event that
+ * could be missed is covered by the handshake in sleep_until_needed(), steps
+ * H1 to H3 of the model in test/model.
+ *
+ * It is a session of the bootstrap superuser, but runs no SQL at all.
+ *
+ * If it ends, for whatever reason, the launcher starts another one, which
+ * begins with nothing in memory and reads the table.  It is also asked to:
+ * by who needs the database without sessions (hold.c), and when settings of
+ * the database have changed.  So it does when the clock was set back: times
+ * until which something waits, here and in shared memory, would be too late.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "commands/extension.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/spin.h"
+#include "sys/timerfd.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "../base/inject.h"
+#include "../base/settings.h"
+#include "../base/worker.h"
+#include "../ending/retention.h"
+#include "../recurring/definition.h"
+#include "../ring/ring.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/crash_watch.h"
+#include "../shmem/places.h"
+#include "../shmem/progress.h"
+#include "../shmem/quits.h"
+#include "../shmem/shared.h"
+#include "../shmem/suspects.h"
+#include "call_sweeper.h"
+#include "dispatch.h"
+#include "give_way.h"
+#include "load.h"
+#include "near.h"
+#include "queue_watch.h"
+#include "timer.h"
+
+#ifdef __linux__
+#include <sys/timerfd.h>
+#endif
+
+#define INBOX_SLICE		256
+
+static DwDatabase *db = NULL;
+
+/* This process ends because somebody asked it to. */
+static bool let_go = false;
+
+/* db->control as it was when queues, pauses and marks were looked at. */
+static uint32 control_seen = 0;
+
+/* db->account.quota as it was when we gave back what is beyond it. */
+static uint32 quota_seen = 0;
+
+/* What the timer sleeps on: latch, postmaster death, the kernel's timer. */
+static WaitEventSet *events = NULL;
+static int	timer_fd = -1;
+static uint32 wait_event = 0;
+
+/*
+ * Tasks that were cancelled, or have run in a transaction of somebody else.  A
+ * run that was lost just now is to be passed on first.
+ */
+static void
+dw_crashes_tidy(DwDatabase *db)
+{
+	DwSuspect		copy[DW_MAX_SUSPECTS];
+	uint32		n;
+	Relation	rel;
+
+	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
+		return;
+	SpinLockAcquire(&dw_suspects->lock);
+	n = pg_atomic_read_u32(&dw_suspects->n);
+	memcpy(copy, dw_suspects->suspects, n * sizeof(DwSuspect));
+	SpinLockRelease(&dw_suspects->lock);
+
+	rel = dw_read_begin();
+	for (uint32 i = 0; rel != NULL && i < n; i++)
+		if (copy[i].database == db->oid && dw_now() - copy[i].crashed_at > USECS_PER_HOUR &&
+			dw_task_find(rel, copy[i].id, GetActiveSnapshot()) == NULL)
+			dw_crashes_forget(db->oid, copy[i].id);
+	dw_read_end(rel);
+}
+
+/* Tells that this process ends; the launcher starts another one. */
+static void
+give_database_back(int code, Datum arg)
+{
+	/* an error may have struck while one was held */
+	LWLockReleaseAll();
+	dw_progress_leave(db, DW_WORK_LOAD, DW_WORK_ORPHANS);
+
+	/* without the extension its executors have no place here either */
+	if (dw_extension_gone)
+		dw_dispatch_end_all(db);
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	pg_atomic_write_u32(&db->timer_proc, 0);
+	db->timer_state = DW_TIMER_NONE;
+	db->timer_pid = 0;
+	db->let_go = let_go;
+	db->timer_terminated = dw_worker_terminated();
+	db->absent = dw_extension_gone;
+	if (dw_extension_gone)
+		dw_quits_forget_database(db->oid);
+	LWLockRelease(dw_shared->table_lock);
+	dw_quota_update();
+	if (dw_extension_gone)
+		dw_crashes_forget_database(db->oid);
+	dw_wake_launcher();
+}
+
+/* Takes the database that the launcher gave us. */
+static void
+take_database(Datum number)
+{
+	Oid			oid;
+
+	db = dw_database(DatumGetInt32(number));
+	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
+
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	if (db->oid != oid || db->timer_state != DW_TIMER_STARTING)
+	{
+		LWLockRelease(dw_shared->table_lock);
+		proc_exit(0);
+	}
+	if (pg_atomic_read_u32(&db->holds) > 0)
+	{
+		/* since just now; who begins to hold it from here on sees our pid */
+		db->timer_state = DW_TIMER_NONE;
+		db->let_go = true;
+		LWLockRelease(dw_shared->table_lock);
+		dw_wake_launcher();
+		proc_exit(0);
+	}
+	db->timer_pid = MyProcPid;
+	LWLockRelease(dw_shared->table_lock);
+	before_shmem_exit(give_database_back, (Datum) 0);
+	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
+}
+
+/*
+ * Does somebody need the database without us, or us to start anew?  Who does
+ * has stored that before setting our latch (dw_call_timer).
+ */
+static bool
+timer_asked_to_end(void)
+{
+	let_go = pg_atomic_read_u32(&db->holds) > 0 || dw_restart_at(db) <= dw_now();
+	return let_go;
+}
+
+/* Another timer does not know the times of before. */
+static void
+obey_clock(void)
+{
+	int64		back = dw_worker_clock_set_back();
+
+	if (back == 0)
+		return;
+	ereport(LOG,
+			(errmsg("the clock was set back by %.3f s", back / 1000000.0),
+			 errdetail("The delay_wheel timer of database %u starts anew. Tasks wait until they are due by the new time.",
+					   db->oid)));
+	dw_call_timer(db, DW_RESTART_NOW);
+}
+
+/* To be called whenever settings may have changed. */
+static void
+obey_settings(void)
+{
+	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
+	dw_dispatch_end_surplus(db);
+	(void) dw_failed_obey_settings(db);
+	dw_history_obey_settings(db);
+	/* there may be more executors now, or another window to load */
+	pg_atomic_write_u32(&db->executors_dirty, 1);
+	dw_load_settings_changed();
+}
+
+/*
+ * Of a database without the extension this is a look only: it ends before the
+ * launcher takes it for a timer, and goes on to the next database.
+ */
+static void
+require_extension(void)
+{
+	StartTransactionCommand();
+	dw_extension_gone = !OidIsValid(get_extension_oid("delay_wheel", true));
+	CommitTransactionCommand();
+	if (dw_extension_gone)
+		proc_exit(0);
+}
+
+/* From here on committers wake this process. */
+static void
+begin_service(void)
+{
+	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	db->timer_state = DW_TIMER_RUNNING;
+	LWLockRelease(dw_shared->table_lock);
+	dw_quota_update();
+	pg_atomic_write_u32(&db->timer_proc, dw_my_proc());
+	pg_memory_barrier();
+	/* it starts one timer at a time */
+	dw_wake_launcher();
+
+	DW_INJECT("begin-before-reset");
+	dw_near_reset(db);
+	DW_INJECT("begin-after-reset");
+	dw_dispatch_begin(db);
+	dw_load_reset(db);
+	dw_crashes_tidy(db);
+	dw_failed_begin(db);
+	dw_history_begin(db);
+	dw_recurring_begin(db);
+	obey_settings();
+}
+
+/*
+ * Queues, pauses and marks: looks at what was changed, and at what is to be
+ * done by now.  Returns when the next thing is.
+ */
+static TimestampTz
+look_at_control(bool first)
+{
+	uint32		control = pg_atomic_read_u32(&db->control);
+	bool		changed = first || control != control_seen;
+	TimestampTz queues_at;
+	TimestampTz sweeper_at;
+
+	/* before what it stands for is read */
+	control_seen = control;
+	pg_memory_barrier();
+	queues_at = dw_queues_look(db, changed);
+	sweeper_at = dw_sweeper_look(db, changed);
+	return Min(queues_at, sweeper_at);
+}
+
+/*---- Inbox ----*/
+
+/* Steps D1 to D4. */
+static void
+take_hint(const DwHint *hint)
+{
+	DwLane	   *lane = &dw_lanes[hint->lane.index];
+	DwEntry		entry;
+
+	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
+		lane->database != db->oid)
+	{
+		/* the lane was given back meanwhile */
+		dw_atomic_lower(&db->reload_from, hint->due);
+		return;
+	}
+	/* D3: the cursor will come to it */
+	if (hint->due > lane->cursor_due ||
+		(hint->due == lane->cursor_due && hint->id >= lane->cursor_id))
+	{
+		dw_atomic_lower(&lane->next_far, hint->due);
+		dw_lane_dirty(db, lane);
+		return;
+	}
+
+	entry.due = hint->due;
+	entry.id = hint->id;
+	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
+	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
+	entry.lane = hint->lane.index;
+	/* D2, or D4 */
+	if (!dw_near_place_hard(lane, &entry))
+	{
+		dw_near_cut(lane, hint->due, hint->id);
+		dw_near_apply_cuts();
+	}
+}
+
+static bool
+drain_inbox(void)
+{
+	DwHint		hints[INBOX_SLICE];
+	uint32		n = dw_inbox_drain(db, hints, INBOX_SLICE);
+
+	if (n > 0)
+		DW_INJECT("drain-after-take");
+	for (uint32 i = 0; i < n; i++)
+		take_hint(&hints[i]);
+	return n > 0;
+}
+
+/*---- Sleeping ----*/
+
+static void
+create_events(void)
+{
+	events = dw_create_wait_event_set(3);
+	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+#ifdef __linux__
+	timer_fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (timer_fd < 0)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not create timer: %m")));
+	AddWaitEventToSet(events, WL_SOCKET_READABLE, timer_fd, NULL, NULL);
+#endif
+}
+
+#ifdef __linux__
+/*
+ * Sets the kernel's timer to an absolute time.  A step of the clock cancels
+ * it, which wakes us to look at the new time.  False if there was one since it
+ * was set before: what we would sleep until is out of date.
+ */
+static bool
+arm_timer(TimestampTz until)
+{
+	struct itimerspec spec = {0};
+	int64		unix_us;
+
+	if (until != DW_NEVER)
+	{
+		unix_us = dw_time_add(until, (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
+		/* a value of zero would disarm it; the kernel takes 292 years */
+		unix_us = Min(Max(unix_us, 1), PG_INT64_MAX / 1000 - 1);
+		spec.it_value.tv_sec = unix_us / USECS_PER_SEC;
+		spec.it_value.tv_nsec = unix_us % USECS_PER_SEC * 1000;
+	}
+	if (timerfd_settime(timer_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &spec, NULL) == 0)
+		return true;
+	if (errno != ECANCELED)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not set timer: %m")));
+	return false;
+}
+
+static void
+clear_timer(void)
+{
+	uint64		expirations;
+
+	while (read(timer_fd, &expirations, sizeof(expirations)) > 0)
+		;
+}
+#endif
+
+/* H3 */
+static void
+wait_for_event(TimestampTz until)
+{
+	WaitEvent	occurred[3];
+	long		timeout = -1;
+	int			n;
+
+#ifdef __linux__
+	if (!arm_timer(until))
+		return;
+#else
+	if (until != DW_NEVER)
+		timeout = TimestampDifferenceMilliseconds(dw_now(), until);
+#endif
+	dw_worker_activity(STATE_IDLE, "delay_wheel: sleeping until a task is due, or is scheduled");
+	n = WaitEventSetWait(events, timeout, occurred, lengthof(occurred),
+						 dw_wait_event(wait_event, "DelayWheelTimer"));
+#ifdef __linux__
+	for (int i = 0; i < n; i++)
+		if (occurred[i].events & WL_SOCKET_READABLE)
+			clear_timer();
+#else
+	(void) n;
+#endif
+}
+
+/* H2: is there anything that came before our sleep was known? */
+static bool
+anything_new(void)
+{
+	bool		inbox;
+
+	SpinLockAcquire(&db->inbox_lock);
+	inbox = db->inbox_count > 0;
+	SpinLockRelease(&db->inbox_lock);
+
+	return inbox ||
+		pg_atomic_read_u32(&db->control) != control_seen ||
+		db->account.quota != quota_seen ||
+		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
+		pg_atomic_read_u32(&db->any_lane_dirty) != 0 ||
+		pg_atomic_read_u32(&db->executors_dirty) != 0;
+}
+
+/*
+ * The handshake: first the time is published, then everything is looked at
+ * again.  A committer stores first and then reads the time.  So one of the
+ * two sees the other.
+ */
+static void
+sleep_until_needed(TimestampTz until)
+{
+	DW_INJECT("sleep-before-publish");
+	/* H1 */
+	pg_atomic_write_u64(&db->sleep_until, (uint64) until);
+	/* B4 */
+	pg_memory_barrier();
+	DW_INJECT("sleep-after-publish");
+	if (!anything_new())
+	{
+		DW_INJECT("sleep-before-wait");
+		wait_for_event(until);
+	}
+	/* W0 */
+	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	ResetLatch(MyLatch);
+}
+
+void
+dw_timer_main(Datum number)
+{
+	TimestampTz dispatch_at = PG_INT64_MIN;
+	TimestampTz control_at;
+	MemoryContext round_context;
+
+	/* a cancel has nothing to cancel */
+	pqsignal(SIGINT, SIG_IGN);
+	dw_crashes_watch_signals();
+	dw_worker_begin();
+	take_database(number);
+	require_extension();
+	create_events();
+	begin_service();
+	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
+										  ALLOCSET_DEFAULT_SIZES);
+	control_at = look_at_control(true);
+
+	for (;;)
+	{
+		bool		more;
+		bool		handed_over;
+		TimestampTz look_at;
+		DwLane	   *expected;
+
+		MemoryContextReset(round_context);
+		MemoryContextSwitchTo(round_context);
+		if (dw_worker_interrupts())
+			obey_settings();
+		obey_clock();
+		if (pg_atomic_read_u32(&db->control) != control_seen || control_at <= dw_now())
+			control_at = look_at_control(false);
+		more = drain_inbox();
+		quota_seen = db->account.quota;
+		if (db->account.used > quota_seen)
+			dw_near_obey_quota();
+		handed_over = dw_near_hand_over();
+		while ((expected = dw_near_expected()) != NULL)
+			dw_dispatch_expect(db, expected);
+
+		if (pg_atomic_exchange_u32(&db->executors_dirty, 0) != 0 || handed_over ||
+			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
+			dispatch_at = dw_dispatch(db);
+
+		if (dw_load_some())
+			more = true;
+		if (dw_extension_gone || timer_asked_to_end())
+			break;
+		if (more || handed_over)
+			continue;
+
+		dw_load_tidy();
+		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
+		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), look_at)));
+	}
+	proc_exit(0);
+}
