@@ -14,9 +14,9 @@
  * would tell too much, since they are made of all roles' rows; and they are as
  * old as the last ANALYZE, while tasks come and go.
  *
- * Run by backends.  However many tasks there are, they read at most MAX_ROWS
- * entries of the index, two more for each lane, and SAMPLE_PAGES pages of the
- * table.
+ * Run by backends.  However many tasks there are, they read at most about
+ * 2 * MAX_ROWS entries of the index, a few more for each lane, and SAMPLE_PAGES
+ * pages of the table.
  *
  *-------------------------------------------------------------------------
  */
