@@ -41,8 +41,8 @@ SOURCES = $(sort $(wildcard src/*/*.c))
 OWN_HEADERS = $(wildcard src/*/*.h)
 OBJS = $(SOURCES:.c=.o)
 
-REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
-REGRESS_OPTS = --load-extension=delay_wheel
+REGRESS = $(patsubst test/regress/sql/%.sql,%,$(sort $(wildcard test/regress/sql/*.sql)))
+REGRESS_OPTS = --inputdir=test/regress --load-extension=delay_wheel
 
 # PostgreSQL's own headers and idioms set off these, so with -Wextra they would
 # be noise: unused parameters of hooks and SQL functions; comparisons of signed

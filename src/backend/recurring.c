@@ -226,7 +226,7 @@ drop_run(DwRecurringRun *run)
 	if (run->taken == NULL)
 		return;
 	rel = dw_tasks_open();
-	dw_conclude_row(rel, run->taken, &run->key, DW_END_CANCELLED, NULL);
+	dw_conclude_row(rel, run->taken, &run->key, DW_CANCELLED, NULL);
 	table_close(rel, NoLock);
 }
 

@@ -328,7 +328,7 @@ cancel(Relation rel, int64 id, bool stop_running)
 		{
 			case DW_TAKEN:
 				CommandCounterIncrement();
-				dw_conclude_row(rel, tuple, &key, DW_END_CANCELLED, NULL);
+				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
 				return "cancelled";
 			case DW_GONE:
 				return "gone";
