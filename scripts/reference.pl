@@ -594,8 +594,8 @@ sub note_text
 sub processes_part
 {
 	my $out = heading(2, 'Processes and wait events')
-	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, in which all processes of delay_wheel stand. What else it '
-		  . 'shows of them is in [monitoring.md](../monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
+	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, which lists all processes of delay_wheel; its '
+		  . 'other columns are in [monitoring.md](../monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
 		  . 'PostgreSQL 17 on; on 15 and 16 each of them is `Extension`.')
 	  . "\n";
 
@@ -609,8 +609,8 @@ sub processes_part
 my @levels = (
 	[ 'Errors, warnings and notices', qr/^(?:ERROR|WARNING|NOTICE)$/, 'As a statement gets them. An error of a task stands in delay_wheel.failed '
 		  . 'and in the log instead, see there; warnings that background processes raise are in the log, too.' ],
-	[ "Lines of the server's log", qr/^(?:LOG|FATAL|PANIC)$/, "Written by delay_wheel's own processes. What a line of "
-		  . 'level LOG is about goes on by itself, unless said otherwise.' ],
+	[ "Lines of the server's log", qr/^(?:LOG|FATAL|PANIC)$/, "Written by delay_wheel's own processes. After a line "
+		  . 'of level LOG the work goes on by itself, unless its entry says otherwise.' ],
 	[ 'Failed tasks', qr/^failed$/, 'In the column message of delay_wheel.failed, if the task did not raise an error itself.' ],
 	[ 'Last problem', qr/^last_problem$/, 'In the column last_problem of delay_wheel.status, with the time in last_problem_at. '
 		  . 'It stays there until there is another one, also if it is over.' ],
