@@ -257,6 +257,8 @@ settle_autonomous(Work *work)
 						(long long) work->run.entry.id)));
 		return STEP_OVER;
 	}
+	/* its claim was made to run it: that is an attempt, however far it came */
+	work->run.was_run = true;
 	work->run.outcome = work->run.error == NULL ? DW_DONE : DW_FAILED;
 	dw_settle(work->db, work->me, &work->run, &claimed);
 	dw_claim_commit_transaction();
@@ -361,7 +363,7 @@ run_autonomous(Work *work, DwClaim *claimed)
 	dw_autonomous_begin(work->me, claimed, dw_mode(claimed->values, claimed->nulls),
 						&work->autonomous);
 	MemoryContextSwitchTo(task_context);
-	run->was_run = work->used_temp = true;
+	work->used_temp = true;
 	dw_count_begin(work->db, work->me, run->started - claimed->key.due);
 	sql = dw_claim_text(claimed, Anum_task_sql);
 	debug_query_string = dw_logged_sql(sql);
