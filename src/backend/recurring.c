@@ -64,7 +64,6 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/ended.h"
 #include "../task/new_task.h"
 #include "../task/rights.h"
 #include "../task/row_lock.h"

@@ -40,7 +40,6 @@
 #include "../shmem/stop.h"
 #include "../shmem/writers.h"
 #include "../statement/args.h"
-#include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"

@@ -16,7 +16,6 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
-#include "../shmem/waiters.h"
 #include "../task/ended.h"
 #include "../task/touched.h"
 #include "conclude.h"

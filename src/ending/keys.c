@@ -57,7 +57,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/row_lock.h"
 #include "conclude.h"

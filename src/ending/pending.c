@@ -29,7 +29,6 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/writers.h"
-#include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"

@@ -69,9 +69,7 @@
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../statement/spi_run.h"
 #include "../task/attempts.h"
-#include "../task/ended.h"
 #include "../task/my_session.h"
 #include "../task/touched.h"
 #include "batch.h"
@@ -82,7 +80,6 @@
 #include "take.h"
 #include "task_log.h"
 #include "task_timeout.h"
-#include "verdict.h"
 
 #define MAX_LIFE_MS		100
 #define MAX_LOCK_WAIT_MS	10

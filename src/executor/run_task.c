@@ -53,8 +53,6 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../ending/conclude.h"
-#include "../ending/keys.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -67,12 +65,9 @@
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../shmem/waiters.h"
 #include "../statement/args.h"
 #include "../statement/spi_run.h"
 #include "../task/attempts.h"
-#include "../task/ended.h"
-#include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "autonomous.h"
@@ -262,6 +257,8 @@ settle_autonomous(Work *work)
 						(long long) work->run.entry.id)));
 		return STEP_OVER;
 	}
+	/* its claim was made to run it: that is an attempt, however far it came */
+	work->run.was_run = true;
 	work->run.outcome = work->run.error == NULL ? DW_DONE : DW_FAILED;
 	dw_settle(work->db, work->me, &work->run, &claimed);
 	dw_claim_commit_transaction();
@@ -366,7 +363,7 @@ run_autonomous(Work *work, DwClaim *claimed)
 	dw_autonomous_begin(work->me, claimed, dw_mode(claimed->values, claimed->nulls),
 						&work->autonomous);
 	MemoryContextSwitchTo(task_context);
-	run->was_run = work->used_temp = true;
+	work->used_temp = true;
 	dw_count_begin(work->db, work->me, run->started - claimed->key.due);
 	sql = dw_claim_text(claimed, Anum_task_sql);
 	debug_query_string = dw_logged_sql(sql);

@@ -14,7 +14,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/spi_run.h"
-#include "../task/ended.h"
 #include "claim.h"
 
 extern void dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry);

@@ -266,7 +266,8 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 				record_failure(run, claim, run->error);
 			break;
 		case DW_NOT_ENDED:
-			elog(ERROR, "task has no outcome");
+			Assert(false);
+			break;
 	}
 }
 

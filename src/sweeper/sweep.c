@@ -57,7 +57,6 @@
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/writers.h"
-#include "../task/ended.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/row_lock.h"
