@@ -5,12 +5,12 @@ CREATE FUNCTION delay_wheel.count_due(bounds timestamptz[], OUT due_from timesta
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_count_due' LANGUAGE C STABLE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel.count_due(timestamptz[]) IS
-'how many of one''s own pending tasks are due in each period between the bounds, those that run just now included; of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. One row more than there are bounds: due_from, inclusive, is null in the first one, due_until, exclusive, in the last. The tasks are not counted one by one: the inner pages of an index say about how many there are, so this takes about 20,000 pages of it and 100,000 rows at most, and mostly much less, however many tasks there are. exact: the number is no estimate; so it is with up to some hundred tasks in a period. An estimate counts tasks that delay_cancel_all() has cancelled until their rows are removed. Tasks that came with a copy of another database and are not armed do not count. There can be up to 500 bounds, SQLSTATE 54000; they must be in ascending order, 22023, and not null, 22004';
+'how many of one''s own pending tasks are due in each period between the bounds, those that run just now included; of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. One row more than there are bounds: due_from, inclusive, is null in the first one, due_until, exclusive, in the last. exact: the tasks were counted. They are where up to 10,000 rows are due in the period, and up to 50,000 before it in all periods that are given; or if the table of tasks is smaller than 31 MB. Rows that VACUUM has not yet removed count for these limits. Other numbers are estimates, by the tasks in 2,000 to 4,000 pages of the table, evenly spread: some percent off for a period that has a hundredth of all tasks, more for fewer; no ANALYZE is needed. Tasks that came with a copy of another database and are not armed do not count. There can be up to 500 bounds, SQLSTATE 54000; they must be in ascending order, 22023, and not null, 22004';
 
 CREATE FUNCTION delay_wheel.next_due() RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'dw_next_due' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel.next_due() IS
-'the next time from now on at which one of one''s own pending tasks is due, of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers; null if there is none. What is overdue does not count. If over 100,000 rows that are cancelled, or not visible, come first, it is the time of such a row: it does not look further';
+'the next time from now on at which one of one''s own pending tasks is due, of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers; null if there is none. What is overdue does not count. If 50,000 rows that are cancelled, or not visible, come first, it is the time of such a row: it does not look further';
 
 /*
  * Each operator is one of pg_catalog for exactly these types (there is no integer *
@@ -54,7 +54,7 @@ COMMENT ON COLUMN delay_wheel.forecast.step IS 'overdue, minute, hour, day or la
 COMMENT ON COLUMN delay_wheel.forecast.due_from IS 'begin of the period, inclusive; now for the first minute, hour and day, null for overdue';
 COMMENT ON COLUMN delay_wheel.forecast.due_until IS 'end of the period, exclusive; now for overdue, null for later';
 COMMENT ON COLUMN delay_wheel.forecast.tasks IS 'pending tasks that are due in the period; those that run just now are among the overdue ones';
-COMMENT ON COLUMN delay_wheel.forecast.exact IS 'false if the number of tasks is an estimate, mostly right to some percent; small numbers are exact';
+COMMENT ON COLUMN delay_wheel.forecast.exact IS 'false if the number of tasks is an estimate, some percent off for a large part of all tasks, more for a small one; up to 10,000 are mostly counted, see delay_wheel.count_due()';
 
 GRANT SELECT ON delay_wheel.forecast
 	TO PUBLIC;
