@@ -16,25 +16,25 @@
 typedef enum DwEnd
 {
 	DW_END_DONE,
-	DW_END_FAILED,				/* given up, and recorded as failed */
-	DW_END_RETRIED,				/* this attempt failed, and the task was put back */
-	DW_END_SKIPPED,				/* it was too late to be run */
+	DW_END_FAILED,				/* given up, and recorded in failed_task */
+	DW_END_RETRIED,				/* this attempt failed; the task was put back for another */
+	DW_END_SKIPPED,				/* not run, being later than its option skip_after allows */
 	DW_END_CANCELLED
 } DwEnd;
 
-/* How it ended.  The row is deleted; its columns are those of delay_wheel.task. */
+/* A task that has ended.  Its row is deleted already; values and nulls are its columns. */
 typedef struct DwEnded
 {
-	const DwTaskKey *key;		/* due as it was, attempts before this one */
-	const Datum *values;
+	const DwTaskKey *key;		/* from the row: the former due time, attempts before this one */
+	const Datum *values;		/* columns of delay_wheel.task */
 	const bool *nulls;
 	DwEnd		end;
-	TimestampTz started;		/* 0: it was not run */
-	DwSpiResult result;			/* of its last statement, if done */
-	const ErrorData *error;		/* if failed or retried */
+	TimestampTz started;		/* start of the last attempt; 0 if the task was not run */
+	DwSpiResult result;			/* result of the last statement; valid for DW_END_DONE */
+	const ErrorData *error;		/* set for DW_END_FAILED and DW_END_RETRIED */
 } DwEnded;
 
-/* As they are called where people see them. */
+/* The words for DwEnd that users see, in delay_wheel.history and elsewhere; index: DwEnd. */
 extern const char *const dw_end_names[];
 
 #endif							/* DW_ENDED_H */
