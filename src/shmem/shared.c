@@ -1,15 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  Shared memory: its request, its set-up, and the parts that have no file
- *	  of their own: databases, inbox, wake-ups, the clock.
+ *	  Shared memory of a database: its layout, its inbox, and wake-ups.
  *
- * All processes run this.  Everything is in the main segment, of a size that
- * the settings fix at the start of the server; nothing here grows.  After a
- * crash the segment is made anew and the timers fill it from the tables.
+ * Run by all processes.  Everything is in the main segment, of a size that the
+ * settings fix at the start of the server; nothing here grows.  After a crash
+ * the postmaster sets up a new segment, and the timers fill it from the tables
+ * (control/shmem.c does the request and the set-up).
  *
- * dw_inbox_push, dw_wake_timer and dw_wake_launcher are called in commit
- * callbacks: they never fail, wait or allocate.
+ * The inbox of a database is a ring buffer of hints, by which committing
+ * sessions tell the timer of tasks.
+ *
+ * dw_inbox_push(), dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher() are
+ * called in commit callbacks: they never fail, wait or allocate.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,18 +38,24 @@ DwShared   *dw_shared = NULL;
 DwPool	   *dw_pool = NULL;
 DwLane	   *dw_lanes = NULL;
 DwOwner    *dw_owners = NULL;
-
-/* A timer that starts anew for settings has done its work for so long. */
-#define RESTART_PAUSE_US	USECS_PER_SEC
-
 char *dw_databases = NULL;
 
+/* Minimum time, in microseconds, that a timer runs before new settings end it.  */
+#define RESTART_PAUSE_US	USECS_PER_SEC
+
+/*---- Layout and access ----*/
+
+/* Number of chunks of the pool, from delay_wheel.ring_memory.  */
 uint32
 dw_pool_chunks(void)
 {
 	return Max(((Size) dw_ring_memory * 1024) / sizeof(DwChunk), 2);
 }
 
+/*
+ * A database is a DwDatabase, its inbox, its ring, and its bitmap of dirty lanes, in
+ * this order.
+ */
 static Size
 inbox_offset(void)
 {
@@ -66,6 +75,7 @@ dirty_offset(void)
 	return MAXALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
 }
 
+/* Bytes of one database, with inbox, ring and bitmap.  Needs no shared memory.  */
 Size
 dw_database_size(void)
 {
@@ -73,13 +83,14 @@ dw_database_size(void)
 								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
+/* Number of places of executors: no more workers can run at once.  */
 uint32
 dw_executor_places(void)
 {
 	return max_worker_processes;
 }
 
-/* Raises an error unless the library was preloaded. */
+/* Raises an error unless the library was preloaded.  */
 void
 dw_require_shared(void)
 {
@@ -91,18 +102,21 @@ dw_require_shared(void)
 						 "shared_preload_libraries")));
 }
 
+/* The place with this number, from 0 to dw_max_databases - 1, in use or free.  */
 DwDatabase *
 dw_database(int number)
 {
 	return (DwDatabase *) (dw_databases + number * dw_database_size());
 }
 
+/* The number of a place, for dw_database().  */
 int
 dw_database_number(DwDatabase *db)
 {
 	return ((char *) db - dw_databases) / dw_shared->database_size;
 }
 
+/* The array of dw_inbox_size hints.  */
 DwHint *
 dw_inbox(DwDatabase *db)
 {
@@ -115,7 +129,10 @@ dw_ring(DwDatabase *db)
 	return (DwRing *) ((char *) db + ring_offset());
 }
 
-/* A bitmap of the lanes that the timer is to look at. */
+/*
+ * Bitmap of the lanes that the timer must look at, in DW_LANE_WORDS words.  A bit's
+ * number is the lane's index in dw_lanes.
+ */
 pg_atomic_uint64 *
 dw_dirty_lanes(DwDatabase *db)
 {
@@ -135,9 +152,11 @@ dw_ready_lock(DwDatabase *db)
 }
 
 /*
- * Keeps the text of the last problem for the view status.  It ends with what it
- * quotes, of an error, which can contain SQL and values of a task: that is only
- * shown to who may read these.
+ * Keeps a text as the last problem of the database, for the view status.
+ *
+ * The text ends with "quoted", the message of an error.  That can contain SQL and values
+ * of a task, so the view shows this part only to roles that may read these.  Takes the
+ * ready lock.
  */
 void
 dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted)
@@ -152,16 +171,20 @@ dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* The same for one that quotes nothing. */
+/* Keeps a text that quotes no error as the last problem.  Takes the ready lock.  */
 void
 dw_problem(DwDatabase *db, const char *text)
 {
 	dw_problem_quoting(db, text, "");
 }
 
+/*---- Inbox and wake-ups ----*/
+
 /*
- * Puts a hint into the inbox; false if it is full.  *crowded is set if it is
- * half full: then the timer should look, whatever the due.
+ * Puts a hint into the inbox; false if the inbox is full.
+ *
+ * *crowded is set if the inbox is at least half full; then the caller wakes the timer
+ * at once, whatever the due time.  Otherwise *crowded is left as it is.
  */
 bool
 dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded)
@@ -182,7 +205,13 @@ dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded)
 	return pushed;
 }
 
-/* Takes up to max hints out of the inbox, a few under each lock. */
+/*
+ * Takes up to max hints out of the inbox, and returns their number.  Called by the
+ * timer.
+ *
+ * The spinlock is released after each 8 hints, so that committing sessions do not spin
+ * for long.
+ */
 uint32
 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max)
 {
@@ -208,23 +237,27 @@ dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max)
 }
 
 /*
- * Step C2d of the protocol, and its like: the timer is to look at the lane,
- * when it is awake.  What it is to see there must be stored before the call.
+ * Tells the timer to look at the lane when it is awake (step C2d of the protocol).
+ *
+ * The caller stores what the timer must see there before the call.  Does not wake the
+ * timer.
  */
 void
 dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 {
 	uint32		number = lane - dw_lanes;
 
-	/* full barrier; the flag comes last, as the timer clears it first */
+	/* full barrier; the flag is set last, since the timer clears the flag first */
 	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
 	pg_atomic_write_u32(&db->any_lane_dirty, 1);
 }
 
 /*
- * Step C3 of the protocol: wakes the timer if it sleeps past the time at
- * which it is needed; DW_AWAKE means at once.  Whatever the timer is to see
- * must be stored before the call.
+ * Wakes the timer if it sleeps beyond the time "needed"; DW_AWAKE wakes it from any
+ * sleep (step C3 of the protocol).  If the database has no timer, the launcher is told
+ * to start one.
+ *
+ * The caller stores what the timer must see before the call.
  */
 void
 dw_wake_timer(DwDatabase *db, TimestampTz needed)
@@ -243,8 +276,9 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 }
 
 /*
- * Wakes the timer, and the sweeper, whatever they sleep for: they are to look
- * at holds or restart.
+ * Wakes timer and sweeper from any sleep, to check db->holds and db->restart.
+ *
+ * Raises db->restart to the given value first; a more urgent value stays.
  */
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
@@ -252,7 +286,7 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 	uint32		proc;
 	uint32		known = pg_atomic_read_u32(&db->restart);
 
-	/* one that is to be at once stays so */
+	/* never lower it: a restart that is due at once stays so */
 	while (known < restart && !pg_atomic_compare_exchange_u32(&db->restart, &known, restart))
 		;
 	pg_memory_barrier();
@@ -265,9 +299,11 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 }
 
 /*
- * When the timer and the sweeper are to end, DW_NEVER if they need not.  A
- * timer that has only just begun goes on for a moment: who changes settings all
- * the time must not keep it from its work.
+ * The time at which timer and sweeper must end for a restart; DW_NEVER if none is asked
+ * for.
+ *
+ * A timer that has just started keeps running for a moment.  Otherwise frequent changes
+ * of settings would keep it from its work.
  */
 TimestampTz
 dw_restart_at(DwDatabase *db)
@@ -283,6 +319,7 @@ dw_restart_at(DwDatabase *db)
 	}
 }
 
+/* Sets the latch of the launcher, if one runs.  */
 void
 dw_wake_launcher(void)
 {
@@ -292,7 +329,10 @@ dw_wake_launcher(void)
 		SetLatch(dw_proc_latch(proc));
 }
 
-/* Tells the timers of all databases; at the commit of a DROP ROLE. */
+/*
+ * Tells the timers of all databases to look for lanes of dropped roles.  Called at the
+ * commit of a DROP ROLE.
+ */
 void
 dw_roles_dropped(void)
 {
@@ -300,11 +340,11 @@ dw_roles_dropped(void)
 	{
 		DwDatabase *db = dw_database(i);
 
-		/* one without a timer looks for itself when it begins */
+		/* a timer that starts later looks by itself */
 		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
 			continue;
 		pg_atomic_write_u32(&db->roles_dropped, 1);
-		/* it may have owned queues */
+		/* the role may have owned queues */
 		pg_atomic_fetch_add_u32(&db->control, 1);
 		pg_memory_barrier();
 		pg_atomic_write_u32(&db->any_lane_dirty, 1);
@@ -313,9 +353,10 @@ dw_roles_dropped(void)
 }
 
 /*
- * One lane must not hold all executors of a database, since a task may take
- * for ever: the last place is for another owner (see dispatch.c), and the one
- * before for another lane.
+ * Maximum number of executors that run tasks of one lane.
+ *
+ * A task may take for ever, so one lane must not occupy all executors of a database.
+ * One place is left for another owner (dispatch.c), and one for another lane.
  */
 uint32
 dw_lane_executors(void)
@@ -323,7 +364,10 @@ dw_lane_executors(void)
 	return Max(dw_max_executors - 2, 1);
 }
 
-/* Others' databases are shown to who may see statistics. */
+/*
+ * True if the current user may see this database in views: it is the session's own
+ * database, or the user has the rights of pg_read_all_stats.
+ */
 bool
 dw_may_see_database(const DwDatabase *db)
 {

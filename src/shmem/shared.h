@@ -3,17 +3,27 @@
  * shared.h
  *	  What the processes of delay_wheel share: databases, lanes, executors.
  *
- * Who writes what, and under which lock:
+ * A lane is one combination of owner, queue and priority in one database.  Each
+ * database has a timer, which keeps the tasks of its near future in memory: in
+ * a ring (a timer wheel, whose slots hold the tasks of one tick each) or in a
+ * heap while they wait, and in the lane's ready list from their due time until
+ * an executor takes them.  The table delay_wheel.task is the truth; all of this
+ * is a cache of it.  A lane's cursor is the first key (due time and id) that is
+ * not in memory, and its horizon is the due time up to which committing
+ * sessions send a hint, by the database's inbox, to the timer.  A "place" is
+ * an element of one of the fixed arrays.
  *
- * table lock	which databases, lanes and executors exist (entering and
- *				leaving the fixed arrays)
- * ring lock	one per database: the ring and the pool accounts are changed
- *				by its timer only; views read under it
- * ready lock	one per database: the ready lists of its lanes, what its
- *				executors run; timer and executors
- * inbox lock	one per database: a spinlock
- * atomics		written by committing backends without any lock
- * progress		a spinlock for each kind of work of a database
+ * Locks, and what each protects:
+ *
+ * table lock	which databases, lanes, owners, queues and executors exist
+ *				(entering and leaving the fixed arrays)
+ * ring lock	one per database: the ring and the pool accounts.  Only the
+ *				database's timer changes them; views read them.
+ * ready lock	one per database: the ready lists of its lanes, and what its
+ *				executors run.  Timer and executors change them.
+ * inbox lock	one per database: a spinlock for the inbox
+ * progress		a spinlock for each kind of long work of a database
+ * (atomics)	committing sessions write these without any lock
  *
  * A process holds at most one of the LWLocks at a time, except that the ready
  * lock may be taken under the table lock.  Pool and inbox spinlocks come last.
@@ -34,23 +44,27 @@
 
 #include "../ring/ring.h"
 
-/* The first ones are the timer's, the others the sweeper's. */
+/*
+ * Kinds of long work.  The timer does those before DW_FIRST_OF_SWEEPER, the sweeper the
+ * others.
+ */
 typedef enum DwWork
 {
-	DW_WORK_LOAD = 0,
-	DW_WORK_ORPHANS,
-	DW_WORK_SWEEP,
-	DW_WORK_FAILED,
-	DW_WORK_HISTORY,
-	DW_WORK_RECURRING
+	DW_WORK_LOAD = 0,			/* read tasks of the near future into memory */
+	DW_WORK_ORPHANS,			/* move the tasks of dropped roles to the failed ones */
+	DW_WORK_SWEEP,				/* delete rows that delay_cancel_all() has marked */
+	DW_WORK_FAILED,				/* delete old rows of failed tasks */
+	DW_WORK_HISTORY,			/* empty the oldest table of the history */
+	DW_WORK_RECURRING			/* check that each recurring task has its next run */
 } DwWork;
 
 #define DW_WORKS			(DW_WORK_RECURRING + 1)
 
+/* The state of such work.  Before DW_PHASE_DONE, but for NONE, the work goes on.  */
 typedef enum DwPhase
 {
-	DW_PHASE_NONE = 0,			/* it was never done */
-	DW_PHASE_LOOKING,			/* for lanes */
+	DW_PHASE_NONE = 0,			/* this work was never done */
+	DW_PHASE_LOOKING,			/* searching for lanes that need the work */
 	DW_PHASE_LOADING,
 	DW_PHASE_MOVING,
 	DW_PHASE_SWEEPING,
@@ -58,31 +72,36 @@ typedef enum DwPhase
 	DW_PHASE_DELETING,
 	DW_PHASE_EMPTYING,
 	DW_PHASE_CHECKING,
-	DW_PHASE_WAITING,			/* for others; the process may end meanwhile */
-	DW_PHASE_DONE,				/* from here on it does not go on */
-	DW_PHASE_INTERRUPTED
+	DW_PHASE_WAITING,			/* for other transactions; the process may end meanwhile */
+	DW_PHASE_DONE,				/* the work has ended */
+	DW_PHASE_INTERRUPTED		/* the process ended before the work did */
 } DwPhase;
 
-/* One kind of work in one database: what goes on, or how it was the last time. */
+/* The present run of one kind of work in one database, or its last run.  */
 typedef struct DwProgress
 {
 	slock_t		lock;			/* one process writes, views read */
 	DwPhase		phase;
-	TimestampTz started;
-	int64		began;			/* the same, by dw_uptime() */
-	int64		ended;			/* by that, too */
-	int64		done;
-	int64		total;
-	int32		steps;
-	int32		steps_total;
-	int64		times;			/* that it was begun */
+	TimestampTz started;		/* wall clock, for views */
+	int64		began;			/* the same moment, by dw_uptime() */
+	int64		ended;			/* end of the last run, by dw_uptime() */
+	int64		done;			/* tasks, rows or pages that were worked on */
+	int64		total;			/* of how many; DW_TOTAL_UNKNOWN if not known */
+	int32		steps;			/* parts of the work that are complete */
+	int32		steps_total;	/* of how many; DW_TOTAL_UNKNOWN if not known */
+	int64		times;			/* number of runs that were begun */
 } DwProgress;
 
-/* words of a bitmap of lanes */
+/* Length of a bitmap of lanes, in words of 64 bits.  */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
-#define DW_HEAD_START_US	100 /* see near.c */
 
-/* Names a lane for as long as it is the same one. */
+/*
+ * The timer hands a task over so many microseconds before its due time, since it
+ * takes about as long to wake an executor (near.c).
+ */
+#define DW_HEAD_START_US	100
+
+/* A reference to a lane.  It is stale if the lane has another generation by now.  */
 typedef struct DwLaneRef
 {
 	uint16		index;
@@ -90,8 +109,9 @@ typedef struct DwLaneRef
 } DwLaneRef;
 
 /*
- * News of a task, from whoever committed it to the timer.  May be lost (with
- * a reload to follow), doubled or wrong: the table decides.
+ * A hint: the session that committed a task tells the timer its key and row.  The timer
+ * looks the row up in the table, so a hint may be doubled or wrong.  A hint may also be
+ * lost, if a reload of the lane is asked for.
  */
 typedef struct DwHint
 {
@@ -101,126 +121,143 @@ typedef struct DwHint
 	DwLaneRef	lane;
 } DwHint;
 
-/* The last place of a lane, used when the pool has none. */
+/*
+ * State of a lane's spare entry (DwLane.spare), which holds one task of the lane when
+ * the pool has no memory for it.
+ */
 typedef enum DwSpareState
 {
 	DW_SPARE_FREE = 0,
-	DW_SPARE_WAITING,			/* not due yet; only the timer looks at it */
-	DW_SPARE_READY				/* due; under the ready lock */
+	DW_SPARE_WAITING,			/* not due yet; only the timer reads and changes it */
+	DW_SPARE_READY				/* due; protected by the ready lock */
 } DwSpareState;
 
-/* Why no executor can be had for the tasks of an owner. */
+/* Why the tasks of an owner get no executor.  */
 typedef enum DwBlock
 {
 	DW_BLOCK_NONE = 0,
 	DW_BLOCK_NO_WORKER,			/* no background worker is free */
 	DW_BLOCK_NO_ROLE,			/* the role was dropped */
-	DW_BLOCK_NO_CONNECT,		/* it lacks CONNECT on the database */
+	DW_BLOCK_NO_CONNECT,		/* the role lacks CONNECT on the database */
 	DW_BLOCK_CLOSED,			/* the database allows no connections */
 	DW_BLOCK_NOT_CONNECTED,		/* an executor could not connect */
-	DW_BLOCK_TERMINATED,		/* an executor was, during its first task */
-	DW_BLOCK_ENDED				/* an executor ended by itself then */
+	DW_BLOCK_TERMINATED,		/* an executor was terminated during its first task */
+	DW_BLOCK_ENDED				/* an executor ended by itself during its first task */
 } DwBlock;
 
-/* Why no task of a lane is started, though executors could be had. */
+/* Why no task of a lane is started, though its owner could get an executor.  */
 typedef enum DwPause
 {
 	DW_NOT_PAUSED = 0,
 	DW_PAUSED_DATABASE,			/* all tasks of the database are paused */
-	DW_PAUSED_OWNER,			/* those of its owner */
-	DW_PAUSED_QUEUE,			/* those of its queue */
-	DW_PAUSED_NO_QUEUE,			/* its queue is not declared, or not yet known */
-	DW_PAUSED_NO_PLACE			/* dw_queues has no place for its queue */
+	DW_PAUSED_OWNER,			/* all tasks of the owner are paused */
+	DW_PAUSED_QUEUE,			/* all tasks of the queue are paused */
+	DW_PAUSED_NO_QUEUE,			/* the queue is not declared, or the timer has not read its
+								 * declaration yet */
+	DW_PAUSED_NO_PLACE			/* the array dw_queues has no place for the queue */
 } DwPause;
 
+/* Buckets of a lane's histogram of lateness, see stats.c.  */
 #define DW_LANE_BUCKETS	64
 
 /*
- * A lane is one (owner, queue, priority) of one database: the unit of
- * everything that can be blocked, with a cursor of its own into the table.
+ * A lane: one combination of owner, queue and priority in one database.  Whatever can be
+ * blocked or limited is so by lanes, so each has its own cursor into the table.
  */
 typedef struct DwLane
 {
 	/* identity: table lock */
-	Oid			database;		/* InvalidOid: free */
+	Oid			database;		/* InvalidOid if the place is free */
 	Oid			owner;
 	int16		queue;
 	int16		priority;
-	int32		next;			/* next lane of the database, or free lane */
-	int32		owner_place;	/* in dw_owners */
-	pg_atomic_uint32 generation;	/* raised when the lane is given back */
+	int32		next;			/* next lane of the database, or next free lane */
+	int32		owner_place;	/* index of the owner in dw_owners */
+	pg_atomic_uint32 generation; /* raised when the lane is given back */
 
-	/* read by committers, published by the timer */
-	pg_atomic_uint64 horizon;	/* up to here hints are wanted */
+	/* written by the timer, read by committing sessions */
+	pg_atomic_uint64 horizon;	/* sessions send hints of tasks that are due up to here */
 
-	/* lowered by committers, taken by the timer */
-	pg_atomic_uint64 next_far;	/* something is due then, not in memory */
-	pg_atomic_uint64 reload_from;	/* what is in memory from there on is not
-									 * to be trusted */
+	/*
+	 * lowered by committing sessions; the timer takes the value and resets it to
+	 * DW_NEVER
+	 */
+	pg_atomic_uint64 next_far;	/* earliest due time of a task that is not in memory */
+	pg_atomic_uint64 reload_from;	/* what is in memory from this due time on is out of
+									 * date, and must be read again */
 
-	/* timer only: the first key that is not in memory */
-	TimestampTz cursor_due;
+	/* timer only */
+	TimestampTz cursor_due;		/* the cursor: the first key that is not in memory */
 	int64		cursor_id;
-	uint32		waiting;		/* entries in ring and heap, and the spare;
-								 * executors read it under the ready lock */
-	TimestampTz load_after;		/* backoff after a failed load */
-	bool		orphan;			/* its owner does not exist: nothing is in
-								 * memory, see orphans.c */
-	uint32		refill_at;		/* memory was short: loaded again when the lane
-								 * holds no more than that */
+	uint32		waiting;		/* entries in ring and heap, and a waiting spare; executors
+								 * read it under the ready lock */
+	TimestampTz load_after;		/* after a failed load, do not try again before then */
+	bool		orphan;			/* its owner was dropped: none of its tasks is in memory, see
+								 * orphans.c */
+	uint32		refill_at;		/* after a shortage of memory, load again when no more
+								 * entries than this are in memory; else PG_UINT32_MAX */
 
 	/* ready lock */
-	int32		queue_place;	/* in dw_queues; DW_NO_QUEUE for the default queue,
-								 * or if the lane is paused for want of one */
-	DwPause		paused;			/* for whatever reason */
-	int32		peer;			/* lane of the same owner and queue: a circle */
-	uint32		passed_over;	/* tasks of peers of higher priority that were
-								 * taken first, in a row */
-	TimestampTz waits_since;	/* its owner has waited for a turn in the queue */
-	DwList		ready;
-	DwEntry		spare;
+	int32		queue_place;	/* index in dw_queues; DW_NO_QUEUE for the default queue, and
+								 * if the queue has no place there */
+	DwPause		paused;			/* DW_NOT_PAUSED, or the first reason found */
+	int32		peer;			/* next in the circle of lanes of the same owner and queue,
+								 * which differ in priority */
+	uint32		passed_over;	/* tasks of peers of higher priority that were taken in a row
+								 * while this lane had tasks */
+	TimestampTz waits_since;	/* when its owner began to wait for a turn in the queue */
+	DwList		ready;			/* its ready list: due tasks that no executor has taken */
+	DwEntry		spare;			/* one more task, for which the pool had no memory */
 	DwSpareState spare_state;
-	bool		is_listed;		/* in its owner's list of lanes with ready tasks */
-	int32		ready_next;
+	bool		is_listed;		/* True if in its owner's list of lanes with ready tasks */
+	int32		ready_next;		/* neighbours in that list */
 	int32		ready_prev;
-	uint32		running;		/* executors on it */
-	uint32		load_below;		/* wake the timer when fewer are in memory */
-	uint32		batch_size;		/* so many share a transaction, if settings allow */
-	uint32		alone;			/* so many do not, before that is tried again */
-	TimestampTz recheck_at;		/* a row was locked by a stranger */
-	TimestampTz recheck_from;
-	int64		recheck_interval;
-	int64		recheck_id;		/* the task that this is for */
+	uint32		running;		/* executors that run a task of the lane */
+	uint32		load_below;		/* wake the timer to load when fewer entries are in memory;
+								 * 0: never */
+	uint32		batch_size;		/* maximum number of tasks that share a transaction, if
+								 * settings allow batches */
+	uint32		alone;			/* tasks to be run alone before the next batch is tried */
+	TimestampTz recheck_at;		/* when to load the lane again, since plain SQL has locked a
+								 * row */
+	TimestampTz recheck_from;	/* from this due time on */
+	int64		recheck_interval;	/* pause before recheck_at; grows while the same row
+									 * stays locked */
+	int64		recheck_id;		/* id of the task whose row is locked */
 
 	/* statistics, since the lane was entered */
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;	/* attempts that are followed by another one */
+	pg_atomic_uint64 retried;	/* failed attempts that are followed by another one */
 	pg_atomic_uint64 cancelled;
-	pg_atomic_uint64 skipped;	/* came too late */
-	pg_atomic_uint64 lateness_max;
-	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];
+	pg_atomic_uint64 skipped;	/* tasks not run, since it was too late for them */
+	pg_atomic_uint64 lateness_max;	/* microseconds */
+	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];	/* a histogram, see stats.c */
 } DwLane;
 
-/* Whether a timer is to end, since another one would do better. */
+/*
+ * Whether timer and sweeper must end, so that new ones start with new settings or a new
+ * clock.
+ */
 typedef enum DwRestart
 {
 	DW_RESTART_NONE = 0,
-	DW_RESTART_SOON,			/* settings have changed: once in a while */
-	DW_RESTART_NOW				/* whether to serve, or the clock */
+	DW_RESTART_SOON,			/* settings have changed; not more often than once a second */
+	DW_RESTART_NOW				/* delay_wheel.enabled has changed, or the clock was set */
 } DwRestart;
 
-/* In which list of its database an owner is. */
+/* The list of its database that an owner is in.  */
 typedef enum DwOwnerList
 {
-	DW_OWNER_UNLISTED = 0,		/* no task of it is ready */
-	DW_OWNER_READY,
-	DW_OWNER_BLOCKED			/* no executor can be had before retry_at */
+	DW_OWNER_UNLISTED = 0,		/* in none: the owner has no ready task */
+	DW_OWNER_READY,				/* its ready tasks can get an executor */
+	DW_OWNER_BLOCKED			/* its ready tasks get no executor before retry_at */
 } DwOwnerList;
 
+/* Ends a list of owners.  */
 #define DW_NO_OWNER		(-1)
 
-/* A list of owners, linked both ways. */
+/* A doubly linked list of owners, by their indexes in dw_owners.  */
 typedef struct DwOwners
 {
 	int32		head;
@@ -228,43 +265,49 @@ typedef struct DwOwners
 } DwOwners;
 
 /*
- * An owner of lanes of one database.  It stays for as long as it has lanes, or
+ * A role that owns lanes of one database.  It keeps its place as long as it has lanes or
  * executors.
  */
 typedef struct DwOwner
 {
 	/* identity: table lock */
-	Oid			database;		/* InvalidOid: free */
+	Oid			database;		/* InvalidOid if the place is free */
 	Oid			role;
-	uint32		nlanes;
+	uint32		nlanes;			/* lanes of the owner, with tasks or without */
 	int32		next_free;
 
 	/* ready lock */
-	int32		ready_head;		/* its lanes with ready tasks that are not paused,
-								 * in turn */
+	int32		ready_head;		/* list of its lanes that have ready tasks and are not
+								 * paused, in the order of their turns */
 	int32		ready_tail;
-	uint32		nready;			/* how many these are */
-	DwOwnerList list;
-	int32		next;			/* in that list */
+	uint32		nready;			/* number of lanes in that list */
+	DwOwnerList list;			/* the list of owners that it is in */
+	int32		next;			/* neighbours in that list */
 	int32		prev;
-	DwBlock		block;			/* why no executor could be had */
-	TimestampTz retry_at;		/* if so, not before then */
-	uint32		start_failures;
-	int64		no_worker_since;	/* blocked for want of one, by dw_uptime() */
-	int64		no_worker_told; /* when the log told of that last; 0: never */
+	DwBlock		block;			/* why it got no executor */
+	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
+	uint32		start_failures;	/* vain attempts to get an executor, in a row */
+	int64		no_worker_since; /* when it was blocked for the present reason, by
+								  * dw_uptime() */
+	int64		no_worker_told;	/* when the log last told of its lack of workers, by
+								 * dw_uptime(); 0: never */
 
-	/* timer only, see dispatch.c: what was found out in this round */
-	uint32		round;
-	DwLane	   *in_need;		/* it has not enough executors for this lane */
+	/* timer only: what its present look at all owners has found, see dispatch.c */
+	uint32		round;			/* number of the look that set in_need */
+	DwLane	   *in_need;		/* its first lane that needs another executor, or NULL */
 } DwOwner;
 
+/* In place of an index in dw_queues: no declared queue.  */
 #define DW_NO_QUEUE		(-1)
 
+/* Buckets of a database's histogram of lateness, see stats.c.  */
 #define DW_LATENESS_BUCKETS 512
 
 /*
- * Are there tasks of another origin, see delay_arm()?  The second flag is set
- * while the timer looks; it goes when a committer knows better.
+ * Flags in DwDatabase.unarmed.  An unarmed task has another origin than this server, so
+ * it does not run before delay_arm().  MET: such tasks are in the table.  LOOKING: the
+ * timer is reading the table to find out; a session that commits a newer answer clears
+ * this flag.
  */
 #define DW_UNARMED_MET		0x01
 #define DW_UNARMED_LOOKING	0x02
@@ -285,183 +328,215 @@ typedef enum DwSweeperState
 	DW_SWEEPER_RUNNING
 } DwSweeperState;
 
-/* Of so many transactions that the sweeper waits for the view has the pid. */
+/*
+ * Maximum number of pids that the view shows of transactions that the sweeper waits
+ * for.
+ */
 #define DW_SWEEP_WAITS	16
 
-/* A database that is served. */
+/* A database that is served.  */
 typedef struct DwDatabase
 {
 	/* table lock */
-	Oid			oid;			/* InvalidOid: free */
+	Oid			oid;			/* InvalidOid if the place is free */
 	DwTimerState timer_state;
 	int64		timer_started;	/* by dw_uptime() */
-	bool		let_go;			/* the last timer ended because it was asked to */
-	bool		timer_terminated;	/* or it was told to */
-	bool		timer_refused;	/* no background worker was free for the next one */
-	bool		absent;			/* no timer has found the extension here */
+	bool		let_go;			/* the last timer ended because a hold or restart asked it to */
+	bool		timer_terminated;	/* the last timer ended because of a SIGTERM */
+	bool		timer_refused;	/* the next timer could not start: no background worker was
+								 * free */
+	bool		absent;			/* True until a timer has found the extension in the database */
 	pid_t		timer_pid;
 	DwSweeperState sweeper_state;
 	int64		sweeper_started;	/* by dw_uptime() */
-	bool		sweeper_failed; /* the last one ended by an error */
-	bool		sweeper_made_way;	/* or for want of background workers */
-	bool		sweeper_refused;	/* it is needed, and none was free for it */
+	bool		sweeper_failed;	/* the last sweeper ended by an error */
+	bool		sweeper_made_way;	/* the last sweeper ended to free its background worker */
+	bool		sweeper_refused; /* a sweeper is needed, and no background worker was free
+								  * for it */
 	pid_t		sweeper_pid;
-	bool		sweep_waits;	/* for transactions that were open, some of them: */
+	bool		sweep_waits;	/* the sweeper waits for open transactions; the first of
+								 * these are: */
 	int			sweep_npids;
-	int			sweep_pids[DW_SWEEP_WAITS]; /* 0: a prepared one */
-	int32		lanes;			/* list of its lanes */
+	int			sweep_pids[DW_SWEEP_WAITS];	/* 0 stands for a prepared transaction */
+	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
 
-	/* transactions that count on this place; it is not given back meanwhile */
+	/*
+	 * transactions and processes that use this place; while there are any, the place is
+	 * not given back
+	 */
 	pg_atomic_uint32 pins;
 
-	/* transactions that need the database without our sessions, see hold.c */
+	/* commands that need the database without sessions of ours, see hold.c */
 	pg_atomic_uint32 holds;
-	/* the timer is to start anew: one of DwRestart */
+	/* a DwRestart: whether timer and sweeper must end */
 	pg_atomic_uint32 restart;
 
-	pg_atomic_uint32 wanted;	/* a timer is wanted: set by anyone */
-	pg_atomic_uint32 timer_proc;	/* dw_my_proc() of the timer, 0 = none */
+	pg_atomic_uint32 wanted;	/* any process sets it: the launcher must start a timer */
+	pg_atomic_uint32 timer_proc; /* dw_my_proc() of the timer; 0: none */
 
-	/* the handshake of the timer's sleep */
-	pg_atomic_uint64 sleep_until;
-	pg_atomic_uint64 reload_from;	/* for all lanes, and unknown ones */
-	pg_atomic_uint32 any_lane_dirty;	/* some lane is in dw_dirty_lanes() */
-	pg_atomic_uint32 executors_dirty;	/* an executor came or went */
-	pg_atomic_uint32 starving;	/* owners that wait for an executor's place */
-	pg_atomic_uint32 rights_changed;	/* blocked owners may try at once */
-	pg_atomic_uint32 prepared_ended;	/* delay_wheel.prepared is to be emptied */
-	pg_atomic_uint32 nameless;	/* prepared under a name that is not known: so
-								 * many, perhaps; 0: none has still to end */
-	pg_atomic_uint32 roles_dropped; /* a role was: look for its lanes */
+	/*
+	 * handshake with the sleeping timer: it publishes how long it sleeps, then checks
+	 * these flags; others set a flag, then read how long it sleeps
+	 */
+	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the timer does not sleep */
+	pg_atomic_uint64 reload_from;	/* as a lane's, for all lanes, and for tasks whose lane
+									 * is not known */
+	pg_atomic_uint32 any_lane_dirty; /* the bitmap dw_dirty_lanes() is not empty */
+	pg_atomic_uint32 executors_dirty;	/* the timer must check whether executors are needed */
+	pg_atomic_uint32 starving;	/* owners that need an executor to give up its place for
+								 * theirs */
+	pg_atomic_uint32 rights_changed; /* blocked owners may try again at once */
+	pg_atomic_uint32 prepared_ended; /* a prepared transaction ended: delete what is done of
+									  * delay_wheel.prepared */
+	pg_atomic_uint32 nameless;	/* upper bound of prepared transactions whose name we do not
+								 * know; 0: none is open */
+	pg_atomic_uint32 roles_dropped;	/* a role was dropped: the timer must look for its lanes */
 
-	/* raised when a queue, a pause or a mark was committed */
+	/*
+	 * raised when a change of a queue, a pause or a mark of delay_cancel_all() was
+	 * committed
+	 */
 	pg_atomic_uint32 control;
 
-	pg_atomic_uint32 waiters;	/* backends in delay_wait(), see wait.c */
-	pg_atomic_uint32 autonomous_ended;	/* raised when such a task has, see
-										 * autonomous.c */
-	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper, 0 = none */
-	pg_atomic_uint32 sweep_wanted;	/* the sweeper is to look again */
-	pg_atomic_uint32 sweeper_rests; /* for long: it may be asked to make way */
+	pg_atomic_uint32 waiters;	/* sessions in delay_wait(), see wait.c */
+	pg_atomic_uint32 autonomous_ended;	/* raised when a task that runs outside of a
+										 * transaction has ended, see autonomous.c */
+	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper; 0: none */
+	pg_atomic_uint32 sweep_wanted;	/* the sweeper must look again for marks */
+	pg_atomic_uint32 sweeper_rests;	/* the sweeper has a long pause, and can end to free its
+									 * background worker */
 
 	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
 
-	/* retention of failed tasks, see failed.c */
-	pg_atomic_uint64 failed_trim_at;	/* when the sweeper is to look at them */
-	pg_atomic_uint64 failed_trim_after; /* too soon before that */
-	pg_atomic_uint64 failed_limit;	/* too many, when failed has come to that */
+	/* retention of failed tasks, see failed.c and stats.c */
+	pg_atomic_uint64 failed_trim_at; /* when the sweeper must trim them; DW_NEVER: not asked */
+	pg_atomic_uint64 failed_trim_after;	/* not before then, since it has just done so */
+	pg_atomic_uint64 failed_limit;	/* ask the sweeper when the counter "failed" reaches this
+									 * value */
 
 	/* tables of the history, see history_tables.c */
-	pg_atomic_uint64 history_turn_at;	/* when the sweeper is to look at them */
-	pg_atomic_uint64 history_turn_after;	/* too soon before that */
-	pg_atomic_uint64 history_locked_since;	/* they could not be emptied */
-	pg_atomic_uint32 history_current;	/* the one that is written, counted from 1;
-										 * 0: not known yet */
-	pg_atomic_uint32 history_room;	/* pages that it may have, 0: not known yet */
-	pg_atomic_uint32 history_is_full;
+	pg_atomic_uint64 history_turn_at;	/* when the sweeper must look at them; DW_NEVER: not
+										 * asked */
+	pg_atomic_uint64 history_turn_after; /* not before then, since it has just done so */
+	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
+											 * emptying the oldest one; DW_NEVER: none does */
+	pg_atomic_uint32 history_current;	/* number of the table that is written, from 1; 0:
+										 * not known yet */
+	pg_atomic_uint32 history_room;	/* pages that this table may have; 0: not known yet */
+	pg_atomic_uint32 history_is_full;	/* nothing is recorded until a table was emptied */
 
-	/* the sweeper is to look whether recurring tasks have their runs */
+	/* the sweeper must check that each recurring task has its next run */
 	pg_atomic_uint32 recurring_look;
 
-	/* delay_wheel.enabled is off here, as the timer has read it */
+	/* delay_wheel.enabled is off in this database; the timer writes it */
 	pg_atomic_uint32 disabled;
 
 	/* inbox lock */
 	slock_t		inbox_lock;
-	uint32		inbox_head;
+	uint32		inbox_head;		/* index of the oldest hint */
 	uint32		inbox_count;
 
-	/* ring lock; accounts also under the pool's spinlock */
+	/* ring lock; also the pool's spinlock: the pool memory of this database */
 	DwAccount	account;
 
-	/* table lock to change, with the ready lock */
-	bool		paused;			/* see delay_pause_database() */
-	bool		queues_missing; /* some queue has no place */
+	/* written under both table lock and ready lock */
+	bool		paused;			/* delay_pause_database() was called */
+	bool		queues_missing;	/* a declared queue has no place in dw_queues */
 
 	/* ready lock */
-	DwOwners	ready_owners;	/* who have ready tasks, in turn */
-	DwOwners	blocked_owners; /* and can have no executor, those for want of a
-								 * background worker first */
-	TimestampTz blocked_until;	/* one of these is to be tried again, not before */
+	DwOwners	ready_owners;	/* owners with ready tasks that can get an executor, in the
+								 * order of their turns */
+	DwOwners	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
+								 * background worker come first */
+	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
 	TimestampTz last_problem_at;
 	char		last_problem[256];
-	int			last_problem_plain; /* so many bytes quote no error */
+	int			last_problem_plain;	/* length of the part that quotes no error message */
 
 	/* statistics */
-	pg_atomic_uint64 near;
-	pg_atomic_uint64 ready;
+	pg_atomic_uint64 near;		/* tasks in ring and heap */
+	pg_atomic_uint64 ready;		/* tasks in ready lists */
 	pg_atomic_uint64 done;
 	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;	/* attempts that failed and are followed by another */
-	pg_atomic_uint64 skipped;	/* came too late */
-	pg_atomic_uint64 lateness_max;
-	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];
+	pg_atomic_uint64 retried;	/* failed attempts that are followed by another one */
+	pg_atomic_uint64 skipped;	/* tasks not run, since it was too late for them */
+	pg_atomic_uint64 lateness_max;	/* microseconds */
+	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];	/* a histogram, see stats.c */
 
 	DwProgress	progress[DW_WORKS];
 } DwDatabase;
 
-/* Has anything changed that a session keeps from its login? */
+/*
+ * Whether something has changed that an executor took over from its login, such as
+ * rights or settings of its role.
+ */
 typedef enum DwStale
 {
 	DW_FRESH = 0,
-	DW_STALE_LOOK,				/* memberships: may it still log in? */
-	DW_STALE_END				/* no task any more */
+	DW_STALE_LOOK,				/* memberships have changed: the executor checks whether its
+								 * role may still log in */
+	DW_STALE_END				/* the executor takes no further task */
 } DwStale;
 
+/* Maximum number of notes of tasks that ended their executor.  */
 #define DW_MAX_QUITS	64
 
-/* A task that has ended its executor, see quits.c. */
+/* A note of a task that ended its executor, see quits.c.  */
 typedef struct DwQuit
 {
 	Oid			database;
-	bool		stopped;		/* it was to be */
-	int64		id;				/* 0: free */
+	bool		stopped;		/* somebody had asked to stop the task */
+	int64		id;				/* of the task; 0: this note is free */
 } DwQuit;
 
+/* What does not belong to one database, and is not in an array of its own.  */
 typedef struct DwShared
 {
 	LWLock	   *table_lock;
-	LWLock	   *database_locks; /* two for each database */
-	pg_atomic_uint32 launcher_proc;
-	pg_atomic_uint32 databases_changed; /* the launcher is to list them again */
-	pg_atomic_uint32 turned_away;	/* some database found no place */
-	pg_atomic_uint32 looks_into;	/* the database that the launcher has a look taken
-								 * into, without a place */
-	pg_atomic_uint32 looked;	/* the look has found out */
-	pg_atomic_uint32 timer_refused; /* no background worker was free for one */
-	pg_atomic_uint32 trial;		/* the executor that others make way for, its place
+	LWLock	   *database_locks;	/* a ring lock and a ready lock for each database */
+	pg_atomic_uint32 launcher_proc;	/* dw_my_proc() of the launcher; 0: none */
+	pg_atomic_uint32 databases_changed;	/* the launcher must list the databases again */
+	pg_atomic_uint32 turned_away;	/* a database with the extension found no place */
+	pg_atomic_uint32 looks_into; /* OID of the database in which a worker of the launcher
+								  * looks for the extension; it has no place */
+	pg_atomic_uint32 looked;	/* that worker has found the answer */
+	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
+									 * database */
+	pg_atomic_uint32 trial;		/* executor on trial, for which others make way: its place
 								 * counted from 1; 0: none */
-	pg_atomic_uint64 trial_until;	/* no longer than that */
-	bool		recovered;		/* see recovery.c; written by the launcher */
-	DwQuit		quits[DW_MAX_QUITS];	/* table lock */
-	uint32		next_quit;
-	pg_atomic_uint32 nquits;
-	int32		free_lane;
-	int32		free_owner;
-	uint32		nlanes;
-	uint32		nexecutors;		/* places */
+	pg_atomic_uint64 trial_until;	/* others make way until then at most, by dw_uptime() */
+	bool		recovered;		/* the server came out of recovery, see recovery.c; only
+								 * postmaster and launcher write it */
+	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
+	uint32		next_quit;		/* notes are overwritten in turn: the next one, modulo
+								 * DW_MAX_QUITS */
+	pg_atomic_uint32 nquits;	/* notes in use */
+	int32		free_lane;		/* first of the list of free lanes */
+	int32		free_owner;		/* first of the list of free owners */
+	uint32		nlanes;			/* lanes in use */
+	uint32		nexecutors;		/* length of the array dw_executors */
 	uint32		database_size;	/* bytes of a database with inbox and ring */
 } DwShared;
 
-/* Timers are not woken more often than that by a rate. */
+/* Minimum interval, in microseconds, at which a rate wakes a timer.  */
 #define DW_COALESCE_US		1000
 
 /*
- * A flag in the offset of an entry: it is to be run in a transaction of its
- * own.  An offset needs 14 bits at most.
+ * A flag in the offset of an entry: the task must run in a transaction of its own.  An
+ * offset needs at most 14 of the 16 bits.
  */
 #define DW_ENTRY_ALONE	0x8000
 
 #define DW_FIRST_OF_SWEEPER	DW_WORK_SWEEP
 
+/* In shared memory.  dw_shared is NULL if the library was not preloaded.  */
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
 extern DwOwner *dw_owners;
 extern void dw_require_shared(void);
 
-/* Access by number. */
 extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
 extern DwHint *dw_inbox(DwDatabase *db);
@@ -472,7 +547,6 @@ extern LWLock *dw_ready_lock(DwDatabase *db);
 extern void dw_problem(DwDatabase *db, const char *text);
 extern void dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted);
 
-/* News for the timer. */
 extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
 extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
@@ -482,7 +556,6 @@ extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);
 extern void dw_roles_dropped(void);
 
-/* How many executors one lane may have. */
 extern uint32 dw_lane_executors(void);
 extern char *dw_databases;
 extern uint32 dw_pool_chunks(void);
@@ -490,6 +563,7 @@ extern Size dw_database_size(void);
 extern uint32 dw_executor_places(void);
 extern bool dw_may_see_database(const DwDatabase *db);
 
+/* The line pointer number of the row, without the flag.  */
 static inline OffsetNumber
 dw_entry_offset(const DwEntry *entry)
 {
@@ -502,14 +576,14 @@ dw_lane_owner(const DwLane *lane)
 	return &dw_owners[lane->owner_place];
 }
 
-/* Tasks of the lane's ready list.  Under the ready lock. */
+/* Number of tasks in the ready list, with a ready spare.  Needs the ready lock.  */
 static inline uint32
 dw_ready_count(const DwLane *lane)
 {
 	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
 }
 
-/* All of the lane that is in memory. */
+/* Number of tasks of the lane in memory, waiting or ready.  */
 static inline uint32
 dw_lane_held(const DwLane *lane)
 {
