@@ -1,24 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * lanes.c
- *	  The table of lanes, and their ready lists.
+ *	  The table of lanes, and the table of their owners.
  *
- * A lane is entered by whoever schedules the first task of its owner, queue
- * and priority, or by the timer that finds such rows; the timer gives it back
- * when it is empty and places are short.  Its generation is raised then, so
- * that what names the old one is noticed.
+ * Run by all processes.  A lane is one combination of owner, queue and priority in one
+ * database.  A session enters a lane (gives it a place in dw_lanes) when it schedules
+ * the first task of this combination; so does the timer when it finds such rows.  The
+ * timer gives an empty lane back when places are short.  Its generation is raised then,
+ * so that references to the former lane are noticed as stale.
  *
- * The table is under the table lock.  A ready list is filled by the timer and
- * emptied by executors, under the ready lock of its database.
+ * The arrays dw_lanes and dw_owners, and the hash tables that find a place in them, are
+ * under the table lock.  What executors and timer change often (lists, pauses, blocks)
+ * is under the ready lock of the database.
  *
- * Lanes with ready tasks are listed in turn, for each owner by itself: its
- * executors look at nobody else's.  Those of one queue, which differ in
- * priority, take their turn together, and one task: from the highest of them,
- * unless a lower one has been passed over 15 times in a row.  Paused lanes are
- * not listed.
+ * Lanes with ready tasks are listed in the order of their turns, for each owner by
+ * itself, since an executor runs the tasks of one owner only.  Lanes of the same owner
+ * and queue, which differ in priority, are peers: they share one turn, and one task is
+ * taken from them (ready.c).  Paused lanes are not listed.
  *
- * Owners with such lanes are listed, too, in turn, for the timer: those who can
- * have no executor for now apart from the others.
+ * The timer looks at owners with listed lanes, so these are listed in turn as well.
+ * Owners that get no executor for now are blocked, and in a list of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,11 +39,17 @@
 #include "shared.h"
 #include "stats.h"
 
+/* The pause after the first vain attempt to get an executor; it doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)
+
+/* So many terminations of an executor, in a row, do not make the pause longer. */
 #define TERMINATED_PATIENCE	5
 
-/* Who gets background workers by turns is told of no more often than that. */
-#define TELL_US		USECS_PER_MINUTE
+/*
+ * Minimum interval, in microseconds, between log messages about one owner's lack of
+ * workers.
+ */
+#define LOG_INTERVAL_US		USECS_PER_MINUTE
 
 typedef struct LaneKey
 {
@@ -70,16 +77,23 @@ typedef struct OwnerIndexEntry
 	int32		owner;
 } OwnerIndexEntry;
 
+/* Find a place in dw_lanes, or dw_owners.  In shared memory, under the table lock. */
 static HTAB *lane_index = NULL;
 static HTAB *owner_index = NULL;
 
-/* As many as can have lanes, and executors without lanes. */
+/*---- Set-up ----*/
+
+/*
+ * Number of places of owners: enough for owners of all lanes, and for executors whose
+ * owner has no lane any more.
+ */
 int
 dw_owner_places(void)
 {
 	return dw_max_lanes + max_worker_processes;
 }
 
+/* Bytes of shared memory for both hash tables. */
 Size
 dw_lane_index_size(void)
 {
@@ -87,6 +101,7 @@ dw_lane_index_size(void)
 					hash_estimate_size(dw_owner_places(), sizeof(OwnerIndexEntry)));
 }
 
+/* Creates both hash tables, or attaches to them. */
 void
 dw_lane_index_attach(void)
 {
@@ -102,6 +117,7 @@ dw_lane_index_attach(void)
 								&info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 }
 
+/* Makes all places of lanes and owners free.  Called once for each shared memory. */
 void
 dw_lanes_init(void)
 {
@@ -130,7 +146,7 @@ dw_lanes_init(void)
 
 /*---- Owners ----*/
 
-/* Under the table lock. */
+/* True if the owner has an executor.  Needs the table lock. */
 static bool
 has_executors(const DwOwner *owner)
 {
@@ -140,7 +156,10 @@ has_executors(const DwOwner *owner)
 	return false;
 }
 
-/* Gives the place of an owner back, unless it is needed. */
+/*
+ * Gives the place of an owner back, unless the owner still has lanes or executors.
+ * Needs the table lock, exclusively.
+ */
 static void
 leave_owner(DwOwner *owner)
 {
@@ -155,7 +174,13 @@ leave_owner(DwOwner *owner)
 	dw_shared->free_owner = owner - dw_owners;
 }
 
-/* There are more places than owners with lanes, or executors. */
+/*
+ * Takes a place off the list of free ones.
+ *
+ * If the list is empty, the places of owners whose last executor has ended meanwhile
+ * are given back first.  There are more places than owners that need one, so this
+ * cannot fail.
+ */
 static DwOwner *
 take_free_owner(void)
 {
@@ -168,7 +193,12 @@ take_free_owner(void)
 	return owner;
 }
 
-/* Caller holds the table lock exclusively. */
+/*
+ * Finds or makes the place of a role in this database; returns its index in dw_owners.
+ *
+ * The place stays as long as the role has lanes or executors.  Needs the table lock,
+ * exclusively.
+ */
 int32
 dw_owner_enter(DwDatabase *db, Oid role)
 {
@@ -189,7 +219,10 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	return entry->owner;
 }
 
-/* Caller holds the table lock; NULL if the role has neither lanes nor executors. */
+/*
+ * The owner with this role, or NULL if the role has neither lanes nor executors.  Needs
+ * the table lock.
+ */
 static DwOwner *
 find_owner(DwDatabase *db, Oid role)
 {
@@ -205,6 +238,7 @@ list_of(DwDatabase *db, DwOwnerList list)
 	return list == DW_OWNER_BLOCKED ? &db->blocked_owners : &db->ready_owners;
 }
 
+/* Takes an owner off its list, if it is in one.  Needs the ready lock, exclusively. */
 void
 dw_owner_unlist(DwDatabase *db, DwOwner *owner)
 {
@@ -253,7 +287,13 @@ link_owner_first(DwDatabase *db, DwOwner *owner, DwOwnerList which)
 	list->head = owner - dw_owners;
 }
 
-/* To where it belongs now; at the end, if it is in that list already. */
+/*
+ * Puts an owner into the list where it belongs now: ready or blocked owners, or none if
+ * it has no ready task.  An owner that is in the right list already moves to its end.
+ *
+ * Blocked owners who lack a background worker are put first, where
+ * dw_owners_lack_worker() looks for them.  Needs the ready lock, exclusively.
+ */
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
 {
@@ -272,6 +312,9 @@ dw_owner_list(DwDatabase *db, DwOwner *owner)
 	}
 }
 
+/*---- Lanes ----*/
+
+/* A reference to the lane, as it is now. */
 DwLaneRef
 dw_lane_ref(DwLane *lane)
 {
@@ -282,7 +325,7 @@ dw_lane_ref(DwLane *lane)
 	return ref;
 }
 
-/* The hint that brings an entry back to the timer. */
+/* Makes a hint of an entry, to bring its task back to the timer. */
 DwHint
 dw_entry_hint(const DwEntry *entry)
 {
@@ -293,7 +336,10 @@ dw_entry_hint(const DwEntry *entry)
 	return hint;
 }
 
-/* Joins the circle of the lanes of the same owner and queue. */
+/*
+ * Adds a lane to the circle of lanes of the same owner and queue, and sets lane->peer.
+ * Needs the table lock, exclusively; takes the ready lock.
+ */
 static void
 join_peers(DwDatabase *db, DwLane *lane)
 {
@@ -315,6 +361,7 @@ join_peers(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Removes a lane from that circle.  Needs and takes the same locks. */
 static void
 leave_peers(DwDatabase *db, DwLane *lane)
 {
@@ -327,7 +374,10 @@ leave_peers(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Puts a free lane into service; nothing of it is in memory yet. */
+/*
+ * Takes a place off the list of free lanes, and initializes it; nothing of the lane is
+ * in memory yet.  NULL if no place is free.  Needs the table lock, exclusively.
+ */
 static DwLane *
 take_free_lane(DwDatabase *db, const LaneKey *key)
 {
@@ -370,18 +420,18 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	lane->recheck_interval = lane->recheck_id = 0;
 
 	lane->next = db->lanes;
-	/* the timer walks the list without a lock: it alone removes from it */
+	/* the timer walks the list without a lock; only the timer removes from it */
 	pg_write_barrier();
 	db->lanes = lane - dw_lanes;
 	db->nlanes++;
-	/* should nothing come of it, it is given back */
+	/* if the transaction is rolled back, the timer gives the lane back */
 	dw_lane_dirty(db, lane);
 	return lane;
 }
 
 /*
- * Finds or enters the lane; false if there is no free place.  Takes the table
- * lock.
+ * Finds or makes the place of a lane, and sets *ref to it; false if no place is free.
+ * Takes the table lock.
  */
 bool
 dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref)
@@ -407,7 +457,7 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 		lane = take_free_lane(db, &key);
 		if (lane)
 		{
-			/* as many places as lanes: this cannot fail */
+			/* the hash table has room for all lanes: this cannot fail */
 			entry = hash_search(lane_index, &key, HASH_ENTER, NULL);
 			entry->lane = lane - dw_lanes;
 		}
@@ -418,13 +468,19 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 	return lane != NULL;
 }
 
-/* May the owner have tasks that are not done, in databases but this one? */
+/*
+ * True if this role might own pending tasks in databases other than the session's.
+ *
+ * Reads without a lock, so the answer may be out of date.
+ */
 bool
 dw_owner_has_tasks_elsewhere(Oid owner)
 {
 	bool		found = false;
 
-	/* anybody may ask, again and again: without a lock that others need */
+	/*
+	 * any user can call this, as often as he likes; do not take locks that others need
+	 */
 	for (int i = 0; i < dw_max_lanes && !found; i++)
 	{
 		DwLane	   *lane = &dw_lanes[i];
@@ -437,7 +493,10 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 	return found;
 }
 
-/* Gives a lane back; caller holds the table lock exclusively. */
+/*
+ * Gives a lane back; what is known of tasks that are not in memory passes to the
+ * database.  Needs the table lock, exclusively; takes the ready lock.
+ */
 static void
 leave_locked(DwDatabase *db, DwLane *lane)
 {
@@ -454,9 +513,9 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	pg_atomic_fetch_add_u32(&lane->generation, 1);
 
 	/*
-	 * Full barrier in the above: either a committer that still names this
-	 * lane sees the new generation, and turns to the database's reload_from,
-	 * or what it lowered is seen here.
+	 * The increment is a full barrier.  A session that commits a task of this lane
+	 * meanwhile either sees the new generation, and lowers the database's reload_from
+	 * instead; or the values that it has lowered are seen here.
 	 */
 	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->next_far));
 	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->reload_from));
@@ -469,7 +528,10 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	dw_shared->nlanes--;
 }
 
-/* Gives an empty lane back.  Only the database's timer does so. */
+/*
+ * Gives an empty lane back.  Only the database's timer calls this.  Takes the table
+ * lock.
+ */
 void
 dw_lane_leave(DwDatabase *db, DwLane *lane)
 {
@@ -479,7 +541,10 @@ dw_lane_leave(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Gives back all lanes of a database that is left; under the table lock. */
+/*
+ * Gives back all lanes of a database that loses its place.  Needs the table lock,
+ * exclusively.
+ */
 void
 dw_lanes_leave(DwDatabase *db)
 {
@@ -487,6 +552,9 @@ dw_lanes_leave(DwDatabase *db)
 		leave_locked(db, &dw_lanes[db->lanes]);
 }
 
+/*---- Owners without an executor ----*/
+
+/* The longest pause between two attempts, in microseconds. */
 static int64
 longest_wait(DwBlock reason)
 {
@@ -502,24 +570,33 @@ longest_wait(DwBlock reason)
 	}
 }
 
-/* Is the log to tell that there is no background worker for an owner? */
+/*
+ * True if the log must report that no background worker is free for an owner; then the
+ * caller reports it.
+ *
+ * That is so the first time, and each time that the owner is blocked anew, but not more
+ * often than once in LOG_INTERVAL_US.
+ */
 static bool
-is_to_be_told(DwOwner *owner)
+no_worker_log_is_due(DwOwner *owner)
 {
 	int64		told = owner->no_worker_told;
 
 	if (told != 0 &&
-		(told >= owner->no_worker_since || dw_uptime() - told < TELL_US))
+		(told >= owner->no_worker_since || dw_uptime() - told < LOG_INTERVAL_US))
 		return false;
 	owner->no_worker_told = dw_uptime();
 	return true;
 }
 
 /*
- * No executor can be had for an owner: its lanes wait, longer each time, up
- * to a time that depends on the reason.  Returns whether that is news: the
- * first time for this reason, and for want of a background worker no more than
- * once a minute.  Under the table lock and the ready lock.
+ * Blocks an owner, since it got no executor: its lanes wait until retry_at.  The pause
+ * doubles each time, up to a limit that depends on the reason.
+ *
+ * Returns true if the caller must report it to the log: the owner was not blocked for
+ * this reason before, or, if no background worker is free, no_worker_log_is_due().
+ * Does nothing for an owner that waits already, or has no place.  Needs the table lock,
+ * and the ready lock exclusively.
  */
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
@@ -540,8 +617,8 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 		news = true;
 	}
 	if (reason == DW_BLOCK_NO_WORKER)
-		news = is_to_be_told(owner);
-	/* who was terminated comes back soon, if not over and over */
+		news = no_worker_log_is_due(owner);
+	/* after a termination try again soon, unless it happens over and over */
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
 		failures -= Min(failures, TERMINATED_PATIENCE);
@@ -551,7 +628,10 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	return news;
 }
 
-/* An executor of the owner works.  Under the ready lock. */
+/*
+ * Ends the block of an owner, since an executor of the owner works.  Needs the ready
+ * lock, exclusively.
+ */
 void
 dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
@@ -563,6 +643,7 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 	dw_owner_list(db, owner);
 }
 
+/* Lets a blocked owner try again; its number of vain attempts stays. */
 static void
 try_again(DwDatabase *db, DwOwner *owner)
 {
@@ -570,6 +651,10 @@ try_again(DwDatabase *db, DwOwner *owner)
 	dw_owner_list(db, owner);
 }
 
+/*
+ * Lets those blocked owners try again whose pause is over, and sets db->blocked_until.
+ * Needs the ready lock, exclusively.
+ */
 void
 dw_owners_retry(DwDatabase *db)
 {
@@ -593,10 +678,10 @@ dw_owners_retry(DwDatabase *db)
 }
 
 /*
- * Are there owners who wait for a background worker, and may use it?  Without a
- * lock: may be out of date.
+ * True if owners of the database wait for a background worker and could use it.
  *
- * The timer is the only one who blocks for this reason; others may be behind.
+ * Reads without a lock, so the answer may be out of date.  These owners are in front of
+ * the list of blocked ones, so the first one tells.
  */
 bool
 dw_owners_lack_worker(DwDatabase *db)
@@ -607,6 +692,10 @@ dw_owners_lack_worker(DwDatabase *db)
 		pg_atomic_read_u32(&db->disabled) == 0;
 }
 
+/*
+ * Lets one owner try again before all others: of those who lack a background worker,
+ * the one who has waited longest.  Needs the ready lock, exclusively.
+ */
 void
 dw_owners_retry_first(DwDatabase *db)
 {
@@ -624,6 +713,10 @@ dw_owners_retry_first(DwDatabase *db)
 	link_owner_first(db, first, DW_OWNER_READY);
 }
 
+/*
+ * Lets all blocked owners of the database try again now, as if for the first time.
+ * Needs the ready lock, exclusively.
+ */
 void
 dw_owners_retry_all(DwDatabase *db)
 {
@@ -639,6 +732,7 @@ dw_owners_retry_all(DwDatabase *db)
 	db->blocked_until = DW_NEVER;
 }
 
+/* The reason as text, for views and the log. */
 const char *
 dw_block_text(DwBlock reason)
 {

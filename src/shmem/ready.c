@@ -3,11 +3,16 @@
  * ready.c
  *	  Ready lists: tasks that are due, lane by lane, until an executor takes them.
  *
- * Run by the timer, which adds tasks, and by executors, which take them, under the
- * ready lock of the database.  Lanes of one owner take turns; lanes of one queue go by
- * their priority, but one of lower priority is not passed over for ever.  Executors of
- * one lane that take many tasks in one transaction keep apart, so that they do not wait
- * for each other's rows.
+ * Run by the timer, which adds tasks, and by executors, which take them.  Callers hold
+ * the ready lock of the database, exclusively; only what says so needs more or less.
+ *
+ * Lanes of one owner take turns.  The lanes of one queue among them, which differ in
+ * priority, are peers and share one turn: the task comes from the highest priority,
+ * unless a lower one was passed over PASSED_OVER_MAX times in a row.
+ *
+ * A batch is a transaction in which an executor runs several tasks of one lane.
+ * Executors in batches of the same lane take tasks at different places of the list, so
+ * that they do not wait for each other's pages of tables and indexes.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,15 +29,21 @@
 #include "shared.h"
 
 /*
- * Executors in batches of a lane stay so far apart: 672 tasks, more than an
- * index page has entries.  Not where a task takes longer than that.
+ * How many chunks of a ready list executors in batches of one lane keep between them:
+ * 16 chunks are 672 tasks, more than an index page has entries.
+ *
+ * This matters only where a task takes less than QUICK_US microseconds; executors of
+ * slower tasks take no notice of each other.
  */
 #define APART_CHUNKS	16
 #define QUICK_US	100
 
-/* A lane of lower priority is next after it was passed over so often. */
+/* After so many tasks of its peers, in a row, a lane of lower priority goes first. */
 #define PASSED_OVER_MAX	15
 
+/*---- Listing lanes with ready tasks ----*/
+
+/* Appends the lane to its owner's list of lanes with ready tasks. */
 static void
 link_last(DwDatabase *db, DwLane *lane)
 {
@@ -50,6 +61,9 @@ link_last(DwDatabase *db, DwLane *lane)
 		dw_owner_list(db, owner);
 }
 
+/*
+ * Lists a lane that has ready tasks, for its turn; nothing if it is listed or paused.
+ */
 void
 dw_ready_list(DwDatabase *db, DwLane *lane)
 {
@@ -60,6 +74,7 @@ dw_ready_list(DwDatabase *db, DwLane *lane)
 	link_last(db, lane);
 }
 
+/* Removes the lane from its owner's list; the owner stays in its own list. */
 static void
 unlink_lane(DwLane *lane)
 {
@@ -77,6 +92,10 @@ unlink_lane(DwLane *lane)
 	owner->nready--;
 }
 
+/*
+ * Removes a lane from its owner's list, if it is there.  An owner without other listed
+ * lanes is removed from its list, too.
+ */
 void
 dw_ready_unlist(DwDatabase *db, DwLane *lane)
 {
@@ -87,7 +106,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 		dw_owner_unlist(db, dw_lane_owner(lane));
 }
 
-/* The lane was paused, or is not paused any more. */
+/* Lists or unlists a lane after lane->paused has changed. */
 void
 dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 {
@@ -97,7 +116,10 @@ dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 		dw_ready_list(db, lane);
 }
 
-/* Nothing is ready.  Under the table lock and the ready lock. */
+/*
+ * Empties the lists of lanes and owners of a database; the ready lists themselves are
+ * left as they are.  Needs the table lock, too.
+ */
 void
 dw_ready_reset(DwDatabase *db)
 {
@@ -116,7 +138,11 @@ dw_ready_reset(DwDatabase *db)
 	db->blocked_until = DW_NEVER;
 }
 
-/* Appends a due task; false if the pool has no place for it. */
+/*---- Adding and taking tasks ----*/
+
+/*
+ * Appends a due task to the lane's ready list; false if the pool has no memory for it.
+ */
 bool
 dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -127,8 +153,8 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Puts a task back before all others of the lane; false if the pool has no
- * place for it.
+ * Puts a task back before all others of the lane; false if the pool has no memory for
+ * it.
  */
 bool
 dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
@@ -139,7 +165,9 @@ dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	return true;
 }
 
-/* The first entry at a place, or the spare. */
+/*
+ * The first entry at a place of the list or behind it; else the ready spare; else NULL.
+ */
 static const DwEntry *
 first_ready(const DwLane *lane, const DwPlace *place)
 {
@@ -150,6 +178,7 @@ first_ready(const DwLane *lane, const DwPlace *place)
 	return first;
 }
 
+/* Takes this entry, which exists, out of the lane. */
 static void
 take_ready(DwDatabase *db, DwLane *lane, DwPlace *place, DwEntry *entry)
 {
@@ -161,6 +190,10 @@ take_ready(DwDatabase *db, DwLane *lane, DwPlace *place, DwEntry *entry)
 	}
 }
 
+/*
+ * True if a task of a is taken before one of b; a and b are peers, and both have ready
+ * tasks.
+ */
 static bool
 goes_before(const DwLane *a, const DwLane *b)
 {
@@ -172,13 +205,14 @@ goes_before(const DwLane *a, const DwLane *b)
 	return a->priority > b->priority;
 }
 
+/* True if the lane has a ready task, and another executor may run one of its tasks. */
 static bool
 can_give(const DwLane *lane)
 {
 	return dw_ready_count(lane) > 0 && lane->running < dw_lane_executors();
 }
 
-/* Of a lane and its peers, the one whose task is next. */
+/* Of a lane and its peers, the one from which the next task is taken. */
 static DwLane *
 choose_peer(DwLane *lane)
 {
@@ -190,7 +224,10 @@ choose_peer(DwLane *lane)
 	return best;
 }
 
-/* A task of this lane was taken. */
+/*
+ * Counts that a task of this lane was taken while peers of lower priority had ready
+ * tasks.
+ */
 static void
 pass_over_peers(DwLane *taken)
 {
@@ -200,7 +237,10 @@ pass_over_peers(DwLane *taken)
 	taken->passed_over = 0;
 }
 
-/* The next turn is another queue's. */
+/*
+ * Moves the lane and its peers to the end of their owner's list, and the owner to the
+ * end of its list, so that the next task comes from another queue.
+ */
 static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 {
@@ -218,7 +258,10 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 	dw_owner_list(db, dw_lane_owner(taken));
 }
 
-/* May a task of the lane be taken now?  If not, *look_again is lowered. */
+/*
+ * True if limits and pauses allow to take a task of the lane now.  If not, *look_again
+ * is lowered to the time when to try again.
+ */
 static bool
 may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 {
@@ -228,7 +271,7 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 
 	if (limit == DW_LIMIT_NONE && dw_limits_keep_for_other(db, lane, now))
 	{
-		/* that one is to be woken */
+		/* the place was kept for another owner; the timer must wake its executor */
 		*look_again = now;
 		limit = dw_lane_limit(lane, now, &room, &until);
 	}
@@ -237,7 +280,10 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 	return limit == DW_LIMIT_NONE;
 }
 
-/* Takes the next task of the lanes whose first one is due until then. */
+/*
+ * Takes the next task, if a lane of the owner has a first task that is due by
+ * until_due.
+ */
 static bool
 pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now, DwEntry *entry,
 		  TimestampTz *look_again)
@@ -269,7 +315,7 @@ pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now
 		dw_limits_take(lane, now);
 		pass_over_peers(lane);
 		end_turn(db, lane, now);
-		/* the rate is used up: somebody must look when it allows another one */
+		/* the rate is used up: the timer must look when it allows the next task */
 		if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_RATE)
 			*look_again = Min(*look_again, Max(until, now + DW_COALESCE_US));
 		return true;
@@ -278,9 +324,10 @@ pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now
 }
 
 /*
- * Takes the next task of an owner, from its queues in turn; false if there is
- * none that may run now.  The counts of running tasks are raised.  The timer
- * is to look again at *look_again, if that is not DW_NEVER.
+ * Takes the next task of an owner, from its queues in turn; false if none may run now.
+ *
+ * Raises the numbers of running tasks.  *look_again is set to the time when the timer
+ * must look again, DW_NEVER if it need not.
  */
 bool
 dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
@@ -290,12 +337,20 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 	*look_again = DW_NEVER;
 	if (pg_atomic_read_u32(&db->disabled) != 0)
 		return false;
-	/* what was handed over ahead of its due time lets others go first */
+	/*
+	 * tasks whose due time has come go before those that the timer handed over a little
+	 * early
+	 */
 	return pop_until(db, owner, now, now, entry, look_again) ||
 		pop_until(db, owner, DW_NEVER, now, entry, look_again);
 }
 
-/* Limits count tasks as they begin: their queues run one by one. */
+/*---- Batches ----*/
+
+/*
+ * True if tasks of the lane's queue may share a transaction.  Limits count tasks when
+ * they begin, so tasks of a limited queue run one by one.
+ */
 static bool
 queue_allows_batch(const DwLane *lane)
 {
@@ -305,7 +360,8 @@ queue_allows_batch(const DwLane *lane)
 }
 
 /*
- * May the task that was just taken from the lane begin a batch with the next one?
+ * True if the task that was just taken from the lane may share a transaction with the
+ * next one.
  */
 bool
 dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
@@ -314,7 +370,10 @@ dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
 		dw_ready_count(lane) > 0 && queue_allows_batch(lane);
 }
 
-/* Does another executor take tasks there, one quickly after the other? */
+/*
+ * True if another executor in a batch takes tasks at this place, quickly one after the
+ * other.
+ */
 static bool
 is_busy_at(const DwExecutor *me, const DwPlace *place, TimestampTz now)
 {
@@ -331,11 +390,14 @@ is_busy_at(const DwExecutor *me, const DwPlace *place, TimestampTz now)
 }
 
 /*
- * Tasks that are next to each other in the list mostly are so in tables and
- * indexes, too, where executors that took them in turn would wait for each
- * other's page.  So a batch takes them where no other one is at work, some
- * pages further on.  They stay in the list: nothing is kept from anybody, and
- * what others leave behind is the head for who chooses next.
+ * Chooses where in the ready list a batch takes its tasks.
+ *
+ * Tasks that are neighbours in the list mostly are neighbours in tables and indexes,
+ * too.  Executors that took them in turn would wait for each other's pages.  So a batch
+ * begins where no other executor is at work, APART_CHUNKS further on, or at the head if
+ * all places are busy.  The tasks stay in the list until they are taken: no other
+ * executor is kept from any of them, and tasks that a batch leaves behind are the head
+ * of the list for the next choice.
  */
 static DwPlace
 choose_place(const DwExecutor *me, const DwLane *lane)
@@ -354,10 +416,11 @@ choose_place(const DwExecutor *me, const DwLane *lane)
 }
 
 /*
- * Takes another task of the lane of the executor's current one, at a place of
- * the list that it keeps to, if it is due until then, may share a transaction
- * with the one before, and no other lane of the same owner and queue has its
- * turn.
+ * Takes another task for the executor's batch, from the lane of its current task, at
+ * the place of the list that the executor has chosen; false if the batch must end.
+ *
+ * The batch ends unless the next task is due by "until" and may share a transaction,
+ * the lane is not paused, and no peer of the lane goes first.
  */
 bool
 dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry)
@@ -380,8 +443,8 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *en
 }
 
 /*
- * Takes the whole ready list away, so that it can be worked on without the lock;
- * no executor has its place there any more.
+ * Takes the whole ready list of a lane away and returns it, so that the timer can work
+ * on it without the lock.  Executors in batches of the lane forget their place in it.
  */
 DwList
 dw_ready_take_away(DwDatabase *db, DwLane *lane)

@@ -20,7 +20,6 @@ extern bool dw_ready_may_batch(const DwLane *lane, const DwEntry *entry);
 extern bool dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 
-/* Ready lists; caller holds the ready lock exclusively, as for the above. */
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
