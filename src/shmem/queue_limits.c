@@ -3,23 +3,24 @@
  * queue_limits.c
  *	  Pauses, and limits of queues: which lanes may begin tasks now.
  *
- * Run by timers and executors, under the ready lock: each task that is taken
- * is counted there, whoever takes it, so the limits hold for all executors,
+ * Run by timers and executors, under the ready lock of the database.  Each task that
+ * any executor takes is counted under this lock, so the limits hold for all executors,
  * owners and lanes of a queue together.
  *
- * max_running: DwQueue.running is what executors have taken and not ended: the
- * sum of its lanes' running, from which it is counted anew when the queues are
- * read.
+ * max_running: DwQueue.running is the number of tasks that executors have taken and not
+ * ended.  It is the sum of DwLane.running over the lanes of the queue, and is counted
+ * anew from these when the timer reads the queues.
  *
- * rate: next_start moves on by 1/rate with each task, and falls behind the
- * clock by no more than the tolerance.  So what starts late does not lower
- * the average, and a burst is never more than the tolerance allows.  A task
- * that was taken but not begun (it was cancelled, say) is given back.
+ * Rate: next_start is when the next task may begin.  It moves on by 1/rate with each
+ * task, and is never more than the tolerance (100 ms, or 1/rate if that is more) behind
+ * the clock.  So tasks that begin late do not lower the average, and a burst is limited
+ * by the tolerance.  A task that was taken but not begun (it was cancelled, say) is not
+ * counted.
  *
- * Turns: an executor that ends a task takes the next one at once, and would
- * so keep a place of a full queue for ever.  Every 100 ms the place goes to
- * another owner, if one has waited so long: it is kept for that one until its
- * executor is there, but no longer than another 100 ms.
+ * Turns: an executor that ends a task takes the next one at once, so the executors of
+ * one owner could keep all places of a full queue for ever.  So at most every 100 ms,
+ * one place of the queue is kept for the owner that has waited longest, if that is 100
+ * ms at least.  It is kept until an executor of this owner takes a task, or for 100 ms.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,14 +36,24 @@
 #include "queue_limits.h"
 #include "shared.h"
 
+/* How far the rate may fall behind the clock, in microseconds. */
 #define TOLERANCE_US	(100 * 1000)
+
+/*
+ * Microseconds for which a place is kept, which an owner waits at least before a place is
+ * kept for it, and between two such times.
+ */
 #define TURN_US			(100 * 1000)
-/* the next turn, if nobody comes for this one */
+
+/* Microseconds before a place is kept again, if its owner did not use the last one. */
 #define UNUSED_TURN_US	USECS_PER_SEC
 
 DwQueue    *dw_queues = NULL;
 
-/* The queue of a lane, if it is declared; else NULL. */
+/*
+ * The declared queue of a lane; NULL for the default queue, or if the queue is not
+ * declared.
+ */
 DwQueue *
 dw_lane_queue(const DwLane *lane)
 {
@@ -51,7 +62,7 @@ dw_lane_queue(const DwLane *lane)
 	if (lane->queue_place == DW_NO_QUEUE)
 		return NULL;
 	queue = &dw_queues[lane->queue_place];
-	/* it may have been dropped just now */
+	/* the queue may have been dropped just now, and its place given to another one */
 	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
 }
 
@@ -63,14 +74,17 @@ is_limited(const DwQueue *queue)
 
 /*---- Rate ----*/
 
+/* Microseconds between two tasks by the rate, rounded down. */
 static int64
 start_interval(const DwQueue *queue)
 {
 	return USECS_PER_SEC / queue->rate;
 }
 
-/* When the rate allows the next task: not later than in an interval, also if
- * the rate was raised. */
+/*
+ * When the rate allows the next task.  That is at most one interval from now, even if
+ * the rate was raised or the clock was set back.
+ */
 static TimestampTz
 next_start(const DwQueue *queue, TimestampTz now)
 {
@@ -80,11 +94,12 @@ next_start(const DwQueue *queue, TimestampTz now)
 	return Min(Max(queue->next_start, lowest), now + interval);
 }
 
+/* Counts a task that was taken, for the rate. */
 static void
 count_start(DwQueue *queue, TimestampTz now)
 {
 	queue->next_start = next_start(queue, now) + start_interval(queue);
-	/* what the division left */
+	/* what start_interval() rounded off */
 	queue->start_fraction += USECS_PER_SEC % queue->rate;
 	queue->next_start += queue->start_fraction / queue->rate;
 	queue->start_fraction %= queue->rate;
@@ -92,6 +107,10 @@ count_start(DwQueue *queue, TimestampTz now)
 
 /*---- Limits of a lane ----*/
 
+/*
+ * True if a place of the queue is kept for an owner other than this one.  A time too
+ * far ahead is of a clock that was set back since, and does not count.
+ */
 static bool
 is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
 {
@@ -100,9 +119,12 @@ is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
 }
 
 /*
- * What limits a lane; DW_LIMIT_NONE: its queue has room for *room tasks now.
- * *until is when the rate allows the next one (beyond those, if there is
- * room), or the turn is over; DW_NEVER if the end of the limit will be told.
+ * Why the lane must not begin a task now.
+ *
+ * DW_LIMIT_NONE: it may begin *room tasks now (PG_UINT32_MAX: any number), and *until
+ * is when the rate allows more than these.  DW_LIMIT_RATE or DW_LIMIT_TURN: *until is
+ * when the limit ends.  *until is DW_NEVER if no clock ends the limit: another process
+ * wakes the timer then.
  */
 DwLimit
 dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
@@ -139,6 +161,7 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 	return DW_LIMIT_NONE;
 }
 
+/* The limit as text, for views. */
 const char *
 dw_limit_text(DwLimit limit)
 {
@@ -158,6 +181,7 @@ dw_limit_text(DwLimit limit)
 	return "";
 }
 
+/* Counts a task of the lane that an executor takes. */
 void
 dw_limits_take(DwLane *lane, TimestampTz now)
 {
@@ -176,6 +200,7 @@ dw_limits_take(DwLane *lane, TimestampTz now)
 	}
 }
 
+/* True if the queue of the lane runs max_running tasks. */
 bool
 dw_limits_full(const DwLane *lane)
 {
@@ -185,6 +210,12 @@ dw_limits_full(const DwLane *lane)
 		queue->running >= (uint32) queue->max_running;
 }
 
+/*
+ * Counts the end of a task of the lane; begun is whether its SQL had begun.
+ *
+ * Returns true if the queue was full before.  Then the caller wakes the timer, unless
+ * it takes another task of the queue at once.
+ */
 bool
 dw_limits_end(DwLane *lane, bool begun)
 {
@@ -204,6 +235,7 @@ dw_limits_end(DwLane *lane, bool begun)
 
 /*---- Turns ----*/
 
+/* Keeps a place of the queue for this owner. */
 static void
 keep_place(DwQueue *queue, Oid owner, TimestampTz now)
 {
@@ -211,14 +243,20 @@ keep_place(DwQueue *queue, Oid owner, TimestampTz now)
 	queue->kept_until = now + TURN_US;
 }
 
-/* The clock may have been set back since. */
+/*
+ * True if no place may be kept again yet.  A time too far ahead is of a clock that was
+ * set back since, and does not count.
+ */
 static bool
 turn_lasts(const DwQueue *queue, TimestampTz now)
 {
 	return queue->next_turn > now && queue->next_turn <= now + UNUSED_TURN_US;
 }
 
-/* Has its owner waited for a turn, and could make use of it? */
+/*
+ * True if the owner of the lane has waited long enough for a turn, and could begin a
+ * task of the lane.
+ */
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
 {
@@ -226,6 +264,10 @@ waits_for_turn(const DwLane *lane, TimestampTz now)
 		lane->running < dw_lane_executors() && now - lane->waits_since >= TURN_US;
 }
 
+/*
+ * Keeps a place of the lane's queue for another owner, if one has waited too long; true
+ * if a place was kept.  Called when an executor is about to take a task of the lane.
+ */
 bool
 dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 {
@@ -250,13 +292,19 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	}
 	if (longest == NULL)
 		return false;
-	/* if it does not come, others are next */
+	/* if this owner does not use its turn, another one is next */
 	longest->waits_since = now;
 	queue->next_turn = now + UNUSED_TURN_US;
 	keep_place(queue, longest->owner, now);
 	return true;
 }
 
+/*
+ * True if the lane's owner, which has no executor, may have the place of another
+ * owner's executor.  A place of its queue, if limited, is kept for it then.
+ *
+ * If it is not its turn, *until is when to ask again; else *until is DW_NEVER.
+ */
 bool
 dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 {
@@ -277,9 +325,7 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 	return true;
 }
 
-/*
- * Times of a clock that was set back since are forgotten, for all queues of the database.
- */
+/* Corrects the times of all queues of the database after the clock was set back. */
 void
 dw_limits_forget_times(DwDatabase *db)
 {
@@ -297,7 +343,10 @@ dw_limits_forget_times(DwDatabase *db)
 	}
 }
 
-/* Places were given back: databases that lack some look again. */
+/*
+ * Tells databases that have a queue without a place to look again, since places in
+ * dw_queues were given back.
+ */
 void
 dw_tell_queues_without_place(void)
 {
@@ -312,7 +361,10 @@ dw_tell_queues_without_place(void)
 	}
 }
 
-/* Where the queue is in dw_queues; caller holds one of the two locks. */
+/*
+ * The index of the queue in dw_queues, or DW_NO_QUEUE.  Needs the table lock or the
+ * ready lock.
+ */
 static int32
 find_place(DwDatabase *db, int16 id)
 {
@@ -326,6 +378,10 @@ find_place(DwDatabase *db, int16 id)
 	return DW_NO_QUEUE;
 }
 
+/*
+ * Sets *defaults to the options of the queue; to the built-in ones for the default
+ * queue, and for a queue that has no place in dw_queues.  Takes the ready lock.
+ */
 void
 dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
 {
@@ -348,13 +404,17 @@ dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Makes all places free.  Called once for each shared memory. */
 void
 dw_queues_init(void)
 {
 	memset(dw_queues, 0, sizeof(DwQueue) * dw_max_queues);
 }
 
-/* A database is left; under the table lock. */
+/*
+ * Gives back the places of all queues of a database that loses its place.  Needs the
+ * table lock, exclusively.
+ */
 void
 dw_queues_leave(Oid database)
 {
@@ -371,8 +431,10 @@ dw_queues_leave(Oid database)
 }
 
 /*
- * Any process may enter a lane.  What only the timer knows, others find out
- * when they have claimed its first task.
+ * Sets queue_place and paused of a lane that is entered.  Needs the table lock.
+ *
+ * Any process may enter a lane, but only the timer knows which owners are paused.
+ * Until it has seen the lane, an executor finds out when it has claimed the first task.
  */
 void
 dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
@@ -388,6 +450,7 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
 }
 
+/* The reason as text, for views. */
 const char *
 dw_pause_text(DwPause reason)
 {
