@@ -28,8 +28,10 @@ DwExecutor *dw_this_executor = NULL;
 DwExecutor *dw_executors = NULL;
 
 /*
- * The executor whose task this process works for, or NULL: a parallel worker
- * helps its leader, who goes on with nothing else meanwhile.
+ * The executor whose task this process works for; NULL if it works for none.
+ *
+ * A parallel worker works for its leader's task.  The leader runs no other task
+ * meanwhile.
  */
 DwExecutor *
 dw_executor_served(void)
@@ -44,7 +46,7 @@ dw_executor_served(void)
 	return NULL;
 }
 
-/* The executor of this database whose transaction it is, or NULL. */
+/* The executor of this database that runs its task in this transaction, or NULL. */
 static DwExecutor *
 executor_of(TransactionId xid)
 {
@@ -52,21 +54,24 @@ executor_of(TransactionId xid)
 		if (dw_executors[i].database == MyDatabaseId &&
 			TransactionIdEquals(pg_atomic_read_u32(&dw_executors[i].xid), xid))
 		{
-			/* what it runs is noted before the xid */
+			/* the executor stores current before xid */
 			pg_read_barrier();
 			return &dw_executors[i];
 		}
 	return NULL;
 }
 
-/* Is it the transaction in which an executor of this database runs a task? */
+/* True if an executor of this database runs a task in this transaction. */
 bool
 dw_xid_is_executor(TransactionId xid)
 {
 	return executor_of(xid) != NULL;
 }
 
-/* Is it one in which an executor runs several tasks, which ends soon? */
+/*
+ * True if an executor of this database runs a batch in this transaction: several tasks,
+ * and the transaction ends soon.
+ */
 bool
 dw_xid_is_batch(TransactionId xid)
 {
@@ -76,8 +81,8 @@ dw_xid_is_batch(TransactionId xid)
 }
 
 /*
- * Is it the transaction in which an executor runs this very task, alone, for
- * as long as that takes?
+ * True if an executor runs exactly this task in this transaction.  The transaction then
+ * lasts as long as the task.
  */
 bool
 dw_executor_claims(int64 id, TransactionId xid)
@@ -88,12 +93,13 @@ dw_executor_claims(int64 id, TransactionId xid)
 }
 
 /*
- * Does an executor of this database run the task, and its row stays meanwhile?
+ * True if an executor of this database runs the task outside of a transaction, and its
+ * row stays meanwhile.
  */
 bool
 dw_executor_keeps(int64 id)
 {
-	/* what is there while none runs */
+	/* 0 stands for no task */
 	if (id == 0)
 		return false;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -103,11 +109,14 @@ dw_executor_keeps(int64 id)
 	return false;
 }
 
-/* Does one run it, and its row is gone?  If so, *owner is whose task it is. */
+/*
+ * True if an executor of this database runs the task outside of a transaction, and its
+ * row was deleted before.  Then *owner is set to the owner of the task.
+ */
 bool
 dw_executor_runs_autonomous(int64 id, Oid *owner)
 {
-	/* what is there while none runs */
+	/* 0 stands for no task */
 	if (id == 0)
 		return false;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -121,9 +130,11 @@ dw_executor_runs_autonomous(int64 id, Oid *owner)
 }
 
 /*
- * Does one run such a task of the queue?
+ * True if an executor of this database runs a task of the queue for which
+ * dw_executor_runs_autonomous() is true.
  *
- * Without a lock: what has changed while we look has ended, see dw_autonomous_ended().
+ * Reads without a lock.  A change while this process looks is the end of such a task,
+ * which dw_autonomous_ended() tells.
  */
 bool
 dw_executor_runs_autonomous_in(int16 queue)
@@ -134,7 +145,7 @@ dw_executor_runs_autonomous_in(int16 queue)
 
 		if (e->database != MyDatabaseId || pg_atomic_read_u64(&e->autonomous) == 0)
 			continue;
-		/* what it runs is noted before */
+		/* the executor stores current before autonomous */
 		pg_read_barrier();
 		if (dw_lanes[e->current.lane].queue == queue)
 			return true;
@@ -142,6 +153,10 @@ dw_executor_runs_autonomous_in(int16 queue)
 	return false;
 }
 
+/*
+ * Ends the process if it was told to, between two attempts to run its task, which is
+ * put back and not to blame.  Called by executors.  Takes the ready lock.
+ */
 void
 dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
 {
@@ -153,6 +168,10 @@ dw_executor_obey_exit(DwDatabase *db, DwExecutor *me)
 	proc_exit(0);
 }
 
+/*
+ * True if an executor of this database could not claim the task, since another
+ * transaction had locked its row.
+ */
 bool
 dw_executor_was_refused(int64 id)
 {
@@ -163,6 +182,7 @@ dw_executor_was_refused(int64 id)
 	return false;
 }
 
+/* Takes this note back, for all executors of this database. */
 void
 dw_executor_forget_refused(int64 id)
 {

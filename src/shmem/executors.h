@@ -15,79 +15,95 @@
 #include "../ring/ring.h"
 #include "shared.h"
 
-/* What a new executor is told, in bgw_extra. */
+/* What the timer tells a new executor, in bgw_extra. */
 typedef struct DwExecutorStart
 {
-	uint32		generation;
-	bool		can_log_in;
+	uint32		generation;		/* of the place that it is to take */
+	bool		can_log_in;		/* True if the role has LOGIN */
 } DwExecutorStart;
 
 typedef enum DwExecutorState
 {
-	DW_EXECUTOR_FREE = 0,		/* the place is free */
-	DW_EXECUTOR_STARTING,		/* registered, not running yet */
+	DW_EXECUTOR_FREE = 0,		/* nobody uses the place */
+	DW_EXECUTOR_STARTING,		/* its background worker is registered, and has not begun */
 	DW_EXECUTOR_CONNECTING,
 	DW_EXECUTOR_IDLE,
-	DW_EXECUTOR_WOKEN,			/* idle, but called for work */
-	DW_EXECUTOR_BUSY
+	DW_EXECUTOR_WOKEN,			/* idle, but the timer has woken it for work */
+	DW_EXECUTOR_BUSY			/* it runs tasks */
 } DwExecutorState;
 
-/* Is its task suspected of crashing the server?  See trial.c. */
+/*
+ * Whether the executor's task is suspected of crashing the server.  A suspect is run on
+ * trial: while it runs, all other executors pause.  See trial.c.
+ */
 typedef enum DwTrial
 {
 	DW_NO_TRIAL = 0,
-	DW_TRIAL_AWAITED,			/* its run is to begin when others have made way */
-	DW_ON_TRIAL
+	DW_TRIAL_AWAITED,			/* its task waits until the others have paused */
+	DW_ON_TRIAL					/* its task runs */
 } DwTrial;
 
-/* A place for an executor: a process of one database and one role. */
+/*
+ * A place for an executor: a process that runs the tasks of one owner in one database.
+ */
 typedef struct DwExecutor
 {
-	/* table lock to enter and leave, ready lock for the rest */
+	/*
+	 * the table lock to enter and leave the place, the ready lock for the other fields
+	 */
 	Oid			database;
 	Oid			owner;
-	int32		owner_place;	/* in dw_owners, once it has taken its place */
-	uint32		generation;
+	int32		owner_place;	/* index in dw_owners, from DW_EXECUTOR_CONNECTING on */
+	uint32		generation;		/* raised when the timer starts an executor here */
 	DwExecutorState state;
-	bool		must_exit;
-	bool		put_back;		/* terminated by us, the task is not to blame */
+	bool		must_exit;		/* the executor must end when it runs no task */
+	bool		put_back;		/* delay_wheel ended the process, so its task is not to blame */
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
-	TimestampTz since;			/* of the state */
-	DwEntry		current;		/* what it runs, if busy */
-	bool		begun;			/* its SQL has begun */
-	bool		in_batch;		/* others share its transaction, which ends soon,
-								 * see batch.c */
-	DwPlace		place;			/* where in the ready list its batch takes tasks */
-	bool		unstoppable;	/* current is being put back, see stop.c */
-	DwTrial		trial;			/* of current; by itself only, no lock */
-	bool		blameless;		/* the process ends, but not for what it runs: set
-								 * in signal handlers, see crashes.c */
-	bool		outlived;		/* it was there when others were told to quit */
-	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended well;
-								 * a signed number, see crashes.c */
-	Oid			stop_by;		/* who wants it to be stopped */
+	TimestampTz since;			/* when the state, or the task, began */
+	DwEntry		current;		/* the task that it runs, if busy */
+	bool		begun;			/* the SQL of current has begun */
+	bool		in_batch;		/* current shares its transaction with other tasks; the
+								 * transaction ends soon, see batch.c */
+	DwPlace		place;			/* where its batch takes tasks in the ready list */
+	bool		unstoppable;	/* current is being put back, and must not be stopped, see
+								 * stop.c */
+	DwTrial		trial;			/* of current; only this process uses it, without a lock */
+	bool		blameless;		/* the process ends for another reason than its task; set in
+								 * signal handlers, see crash_watch.c */
+	bool		outlived;		/* the process still existed when others were told to quit */
+	pg_atomic_uint32 helpers;	/* its parallel workers that have not ended in an orderly
+								 * way; a signed number, see crash_watch.c */
+	Oid			stop_by;		/* the role that asked to stop current */
 
-	/* current is to be stopped; written under the ready lock */
+	/* 1 if current must be stopped; written under the ready lock */
 	pg_atomic_uint32 stop;
 
-	/* the transaction that deletes the row of current, and of those before it
-	 * in the batch; else invalid */
+	/*
+	 * the transaction that deletes the row of current, and in a batch the rows of the
+	 * tasks before; else InvalidTransactionId
+	 */
 	pg_atomic_uint32 xid;
 
-	/* what a login would find has changed: a DwStale */
+	/* a DwStale: whether rights or settings that a login takes over have changed */
 	pg_atomic_uint32 stale;
 
-	/* a task with a key that it could not claim, being kept; else 0 */
+	/*
+	 * id of a task with a key that the executor could not claim, since another
+	 * transaction had locked its row; else 0
+	 */
 	pg_atomic_uint64 refused;
 
-	/* the task that it runs outside of a transaction, see autonomous.c: its row
-	 * is gone, or stays meanwhile; else 0 */
+	/*
+	 * id of the task that it runs outside of a transaction, see autonomous.c.
+	 * "autonomous" is set if the row was deleted before, "keeps" if the row stays
+	 * meanwhile; else 0
+	 */
 	pg_atomic_uint64 autonomous;
 	pg_atomic_uint64 keeps;
 } DwExecutor;
 
-/* The executor that this process is, or NULL. */
+/* This process as an executor, or NULL. */
 extern DwExecutor *dw_this_executor;
 extern DwExecutor *dw_executor_served(void);
 extern bool dw_xid_is_executor(TransactionId xid);
@@ -97,10 +113,11 @@ extern bool dw_executor_keeps(int64 id);
 extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
 extern bool dw_executor_runs_autonomous_in(int16 queue);
 
-/* For the executor, between two tries of its task: ends if it is told to. */
 extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 extern bool dw_executor_was_refused(int64 id);
 extern void dw_executor_forget_refused(int64 id);
+
+/* All places of executors; dw_shared->nexecutors of them, in shared memory. */
 extern DwExecutor *dw_executors;
 
 #endif							/* DW_EXECUTORS_H */
