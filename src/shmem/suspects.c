@@ -1,37 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * suspects.c
- *	  Tasks that crash the server: who is suspected, and set aside.
+ *	  Tasks that crash the server: suspects, and how often they did.
  *
- * A task that crashes its process restarts the server; being overdue then, it
- * would be run again at once, and so on for ever.  So it is to be set aside,
- * but no other task that happened to run beside it.
+ * Run by executors, by the launcher, by sessions, and by the postmaster when it sets up
+ * shared memory, and when all processes are gone.
  *
- * Blame needs proof.  When a process crashes, the postmaster tells all others
- * to quit; so the one that died without having been told is the one that did
- * it.  Executors note in their place that they were told, and by whom.  The
- * postmaster looks at these places when all processes are gone and shared
- * memory is about to be given up: what died untold while it ran a task makes
- * that a suspect.  Where a stop is ordered everybody is told, or the postmaster
- * itself is dead: nobody is blamed.
+ * A task that crashes its process makes the server restart.  After the restart the task
+ * is overdue, so it would be run again at once, and so on for ever.  So such a task
+ * must be set aside, but no other task that happened to run at the same time.
  *
- * A suspect is run again on trial (trial.c).  It counts against it only if it
- * is the one process that died untold then, and was gone already when others
- * were told; a process that ignores the signal, and is killed in the end, is
- * not.  Parallel workers that run a part of a task's query count as its process.
- * The second such crash, the third in all, sets it aside (verdict.c); any
- * other end clears it.  To be set aside it has to be claimed, which is done on
- * trial, too: if that crashes the server it is not looked at any more.
+ * Blame needs proof.  When a process crashes, the postmaster tells all others to quit.
+ * So the process that died without having been told is the one that crashed.  Executors
+ * note in their place that they were told, and by which process (crash_watch.c).  When
+ * all processes are gone, and shared memory is about to be given up, the postmaster
+ * looks at these places: a task whose process died untold becomes a suspect.  If the
+ * stop was ordered, nobody is blamed.
  *
- * Suspects are in a small array in shared memory, under a spinlock, and in a
- * file of the data directory, to outlive it.  The file is written by the
- * postmaster, which takes no lock, since nobody else is left, and raises no
- * error; and by the launcher, when something has changed.  It may be behind:
- * who is there in error is cleared by his trial.
+ * A suspect is run again on trial, while all other executors pause (trial.c).  A crash
+ * on trial counts if its process is the only one that died untold, and did not exist
+ * any more when others were told.  So a process that ignores the signal, and is killed
+ * in the end, is not counted.  The parallel workers of a task's query count as its
+ * process.  After two crashes on trial, three in all, the task is set aside
+ * (verdict.c); any other end clears it.  To be set aside the task must be claimed,
+ * which is done on trial, too.  If that crashes the server, the task is left alone.
  *
- * A signal to quit may strike between any two stores.  So they are made in an
- * order in which what stands there meanwhile says less than is known, never
- * more: a crash may be forgotten, but nobody is suspected for what another did.
+ * Suspects are an array in shared memory, under a spinlock, and a file in the data
+ * directory, which outlives the server.  The postmaster writes the file at its end: no
+ * other process is left then, so it takes no lock, and it raises no error.  The
+ * launcher writes the file when something has changed.  The file may be out of date; a
+ * task that is in it by mistake is cleared by its trial.
+ *
+ * A signal to quit may strike between any two stores.  Stores are ordered so that an
+ * interruption can only lose a suspect, never add one.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,18 +52,19 @@
 #include "shared.h"
 #include "suspects.h"
 
-/* In the data directory. */
+/* The file, in the data directory. */
 #define FILE_NAME		"delay_wheel.crashes"
 #define FILE_NEW		FILE_NAME ".tmp"
 #define FILE_HEADER		"delay_wheel crashes 1: database, task, crashes, in a batch, when"
 
-/* Since the last crash. */
+/* How often, since its last crash, the run of a suspect is left to a fresh process. */
 #define MAX_PUT_OFF		20
 
 DwSuspects *dw_suspects = NULL;
 
-/*---- The array; changes under the lock, or by the postmaster alone ----*/
+/*---- The array: changed under the spinlock, or by the postmaster alone ----*/
 
+/* The suspect with this id, or NULL. */
 static DwSuspect *
 find_suspect(Oid database, int64 id)
 {
@@ -75,8 +77,10 @@ find_suspect(Oid database, int64 id)
 }
 
 /*
- * Who is cut off in the middle leaves a suspect without crashes, or one twice:
- * nobody ever has those of another.
+ * Removes the i-th suspect, and moves those behind it forward.
+ *
+ * If the process is interrupted, a suspect may be without crashes, or there twice; it
+ * never has the crashes of another one.
  */
 static void
 remove_at(uint32 i)
@@ -99,7 +103,10 @@ remove_at(uint32 i)
 	pg_atomic_write_u32(&dw_suspects->unsaved, 1);
 }
 
-/* The oldest ones are in front; one of them goes if there is no room. */
+/*
+ * Appends a suspect.  If the array is full, the oldest one, which is in front, is
+ * removed.
+ */
 static void
 add_suspect(const DwSuspect *suspect)
 {
@@ -114,7 +121,10 @@ add_suspect(const DwSuspect *suspect)
 	pg_atomic_write_u32(&dw_suspects->unsaved, 1);
 }
 
-/* Its mode is at_most_once, and it was begun. */
+/*
+ * True if the task runs outside of a transaction, and its row was deleted before (mode
+ * at_most_once).
+ */
 static bool
 runs_without_row(const DwExecutor *e)
 {
@@ -122,9 +132,12 @@ runs_without_row(const DwExecutor *e)
 }
 
 /*
- * A process has died while it ran its task.  Is that proved to be the task's
- * own doing?  Returns how often that one has crashed now; 0 if there is nothing
- * new to be said.
+ * Records that a process died while it ran a task of executor e; "proved" is whether no
+ * other process can have been the cause.
+ *
+ * The task becomes a suspect.  If it is one already, the crash is added only if it is
+ * proved and the task was on trial.  Returns the number of crashes, or 0 if nothing was
+ * added.  Needs the spinlock, except in the postmaster at its end.
  */
 int
 dw_suspects_blame(const DwExecutor *e, bool proved)
@@ -156,6 +169,10 @@ dw_suspects_blame(const DwExecutor *e, bool proved)
 	return known->crashes;
 }
 
+/*
+ * Reports a crash of the executor's task in the log; count is what dw_suspects_blame()
+ * returned.
+ */
 void
 dw_suspects_report(const DwExecutor *e, int count)
 {
@@ -172,10 +189,11 @@ dw_suspects_report(const DwExecutor *e, int count)
 				 errdetail("It will not be run again.")));
 }
 
-/*---- Who looks ----*/
+/*---- Reading ----*/
 
 /*
- * How often the process of a task has crashed; 0 is never, which is cheap to say.
+ * How often the process of a task has crashed, 0 if it never has.  If there are no
+ * suspects, this costs one atomic read.
  */
 int
 dw_crashes_of(Oid database, int64 id)
@@ -193,7 +211,8 @@ dw_crashes_of(Oid database, int64 id)
 }
 
 /*
- * How many tasks of a database are suspected, or were set aside and not forgotten.
+ * Number of tasks of a database that are suspected, or were set aside for crashes and
+ * not forgotten since.
  */
 int
 dw_crashes_suspects(Oid database)
@@ -202,21 +221,22 @@ dw_crashes_suspects(Oid database)
 
 	SpinLockAcquire(&dw_suspects->lock);
 	for (uint32 i = 0; i < Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS); i++)
-		count += dw_suspects->suspects[i].database == database && dw_suspects->suspects[i].crashes > 0;
+		count += dw_suspects->suspects[i].database == database &&
+			dw_suspects->suspects[i].crashes > 0;
 	SpinLockRelease(&dw_suspects->lock);
 	return count;
 }
 
-/* Some batch was crashed lately: none is to be begun for a while. */
+/* True if a batch has crashed lately, so that no batch must be begun. */
 bool
 dw_crashes_forbid_batches(void)
 {
 	return dw_suspects->no_batches_until != 0 && dw_uptime() < dw_suspects->no_batches_until;
 }
 
-/*---- Who changes ----*/
+/*---- Changing ----*/
 
-/* The launcher is to write it down. */
+/* Wakes the launcher to write the file, if the file is out of date. */
 void
 dw_suspects_ask_for_save(void)
 {
@@ -224,6 +244,7 @@ dw_suspects_ask_for_save(void)
 		dw_wake_launcher();
 }
 
+/* Removes a suspect; one whose row is lost only if also_lost. */
 static void
 forget_suspect(Oid database, int64 id, bool also_lost)
 {
@@ -239,6 +260,9 @@ forget_suspect(Oid database, int64 id, bool also_lost)
 	dw_suspects_ask_for_save();
 }
 
+/*
+ * Removes a suspect, since the task has ended, or another task of the same id may come.
+ */
 void
 dw_crashes_forget(Oid database, int64 id)
 {
@@ -246,9 +270,11 @@ dw_crashes_forget(Oid database, int64 id)
 }
 
 /*
- * There is no row of it any more, whoever has removed that.
+ * Removes a suspect whose row does not exist any more, whichever process has deleted
+ * it.
  *
- * Not if another executor has it, and is not suspected any less.
+ * Suspects that an executor runs just now after it has deleted the row, and those whose
+ * row is lost, stay.
  */
 void
 dw_crashes_gone(Oid database, int64 id)
@@ -259,6 +285,7 @@ dw_crashes_gone(Oid database, int64 id)
 		forget_suspect(database, id, false);
 }
 
+/* Removes all suspects of a database, since the extension is gone. */
 void
 dw_crashes_forget_database(Oid database)
 {
@@ -273,8 +300,8 @@ dw_crashes_forget_database(Oid database)
 }
 
 /*
- * A suspect is to be run by another executor.  False if it was put off too
- * often: tasks of other lanes may come before it each time.
+ * Notes that the run of a suspect is left to a fresh process.  False if that happened
+ * too often already: tasks of other lanes might be taken before it each time.
  */
 bool
 dw_crashes_put_off(Oid database, int64 id)
@@ -292,7 +319,9 @@ dw_crashes_put_off(Oid database, int64 id)
 }
 
 /*
- * A run of a recurring task was lost or left out, and another one takes its place; 0: none does.
+ * Makes the task "to" the suspect instead of the task "from": a run of a recurring task
+ * was lost or left out, and "to" is its next run.  If "to" is 0, there is no next run,
+ * and the suspect is removed.
  */
 void
 dw_crashes_pass_on(Oid database, int64 from, int64 to)
@@ -317,6 +346,7 @@ dw_crashes_pass_on(Oid database, int64 from, int64 to)
 
 /*---- The file ----*/
 
+/* Writes the contents of the file; false after an error. */
 static bool
 write_suspects(FILE *file, const DwSuspect *suspects, uint32 n)
 {
@@ -330,7 +360,10 @@ write_suspects(FILE *file, const DwSuspect *suspects, uint32 n)
 	return true;
 }
 
-/* Durably; if that fails the server goes on, and a suspect may not be known as one. */
+/*
+ * Writes the file, durably; without suspects, removes it.  Raises no error.  If it
+ * fails, the server goes on, and may not know a suspect after a restart.
+ */
 void
 dw_suspects_write_file(const DwSuspect *suspects, uint32 n)
 {
@@ -345,7 +378,7 @@ dw_suspects_write_file(const DwSuspect *suspects, uint32 n)
 	}
 	file = AllocateFile(FILE_NEW, PG_BINARY_W);
 	written = file != NULL && write_suspects(file, suspects, n);
-	/* also if that failed; what was buffered may fail only now */
+	/* close it in any case; an error of buffered data may show only now */
 	if (file != NULL && FreeFile(file) != 0)
 		written = false;
 	if (!written)
@@ -359,6 +392,10 @@ dw_suspects_write_file(const DwSuspect *suspects, uint32 n)
 	(void) durable_rename(FILE_NEW, FILE_NAME, LOG);
 }
 
+/*
+ * Reads the file into the array.  Called by the postmaster when it sets up shared
+ * memory.
+ */
 void
 dw_suspects_read_file(void)
 {
@@ -373,13 +410,13 @@ dw_suspects_read_file(void)
 					 errmsg("could not read file \"%s\": %m", FILE_NAME)));
 		return;
 	}
-	/* of another version, or no file of ours */
+	/* the file of another version, or not a file of delay_wheel */
 	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FILE_HEADER "\n") != 0)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("file \"%s\" is not understood, and ignored", FILE_NAME)));
 	else
-		/* no more than were written, whatever it has become */
+		/* read no more than the array takes, whatever is in the file */
 		for (int i = 0; i < DW_MAX_SUSPECTS && fgets(line, sizeof(line), file) != NULL; i++)
 		{
 			DwSuspect		suspect = {0};
@@ -400,7 +437,7 @@ dw_suspects_read_file(void)
 	pg_atomic_write_u32(&dw_suspects->unsaved, 0);
 }
 
-/* For the launcher: writes down what has changed. */
+/* Writes the file if it is out of date.  Called by the launcher. */
 void
 dw_crashes_save(void)
 {
@@ -418,12 +455,14 @@ dw_crashes_save(void)
 
 /*---- Set-up ----*/
 
+/* Bytes of shared memory for suspects. */
 Size
 dw_crashes_size(void)
 {
 	return MAXALIGN(sizeof(DwSuspects));
 }
 
+/* Creates the array, or attaches to it; dw_crashes_init() initializes it. */
 void
 dw_crashes_attach(void)
 {
