@@ -3,11 +3,16 @@
  * crash_watch.c
  *	  How a process ends: told to quit, or crashed.
  *
- * Run by executors and their parallel workers, by the other workers of delay_wheel,
- * and by the postmaster.  Signal handlers note in an executor's place that it was told
- * to quit, and by whom.  The postmaster looks at these places when all processes are
- * gone and shared memory is about to be given up.  Why that is proof, and what becomes of
- * a suspect, is in suspects.c.
+ * Run by executors and their parallel workers, by the other workers of delay_wheel, and
+ * by the postmaster.  When the postmaster tells a process to quit, the signal handler
+ * of an executor notes that in the executor's place.  When all processes are gone, and
+ * shared memory is about to be given up, the postmaster looks at these places
+ * (blame_who_died).  Why that is proof, and what becomes of a suspect, is in
+ * suspects.c.
+ *
+ * A process is "told" if the postmaster sent it SIGQUIT, or SIGABRT with
+ * send_abort_for_crash.  A "helper" is a parallel worker of a task's query; helpers
+ * count themselves in the place of the executor.
  *
  * A signal may strike between any two stores.  Stores are ordered so that an
  * interruption can only lose a suspect, never add one.
@@ -35,7 +40,10 @@ static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
-/* An executor's task has called exit(). */
+/*
+ * Blames the task of this executor, since its SQL has called exit().  Called by
+ * executors.
+ */
 void
 dw_crashes_exited(const DwExecutor *me)
 {
@@ -48,13 +56,17 @@ dw_crashes_exited(const DwExecutor *me)
 	dw_suspects_ask_for_save();
 }
 
-/* Below 0: one who was told to quit just when he came or went. */
+/*
+ * True if a helper of the executor died untold.  The number is below 0 if a helper was
+ * told to quit just when it began or ended.
+ */
 static bool
 helper_died(const DwExecutor *e)
 {
 	return (int32) pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->helpers)) > 0;
 }
 
+/* True if the executor, or a helper of it, died untold while it ran a task. */
 static bool
 died_untold(const DwExecutor *e)
 {
@@ -62,13 +74,20 @@ died_untold(const DwExecutor *e)
 		(!e->blameless || helper_died(e));
 }
 
-/* Was it, or a parallel worker of it, what the others were told to quit for? */
+/*
+ * True if the executor, or a helper of it, may be the process for which the others were
+ * told to quit.
+ */
 static bool
 died_first(const DwExecutor *e)
 {
 	return died_untold(e) && (e->blameless || !e->outlived);
 }
 
+/*
+ * Makes suspects of all tasks whose process died untold.  It is proof against one on
+ * trial only if no other process can have died first.
+ */
 static void
 blame_who_died(void)
 {
@@ -88,8 +107,10 @@ blame_who_died(void)
 }
 
 /*
- * What is in shared memory may be damaged: no lock, nothing that could fail,
- * no loop that it bounds.
+ * on_shmem_exit callback of the postmaster, when all processes are gone.
+ *
+ * Shared memory may be damaged.  So this takes no lock, does nothing that could fail,
+ * and has no loop whose end shared memory tells.
  */
 static void
 look_back(int code, Datum arg)
@@ -98,16 +119,19 @@ look_back(int code, Datum arg)
 		return;
 	if (pg_atomic_read_u32(&dw_suspects->n) > DW_MAX_SUSPECTS)
 		return;
-	/* 0 is a stop that was ordered */
+	/* the exit code is 0 if the stop was ordered: nobody is blamed */
 	if (code != 0)
 		blame_who_died();
-	/* in any case: the launcher may have been about to */
+	/* in any case, since the launcher may have been about to write the file */
 	dw_suspects_write_file(dw_suspects->suspects, pg_atomic_read_u32(&dw_suspects->n));
 }
 
 /*
- * In signal handlers, too.  If one strikes before a helper has forgotten whom he
- * helps, he is taken off twice, so that another's crash may not count.
+ * Notes that this process, executor or helper, does not end because of its task.  Also
+ * called in signal handlers.
+ *
+ * If a signal strikes between the two last stores, the helper is taken off twice, so
+ * that another helper's crash may not count.
  */
 static void
 note_blameless(void)
@@ -120,8 +144,10 @@ note_blameless(void)
 }
 
 /*
- * In signal handlers: marks this process as told, and who is still there as
- * not the one that began.  That one's parent has taken notice of its end.
+ * Notes that this process was told to quit.  Called in signal handlers.
+ *
+ * Marks all executors that still exist as not being the first to die: the postmaster
+ * has waited for the process that died first, so kill() does not find that one.
  */
 static void
 note_quit(void)
@@ -136,7 +162,10 @@ note_quit(void)
 	}
 }
 
-/* As SignalHandlerForCrashExit.  Anybody else's signal is not for us to obey unseen. */
+/*
+ * SIGQUIT handler, as PostgreSQL's SignalHandlerForCrashExit.  A signal that another
+ * process sent does not count as told.
+ */
 static void
 quit(int signo, siginfo_t *info, void *context)
 {
@@ -145,16 +174,23 @@ quit(int signo, siginfo_t *info, void *context)
 	_exit(2);
 }
 
-/* So it is with send_abort_for_crash; abort() of our own comes here as well. */
+/*
+ * SIGABRT handler: the postmaster sends SIGABRT with send_abort_for_crash.  An abort()
+ * of this process ends up here as well, and does not count as told.
+ */
 static void
 abort_after_crash(int signo, siginfo_t *info, void *context)
 {
 	if (info->si_code == SI_USER && info->si_pid == PostmasterPid)
 		note_quit();
-	/* the handler is reset: this ends us */
+	/* SA_RESETHAND has reset the handler: this ends the process */
 	(void) raise(SIGABRT);
 }
 
+/*
+ * Installs the handlers that note that the postmaster tells this process to quit.
+ * Called by each worker of delay_wheel.
+ */
 void
 dw_crashes_watch_signals(void)
 {
@@ -167,7 +203,10 @@ dw_crashes_watch_signals(void)
 	(void) sigaction(SIGABRT, &action, NULL);
 }
 
-/* Insufficient resources, errors of the system; some that have no code of their own. */
+/*
+ * True if the error is the machine's fault: insufficient resources, a system error, or
+ * one of those that have no such code of their own.
+ */
 static bool
 is_of_machine(const ErrorData *edata)
 {
@@ -177,6 +216,7 @@ is_of_machine(const ErrorData *edata)
 		edata->saved_errno == EROFS || edata->saved_errno == EDQUOT;
 }
 
+/* Log hook: a PANIC that is the fault of the machine is not the fault of the task. */
 static void
 note_panic(ErrorData *edata)
 {
@@ -186,6 +226,7 @@ note_panic(ErrorData *edata)
 		prev_emit_log_hook(edata);
 }
 
+/* Installs this hook.  Called by executors and helpers. */
 void
 dw_crashes_watch_panics(void)
 {
@@ -193,17 +234,21 @@ dw_crashes_watch_panics(void)
 	emit_log_hook = note_panic;
 }
 
+/* before_shmem_exit callback of a helper: takes it off the count. */
 static void
 end_helping(int code, Datum arg)
 {
-	/* not if it was the task that has called exit() */
+	/* the code is below 0 if the SQL of the task has called exit() */
 	if (code >= 0)
 		note_blameless();
 }
 
 /*
- * Whoever is counted takes that back when he is told to quit: so first all that
- * does so.  If it does before he is counted, he is taken off in vain.
+ * Counts a parallel worker of a task's query in the place of the executor, once.
+ *
+ * What takes it off again (the callback and the handlers) is set up first.  If a signal
+ * strikes after "helped" is set and before the helper is counted, the helper is taken
+ * off in vain.
  */
 static void
 begin_helping(void)
@@ -227,6 +272,7 @@ begin_helping(void)
 	DW_INJECT("helper-is-there");
 }
 
+/* ExecutorStart hook: a parallel worker that begins a query may help an executor. */
 static void
 start_helping_query(QueryDesc *query, int flags)
 {
@@ -238,6 +284,7 @@ start_helping_query(QueryDesc *query, int flags)
 		standard_ExecutorStart(query, flags);
 }
 
+/* Installs the ExecutorStart hook.  Called once, by the postmaster. */
 void
 dw_crashes_install(void)
 {
@@ -245,7 +292,11 @@ dw_crashes_install(void)
 	ExecutorStart_hook = start_helping_query;
 }
 
-/* Registered anew for each shared memory; so it runs before that is given up. */
+/*
+ * Initializes suspects, from the file, and registers look_back().  Called by the
+ * postmaster for each new shared memory, so that look_back() runs before that memory is
+ * given up.
+ */
 void
 dw_crashes_init(void)
 {
@@ -253,7 +304,7 @@ dw_crashes_init(void)
 	pg_atomic_init_u32(&dw_suspects->n, 0);
 	pg_atomic_init_u32(&dw_suspects->unsaved, 0);
 	SpinLockInit(&dw_suspects->lock);
-	/* it may have come with a copy */
+	/* the file may have come with the copy of another server */
 	if (dw_shared->recovered)
 		dw_suspects_write_file(NULL, 0);
 	else
