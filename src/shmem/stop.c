@@ -3,20 +3,20 @@
  * stop.c
  *	  Stopping a task that runs.
  *
- * A backend that is to stop a task finds its executor under the ready lock,
- * under which the executor begins and ends tasks, leaves a flag there, and
- * sends it a cancel, still under the lock.  The executor, which fails the
- * task when it finds the flag, takes that away when it ends the task, under
- * the same lock: the flag is never meant for another task.
+ * Run by sessions that stop a task, and by executors.  A session that stops a task
+ * finds its executor under the ready lock, sets a flag in the executor's place, and
+ * sends the executor a cancel (SIGINT), still under the lock.  Executors begin and end
+ * tasks under the same lock.  An executor that finds the flag fails the task, and
+ * clears the flag when it ends the task.  So the flag is never meant for another task.
  *
- * The cancel is a signal and could be on its way yet.  But it was sent before
- * the lock was released, so once the executor has the lock the signal is
- * pending, if it was not handled: it is let in before the next task begins.
+ * The cancel is a signal, and may arrive late.  But it was sent before the lock was
+ * released.  So when the executor has the lock, the signal is pending or was handled.
+ * The executor lets it in before the next task begins (dw_stop_absorb).
  *
- * A task whose run has failed may be put back, to be run again.  From the
- * moment when that is decided until the transaction has ended, stopping is
- * not allowed: who wants to waits for that end, and then cancels the pending
- * task.  So a task that was said to be stopping is never run again.
+ * A task whose run has failed may be put back, to be run again.  From this decision
+ * until the transaction has ended, the task is unstoppable.  A session that wants to
+ * stop it waits for the end of the transaction, and then cancels the pending task.  So
+ * a task that was reported as stopping is never run again.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,10 +36,11 @@
 #include "stop.h"
 
 /*
- * For backends: tells the executor of a task that runs to stop it.
+ * Tells the executor of a running task to stop it.  Called by sessions.
  *
- * False if the task cannot be stopped any more, but has to be looked at anew:
- * it has ended, or is about to be put back, whose end was waited for.
+ * Returns false if the caller must look at the task anew: it does not run any more,
+ * runs in a batch, or was about to be put back; the end of that transaction was waited
+ * for.
  */
 bool
 dw_stop_task(DwDatabase *db, int64 id)
@@ -52,7 +53,9 @@ dw_stop_task(DwDatabase *db, int64 id)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		/* a batch is no task's: what it leaves, if anything, runs alone */
+		/*
+		 * a batch is not stopped for one task; what it leaves, if anything, runs alone
+		 */
 		if (e->database != db->oid || e->state != DW_EXECUTOR_BUSY || e->current.id != id ||
 			e->in_batch)
 			continue;
@@ -61,7 +64,7 @@ dw_stop_task(DwDatabase *db, int64 id)
 			putting_back = pg_atomic_read_u32(&e->xid);
 			continue;
 		}
-		/* before the signal: who is stopped by it finds the reason */
+		/* before the signal, so that the executor finds the reason */
 		e->stop_by = GetUserId();
 		pg_atomic_write_u32(&e->stop, 1);
 		(void) kill(e->pid, SIGINT);
@@ -75,7 +78,10 @@ dw_stop_task(DwDatabase *db, int64 id)
 	return false;
 }
 
-/* The task may be stopped from here on; it may until this is forbidden. */
+/*
+ * Allows again to stop the task of this executor.  Called by executors; takes the ready
+ * lock.
+ */
 void
 dw_stop_allow(DwDatabase *db, DwExecutor *me)
 {
@@ -86,7 +92,11 @@ dw_stop_allow(DwDatabase *db, DwExecutor *me)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* The task is to be put back.  False if it must not be. */
+/*
+ * Makes the task unstoppable, since the executor puts it back.  False if the task must
+ * be stopped already, and so must not be put back.  Called by executors; takes the
+ * ready lock.
+ */
 bool
 dw_stop_forbid(DwDatabase *db, DwExecutor *me)
 {
@@ -99,7 +109,7 @@ dw_stop_forbid(DwDatabase *db, DwExecutor *me)
 	return allowed;
 }
 
-/* Who wants the task to be stopped. */
+/* The role that asked to stop the task.  Takes the ready lock. */
 Oid
 dw_stop_by(DwDatabase *db, DwExecutor *me)
 {
@@ -111,7 +121,10 @@ dw_stop_by(DwDatabase *db, DwExecutor *me)
 	return role;
 }
 
-/* The task is over; under the ready lock.  Was it to be stopped? */
+/*
+ * Clears flag and state, since the task has ended; true if it was to be stopped.
+ * Called by executors.  Needs the ready lock, exclusively.
+ */
 bool
 dw_stop_over(DwExecutor *me)
 {
@@ -123,10 +136,11 @@ dw_stop_over(DwExecutor *me)
 }
 
 /*
- * Lets a cancel in that was sent for the task before, so that it hits no other.
+ * Lets in a cancel that was sent for the task before, and forgets it, so that it hits
+ * no other task.
  *
- * A signal that is pending when it is unblocked is handled before that call
- * returns; of several, at least one.
+ * A signal that is pending when it is unblocked is handled before that call returns; of
+ * several signals, at least one.
  */
 void
 dw_stop_absorb(void)
@@ -143,10 +157,10 @@ dw_stop_absorb(void)
 }
 
 /*
- * A cancel that is pending was not meant for what comes next.
+ * Forgets a pending cancel, which was not meant for what this process does next.
  *
- * Also what a timeout for locks has left that struck when the lock was just
- * granted: the next cancel would be taken for it.
+ * A lock_timeout may have struck just when the lock was granted.  Its indicator is
+ * cleared, too; otherwise PostgreSQL would report the next cancel as a lock timeout.
  */
 void
 dw_cancel_forget(void)

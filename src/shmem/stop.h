@@ -15,7 +15,7 @@
 
 extern bool dw_stop_task(DwDatabase *db, int64 id);
 
-/* For executors, on their own task. */
+/* True if the task of this executor must be stopped. */
 static inline bool
 dw_stop_requested(const DwExecutor *me)
 {
