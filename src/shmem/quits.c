@@ -3,15 +3,15 @@
  * quits.c
  *	  Tasks that have ended their executor.
  *
- * Run by executors: who ends without having been told to by somebody else,
- * while a task runs, notes that; who claims the task next finds it, and takes it
- * for a failed attempt.  Else such a task would be run again for ever: one that
- * terminates its own session, or raises a FATAL error, or does not end when its
- * timeout has struck.  One that was to be stopped is noted, too, whoever
- * terminated the executor.
+ * Run by executors.  An executor that ends while it runs a task, without having been
+ * told to by another process, leaves a note.  The executor that claims the task next
+ * finds the note, and counts the end as a failed attempt.  Otherwise such a task would
+ * be run again for ever: one that terminates its own session, raises a FATAL error, or
+ * goes on after its timeout.  An executor that ends while its task is to be stopped
+ * leaves a note in any case.
  *
- * A note that is lost, since there are too many, or the server was restarted,
- * costs one more run.  The table lock protects them.
+ * A note can get lost, since there are DW_MAX_QUITS at most, and a restart of the
+ * server removes all; that costs one more run.  The notes are under the table lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +23,7 @@
 #include "quits.h"
 #include "shared.h"
 
-/* The place of the note, or NULL; the caller has the lock. */
+/* The note of this task, or NULL.  Needs the table lock. */
 static DwQuit *
 find_quit(Oid database, int64 id)
 {
@@ -33,6 +33,7 @@ find_quit(Oid database, int64 id)
 	return NULL;
 }
 
+/* Sets dw_shared->nquits, which is read without a lock. */
 static void
 count_notes(void)
 {
@@ -44,7 +45,10 @@ count_notes(void)
 	pg_atomic_write_u32(&dw_shared->nquits, n);
 }
 
-/* An executor has ended while it ran the task; or it was to be stopped. */
+/*
+ * Leaves a note that the task has ended its executor; "stopped" is whether the task was
+ * to be stopped.  Needs the table lock, exclusively.
+ */
 void
 dw_quit_note(Oid database, int64 id, bool stopped)
 {
@@ -59,13 +63,16 @@ dw_quit_note(Oid database, int64 id, bool stopped)
 	count_notes();
 }
 
-/* Has the task ended its executor? */
+/*
+ * True if the task has ended its executor.  Takes the table lock if there are any
+ * notes.
+ */
 bool
 dw_quit_is_noted(int64 id)
 {
 	bool		found;
 
-	/* what is there mostly */
+	/* usually there are no notes */
 	if (pg_atomic_read_u32(&dw_shared->nquits) == 0)
 		return false;
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
@@ -75,7 +82,8 @@ dw_quit_is_noted(int64 id)
 }
 
 /*
- * The extension is gone: if it is created again, other tasks have the same ids.
+ * Removes the notes of a database, since the extension is gone: if it is created again,
+ * other tasks have the same ids.  Needs the table lock, exclusively.
  */
 void
 dw_quits_forget_database(Oid database)
@@ -87,6 +95,7 @@ dw_quits_forget_database(Oid database)
 	count_notes();
 }
 
+/* The error with which the attempt has failed. */
 static ErrorData *
 error_of(bool stopped)
 {
@@ -101,7 +110,10 @@ error_of(bool stopped)
 	return error;
 }
 
-/* If so that is forgotten, and the error returned that it has failed with. */
+/*
+ * Removes the note of a task; returns the error with which its attempt has failed, in
+ * the current memory context, or NULL if there was no note.  Takes the table lock.
+ */
 ErrorData *
 dw_quit_take(int64 id)
 {
