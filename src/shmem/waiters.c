@@ -3,9 +3,14 @@
  * waiters.c
  *	  Slots of sessions that wait in delay_wait().
  *
- * Run by these sessions, and by all who end tasks.  A slot names a task and is told its
- * outcome by atomics only, so that commit callbacks can do it.  The session looks for
- * itself, too, when tasks may have ended that nobody told of.
+ * Run by these sessions, and by all processes that end tasks.  Each process has one
+ * slot, which names the task that it waits for.  A process that ends a task writes the
+ * outcome into the slots that name the task, and later, when its locks are gone, lets
+ * these sessions go.  Both happen in commit callbacks: they take spinlocks only,
+ * allocate nothing, and cannot fail.
+ *
+ * A waiting session also looks at the task's row from time to time, and when it is told
+ * to, since tasks may end without any process telling (plain SQL, say).
  *
  *-------------------------------------------------------------------------
  */
@@ -20,15 +25,17 @@
 #include "shared.h"
 #include "waiters.h"
 
-/* By dw_my_proc() - 1. */
+/* One slot for each process; its index is dw_my_proc() - 1. */
 static DwWaiter *slots = NULL;
 
+/* Bytes of shared memory for the slots. */
 Size
 dw_wait_size(void)
 {
 	return mul_size(MaxBackends, sizeof(DwWaiter));
 }
 
+/* Creates and initializes the slots, or attaches to them. */
 void
 dw_wait_attach(void)
 {
@@ -42,13 +49,17 @@ dw_wait_attach(void)
 		SpinLockInit(&slots[i].lock);
 }
 
+/* Sets the latch of the process with this slot. */
 static void
 wake(int slot)
 {
 	SetLatch(dw_proc_latch(slot + 1));
 }
 
-/* Who waits has said so before he looked at the rows. */
+/*
+ * True if any session waits in this database.  A session raises db->waiters before it
+ * looks at the row, so no session is missed that found the task pending.
+ */
 static bool
 anybody_waits(DwDatabase *db)
 {
@@ -56,6 +67,10 @@ anybody_waits(DwDatabase *db)
 	return pg_atomic_read_u32(&db->waiters) > 0;
 }
 
+/*
+ * Writes the outcome of a task into the slots that wait for it; the sessions go on
+ * waiting until they are let go.  For commit callbacks.
+ */
 void
 dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
 {
@@ -67,7 +82,7 @@ dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
 
 		if (slot->database != db->oid || slot->id != id)
 			continue;
-		/* still? */
+		/* check again under the lock */
 		SpinLockAcquire(&slot->lock);
 		if (slot->database == db->oid && slot->id == id)
 			slot->outcome = outcome;
@@ -75,6 +90,10 @@ dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome)
 	}
 }
 
+/*
+ * Lets those sessions return that wait for the task and know its outcome: the
+ * transaction that ended it has given its locks back.  For commit callbacks.
+ */
 void
 dw_let_waiters_go(DwDatabase *db, int64 id)
 {
@@ -96,6 +115,10 @@ dw_let_waiters_go(DwDatabase *db, int64 id)
 	}
 }
 
+/*
+ * Makes all waiting sessions of the database look at their tasks' rows, since something
+ * has changed that may concern many of them.  For commit callbacks.
+ */
 void
 dw_make_waiters_look(DwDatabase *db)
 {
@@ -114,12 +137,14 @@ dw_make_waiters_look(DwDatabase *db)
 	}
 }
 
+/* The slot of this process. */
 DwWaiter *
 dw_my_waiter(void)
 {
 	return &slots[dw_my_proc() - 1];
 }
 
+/* Sets the slot: this session waits for the task from now on. */
 void
 dw_wait_begin(DwDatabase *db, int64 id)
 {
@@ -131,10 +156,14 @@ dw_wait_begin(DwDatabase *db, int64 id)
 	slot->outcome = DW_NOT_ENDED;
 	slot->let_go = slot->look = false;
 	SpinLockRelease(&slot->lock);
-	/* full barrier, before the row is looked for */
+	/* full barrier: this comes before the look at the row */
 	pg_atomic_fetch_add_u32(&db->waiters, 1);
 }
 
+/*
+ * Clears the slot.  An on-exit callback, and called directly; "db" is a pointer to the
+ * DwDatabase.
+ */
 void
 dw_wait_end(int code, Datum db)
 {
@@ -146,7 +175,10 @@ dw_wait_end(int code, Datum db)
 	pg_atomic_fetch_sub_u32(&((DwDatabase *) DatumGetPointer(db))->waiters, 1);
 }
 
-/* What the slot says; *look is whether to look at the row. */
+/*
+ * The outcome in the slot.  Sets *look to whether the session must look at the row, and
+ * clears that in the slot.
+ */
 DwOutcome
 dw_wait_read(bool *look)
 {

@@ -13,17 +13,22 @@
 #include "outcome.h"
 #include "shared.h"
 
-/* How long a row that was deleted by plain SQL is waited for at most. */
+/*
+ * Microseconds after which a waiting session looks at the row at the latest: nobody
+ * tells it that plain SQL has deleted the row.
+ */
 #define DW_WAIT_LOOK_US		USECS_PER_MINUTE
 
+/* A slot: the task for which one process waits, and its outcome. */
 typedef struct DwWaiter
 {
 	slock_t		lock;
-	Oid			database;		/* InvalidOid: it does not wait */
-	int64		id;
-	DwOutcome	outcome;
-	bool		let_go;			/* who ended it has no locks any more */
-	bool		look;
+	Oid			database;		/* InvalidOid: the process does not wait */
+	int64		id;				/* of the task */
+	DwOutcome	outcome;		/* DW_NOT_ENDED until the task has ended */
+	bool		let_go;			/* the transaction that ended the task has no locks any more,
+								 * so delay_wait() may return */
+	bool		look;			/* the session must look at the task's row */
 } DwWaiter;
 extern DwWaiter *dw_my_waiter(void);
 extern void dw_wait_begin(DwDatabase *db, int64 id);
@@ -32,11 +37,6 @@ extern DwOutcome dw_wait_read(bool *look);
 extern Size dw_wait_size(void);
 extern void dw_wait_attach(void);
 
-/*
- * For callbacks: a task has ended, which those who wait return when they are
- * let go; or they are to look at their tasks' rows, since something concerns
- * many of them.
- */
 extern void dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome);
 extern void dw_let_waiters_go(DwDatabase *db, int64 id);
 extern void dw_make_waiters_look(DwDatabase *db);
