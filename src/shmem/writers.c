@@ -1,23 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * writers.c
- *	  Transactions that may yet bring rows of tasks, and whose.
+ *	  Transactions that may yet bring rows of tasks, and of which role.
  *
- * A mark of delay_cancel_all() stays until all transactions have ended that can
- * bring tasks that it hits (sweep.c).  They have the task table locked, but so has
- * anybody who likes: PREPARE of a DELETE, the body of an SQL function and other
- * ways to have a statement analyzed take the lock that the statement would need,
- * and look at no rights.  And most who are to bring tasks bring those of their own
- * role only.  So who brings some says so here, each process in a place of its own.
+ * Run by all processes that write tasks; the sweeper reads.
  *
- * Plain SQL says so when its statement begins, rights having been looked at, by a
- * hook.  A row that comes without one, by COPY or an apply worker, says so in a row
- * trigger: a moment after its number was drawn.
+ * A mark of delay_cancel_all() cancels all tasks of a role, or of some of its queues,
+ * that have lower numbers than the mark.  It stays until all transactions have ended
+ * that can still bring such tasks (sweep.c).  These have the task table locked for
+ * writing, but the lock alone says too little.  Any role can get it without rights on
+ * the table: PREPARE of a DELETE, the body of an SQL function, and other ways to have a
+ * statement analyzed, take the lock that the statement would need.  And most
+ * transactions bring tasks of one role only.  So each transaction that may bring tasks
+ * says here for which role, in an element of its process.
  *
- * Nothing is taken back at the end: what is there is of one transaction, and
+ * For plain SQL an executor hook does so at the start of the statement, after the
+ * rights were checked.  A row that comes without a statement, by COPY or an apply
+ * worker, says so in a row trigger, a moment after its number was drawn.
+ *
+ * Nothing is cleared at the end of a transaction: an element names its transaction, and
  * says nothing of the next one.
- *
- * Run by all who write tasks, and read by the sweeper.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,23 +36,29 @@
 #include "../base/compat.h"
 #include "writers.h"
 
-/* By dw_vxid_number() - 1: the local transaction, and the owner of its tasks. */
+/*
+ * One element for each process, at dw_vxid_number() - 1: the local transaction id in
+ * the upper half, and in the lower half the owner of its tasks, InvalidOid for any.
+ */
 static pg_atomic_uint64 *writers = NULL;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
 
+/* An element of writers. */
 static uint64
 writer(LocalTransactionId lxid, Oid owner)
 {
 	return (uint64) lxid << 32 | owner;
 }
 
+/* Bytes of shared memory for this array. */
 Size
 dw_writers_size(void)
 {
 	return mul_size(MaxBackends, sizeof(pg_atomic_uint64));
 }
 
+/* Creates and initializes the array, or attaches to it. */
 void
 dw_writers_attach(void)
 {
@@ -62,9 +70,12 @@ dw_writers_attach(void)
 }
 
 /*
- * This transaction may bring tasks of the role, of any if it is InvalidOid.  To be
- * said with the task table locked for writing, before a number is drawn for one,
- * or marks are looked at for one that is moved, tried again or put back.
+ * Says that this transaction may bring tasks of the role; of any role, if it is
+ * InvalidOid.
+ *
+ * The caller has the task table locked for writing, and calls this before it draws a
+ * number for a task, or looks at the marks for a task that is moved, tried again or put
+ * back.
  */
 void
 dw_writes_for(Oid owner)
@@ -76,20 +87,20 @@ dw_writes_for(Oid owner)
 	GET_VXID_FROM_PGPROC(me, *MyProc);
 	mine = &writers[dw_vxid_number(me) - 1];
 	known = pg_atomic_read_u64(mine);
-	/* of more than one role */
+	/* it brings tasks of more than one role: say any role */
 	if (known >> 32 == me.localTransactionId && (Oid) known != owner)
 		owner = InvalidOid;
 	if (known == writer(me.localTransactionId, owner))
 		return;
 	pg_atomic_write_u64(mine, writer(me.localTransactionId, owner));
-	/* what follows comes after it: the look at the marks, the number */
+	/* this store comes before what follows: the look at the marks, the number */
 	pg_memory_barrier();
 }
 
 /*
- * May the transaction, which has the task table locked for writing, bring rows
- * with numbers that it has drawn already?  If so, *owner is whose; InvalidOid if
- * that is not known.
+ * True if the transaction, which has the task table locked for writing, may bring rows
+ * with numbers that it has drawn already.  Then *owner is the role of its tasks;
+ * InvalidOid if that may be any role, or is not known.
  */
 bool
 dw_is_writer(VirtualTransactionId vxid, Oid *owner)
@@ -97,7 +108,7 @@ dw_is_writer(VirtualTransactionId vxid, Oid *owner)
 	uint64		known;
 
 	*owner = InvalidOid;
-	/* a prepared one cannot say it any more */
+	/* a prepared transaction has no process any more */
 	if (VirtualTransactionIdIsRecoveredPreparedXact(vxid))
 		return true;
 	known = pg_atomic_read_u64(&writers[dw_vxid_number(vxid) - 1]);
@@ -107,6 +118,7 @@ dw_is_writer(VirtualTransactionId vxid, Oid *owner)
 
 /*---- Plain SQL ----*/
 
+/* True for the table delay_wheel.task. */
 static bool
 is_task_table(Relation rel)
 {
@@ -114,6 +126,10 @@ is_task_table(Relation rel)
 		RelationGetNamespace(rel) == get_namespace_oid("delay_wheel", true);
 }
 
+/*
+ * ExecutorStart hook: a statement that writes to the task table may bring tasks of any
+ * role.
+ */
 static void
 note_writing_query(QueryDesc *query, int flags)
 {
@@ -128,7 +144,7 @@ note_writing_query(QueryDesc *query, int flags)
 			dw_writes_for(InvalidOid);
 }
 
-/* Called once by the postmaster. */
+/* Installs the hook.  Called once, by the postmaster. */
 void
 dw_writers_install(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * writers.h
- *	  Transactions that may yet bring rows of tasks, and whose.
+ *	  Transactions that may yet bring rows of tasks, and of which role.
  *
  *-------------------------------------------------------------------------
  */
