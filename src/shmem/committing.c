@@ -1,29 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * committing.c
- *	  Transactions that are visible, but have not told all they did.
+ *	  Transactions that are visible, but have not told other processes all they did.
  *
- * A transaction that commits is visible first.  A moment later it tells other
- * processes what it has changed in catalogs, then it gives its locks back.  An
- * executor that claims its task in between goes by what the executor remembers:
- * it would run the task with the old version of a function, or without the right
- * that came with the task.
+ * Run by all processes that end tasks or claim them: sessions and executors.
  *
- * So a transaction that has touched tasks, and has changed catalogs, publishes
- * its xid here before it is visible, until its locks are gone (touched.c); for a
- * prepared one COMMIT PREPARED does so (ddl.c).  A process that has claimed a
- * task looks here after the claim (claim.c, run_now.c), and waits for published
- * transactions that are visible already, by the lock that each has on its xid.
- * These are past anything that could make them wait for the claim.  Transactions
- * in progress do not matter: nothing of theirs has been seen.  That includes one
- * that waits for a synchronous standby.  delay_wait() waits in the same way
- * (wait.c).
+ * A commit has three moments: the transaction's rows become visible; it tells other
+ * processes what it has changed in catalogs; it gives its locks back.  An executor that
+ * finds and claims a task between the first and the second moment goes by the catalogs
+ * that it remembers.  It would run the task with the old version of a function, or
+ * without the right that came with the task.
  *
- * The row's own xmin would not do: a subtransaction's xid has no lock any more,
- * and a task can also be kept, or resumed, without being written.
+ * So a transaction that has touched tasks and changed catalogs is published: its xid
+ * stands here from before it is visible until its locks are gone (touched.c).  For a
+ * prepared transaction COMMIT PREPARED does so (ddl.c).  A process that has claimed a
+ * task looks here after the claim (claim.c, run_now.c).  It waits for published
+ * transactions that are visible already, by the lock that each of them has on its xid;
+ * these cannot wait for the claim in turn any more.  It does not wait for transactions
+ * in progress, since it has seen nothing of them.  A transaction that waits for a
+ * synchronous standby is in progress. delay_wait() waits in the same way (wait.c).
  *
- * Run by backends and executors.  Mostly nothing is published, and all this is
- * one read.  Steps N1 to N4 of the model in test/model.
+ * The row's xmin would not do: a subtransaction's xid has no lock any more, and a task
+ * can also be kept or resumed without a new version of its row.
+ *
+ * Mostly nothing is published, and all this costs one atomic read.  Steps N1 to N4 of
+ * the model in test/model.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,21 +40,27 @@
 #include "../base/compat.h"
 #include "committing.h"
 
+/* The published transactions, in shared memory. */
 typedef struct Ending
 {
-	pg_atomic_uint32 n;			/* so many are published */
-	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* by dw_my_proc() - 1 */
+	pg_atomic_uint32 n;			/* number of published transactions */
+	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* one for each process, at dw_my_proc()
+													 * - 1; or InvalidTransactionId */
 } Ending;
 
 static Ending *ending = NULL;
+
+/* True if this process has published a transaction. */
 static bool published = false;
 
+/* Bytes of shared memory for this. */
 Size
 dw_ending_size(void)
 {
 	return add_size(offsetof(Ending, xids), mul_size(MaxBackends, sizeof(pg_atomic_uint32)));
 }
 
+/* Creates and initializes it, or attaches to it. */
 void
 dw_ending_attach(void)
 {
@@ -68,8 +75,8 @@ dw_ending_attach(void)
 }
 
 /*
- * The transaction is about to commit, and there is something that others must
- * not miss; to be called before anybody can see that it has.  One at a time.
+ * Publishes a transaction that this process is about to commit, before the commit is
+ * visible (step N1).  A process publishes one transaction at a time.
  */
 void
 dw_ending_publish(TransactionId xid)
@@ -82,7 +89,8 @@ dw_ending_publish(TransactionId xid)
 }
 
 /*
- * Its locks are gone, or it is undone; if none was published, nothing happens.
+ * Ends the publication: the transaction's locks are gone, or it was rolled back.  Does
+ * nothing if this process has published none.
  */
 void
 dw_ending_withdraw(void)
@@ -90,19 +98,23 @@ dw_ending_withdraw(void)
 	if (!published)
 		return;
 	pg_atomic_write_u32(&ending->xids[dw_my_proc() - 1], InvalidTransactionId);
-	/* full barrier: a process that does not find us any more finds what we told */
+	/*
+	 * full barrier: a process that does not find our xid any more finds what we have
+	 * told
+	 */
 	pg_atomic_fetch_sub_u32(&ending->n, 1);
 	published = false;
 }
 
 /*
- * When this returns, the transactions whose changes the caller has seen have
- * told all they did: catalogs are looked at anew, and so can waiters' slots be.
+ * Waits until all transactions that the caller has seen have told all they did.  Then
+ * it reads what they told of catalogs; after that the slots of waiting sessions are up
+ * to date, too.
  */
 void
 dw_ending_wait(void)
 {
-	/* a transaction that is visible had published before, see ProcArrayLock */
+	/* a transaction that the caller has seen was published before, see ProcArrayLock */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&ending->n) > 0)
 	{
@@ -111,12 +123,12 @@ dw_ending_wait(void)
 		{
 			TransactionId xid = pg_atomic_read_u32(&ending->xids[i]);
 
-			/* our own is in progress, too */
+			/* our own transaction is in progress, so we do not wait for it */
 			if (TransactionIdIsValid(xid) && !TransactionIdIsInProgress(xid))
 				XactLockTableWait(xid, NULL, NULL, XLTW_None);
 		}
 	}
-	/* the next one looks without a lock whether there is any news */
+	/* AcceptInvalidationMessages() looks without a lock whether there is news */
 	pg_memory_barrier();
 	AcceptInvalidationMessages();
 }

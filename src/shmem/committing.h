@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * committing.h
- *	  Transactions that are visible, but have not told all they did.
+ *	  Transactions that are visible, but have not told other processes all they did.
  *
  *-------------------------------------------------------------------------
  */
