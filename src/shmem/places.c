@@ -4,8 +4,9 @@
  *	  Places of databases in shared memory.
  *
  * Run by all processes.  A database gets a place when its first task is scheduled, or
- * by the launcher; it is found by its OID, under the table lock.  A transaction that
- * counts on the place pins it: the launcher gives no pinned place to another database.
+ * from the launcher.  A place is found by the OID of its database, under the table
+ * lock.  A transaction that uses a place pins it: the launcher gives no pinned place to
+ * another database.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,8 +24,8 @@
 #include "shared.h"
 
 /*
- * Begins anew, but for the pins: whoever pins the place, also just now, is going
- * to unpin it.
+ * Initializes a place as free, except for its pins: a process that has pinned the
+ * place, even just now, will unpin it.  Needs the table lock, exclusively.
  */
 void
 dw_database_init(DwDatabase *db)
@@ -40,7 +41,7 @@ dw_database_init(DwDatabase *db)
 	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
 	db->blocked_owners = db->ready_owners;
 	db->blocked_until = DW_NEVER;
-	/* only who pins the place holds it */
+	/* a process that holds the database has pinned its place, so there is none */
 	pg_atomic_init_u32(&db->holds, 0);
 	pg_atomic_init_u32(&db->restart, 0);
 	pg_atomic_init_u32(&db->wanted, 0);
@@ -52,14 +53,14 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->starving, 0);
 	pg_atomic_init_u32(&db->rights_changed, 0);
 	pg_atomic_init_u32(&db->prepared_ended, 0);
-	/* it may have been before we were here */
+	/* a transaction may have been prepared before this place was made */
 	pg_atomic_init_u32(&db->nameless, 1);
 	pg_atomic_init_u32(&db->disabled, 0);
 	pg_atomic_init_u32(&db->roles_dropped, 0);
 	pg_atomic_init_u32(&db->recurring_look, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
 	pg_atomic_init_u32(&db->unarmed, 0);
-	/* another number than it was when the place was given back */
+	/* another value than this place had for its last database */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
 	pg_atomic_init_u32(&db->sweeper_proc, 0);
 	pg_atomic_init_u32(&db->sweep_wanted, 0);
@@ -90,9 +91,10 @@ dw_database_init(DwDatabase *db)
 }
 
 /*
- * The place of a database, or NULL.  Caller holds the table lock, or is a
- * process that keeps the database from being left: then a place once found
- * stays.
+ * The place of a database, or NULL.
+ *
+ * Needs the table lock, unless the caller keeps the database from losing its place, by
+ * a pin or as one of its workers; then the place stays valid.
  */
 DwDatabase *
 dw_database_find(Oid database)
@@ -108,8 +110,8 @@ dw_database_find(Oid database)
 }
 
 /*
- * Finds or makes the place of a database, and pins it if asked to; NULL if
- * all places are taken.
+ * Finds or makes the place of a database, and pins it if "pin"; NULL if all places are
+ * taken.  Takes the table lock.
  */
 DwDatabase *
 dw_database_enter(Oid database, bool pin)
@@ -120,7 +122,10 @@ dw_database_enter(Oid database, bool pin)
 	db = dw_database_find(database);
 	if (db == NULL)
 	{
-		/* not one that somebody is about to find out not to be his */
+		/*
+		 * not one that is pinned: a process may be about to find out that the place is
+		 * not that of its database
+		 */
 		for (int i = 0; i < dw_max_databases && db == NULL; i++)
 			if (dw_database(i)->oid == InvalidOid &&
 				pg_atomic_read_u32(&dw_database(i)->pins) == 0)
@@ -139,7 +144,10 @@ dw_database_enter(Oid database, bool pin)
 	return db;
 }
 
-/* Pins a place known from before, if it is still that of the database. */
+/*
+ * Pins a place that the caller knows from before; false if it does not belong to the
+ * database any more.  Takes no lock.
+ */
 bool
 dw_database_pin(DwDatabase *db, Oid database)
 {
@@ -151,7 +159,10 @@ dw_database_pin(DwDatabase *db, Oid database)
 	return false;
 }
 
-/* Finds and pins a place without any lock; for callbacks.  NULL if none. */
+/*
+ * Finds and pins the place of a database without any lock, for callbacks; NULL if it
+ * has none.
+ */
 DwDatabase *
 dw_database_find_pin(Oid database)
 {
@@ -161,15 +172,16 @@ dw_database_find_pin(Oid database)
 	return NULL;
 }
 
+/* Takes one pin back. */
 void
 dw_database_unpin(DwDatabase *db)
 {
-	/* who found it pinned when it was to be given back looks again */
+	/* the launcher looks again whether to give the place back */
 	if (pg_atomic_sub_fetch_u32(&db->pins, 1) == 0 && db->absent)
 		dw_wake_launcher();
 }
 
-/* Could dw_database_enter make a place? */
+/* True if dw_database_enter() could make a place. */
 bool
 dw_database_place_free(void)
 {
@@ -181,8 +193,9 @@ dw_database_place_free(void)
 }
 
 /*
- * Divides the pool evenly among the databases that have a timer.  Who holds
- * more than its new part is woken to give some back.
+ * Divides the pool evenly among the databases that have a timer.  A timer whose
+ * database holds more than its part is woken to give memory back.  Takes the table
+ * lock.
  */
 void
 dw_quota_update(void)

@@ -14,7 +14,6 @@
 
 extern void dw_database_init(DwDatabase *db);
 
-/* Databases. */
 extern DwDatabase *dw_database_find(Oid database);
 extern DwDatabase *dw_database_enter(Oid database, bool pin);
 extern bool dw_database_pin(DwDatabase *db, Oid database);
