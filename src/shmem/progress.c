@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * progress.c
- *	  How far timers and sweepers have come with what takes long, for the
- *	  view delay_wheel.progress.
+ *	  How far timers and sweepers have come with long work, for the view
+ *	  delay_wheel.progress.
  *
- * For each database and kind of work there is one place in shared memory, which
- * keeps how it was the last time, too.  The one process that does the work
- * writes there after each slice of it, which is some milliseconds; so a spinlock
- * that is almost never waited for is all it costs.  Nothing of this is on the
- * way of a task.
+ * Run by timers and sweepers, which write; sessions read.
  *
- * Written by timers and sweepers, read by backends.
+ * Each database has one DwProgress for each kind of work, which also keeps the last
+ * run.  The one process that does the work writes after each slice of it, which takes
+ * some milliseconds.  So all it costs is a spinlock that is almost never waited for.
+ * Running a task does none of this.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,6 +43,7 @@ const char *const dw_phases[] = {
 StaticAssertDecl(lengthof(dw_works) == DW_WORKS, "a work has no name");
 StaticAssertDecl(lengthof(dw_phases) == DW_PHASE_INTERRUPTED + 1, "a phase has no name");
 
+/* Initializes all kinds of work of a database. */
 void
 dw_progress_init(DwProgress *all)
 {
@@ -52,28 +52,33 @@ dw_progress_init(DwProgress *all)
 		SpinLockInit(&all[i].lock);
 }
 
-/*---- Those who work ----*/
+/*---- For the process that does the work ----*/
 
+/* True if the work goes on.  Views call this on a copy. */
 bool
 dw_progress_runs(const DwProgress *progress)
 {
 	return progress->phase != DW_PHASE_NONE && progress->phase < DW_PHASE_DONE;
 }
 
-/* For who does the work, and nobody else: others write nothing. */
+/*
+ * True if the work goes on.  Only for the process that does the work: it reads without
+ * the lock.
+ */
 bool
 dw_progress_is_active(DwDatabase *db, DwWork work)
 {
 	return dw_progress_runs(&db->progress[work]);
 }
 
-/* pg_stat_activity has it that this process does such work now. */
+/* Shows in pg_stat_activity that this process does such work now. */
 void
 dw_progress_show(DwWork work)
 {
 	dw_worker_activity(STATE_RUNNING, dw_works[work].activity);
 }
 
+/* Sets the phase, and the end of the run if the phase ends it. */
 static void
 set_phase(DwProgress *progress, DwPhase phase)
 {
@@ -84,6 +89,10 @@ set_phase(DwProgress *progress, DwPhase phase)
 	SpinLockRelease(&progress->lock);
 }
 
+/*
+ * Begins a run of the work in that phase, or sets the phase of the run that goes on.
+ * Shows it in pg_stat_activity, too.
+ */
 void
 dw_progress_begin(DwDatabase *db, DwWork work, DwPhase phase)
 {
@@ -107,6 +116,10 @@ dw_progress_begin(DwDatabase *db, DwWork work, DwPhase phase)
 	dw_progress_phase(db, work, phase);
 }
 
+/*
+ * Sets the phase of the run that goes on, if any.  Shows it in pg_stat_activity, too,
+ * except for DW_PHASE_WAITING.
+ */
 void
 dw_progress_phase(DwDatabase *db, DwWork work, DwPhase phase)
 {
@@ -120,6 +133,7 @@ dw_progress_phase(DwDatabase *db, DwWork work, DwPhase phase)
 		dw_progress_show(work);
 }
 
+/* Adds to the number of tasks or rows done in the run that goes on, if any. */
 void
 dw_progress_add(DwDatabase *db, DwWork work, int64 done)
 {
@@ -132,6 +146,7 @@ dw_progress_add(DwDatabase *db, DwWork work, int64 done)
 	SpinLockRelease(&progress->lock);
 }
 
+/* Sets that number, and the total. */
 void
 dw_progress_set(DwDatabase *db, DwWork work, int64 done, int64 total)
 {
@@ -145,6 +160,7 @@ dw_progress_set(DwDatabase *db, DwWork work, int64 done, int64 total)
 	SpinLockRelease(&progress->lock);
 }
 
+/* Sets the number of complete steps, and the total of steps. */
 void
 dw_progress_steps(DwDatabase *db, DwWork work, int32 steps, int32 total)
 {
@@ -158,6 +174,7 @@ dw_progress_steps(DwDatabase *db, DwWork work, int32 steps, int32 total)
 	SpinLockRelease(&progress->lock);
 }
 
+/* Ends the run that goes on, if any. */
 void
 dw_progress_end(DwDatabase *db, DwWork work)
 {
@@ -168,9 +185,9 @@ dw_progress_end(DwDatabase *db, DwWork work)
 }
 
 /*
- * The process that does some of the works ends: what goes on is cut off.
+ * Marks runs of the works from first to last as interrupted, since their process ends.
  *
- * What waits is taken up by the next process.
+ * A run that waits stays as it is: the next process goes on with it.
  */
 void
 dw_progress_leave(DwDatabase *db, DwWork first, DwWork last)

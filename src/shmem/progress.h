@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * progress.h
- *	  How far timers and sweepers have come with what takes long.
+ *	  How far timers and sweepers have come with long work.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,23 +16,22 @@
 
 struct DwDatabase;
 
+/* The total number of tasks, rows or steps is not known. */
 #define DW_TOTAL_UNKNOWN	(-1)
 
+/* What users see of a kind of work. */
 typedef struct DwWorkTexts
 {
 	const char *name;
-	const char *unit;			/* of what is counted */
-	const char *activity;
+	const char *unit;			/* what "done" and "total" count */
+	const char *activity;		/* for pg_stat_activity */
 } DwWorkTexts;
+
 extern void dw_progress_init(DwProgress *all);
 
-/*
- * The work is begun, or goes on, in that phase; pg_stat_activity has it, too.
- */
 extern void dw_progress_begin(struct DwDatabase *db, DwWork work, DwPhase phase);
 extern bool dw_progress_is_active(struct DwDatabase *db, DwWork work);
 
-/* These do nothing while the work does not go on. */
 extern void dw_progress_phase(struct DwDatabase *db, DwWork work, DwPhase phase);
 extern void dw_progress_add(struct DwDatabase *db, DwWork work, int64 done);
 extern void dw_progress_set(struct DwDatabase *db, DwWork work, int64 done, int64 total);
@@ -40,6 +39,8 @@ extern void dw_progress_steps(struct DwDatabase *db, DwWork work, int32 steps, i
 extern void dw_progress_end(struct DwDatabase *db, DwWork work);
 extern void dw_progress_show(DwWork work);
 extern void dw_progress_leave(struct DwDatabase *db, DwWork first, DwWork last);
+
+/* By DwWork, and by DwPhase. */
 extern const DwWorkTexts dw_works[];
 extern const char *const dw_phases[];
 extern bool dw_progress_runs(const DwProgress *progress);
