@@ -1,13 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *	  Counters, and lateness of tasks: histograms of fixed size in shared
- *	  memory.
+ *	  Counters and lateness of tasks, in shared memory.
  *
- * Executors count with atomic additions, views read without a lock.  Buckets
- * of a database are 8 to each power of two microseconds, so that a percentile
- * is right to about 6%.  A lane has but 64: one for what is below 64 us, and 2
- * to each power of two up to a day, for a percentile right to about 20%.
+ * Run by executors, which count with atomic additions, and by sessions that record
+ * failures; views read without a lock.
+ *
+ * Lateness is the time from the due time to the start of the SQL, in microseconds, and
+ * is kept in histograms of fixed size.  A database has 8 buckets for each power of two,
+ * so a percentile is right to about 6%.  A lane has 64 buckets only: one for all below
+ * 64 us, and 2 for each power of two up to a day, so a percentile is right to about
+ * 20%.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,13 +27,17 @@
 #include "shared.h"
 #include "stats.h"
 
+/* Of a database: 2^SUB_BITS buckets for each power of two. */
 #define SUB_BITS	3
 #define SUB_BUCKETS (1 << SUB_BITS)
 
+/* Of a lane: the first bucket is for all below 2^LANE_LOWEST_BIT microseconds. */
 #define LANE_LOWEST_BIT	6
-/* a bucket that comes to so many halves all of them */
+
+/* When a bucket of a lane reaches this count, all buckets of the lane are halved. */
 #define LANE_COUNT_MAX	(UINT32_C(1) << 31)
 
+/* The bucket of a database's histogram for this lateness. */
 static int
 bucket_of(uint64 us)
 {
@@ -42,7 +49,7 @@ bucket_of(uint64 us)
 	return (shift + 1) * SUB_BUCKETS + (int) ((us >> shift) - SUB_BUCKETS);
 }
 
-/* The middle of a bucket. */
+/* The middle of such a bucket, in microseconds. */
 static double
 bucket_value(int bucket)
 {
@@ -55,6 +62,7 @@ bucket_value(int bucket)
 	return (SUB_BUCKETS + bucket % SUB_BUCKETS + 0.5) * width;
 }
 
+/* The bucket of a lane's histogram for this lateness. */
 static int
 lane_bucket_of(uint64 us)
 {
@@ -68,6 +76,7 @@ lane_bucket_of(uint64 us)
 	return Min(bucket, DW_LANE_BUCKETS - 1);
 }
 
+/* The middle of such a bucket, in microseconds. */
 static double
 lane_bucket_value(int bucket)
 {
@@ -78,6 +87,7 @@ lane_bucket_value(int bucket)
 	return power * ((bucket - 1) % 2 == 0 ? 1.25 : 1.75);
 }
 
+/* Sets all counters of a lane to 0. */
 void
 dw_lane_stats_init(DwLane *lane)
 {
@@ -91,6 +101,7 @@ dw_lane_stats_init(DwLane *lane)
 		pg_atomic_init_u32(&lane->lateness[i], 0);
 }
 
+/* Raises a maximum to the value, if that is higher. */
 static void
 raise_to(pg_atomic_uint64 *max, uint64 value)
 {
@@ -101,6 +112,10 @@ raise_to(pg_atomic_uint64 *max, uint64 value)
 			break;
 }
 
+/*
+ * Counts a task of the lane.  Counts of other executors may get lost while all buckets
+ * are halved.
+ */
 static void
 count_lane_lateness(DwLane *lane, uint64 us)
 {
@@ -111,6 +126,10 @@ count_lane_lateness(DwLane *lane, uint64 us)
 		pg_atomic_write_u32(&lane->lateness[i], pg_atomic_read_u32(&lane->lateness[i]) / 2);
 }
 
+/*
+ * Counts the start of the SQL of the executor's task, us microseconds after its due
+ * time.
+ */
 void
 dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us)
 {
@@ -124,6 +143,7 @@ dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us)
 	count_lane_lateness(&dw_lanes[me->current.lane], value);
 }
 
+/* Counts the outcome of a claimed task in database, lane and queue. */
 void
 dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome)
 {
@@ -165,6 +185,10 @@ dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome)
 	}
 }
 
+/*
+ * The lateness in microseconds that this fraction of the lane's tasks did not exceed;
+ * below 0 if no task was counted.
+ */
 double
 dw_lane_lateness_percentile(DwLane *lane, double fraction)
 {
@@ -186,7 +210,8 @@ dw_lane_lateness_percentile(DwLane *lane, double fraction)
 }
 
 /*
- * How many began less than so many microseconds late, which is a power of two from 8 on.
+ * Number of the database's tasks that were less than us microseconds late; us is a
+ * power of two, at least 8.
  */
 uint64
 dw_lateness_below(DwDatabase *db, uint64 us)
@@ -198,6 +223,10 @@ dw_lateness_below(DwDatabase *db, uint64 us)
 	return n;
 }
 
+/*
+ * The lateness in microseconds that this fraction of the database's tasks did not
+ * exceed; below 0 if no task was counted.
+ */
 double
 dw_lateness_percentile(DwDatabase *db, double fraction)
 {
@@ -217,24 +246,30 @@ dw_lateness_percentile(DwDatabase *db, double fraction)
 	return (double) pg_atomic_read_u64(&db->lateness_max);
 }
 
+/* delay_wheel.failed_max_age in microseconds; below 0 if there is no such limit. */
 int64
 dw_failed_max_age_us(void)
 {
 	return (int64) dw_failed_max_age * USECS_PER_MINUTE;
 }
 
-/* Asks for the sweeper to look at failed tasks at that time. */
+/*
+ * Asks the sweeper to look at failed tasks at that time, unless it will do so before.
+ */
 void
 dw_failed_ask(DwDatabase *db, TimestampTz at)
 {
 	if (!dw_atomic_lower(&db->failed_trim_at, at))
 		return;
-	/* the timer looks at it when this has changed */
+	/* the timer looks at failed_trim_at when this has changed */
 	pg_atomic_fetch_add_u32(&db->control, 1);
 	dw_wake_timer(db, DW_AWAKE);
 }
 
-/* So many failures were recorded, and committed: counts them. */
+/*
+ * Counts n failures whose rows were committed, and asks the sweeper to delete old ones
+ * when that is due.
+ */
 void
 dw_failed_recorded(DwDatabase *db, uint64 n)
 {
