@@ -1,20 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * recovery.c
- *	  Whether a server that came out of recovery is to run tasks.
+ *	  Whether a server that came out of recovery must wait before it runs tasks.
  *
- * A physical copy (a base backup restored for staging, a snapshot of a
- * standby) cannot be told from a failover: both come out of archive recovery,
- * or are promoted.  delay_wheel.start_after_recovery says which it is: "on"
- * is a failover, which needs nobody; with "hold" nothing runs before a DBA
- * has set it to "on".
+ * Run by the postmaster and the launcher; sessions ask dw_recovery_is_held().
  *
- * The files that ask for recovery are gone when it is over, and the launcher
- * starts only then.  So the postmaster leaves a file of ours when it finds
- * them, whatever the setting is by then; the launcher removes it when it
- * begins to serve.  In between it outlives restarts, crashes and copies.
- * There is no such file after crash recovery, nor once tasks have run: the
- * setting speaks of starts.
+ * A physical copy of a server (a base backup restored for staging, a snapshot of a
+ * standby) cannot be told from a failover: both come out of archive recovery, or are
+ * promoted.  The setting delay_wheel.start_after_recovery says which it is.  "on" is a
+ * failover, and tasks run at once.  With "hold" no task runs before a DBA has set it to
+ * "on".
+ *
+ * The files that ask for recovery are gone when recovery is over, and the launcher
+ * starts only then.  So the postmaster leaves a file of ours, the mark, when it finds
+ * them at its start, whatever the setting is.  The launcher removes the mark when it
+ * begins to serve.  In between the mark outlives restarts, crashes and copies.  After
+ * crash recovery there is no mark, nor after tasks have run: the setting concerns
+ * starts only.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +33,7 @@
 #include "recovery.h"
 #include "shared.h"
 
-/* In the data directory. */
+/* The mark, in the data directory. */
 #define MARK		"delay_wheel.recovered"
 #define MARK_NEW	MARK ".tmp"
 
@@ -48,8 +50,8 @@ file_exists(const char *path)
 }
 
 /*
- * Leaves the mark, durably.  If that fails the server goes on: then a hold
- * ends with the next restart, which the log says.
+ * Writes the mark, durably.  If that fails, the server goes on and the log says so:
+ * then a hold ends with the next restart.
  */
 static void
 leave_mark(void)
@@ -61,7 +63,7 @@ leave_mark(void)
 		return;
 	file = AllocateFile(MARK_NEW, PG_BINARY_W);
 	written = file != NULL && fputs(mark_text, file) >= 0;
-	/* also if that failed; what was buffered may fail only now */
+	/* close it in any case; an error of buffered data may show only now */
 	if (file != NULL && FreeFile(file) != 0)
 		written = false;
 	if (!written)
@@ -76,7 +78,10 @@ leave_mark(void)
 	(void) durable_rename(MARK_NEW, MARK, LOG);
 }
 
-/* Called by the postmaster when shared memory is set up. */
+/*
+ * Finds out whether the server comes out of recovery, and sets dw_shared->recovered.
+ * Called by the postmaster when it sets up shared memory.
+ */
 void
 dw_recovery_note(void)
 {
@@ -89,8 +94,11 @@ dw_recovery_note(void)
 }
 
 /*
- * Must the launcher wait for a word of the DBA?  Asked at its start, and
- * again after each reload of the settings as long as it must.
+ * True if the launcher must wait until a DBA sets delay_wheel.start_after_recovery to
+ * "on".
+ *
+ * The launcher asks at its start and, while it must wait, after each reload of the
+ * settings.  If it need not wait, the mark is removed.
  */
 bool
 dw_recovery_must_wait(void)
@@ -123,7 +131,7 @@ dw_recovery_must_wait(void)
 	return false;
 }
 
-/* The same for who only looks. */
+/* True if the launcher waits.  For other processes; changes nothing. */
 bool
 dw_recovery_is_held(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recovery.h
- *	  Whether a server that came out of recovery is to run tasks.
+ *	  Whether a server that came out of recovery must wait before it runs tasks.
  *
  *-------------------------------------------------------------------------
  */
