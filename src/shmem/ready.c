@@ -166,7 +166,8 @@ dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * The first entry at a place of the list or behind it; else the ready spare; else NULL.
+ * The entry that take_ready() would take at this place: of the list, or the ready
+ * spare; else NULL.
  */
 static const DwEntry *
 first_ready(const DwLane *lane, const DwPlace *place)
