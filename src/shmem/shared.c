@@ -40,12 +40,12 @@ DwLane	   *dw_lanes = NULL;
 DwOwner    *dw_owners = NULL;
 char *dw_databases = NULL;
 
-/* Minimum time, in microseconds, that a timer runs before new settings end it.  */
+/* Minimum time, in microseconds, that a timer runs before new settings end it. */
 #define RESTART_PAUSE_US	USECS_PER_SEC
 
 /*---- Layout and access ----*/
 
-/* Number of chunks of the pool, from delay_wheel.ring_memory.  */
+/* Number of chunks of the pool, from delay_wheel.ring_memory. */
 uint32
 dw_pool_chunks(void)
 {
@@ -75,7 +75,7 @@ dirty_offset(void)
 	return MAXALIGN(add_size(ring_offset(), dw_ring_size(dw_slots)));
 }
 
-/* Bytes of one database, with inbox, ring and bitmap.  Needs no shared memory.  */
+/* Bytes of one database, with inbox, ring and bitmap.  Needs no shared memory. */
 Size
 dw_database_size(void)
 {
@@ -83,14 +83,14 @@ dw_database_size(void)
 								   mul_size(DW_LANE_WORDS, sizeof(pg_atomic_uint64))));
 }
 
-/* Number of places of executors: no more workers can run at once.  */
+/* Number of places of executors: no more workers can run at once. */
 uint32
 dw_executor_places(void)
 {
 	return max_worker_processes;
 }
 
-/* Raises an error unless the library was preloaded.  */
+/* Raises an error unless the library was preloaded. */
 void
 dw_require_shared(void)
 {
@@ -102,21 +102,21 @@ dw_require_shared(void)
 						 "shared_preload_libraries")));
 }
 
-/* The place with this number, from 0 to dw_max_databases - 1, in use or free.  */
+/* The place with this number, from 0 to dw_max_databases - 1, in use or free. */
 DwDatabase *
 dw_database(int number)
 {
 	return (DwDatabase *) (dw_databases + number * dw_database_size());
 }
 
-/* The number of a place, for dw_database().  */
+/* The number of a place, for dw_database(). */
 int
 dw_database_number(DwDatabase *db)
 {
 	return ((char *) db - dw_databases) / dw_shared->database_size;
 }
 
-/* The array of dw_inbox_size hints.  */
+/* The array of dw_inbox_size hints. */
 DwHint *
 dw_inbox(DwDatabase *db)
 {
@@ -151,6 +151,8 @@ dw_ready_lock(DwDatabase *db)
 	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db) + 1].lock;
 }
 
+/*---- Problems, limits and rights ----*/
+
 /*
  * Keeps a text as the last problem of the database, for the view status.
  *
@@ -171,11 +173,34 @@ dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Keeps a text that quotes no error as the last problem.  Takes the ready lock.  */
+/* Keeps a text that quotes no error as the last problem.  Takes the ready lock. */
 void
 dw_problem(DwDatabase *db, const char *text)
 {
 	dw_problem_quoting(db, text, "");
+}
+
+/*
+ * Maximum number of executors that run tasks of one lane.
+ *
+ * A task may take for ever, so one lane must not occupy all executors of a database.
+ * One place is left for another owner (dispatch.c), and one for another lane.
+ */
+uint32
+dw_lane_executors(void)
+{
+	return Max(dw_max_executors - 2, 1);
+}
+
+/*
+ * True if the current user may see this database in views: it is the session's own
+ * database, or the user has the rights of pg_read_all_stats.
+ */
+bool
+dw_may_see_database(const DwDatabase *db)
+{
+	return db->oid == MyDatabaseId ||
+		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
 }
 
 /*---- Inbox and wake-ups ----*/
@@ -319,7 +344,7 @@ dw_restart_at(DwDatabase *db)
 	}
 }
 
-/* Sets the latch of the launcher, if one runs.  */
+/* Sets the latch of the launcher, if one runs. */
 void
 dw_wake_launcher(void)
 {
@@ -350,27 +375,4 @@ dw_roles_dropped(void)
 		pg_atomic_write_u32(&db->any_lane_dirty, 1);
 		dw_wake_timer(db, DW_AWAKE);
 	}
-}
-
-/*
- * Maximum number of executors that run tasks of one lane.
- *
- * A task may take for ever, so one lane must not occupy all executors of a database.
- * One place is left for another owner (dispatch.c), and one for another lane.
- */
-uint32
-dw_lane_executors(void)
-{
-	return Max(dw_max_executors - 2, 1);
-}
-
-/*
- * True if the current user may see this database in views: it is the session's own
- * database, or the user has the rights of pg_read_all_stats.
- */
-bool
-dw_may_see_database(const DwDatabase *db)
-{
-	return db->oid == MyDatabaseId ||
-		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
 }

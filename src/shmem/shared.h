@@ -60,7 +60,7 @@ typedef enum DwWork
 
 #define DW_WORKS			(DW_WORK_RECURRING + 1)
 
-/* The state of such work.  Before DW_PHASE_DONE, but for NONE, the work goes on.  */
+/* The state of such work.  Before DW_PHASE_DONE, but for NONE, the work goes on. */
 typedef enum DwPhase
 {
 	DW_PHASE_NONE = 0,			/* this work was never done */
@@ -77,7 +77,7 @@ typedef enum DwPhase
 	DW_PHASE_INTERRUPTED		/* the process ended before the work did */
 } DwPhase;
 
-/* The present run of one kind of work in one database, or its last run.  */
+/* The present run of one kind of work in one database, or its last run. */
 typedef struct DwProgress
 {
 	slock_t		lock;			/* one process writes, views read */
@@ -92,7 +92,7 @@ typedef struct DwProgress
 	int64		times;			/* number of runs that were begun */
 } DwProgress;
 
-/* Length of a bitmap of lanes, in words of 64 bits.  */
+/* Length of a bitmap of lanes, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 
 /*
@@ -101,7 +101,7 @@ typedef struct DwProgress
  */
 #define DW_HEAD_START_US	100
 
-/* A reference to a lane.  It is stale if the lane has another generation by now.  */
+/* A reference to a lane.  It is stale if the lane has another generation by now. */
 typedef struct DwLaneRef
 {
 	uint16		index;
@@ -132,7 +132,7 @@ typedef enum DwSpareState
 	DW_SPARE_READY				/* due; protected by the ready lock */
 } DwSpareState;
 
-/* Why the tasks of an owner get no executor.  */
+/* Why the tasks of an owner get no executor. */
 typedef enum DwBlock
 {
 	DW_BLOCK_NONE = 0,
@@ -145,7 +145,7 @@ typedef enum DwBlock
 	DW_BLOCK_ENDED				/* an executor ended by itself during its first task */
 } DwBlock;
 
-/* Why no task of a lane is started, though its owner could get an executor.  */
+/* Why no task of a lane is started, though its owner could get an executor. */
 typedef enum DwPause
 {
 	DW_NOT_PAUSED = 0,
@@ -157,7 +157,7 @@ typedef enum DwPause
 	DW_PAUSED_NO_PLACE			/* the array dw_queues has no place for the queue */
 } DwPause;
 
-/* Buckets of a lane's histogram of lateness, see stats.c.  */
+/* Buckets of a lane's histogram of lateness, see stats.c. */
 #define DW_LANE_BUCKETS	64
 
 /*
@@ -246,7 +246,7 @@ typedef enum DwRestart
 	DW_RESTART_NOW				/* delay_wheel.enabled has changed, or the clock was set */
 } DwRestart;
 
-/* The list of its database that an owner is in.  */
+/* The list of its database that an owner is in. */
 typedef enum DwOwnerList
 {
 	DW_OWNER_UNLISTED = 0,		/* in none: the owner has no ready task */
@@ -254,10 +254,10 @@ typedef enum DwOwnerList
 	DW_OWNER_BLOCKED			/* its ready tasks get no executor before retry_at */
 } DwOwnerList;
 
-/* Ends a list of owners.  */
+/* Ends a list of owners. */
 #define DW_NO_OWNER		(-1)
 
-/* A doubly linked list of owners, by their indexes in dw_owners.  */
+/* A doubly linked list of owners, by their indexes in dw_owners. */
 typedef struct DwOwners
 {
 	int32		head;
@@ -297,10 +297,10 @@ typedef struct DwOwner
 	DwLane	   *in_need;		/* its first lane that needs another executor, or NULL */
 } DwOwner;
 
-/* In place of an index in dw_queues: no declared queue.  */
+/* In place of an index in dw_queues: no declared queue. */
 #define DW_NO_QUEUE		(-1)
 
-/* Buckets of a database's histogram of lateness, see stats.c.  */
+/* Buckets of a database's histogram of lateness, see stats.c. */
 #define DW_LATENESS_BUCKETS 512
 
 /*
@@ -334,7 +334,7 @@ typedef enum DwSweeperState
  */
 #define DW_SWEEP_WAITS	16
 
-/* A database that is served.  */
+/* A database that is served. */
 typedef struct DwDatabase
 {
 	/* table lock */
@@ -479,10 +479,10 @@ typedef enum DwStale
 	DW_STALE_END				/* the executor takes no further task */
 } DwStale;
 
-/* Maximum number of notes of tasks that ended their executor.  */
+/* Maximum number of notes of tasks that ended their executor. */
 #define DW_MAX_QUITS	64
 
-/* A note of a task that ended its executor, see quits.c.  */
+/* A note of a task that ended its executor, see quits.c. */
 typedef struct DwQuit
 {
 	Oid			database;
@@ -490,7 +490,7 @@ typedef struct DwQuit
 	int64		id;				/* of the task; 0: this note is free */
 } DwQuit;
 
-/* What does not belong to one database, and is not in an array of its own.  */
+/* What does not belong to one database, and is not in an array of its own. */
 typedef struct DwShared
 {
 	LWLock	   *table_lock;
@@ -519,7 +519,7 @@ typedef struct DwShared
 	uint32		database_size;	/* bytes of a database with inbox and ring */
 } DwShared;
 
-/* Minimum interval, in microseconds, at which a rate wakes a timer.  */
+/* Minimum interval, in microseconds, at which a rate wakes a timer. */
 #define DW_COALESCE_US		1000
 
 /*
@@ -530,7 +530,7 @@ typedef struct DwShared
 
 #define DW_FIRST_OF_SWEEPER	DW_WORK_SWEEP
 
-/* In shared memory.  dw_shared is NULL if the library was not preloaded.  */
+/* In shared memory.  dw_shared is NULL if the library was not preloaded. */
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
@@ -563,7 +563,7 @@ extern Size dw_database_size(void);
 extern uint32 dw_executor_places(void);
 extern bool dw_may_see_database(const DwDatabase *db);
 
-/* The line pointer number of the row, without the flag.  */
+/* The line pointer number of the row, without the flag. */
 static inline OffsetNumber
 dw_entry_offset(const DwEntry *entry)
 {
@@ -576,14 +576,14 @@ dw_lane_owner(const DwLane *lane)
 	return &dw_owners[lane->owner_place];
 }
 
-/* Number of tasks in the ready list, with a ready spare.  Needs the ready lock.  */
+/* Number of tasks in the ready list, with a ready spare.  Needs the ready lock. */
 static inline uint32
 dw_ready_count(const DwLane *lane)
 {
 	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
 }
 
-/* Number of tasks of the lane in memory, waiting or ready.  */
+/* Number of tasks of the lane in memory, waiting or ready. */
 static inline uint32
 dw_lane_held(const DwLane *lane)
 {
