@@ -181,6 +181,28 @@ dw_limit_text(DwLimit limit)
 	return "";
 }
 
+/* The reason as text, for views. */
+const char *
+dw_pause_text(DwPause reason)
+{
+	switch (reason)
+	{
+		case DW_NOT_PAUSED:
+			break;
+		case DW_PAUSED_DATABASE:
+			return "all tasks of the database are paused";
+		case DW_PAUSED_OWNER:
+			return "all tasks of the role are paused";
+		case DW_PAUSED_QUEUE:
+			return "the queue is paused";
+		case DW_PAUSED_NO_QUEUE:
+			return "the queue is not declared";
+		case DW_PAUSED_NO_PLACE:
+			return "too many queues are declared, see delay_wheel.max_queues";
+	}
+	return "";
+}
+
 /* Counts a task of the lane that an executor takes. */
 void
 dw_limits_take(DwLane *lane, TimestampTz now)
@@ -343,6 +365,8 @@ dw_limits_forget_times(DwDatabase *db)
 	}
 }
 
+/*---- Places of queues ----*/
+
 /*
  * Tells databases that have a queue without a place to look again, since places in
  * dw_queues were given back.
@@ -448,26 +472,4 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
 	else
 		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
-}
-
-/* The reason as text, for views. */
-const char *
-dw_pause_text(DwPause reason)
-{
-	switch (reason)
-	{
-		case DW_NOT_PAUSED:
-			break;
-		case DW_PAUSED_DATABASE:
-			return "all tasks of the database are paused";
-		case DW_PAUSED_OWNER:
-			return "all tasks of the role are paused";
-		case DW_PAUSED_QUEUE:
-			return "the queue is paused";
-		case DW_PAUSED_NO_QUEUE:
-			return "the queue is not declared";
-		case DW_PAUSED_NO_PLACE:
-			return "too many queues are declared, see delay_wheel.max_queues";
-	}
-	return "";
 }
