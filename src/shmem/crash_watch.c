@@ -56,6 +56,8 @@ dw_crashes_exited(const DwExecutor *me)
 	dw_suspects_ask_for_save();
 }
 
+/*---- What the postmaster finds at its end ----*/
+
 /*
  * True if a helper of the executor died untold.  The number is below 0 if a helper was
  * told to quit just when it began or ended.
@@ -125,6 +127,8 @@ look_back(int code, Datum arg)
 	/* in any case, since the launcher may have been about to write the file */
 	dw_suspects_write_file(dw_suspects->suspects, pg_atomic_read_u32(&dw_suspects->n));
 }
+
+/*---- Signals and PANIC ----*/
 
 /*
  * Notes that this process, executor or helper, does not end because of its task.  Also
@@ -234,6 +238,8 @@ dw_crashes_watch_panics(void)
 	emit_log_hook = note_panic;
 }
 
+/*---- Parallel workers ----*/
+
 /* before_shmem_exit callback of a helper: takes it off the count. */
 static void
 end_helping(int code, Datum arg)
@@ -283,6 +289,8 @@ start_helping_query(QueryDesc *query, int flags)
 	else
 		standard_ExecutorStart(query, flags);
 }
+
+/*---- Set-up ----*/
 
 /* Installs the ExecutorStart hook.  Called once, by the postmaster. */
 void
