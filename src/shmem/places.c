@@ -25,7 +25,8 @@
 
 /*
  * Initializes a place as free, except for its pins: a process that has pinned the
- * place, even just now, will unpin it.  Needs the table lock, exclusively.
+ * place, even just now, will unpin it.  Needs the table lock, exclusively, but for the
+ * set-up.
  */
 void
 dw_database_init(DwDatabase *db)

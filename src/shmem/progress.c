@@ -32,7 +32,8 @@ const DwWorkTexts dw_works[] =
 	{"cancel", "tasks", "delay_wheel: removing rows of cancelled tasks"},
 	{"failed", "rows", "delay_wheel: removing old rows of failed tasks"},
 	{"history", "pages", "delay_wheel: emptying the oldest table of the history"},
-	{"recurring", "recurring tasks", "delay_wheel: looking whether recurring tasks have their runs"},
+	{"recurring", "recurring tasks",
+	"delay_wheel: looking whether recurring tasks have their runs"},
 };
 
 const char *const dw_phases[] = {

@@ -3,8 +3,8 @@
  * stats.c
  *	  Counters and lateness of tasks, in shared memory.
  *
- * Run by executors, which count with atomic additions, and by sessions that record
- * failures; views read without a lock.
+ * Run by executors, which count with atomic additions, and by timers, which
+ * move tasks of dropped roles to the failed ones.  Views read without a lock.
  *
  * Lateness is the time from the due time to the start of the SQL, in microseconds, and
  * is kept in histograms of fixed size.  A database has 8 buckets for each power of two,

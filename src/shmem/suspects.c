@@ -17,7 +17,7 @@
  * looks at these places: a task whose process died untold becomes a suspect.  If the
  * stop was ordered, nobody is blamed.
  *
- * A suspect is run again on trial, while all other executors pause (trial.c).  A crash
+ * A suspect is run again on trial, if possible while no other task runs (trial.c).  A crash
  * on trial counts if its process is the only one that died untold, and did not exist
  * any more when others were told.  So a process that ignores the signal, and is killed
  * in the end, is not counted.  The parallel workers of a task's query count as its

@@ -30,6 +30,7 @@ typedef struct DwWaiter
 								 * so delay_wait() may return */
 	bool		look;			/* the session must look at the task's row */
 } DwWaiter;
+
 extern DwWaiter *dw_my_waiter(void);
 extern void dw_wait_begin(DwDatabase *db, int64 id);
 extern void dw_wait_end(int code, Datum db);

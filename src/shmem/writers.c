@@ -5,14 +5,14 @@
  *
  * Run by all processes that write tasks; the sweeper reads.
  *
- * A mark of delay_cancel_all() cancels all tasks of a role, or of some of its queues,
- * that have lower numbers than the mark.  It stays until all transactions have ended
- * that can still bring such tasks (sweep.c).  These have the task table locked for
- * writing, but the lock alone says too little.  Any role can get it without rights on
- * the table: PREPARE of a DELETE, the body of an SQL function, and other ways to have a
- * statement analyzed, take the lock that the statement would need.  And most
- * transactions bring tasks of one role only.  So each transaction that may bring tasks
- * says here for which role, in an element of its process.
+ * A mark of delay_cancel_all() cancels tasks that have lower numbers than the mark.  It
+ * stays until all transactions have ended that can still bring such tasks (sweep.c).
+ * These have the task table locked for writing, but the lock alone says too little.
+ * Any role can get it without rights on the table: PREPARE of a DELETE, the body of an
+ * SQL function, and other ways to have a statement analyzed, take the lock that the
+ * statement would need.  And most transactions bring tasks of one role only.  So each
+ * transaction that may bring tasks says here for which role, in the element of its
+ * process in an array.
  *
  * For plain SQL an executor hook does so at the start of the statement, after the
  * rights were checked.  A row that comes without a statement, by COPY or an apply
