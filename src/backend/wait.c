@@ -50,6 +50,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
 #include "../task/key_lock.h"
@@ -319,7 +320,6 @@ sleep_until(int64 until)
 static const char *
 wait_for_task(int64 id, int64 deadline)
 {
-	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	int64		look_at = dw_uptime() + DW_WAIT_LOOK_US;
 	State		state = look_at_task(id, true);
 
@@ -333,7 +333,7 @@ wait_for_task(int64 id, int64 deadline)
 		 * rights of the caller were not checked without a row.
 		 */
 		wait_for_deleter(id);
-		ended = state == HAS_FAILED ? names[DW_FAILED] : dw_history_newest_end(id);
+		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
 		return ended != NULL ? ended : "gone";
 	}
 
@@ -349,7 +349,7 @@ wait_for_task(int64 id, int64 deadline)
 			look_at = now + DW_WAIT_LOOK_US;
 		}
 		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
-			return names[outcome];
+			return dw_outcome_names[outcome];
 		if (now >= deadline)
 			return "timeout";
 		sleep_until(Min(deadline, look_at));
