@@ -300,7 +300,7 @@ dw_cancellation_guard(PG_FUNCTION_ARGS)
 	if (!TRIGGER_FIRED_BY_DELETE(trigger->tg_event) && !dw_accept_replicated(trigger, row))
 		return PointerGetDatum(NULL);
 
-	/* a restore into a server without the library must go on */
+	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 	{
 		dw_marks_touched();

@@ -84,7 +84,7 @@ Datum
 dw_queue_changed(PG_FUNCTION_ARGS)
 {
 	(void) dw_require_trigger(fcinfo, "queue_changed", false);
-	/* a restore into a server without the library must go on */
+	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 		dw_touch_control();
 	PG_RETURN_POINTER(NULL);
@@ -164,6 +164,7 @@ require_queue_owner(Relation rel, HeapTuple tuple, const char *name)
 				 errmsg("must be owner of queue \"%s\"", name)));
 }
 
+/* Raises the error for a queue that other transactions have locked. */
 static void
 raise_in_use(const char *name)
 {

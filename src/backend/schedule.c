@@ -60,6 +60,8 @@ PG_FUNCTION_INFO_V1(dw_cancel_key);
 PG_FUNCTION_INFO_V1(dw_reschedule);
 PG_FUNCTION_INFO_V1(dw_reschedule_at);
 
+/*---- Tables of tasks, and plain SQL that writes them ----*/
+
 /*
  * SQL function delay_wheel.origin(): returns this database's stamp, which tells its
  * own tasks from those that came with a copy of another database.
@@ -79,7 +81,7 @@ Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
 	(void) dw_require_trigger(fcinfo, "task_changed", false);
-	/* a restore into a server without the library must go on */
+	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 		dw_touch_all();
 	PG_RETURN_POINTER(NULL);
@@ -149,6 +151,8 @@ dw_task_guard(PG_FUNCTION_ARGS)
 		dw_writes_for(InvalidOid);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
+
+/*---- Scheduling ----*/
 
 /*
  * Sets the queue, the priority and the spread of a new task.  A NULL name is the default
@@ -332,6 +336,8 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
 }
 
+/*---- Cancelling ----*/
+
 /* Returns the text in which SQL functions report a DwTaken. */
 static Datum
 return_taken(DwTaken state)
@@ -420,6 +426,8 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	key.key = PG_GETARG_TEXT_PP(0);
 	return return_taken(dw_schedule_cancel(&key));
 }
+
+/*---- Rescheduling ----*/
 
 /*
  * Gives a pending task another due time: its row is deleted, and inserted again with the
