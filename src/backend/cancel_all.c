@@ -115,7 +115,7 @@ require_room_for_mark(void)
 					 errmsg("role \"%s\" has as many cancellations as it may have: %d",
 							GetUserNameFromId(GetUserId(), false), MAX_MARKS),
 					 errdetail("They count until the rows of their tasks are removed, which may have to wait for the end of transactions."),
-					 errhint("View delay_wheel.cancellations shows for which. Cancel more tasks by one call; that of a whole queue, or of all tasks, is always possible.")));
+					 errhint("The view delay_wheel.cancellations shows these transactions. Cancel more tasks by one call. A whole queue, or all tasks, can always be cancelled.")));
 		allowance.role = GetUserId();
 		allowance.left = Max(left / 10, 1);
 		allowance.until = now + ALLOWANCE_US;

@@ -359,7 +359,7 @@ require_place(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
-				 errhint("Drop some with %s, in whichever database, or increase \"%s\" and restart the server.",
+				 errhint("Drop some with %s, in any database, or increase \"%s\" and restart the server.",
 						 "delay_queue_drop()", "delay_wheel.max_queues")));
 }
 

@@ -322,7 +322,7 @@ is_option(const char *argument, Option *option, const char **value)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized option \"%s\"", pnstrdup(argument, equals - argument)),
-			 errhint("Options are %s, %s, %s and %s; all else is settled by the queue.",
+			 errhint("Options are %s, %s, %s and %s; all other options are the queue's.",
 					 "key=", "queue=", "tag=", "if_exists=")));
 }
 

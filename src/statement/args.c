@@ -645,7 +645,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
 						count, type_count),
-				 errhint("Without arg_types, all arguments take their types from the statement; '-' in it lets one do so.")));
+				 errhint("Without arg_types, all arguments take their types from the statement; '-' in arg_types does so for one.")));
 
 	*stored_args = *stored_types = (Datum) 0;
 	*isnull = (count == 0);

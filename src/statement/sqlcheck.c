@@ -734,7 +734,7 @@ check_text(const Checked *checked)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
-				 errdetail("Several statements would be a transaction."),
+				 errdetail("Several statements would run in one transaction."),
 				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
 				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
