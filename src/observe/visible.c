@@ -8,9 +8,9 @@
  *
  * The views show each role (the reader) its own rows.  A condition in the view would not
  * keep the rows of others secret.  PostgreSQL calls the reader's own conditions first
- * where they are leakproof and cheap.  It estimates them by statistics of all rows, and
- * counts in EXPLAIN ANALYZE the rows that they have removed.  So times and numbers would
- * tell about rows that are not shown.
+ * where they are leakproof and cheap.  PostgreSQL also estimates them by statistics of
+ * all rows, and counts in EXPLAIN ANALYZE the rows that they have removed.  So times and
+ * numbers would tell about rows that are not shown.
  *
  * Therefore the views read foreign tables, visible_task and others.  Their scans return
  * a row only if the reader may read it.  To PostgreSQL there are no other rows: its
@@ -69,7 +69,7 @@
 
 PG_FUNCTION_INFO_V1(dw_visible_handler);
 
-/* How a scan finds its rows, of which it returns those that may be read. */
+/* The way in which a scan finds rows, of which it returns those that may be read. */
 typedef enum Access
 {
 	ACCESS_ALL,					/* all rows, in any order */
@@ -909,7 +909,7 @@ end_foreign_scan(ForeignScanState *node)
 
 /*
  * ExplainForeignScan: shows the access of the plan, which depends only on the query and
- * the size of the table.  What the scan has met is not shown, since it depends on hidden
+ * the size of the table.  Counts of the scan are not shown, since they depend on hidden
  * rows.
  */
 static void

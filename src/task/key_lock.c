@@ -184,7 +184,7 @@ dw_key_newest(List *rows, bool any_origin)
 
 /*
  * Returns a committed row (or one of this transaction) that supersedes the task, or
- * NULL.  That is a newer one that has the task's origin, or that of this database.
+ * NULL.  A task is superseded by a newer one of the same origin, or of this database's.
  */
 DwKeyRow *
 dw_key_superseder(List *rows, const DwTaskKey *task)

@@ -18,8 +18,8 @@
  * or tried again.
  *
  * A task can be spared: its column spared then holds the id of a mark, and only marks
- * with a higher id hit the task.  This is for a task that is moved or put back to
- * where an old mark, which did not hit it before, would hit it.
+ * with a higher id hit the task.  A session spares a task that it moves or puts back to
+ * where an old mark, which did not hit the task before, would hit it.
  *
  * Numbers count within one origin, the database that a row was written in.  A mark
  * that came with a copy of another database (backend/arm.c) hits the tasks that came

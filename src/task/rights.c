@@ -12,8 +12,8 @@
  *
  * No process keeps the number of a role's pending tasks: a counter would have to
  * follow every transaction, its subtransactions and its end.  If there is a limit
- * (delay_wheel.max_pending), the session counts the role's rows.  It may then schedule
- * a tenth of what is left before it counts again.  Several sessions that count at the
+ * (delay_wheel.max_pending), the session counts the role's rows.  The session may then
+ * schedule a tenth of what is left before it counts again.  Several sessions that count at the
  * same time get a tenth each, so together they can exceed the limit by that much.
  *
  *-------------------------------------------------------------------------

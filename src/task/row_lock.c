@@ -190,7 +190,7 @@ make_hint(const DwTaskKey *key, DwHint *hint)
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
  * another transaction has locked it or an executor is running the task.  *hint is set
- * to the hint of the row as it was.  It is delivered if this transaction is rolled back.
+ * to the hint of the row as it was, which is delivered if this transaction is rolled back.
  */
 TM_Result
 dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)

@@ -76,7 +76,7 @@
 /* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
 #define MAX_HINTS	1024
 
-/* What the transaction did to a row; see above. */
+/* The effect of the transaction on a row; see above. */
 typedef enum TouchKind
 {
 	TOUCH_WRITTEN,
@@ -121,7 +121,7 @@ static int	ended_size = 0;
 /* The transaction has committed, and hints are to be delivered when its locks are gone. */
 static bool delivers = false;
 
-/* What else the transaction did; see the functions that set these. */
+/* Other effects of the transaction; see the functions that set these. */
 static bool more_ended = false;	/* cancelled tasks that are not in ended */
 static bool all_touched = false;
 static bool extension_created = false;
@@ -712,7 +712,7 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 /*
  * After the abort of a subtransaction: forgets what it wrote, and delivers hints of what
  * it had locked, since its locks are gone.  Lanes stay noted (nlows): at worst the timer
- * reads one again for nothing.  Those with locked rows are reloaded now.
+ * reads one again for nothing.  Lanes with locked rows are reloaded now.
  */
 static void
 touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
