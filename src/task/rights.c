@@ -49,7 +49,6 @@
 PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
 PG_FUNCTION_INFO_V1(dw_revoke_defaults);
-PG_FUNCTION_INFO_V1(dw_revoke_new_defaults);
 
 /*
  * Returns the role names as a list for GRANT.  The name public stands for PUBLIC, as
@@ -164,10 +163,12 @@ dw_disallow(PG_FUNCTION_ARGS)
  * design: to read views, call functions and use the schema.  All others came from
  * default privileges, which were meant for an application's own tables.
  *
- * The condition, in SQL, selects the objects by their row d of pg_depend.
+ * A script of the extension creates this function first and calls it last.  Only
+ * objects that were created in between count: an administrator may have granted
+ * privileges on older ones.
  */
-static void
-revoke_defaults(const char *condition)
+Datum
+dw_revoke_defaults(PG_FUNCTION_ARGS)
 {
 	static const char *const query =
 		"SELECT pg_catalog.format('REVOKE %%s ON %%s %%s FROM %%s',"
@@ -187,18 +188,21 @@ revoke_defaults(const char *condition)
 		" LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
 		" WHERE e.extname = 'delay_wheel' AND a.grantee <> o.owner"
 		" AND NOT (a.grantee = 0 AND a.privilege_type IN ('SELECT', 'EXECUTE', 'USAGE'))"
-		" AND %s"
+		" AND EXISTS (SELECT FROM pg_catalog.pg_depend f"
+		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
+		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)"
 		" GROUP BY o.kind, o.name, a.grantee, r.rolname";
 	SPITupleTable *revokes;
 	uint64		n;
 
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	if (!creating_extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("default privileges can be revoked by CREATE EXTENSION only")));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	if (SPI_execute(psprintf(query, condition), true, 0) != SPI_OK_SELECT)
+	if (SPI_execute(psprintf(query, fcinfo->flinfo->fn_oid), true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the privileges of the extension");
 	revokes = SPI_tuptable;
 	n = SPI_processed;
@@ -206,32 +210,6 @@ revoke_defaults(const char *condition)
 		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
 			elog(ERROR, "could not change the rights");
 	SPI_finish();
-}
-
-/* Called at the end of the install script: revokes default privileges on all objects. */
-Datum
-dw_revoke_defaults(PG_FUNCTION_ARGS)
-{
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
-	revoke_defaults("true");
-	PG_RETURN_VOID();
-}
-
-/*
- * Called at the end of an update script: revokes default privileges on the objects
- * that the script has created.  The script creates this function first, so these are
- * the objects with a later command id.  Privileges on older objects stay: an
- * administrator may have granted them.
- */
-Datum
-dw_revoke_new_defaults(PG_FUNCTION_ARGS)
-{
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
-	revoke_defaults(psprintf(
-		"EXISTS (SELECT FROM pg_catalog.pg_depend f"
-		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
-		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)",
-		fcinfo->flinfo->fn_oid));
 	PG_RETURN_VOID();
 }
 

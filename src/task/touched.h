@@ -13,8 +13,8 @@
 #include "access/htup.h"
 #include "commands/trigger.h"
 
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../shmem/waiters.h"
 
 extern const DwLaneRef dw_no_lane;
 
