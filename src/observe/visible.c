@@ -171,7 +171,7 @@ table_behind(Oid foreign_table)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_FDW_TABLE_NOT_FOUND),
-			 errmsg("foreign table \"%s\" is none of extension \"%s\"",
+			 errmsg("foreign table \"%s\" does not belong to extension \"%s\"",
 					get_rel_name(foreign_table), "delay_wheel"),
 			 errdetail("Its option \"%s\" does not name a table that can be shown.", "table")));
 }
@@ -229,7 +229,7 @@ require_columns(Relation foreign_table, Relation rel, const Source *source)
 	if (!same)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_INVALID_COLUMN_NUMBER),
-				 errmsg("foreign table \"%s\" has not the columns of table \"%s.%s\"",
+				 errmsg("foreign table \"%s\" does not have the columns of table \"%s.%s\"",
 						RelationGetRelationName(foreign_table), "delay_wheel",
 						RelationGetRelationName(rel)),
 				 errhint("One of them was altered.")));
