@@ -293,6 +293,7 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
+/* Returns the place of a chunk, which is in a list, or of no chunk. */
 static DwPlace
 place_of(DwPool *pool, uint32 chunkno)
 {

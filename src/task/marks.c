@@ -108,6 +108,7 @@ static bool own_marks = false;
 
 /*---- The copy of the marks ----*/
 
+/* Fills the owners of a mark, sorted, from an array of roles. */
 static void
 read_owners(DwMark *mark, Datum array)
 {
@@ -124,6 +125,7 @@ read_owners(DwMark *mark, Datum array)
 	qsort(mark->owners, mark->nowners, sizeof(Oid), oid_cmp);
 }
 
+/* Fills *mark from a row of delay_wheel.cancellation; allocates in the current context. */
 static void
 read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 {
@@ -152,6 +154,7 @@ read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 		DatumGetTimestampTz(values[Anum_cancellation_due_until - 1]);
 }
 
+/* For qsort() of by_owner. */
 static int
 compare_owners(const void *a, const void *b)
 {
@@ -163,6 +166,7 @@ compare_owners(const void *a, const void *b)
 	return oid_cmp(&left->owner, &right->owner);
 }
 
+/* Fills by_owner from the marks of the copy. */
 static void
 list_by_owner(void)
 {

@@ -253,6 +253,7 @@ may_use_found_queue(void)
 	return false;
 }
 
+/* True if no queue was changed since *found was read. */
 static bool
 found_is_current(DwDatabase *db)
 {
@@ -435,6 +436,7 @@ dw_owner_is_paused(Oid owner)
 				compare_oids) != NULL;
 }
 
+/* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {

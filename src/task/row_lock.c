@@ -76,7 +76,8 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	int			n = 0;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
+	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page,
+															   ItemPointerGetOffsetNumber(tid)));
 	infomask = header->t_infomask;
 	holders[0].xid = HeapTupleHeaderGetRawXmax(header);
 	UnlockReleaseBuffer(buffer);
@@ -299,7 +300,8 @@ failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *want
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
 	{
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
+														  &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 

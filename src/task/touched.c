@@ -189,6 +189,7 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 	lower_lane(lane, due, false);
 }
 
+/* Notes a hint; once there are MAX_HINTS, notes only its lane and the lowest due time. */
 static void
 remember_hint(const DwHint *hint, TouchKind kind)
 {
@@ -658,6 +659,7 @@ note_nameless_end(void)
 	PopActiveSnapshot();
 }
 
+/* Calls the functions above at the end of the transaction. */
 static void
 touched_xact_callback(XactEvent event, void *arg)
 {
@@ -768,7 +770,8 @@ warn_of_binary(void)
 	warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel", MySubscription->name),
+			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel",
+					MySubscription->name),
 			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
 			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
 }
