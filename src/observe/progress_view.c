@@ -122,8 +122,8 @@ sweep_state(void)
 }
 
 /*
- * Returns a row of the view for a mark, if the current user may see the mark; running is
- * the number of running tasks that it hits.
+ * Adds a row of the view for a mark to the result, if the current user may see the mark;
+ * running is the number of running tasks that it hits.
  */
 static void
 put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const SweepState *sweep,
@@ -242,7 +242,7 @@ put_count(Datum *value, bool *isnull, int64 count)
 	*value = Int64GetDatum(count);
 }
 
-/* Returns a row of the view: a kind of work in a database of this name. */
+/* Adds a row of the view to the result: a kind of work in a database of this name. */
 static void
 put_progress(ReturnSetInfo *result, const char *name, DwWork work, const DwProgress *progress,
 			 pid_t pid)

@@ -305,7 +305,7 @@ set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
 	*value = TimestampTzGetDatum(horizon);
 }
 
-/* Returns a row of the view "lanes", if the current user may see the lane. */
+/* Adds a row of the view "lanes" to the result, if the current user may see the lane. */
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
@@ -504,7 +504,7 @@ sum_queues(DwDatabase *db, int *n)
 	return sums;
 }
 
-/* Returns a row of the view "queues". */
+/* Adds a row of the view "queues" to the result. */
 static void
 put_queue(const QueueSum *sum, ReturnSetInfo *result)
 {
@@ -668,7 +668,7 @@ problem_of_service(const char *state)
 	return NULL;
 }
 
-/* Returns the row of the view "status" for this database, which has no place. */
+/* Adds the row of the view "status" for this database, which has no place, to the result. */
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
@@ -691,7 +691,7 @@ put_status_without_place(ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Returns the row of the view "status" for a database that has a place. */
+/* Adds the row of the view "status" for a database that has a place to the result. */
 static void
 put_status(DwDatabase *db, ReturnSetInfo *result)
 {

@@ -59,6 +59,8 @@
 /* Class (field 4) of the advisory locks of task ids; see key_lock.c for other classes. */
 #define TASK_LOCK_CLASS	0xDE1B
 
+/*---- Rows, and the transactions that hold them ----*/
+
 /*
  * Finds the open transactions that have deleted or locked a row.  *ours is set to
  * true if this transaction is among them, *others to an array of the other ones;
@@ -186,8 +188,9 @@ make_hint(const DwTaskKey *key, DwHint *hint)
 }
 
 /*
- * Deletes the row of a task, without waiting for other transactions.  rel is
- * delay_wheel.task, opened and locked for writing; *key is the row as just found.
+ * Deletes the row of a task, without waiting for other transactions (only, for a moment,
+ * for the advisory lock of a task that may have a mode).  rel is delay_wheel.task, opened
+ * and locked for writing; *key is the row as just found.
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
  * another transaction has locked it or an executor is running the task.  *hint is set
@@ -225,8 +228,9 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 
 /*
  * Locks the row of a task until the end of the transaction, so that no executor
- * claims it and no other transaction changes it before.  Does not wait for others;
- * the parameters and the result are as for dw_row_delete().
+ * claims it and no other transaction changes it before.  Does not wait for others.
+ * rel and *key are as for dw_row_delete(); returns TM_Ok, or the reason why the row was
+ * not locked.
  */
 TM_Result
 dw_row_keep(Relation rel, const DwTaskKey *key)
@@ -244,6 +248,8 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	ReleaseBuffer(buffer);
 	return result;
 }
+
+/*---- Tasks with a mode ----*/
 
 static LOCKTAG
 task_lock_tag(int64 id)
@@ -357,6 +363,8 @@ dw_autonomous_ended(void)
 
 	return db == NULL ? 0 : pg_atomic_read_u32(&db->autonomous_ended);
 }
+
+/*---- Locks of whole tables ----*/
 
 /*
  * True if one of the relations cannot be locked for writing at once: another transaction

@@ -21,8 +21,8 @@
  * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
  *			been released, since an executor may have failed to claim the task and
  *			forgotten it.
- * kept		The row is locked and left as it is.  Hint after both, if the task is due;
- *			else no executor has tried to claim it.
+ * kept		The row is locked and left as it is.  Hint after a commit and after an
+ *			abort, but only if the task is due: no executor claims it earlier.
  *
  * The tasks that the transaction ended are noted in the same way, for sessions that
  * wait for them (backend/wait.c).  Callbacks must not fail, wait or allocate, so the
@@ -33,8 +33,9 @@
  * and ended tasks, are told at the first moment, since other processes rely on that
  * once they get our locks.  Hints are delivered, and waiting sessions released, at the
  * last moment: so a task finds all that its transaction did.  A process that finds the
- * task earlier could miss changes in catalogs.  So if there are any, the transaction
- * publishes its xid meanwhile (shmem/committing.c).
+ * task earlier could miss changes in catalogs.  So a transaction that has made any
+ * publishes its xid meanwhile (shmem/committing.c), and so does one that has ended a
+ * task in a subtransaction.
  *
  * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer
  * reads the lane again from there.
@@ -189,7 +190,7 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 	lower_lane(lane, due, false);
 }
 
-/* Notes a hint; once there are MAX_HINTS, notes only its lane and the lowest due time. */
+/* Notes a hint; after MAX_HINTS, or once a lane is noted, only its lane and due time. */
 static void
 remember_hint(const DwHint *hint, TouchKind kind)
 {
@@ -459,7 +460,8 @@ tell_waiters(DwDatabase *db, bool committed)
 
 /*
  * The first moment of a commit, when it is visible, or of an abort: raises db->control
- * and tells waiting sessions.  False if there is nothing to deliver later.
+ * and tells waiting sessions.  False if there is nothing to deliver later, or the
+ * database has no place.
  */
 static bool
 tell_at_once(bool committed)
@@ -658,6 +660,8 @@ note_nameless_end(void)
 		pg_atomic_compare_exchange_u32(&db->nameless, &nameless, 0);
 	PopActiveSnapshot();
 }
+
+/*---- Callbacks ----*/
 
 /* Calls the functions above at the end of the transaction. */
 static void
