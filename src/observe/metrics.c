@@ -166,7 +166,7 @@ dw_get_waiting(PG_FUNCTION_ARGS)
 
 /*---- The view "lateness" ----*/
 
-/* Adds a row to the result: tasks that began less than so many seconds after their due time. */
+/* Adds a row to the result: tasks that began less than "below" seconds after their due time. */
 static void
 put_lateness(ReturnSetInfo *result, const char *name, double below, uint64 tasks)
 {

@@ -61,7 +61,7 @@ typedef struct SweepState
 
 /*
  * Returns the tasks that executors of this database are running, for dw_mark_hits(); *n
- * is how many these are.
+ * is their number.
  *
  * An executor that runs a task has deleted its row, which others see until the commit, or
  * says that it keeps the row.  An executor that is only looking at a row does neither.

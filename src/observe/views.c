@@ -373,7 +373,7 @@ next_lane(const DwDatabase *db, int32 place)
 	return DW_NO_LANE;
 }
 
-/* Returns the numbers of a database's lanes, without a lock; *n is how many these are. */
+/* Returns the numbers of a database's lanes, without a lock; *n is their number. */
 int32 *
 dw_list_lanes(DwDatabase *db, int *n)
 {
@@ -485,7 +485,7 @@ add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum 
 		sum->limit = limit;
 }
 
-/* Returns the queues of a database with their sums, by id; *n is how many these are. */
+/* Returns the queues of a database with their sums, by id; *n is their number. */
 static QueueSum *
 sum_queues(DwDatabase *db, int *n)
 {

@@ -489,7 +489,7 @@ tell_at_once(bool committed)
 	return true;
 }
 
-/* The last moment, when the locks are gone: delivers hints and all other news to the timer. */
+/* The last moment, when the locks are gone: tells the timer all that it must know. */
 static void
 deliver_all(bool committed)
 {
