@@ -4,7 +4,7 @@ CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
 AS 'MODULE_PATHNAME', 'dw_ring_svg' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION delay_wheel.ring_svg() IS
-'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel.next_due(). Times are in the time zone of the session';
+'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel_internal.next_due(). Times are in the time zone of the session';
 
 CREATE FUNCTION delay_wheel.forecast_svg() RETURNS text
 AS 'MODULE_PATHNAME', 'dw_forecast_svg' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE

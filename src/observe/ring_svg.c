@@ -72,10 +72,10 @@ static const char query[] =
 	"SELECT d.name, coalesce(s.state, 'stopped'), coalesce(s.current_index, c.slot),"
 	" coalesce(s.near, 0), coalesce(s.ready, 0), coalesce(s.running, 0),"
 	" date_part('epoch', d.due - d.now), n.slot, n.cycle_num, to_char(d.now, 'YYYY-MM-DD HH24:MI:SS TZ')"
-	" FROM (SELECT current_database() AS name, clock_timestamp() AS now, delay_wheel.next_due() AS due) d"
+	" FROM (SELECT current_database() AS name, clock_timestamp() AS now, delay_wheel_internal.next_due() AS due) d"
 	" LEFT JOIN delay_wheel.status s ON s.database = d.name"
-	" CROSS JOIN LATERAL delay_wheel.place(d.now) c"
-	" CROSS JOIN LATERAL delay_wheel.place(d.due) n";
+	" CROSS JOIN LATERAL delay_wheel_internal.place(d.now) c"
+	" CROSS JOIN LATERAL delay_wheel_internal.place(d.due) n";
 
 /* What is due before is in memory. */
 static TimestampTz
