@@ -21,8 +21,8 @@
 #   make check-model     the protocol model (needs spin)
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
 #                        SECONDS=30 for each target
-#   make reference       writes doc/reference.md anew, after a change of an object,
-#                        a COMMENT, a setting or a message
+#   make reference       writes doc/reference.md and doc/reference/ anew, after a
+#                        change of an object, a COMMENT, a setting or a message
 #   make injection       the test build, in build/injection
 #   make installcheck    the SQL tests on a running server of one's own, with
 #                        delay_wheel in its shared_preload_libraries
@@ -41,8 +41,8 @@ SOURCES = $(sort $(wildcard src/*/*.c))
 OWN_HEADERS = $(wildcard src/*/*.h)
 OBJS = $(SOURCES:.c=.o)
 
-REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
-REGRESS_OPTS = --load-extension=delay_wheel
+REGRESS = $(patsubst test/regress/sql/%.sql,%,$(sort $(wildcard test/regress/sql/*.sql)))
+REGRESS_OPTS = --inputdir=test/regress --load-extension=delay_wheel
 
 # PostgreSQL's own headers and idioms set off these, so with -Wextra they would
 # be noise: unused parameters of hooks and SQL functions; comparisons of signed

@@ -1,15 +1,16 @@
 #!/usr/bin/env perl
 #
-# Writes the reference manual, doc/reference.md, to standard output, from
+# Writes the reference manual into a directory: reference.md, the index, and
+# reference/functions.md, settings.md and messages.md.  It is made from
 #
 #   the catalog     of the database that psql reaches: every object of the
 #                   extension with its COMMENT, and the settings of the server
 #   src             errors, log lines, wait events, kinds of processes
 #   doc/reference.notes   causes and remedies, which none of these tell
 #
-#   scripts/reference.pl [--lacking]
+#   scripts/reference.pl DIRECTORY | --lacking
 #
-# --lacking: instead, what lacks a word, one a line: objects and columns without
+# --lacking: prints instead what lacks a word, one a line: objects and columns without
 # a COMMENT, messages that the notes do not explain, and notes on what is not
 # there (any more).
 #
@@ -19,6 +20,7 @@ use strict;
 use warnings;
 
 use File::Basename qw(dirname);
+use File::Path qw(make_path);
 use File::Temp;
 use JSON::PP qw(decode_json);
 use lib dirname(__FILE__);
@@ -285,7 +287,16 @@ if (($ARGV[0] // '') eq '--lacking')
 # Markdown
 #
 
-my (%anchor_of, %anchors, @contents);
+# The file that is being written, without .md; where each entry is, as [file, anchor].
+my ($page, %target_of, %anchors, @contents);
+
+sub link_to
+{
+	my ($file, $anchor) = @_;
+
+	return "#$anchor" if $file eq $page;
+	return ($page eq 'reference' ? 'reference/' : '') . "$file.md#$anchor";
+}
 
 # As GitHub makes them.
 sub anchor
@@ -352,10 +363,10 @@ sub linked
 	my ($name, $here) = @_;
 	my $plain = $name =~ s/\(.*//sr;
 	my $object = $plain =~ s/^(\w+\.\w+)\.\w+$/$1/r;
-	my $anchor = $anchor_of{$object} // $anchor_of{"setting $object"};
+	my $target = $target_of{$object} // $target_of{"setting $object"};
 
-	return "`$name`" if !defined $anchor || $plain eq ($here // '');
-	return "[`$name`](#$anchor)";
+	return "`$name`" if !defined $target || $plain eq ($here // '');
+	return "[`$name`](" . link_to(@$target) . ')';
 }
 
 sub paragraphs { return join "\n", map { wrap(marked_up($_)) } @_ }
@@ -401,8 +412,8 @@ sub heading
 	my ($level, $text, $known_as) = @_;
 	my $anchor = anchor($text);
 
-	$anchor_of{$known_as} = $anchor if defined $known_as;
-	push @contents, [ $level, $text, $anchor ] if $level <= 4;
+	$target_of{$known_as} = [ $page, $anchor ] if defined $known_as;
+	push @contents, [ $level, $text, $page, $anchor ] if $level <= 4;
 	return ('#' x $level) . " $text\n\n";
 }
 
@@ -566,7 +577,7 @@ sub settings_part
 {
 	return heading(2, 'Settings')
 	  . wrap('They are there when the library is in `shared_preload_libraries`. How they play together is in '
-		  . '[operations.md](operations.md#settings).')
+		  . '[operations.md](../operations.md#settings).')
 	  . "\n"
 	  . join('', map { setting_entry($_) } @{ $catalog->{settings} });
 }
@@ -584,7 +595,7 @@ sub processes_part
 {
 	my $out = heading(2, 'Processes and wait events')
 	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, in which all processes of delay_wheel stand. What else it '
-		  . 'shows of them is in [monitoring.md](monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
+		  . 'shows of them is in [monitoring.md](../monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
 		  . 'PostgreSQL 17 on; on 15 and 16 each of them is `Extension`.')
 	  . "\n";
 
@@ -705,41 +716,77 @@ sub link_to_message
 {
 	my $text = $_[0]{texts}[0];
 
-	return '[' . escape($text) =~ s/\|/\\|/gr . '](#' . ($anchor_of{"message $text"} // '') . ')';
+	return '[' . escape($text) =~ s/\|/\\|/gr . '](' . link_to(@{ $target_of{"message $text"} // [ $page, '' ] }) . ')';
 }
+
+# Sections whose entries the index does not list: one comes to these from elsewhere.
+my %without_entries = map { $_ => 1 } (
+	'What the views call', 'Trigger functions of the tables', 'Tables and sequences', 'Processes and wait events');
 
 # A line for each part, and for its sections if these have parts of their own.
 sub contents
 {
-	my @lines;
+	my (@lines, $parent);
 
 	for my $i (0 .. $#contents)
 	{
-		my ($level, $text, $anchor) = @{ $contents[$i] };
+		my ($level, $text, $file, $anchor) = @{ $contents[$i] };
 		my $has_parts = ($contents[ $i + 1 ][0] // 0) > $level;
-		my $link = '[' . $text =~ s/^delay_wheel\.//r . "](#$anchor)";
+		my $link = '[' . $text =~ s/^delay_wheel\.//r . '](' . link_to($file, $anchor) . ')';
 
-		if ($level == 2 || ($level == 3 && $has_parts)) { push @lines, [ $level, $link ] }
-		else { $lines[-1][1] .= ($lines[-1][1] =~ /: / ? ', ' : ': ') . $link }
+		if ($level == 2 || ($level == 3 && $has_parts))
+		{
+			push @lines, ('  ' x ($level - 2)) . "* $link";
+			$parent = $text;
+		}
+		elsif (!$without_entries{$parent}) { $lines[-1] .= ($lines[-1] =~ /: / ? ', ' : ': ') . $link }
 	}
-	return join '', map { my $indent = '  ' x ($_->[0] - 2); wrap($_->[1], "$indent* ", "$indent  ") } @lines;
+	return join '', map { "$_\n" } @lines;
 }
 
+my @pages = (
+	[ 'functions', 'Functions, views and tables', \&functions_part, \&views_part, \&tables_part ],
+	[ 'settings', 'Settings', \&settings_part ],
+	[ 'messages', 'Messages and processes', \&messages_part, \&processes_part ]);
+
+sub banner
+{
+	return '<!-- Written by scripts/reference ("make reference"); do not edit. Texts come from the COMMENTs of the SQL scripts,'
+	  . "\nthe settings, the messages of src, and doc/reference.notes. -->\n\n";
+}
+
+# The text of each file, by its name without .md.
 sub whole
 {
-	(%anchors, @contents) = ();
-	anchor('Reference');
-	my $body = join '', functions_part(), views_part(), settings_part(), messages_part(), processes_part(), tables_part();
+	my %text;
 
-	return "# Reference\n\n"
-	  . "<!-- Written by scripts/reference (\"make reference\"); do not edit. Texts come from the COMMENTs of the SQL scripts,\n"
-	  . "src/base/settings.c, the messages of src, and doc/reference.notes. -->\n\n"
-	  . wrap('Every function, view, setting, message and table. What they are for, and how they play together, is in '
-		  . '[operations.md](operations.md), how the whole works in [architecture.md](architecture.md). The same texts are in '
+	@contents = ();
+	for (@pages)
+	{
+		my ($name, $title, @parts) = @$_;
+
+		($page, %anchors) = ($name);
+		anchor("Reference: $title");
+		$text{"reference/$name"} = "# Reference: $title\n\n" . banner() . "[Contents of the reference](../reference.md)\n\n"
+		  . join('', map { $_->() } @parts);
+	}
+	$page = 'reference';
+	$text{reference} = "# Reference\n\n" . banner()
+	  . wrap('Every [function, view and table](reference/functions.md), [setting](reference/settings.md) and '
+		  . '[message](reference/messages.md). The [operations manual](operations.md) says how they play together. The same texts are in '
 		  . 'the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')
-	  . "\n" . contents() . "\n" . $body;
+	  . "\n" . contents();
+	return %text;
 }
 
 # Links lead to what comes later: the first pass finds the anchors.
 whole();
-print whole() =~ s/\n+\z/\n/r;
+my %text = whole();
+my $directory = $ARGV[0] // die "usage: reference.pl DIRECTORY | --lacking\n";
+make_path("$directory/reference");
+for my $file (sort keys %text)
+{
+	open(my $handle, '>:encoding(UTF-8)', "$directory/$file.md") or die "$directory/$file.md: $!\n";
+	print $handle $text{$file} =~ s/\n+\z/\n/r;
+	close($handle) or die "$directory/$file.md: $!\n";
+}

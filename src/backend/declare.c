@@ -44,6 +44,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../recurring/definition.h"
@@ -110,22 +111,13 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 
 /*---- Names and rights ----*/
 
-static void
-refuse_null(bool isnull, const char *what)
-{
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
-}
-
 /* The name of a queue that there is, or is to be. */
 static char *
 queue_name(FunctionCallInfo fcinfo)
 {
 	char	   *name;
 
-	refuse_null(PG_ARGISNULL(0), "queue name");
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	if (strcmp(name, "default") == 0)
 		ereport(ERROR,
@@ -201,7 +193,7 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 
 /* False if plain SQL was faster. */
 static bool
-delete_row(Relation rel, HeapTuple tuple)
+delete_queue_row(Relation rel, HeapTuple tuple)
 {
 	TM_FailureData failure;
 	TM_Result	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
@@ -256,7 +248,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 				values[i] = change->values[i];
 				nulls[i] = change->nulls[i];
 			}
-		if (!delete_row(rel, tuple))
+		if (!delete_queue_row(rel, tuple))
 			continue;
 		dw_queue_insert(values, nulls);
 		return true;
@@ -406,7 +398,7 @@ users_of(ArrayType *array)
 	{
 		const char *name;
 
-		refuse_null(nulls[i], "role name");
+		dw_refuse_null(nulls[i], "role name");
 		name = NameStr(*DatumGetName(names[i]));
 		names[i] = ObjectIdGetDatum(strcmp(name, "public") == 0 ? InvalidOid :
 									get_role_oid(name, false));
@@ -584,7 +576,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 					 errmsg("queue \"%s\" has pending tasks", name),
 					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
 							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
-	} while (!delete_row(rel, tuple));
+	} while (!delete_queue_row(rel, tuple));
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }
@@ -634,7 +626,7 @@ set_owner_paused(Oid owner, bool paused)
 		dw_touch_control();
 	}
 	else if (!paused)
-		while (tuple != NULL && !delete_row(rel, tuple))
+		while (tuple != NULL && !delete_queue_row(rel, tuple))
 			tuple = find_pause(rel, owner);
 	table_close(rel, NoLock);
 }

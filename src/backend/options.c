@@ -69,7 +69,7 @@ dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 
 /* A whole number within a range; 0 if it is null. */
 static int32
-read_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, int32 high)
+read_whole_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, int32 high)
 {
 	int32		value;
 
@@ -126,7 +126,7 @@ read_pause(FunctionCallInfo fcinfo, int number, const char *name, int64 max, con
 }
 
 static void
-put(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
+put_option(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
 {
 	values[column - 1] = value;
 	nulls[column - 1] = isnull;
@@ -197,6 +197,10 @@ read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
 }
 
+/*
+ * Those that stand in "more": four arguments in a row from the given one on,
+ * skip_after, notify, on_success and on_failure.  dw_options_read does so, too.
+ */
 void
 dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
 {
@@ -211,35 +215,40 @@ dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nu
 	read_mode(fcinfo, first + 4, values, nulls);
 }
 
+/*
+ * Reads those of the row that need nothing but a check: key, tag, attempts,
+ * pauses and times.  An error if one is not valid.
+ */
 void
 dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
 	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
 	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
-	int32		attempts = read_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
+	int32		attempts = read_whole_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
 	int64		timeout = read_pause(fcinfo, DW_ARG_TIMEOUT, "timeout",
 									 PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
 
-	put(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
-	put(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
-	put(values, nulls, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
+	put_option(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
+	put_option(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	put_option(values, nulls, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
 	/* rounded up: less than a millisecond is not none */
-	put(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), PG_ARGISNULL(DW_ARG_TIMEOUT));
+	put_option(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), PG_ARGISNULL(DW_ARG_TIMEOUT));
 	(void) read_pause(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay", MAX_RETRY_DELAY, "366 days");
-	put(values, nulls, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
+	put_option(values, nulls, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
 		PG_ARGISNULL(DW_ARG_RETRY_DELAY));
 	(void) read_span(fcinfo, DW_ARG_EXPIRES, "expires");
-	put(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
+	put_option(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
 		PG_ARGISNULL(DW_ARG_EXPIRES));
 	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);
 }
 
+/* Its priority; -2 if none is given. */
 int16
 dw_option_priority(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(DW_ARG_PRIORITY))
 		return DW_NO_PRIORITY;
-	return read_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
+	return read_whole_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
 }
 
 DwIfExists

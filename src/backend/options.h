@@ -38,20 +38,8 @@ enum
 	DW_ARG_MODE,
 	DW_NARGS
 };
-
-/*
- * Reads those of the row that need nothing but a check: key, tag, attempts,
- * pauses and times.  An error if one is not valid.
- */
 extern void dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
-
-/*
- * Those that stand in "more": four arguments in a row from the given one on,
- * skip_after, notify, on_success and on_failure.  dw_options_read does so, too.
- */
 extern void dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls);
-
-/* Its priority; -2 if none is given. */
 extern int16 dw_option_priority(FunctionCallInfo fcinfo);
 
 /* What to do if a task of the key is pending. */

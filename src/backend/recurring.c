@@ -52,6 +52,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ending/conclude.h"
@@ -293,19 +294,10 @@ static const int option_of[NARGS] = {
 	[ARG_MODE] = DW_ARG_MODE
 };
 
-static void
-refuse_null(FunctionCallInfo fcinfo, int arg, const char *what)
-{
-	if (PG_ARGISNULL(arg))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
-}
-
 static text *
 read_name(FunctionCallInfo fcinfo)
 {
-	refuse_null(fcinfo, ARG_NAME, "name");
+	dw_refuse_null(PG_ARGISNULL(ARG_NAME), "name");
 	if (VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(ARG_NAME)) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -336,7 +328,7 @@ read_times(FunctionCallInfo fcinfo, bool is_cron, DwDefinition *def)
 {
 	pg_tz	   *zone = session_timezone;
 
-	refuse_null(fcinfo, ARG_TIMES, is_cron ? "schedule" : "every");
+	dw_refuse_null(PG_ARGISNULL(ARG_TIMES), is_cron ? "schedule" : "every");
 	if (is_cron)
 	{
 		DwCron		cron;
@@ -403,7 +395,7 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 		if (i == ARG_SQL || option_of[i] != 0)
 			options->args[option_of[i]] = fcinfo->args[i];
 
-	refuse_null(options, DW_ARG_SQL, "SQL text");
+	dw_refuse_null(options->args[DW_ARG_SQL].isnull, "SQL text");
 	dw_new_task_init(&task, DatumGetTextPP(options->args[DW_ARG_SQL].value));
 	nargs = dw_option_args(options, &task);
 	dw_options_read(options, task.values, task.nulls);
@@ -624,7 +616,7 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable(function);
-	refuse_null(fcinfo, 0, "name");
+	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	if (take_by_name(rel, PG_GETARG_TEXT_PP(0), only_paused, def, run))
 		return rel;

@@ -116,7 +116,7 @@ end_retrying(Retrying *retrying)
 /*---- Can it be put back? ----*/
 
 static bool
-is_pending(const Retrying *retrying, const FailedRow *row)
+is_pending_again(const Retrying *retrying, const FailedRow *row)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	HeapTuple	tuple = dw_task_find(retrying->task, row->id, snapshot);
@@ -132,7 +132,7 @@ judge(const Retrying *retrying, const FailedRow *row)
 		return NO_OWNER;
 	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
-	if (is_pending(retrying, row))
+	if (is_pending_again(retrying, row))
 		return IS_PENDING;
 	return DEALT_WITH;
 }
@@ -140,7 +140,7 @@ judge(const Retrying *retrying, const FailedRow *row)
 /*---- Putting back ----*/
 
 static void
-read_row(Relation rel, HeapTuple tuple, FailedRow *row)
+read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
 {
 	row->tuple = tuple;
 	dw_deform(rel, tuple, &row->values, &row->nulls);
@@ -206,7 +206,7 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 
 /* Those of other owners, which only plain SQL can have written, stay. */
 static void
-delete_rows(const Retrying *retrying, const FailedRow *row, List *rows)
+delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 {
 	ListCell   *lc;
 
@@ -216,7 +216,7 @@ delete_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 		TM_FailureData failure;
 		FailedRow	older;
 
-		read_row(retrying->failed, tuple, &older);
+		read_failed_row(retrying->failed, tuple, &older);
 		if (older.owner == row->owner)
 			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
 							   InvalidSnapshot, true, &failure, false);
@@ -229,7 +229,7 @@ delete_rows(const Retrying *retrying, const FailedRow *row, List *rows)
  * must be nothing to wait for.
  */
 static Outcome
-move_rows(Retrying *retrying, const FailedRow *row, List *rows)
+put_rows_back(Retrying *retrying, const FailedRow *row, List *rows)
 {
 	DwLaneRef	lane = dw_require_lane(row->owner, row->queue, row->priority);
 	bool		has_key = !row->nulls[Anum_failed_key - 1];
@@ -248,7 +248,7 @@ move_rows(Retrying *retrying, const FailedRow *row, List *rows)
 	insert_task(retrying, row, lane);
 	if (has_key)
 		dw_key_leave();
-	delete_rows(retrying, row, rows);
+	delete_failed_rows(retrying, row, rows);
 	return DEALT_WITH;
 }
 
@@ -287,7 +287,7 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 		CHECK_FOR_INTERRUPTS();
 		if (rows == NIL)
 			return NOT_THERE;
-		read_row(retrying->failed, llast(rows), row);
+		read_failed_row(retrying->failed, llast(rows), row);
 		if (tid != NULL && !ItemPointerEquals(tid, &row->tuple->t_self))
 			return NOT_THERE;
 		if (!has_privs_of_role(GetUserId(), row->owner))
@@ -313,12 +313,12 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 			continue;
 		if (retrying->discards)
 		{
-			delete_rows(retrying, row, rows);
+			delete_failed_rows(retrying, row, rows);
 			return DEALT_WITH;
 		}
 		outcome = judge(retrying, row);
 		if (outcome == DEALT_WITH)
-			outcome = move_rows(retrying, row, rows);
+			outcome = put_rows_back(retrying, row, rows);
 		return outcome;
 	}
 }
@@ -432,7 +432,7 @@ same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 }
 
 static bool
-matches(Relation rel, HeapTuple tuple, const Filter *filter)
+matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		isnull;
@@ -473,7 +473,7 @@ go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 		if (failed_at >= filter->until && filter->until != DT_NOEND)
 			break;
 		MemoryContextSwitchTo(row_context);
-		if (matches(retrying.failed, tuple, filter))
+		if (matches_filter(retrying.failed, tuple, filter))
 		{
 			Outcome		outcome = deal_with(&retrying, id, &tuple->t_self, &row);
 

@@ -193,7 +193,7 @@ default_search_path(Oid owner)
  * schema is not meant by the task of another role.
  */
 static void
-set_search_path(const Taken *task, bool own)
+set_run_search_path(const Taken *task, bool own)
 {
 	char	   *path;
 
@@ -351,7 +351,7 @@ refuse_large_objects(void)
 /*---- Running ----*/
 
 static DwSpiResult
-run_sql(const Taken *task)
+run_sql_now(const Taken *task)
 {
 	DwSpiResult result;
 	char	   *sql = TextDatumGetCString(task->values[Anum_task_sql - 1]);
@@ -392,7 +392,7 @@ run_sql_restricted(const Taken *task)
 		DwRestricted state;
 
 		dw_restricted_begin(&state, task->key.owner);
-		result = run_sql(task);
+		result = run_sql_now(task);
 		close_cursors();
 		dw_restricted_end(&state);
 	}
@@ -432,12 +432,12 @@ run_task(Taken *task)
 	};
 
 	error_context_stack = &callback;
-	set_search_path(task, own);
+	set_run_search_path(task, own);
 	dw_run_now_id = task->key.id;
 	PG_TRY();
 	{
 		if (own)
-			result = run_sql(task);
+			result = run_sql_now(task);
 		else
 			result = run_sql_restricted(task);
 	}
@@ -467,7 +467,7 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 
 /* Takes the task; false if there is nothing to run. */
 static bool
-take(int64 id, Taken *task)
+take_for_run(int64 id, Taken *task)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple;
@@ -522,7 +522,7 @@ dw_run(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("task id must not be null")));
-	if (!take(PG_GETARG_INT64(0), &task))
+	if (!take_for_run(PG_GETARG_INT64(0), &task))
 		PG_RETURN_BOOL(false);
 	run_and_conclude(&task);
 	PG_RETURN_BOOL(true);
@@ -612,7 +612,7 @@ count_round(Progress *progress, const DwTaskKey *key)
 
 /* Takes the next task; false if there is none.  *ready is whether it can be run. */
 static bool
-take_next(Progress *progress, Taken *task, bool *ready)
+take_next_due(Progress *progress, Taken *task, bool *ready)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple = find_next(rel, progress, &task->key);
@@ -649,7 +649,7 @@ run_pass(Progress *progress)
 
 	progress->at.due = progress->at.id = PG_INT64_MIN;
 	progress->left = 0;
-	while (take_next(progress, &task, &ready))
+	while (take_next_due(progress, &task, &ready))
 	{
 		if (ready)
 		{

@@ -28,6 +28,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ending/conclude.h"
@@ -141,15 +142,10 @@ dw_task_guard(PG_FUNCTION_ARGS)
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
-static void
-refuse_null(bool isnull, const char *what)
-{
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
-}
-
+/*
+ * Puts it into a queue, as delay_schedule_task does: NULL is the default one,
+ * DW_NO_PRIORITY the queue's.  An error if the current user may not.
+ */
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 {
@@ -184,6 +180,12 @@ insert_keyed_task(DwNewTask *task, DwLaneRef lane)
 	return id;
 }
 
+/*
+ * Writes its row, in the current transaction, and remembers it for the end of
+ * that.  Its SQL, which has so many arguments, is checked before, and limits
+ * are kept to.  Returns its id, or that of the one that is pending already.
+ * The caller has called dw_require_writable().
+ */
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
@@ -191,6 +193,7 @@ dw_schedule_new(DwNewTask *task, int nargs)
 	return dw_schedule_checked(task);
 }
 
+/* The same for who has had the SQL checked before. */
 int64
 dw_schedule_checked(DwNewTask *task)
 {
@@ -213,7 +216,7 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 	DwNewTask	task;
 	int			nargs;
 
-	refuse_null(PG_ARGISNULL(1), "SQL text");
+	dw_refuse_null(PG_ARGISNULL(1), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(1));
 	task.due = due;
 	nargs = dw_args_collect(fcinfo, 2, &task.values[Anum_task_args - 1],
@@ -230,7 +233,7 @@ dw_schedule(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule()");
-	refuse_null(PG_ARGISNULL(0), "delay");
+	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
@@ -241,7 +244,7 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_at()");
-	refuse_null(PG_ARGISNULL(0), "due time");
+	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
 
@@ -261,6 +264,9 @@ option_due(FunctionCallInfo fcinfo)
 	return dw_schedule_now();
 }
 
+/*
+ * Reads the arguments args and arg_types of delay_schedule_task; how many there are.
+ */
 int
 dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 {
@@ -289,7 +295,7 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_task()");
-	refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
+	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	task.due = option_due(fcinfo);
 	nargs = dw_option_args(fcinfo, &task);
@@ -346,7 +352,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	const char *result;
 
 	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
-	refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	result = cancel(rel, PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
@@ -354,6 +360,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+/* Cancels the pending task of a key. */
 DwTaken
 dw_schedule_cancel(const DwKey *key)
 {
@@ -430,8 +437,8 @@ dw_reschedule(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule()");
-	refuse_null(PG_ARGISNULL(0), "task id");
-	refuse_null(PG_ARGISNULL(1), "delay");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after(PG_GETARG_INTERVAL_P(1))));
 }
 
@@ -442,7 +449,7 @@ dw_reschedule_at(PG_FUNCTION_ARGS)
 
 	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule_at()");
-	refuse_null(PG_ARGISNULL(0), "task id");
-	refuse_null(PG_ARGISNULL(1), "due time");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(1), "due time");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
 }

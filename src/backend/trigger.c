@@ -427,7 +427,7 @@ start_knowing(void)
 }
 
 static void
-forget(Known *known)
+forget_trigger(Known *known)
 {
 	MemoryContext context = known->context;
 
@@ -436,14 +436,14 @@ forget(Known *known)
 }
 
 static void
-forget_all(void)
+forget_all_triggers(void)
 {
 	HASH_SEQ_STATUS scan;
 	Known	   *known;
 
 	hash_seq_init(&scan, known_triggers);
 	while ((known = hash_seq_search(&scan)) != NULL)
-		forget(known);
+		forget_trigger(known);
 }
 
 /* What is half made on an error goes with the caller's memory context. */
@@ -481,9 +481,9 @@ template_of(const TriggerData *trigger)
 	if (known != NULL && known->is_valid)
 		return known->template;
 	if (known != NULL)
-		forget(known);
+		forget_trigger(known);
 	else if (hash_get_num_entries(known_triggers) >= MAX_KNOWN)
-		forget_all();
+		forget_all_triggers();
 	return learn(trigger);
 }
 
@@ -540,7 +540,7 @@ get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 }
 
 static void
-put(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
+put_column(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 {
 	task->values[column - 1] = value;
 	task->nulls[column - 1] = isnull;
@@ -553,8 +553,8 @@ put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
 
 	for (int i = 0; i < template->nargs; i++)
 		(void) get_argument(&template->args[i], row, &arguments[i]);
-	put(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
-	put(task, Anum_task_arg_types, template->arg_types, false);
+	put_column(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
+	put_column(task, Anum_task_arg_types, template->arg_types, false);
 }
 
 /* The row has none any more, where a new one would have replaced it. */
@@ -590,8 +590,8 @@ schedule_for(const Template *template, TupleTableSlot *row)
 	}
 	if (template->nargs > 0)
 		put_args(&task, template, row);
-	put(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
-	put(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	put_column(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
+	put_column(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	(void) dw_schedule_checked(&task);
 }
 

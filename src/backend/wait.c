@@ -52,6 +52,7 @@
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
+#include "../task/rights.h"
 #include "../task/row_lock.h"
 
 /* What is known of a task from its row. */
@@ -79,16 +80,6 @@ may_go(void)
 	may = slot->outcome == DW_NOT_ENDED || slot->let_go;
 	SpinLockRelease(&slot->lock);
 	return may;
-}
-
-static void
-require_owner(int64 id, Oid owner)
-{
-	if (!has_privs_of_role(GetUserId(), owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) id),
-				 errdetail("Only members of the role that scheduled the task, and superusers, may wait for it.")));
 }
 
 /* Has this transaction written or locked the row?  Nobody else takes it then. */
@@ -159,7 +150,7 @@ look_once(int64 id, bool first)
 	if (tuple == NULL && dw_executor_runs_autonomous(id, &owner))
 	{
 		if (first)
-			require_owner(id, owner);
+			dw_require_task_owner(id, owner);
 	}
 	else if (tuple == NULL)
 		state = stands_in_failed(id, snapshot) ? HAS_FAILED : GONE;
@@ -169,7 +160,7 @@ look_once(int64 id, bool first)
 
 		dw_task_key(rel, tuple, &key);
 		if (first)
-			require_owner(id, key.owner);
+			dw_require_task_owner(id, key.owner);
 		if (!dw_row_is_claimed(rel, &key))
 		{
 			/* who waits already is told when a superseded one has failed */
@@ -188,7 +179,7 @@ look_once(int64 id, bool first)
 
 /* What has ended in between may have been put back, or not have failed. */
 static State
-look(int64 id, bool first)
+look_at_task(int64 id, bool first)
 {
 	for (;;)
 	{
@@ -263,7 +254,7 @@ look_again(int64 id)
 	DwOutcome	outcome;
 	bool		again;
 
-	if (look(id, false) == PENDING)
+	if (look_at_task(id, false) == PENDING)
 	{
 		refuse_deadlock(id);
 		return DW_NOT_ENDED;
@@ -272,7 +263,7 @@ look_again(int64 id)
 	outcome = dw_wait_read(&again);
 	if (outcome != DW_NOT_ENDED)
 		return outcome;
-	switch (look(id, false))
+	switch (look_at_task(id, false))
 	{
 		case HAS_FAILED:
 			return DW_FAILED;
@@ -298,7 +289,7 @@ wait_for_task(int64 id, int64 deadline)
 {
 	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	int64		look_at = dw_uptime() + DW_WAIT_LOOK_US;
-	State		state = look(id, true);
+	State		state = look_at_task(id, true);
 
 	if (state != PENDING)
 	{

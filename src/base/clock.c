@@ -18,6 +18,9 @@
 
 #include "clock.h"
 
+/*
+ * In microseconds, of days of 24 hours and months of 30 days; never an error.
+ */
 int64
 dw_interval_us(const Interval *interval)
 {
@@ -31,12 +34,19 @@ dw_interval_us(const Interval *interval)
 	return us;
 }
 
+/*
+ * The clock: the only place that reads it.  It may be set at any time, also back.
+ */
 TimestampTz
 dw_now(void)
 {
 	return GetCurrentTimestamp();
 }
 
+/*
+ * Microseconds since some moment, for how long something takes: never set, and as
+ * fast as the clock.
+ */
 int64
 dw_uptime(void)
 {

@@ -17,16 +17,8 @@
 
 #define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
 
-/* In microseconds, of days of 24 hours and months of 30 days; never an error. */
 extern int64 dw_interval_us(const Interval *interval);
-
-/* The clock: the only place that reads it.  It may be set at any time, also back. */
 extern TimestampTz dw_now(void);
-
-/*
- * Microseconds since some moment, for how long something takes: never set, and as
- * fast as the clock.
- */
 extern int64 dw_uptime(void);
 
 static inline int64

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * errors.c
- *	  Errors of tasks, as they are kept.
+ *	  Errors of tasks, as they are kept, and errors of callers.
  *
- * Run by executors.
+ * Run by executors, and by sessions whose arguments are looked at.
  *
  * The texts of an error are the task's: they may be as long as memory allows,
  * and need not be valid in the database's encoding (names of files, for one,
@@ -46,6 +46,20 @@ make_valid(char *text)
 	}
 }
 
+/* An error of the caller, if so: what it names must not be null. */
+void
+dw_refuse_null(bool isnull, const char *what)
+{
+	if (isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+}
+
+/*
+ * Ends the handling of an error, and returns a copy in the current memory
+ * context: its texts are cut, and valid in the database's encoding.
+ */
 ErrorData *
 dw_take_error(void)
 {

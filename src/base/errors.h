@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * errors.h
- *	  Errors of tasks, as they are kept.
+ *	  Errors of tasks, as they are kept, and errors of callers.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,19 +15,12 @@
 
 /* SQLSTATEs of tasks that were given up without an error of their own. */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
-
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
-
 #define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')
-
 #define DW_ERRCODE_CRASHED		MAKE_SQLSTATE('D', 'W', '0', '0', '4')
-
 #define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
 
-/*
- * Ends the handling of an error, and returns a copy in the current memory
- * context: its texts are cut, and valid in the database's encoding.
- */
 extern ErrorData *dw_take_error(void);
+extern void dw_refuse_null(bool isnull, const char *what);
 
 #endif							/* DW_ERRORS_H */

@@ -102,7 +102,7 @@ dw_inject_init(bool found)
 
 /* Under the spinlock. */
 static Point *
-find(const char *name)
+find_point(const char *name)
 {
 	for (int i = 0; i < MAX_POINTS; i++)
 		if (strcmp(points->points[i].name, name) == 0)
@@ -192,7 +192,7 @@ dw_inject_point(const char *name)
 		return;
 
 	SpinLockAcquire(&points->lock);
-	point = find(name);
+	point = find_point(name);
 	if (point != NULL)
 	{
 		if (point->skip > 0)
@@ -237,10 +237,10 @@ dw_inject_attach(PG_FUNCTION_ARGS)
 	Point	   *point;
 
 	SpinLockAcquire(&points->lock);
-	point = find(name);
+	point = find_point(name);
 	if (point == NULL)
 	{
-		point = find("");
+		point = find_point("");
 		if (point != NULL)
 			points->n++;
 	}
@@ -265,7 +265,7 @@ dw_inject_detach(PG_FUNCTION_ARGS)
 	Point	   *point;
 
 	SpinLockAcquire(&points->lock);
-	point = find(name);
+	point = find_point(name);
 	if (point != NULL)
 		remove_point(point);
 	SpinLockRelease(&points->lock);
@@ -280,7 +280,7 @@ dw_inject_waiting(PG_FUNCTION_ARGS)
 	int			n = 0;
 
 	SpinLockAcquire(&points->lock);
-	point = find(name);
+	point = find_point(name);
 	if (point != NULL)
 		n = point->waiting;
 	SpinLockRelease(&points->lock);

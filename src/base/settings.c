@@ -69,10 +69,11 @@ static const struct config_enum_entry history_options[] = {
 	{NULL, 0, false}
 };
 
-static const char *const dw_history_levels[] = {"off", "errors", "all"};
+static const char *const history_levels[] = {"off", "errors", "all"};
 
-void
-dw_define_settings(void)
+/* The ring, and what shared memory has room for. */
+static void
+define_memory_settings(void)
 {
 	DefineCustomIntVariable("delay_wheel.slots",
 							"Number of slots in the ring of each database.",
@@ -109,6 +110,12 @@ dw_define_settings(void)
 							"Number of queues that can be declared, in all databases together.",
 							NULL, &dw_max_queues, 1024, 1, 32767,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+}
+
+/* Whether tasks run, and the processes that run them. */
+static void
+define_executor_settings(void)
+{
 	DefineCustomIntVariable("delay_wheel.max_executors",
 							"Number of executor processes for each database.",
 							"One lane gets all but two of them, and one owner all but one, so that others stay on time. If a task hangs in each, owners who have none get one more, up to twice the number.",
@@ -142,6 +149,17 @@ dw_define_settings(void)
 							 "With \"hold\", none runs there before this is set to \"on\". A recovery after a crash does not count.",
 							 &dw_start_after_recovery, DW_START_ON, start_after_recovery_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("delay_wheel.executor_memory",
+							"An executor that keeps more memory than that when a task has ended ends as well; -1 is no limit.",
+							"Shared memory does not count. Only on Linux.",
+							&dw_executor_memory, 256 * 1024, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+}
+
+/* Single tasks. */
+static void
+define_task_settings(void)
+{
 	DefineCustomIntVariable("delay_wheel.default_timeout",
 							"Time after which a task without a timeout of its own is cancelled.",
 							"0 is no such limit. A statement_timeout that is shorter holds instead.",
@@ -157,11 +175,6 @@ dw_define_settings(void)
 							"A task that writes more fails, and what is beyond is not written.",
 							&dw_max_task_log, 10 * 1024, -1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.executor_memory",
-							"An executor that keeps more memory than that when a task has ended ends as well; -1 is no limit.",
-							"Shared memory does not count. Only on Linux.",
-							&dw_executor_memory, 256 * 1024, -1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.check_sql",
 							 "Parse the SQL of a task when it is scheduled.",
 							 "If not, syntax errors and the like come up when it runs.", &dw_check_sql_text, true,
@@ -171,6 +184,12 @@ dw_define_settings(void)
 							"To be set for a role by ALTER ROLE, by a superuser.",
 							&dw_max_pending, -1, -1, INT_MAX,
 							PGC_SUSET, 0, NULL, NULL, NULL);
+}
+
+/* What is kept of tasks that have ended. */
+static void
+define_retention_settings(void)
+{
 	DefineCustomIntVariable("delay_wheel.failed_max_age",
 							"Time for which failed tasks are kept.",
 							"-1 keeps them for ever.",
@@ -195,6 +214,15 @@ dw_define_settings(void)
 							"Indexes that were added to its tables come on top.",
 							&dw_history_max_size, 1024 * 1024, 1024, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+}
+
+void
+dw_define_settings(void)
+{
+	define_memory_settings();
+	define_executor_settings();
+	define_task_settings();
+	define_retention_settings();
 #ifdef DW_INJECTION
 	DefineCustomIntVariable("delay_wheel.fail_batches",
 							"For tests: one of so many batches fails at its commit.",
@@ -204,11 +232,12 @@ dw_define_settings(void)
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
+/* UNSET if it is none of off, errors and all. */
 DwHistoryLevel
 dw_history_level(const char *text)
 {
 	for (int i = DW_HISTORY_OFF; i <= DW_HISTORY_ALL; i++)
-		if (strcmp(text, dw_history_levels[i]) == 0)
+		if (strcmp(text, history_levels[i]) == 0)
 			return i;
 	return DW_HISTORY_UNSET;
 }

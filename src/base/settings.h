@@ -25,7 +25,6 @@ typedef enum DwStartAfterRecovery
 	DW_START_ON,
 	DW_START_HOLD
 } DwStartAfterRecovery;
-
 extern int	dw_slots;
 extern int	dw_tick;			/* ms */
 extern int	dw_turns_ahead;
@@ -70,8 +69,6 @@ extern int	dw_history_max_size;	/* kB */
 #define DW_BATCH_MAX	256
 
 extern void dw_define_settings(void);
-
-/* UNSET if it is none of off, errors and all. */
 extern DwHistoryLevel dw_history_level(const char *text);
 
 #endif							/* DW_SETTINGS_H */

@@ -33,6 +33,7 @@ raise_mismatch(FunctionCallInfo fcinfo)
 			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
 }
 
+/* An error if the function does not return and take these types. */
 void
 dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args)
 {
@@ -57,6 +58,7 @@ dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *
 		fcinfo->flinfo->fn_extra = &checked;
 }
 
+/* The same for the columns of a result. */
 void
 dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types)
 {
@@ -67,6 +69,7 @@ dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *ty
 			raise_mismatch(fcinfo);
 }
 
+/* Begins a result of rows with these columns. */
 ReturnSetInfo *
 dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 {
@@ -77,6 +80,10 @@ dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 	return result;
 }
 
+/*
+ * What calls a trigger function of ours must be a trigger on a table of ours,
+ * maybe one for each row.
+ */
 TriggerData *
 dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
 {

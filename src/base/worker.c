@@ -55,12 +55,14 @@ note_and_die(int signo, siginfo_t *info, void *unused)
 	errno = save_errno;
 }
 
+/* Was this process told to end by another one, by SIGTERM? */
 bool
 dw_worker_terminated(void)
 {
 	return terminated;
 }
 
+/* Sets up signals; to be called first. */
 void
 dw_worker_begin(void)
 {
@@ -76,6 +78,10 @@ dw_worker_begin(void)
 	(void) dw_worker_clock_set_back();
 }
 
+/*
+ * Serves what signals asked for, between pieces of work: ends this process,
+ * reads the settings again (then true).  A cancel finds nothing to cancel.
+ */
 bool
 dw_worker_interrupts(void)
 {
@@ -90,6 +96,10 @@ dw_worker_interrupts(void)
 	return true;
 }
 
+/*
+ * What pg_stat_activity shows of this process, which runs no SQL: a text that
+ * lasts.  Costs nothing if it is the same as before.
+ */
 void
 dw_worker_activity(BackendState state, const char *text)
 {
@@ -101,6 +111,10 @@ dw_worker_activity(BackendState state, const char *text)
 }
 
 /*
+ * By how many microseconds the clock was set back since this was called before,
+ * or the process began; 0 if it was not.  Times that were computed before are
+ * too late then.
+ *
  * Between two looks at the clock that is never set, the other one is ahead of
  * it by something between the two differences.
  */
@@ -123,6 +137,8 @@ dw_worker_clock_set_back(void)
 }
 
 /*
+ * The memory of this process that it shares with no other, in kB; 0: not known.
+ *
  * What malloc() keeps counts, too: contexts that were freed may leave pages
  * that are not given back.
  */
@@ -153,6 +169,10 @@ database_is_open(void)
 	return open;
 }
 
+/*
+ * To be called in a transaction, by a process that is connected to the
+ * database.
+ */
 DwAccess
 dw_session_access(Oid owner)
 {

@@ -160,6 +160,11 @@ wait_for_look(Oid database)
 		wait_a_moment();
 }
 
+/*
+ * Makes timer and executors of the database end and waits until they are
+ * gone, some seconds at most; no others come before the end of this
+ * (sub)transaction.
+ */
 void
 dw_hold_database(Oid database)
 {
@@ -202,14 +207,14 @@ release(SubTransactionId subid)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+hold_xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		release(InvalidSubTransactionId);
 }
 
 static void
-subxact_callback(SubXactEvent event, SubTransactionId subid,
+hold_subxact_callback(SubXactEvent event, SubTransactionId subid,
 				 SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
@@ -220,6 +225,6 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 void
 dw_hold_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
-	RegisterSubXactCallback(subxact_callback, NULL);
+	RegisterXactCallback(hold_xact_callback, NULL);
+	RegisterSubXactCallback(hold_subxact_callback, NULL);
 }

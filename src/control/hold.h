@@ -11,12 +11,6 @@
 #include "postgres.h"
 
 extern void dw_hold_install(void);
-
-/*
- * Makes timer and executors of the database end and waits until they are
- * gone, some seconds at most; no others come before the end of this
- * (sub)transaction.
- */
 extern void dw_hold_database(Oid database);
 
 #endif							/* DW_HOLD_H */

@@ -231,7 +231,7 @@ database_is_to_be_served(Oid oid)
 }
 
 static void
-back_off(Place *place, int64 max)
+put_start_off(Place *place, int64 max)
 {
 	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, max);
 	place->start_after = dw_uptime() + place->backoff;
@@ -295,7 +295,7 @@ start_timer(int number)
 				 errmsg("could not start delay_wheel timer"),
 				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
 	}
-	back_off(place, NO_WORKER_MAX_US);
+	put_start_off(place, NO_WORKER_MAX_US);
 	return false;
 }
 
@@ -378,7 +378,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 			db->timer_started + HEALTHY_US < dw_uptime())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
-			back_off(place, BACKOFF_MAX_US);
+			put_start_off(place, BACKOFF_MAX_US);
 	}
 	if (!*starting && place->start_after <= dw_uptime() && start_timer(number))
 	{

@@ -84,7 +84,7 @@ merge(Concerns *all)
 }
 
 static void
-remember(Concerns *all, const Concern *concern)
+remember_concern(Concerns *all, const Concern *concern)
 {
 	for (int i = 0; i < all->n; i++)
 		if (all->list[i].database == concern->database && all->list[i].role == concern->role)
@@ -97,6 +97,11 @@ remember(Concerns *all, const Concern *concern)
 	all->list[all->n++] = *concern;
 }
 
+/*
+ * The command has succeeded.  If this transaction commits, executors that are
+ * concerned run no other task, owners whose tasks wait for a right are tried
+ * again, and such timers start anew.
+ */
 void
 dw_recycle(const List *found)
 {
@@ -106,11 +111,11 @@ dw_recycle(const List *found)
 	{
 		Concern    *concern = lfirst(lc);
 
-		remember(&executors, concern);
+		remember_concern(&executors, concern);
 		/* a timer is a session of the bootstrap superuser */
 		if (concern->settings &&
 			(concern->role == InvalidOid || concern->role == BOOTSTRAP_SUPERUSERID))
-			remember(&timers, concern);
+			remember_concern(&timers, concern);
 	}
 }
 
@@ -123,13 +128,22 @@ add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 	return lappend(found, concern);
 }
 
+/*
+ * Whom a command concerns, as a list: executors of this database and role
+ * (either may be InvalidOid, for all), and timers if settings are changed that
+ * are theirs, too.
+ */
 List *
 dw_concern(List *found, Oid database, Oid role, bool settings)
 {
 	return add_concern(found, database, role, settings, DW_STALE_END);
 }
 
-/* Only those are looked for that have an executor, or wait for one. */
+/*
+ * The same for the role and its members; executors end only if they may not log in any more.
+ *
+ * Only those are looked for that have an executor, or wait for one.
+ */
 List *
 dw_concern_members(List *found, Oid role)
 {
@@ -145,6 +159,7 @@ dw_concern_members(List *found, Oid role)
 	return found;
 }
 
+/* If this transaction commits, the launcher looks which databases there are. */
 void
 dw_recycle_databases(void)
 {
@@ -225,7 +240,7 @@ retry_blocked(void)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+recycle_xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && executors.n > 0)
 	{
@@ -250,7 +265,7 @@ xact_callback(XactEvent event, void *arg)
 
 /* Called for each resource owner of the transaction. */
 static void
-release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
+recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
 {
 	if (!retries || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
@@ -265,6 +280,6 @@ release_callback(ResourceReleasePhase phase, bool committed, bool top_level, voi
 void
 dw_recycle_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
-	RegisterResourceReleaseCallback(release_callback, NULL);
+	RegisterXactCallback(recycle_xact_callback, NULL);
+	RegisterResourceReleaseCallback(recycle_release_callback, NULL);
 }

@@ -39,6 +39,11 @@ tell_who_waits(const DwEnded *ended)
 		dw_touch_ended(ended->key->id, outcomes[ended->end]);
 }
 
+/*
+ * To be called once for each end of a task or of an attempt, in the very
+ * transaction that has deleted its row, as one of the last things in it.  An
+ * error undoes that transaction.
+ */
 void
 dw_conclude(const DwEnded *ended)
 {
@@ -51,6 +56,7 @@ dw_conclude(const DwEnded *ended)
 	dw_recurring_ended(ended);
 }
 
+/* The same of a row that was just deleted, and not run; error may be NULL. */
 void
 dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwEnd end,
 				const ErrorData *error)

@@ -13,14 +13,7 @@
 #include "../rows/task_rows.h"
 #include "../task/ended.h"
 
-/*
- * To be called once for each end of a task or of an attempt, in the very
- * transaction that has deleted its row, as one of the last things in it.  An
- * error undoes that transaction.
- */
 extern void dw_conclude(const DwEnded *ended);
-
-/* The same of a row that was just deleted, and not run; error may be NULL. */
 extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwEnd end,
 							const ErrorData *error);
 

@@ -79,6 +79,7 @@ inherit(DwNewTask *task, const DwEnded *ended, AttrNumber column)
 	task->nulls[column - 1] = ended->nulls[column - 1];
 }
 
+/* Schedules what the task's options on_success or on_failure ask for. */
 void
 dw_follow_up(const DwEnded *ended)
 {

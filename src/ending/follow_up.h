@@ -16,7 +16,6 @@
 #define DW_ON_SUCCESS_ARGS	2
 #define DW_ON_FAILURE_ARGS	3
 
-/* Schedules what the task's options on_success or on_failure ask for. */
 extern void dw_follow_up(const DwEnded *ended);
 
 #endif							/* DW_FOLLOW_UP_H */

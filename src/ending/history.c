@@ -197,7 +197,7 @@ dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 }
 
 static bool
-is_wanted(const DwEnded *ended)
+wants_history(const DwEnded *ended)
 {
 	DwHistoryLevel level = dw_history;
 	int16		queue = ended->key->queue;
@@ -246,7 +246,7 @@ command_tag_of(const DwSpiResult *result)
 /*---- Rows ----*/
 
 static void
-set(DwHistoryRow *row, AttrNumber column, Datum value)
+set_history_column(DwHistoryRow *row, AttrNumber column, Datum value)
 {
 	row->values[column - 1] = value;
 	row->nulls[column - 1] = false;
@@ -256,7 +256,7 @@ static void
 set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 {
 	if (text != NULL)
-		set(row, column, dw_clipped_text(text, strlen(text), max));
+		set_history_column(row, column, dw_clipped_text(text, strlen(text), max));
 }
 
 /* The beginning of a text of the task's row, which may be long. */
@@ -270,7 +270,7 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 	text = (struct varlena *) DatumGetPointer(ended->values[from - 1]);
 	if (VARATT_IS_EXTERNAL(text) || VARATT_IS_COMPRESSED(text))
 		text = PG_DETOAST_DATUM_SLICE(PointerGetDatum(text), 0, max + MAX_MULTIBYTE_CHAR_LEN);
-	set(row, column, dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
+	set_history_column(row, column, dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
 static void
@@ -278,12 +278,12 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 {
 	if (ended->started != 0)
 	{
-		set(row, Anum_history_started, TimestampTzGetDatum(ended->started));
-		set(row, Anum_history_attempt, Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
+		set_history_column(row, Anum_history_started, TimestampTzGetDatum(ended->started));
+		set_history_column(row, Anum_history_attempt, Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
 	}
 	if (ended->end == DW_END_DONE)
 	{
-		set(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
+		set_history_column(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
 		set_text(row, Anum_history_command_tag, command_tag_of(&ended->result), NAMEDATALEN);
 	}
 	if (ended->error != NULL)
@@ -301,18 +301,18 @@ make_row(const DwEnded *ended)
 	int64		recurring;
 
 	memset(row->nulls, true, sizeof(row->nulls));
-	set(row, Anum_history_task, Int64GetDatum(ended->key->id));
-	set(row, Anum_history_due, TimestampTzGetDatum(ended->key->due));
-	set(row, Anum_history_ended, TimestampTzGetDatum(dw_now()));
-	set(row, Anum_history_owner, ObjectIdGetDatum(ended->key->owner));
-	set(row, Anum_history_queue, Int16GetDatum(ended->key->queue));
+	set_history_column(row, Anum_history_task, Int64GetDatum(ended->key->id));
+	set_history_column(row, Anum_history_due, TimestampTzGetDatum(ended->key->due));
+	set_history_column(row, Anum_history_ended, TimestampTzGetDatum(dw_now()));
+	set_history_column(row, Anum_history_owner, ObjectIdGetDatum(ended->key->owner));
+	set_history_column(row, Anum_history_queue, Int16GetDatum(ended->key->queue));
 	set_text(row, Anum_history_outcome, dw_end_names[ended->end], NAMEDATALEN);
 	set_run(row, ended);
 	copy_text(row, Anum_history_sql, ended, Anum_task_sql, MAX_SQL);
 	copy_text(row, Anum_history_key, ended, Anum_task_key, MAX_KEY);
 	copy_text(row, Anum_history_tag, ended, Anum_task_tag, MAX_KEY);
 	if (dw_more_number(ended->values, ended->nulls, Anum_task_more, DW_MORE_RECURRING, &recurring))
-		set(row, Anum_history_recurring, Int64GetDatum(recurring));
+		set_history_column(row, Anum_history_recurring, Int64GetDatum(recurring));
 	return row;
 }
 
@@ -373,12 +373,16 @@ write_rows(List *rows)
 	table_close(rel, NoLock);
 }
 
+/*
+ * Records the end of a task, if it is to be recorded, in the transaction of
+ * that end.
+ */
 void
 dw_history_record(const DwEnded *ended)
 {
 	MemoryContext context;
 
-	if (!is_wanted(ended))
+	if (!wants_history(ended))
 		return;
 	if (!collecting || GetCurrentTransactionNestLevel() > 1)
 	{
@@ -444,6 +448,9 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 }
 
 /*
+ * How a task ended that is gone, as dw_end_names has it, if the user may know that
+ * and it is among the newest rows; else NULL.
+ *
  * There is no index; but rows go all at once, and none comes into an old page, so
  * the newest are in the last ones.
  */

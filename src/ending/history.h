@@ -19,16 +19,7 @@
 /* How old the current table becomes. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)
 
-/*
- * Records the end of a task, if it is to be recorded, in the transaction of
- * that end.
- */
 extern void dw_history_record(const DwEnded *ended);
-
-/*
- * How a task ended that is gone, as dw_end_names has it, if the user may know that
- * and it is among the newest rows; else NULL.
- */
 extern const char *dw_history_newest_end(int64 id);
 
 /*
@@ -38,7 +29,6 @@ extern const char *dw_history_newest_end(int64 id);
 extern void dw_history_collect(void);
 extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);
-
 extern int64 dw_history_max_age_us(void);
 extern BlockNumber dw_history_max_pages(void);
 extern BlockNumber dw_history_turn_pages(BlockNumber room);

@@ -111,7 +111,7 @@ typedef enum Settled
 } Settled;
 
 static Settled
-settle(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
+settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
 {
 	const DwTaskKey *task = &row->task;
 	DwHint		hint;
@@ -134,6 +134,12 @@ settle(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists
 	return dw_row_keep(rel, task) == TM_Ok ? SETTLED : SETTLE_AGAIN;
 }
 
+/*
+ * Makes room for a new task of the key.  True: the caller is to insert its row
+ * and then to call dw_key_leave(), until when others of this key wait.  False:
+ * *kept is pending, and will not begin before the end of this transaction.
+ * The table is open, locked for writing.
+ */
 bool
 dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 {
@@ -160,7 +166,7 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 		}
 
 		DW_INJECT("key-before-settle");
-		settled = settle(rel, key, row, if_exists);
+		settled = settle_key(rel, key, row, if_exists);
 		if (settled == SETTLED && if_exists == DW_REPLACE)
 			return true;
 		dw_key_leave();
@@ -176,6 +182,10 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 	}
 }
 
+/*
+ * The same for a task that has failed and is to be put back.  False: there is
+ * another one that is pending, or a newer one that runs.
+ */
 bool
 dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 {
@@ -244,6 +254,8 @@ leave_out_uncommitted(List **rows)
 }
 
 /*
+ * Cancels the pending task of a key.
+ *
  * Deletes all rows of the key that are not running, those that are superseded
  * and of other origins, too.  Returns what became of the newest one.
  */
@@ -303,6 +315,12 @@ dw_key_cancel(Relation rel, const DwKey *key)
 	}
 }
 
+/*
+ * For executors whose task has failed: may its row, with the same id, be
+ * inserted again?  If not, *newer is the task that is pending or running
+ * instead.  The key stays locked until the end of this transaction, which
+ * must be near: nothing but the insertion and the commit.
+ */
 bool
 dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
 {

@@ -23,6 +23,7 @@
 /* As in async.c, where a payload must be shorter. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)
 
+/* Is it the name of a channel? */
 bool
 dw_is_channel(const char *name)
 {
@@ -67,6 +68,7 @@ make_payload(const DwEnded *ended)
 	return payload.data;
 }
 
+/* Notifies the channel of the task's option, if it has one, at the commit. */
 void
 dw_notify_end(const DwEnded *ended)
 {

@@ -12,10 +12,7 @@
 
 #include "../task/ended.h"
 
-/* Is it the name of a channel? */
 extern bool dw_is_channel(const char *name);
-
-/* Notifies the channel of the task's option, if it has one, at the commit. */
 extern void dw_notify_end(const DwEnded *ended);
 
 #endif							/* DW_NOTIFY_H */

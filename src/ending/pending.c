@@ -32,6 +32,7 @@
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
+#include "../task/rights.h"
 #include "../task/row_lock.h"
 #include "conclude.h"
 #include "pending.h"
@@ -110,23 +111,17 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 	return true;
 }
 
-static void
-require_owner(int64 id, Oid owner)
-{
-	if (!has_privs_of_role(GetUserId(), owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for task %lld", (long long) id),
-				 errdetail("Only members of the role that scheduled the task, and superusers, may change it.")));
-}
-
+/*
+ * One attempt at that, with a row that was just found.  If *again, it may have
+ * been changed meanwhile: somebody was at it, who was waited for.
+ */
 DwTaken
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
 {
 	TM_Result	result;
 
 	*again = false;
-	require_owner(key->id, key->owner);
+	dw_require_task_owner(key->id, key->owner);
 	dw_writes_for(key->owner);
 	/* not pending any more; but it may have begun before */
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
@@ -176,7 +171,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 		{
 			if (dw_executor_runs_autonomous(id, &owner))
 			{
-				require_owner(id, owner);
+				dw_require_task_owner(id, owner);
 				return DW_RUNNING;
 			}
 			/* it may have been running at that time, and be put back */

@@ -31,11 +31,6 @@ typedef enum DwTaken
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
 extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
 							   DwHint *hint);
-
-/*
- * One attempt at that, with a row that was just found.  If *again, it may have
- * been changed meanwhile: somebody was at it, who was waited for.
- */
 extern DwTaken dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 							 bool *again);
 

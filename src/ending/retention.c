@@ -31,6 +31,8 @@ look_at_failed(DwDatabase *db)
 }
 
 /*
+ * For timers and the sweeper: at their start, or when the clock was set; when settings may have changed.
+ *
  * Nobody knows what a server before has left.  The sweeper will; it is enough
  * to find out whether it has to look.
  */

@@ -12,7 +12,6 @@
 
 #include "../shmem/shared.h"
 
-/* For timers and the sweeper: at their start, or when the clock was set; when settings may have changed. */
 extern void dw_failed_begin(DwDatabase *db);
 
 /* True if they have: then the sweeper begins anew, see dw_failed_restart(). */

@@ -94,7 +94,7 @@ record_begun(const DwClaim *claim, TimestampTz begun_at)
  * those of the statement, and a rollback in it.
  */
 static void
-set_search_path(const DwClaim *claim)
+set_mode_search_path(const DwClaim *claim)
 {
 	char	   *path = dw_claim_text(claim, Anum_task_search_path);
 
@@ -103,6 +103,10 @@ set_search_path(const DwClaim *claim)
 								 GUC_ACTION_SET, true, 0, false);
 }
 
+/*
+ * In the transaction of a claim, which it ends: from here on the task runs, and
+ * task->mode is set.  The claim comes to be in the current memory context.
+ */
 void
 dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task)
 {
@@ -192,6 +196,9 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 }
 
 /*
+ * Runs its statement, from the beginning of a transaction; the last one is
+ * left to the caller to end.  The current memory context is to last.
+ *
  * As exec_simple_query() does it.  What belongs to the statement is in a memory
  * context of the caller's, and what it needs to be run in that of the portal,
  * so both outlast the transactions in between.
@@ -210,7 +217,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	Portal		portal;
 	QueryCompletion qc;
 
-	set_search_path(claim);
+	set_mode_search_path(claim);
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
 	MemoryContextSwitchTo(context);
@@ -256,6 +263,10 @@ delete_kept(Relation rel, int64 id)
 	}
 }
 
+/*
+ * In the transaction that settles it: the task is claimed again.  False if its
+ * row was deleted meanwhile, or the whole extension.
+ */
 bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
 {
@@ -295,6 +306,9 @@ dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 		dw_autonomous_end(db, me);
 }
 
+/*
+ * If the executor ended now, would its task be gone, and nobody know how it ended?
+ */
 bool
 dw_autonomous_is_lost(DwExecutor *me)
 {

@@ -26,32 +26,15 @@ typedef struct DwAutonomous
 	HeapTuple	row;			/* a copy of the task's, nothing of it out of line */
 	TimestampTz begun_at;
 } DwAutonomous;
-
-/*
- * In the transaction of a claim, which it ends: from here on the task runs, and
- * task->mode is set.  The claim comes to be in the current memory context.
- */
 extern void dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode,
 								DwAutonomous *task);
-
-/*
- * Runs its statement, from the beginning of a transaction; the last one is
- * left to the caller to end.  The current memory context is to last.
- */
 extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
-
-/*
- * In the transaction that settles it: the task is claimed again.  False if its
- * row was deleted meanwhile, or the whole extension.
- */
 extern bool dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task,
 								  DwClaim *claim);
 
 /* That transaction, or the claim's, was undone; or the task has ended. */
 extern void dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task);
 extern void dw_autonomous_end(DwDatabase *db, DwExecutor *me);
-
-/* If the executor ended now, would its task be gone, and nobody know how it ended? */
 extern bool dw_autonomous_is_lost(DwExecutor *me);
 
 #endif							/* DW_AUTONOMOUS_H */

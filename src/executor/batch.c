@@ -140,7 +140,11 @@ lock_wait_ms(void)
 	return Min(MAX_LOCK_WAIT_MS, DeadlockTimeout / 10);
 }
 
-/* What takes long is to be logged: nothing of a batch is. */
+/*
+ * Do the settings allow it?
+ *
+ * What takes long is to be logged: nothing of a batch is.
+ */
 bool
 dw_batches_allowed(void)
 {
@@ -190,7 +194,7 @@ has_same_path(const DwClaim *claim)
  * The end of a run of a recurring task may wait for who changes that.
  */
 static bool
-is_wanted(const DwClaim *claim, void *arg)
+may_join(const DwClaim *claim, void *arg)
 {
 	if (claim->key.attempts != 0 || dw_quit_is_noted(claim->key.id) ||
 		dw_mode(claim->values, claim->nulls) != DW_IN_TRANSACTION ||
@@ -240,7 +244,7 @@ add_member(const DwEntry *entry)
 
 /* The first one's search path is set for all of them. */
 static void
-set_search_path(const DwClaim *claim)
+set_batch_search_path(const DwClaim *claim)
 {
 	char	   *path = dw_claim_text(claim, Anum_task_search_path);
 
@@ -342,7 +346,7 @@ do_member(Member *member, DwClaim *claim)
  * is judged by it: else, if all is undone, that one would be forgotten.
  */
 static bool
-take_next(DwEntry *entry)
+take_next_member(DwEntry *entry)
 {
 	if (batch.n >= batch.size || dw_batch_is_closed || dw_control_is_touched() ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
@@ -367,7 +371,7 @@ run_members(DwEntry *entry)
 		dw_claim_snapshot();
 		/* the claim itself may be what crashes */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
-			dw_claim(batch.db, batch.me, rel, entry, is_wanted, NULL, &claim);
+			dw_claim(batch.db, batch.me, rel, entry, may_join, NULL, &claim);
 		if (result == DW_CLAIM_REJECTED)
 		{
 			batch.current = CURRENT_LEFT;
@@ -381,9 +385,9 @@ run_members(DwEntry *entry)
 			continue;
 		}
 		if (batch.n == 0)
-			set_search_path(&claim);
+			set_batch_search_path(&claim);
 		do_member(add_member(entry), &claim);
-	} while (take_next(entry));
+	} while (take_next_member(entry));
 	table_close(rel, NoLock);
 }
 
@@ -466,6 +470,11 @@ undo_batch(void)
 	return error;
 }
 
+/*
+ * Runs the current task and others of its lane after it.  False if the current
+ * task, which *entry is then, is left, and the batch has ended: it is to be
+ * run alone.
+ */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 {

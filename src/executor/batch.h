@@ -14,7 +14,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 
-/* Do the settings allow it? */
 extern bool dw_batches_allowed(void);
 
 /*
@@ -23,12 +22,6 @@ extern bool dw_batches_allowed(void);
  */
 extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
-
-/*
- * Runs the current task and others of its lane after it.  False if the current
- * task, which *entry is then, is left, and the batch has ended: it is to be
- * run alone.
- */
 extern bool dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry);
 
 #endif							/* DW_BATCH_H */

@@ -91,12 +91,14 @@ dw_claim_commit_transaction(void)
 	DW_INJECT("run-after-commit");
 }
 
+/* The table of tasks, open until the end of the transaction at the latest. */
 Relation
 dw_claim_open(void)
 {
 	return table_open(dw_catalog()->task, RowExclusiveLock);
 }
 
+/* A column of text, as a string; NULL if it is null. */
 char *
 dw_claim_text(const DwClaim *claim, AttrNumber column)
 {
@@ -132,7 +134,7 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
 
 /* Takes the row apart, once for all who look at it. */
 static void
-read_row(Relation rel, DwClaim *claim)
+read_claimed_row(Relation rel, DwClaim *claim)
 {
 	DwTaskKey  *key = &claim->key;
 	const Datum *values;
@@ -151,17 +153,18 @@ read_row(Relation rel, DwClaim *claim)
 	key->tid = claim->tuple->t_self;
 }
 
+/* What there is to say of a row that the caller has deleted. */
 void
 dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
 {
 	claim->tuple = tuple;
-	read_row(rel, claim);
+	read_claimed_row(rel, claim);
 	dw_terms(db, &claim->key, claim->values, claim->nulls, &claim->terms);
 }
 
 /* Is it the task that the entry speaks of, unchanged and ours to run? */
 static bool
-matches(const DwTaskKey *key, const DwEntry *entry)
+matches_entry(const DwTaskKey *key, const DwEntry *entry)
 {
 	const DwLane *lane = &dw_lanes[entry->lane];
 
@@ -237,7 +240,7 @@ is_deleted_by_executor(Relation rel, const ItemPointerData *tid, TransactionId x
 
 /* X2: tries to delete the row; true if there is nothing more to try. */
 static bool
-delete_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, DwClaim *claim,
+delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, DwClaim *claim,
 		   DwClaimResult *result)
 {
 	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
@@ -278,6 +281,10 @@ delete_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, D
 	return deleted == TM_Ok || deleted == TM_BeingModified;
 }
 
+/*
+ * Claims the task of an entry that was taken before the active snapshot.  A
+ * row that is_wanted, if given, does not want is left alone.
+ */
 DwClaimResult
 dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		 DwIsWanted is_wanted, void *arg, DwClaim *claim)
@@ -296,8 +303,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			dw_crashes_gone(db->oid, entry->id);
 			return DW_CLAIM_NOTHING;
 		}
-		read_row(rel, claim);
-		if (!matches(&claim->key, entry))
+		read_claimed_row(rel, claim);
+		if (!matches_entry(&claim->key, entry))
 			return DW_CLAIM_NOTHING;
 		if (dw_task_is_cancelled(rel, claim->tuple))
 			return DW_CLAIM_CANCELLED;
@@ -307,7 +314,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 
 		publish_xid(me);
 		dw_writes_for(claim->key.owner);
-		if (delete_row(db, me, rel, entry, claim, &result))
+		if (delete_claimed_row(db, me, rel, entry, claim, &result))
 			break;
 		/* changed since the snapshot: look again */
 		CHECK_FOR_INTERRUPTS();

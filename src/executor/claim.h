@@ -52,21 +52,10 @@ typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
 extern void dw_claim_begin_transaction(void);
 extern void dw_claim_snapshot(void);
 extern void dw_claim_commit_transaction(void);
-
-/* The table of tasks, open until the end of the transaction at the latest. */
 extern Relation dw_claim_open(void);
-
-/*
- * Claims the task of an entry that was taken before the active snapshot.  A
- * row that is_wanted, if given, does not want is left alone.
- */
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 							  DwIsWanted is_wanted, void *arg, DwClaim *claim);
-
-/* What there is to say of a row that the caller has deleted. */
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
-
-/* A column of text, as a string; NULL if it is null. */
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
 #endif							/* DW_CLAIM_H */

@@ -94,7 +94,7 @@ dw_executor_install(void)
 
 /* Tells the timer that an executor came or went. */
 static void
-tell_timer(void)
+tell_timer_of_place(void)
 {
 	pg_atomic_write_u32(&dw_executor_db->executors_dirty, 1);
 	dw_wake_timer(dw_executor_db, DW_AWAKE);
@@ -233,7 +233,7 @@ leave_place(int code, Datum arg)
 		report_lost(&hint);
 	if (!put_back)
 		report_end(me, connecting && !terminated, unfinished ? hint.id : 0);
-	tell_timer();
+	tell_timer_of_place();
 }
 
 /* Takes the place that the timer prepared; false if it is ours no more. */
@@ -477,7 +477,7 @@ dw_executor_main(Datum place)
 	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
 	LWLockRelease(dw_ready_lock(dw_executor_db));
-	tell_timer();
+	tell_timer_of_place();
 
 	for (;;)
 	{

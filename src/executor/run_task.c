@@ -149,6 +149,7 @@ take_error(void)
 	return error;
 }
 
+/* Runs the SQL of a claimed task, which is this text, in this transaction. */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
@@ -164,7 +165,7 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
  * error, with everything undone that the SQL did.
  */
 static ErrorData *
-run_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
+run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -284,7 +285,7 @@ is_newest_of_key(const DwClaim *claimed, int64 *newer)
 
 /* Puts a claimed task back, to be run again later, in the transaction of the claim. */
 static void
-put_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started,
+put_claimed_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started,
 		 const ErrorData *error)
 {
 	DwHint		hint = {.id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])};
@@ -361,7 +362,7 @@ settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *cl
 		dw_stop_forbid(db, me);
 	if (try->put_back)
 	{
-		put_back(entry, claimed, failed, try->started, &said);
+		put_claimed_back(entry, claimed, failed, try->started, &said);
 		return;
 	}
 	if (dw_stop_requested(me))
@@ -460,7 +461,7 @@ run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claim
 	try->was_run = true;
 	if (try->repeats == 0)
 		dw_count_begin(db, me, try->started - claimed->key.due);
-	try->error = run_sql(me, claimed, &try->result, &try->timed_out);
+	try->error = run_task_sql(me, claimed, &try->result, &try->timed_out);
 	if (try->error == NULL)
 	{
 		dw_conclude_claim(claimed, DW_END_DONE, try->started, &try->result, NULL);
@@ -706,7 +707,7 @@ try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool re
 
 /* Waits before another try; the slot keeps the task. */
 static void
-back_off(int *wait_ms)
+rest_before_retry(int *wait_ms)
 {
 	static uint32 wait_event = 0;
 
@@ -772,6 +773,9 @@ log_long_task(const DwEntry *entry, const Try *try)
 			 errhidestmt(true)));
 }
 
+/*
+ * A mark has hit the task, of which the claim is undone: counts and tells that.
+ */
 void
 dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 {
@@ -781,6 +785,9 @@ dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 	dw_crashes_gone(db->oid, entry->id);
 }
 
+/*
+ * After the end of a transaction: removes what its tasks left in the session.
+ */
 void
 dw_task_clean(bool used_temp)
 {
@@ -840,7 +847,7 @@ finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool
 			break;
 		/* not the task's fault: try again, for as long as it takes */
 		report_problem(db, entry, record, wait_ms == RETRY_MIN_MS, error);
-		back_off(&wait_ms);
+		rest_before_retry(&wait_ms);
 		/* told to end, as after DROP EXTENSION; a task that is left is hinted */
 		if (me->must_exit)
 			proc_exit(0);
@@ -901,6 +908,10 @@ leave_to_fresh(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	return true;
 }
 
+/*
+ * Claims the task of an entry and runs it, if it is still there; returns when
+ * its outcome is committed, or there is nothing to do for it.
+ */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
@@ -930,6 +941,7 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	dw_trial_end(me);
 }
 
+/* The task's run was cancelled, and undone: it has failed with this error. */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
 {
@@ -940,6 +952,7 @@ dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *er
 	finish_task(db, me, entry, &try, true);
 }
 
+/* Records a claimed task that is not run as failed, in this transaction. */
 void
 dw_record_refusal(const DwClaim *claimed)
 {
@@ -950,12 +963,14 @@ dw_record_refusal(const DwClaim *claimed)
 	MemoryContextSwitchTo(context);
 }
 
+/* A claimed task came too late to be run: that is all, in this transaction. */
 void
 dw_skip_task(const DwClaim *claimed)
 {
 	dw_conclude_claim(claimed, DW_END_SKIPPED, 0, NULL, NULL);
 }
 
+/* The same of a claimed task; result and error may be NULL. */
 void
 dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
 				  const DwSpiResult *result, const ErrorData *error)

@@ -207,6 +207,10 @@ limit_parallel_workers(void)
 	parallel_workers->max = max_parallel_workers;
 }
 
+/*
+ * dw_worker_interrupts() for executors.  Returns false if the session may not be
+ * like a new one any more, and must end without running another task.
+ */
 bool
 dw_session_interrupts(void)
 {
@@ -231,6 +235,10 @@ dw_session_interrupts(void)
 	return true;
 }
 
+/*
+ * Connects this process as the role.  can_log_in is of interest to
+ * PostgreSQL 15 and 16 only.  FATAL if it cannot connect.
+ */
 void
 dw_session_begin(Oid database, Oid owner, bool can_log_in)
 {
@@ -249,6 +257,10 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 	SetConfigOption("idle_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
+/*
+ * Is the process connected as somebody else, and the role by its transactions
+ * only?  Then none of these may be ended by the role's SQL.
+ */
 bool
 dw_session_is_switched(void)
 {
@@ -295,7 +307,12 @@ reset_setting(const char *name, struct config_generic **setting)
 								 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
 }
 
-/* Deferred triggers, and queries of cursors WITH HOLD; each may bring the other. */
+/*
+ * What is left of a task's own work when its SQL is done: all that a commit
+ * would run of it.
+ *
+ * Deferred triggers, and queries of cursors WITH HOLD; each may bring the other.
+ */
 void
 dw_session_finish_work(void)
 {
@@ -305,6 +322,8 @@ dw_session_finish_work(void)
 }
 
 /*
+ * Between tasks of one transaction: ends what cannot stay until its end.
+ *
  * Session locks stay: others must not have them before they can see what was
  * done under them.
  */
@@ -316,6 +335,10 @@ dw_session_clean_within(void)
 	ResetSequenceCaches();
 }
 
+/*
+ * Ends what a task may have left in the session.  What a procedural language
+ * keeps, stays.
+ */
 void
 dw_session_clean(bool used_temp)
 {

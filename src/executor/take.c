@@ -47,6 +47,7 @@ dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 	}
 }
 
+/* For the executor: it has not run anything before its current task. */
 bool
 dw_executor_is_fresh(void)
 {
@@ -87,6 +88,10 @@ dw_executor_must_end(DwExecutor *me)
 	return me->must_exit || dw_uptime() - dw_executor_born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != DW_FRESH;
 }
 
+/*
+ * For the executor: takes another task of the lane of its current one, due
+ * until then, which becomes its current one, if it is to go on with its batch.
+ */
 bool
 dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 {

@@ -28,14 +28,7 @@ extern int64 dw_executor_born;
 extern bool dw_note_taken(DwExecutor *me, const DwEntry *entry);
 extern void dw_ask_for_load(const DwLane *lane);
 extern bool dw_executor_must_end(DwExecutor *me);
-
-/*
- * For the executor: takes another task of the lane of its current one, due
- * until then, which becomes its current one, if it is to go on with its batch.
- */
 extern bool dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry);
-
-/* For the executor: it has not run anything before its current task. */
 extern bool dw_executor_is_fresh(void);
 
 #endif							/* DW_TAKE_H */

@@ -64,6 +64,7 @@ count_message(ErrorData *error)
 		prev_hook(error);
 }
 
+/* Called once by the postmaster. */
 void
 dw_task_log_install(void)
 {
@@ -79,6 +80,7 @@ dw_task_log_begin(void)
 	written = 0;
 }
 
+/* It goes on. */
 void
 dw_task_log_resume(void)
 {
@@ -91,12 +93,14 @@ dw_task_log_end(void)
 	counting = false;
 }
 
+/* Does it run now? */
 bool
 dw_task_sql_runs(void)
 {
 	return counting;
 }
 
+/* Raises an error if the task has exceeded the bound. */
 void
 dw_task_log_check(void)
 {
@@ -124,6 +128,7 @@ ask_for_reason(ErrorData *error)
 	error->output_to_server = output;
 }
 
+/* If it has, that is what the task's error is. */
 void
 dw_task_log_explain(ErrorData *error)
 {
@@ -138,6 +143,7 @@ dw_task_log_explain(ErrorData *error)
 	error->hint = pstrdup("The limit is the setting \"delay_wheel.max_task_log\".");
 }
 
+/* The text that is logged, and shown, as the SQL of the task that runs. */
 const char *
 dw_logged_sql(const char *sql)
 {

@@ -75,12 +75,14 @@ dw_timeout_disarm(void)
 	armed = false;
 }
 
+/* It was armed, and has struck. */
 bool
 dw_timeout_struck(void)
 {
 	return armed && !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
+/* What ran did not end then, so this process is ended. */
 bool
 dw_timeout_ends_process(void)
 {

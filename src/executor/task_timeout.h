@@ -13,11 +13,7 @@
 /* After so many ms what runs is cancelled; 0 is never. */
 extern void dw_timeout_arm(int ms);
 extern void dw_timeout_disarm(void);
-
-/* It was armed, and has struck. */
 extern bool dw_timeout_struck(void);
-
-/* What ran did not end then, so this process is ended. */
 extern bool dw_timeout_ends_process(void);
 
 #endif							/* DW_TASK_TIMEOUT_H */

@@ -122,6 +122,10 @@ dw_trial_end(DwExecutor *me)
 			SetLatch(dw_proc_latch(dw_executors[i].proc));
 }
 
+/*
+ * For how long is this executor not to begin a task, in ms; 0 if it may.  It
+ * is woken when the trial is over.
+ */
 long
 dw_trial_wait(const DwExecutor *me)
 {

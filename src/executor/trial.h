@@ -19,11 +19,6 @@
  */
 extern void dw_trial_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_trial_end(DwExecutor *me);
-
-/*
- * For how long is this executor not to begin a task, in ms; 0 if it may.  It
- * is woken when the trial is over.
- */
 extern long dw_trial_wait(const DwExecutor *me);
 
 #endif							/* DW_TRIAL_H */

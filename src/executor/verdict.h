@@ -22,7 +22,6 @@ typedef enum DwVerdict
 	DW_REFUSE,					/* it goes to the failed ones */
 	DW_SKIP						/* it came too late: only its row goes */
 } DwVerdict;
-
 extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 						  const Datum *values, const bool *nulls,
 						  int *sqlstate, const char **reason);

@@ -733,6 +733,10 @@ count_cell(Count *c, Cell *cell)
 	return (DwDueCount) {(int64) rint(tasks), exact};
 }
 
+/*
+ * Counts the tasks that the user may know of in the n + 1 periods that n
+ * ascending bounds make; the first has no beginning, the last no end.
+ */
 DwDueCount *
 dw_due_counts(const TimestampTz *bounds, int n)
 {

@@ -18,11 +18,6 @@ typedef struct DwDueCount
 	int64		tasks;
 	bool		exact;
 } DwDueCount;
-
-/*
- * Counts the tasks that the user may know of in the n + 1 periods that n
- * ascending bounds make; the first has no beginning, the last no end.
- */
 extern DwDueCount *dw_due_counts(const TimestampTz *bounds, int n);
 
 #endif							/* DW_DUE_COUNTS_H */

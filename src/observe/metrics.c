@@ -70,7 +70,7 @@ typedef struct Waiting
 
 /* The task that is first in line. */
 static TimestampTz
-first_due(const DwLane *lane)
+first_in_line(const DwLane *lane)
 {
 	DwPlace		head = dw_list_head(dw_pool, &lane->ready);
 	const DwEntry *first = dw_list_first(dw_pool, &head);
@@ -80,7 +80,7 @@ first_due(const DwLane *lane)
 
 /* Adds a lane of the database, if it still is, to those of its state. */
 static void
-add_lane(DwDatabase *db, const DwLane *lane, Waiting *all)
+count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 {
 	TimestampTz now = dw_now();
 	TimestampTz until;
@@ -98,7 +98,7 @@ add_lane(DwDatabase *db, const DwLane *lane, Waiting *all)
 			{
 				all[i].lanes++;
 				all[i].tasks += dw_ready_count(lane);
-				all[i].first_due = Min(all[i].first_due, first_due(lane));
+				all[i].first_due = Min(all[i].first_due, first_in_line(lane));
 			}
 	}
 	LWLockRelease(dw_ready_lock(db));
@@ -116,7 +116,7 @@ collect_waiting(DwDatabase *db, Waiting *all)
 		all[i].first_due = DW_NEVER;
 	}
 	for (int i = 0; i < n; i++)
-		add_lane(db, &dw_lanes[numbers[i]], all);
+		count_waiting(db, &dw_lanes[numbers[i]], all);
 	pfree(numbers);
 	all[SUSPECTED].tasks = dw_crashes_suspects(db->oid);
 }

@@ -67,6 +67,9 @@ static const char style[] =
 	"<defs><pattern id=\"dw-hatch\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\""
 	" patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V5\"/></pattern></defs>\n";
 
+/*
+ * The shade of a number of tasks: 1, 10, 100, 1000 and 10000 begin a new one.
+ */
 int
 dw_svg_shade(int64 tasks)
 {
@@ -185,6 +188,7 @@ format_text(const char *format, va_list args)
 	}
 }
 
+/* A text, escaped; the class says how it looks. */
 void
 dw_svg_text(StringInfo svg, double x, double y, const char *class, const char *format, ...)
 {
@@ -197,6 +201,7 @@ dw_svg_text(StringInfo svg, double x, double y, const char *class, const char *f
 	va_end(args);
 }
 
+/* What a browser shows where the pointer is; to stand inside an element. */
 void
 dw_svg_tooltip(StringInfo svg, const char *format, ...)
 {
@@ -248,6 +253,7 @@ characters(const char *text, int most, int *bytes)
 	return n;
 }
 
+/* The text, or its begin and its end, so that it has no more characters. */
 char *
 dw_svg_clip(const char *text, int most)
 {
@@ -313,6 +319,9 @@ one_unit(double value, const char *unit)
 	return psprintf(value >= 9.95 || value == floor(value) ? "%.0f %s" : "%.1f %s", value, unit);
 }
 
+/*
+ * A duration for people: 350 us, 2.5 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h.
+ */
 char *
 dw_svg_duration(double us)
 {
@@ -333,6 +342,9 @@ dw_svg_duration(double us)
 
 /*---- What is drawn ----*/
 
+/*
+ * What a query says, one row: texts, or NULL.  Between SPI_connect and SPI_finish.
+ */
 char **
 dw_svg_row(const char *query, int columns)
 {

@@ -56,6 +56,10 @@ PG_FUNCTION_INFO_V1(dw_get_status);
 
 PG_FUNCTION_INFO_V1(dw_is_running);
 
+/*
+ * May the current user see how many tasks a role has, when, and what runs?  The
+ * tasks themselves, with SQL, are for members of the role and pg_read_all_data.
+ */
 bool
 dw_may_watch(Oid owner)
 {
@@ -228,6 +232,9 @@ set_lateness(Datum *value, bool *isnull, double us)
 	*value = Float8GetDatum(us / 1000.0);
 }
 
+/*
+ * For copies of a lane and its owner.  The reason is NULL where the state says all.
+ */
 const char *
 dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
 			  const char **reason)
@@ -343,6 +350,7 @@ next_lane(const DwDatabase *db, int32 place)
 	return DW_NO_LANE;
 }
 
+/* The numbers of a database's lanes as they are just now. */
 int32 *
 dw_list_lanes(DwDatabase *db, int *n)
 {
@@ -431,7 +439,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 
 /* Numbers are as they are just now, without a lock; what limits the lane takes one. */
 static void
-add_lane(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
+add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
 {
 	int64		ready = dw_ready_count(lane);
 	DwLimit		limit;
@@ -464,7 +472,7 @@ sum_queues(DwDatabase *db, int *n)
 		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
 
 		if (sum != NULL)
-			add_lane(db, &dw_lanes[lane], now, sum);
+			add_lane_to_queue(db, &dw_lanes[lane], now, sum);
 	}
 	return sums;
 }
@@ -549,6 +557,10 @@ dw_get_queues(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/*
+ * Tasks of all lanes that are due before this are in memory: DW_NEVER if all
+ * are, PG_INT64_MIN if it is not known.
+ */
 TimestampTz
 dw_lowest_horizon(DwDatabase *db)
 {

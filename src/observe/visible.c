@@ -147,7 +147,7 @@ typedef struct RowScan
 /*---- Tables and their columns ----*/
 
 static const Source *
-source_of(Oid foreign_table)
+table_behind(Oid foreign_table)
 {
 	ForeignTable *table = GetForeignTable(foreign_table);
 	ListCell   *lc;
@@ -370,7 +370,7 @@ has_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access a
 static void
 get_size(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 {
-	const Source *source = source_of(foreign_table);
+	const Source *source = table_behind(foreign_table);
 	Oid			tables[DW_HISTORY_TABLES];
 	int			ntables = tables_of(source, tables);
 
@@ -451,7 +451,7 @@ typedef struct Wanted
 } Wanted;
 
 static bool
-is_wanted(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceMember *member,
+is_column_of_scan(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceMember *member,
 		  void *arg)
 {
 	const Wanted *wanted = (const Wanted *) arg;
@@ -484,7 +484,7 @@ add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access acces
 			clauses = lappend(clauses, lfirst(lc));
 	if (rel->has_eclass_joins)
 		clauses = list_concat(clauses,
-							  generate_implied_equalities_for_column(root, rel, is_wanted, &wanted,
+							  generate_implied_equalities_for_column(root, rel, is_column_of_scan, &wanted,
 																	 rel->lateral_referencers));
 	if (access == ACCESS_ID)
 		foreach(lc, clauses)
@@ -730,7 +730,7 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 }
 
 static void
-begin_scan(RowScan *scan, ForeignScanState *node)
+begin_row_scan(RowScan *scan, ForeignScanState *node)
 {
 	scan->begun = true;
 	scan->part = 0;
@@ -809,7 +809,7 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 	Relation	rel;
 
 	node->fdw_state = scan;
-	scan->source = source_of(RelationGetRelid(node->ss.ss_currentRelation));
+	scan->source = table_behind(RelationGetRelid(node->ss.ss_currentRelation));
 	scan->access = (Access) linitial_int(plan->fdw_private);
 	scan->is_array = lsecond_int(plan->fdw_private);
 	scan->nowners = -1;
@@ -838,7 +838,7 @@ iterate_foreign_scan(ForeignScanState *node)
 
 	ExecClearTuple(slot);
 	if (!scan->begun)
-		begin_scan(scan, node);
+		begin_row_scan(scan, node);
 	found = next_row(scan, node->ss.ps.state->es_snapshot);
 	MemoryContextSwitchTo(before);
 	if (!found)

@@ -139,7 +139,7 @@ out_of_range(Reader *reader, const char *what, int value)
 
 /* Goes past a character, which may be a letter of either case. */
 static bool
-take(Reader *reader, char c)
+take_char(Reader *reader, char c)
 {
 	if (reader->at == reader->end || pg_tolower((unsigned char) *reader->at) != c)
 		return false;
@@ -148,7 +148,7 @@ take(Reader *reader, char c)
 }
 
 static bool
-read_number(Reader *reader, int *value)
+read_cron_number(Reader *reader, int *value)
 {
 	const char *begin = reader->at;
 
@@ -171,7 +171,7 @@ read_value(Reader *reader, int *value)
 				*value = field->min + i;
 				return true;
 			}
-	return read_number(reader, value);
+	return read_cron_number(reader, value);
 }
 
 /*
@@ -203,12 +203,12 @@ read_which_weekday(Reader *reader, int weekday, DwCron *cron)
 	if (weekday > reader->field->max)
 		return out_of_range(reader, "Value", weekday);
 	weekday %= DAYS_PER_WEEK;
-	if (take(reader, 'l'))
+	if (take_char(reader, 'l'))
 		cron->last_weekdays |= 1 << weekday;
 	else
 	{
 		reader->at++;
-		if (!read_number(reader, &nth))
+		if (!read_cron_number(reader, &nth))
 			return not_understood(reader);
 		if (nth < 1 || nth > lengthof(cron->nth_weekdays))
 			return out_of_range(reader, "Number", nth);
@@ -225,18 +225,18 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 	int			last = field->max;
 	int			step = 1;
 
-	if (field == &fields[DAY_FIELD] && take(reader, 'l'))
+	if (field == &fields[DAY_FIELD] && take_char(reader, 'l'))
 	{
 		cron->last_day = true;
 		return reader->at == reader->end || not_understood(reader);
 	}
-	if (!take(reader, '*'))
+	if (!take_char(reader, '*'))
 	{
 		if (!read_value(reader, &first))
 			return not_understood(reader);
 		if (field == &fields[WEEKDAY_FIELD] && reader->at < reader->end && strchr("lL#", *reader->at))
 			return read_which_weekday(reader, first, cron);
-		if (take(reader, '-'))
+		if (take_char(reader, '-'))
 		{
 			if (!read_value(reader, &last))
 				return not_understood(reader);
@@ -244,7 +244,7 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 		else if (reader->at == reader->end || *reader->at != '/')
 			last = first;
 	}
-	if (take(reader, '/') && !read_number(reader, &step))
+	if (take_char(reader, '/') && !read_cron_number(reader, &step))
 		return not_understood(reader);
 	if (reader->at < reader->end)
 		return not_understood(reader);
@@ -370,6 +370,11 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	return true;
 }
 
+/*
+ * Reads a schedule.  False if it is none: *problem is then what is wrong with
+ * it, a sentence for errdetail(), and *hint one for errhint(); both static or in
+ * the current memory context.
+ */
 bool
 dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint)
 {
@@ -579,6 +584,11 @@ next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *ne
 	return false;
 }
 
+/*
+ * The first time of a schedule that is later than `after`.  False if there is
+ * none: the date does not exist, or the end of timestamps is reached, or
+ * `after` is infinite.
+ */
 bool
 dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next)
 {

@@ -33,19 +33,7 @@ typedef struct DwCron
 								 * just one of them */
 	bool		any_hour;		/* hour is * or * / n: goes by elapsed time */
 } DwCron;
-
-/*
- * Reads a schedule.  False if it is none: *problem is then what is wrong with
- * it, a sentence for errdetail(), and *hint one for errhint(); both static or in
- * the current memory context.
- */
 extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint);
-
-/*
- * The first time of a schedule that is later than `after`.  False if there is
- * none: the date does not exist, or the end of timestamps is reached, or
- * `after` is infinite.
- */
 extern bool dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next);
 
 #endif							/* DW_CRON_H */

@@ -14,6 +14,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "../base/errors.h"
 #include "../base/signature.h"
 #include "cron.h"
 #include "cron_times.h"
@@ -51,15 +52,6 @@ dw_time_zone(const char *name)
 	return zone;
 }
 
-static void
-refuse_null(FunctionCallInfo fcinfo, int number, const char *name)
-{
-	if (PG_ARGISNULL(number))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
-}
-
 Datum
 dw_cron_times(PG_FUNCTION_ARGS)
 {
@@ -71,9 +63,9 @@ dw_cron_times(PG_FUNCTION_ARGS)
 	int			n;
 
 	dw_require_signature(fcinfo, TIMESTAMPTZOID, lengthof(types), types);
-	refuse_null(fcinfo, 0, "schedule");
-	refuse_null(fcinfo, 2, "after");
-	refuse_null(fcinfo, 3, "n");
+	dw_refuse_null(PG_ARGISNULL(0), "schedule");
+	dw_refuse_null(PG_ARGISNULL(2), "after");
+	dw_refuse_null(PG_ARGISNULL(3), "n");
 	dw_cron_read(text_to_cstring(PG_GETARG_TEXT_PP(0)), &cron);
 	zone = PG_ARGISNULL(1) ? session_timezone : dw_time_zone(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	t = PG_GETARG_TIMESTAMPTZ(2);

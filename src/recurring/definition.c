@@ -284,7 +284,11 @@ const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 	{Anum_recurring_more, Anum_task_more},
 };
 
-/* Inserts the next run, if there is to be one, and names it. */
+/*
+ * Inserts the task of that run, if there is to be one, and names it.
+ *
+ * Inserts the next run, if there is to be one, and names it.
+ */
 void
 dw_definition_insert_run(DwDefinition *def)
 {
@@ -372,7 +376,11 @@ dw_definition_advance(DwDefinition *def)
 	dw_definition_set_next(def, after);
 }
 
-/* Does an executor run a task whose row is gone already, see autonomous.h? */
+/*
+ * Does an executor run a task whose row is gone already, see autonomous.h?
+ *
+ * Does an executor run a task whose row is gone already, see autonomous.h?
+ */
 bool
 dw_runs_without_row(int64 id)
 {
@@ -480,6 +488,9 @@ end_run(int64 id, const DwEnded *ended)
 }
 
 /*
+ * For dw_conclude: if the task is the current run of a recurring task,
+ * schedules the next one.  Waits for who changes that task.
+ *
  * If it is the executor's own task, whose work is done by now, a limit for
  * locks that is meant for its SQL is not to make it fail.
  */
@@ -505,6 +516,11 @@ dw_recurring_ended(const DwEnded *ended)
 	PG_END_TRY();
 }
 
+/*
+ * For the sweeper, which must not wait: true if it may delete the row of a
+ * task, to be concluded then, which may be a run of a recurring task.  It has
+ * locked the table of recurring tasks for writing.
+ */
 bool
 dw_recurring_may_end(Relation rel, HeapTuple tuple)
 {
@@ -539,6 +555,10 @@ dw_recurring_has_run(const DwDefinition *def)
 	return run == DW_RUN_OF_IT;
 }
 
+/*
+ * For the timer, which must not wait: is there one of another origin, which may
+ * have no pending run?  Only the first ones are looked at, as copies bring them.
+ */
 bool
 dw_recurring_unarmed(void)
 {
@@ -566,6 +586,7 @@ dw_recurring_unarmed(void)
 	return found;
 }
 
+/* Does the definition of a recurring task name this queue? */
 bool
 dw_recurring_uses_queue(int16 queue)
 {

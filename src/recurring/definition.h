@@ -71,8 +71,6 @@ extern void dw_definition_set_next(DwDefinition *def, TimestampTz after);
 extern void dw_definition_set_first(DwDefinition *def);
 extern void dw_definition_note_end(DwDefinition *def, const DwEnded *ended);
 extern void dw_definition_advance(DwDefinition *def);
-
-/* Inserts the task of that run, if there is to be one, and names it. */
 extern void dw_definition_insert_run(DwDefinition *def);
 
 /*
@@ -85,32 +83,11 @@ typedef enum DwRunRow
 	DW_RUN_OF_IT,
 	DW_RUN_OF_OTHERS
 } DwRunRow;
-
 extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
-
-/* Does an executor run a task whose row is gone already, see autonomous.h? */
 extern bool dw_runs_without_row(int64 id);
-
-/*
- * For dw_conclude: if the task is the current run of a recurring task,
- * schedules the next one.  Waits for who changes that task.
- */
 extern void dw_recurring_ended(const DwEnded *ended);
-
-/*
- * For the sweeper, which must not wait: true if it may delete the row of a
- * task, to be concluded then, which may be a run of a recurring task.  It has
- * locked the table of recurring tasks for writing.
- */
 extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
-
-/*
- * For the timer, which must not wait: is there one of another origin, which may
- * have no pending run?  Only the first ones are looked at, as copies bring them.
- */
 extern bool dw_recurring_unarmed(void);
-
-/* Does the definition of a recurring task name this queue? */
 extern bool dw_recurring_uses_queue(int16 queue);
 
 /*

@@ -53,6 +53,7 @@ add_to_date(struct pg_tm *tm, int64 months, int64 days)
 	return true;
 }
 
+/* The time that is n intervals after another one; false if there is none. */
 bool
 dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 				   TimestampTz *result)
@@ -109,6 +110,10 @@ next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 	return true;
 }
 
+/*
+ * The first ideal time after the given one; false if there is none.  Never an
+ * error.
+ */
 bool
 dw_recurrence_next(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 {

@@ -25,15 +25,8 @@ typedef struct DwRecurrence
 	Interval	every;			/* positive */
 	DwCron		cron;
 } DwRecurrence;
-
-/*
- * The first ideal time after the given one; false if there is none.  Never an
- * error.
- */
 extern bool dw_recurrence_next(const DwRecurrence *recurrence, TimestampTz after,
 							   TimestampTz *next);
-
-/* The time that is n intervals after another one; false if there is none. */
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 							   TimestampTz *result);
 

@@ -159,6 +159,10 @@ begin_repair(void)
 	return NULL;
 }
 
+/*
+ * For the sweeper: looks at all of them, a slice at a time, in transactions of
+ * its own.  Returns when to go on; DW_NEVER if that was all.
+ */
 TimestampTz
 dw_recurring_repair(DwDatabase *db)
 {

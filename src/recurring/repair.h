@@ -12,10 +12,6 @@
 
 #include "../shmem/shared.h"
 
-/*
- * For the sweeper: looks at all of them, a slice at a time, in transactions of
- * its own.  Returns when to go on; DW_NEVER if that was all.
- */
 extern TimestampTz dw_recurring_repair(DwDatabase *db);
 
 #endif							/* DW_REPAIR_H */

@@ -20,6 +20,7 @@
 #include "../base/settings.h"
 #endif
 
+/* Makes it empty; allocates its memory, which stays, the first time. */
 void
 dw_lane_heap_reset(DwLaneHeap *heap)
 {
@@ -35,7 +36,7 @@ dw_lane_heap_reset(DwLaneHeap *heap)
 }
 
 static void
-put(DwLaneHeap *heap, int place, int32 lane)
+put_lane_at(DwLaneHeap *heap, int place, int32 lane)
 {
 	heap->lanes[place] = lane;
 	heap->places[lane] = place;
@@ -46,10 +47,10 @@ sift_up(DwLaneHeap *heap, int place, int32 lane)
 {
 	while (place > 0 && heap->keys[lane] < heap->keys[heap->lanes[(place - 1) / 2]])
 	{
-		put(heap, place, heap->lanes[(place - 1) / 2]);
+		put_lane_at(heap, place, heap->lanes[(place - 1) / 2]);
 		place = (place - 1) / 2;
 	}
-	put(heap, place, lane);
+	put_lane_at(heap, place, lane);
 }
 
 static void
@@ -66,10 +67,10 @@ sift_down(DwLaneHeap *heap, int place, int32 lane)
 			child++;
 		if (heap->keys[lane] <= heap->keys[heap->lanes[child]])
 			break;
-		put(heap, place, heap->lanes[child]);
+		put_lane_at(heap, place, heap->lanes[child]);
 		place = child;
 	}
-	put(heap, place, lane);
+	put_lane_at(heap, place, lane);
 }
 
 void

@@ -24,7 +24,6 @@ typedef struct DwLaneHeap
 
 #define DW_NO_LANE		(-1)
 
-/* Makes it empty; allocates its memory, which stays, the first time. */
 extern void dw_lane_heap_reset(DwLaneHeap *heap);
 
 /* Puts a lane in, or at another place. */

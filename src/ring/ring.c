@@ -831,7 +831,7 @@ take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno,
  * another pass or a filter has come between.
  */
 static void
-end_pass(DwRing *ring, const DwTake *take)
+end_slot_pass(DwRing *ring, const DwTake *take)
 {
 	DwSlot	   *slot = dw_ring_slot(ring, take->slot);
 
@@ -870,7 +870,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 	ring->nentries -= taken;
 
 	if (take->chunks_left == 0)
-		end_pass(ring, take);
+		end_slot_pass(ring, take);
 	if (list->count == 0)
 		clear_slot(ring, take->slot);
 	return taken;

@@ -89,6 +89,21 @@ dw_read_end(Relation rel)
 	CommitTransactionCommand();
 }
 
+/*
+ * For PG_CATCH: reports the error that was caught, ends its transaction, and goes
+ * back to the memory context that the caller had before.
+ */
+void
+dw_end_failed_transaction(MemoryContext context)
+{
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(context);
+	RESUME_INTERRUPTS();
+}
+
 /* Reports an error caught, once for an episode, and ends its transaction. */
 void
 dw_read_failed(DwDatabase *database, const char *what)
@@ -386,6 +401,7 @@ dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 	return heap_form_tuple(desc, all_values, all_nulls);
 }
 
+/* A row's columns, those that others added included. */
 void
 dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls)
 {

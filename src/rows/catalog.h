@@ -227,6 +227,7 @@ extern Relation dw_read_begin(void);
 extern void dw_read_end(Relation rel);
 
 /* The same after an error, which is reported. */
+extern void dw_end_failed_transaction(MemoryContext context);
 extern void dw_read_failed(DwDatabase *database, const char *what);
 
 /* As the active snapshot sees it; caller has locked pg_authid. */
@@ -248,8 +249,6 @@ extern const DwCatalog *dw_catalog(void);
 /* Would dw_catalog() find it?  Costs nothing if it has. */
 extern bool dw_catalog_is_there(void);
 extern int64 dw_origin_stamp(void);
-
-/* A row's columns, those that others added included. */
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 
 #endif							/* DW_CATALOG_H */

@@ -88,7 +88,7 @@ init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 }
 
 static DwLaneScan *
-begin_scan(Relation rel, Snapshot snapshot, int nkeys)
+begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
 {
 	DwLaneScan *scan = palloc(sizeof(DwLaneScan));
 
@@ -111,7 +111,7 @@ begin_scan(Relation rel, Snapshot snapshot, int nkeys)
 DwLaneScan *
 dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
-	DwLaneScan *scan = begin_scan(rel, snapshot, 5);
+	DwLaneScan *scan = begin_index_scan(rel, snapshot, 5);
 
 	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(from->owner));
@@ -134,7 +134,7 @@ dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 DwLaneScan *
 dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
-	DwLaneScan *scan = begin_scan(rel, snapshot, 1);
+	DwLaneScan *scan = begin_index_scan(rel, snapshot, 1);
 
 	dw_lanes_scan_seek(scan, from);
 	return scan;

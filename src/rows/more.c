@@ -30,7 +30,7 @@ static const struct
 }			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
 
 static bool
-find(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
+find_option(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
 {
 	Jsonb	   *more;
 
@@ -46,7 +46,7 @@ dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 {
 	JsonbValue	value;
 
-	return find(values, nulls, column, key, &value);
+	return find_option(values, nulls, column, key, &value);
 }
 
 /* A copy in the current memory context, or NULL. */
@@ -55,7 +55,7 @@ dw_more_text(const Datum *values, const bool *nulls, int column, const char *key
 {
 	JsonbValue	value;
 
-	if (!find(values, nulls, column, key, &value) || value.type != jbvString)
+	if (!find_option(values, nulls, column, key, &value) || value.type != jbvString)
 		return NULL;
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
@@ -67,7 +67,7 @@ dw_more_number(const Datum *values, const bool *nulls, int column, const char *k
 	char	   *text;
 	char	   *end;
 
-	if (!find(values, nulls, column, key, &value) || value.type != jbvNumeric)
+	if (!find_option(values, nulls, column, key, &value) || value.type != jbvNumeric)
 		return false;
 	text = numeric_normalize(value.val.numeric);
 	errno = 0;
@@ -91,7 +91,7 @@ object(const char *key, JsonbValue *value)
 }
 
 static void
-set(Datum *values, bool *nulls, int column, const char *key, JsonbValue *value)
+set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *value)
 {
 	Datum		added = object(key, value);
 
@@ -116,7 +116,7 @@ dw_more_set_text(Datum *values, bool *nulls, int column, const char *key, const 
 
 	value.val.string.val = (char *) text;
 	value.val.string.len = strlen(text);
-	set(values, nulls, column, key, &value);
+	set_option(values, nulls, column, key, &value);
 }
 
 void
@@ -125,7 +125,7 @@ dw_more_set_number(Datum *values, bool *nulls, int column, const char *key, int6
 	JsonbValue	value = {.type = jbvNumeric};
 
 	value.val.numeric = int64_to_numeric(number);
-	set(values, nulls, column, key, &value);
+	set_option(values, nulls, column, key, &value);
 }
 
 /* What is left without any key is null again. */
@@ -151,6 +151,7 @@ find_mode(const char *name)
 	return DW_IN_TRANSACTION;
 }
 
+/* By the columns of a row of delay_wheel.task. */
 DwMode
 dw_mode(const Datum *values, const bool *nulls)
 {
@@ -162,6 +163,7 @@ dw_mode(const Datum *values, const bool *nulls)
 	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
 }
 
+/* By its name; an error if there is none of that name. */
 DwMode
 dw_mode_named(const char *name)
 {

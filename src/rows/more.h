@@ -46,11 +46,7 @@ extern void dw_more_set_text(Datum *values, bool *nulls, int column, const char 
 extern void dw_more_set_number(Datum *values, bool *nulls, int column, const char *key,
 							   int64 number);
 extern void dw_more_remove(Datum *values, bool *nulls, int column, const char *key);
-
-/* By the columns of a row of delay_wheel.task. */
 extern DwMode dw_mode(const Datum *values, const bool *nulls);
-
-/* By its name; an error if there is none of that name. */
 extern DwMode dw_mode_named(const char *name);
 
 #endif							/* DW_MORE_H */

@@ -168,6 +168,7 @@ dw_tasks_open(void)
 	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
 }
 
+/* That lock may be gone. */
 void
 dw_tasks_unlocked(void)
 {
@@ -457,6 +458,7 @@ dw_recurring_insert(Datum *values, bool *nulls)
 	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
 }
 
+/* Its columns are all of the table; it is locked by this transaction. */
 void
 dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 {

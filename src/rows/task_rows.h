@@ -69,9 +69,7 @@ typedef enum DwIfExists
  */
 extern void dw_tasks_lock(void);
 extern Relation dw_tasks_open(void);
-/* That lock may be gone. */
 extern void dw_tasks_unlocked(void);
-
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
 /* At most so many bytes of a text, as a value; and of what an error says. */
 extern Datum dw_clipped_text(const char *text, int length, int max);
@@ -90,9 +88,7 @@ extern void dw_queue_insert(Datum *values, bool *nulls);
 extern void dw_pause_insert(Datum *values, bool *nulls);
 extern void dw_cancellation_insert(Datum *values, bool *nulls);
 extern void dw_recurring_insert(Datum *values, bool *nulls);
-/* Its columns are all of the table; it is locked by this transaction. */
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
-
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 /*
@@ -102,7 +98,6 @@ extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
-
 extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);
 
 #endif							/* DW_TASK_ROWS_H */

@@ -67,6 +67,10 @@ dw_ending_attach(void)
 		pg_atomic_init_u32(&ending->xids[i], InvalidTransactionId);
 }
 
+/*
+ * The transaction is about to commit, and there is something that others must
+ * not miss; to be called before anybody can see that it has.  One at a time.
+ */
 void
 dw_ending_publish(TransactionId xid)
 {
@@ -77,6 +81,9 @@ dw_ending_publish(TransactionId xid)
 	published = true;
 }
 
+/*
+ * Its locks are gone, or it is undone; if none was published, nothing happens.
+ */
 void
 dw_ending_withdraw(void)
 {
@@ -88,6 +95,10 @@ dw_ending_withdraw(void)
 	published = false;
 }
 
+/*
+ * When this returns, the transactions whose changes the caller has seen have
+ * told all they did: catalogs are looked at anew, and so can waiters' slots be.
+ */
 void
 dw_ending_wait(void)
 {

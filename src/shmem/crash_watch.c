@@ -35,6 +35,7 @@ static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
+/* An executor's task has called exit(). */
 void
 dw_crashes_exited(const DwExecutor *me)
 {
@@ -227,7 +228,7 @@ begin_helping(void)
 }
 
 static void
-start_query(QueryDesc *query, int flags)
+start_helping_query(QueryDesc *query, int flags)
 {
 	if (IsParallelWorker() && dw_suspects != NULL)
 		begin_helping();
@@ -241,7 +242,7 @@ void
 dw_crashes_install(void)
 {
 	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = start_query;
+	ExecutorStart_hook = start_helping_query;
 }
 
 /* Registered anew for each shared memory; so it runs before that is given up. */

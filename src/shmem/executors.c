@@ -27,6 +27,10 @@
 DwExecutor *dw_this_executor = NULL;
 DwExecutor *dw_executors = NULL;
 
+/*
+ * The executor whose task this process works for, or NULL: a parallel worker
+ * helps its leader, who goes on with nothing else meanwhile.
+ */
 DwExecutor *
 dw_executor_served(void)
 {
@@ -55,12 +59,14 @@ executor_of(TransactionId xid)
 	return NULL;
 }
 
+/* Is it the transaction in which an executor of this database runs a task? */
 bool
 dw_xid_is_executor(TransactionId xid)
 {
 	return executor_of(xid) != NULL;
 }
 
+/* Is it one in which an executor runs several tasks, which ends soon? */
 bool
 dw_xid_is_batch(TransactionId xid)
 {
@@ -69,6 +75,10 @@ dw_xid_is_batch(TransactionId xid)
 	return e != NULL && e->in_batch;
 }
 
+/*
+ * Is it the transaction in which an executor runs this very task, alone, for
+ * as long as that takes?
+ */
 bool
 dw_executor_claims(int64 id, TransactionId xid)
 {
@@ -77,6 +87,9 @@ dw_executor_claims(int64 id, TransactionId xid)
 	return e != NULL && !e->in_batch && e->current.id == id;
 }
 
+/*
+ * Does an executor of this database run the task, and its row stays meanwhile?
+ */
 bool
 dw_executor_keeps(int64 id)
 {
@@ -90,6 +103,7 @@ dw_executor_keeps(int64 id)
 	return false;
 }
 
+/* Does one run it, and its row is gone?  If so, *owner is whose task it is. */
 bool
 dw_executor_runs_autonomous(int64 id, Oid *owner)
 {
@@ -106,7 +120,11 @@ dw_executor_runs_autonomous(int64 id, Oid *owner)
 	return false;
 }
 
-/* Without a lock: what has changed while we look has ended, see dw_autonomous_ended(). */
+/*
+ * Does one run such a task of the queue?
+ *
+ * Without a lock: what has changed while we look has ended, see dw_autonomous_ended().
+ */
 bool
 dw_executor_runs_autonomous_in(int16 queue)
 {

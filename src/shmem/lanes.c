@@ -282,6 +282,7 @@ dw_lane_ref(DwLane *lane)
 	return ref;
 }
 
+/* The hint that brings an entry back to the timer. */
 DwHint
 dw_entry_hint(const DwEntry *entry)
 {
@@ -417,6 +418,7 @@ dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef 
 	return lane != NULL;
 }
 
+/* May the owner have tasks that are not done, in databases but this one? */
 bool
 dw_owner_has_tasks_elsewhere(Oid owner)
 {
@@ -513,6 +515,12 @@ is_to_be_told(DwOwner *owner)
 	return true;
 }
 
+/*
+ * No executor can be had for an owner: its lanes wait, longer each time, up
+ * to a time that depends on the reason.  Returns whether that is news: the
+ * first time for this reason, and for want of a background worker no more than
+ * once a minute.  Under the table lock and the ready lock.
+ */
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 {
@@ -543,6 +551,7 @@ dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 	return news;
 }
 
+/* An executor of the owner works.  Under the ready lock. */
 void
 dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
@@ -583,7 +592,12 @@ dw_owners_retry(DwDatabase *db)
 	db->blocked_until = next;
 }
 
-/* The timer is the only one who blocks for this reason; others may be behind. */
+/*
+ * Are there owners who wait for a background worker, and may use it?  Without a
+ * lock: may be out of date.
+ *
+ * The timer is the only one who blocks for this reason; others may be behind.
+ */
 bool
 dw_owners_lack_worker(DwDatabase *db)
 {

@@ -30,34 +30,17 @@ extern DwLaneRef dw_lane_ref(DwLane *lane);
  */
 extern int	dw_owner_places(void);
 extern int32 dw_owner_enter(DwDatabase *db, Oid role);
-
-/* May the owner have tasks that are not done, in databases but this one? */
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);
-
-/* The hint that brings an entry back to the timer. */
 extern DwHint dw_entry_hint(const DwEntry *entry);
-
-/*
- * No executor can be had for an owner: its lanes wait, longer each time, up
- * to a time that depends on the reason.  Returns whether that is news: the
- * first time for this reason, and for want of a background worker no more than
- * once a minute.  Under the table lock and the ready lock.
- */
 extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
-/* An executor of the owner works.  Under the ready lock. */
 extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
 /* Owners whose time has come, or all, may try again.  Under the ready lock. */
 extern void dw_owners_retry(DwDatabase *db);
 extern void dw_owners_retry_all(DwDatabase *db);
-/*
- * Are there owners who wait for a background worker, and may use it?  Without a
- * lock: may be out of date.
- */
 extern bool dw_owners_lack_worker(DwDatabase *db);
 /* The one of these who has waited longest may try before all others.  Under the ready lock. */
 extern void dw_owners_retry_first(DwDatabase *db);
 extern const char *dw_block_text(DwBlock reason);
-
 extern void dw_owner_unlist(DwDatabase *db, DwOwner *owner);
 extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
 

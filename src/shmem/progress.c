@@ -67,6 +67,7 @@ dw_progress_is_active(DwDatabase *db, DwWork work)
 	return dw_progress_runs(&db->progress[work]);
 }
 
+/* pg_stat_activity has it that this process does such work now. */
 void
 dw_progress_show(DwWork work)
 {
@@ -166,7 +167,11 @@ dw_progress_end(DwDatabase *db, DwWork work)
 		set_phase(progress, DW_PHASE_DONE);
 }
 
-/* What waits is taken up by the next process. */
+/*
+ * The process that does some of the works ends: what goes on is cut off.
+ *
+ * What waits is taken up by the next process.
+ */
 void
 dw_progress_leave(DwDatabase *db, DwWork first, DwWork last)
 {

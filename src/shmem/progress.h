@@ -24,7 +24,6 @@ typedef struct DwWorkTexts
 	const char *unit;			/* of what is counted */
 	const char *activity;
 } DwWorkTexts;
-
 extern void dw_progress_init(DwProgress *all);
 
 /*
@@ -39,13 +38,8 @@ extern void dw_progress_add(struct DwDatabase *db, DwWork work, int64 done);
 extern void dw_progress_set(struct DwDatabase *db, DwWork work, int64 done, int64 total);
 extern void dw_progress_steps(struct DwDatabase *db, DwWork work, int32 steps, int32 total);
 extern void dw_progress_end(struct DwDatabase *db, DwWork work);
-
-/* pg_stat_activity has it that this process does such work now. */
 extern void dw_progress_show(DwWork work);
-
-/* The process that does some of the works ends: what goes on is cut off. */
 extern void dw_progress_leave(struct DwDatabase *db, DwWork first, DwWork last);
-
 extern const DwWorkTexts dw_works[];
 extern const char *const dw_phases[];
 extern bool dw_progress_runs(const DwProgress *progress);

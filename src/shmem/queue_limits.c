@@ -42,6 +42,7 @@
 
 DwQueue    *dw_queues = NULL;
 
+/* The queue of a lane, if it is declared; else NULL. */
 DwQueue *
 dw_lane_queue(const DwLane *lane)
 {
@@ -98,6 +99,11 @@ is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
 		queue->kept_until <= now + TURN_US;
 }
 
+/*
+ * What limits a lane; DW_LIMIT_NONE: its queue has room for *room tasks now.
+ * *until is when the rate allows the next one (beyond those, if there is
+ * room), or the turn is over; DW_NEVER if the end of the limit will be told.
+ */
 DwLimit
 dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
 {
@@ -271,6 +277,9 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 	return true;
 }
 
+/*
+ * Times of a clock that was set back since are forgotten, for all queues of the database.
+ */
 void
 dw_limits_forget_times(DwDatabase *db)
 {

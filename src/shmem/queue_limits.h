@@ -72,18 +72,9 @@ typedef struct DwQueue
 	pg_atomic_uint64 cancelled; /* by a mark, of those that were claimed */
 	pg_atomic_uint64 skipped;
 } DwQueue;
-
-/* The queue of a lane, if it is declared; else NULL. */
 extern DwQueue *dw_lane_queue(const DwLane *lane);
-
-/*
- * What limits a lane; DW_LIMIT_NONE: its queue has room for *room tasks now.
- * *until is when the rate allows the next one (beyond those, if there is
- * room), or the turn is over; DW_NEVER if the end of the limit will be told.
- */
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room,
 							 TimestampTz *until);
-
 extern const char *dw_limit_text(DwLimit limit);
 
 /*
@@ -102,10 +93,7 @@ extern bool dw_limits_full(const DwLane *lane);
  */
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);
-
-/* Times of a clock that was set back since are forgotten, for all queues of the database. */
 extern void dw_limits_forget_times(DwDatabase *db);
-
 extern void dw_tell_queues_without_place(void);
 extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults);
 extern void dw_queues_init(void);

@@ -44,6 +44,7 @@ count_notes(void)
 	pg_atomic_write_u32(&dw_shared->nquits, n);
 }
 
+/* An executor has ended while it ran the task; or it was to be stopped. */
 void
 dw_quit_note(Oid database, int64 id, bool stopped)
 {
@@ -58,6 +59,7 @@ dw_quit_note(Oid database, int64 id, bool stopped)
 	count_notes();
 }
 
+/* Has the task ended its executor? */
 bool
 dw_quit_is_noted(int64 id)
 {
@@ -72,6 +74,9 @@ dw_quit_is_noted(int64 id)
 	return found;
 }
 
+/*
+ * The extension is gone: if it is created again, other tasks have the same ids.
+ */
 void
 dw_quits_forget_database(Oid database)
 {
@@ -96,6 +101,7 @@ error_of(bool stopped)
 	return error;
 }
 
+/* If so that is forgotten, and the error returned that it has failed with. */
 ErrorData *
 dw_quit_take(int64 id)
 {

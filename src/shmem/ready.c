@@ -87,6 +87,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 		dw_owner_unlist(db, dw_lane_owner(lane));
 }
 
+/* The lane was paused, or is not paused any more. */
 void
 dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 {
@@ -96,6 +97,7 @@ dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 		dw_ready_list(db, lane);
 }
 
+/* Nothing is ready.  Under the table lock and the ready lock. */
 void
 dw_ready_reset(DwDatabase *db)
 {
@@ -124,6 +126,10 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	return true;
 }
 
+/*
+ * Puts a task back before all others of the lane; false if the pool has no
+ * place for it.
+ */
 bool
 dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
@@ -271,6 +277,11 @@ pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now
 	return false;
 }
 
+/*
+ * Takes the next task of an owner, from its queues in turn; false if there is
+ * none that may run now.  The counts of running tasks are raised.  The timer
+ * is to look again at *look_again, if that is not DW_NEVER.
+ */
 bool
 dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
 {
@@ -293,6 +304,9 @@ queue_allows_batch(const DwLane *lane)
 	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
 }
 
+/*
+ * May the task that was just taken from the lane begin a batch with the next one?
+ */
 bool
 dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
 {
@@ -339,6 +353,12 @@ choose_place(const DwExecutor *me, const DwLane *lane)
 	return place;
 }
 
+/*
+ * Takes another task of the lane of the executor's current one, at a place of
+ * the list that it keeps to, if it is due until then, may share a transaction
+ * with the one before, and no other lane of the same owner and queue has its
+ * turn.
+ */
 bool
 dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry)
 {
@@ -359,6 +379,10 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *en
 	return true;
 }
 
+/*
+ * Takes the whole ready list away, so that it can be worked on without the lock;
+ * no executor has its place there any more.
+ */
 DwList
 dw_ready_take_away(DwDatabase *db, DwLane *lane)
 {

@@ -76,6 +76,7 @@ leave_mark(void)
 	(void) durable_rename(MARK_NEW, MARK, LOG);
 }
 
+/* Called by the postmaster when shared memory is set up. */
 void
 dw_recovery_note(void)
 {
@@ -87,6 +88,10 @@ dw_recovery_note(void)
 		leave_mark();
 }
 
+/*
+ * Must the launcher wait for a word of the DBA?  Asked at its start, and
+ * again after each reload of the settings as long as it must.
+ */
 bool
 dw_recovery_must_wait(void)
 {
@@ -118,6 +123,7 @@ dw_recovery_must_wait(void)
 	return false;
 }
 
+/* The same for who only looks. */
 bool
 dw_recovery_is_held(void)
 {

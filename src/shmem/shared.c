@@ -323,6 +323,7 @@ dw_lane_executors(void)
 	return Max(dw_max_executors - 2, 1);
 }
 
+/* Others' databases are shown to who may see statistics. */
 bool
 dw_may_see_database(const DwDatabase *db)
 {

@@ -459,7 +459,6 @@ extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
 extern DwLane *dw_lanes;
 extern DwOwner *dw_owners;
-
 extern void dw_require_shared(void);
 
 /* Access by number. */
@@ -470,7 +469,6 @@ extern DwRing *dw_ring(DwDatabase *db);
 extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
-
 extern void dw_problem(DwDatabase *db, const char *text);
 extern void dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted);
 
@@ -490,8 +488,6 @@ extern char *dw_databases;
 extern uint32 dw_pool_chunks(void);
 extern Size dw_database_size(void);
 extern uint32 dw_executor_places(void);
-
-/* Others' databases are shown to who may see statistics. */
 extern bool dw_may_see_database(const DwDatabase *db);
 
 static inline OffsetNumber

@@ -182,6 +182,9 @@ dw_lane_lateness_percentile(DwLane *lane, double fraction)
 	return max;
 }
 
+/*
+ * How many began less than so many microseconds late, which is a power of two from 8 on.
+ */
 uint64
 dw_lateness_below(DwDatabase *db, uint64 us)
 {
@@ -217,6 +220,7 @@ dw_failed_max_age_us(void)
 	return (int64) dw_failed_max_age * USECS_PER_MINUTE;
 }
 
+/* Asks for the sweeper to look at failed tasks at that time. */
 void
 dw_failed_ask(DwDatabase *db, TimestampTz at)
 {
@@ -227,6 +231,7 @@ dw_failed_ask(DwDatabase *db, TimestampTz at)
 	dw_wake_timer(db, DW_AWAKE);
 }
 
+/* So many failures were recorded, and committed: counts them. */
 void
 dw_failed_recorded(DwDatabase *db, uint64 n)
 {

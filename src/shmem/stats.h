@@ -22,26 +22,18 @@ typedef enum DwCounted
 	DW_COUNTED_CANCELLED,		/* by a mark: not run */
 	DW_COUNTED_SKIPPED			/* too late: not run */
 } DwCounted;
-
 extern void dw_lane_stats_init(DwLane *lane);
 
 /* The executor begins the SQL of its task, so late. */
 extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
 extern void dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome);
-
-/* How many began less than so many microseconds late, which is a power of two from 8 on. */
 extern uint64 dw_lateness_below(DwDatabase *db, uint64 us);
 
 /* In microseconds; less than 0 if nothing was counted. */
 extern double dw_lateness_percentile(DwDatabase *db, double fraction);
 extern double dw_lane_lateness_percentile(DwLane *lane, double fraction);
-
 extern int64 dw_failed_max_age_us(void);
-
-/* So many failures were recorded, and committed: counts them. */
 extern void dw_failed_recorded(DwDatabase *db, uint64 n);
-
-/* Asks for the sweeper to look at failed tasks at that time. */
 extern void dw_failed_ask(DwDatabase *db, TimestampTz at);
 
 #endif							/* DW_STATS_H */

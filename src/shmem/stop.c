@@ -36,6 +36,8 @@
 #include "stop.h"
 
 /*
+ * For backends: tells the executor of a task that runs to stop it.
+ *
  * False if the task cannot be stopped any more, but has to be looked at anew:
  * it has ended, or is about to be put back, whose end was waited for.
  */
@@ -109,6 +111,7 @@ dw_stop_by(DwDatabase *db, DwExecutor *me)
 	return role;
 }
 
+/* The task is over; under the ready lock.  Was it to be stopped? */
 bool
 dw_stop_over(DwExecutor *me)
 {
@@ -120,6 +123,8 @@ dw_stop_over(DwExecutor *me)
 }
 
 /*
+ * Lets a cancel in that was sent for the task before, so that it hits no other.
+ *
  * A signal that is pending when it is unblocked is handled before that call
  * returns; of several, at least one.
  */
@@ -138,6 +143,8 @@ dw_stop_absorb(void)
 }
 
 /*
+ * A cancel that is pending was not meant for what comes next.
+ *
  * Also what a timeout for locks has left that struck when the lock was just
  * granted: the next cancel would be taken for it.
  */

@@ -13,7 +13,6 @@
 #include "executors.h"
 #include "shared.h"
 
-/* For backends: tells the executor of a task that runs to stop it. */
 extern bool dw_stop_task(DwDatabase *db, int64 id);
 
 /* For executors, on their own task. */
@@ -26,14 +25,8 @@ dw_stop_requested(const DwExecutor *me)
 extern void dw_stop_allow(DwDatabase *db, DwExecutor *me);
 extern bool dw_stop_forbid(DwDatabase *db, DwExecutor *me);
 extern Oid	dw_stop_by(DwDatabase *db, DwExecutor *me);
-
-/* The task is over; under the ready lock.  Was it to be stopped? */
 extern bool dw_stop_over(DwExecutor *me);
-
-/* Lets a cancel in that was sent for the task before, so that it hits no other. */
 extern void dw_stop_absorb(void);
-
-/* A cancel that is pending was not meant for what comes next. */
 extern void dw_cancel_forget(void);
 
 #endif							/* DW_STOP_H */

@@ -64,7 +64,7 @@ DwSuspects *dw_suspects = NULL;
 /*---- The array; changes under the lock, or by the postmaster alone ----*/
 
 static DwSuspect *
-find(Oid database, int64 id)
+find_suspect(Oid database, int64 id)
 {
 	uint32		n = Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS);
 
@@ -101,7 +101,7 @@ remove_at(uint32 i)
 
 /* The oldest ones are in front; one of them goes if there is no room. */
 static void
-add(const DwSuspect *suspect)
+add_suspect(const DwSuspect *suspect)
 {
 	uint32		n;
 
@@ -129,7 +129,7 @@ runs_without_row(const DwExecutor *e)
 int
 dw_suspects_blame(const DwExecutor *e, bool proved)
 {
-	DwSuspect    *known = find(e->database, e->current.id);
+	DwSuspect    *known = find_suspect(e->database, e->current.id);
 
 	if (known == NULL)
 	{
@@ -142,7 +142,7 @@ dw_suspects_blame(const DwExecutor *e, bool proved)
 			.crashed_at = dw_now()
 		};
 
-		add(&suspect);
+		add_suspect(&suspect);
 		return 1;
 	}
 	if (e->trial != DW_ON_TRIAL || !proved)
@@ -174,6 +174,9 @@ dw_suspects_report(const DwExecutor *e, int count)
 
 /*---- Who looks ----*/
 
+/*
+ * How often the process of a task has crashed; 0 is never, which is cheap to say.
+ */
 int
 dw_crashes_of(Oid database, int64 id)
 {
@@ -183,12 +186,15 @@ dw_crashes_of(Oid database, int64 id)
 	if (dw_suspects == NULL || pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return 0;
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, id);
+	suspect = find_suspect(database, id);
 	count = suspect != NULL ? suspect->crashes : 0;
 	SpinLockRelease(&dw_suspects->lock);
 	return count;
 }
 
+/*
+ * How many tasks of a database are suspected, or were set aside and not forgotten.
+ */
 int
 dw_crashes_suspects(Oid database)
 {
@@ -201,6 +207,7 @@ dw_crashes_suspects(Oid database)
 	return count;
 }
 
+/* Some batch was crashed lately: none is to be begun for a while. */
 bool
 dw_crashes_forbid_batches(void)
 {
@@ -218,14 +225,14 @@ dw_suspects_ask_for_save(void)
 }
 
 static void
-forget(Oid database, int64 id, bool also_lost)
+forget_suspect(Oid database, int64 id, bool also_lost)
 {
 	DwSuspect    *suspect;
 
 	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, id);
+	suspect = find_suspect(database, id);
 	if (suspect != NULL && (also_lost || !suspect->lost))
 		remove_at(suspect - dw_suspects->suspects);
 	SpinLockRelease(&dw_suspects->lock);
@@ -235,17 +242,21 @@ forget(Oid database, int64 id, bool also_lost)
 void
 dw_crashes_forget(Oid database, int64 id)
 {
-	forget(database, id, true);
+	forget_suspect(database, id, true);
 }
 
-/* Not if another executor has it, and is not suspected any less. */
+/*
+ * There is no row of it any more, whoever has removed that.
+ *
+ * Not if another executor has it, and is not suspected any less.
+ */
 void
 dw_crashes_gone(Oid database, int64 id)
 {
 	Oid			owner;
 
 	if (dw_crashes_of(database, id) > 0 && !dw_executor_runs_autonomous(id, &owner))
-		forget(database, id, false);
+		forget_suspect(database, id, false);
 }
 
 void
@@ -261,6 +272,10 @@ dw_crashes_forget_database(Oid database)
 	dw_suspects_ask_for_save();
 }
 
+/*
+ * A suspect is to be run by another executor.  False if it was put off too
+ * often: tasks of other lanes may come before it each time.
+ */
 bool
 dw_crashes_put_off(Oid database, int64 id)
 {
@@ -268,7 +283,7 @@ dw_crashes_put_off(Oid database, int64 id)
 	bool		allowed;
 
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, id);
+	suspect = find_suspect(database, id);
 	allowed = suspect != NULL && suspect->put_off < MAX_PUT_OFF;
 	if (allowed)
 		suspect->put_off++;
@@ -276,6 +291,9 @@ dw_crashes_put_off(Oid database, int64 id)
 	return allowed;
 }
 
+/*
+ * A run of a recurring task was lost or left out, and another one takes its place; 0: none does.
+ */
 void
 dw_crashes_pass_on(Oid database, int64 from, int64 to)
 {
@@ -286,7 +304,7 @@ dw_crashes_pass_on(Oid database, int64 from, int64 to)
 	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find(database, from);
+	suspect = find_suspect(database, from);
 	if (suspect != NULL)
 	{
 		suspect->id = to;
@@ -376,12 +394,13 @@ dw_suspects_read_file(void)
 			suspect.id = id;
 			suspect.in_batch = in_batch != 0;
 			suspect.crashed_at = crashed_at;
-			add(&suspect);
+			add_suspect(&suspect);
 		}
 	(void) FreeFile(file);
 	pg_atomic_write_u32(&dw_suspects->unsaved, 0);
 }
 
+/* For the launcher: writes down what has changed. */
 void
 dw_crashes_save(void)
 {

@@ -34,7 +34,6 @@ typedef struct DwWaiter
 	bool		let_go;			/* who ended it has no locks any more */
 	bool		look;
 } DwWaiter;
-
 extern DwWaiter *dw_my_waiter(void);
 extern void dw_wait_begin(DwDatabase *db, int64 id);
 extern void dw_wait_end(int code, Datum db);

@@ -61,6 +61,11 @@ dw_writers_attach(void)
 		pg_atomic_init_u64(&writers[i], writer(InvalidLocalTransactionId, InvalidOid));
 }
 
+/*
+ * This transaction may bring tasks of the role, of any if it is InvalidOid.  To be
+ * said with the task table locked for writing, before a number is drawn for one,
+ * or marks are looked at for one that is moved, tried again or put back.
+ */
 void
 dw_writes_for(Oid owner)
 {
@@ -81,6 +86,11 @@ dw_writes_for(Oid owner)
 	pg_memory_barrier();
 }
 
+/*
+ * May the transaction, which has the task table locked for writing, bring rows
+ * with numbers that it has drawn already?  If so, *owner is whose; InvalidOid if
+ * that is not known.
+ */
 bool
 dw_is_writer(VirtualTransactionId vxid, Oid *owner)
 {
@@ -105,7 +115,7 @@ is_task_table(Relation rel)
 }
 
 static void
-start_query(QueryDesc *query, int flags)
+note_writing_query(QueryDesc *query, int flags)
 {
 	ListCell   *lc;
 
@@ -123,5 +133,5 @@ void
 dw_writers_install(void)
 {
 	prev_executor_start = ExecutorStart_hook;
-	ExecutorStart_hook = start_query;
+	ExecutorStart_hook = note_writing_query;
 }

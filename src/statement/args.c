@@ -512,6 +512,18 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
 											 TYPALIGN_INT));
 }
 
+/*
+ * Read the arguments of an SQL function that is declared VARIADIC "any",
+ * from its argument number first (counted from 0) on, and make what a task's
+ * row keeps of them: *args, a text[] in which NULL is a NULL argument, and
+ * *types, a regtype[] of the same length.  A literal without a type has an
+ * invalid type there (printed as -) and keeps the text as it was written.
+ *
+ * Returns how many there are.  Without any, *isnull is true and both Datums
+ * are 0.  The result is in the current memory context.
+ *
+ * A type whose values cannot be kept as text raises an error.
+ */
 int
 dw_args_collect(FunctionCallInfo fcinfo, int first,
 				Datum *args, Datum *types, bool *isnull)
@@ -684,6 +696,11 @@ parse_argument(DwArgument *argument, Oid type, char *string)
 		argument->value = OidInputFunctionCall(input, string, io_param, -1);
 }
 
+/*
+ * The same for arguments that are given as such arrays.  A value of a type is
+ * read under the settings of the session, as a literal would be; types may be
+ * NULL, as a whole or in its elements: untyped.
+ */
 int
 dw_args_parse(ArrayType *args, ArrayType *types,
 			  Datum *stored_args, Datum *stored_types, bool *isnull)
@@ -1025,6 +1042,7 @@ dw_args_bind(DwBinding *binding, ParamListInfo params)
 		read_literals(binding);
 }
 
+/* The types of the arguments; InvalidOid is untyped. */
 const Oid *
 dw_args_types(ParamListInfo params, int *nargs)
 {
@@ -1103,6 +1121,7 @@ make_list(int count)
 	return binding;
 }
 
+/* The same for the constants of a text, which must outlive the run. */
 ParamListInfo
 dw_args_constants(const DwConstants *constants)
 {
@@ -1124,6 +1143,24 @@ dw_args_constants(const DwConstants *constants)
 	return params;
 }
 
+/*
+ * Turn what a task's row keeps back into values, to be passed to
+ * SPI_execute_extended() as options.params.  NULL if there are no arguments.
+ *
+ * A typed argument becomes a parameter with that value.  An untyped one
+ * means, wherever $n stands, the same as a literal written there: it takes
+ * its type from that place, each place by itself, and is read under the
+ * settings of the moment, as a literal would be.  This works through the
+ * parserSetup of the result, by further parameters after the arguments.
+ *
+ * types may be NULL, as a whole or in its elements: untyped.  The result and
+ * its values are in the current memory context, which must outlive the run;
+ * args and types need not.  sql is only for messages; may be NULL.
+ *
+ * Can run code of the user's (a domain's CHECK, an input function): call it
+ * as the task's owner, in the transaction in which its SQL is to run.  Code of
+ * roles that do not have this one's rights runs with their own only.
+ */
 ParamListInfo
 dw_args_params(const char *sql, Datum args, bool args_null,
 			   Datum types, bool types_null)

@@ -80,7 +80,7 @@ is_constant(const Reader *reader)
 
 /* Notes the constant and goes on to the token behind it. */
 static bool
-take(Reader *reader, DwConstants *constants)
+take_constant(Reader *reader, DwConstants *constants)
 {
 	int			i = constants->count;
 
@@ -120,7 +120,7 @@ take_from_call(Reader *reader, DwConstants *constants)
 	do
 	{
 		next(reader);
-		if (!is_constant(reader) || !take(reader, constants))
+		if (!is_constant(reader) || !take_constant(reader, constants))
 			return false;
 	} while (reader->token == ',');
 	if (reader->token != ')')
@@ -153,7 +153,7 @@ take_from_change(Reader *reader, DwConstants *constants)
 			return false;
 		if (!compared || !is_constant(reader))
 			continue;
-		if (!take(reader, constants))
+		if (!take_constant(reader, constants))
 			return false;
 		if (!ends_expression(reader))
 			constants->count--;
@@ -191,6 +191,11 @@ replace(const char *sql, DwConstants *constants)
 	constants->sql = text.data;
 }
 
+/*
+ * Takes out of a text the constants that are sure to mean the same as
+ * parameters of their type.  False if there are none.  The result is in the
+ * current memory context.
+ */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)
 {
@@ -213,6 +218,7 @@ dw_constants_take(const char *sql, DwConstants *constants)
 	return found;
 }
 
+/* Where in the text as it was something is. */
 int
 dw_constants_location(const DwConstants *constants, int location)
 {

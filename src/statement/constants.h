@@ -21,15 +21,7 @@ typedef struct DwConstants
 	int		   *ends;			/* what follows, in the text as it was */
 	int		   *new_ends;		/* ... and in sql */
 } DwConstants;
-
-/*
- * Takes out of a text the constants that are sure to mean the same as
- * parameters of their type.  False if there are none.  The result is in the
- * current memory context.
- */
 extern bool dw_constants_take(const char *sql, DwConstants *constants);
-
-/* Where in the text as it was something is. */
 extern int	dw_constants_location(const DwConstants *constants, int location);
 
 #endif							/* DW_CONSTANTS_H */

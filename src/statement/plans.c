@@ -139,7 +139,7 @@ note_change(Datum arg, int cache, uint32 hash)
 }
 
 static void
-begin(void)
+begin_keeping(void)
 {
 	HASHCTL		info = {.keysize = sizeof(uint64), .entrysize = sizeof(KeptPlan)};
 
@@ -162,7 +162,7 @@ free_plan(KeptPlan *plan)
 }
 
 static void
-forget(KeptPlan *plan)
+forget_plan(KeptPlan *plan)
 {
 	free_plan(plan);
 	MemoryContextDelete(plan->context);
@@ -183,7 +183,7 @@ forget_outdated(void)
 		return;
 	while (!dlist_is_empty(&plans))
 		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
-		forget(dlist_head_element(KeptPlan, node, &plans));
+		forget_plan(dlist_head_element(KeptPlan, node, &plans));
 	memset(seen, 0, sizeof(seen));
 	outdated = false;
 	settings_read = PgReloadTime;
@@ -243,7 +243,7 @@ note_seen(uint64 hash)
 }
 
 static CachedPlanSource *
-source_of(const KeptPlan *plan)
+plan_source_of(const KeptPlan *plan)
 {
 	return linitial(SPI_plan_get_plan_sources(plan->spi));
 }
@@ -255,7 +255,7 @@ measure(KeptPlan *plan)
 
 	if (plan->spi != NULL)
 	{
-		CachedPlanSource *source = source_of(plan);
+		CachedPlanSource *source = plan_source_of(plan);
 
 		plan->measured = source->generation;
 		bytes += MemoryContextMemAllocated(plan->spi->plancxt, true) +
@@ -269,7 +269,7 @@ measure(KeptPlan *plan)
 
 /* Makes room for the entry that was used last, which is the first one. */
 static void
-settle(KeptPlan *plan)
+settle_plan(KeptPlan *plan)
 {
 	Size		limit = (Size) dw_plan_cache * 1024;
 
@@ -281,7 +281,7 @@ settle(KeptPlan *plan)
 	}
 	while ((total_bytes > limit || nplans > MAX_PLANS) && nplans > 1)
 		/* cppcheck-suppress nullPointer */
-		forget(dlist_tail_element(KeptPlan, node, &plans));
+		forget_plan(dlist_tail_element(KeptPlan, node, &plans));
 }
 
 /* Does the text say one of these words, by itself? */
@@ -487,7 +487,7 @@ is_sure(SPIPlanPtr spi)
  * until it is complete, so an error leaves nothing.
  */
 static KeptPlan *
-add(const Key *key, ParamListInfo params)
+add_plan(const Key *key, ParamListInfo params)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel plan",
 												  ALLOCSET_SMALL_SIZES);
@@ -526,7 +526,7 @@ add(const Key *key, ParamListInfo params)
 		(void) SPI_keepplan(spi);
 	dlist_push_head(&plans, &plan->node);
 	nplans++;
-	settle(plan);
+	settle_plan(plan);
 	return plan;
 }
 
@@ -535,20 +535,20 @@ add(const Key *key, ParamListInfo params)
  * before.  NULL if there is none, or only one that happens to have its hash.
  */
 static KeptPlan *
-find(const Key *key, ParamListInfo params)
+find_plan(const Key *key, ParamListInfo params)
 {
 	KeptPlan   *plan = hash_search(by_hash, &key->hash, HASH_FIND, NULL);
 	int64		age;
 
 	if (plan == NULL)
-		return note_seen(key->hash) ? add(key, params) : NULL;
+		return note_seen(key->hash) ? add_plan(key, params) : NULL;
 	if (!same_key(&plan->key, key))
 		return NULL;
 	age = GetCurrentStatementStartTimestamp() - plan->made;
 	if (age > MAX_AGE_US || age < 0)
 	{
-		forget(plan);
-		return add(key, params);
+		forget_plan(plan);
+		return add_plan(key, params);
 	}
 	dlist_move_head(&plans, &plan->node);
 	if (plan->spi != NULL && plan->binding != NULL)
@@ -562,8 +562,8 @@ run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 	if (plan == NULL || plan->spi == NULL)
 		return false;
 	*result = SPI_execute_plan_extended(plan->spi, options);
-	if (source_of(plan)->generation != plan->measured)
-		settle(plan);
+	if (plan_source_of(plan)->generation != plan->measured)
+		settle_plan(plan);
 	return true;
 }
 
@@ -601,7 +601,7 @@ find_without_constants(const char *sql, const DwConstants *constants, ParamListI
 
 	make_key(constants->sql, params, true, &key);
 	error_context_stack = &callback;
-	plan = find(&key, params);
+	plan = find_plan(&key, params);
 	error_context_stack = callback.previous;
 	return plan;
 }
@@ -619,6 +619,14 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 			   &with_constants, result);
 }
 
+/*
+ * Runs a task's SQL by a plan that is kept, if there is one or it is worth
+ * one; *result is what SPI says.  False if nothing was done: the text is to be
+ * run without.
+ *
+ * Executors only, inside SPI_connect(), at the beginning of a task: settings
+ * are the session's own but for search_path.
+ */
 bool
 dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)
 {
@@ -627,10 +635,10 @@ dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)
 	if (dw_plan_cache == 0 || strnlen(sql, MAX_TEXT) == MAX_TEXT)
 		return false;
 	if (by_hash == NULL)
-		begin();
+		begin_keeping();
 	forget_outdated();
 	if (options->params == NULL && run_without_constants(sql, options, result))
 		return true;
 	make_key(sql, options->params, false, &key);
-	return run(find(&key, options->params), options, result);
+	return run(find_plan(&key, options->params), options, result);
 }

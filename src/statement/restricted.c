@@ -135,6 +135,7 @@ dw_restricted_leave(void)
 	seed_anew();
 }
 
+/* Is such code at work? */
 bool
 dw_is_restricted(void)
 {

@@ -28,8 +28,6 @@ typedef struct DwRestricted
 extern void dw_restricted_begin(DwRestricted *state, Oid role);
 extern void dw_restricted_end(const DwRestricted *state);
 extern void dw_restricted_leave(void);
-
-/* Is such code at work? */
 extern bool dw_is_restricted(void);
 
 #endif							/* DW_RESTRICTED_H */

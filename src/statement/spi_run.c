@@ -20,7 +20,11 @@
 
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
-/* EXECUTE is what it has executed, as for psql. */
+/*
+ * A utility statement of this process has ended, the last one so far.
+ *
+ * EXECUTE is what it has executed, as for psql.
+ */
 void
 dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 {
@@ -30,6 +34,7 @@ dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 	last_utility.rows = known ? qc->nprocessed : 0;
 }
 
+/* What has become of it. */
 DwSpiResult
 dw_spi_noted_utility(void)
 {
@@ -51,7 +56,7 @@ nowhere(void)
 }
 
 static void
-begin(void)
+begin_call(void)
 {
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
@@ -87,7 +92,7 @@ dw_spi_run(const char *sql, ParamListInfo params)
 	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
 	int			result;
 
-	begin();
+	begin_call();
 	if (!dw_plans_run(sql, &options, &result))
 		result = SPI_execute_extended(sql, &options);
 	return end(result);
@@ -98,6 +103,6 @@ dw_spi_run_once(const char *sql, ParamListInfo params)
 {
 	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
 
-	begin();
+	begin_call();
 	return end(SPI_execute_extended(sql, &options));
 }

@@ -29,11 +29,7 @@ typedef struct DwSpiResult
  */
 extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params);
 extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params);
-
-/* A utility statement of this process has ended, the last one so far. */
 extern void dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc);
-
-/* What has become of it. */
 extern DwSpiResult dw_spi_noted_utility(void);
 
 #endif							/* DW_SPI_RUN_H */

@@ -674,7 +674,7 @@ numbers_matter(const char *sql, List *statements)
 }
 
 static void
-remember(const char *sql, int nargs, List *statements)
+remember_text(const char *sql, int nargs, List *statements)
 {
 	int			length = strlen(sql);
 
@@ -713,7 +713,7 @@ check_text(const Checked *checked)
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(checked, statements);
 	if (checked->option == NULL && !checked->autonomous)
-		remember(sql, nargs, statements);
+		remember_text(sql, nargs, statements);
 }
 
 static void
@@ -744,6 +744,19 @@ check(Checked *checked)
 	error_context_stack = callback.previous;
 }
 
+/*
+ * Raise an error if the text can never run as a task: bad syntax, no
+ * statement at all, a statement that cannot run inside a transaction or that
+ * needs a client, a parameter without an argument, an argument without a
+ * parameter.  Errors show their place in the text as internal query and
+ * position.
+ *
+ * nargs is the number of arguments that $1, $2, ... stand for; less than 0
+ * means that parameters are not looked at.
+ *
+ * Names and types are not looked up: what they mean is decided when the task
+ * runs.  Works in a memory context of its own and leaves nothing behind.
+ */
 void
 dw_check_sql(const text *text, int nargs)
 {
@@ -755,6 +768,10 @@ dw_check_sql(const text *text, int nargs)
 	check(&checked);
 }
 
+/*
+ * The same for SQL that is run when a task has ended, given by the option of
+ * that name: it may use any of so many arguments, which it is given all.
+ */
 void
 dw_check_follow_up(const text *text, const char *option, int nargs)
 {
@@ -763,6 +780,10 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 	check(&checked);
 }
 
+/*
+ * The same for a task that runs outside of a transaction: it is one statement,
+ * which may be one that can run only so.
+ */
 void
 dw_check_sql_autonomous(const text *text, int nargs)
 {

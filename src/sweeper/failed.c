@@ -99,6 +99,7 @@ static struct
 
 /*---- The sweeper ----*/
 
+/* For the sweeper: what it has counted does not hold any more. */
 void
 dw_failed_restart(void)
 {
@@ -136,7 +137,7 @@ begin_deleting(void)
 }
 
 static void
-begin_pass(DwDatabase *db)
+begin_trim_pass(DwDatabase *db)
 {
 	static const Place after_all = {DT_NOEND, PG_INT64_MAX};
 
@@ -169,7 +170,7 @@ slice_is_over(int64 began, int rows)
 }
 
 static int
-compare_rows(const void *a, const void *b)
+compare_owners_by_rows(const void *a, const void *b)
 {
 	int64		left = (*(Owner *const *) a)->rows;
 	int64		right = (*(Owner *const *) b)->rows;
@@ -190,7 +191,7 @@ share_room(void)
 	for (int i = 0; i < n; i++)
 		owners[i] = hash_seq_search(&all);
 	hash_seq_term(&all);
-	qsort(owners, n, sizeof(Owner *), compare_rows);
+	qsort(owners, n, sizeof(Owner *), compare_owners_by_rows);
 	for (int i = 0; i < n; i++)
 	{
 		int64		kept = Min(owners[i]->rows, room / (n - i));
@@ -240,7 +241,7 @@ count_rows(Relation rel)
  * too old.  Returns whether that was all.
  */
 static bool
-delete_rows(Relation rel)
+delete_oldest(Relation rel)
 {
 	DwFailedScan *scan = dw_failed_scan_begin(rel, ForwardScanDirection, pass.reached.failed_at,
 											  pass.reached.id, GetActiveSnapshot());
@@ -299,7 +300,7 @@ delete_rows(Relation rel)
 
 /* Returns when the next pass is needed. */
 static TimestampTz
-end_pass(DwDatabase *db)
+end_trim_pass(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	int64		pause = Min(Max((dw_uptime() - pass.began) * PAUSE_FACTOR, PAUSE_MIN), PAUSE_MAX);
@@ -351,7 +352,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 	}
 	/* invalidations came with the lock; the snapshot comes after both */
 	if (pass.phase == NO_PASS)
-		begin_pass(*db);
+		begin_trim_pass(*db);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	rel = table_open(dw_catalog()->failed, NoLock);
 	dw_progress_begin(*db, DW_WORK_FAILED,
@@ -359,7 +360,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 	if (pass.phase == COUNTING)
 		count_rows(rel);
 	else
-		*ended = delete_rows(rel);
+		*ended = delete_oldest(rel);
 	table_close(rel, NoLock);
 	PopActiveSnapshot();
 	return true;
@@ -367,7 +368,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 
 /* What is committed. */
 static void
-note_progress(DwDatabase *db)
+note_trim_progress(DwDatabase *db)
 {
 	if (pass.phase == COUNTING)
 		dw_progress_set(db, DW_WORK_FAILED, pass.counted,
@@ -376,17 +377,11 @@ note_progress(DwDatabase *db)
 		dw_progress_set(db, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
 }
 
-static void
-report_error(MemoryContext context)
-{
-	HOLD_INTERRUPTS();
-	EmitErrorReport();
-	FlushErrorState();
-	AbortCurrentTransaction();
-	MemoryContextSwitchTo(context);
-	RESUME_INTERRUPTS();
-}
-
+/*
+ * For the sweeper: removes failed tasks that are too old or too many, a slice
+ * of them, in a transaction of its own.  Sets *more if there is more to do at
+ * once; if not, returns when there will be, as far as is known by now.
+ */
 TimestampTz
 dw_failed_trim(bool *more)
 {
@@ -417,7 +412,7 @@ dw_failed_trim(bool *more)
 	PG_CATCH();
 	{
 		ok = false;
-		report_error(context);
+		dw_end_failed_transaction(context);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
@@ -428,9 +423,9 @@ dw_failed_trim(bool *more)
 		pass.phase = NO_PASS;
 		return gone ? DW_NEVER : dw_now() + RETRY_US;
 	}
-	note_progress(db);
+	note_trim_progress(db);
 	if (ended)
-		return end_pass(db);
+		return end_trim_pass(db);
 	*more = true;
 	return DW_NEVER;
 }

@@ -223,7 +223,7 @@ next_time(const Tables *tables)
 }
 
 static Turn
-look(DwDatabase *db, TimestampTz *next)
+look_at_tables(DwDatabase *db, TimestampTz *next)
 {
 	TimestampTz now = dw_now();
 	Tables		tables;
@@ -257,20 +257,9 @@ look(DwDatabase *db, TimestampTz *next)
 	return TURN_NOT_YET;
 }
 
-static void
-report_error(MemoryContext context)
-{
-	HOLD_INTERRUPTS();
-	EmitErrorReport();
-	FlushErrorState();
-	AbortCurrentTransaction();
-	MemoryContextSwitchTo(context);
-	RESUME_INTERRUPTS();
-}
-
 /* It could not be done; when to try again. */
 static TimestampTz
-back_off(DwDatabase *db)
+put_turn_off(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	TimestampTz again;
@@ -288,6 +277,11 @@ back_off(DwDatabase *db)
 	return again;
 }
 
+/*
+ * Empties a table whose time has come, or goes on to the next one, in a
+ * transaction of its own.  Sets *more if there is more to do at once; if not,
+ * returns when there will be, as far as is known by now.
+ */
 TimestampTz
 dw_history_turn(bool *more)
 {
@@ -310,7 +304,7 @@ dw_history_turn(bool *more)
 		PushActiveSnapshot(GetTransactionSnapshot());
 		db = dw_my_database();
 		if (db != NULL)
-			turn = look(db, &at);
+			turn = look_at_tables(db, &at);
 		PopActiveSnapshot();
 		DW_INJECT("history-before-commit");
 		CommitTransactionCommand();
@@ -321,13 +315,13 @@ dw_history_turn(bool *more)
 	PG_CATCH();
 	{
 		result = TURN_LOCKED;
-		report_error(context);
+		dw_end_failed_transaction(context);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 
 	if (result == TURN_LOCKED)
-		return back_off(db);
+		return put_turn_off(db);
 	if (result != TURN_GONE)
 	{
 		(void) dw_atomic_take(&db->history_locked_since);

@@ -13,11 +13,6 @@
 
 /*---- For the sweeper ----*/
 
-/*
- * Empties a table whose time has come, or goes on to the next one, in a
- * transaction of its own.  Sets *more if there is more to do at once; if not,
- * returns when there will be, as far as is known by now.
- */
 extern TimestampTz dw_history_turn(bool *more);
 
 #endif							/* DW_HISTORY_TABLES_H */

@@ -337,7 +337,7 @@ write_all_progress(bool ended)
 
 /* Begins a pass if one is needed. */
 static bool
-begin_pass(bool waited)
+begin_sweep_pass(bool waited)
 {
 	bool		needed = false;
 
@@ -367,7 +367,7 @@ begin_pass(bool waited)
 
 /* The last rows of the pass are removed by this transaction, too. */
 static void
-end_pass(void)
+end_sweep_pass(void)
 {
 	passing = false;
 	for (int i = 0; i < nsweeps; i++)
@@ -415,7 +415,7 @@ leave_lane(void)
 
 /* Which marks of the pass may hit tasks of the lane of this key? */
 static void
-enter_lane(const DwTaskKey *key)
+look_up_marks_of_lane(const DwTaskKey *key)
 {
 	if (!in_lane || !is_same_lane(key, &lane))
 	{
@@ -461,7 +461,7 @@ is_of_interest(DwTaskKey *key)
 
 /* Not while an executor runs the task. */
 static TM_Result
-delete_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+delete_hit_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
 	TM_FailureData failure;
 	TM_Result	result;
@@ -494,7 +494,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		{
 			DW_INJECT("sweep-before-delete");
 			if (dw_recurring_may_end(rel, tuple))
-				result = delete_row(rel, tuple, key);
+				result = delete_hit_row(rel, tuple, key);
 			else
 				result = TM_BeingModified;
 			if (result == TM_Ok)
@@ -532,7 +532,7 @@ sweep_slice(Relation rel)
 		if (ended)
 			break;
 		if (!entered || !is_same_lane(&key, &lane))
-			enter_lane(&key);
+			look_up_marks_of_lane(&key);
 		entered = true;
 		cursor = key;
 		if (!is_of_interest(&cursor))
@@ -560,7 +560,7 @@ sweep_slice(Relation rel)
  * some table is locked.
  */
 static Relation
-begin_write(void)
+begin_sweeping(void)
 {
 	Relation	rel = dw_read_begin();
 
@@ -576,7 +576,7 @@ begin_write(void)
 
 /* What is committed. */
 static void
-note_progress(void)
+note_sweep_progress(void)
 {
 	dw_progress_add(db, DW_WORK_SWEEP, slice_removed);
 	dw_progress_steps(db, DW_WORK_SWEEP, nmet - nsweeps, nmet);
@@ -586,11 +586,16 @@ note_progress(void)
 	nmet = 0;
 }
 
+/*
+ * Does a slice of what is to be done.  Returns when there is more to do, unless
+ * a mark is made; a time that has passed is now, DW_NEVER is when there are no
+ * marks of this database.
+ */
 TimestampTz
 dw_sweep_some(void)
 {
 	static bool waited = false;
-	Relation	rel = begin_write();
+	Relation	rel = begin_sweeping();
 	TimestampTz next = PG_INT64_MIN;
 
 	if (rel == NULL)
@@ -614,9 +619,9 @@ dw_sweep_some(void)
 		ended = sweep_slice(rel);
 		write_all_progress(ended);
 		if (ended)
-			end_pass();
+			end_sweep_pass();
 	}
-	else if (begin_pass(waited))
+	else if (begin_sweep_pass(waited))
 	{
 		/* the slices' snapshots come after the look at who has ended */
 		publish_waits(false);
@@ -633,7 +638,7 @@ dw_sweep_some(void)
 	}
 	DW_INJECT("sweep-before-commit");
 	dw_read_end(rel);
-	note_progress();
+	note_sweep_progress();
 	pgstat_report_stat(!passing);
 	return next;
 }

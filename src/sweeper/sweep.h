@@ -13,12 +13,6 @@
 #include "../shmem/shared.h"
 
 extern void dw_sweep_begin(DwDatabase *database);
-
-/*
- * Does a slice of what is to be done.  Returns when there is more to do, unless
- * a mark is made; a time that has passed is now, DW_NEVER is when there are no
- * marks of this database.
- */
 extern TimestampTz dw_sweep_some(void);
 
 #endif							/* DW_SWEEP_H */

@@ -62,7 +62,7 @@ static uint32 wait_event = 0;
 
 /* Tells the timer, if there is one, that there is no sweeper (any more). */
 static void
-tell_timer(DwDatabase *db)
+tell_timer_of_end(DwDatabase *db)
 {
 	pg_atomic_fetch_add_u32(&db->control, 1);
 	if (pg_atomic_read_u32(&db->timer_proc) != 0)
@@ -70,7 +70,7 @@ tell_timer(DwDatabase *db)
 }
 
 static void
-leave_database(int code, Datum arg)
+end_serving(int code, Datum arg)
 {
 	bool		failed = !finished && !dw_worker_terminated();
 
@@ -96,7 +96,7 @@ leave_database(int code, Datum arg)
 	}
 	if (failed)
 		dw_problem(my_db, "the sweeper ended by an error, see the server's log");
-	tell_timer(my_db);
+	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
 	/* it may wait to give the place back */
 	dw_wake_launcher();
@@ -104,7 +104,7 @@ leave_database(int code, Datum arg)
 
 /* Takes the database that the timer gave us; see hold.c. */
 static void
-enter_database(Datum number)
+begin_serving(Datum number)
 {
 	DwDatabase *db = dw_database(DatumGetInt32(number));
 	Oid			oid;
@@ -123,12 +123,12 @@ enter_database(Datum number)
 	LWLockRelease(dw_shared->table_lock);
 	if (held)
 	{
-		tell_timer(db);
+		tell_timer_of_end(db);
 		dw_database_unpin(db);
 		proc_exit(0);
 	}
 	my_db = db;
-	before_shmem_exit(leave_database, (Datum) 0);
+	before_shmem_exit(end_serving, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
 	pg_atomic_write_u32(&db->sweeper_proc, dw_my_proc());
 	pg_memory_barrier();
@@ -136,7 +136,7 @@ enter_database(Datum number)
 
 /* Does somebody need the database without us, or have settings changed? */
 static bool
-asked_to_end(void)
+sweeper_asked_to_end(void)
 {
 	return pg_atomic_read_u32(&my_db->holds) > 0 || dw_restart_at(my_db) != DW_NEVER;
 }
@@ -213,7 +213,7 @@ rest(int64 began, TimestampTz more_at)
 
 	dw_worker_activity(STATE_IDLE, "delay_wheel: resting between two pieces of work");
 	while (rest_until(dw_uptime(), rested))
-		if (asked_to_end())
+		if (sweeper_asked_to_end())
 			return true;
 	if (pg_atomic_read_u32(&my_db->sweep_wanted) != 0)
 		return true;
@@ -232,7 +232,7 @@ dw_sweeper_main(Datum number)
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
-	enter_database(number);
+	begin_serving(number);
 	dw_sweep_begin(my_db);
 	(void) dw_failed_obey_settings(my_db);
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweeper",
@@ -263,7 +263,7 @@ dw_sweeper_main(Datum number)
 			dw_history_begin(my_db);
 			continue;
 		}
-		if (asked_to_end() || dw_extension_gone)
+		if (sweeper_asked_to_end() || dw_extension_gone)
 			break;
 		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{

@@ -69,6 +69,7 @@ dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *
 	terms->timeout = Max(terms->timeout, 0);
 }
 
+/* Would the very same, done again at once, probably go well? */
 bool
 dw_is_transient(int sqlstate)
 {
@@ -77,6 +78,8 @@ dw_is_transient(int sqlstate)
 }
 
 /*
+ * When to try again after so many failed attempts.
+ *
  * The pause doubles with each attempt.  Some jitter keeps tasks that failed
  * together from coming back together.
  */
@@ -95,6 +98,7 @@ dw_next_attempt(const DwTerms *terms, int failed)
 	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
 }
 
+/* Keeps the error of its last attempt with a task. */
 void
 dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 {

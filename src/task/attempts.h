@@ -20,17 +20,10 @@ typedef struct DwTerms
 	int			max_attempts;
 	int64		retry_delay;	/* us */
 } DwTerms;
-
 extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
 					 const bool *nulls, DwTerms *terms);
-
-/* Would the very same, done again at once, probably go well? */
 extern bool dw_is_transient(int sqlstate);
-
-/* When to try again after so many failed attempts. */
 extern TimestampTz dw_next_attempt(const DwTerms *terms, int failed);
-
-/* Keeps the error of its last attempt with a task. */
 extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
 #endif							/* DW_ATTEMPTS_H */

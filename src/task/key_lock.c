@@ -173,6 +173,7 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 	return NULL;
 }
 
+/* An executor could not claim the task: somebody has locked its row. */
 void
 dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 {
@@ -184,6 +185,10 @@ dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 	pg_atomic_write_u64(&me->refused, (uint64) task.id);
 }
 
+/*
+ * Is there a newer task of the same key, pending or running?  Then this row
+ * is not a pending task any more, whatever it says.
+ */
 bool
 dw_task_is_superseded(Relation rel, HeapTuple tuple)
 {
@@ -196,6 +201,11 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 	return dw_key_superseder(dw_key_rows(rel, &key), &task) != NULL;
 }
 
+/*
+ * For who inserts the row of a task again, and for executors, from before they
+ * delete it until it is decided whether it is run.  True if it has a key: then
+ * they are to call dw_key_leave().
+ */
 bool
 dw_key_lock_of(Relation rel, HeapTuple tuple)
 {

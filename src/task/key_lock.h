@@ -24,7 +24,6 @@ typedef struct DwKeyRow
 	TransactionId inserter;		/* invalid: committed, or our own */
 	TransactionId deleter;		/* invalid: nobody's */
 } DwKeyRow;
-
 extern bool dw_key_of(Relation rel, HeapTuple tuple, DwKey *key);
 extern void dw_key_lock(const DwKey *key);
 extern List *dw_key_rows(Relation rel, const DwKey *key);
@@ -32,21 +31,8 @@ extern bool dw_key_row_is_claimed(const DwKeyRow *row, List *rows);
 extern DwKeyRow *dw_key_newest(List *rows, bool any_origin);
 extern DwKeyRow *dw_key_superseder(List *rows, const DwTaskKey *task);
 extern void dw_key_leave(void);
-
-/*
- * Is there a newer task of the same key, pending or running?  Then this row
- * is not a pending task any more, whatever it says.
- */
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
-
-/*
- * For who inserts the row of a task again, and for executors, from before they
- * delete it until it is decided whether it is run.  True if it has a key: then
- * they are to call dw_key_leave().
- */
 extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
-
-/* An executor could not claim the task: somebody has locked its row. */
 extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);
 
 #endif							/* DW_KEY_LOCK_H */

@@ -240,6 +240,7 @@ refresh(void)
 	copy_valid = db != NULL;
 }
 
+/* This transaction writes marks: tell timer and executors, if it commits. */
 void
 dw_marks_touched(void)
 {
@@ -247,6 +248,7 @@ dw_marks_touched(void)
 	dw_touch_control();
 }
 
+/* What this process knows of them is not to be trusted any more. */
 void
 dw_marks_changed(void)
 {
@@ -262,7 +264,7 @@ forget_copy(Datum arg, Oid relid)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+marks_xact_callback(XactEvent event, void *arg)
 {
 	if (own_marks && (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 					  event == XACT_EVENT_PREPARE))
@@ -273,9 +275,10 @@ xact_callback(XactEvent event, void *arg)
 void
 dw_marks_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
+	RegisterXactCallback(marks_xact_callback, NULL);
 }
 
+/* All there are, in a memory that lasts until the next call of any of these. */
 const DwMark *
 dw_marks(int *n)
 {
@@ -417,6 +420,10 @@ is_hit(Relation rel, HeapTuple tuple)
 }
 
 /*
+ * Is the task hit by a mark of delay_cancel_all(), committed or of this very
+ * transaction?  Reads the marks anew if any was committed since the last
+ * call, with a snapshot of its own.
+ *
  * Nobody tells that a mark was removed.  A task that was moved to where it
  * would hit is not hit by one that is no more, so what the copy says is not
  * believed before the marks were read after the row.
@@ -442,6 +449,9 @@ find_mark(Relation rel, int64 id)
 	return dw_find_now(rel, dw_catalog()->cancellation_pkey, &key);
 }
 
+/*
+ * Deletes the row of a mark, and returns what was in it; NULL if it is locked.
+ */
 HeapTuple
 dw_mark_take(int64 id)
 {
@@ -480,6 +490,10 @@ covers(const DwMark *mark, const DwMark *older)
 		mark->due_from <= older->due_from && mark->due_until >= older->due_until;
 }
 
+/*
+ * Deletes the marks that hit nothing but what this one, of this transaction, hits.
+ * Those that others have locked are left.
+ */
 void
 dw_marks_supersede(int64 id)
 {
@@ -500,6 +514,11 @@ dw_marks_supersede(int64 id)
 
 /*---- Tasks that are spared ----*/
 
+/*
+ * For a task that is moved, or put back, by who knows about the marks there
+ * are: the number of the latest one that hits the row as it is to be written,
+ * for its column spared, so that only later ones hit it; 0 if none does.
+ */
 int64
 dw_mark_on_row(const Datum *values, const bool *nulls)
 {
@@ -520,6 +539,7 @@ dw_mark_on_row(const Datum *values, const bool *nulls)
 	return latest_hit(&task);
 }
 
+/* delay_arm() has left nothing (else) that came with a copy. */
 void
 dw_marks_armed(void)
 {
@@ -546,6 +566,7 @@ dw_marks_armed(void)
 	CommandCounterIncrement();
 }
 
+/* Are there marks of this database?  For timers, with the table locked. */
 bool
 dw_sweep_needed(Relation rel)
 {

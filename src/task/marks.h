@@ -41,24 +41,9 @@ typedef struct DwMarkable
 	TimestampTz due;
 	struct varlena *tag;		/* NULL: none */
 } DwMarkable;
-
 extern void dw_marks_install(void);
-
-/*
- * Is the task hit by a mark of delay_cancel_all(), committed or of this very
- * transaction?  Reads the marks anew if any was committed since the last
- * call, with a snapshot of its own.
- */
 extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
-
-/*
- * For a task that is moved, or put back, by who knows about the marks there
- * are: the number of the latest one that hits the row as it is to be written,
- * for its column spared, so that only later ones hit it; 0 if none does.
- */
 extern int64 dw_mark_on_row(const Datum *values, const bool *nulls);
-
-/* All there are, in a memory that lasts until the next call of any of these. */
 extern const DwMark *dw_marks(int *n);
 /*
  * The same, none of them gone before this call: for many rows of one snapshot
@@ -67,28 +52,15 @@ extern const DwMark *dw_marks(int *n);
  */
 extern const DwMark *dw_marks_anew(int *n);
 extern bool dw_marks_hit(Relation rel, HeapTuple tuple);
-/* This transaction writes marks: tell timer and executors, if it commits. */
 extern void dw_marks_touched(void);
-/* What this process knows of them is not to be trusted any more. */
 extern void dw_marks_changed(void);
-
 extern void dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task);
 extern bool dw_mark_hits(const DwMark *mark, const DwMarkable *task);
 extern bool dw_mark_hits_owner(const DwMark *mark, Oid owner);
 extern bool dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue);
-
-/* Deletes the row of a mark, and returns what was in it; NULL if it is locked. */
 extern HeapTuple dw_mark_take(int64 id);
-/*
- * Deletes the marks that hit nothing but what this one, of this transaction, hits.
- * Those that others have locked are left.
- */
 extern void dw_marks_supersede(int64 id);
-
-/* delay_arm() has left nothing (else) that came with a copy. */
 extern void dw_marks_armed(void);
-
-/* Are there marks of this database?  For timers, with the table locked. */
 extern bool dw_sweep_needed(Relation rel);
 
 #endif							/* DW_MARKS_H */

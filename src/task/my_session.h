@@ -20,7 +20,6 @@ extern TimestampTz dw_run_now_clock;
 
 /* The batch that this executor runs takes no more tasks. */
 extern bool dw_batch_is_closed;
-
 extern DwDatabase *dw_my_database(void);
 extern DwDatabase *dw_my_pinned_database(void);
 extern DwDatabase *dw_my_database_find(void);

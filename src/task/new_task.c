@@ -88,6 +88,9 @@ search_path_is_default(void)
 		GetUserId() == GetAuthenticatedUserId();
 }
 
+/*
+ * A task of the current user, in the default queue, due at once after the commit.
+ */
 void
 dw_new_task_init(DwNewTask *task, text *sql)
 {
@@ -164,6 +167,10 @@ dw_new_task_check_sql(const DwNewTask *task, int nargs)
 		dw_check_sql(sql, nargs);
 }
 
+/*
+ * What dw_schedule_new does first: checks its SQL, which has so many arguments,
+ * and keeps the search path.
+ */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {
@@ -171,6 +178,10 @@ dw_new_task_check(DwNewTask *task, int nargs)
 	dw_keep_search_path(task);
 }
 
+/*
+ * A task whose SQL was checked when it was given, and that takes the place of
+ * one that ends: no limit is in its way, and it is no error.
+ */
 int64
 dw_schedule_successor(DwNewTask *task)
 {

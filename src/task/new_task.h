@@ -36,20 +36,8 @@ extern void dw_check_expires(TimestampTz due, Datum expires);
 extern int64 dw_new_task_insert(DwNewTask *task, DwLaneRef lane);
 extern void dw_keep_search_path(DwNewTask *task);
 extern void dw_new_task_check_sql(const DwNewTask *task, int nargs);
-
-/* A task of the current user, in the default queue, due at once after the commit. */
 extern void dw_new_task_init(DwNewTask *task, text *sql);
-
-/*
- * What dw_schedule_new does first: checks its SQL, which has so many arguments,
- * and keeps the search path.
- */
 extern void dw_new_task_check(DwNewTask *task, int nargs);
-
-/*
- * A task whose SQL was checked when it was given, and that takes the place of
- * one that ends: no limit is in its way, and it is no error.
- */
 extern int64 dw_schedule_successor(DwNewTask *task);
 
 /* Due times count from now(), the start of the transaction (but see run_now.h); errors if they are not finite. */

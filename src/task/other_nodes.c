@@ -143,6 +143,10 @@ write_no_rows(void)
 	SetUserIdAndSecContext(user, context);
 }
 
+/*
+ * Before the commit of a transaction that has run tasks: what they have changed on
+ * other nodes is to be prepared there, not committed.
+ */
 void
 dw_other_nodes_prepare(void)
 {
@@ -164,7 +168,7 @@ is_foreign(const RangeTblEntry *rte)
 }
 
 static void
-start_query(QueryDesc *query, int flags)
+watch_foreign_query(QueryDesc *query, int flags)
 {
 	if (dw_this_executor != NULL && dw_this_executor->in_batch)
 	{
@@ -265,11 +269,12 @@ finish_query(QueryDesc *query)
 	PG_END_TRY();
 }
 
+/* Called once by the postmaster. */
 void
 dw_other_nodes_install(void)
 {
 	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = start_query;
+	ExecutorStart_hook = watch_foreign_query;
 	prev_ExecutorRun = ExecutorRun_hook;
 	ExecutorRun_hook = run_query;
 	prev_ExecutorFinish = ExecutorFinish_hook;

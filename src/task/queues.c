@@ -124,6 +124,7 @@ choose_found(const char *name)
 	next = (next + 1) % MAX_FOUND;
 }
 
+/* The row of a queue, as it is now, or NULL. */
 HeapTuple
 dw_queue_row(Relation rel, const char *name)
 {
@@ -134,6 +135,7 @@ dw_queue_row(Relation rel, const char *name)
 	return dw_find_now(rel, dw_catalog()->queue_name_key, &key);
 }
 
+/* Locks a queue, or the pause of a role, until the end of the transaction. */
 LockAcquireResult
 dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 {
@@ -203,7 +205,7 @@ raise_unknown(const char *name)
  * so the row that counts is the one found under it.
  */
 static void
-look_up(const char *name)
+lock_queue_by_name(const char *name)
 {
 	Oid			oid = dw_catalog()->queue;
 	Relation	rel = table_open(oid, AccessShareLock);
@@ -260,6 +262,7 @@ found_holds(DwDatabase *db, const char *name)
 		LOCKACQUIRE_ALREADY_HELD || found_is_current(db);
 }
 
+/* May the current user schedule into the queue of this row? */
 bool
 dw_queue_is_usable(Relation rel, HeapTuple tuple)
 {
@@ -268,6 +271,11 @@ dw_queue_is_usable(Relation rel, HeapTuple tuple)
 	return may_use_found();
 }
 
+/*
+ * Finds a queue by name, NULL for the default queue; an error if it does not
+ * exist, or the current user may not schedule into it.  It cannot be dropped
+ * before the end of the transaction.
+ */
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
 {
@@ -285,7 +293,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
 
 		pg_read_barrier();
-		look_up(name);
+		lock_queue_by_name(name);
 		found->control = control;
 		/* not if our own changes are in it, which may be rolled back */
 		found->is_valid = db != NULL && !dw_control_is_touched();
@@ -321,6 +329,7 @@ name_of(int16 id)
 	return name;
 }
 
+/* The same for a queue known by its id. */
 void
 dw_queue_require(int16 id)
 {
@@ -335,6 +344,10 @@ dw_queue_require(int16 id)
 	dw_queue_find(name, &queue);
 }
 
+/*
+ * Does the queue exist?  If so, it cannot be dropped before the end of the
+ * transaction, which puts a task back into it.
+ */
 bool
 dw_queue_keep(int16 id)
 {
@@ -351,6 +364,10 @@ dw_queue_keep(int16 id)
 	return false;
 }
 
+/*
+ * The number of a queue, for those who need no rights on it; an error if it
+ * does not exist.
+ */
 int16
 dw_queue_named(const char *name)
 {
@@ -420,7 +437,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 
 /* Room for one more. */
 static void *
-reserve(void *array, int n, int *size, Size element)
+reserve_entry(void *array, int n, int *size, Size element)
 {
 	if (n < *size)
 		return array;
@@ -452,7 +469,7 @@ dw_queue_tables_read(Snapshot snapshot)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		dw_queue_tables.queues = reserve(dw_queue_tables.queues, dw_queue_tables.nqueues, &size, sizeof(DwDeclaredQueue));
+		dw_queue_tables.queues = reserve_entry(dw_queue_tables.queues, dw_queue_tables.nqueues, &size, sizeof(DwDeclaredQueue));
 		read_queue(rel, tuple, &dw_queue_tables.queues[dw_queue_tables.nqueues++]);
 	}
 	systable_endscan(scan);
@@ -465,7 +482,7 @@ dw_queue_tables_read(Snapshot snapshot)
 	{
 		Oid			owner = DatumGetObjectId(column_or(rel, tuple, Anum_pause_owner, InvalidOid));
 
-		dw_queue_tables.owners = reserve(dw_queue_tables.owners, dw_queue_tables.nowners, &size, sizeof(Oid));
+		dw_queue_tables.owners = reserve_entry(dw_queue_tables.owners, dw_queue_tables.nowners, &size, sizeof(Oid));
 		dw_queue_tables.owners[dw_queue_tables.nowners++] = owner;
 		if (owner == InvalidOid)
 			dw_queue_tables.database_paused = true;
@@ -546,6 +563,10 @@ keep_tables_current(DwDatabase *db)
 	}
 }
 
+/*
+ * Are the tasks of this owner and queue paused?  As of now, committed pauses
+ * of which the timer has not heard yet included.
+ */
 bool
 dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 {
@@ -553,6 +574,7 @@ dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 	return pause_of(owner, queue) != DW_NOT_PAUSED;
 }
 
+/* What the queue says of the history of its tasks; the database may be NULL. */
 DwHistoryLevel
 dw_queue_history(DwDatabase *db, int16 queue)
 {
@@ -564,6 +586,8 @@ dw_queue_history(DwDatabase *db, int16 queue)
 }
 
 /*
+ * A task was claimed in spite of a pause, and the claim is undone.
+ *
  * The lane is paused now, of which the timer may not have heard, or which it
  * did not know when the lane was entered: the next executor would come here,
  * too.  If something was changed since we looked, the timer is about to look.

@@ -55,50 +55,18 @@ typedef struct DwQueueTables
 	Oid		   *owners;			/* whose tasks are paused */
 	bool		database_paused;
 } DwQueueTables;
-
-/*
- * Finds a queue by name, NULL for the default queue; an error if it does not
- * exist, or the current user may not schedule into it.  It cannot be dropped
- * before the end of the transaction.
- */
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
-
-/* The same for a queue known by its id. */
 extern void dw_queue_require(int16 id);
-
-/*
- * Does the queue exist?  If so, it cannot be dropped before the end of the
- * transaction, which puts a task back into it.
- */
 extern bool dw_queue_keep(int16 id);
-
-/*
- * The number of a queue, for those who need no rights on it; an error if it
- * does not exist.
- */
 extern int16 dw_queue_named(const char *name);
-
-/* The row of a queue, as it is now, or NULL. */
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
-
-/* May the current user schedule into the queue of this row? */
 extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
-
-/* Locks a queue, or the pause of a role, until the end of the transaction. */
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 
 /*---- For executors ----*/
 
-/*
- * Are the tasks of this owner and queue paused?  As of now, committed pauses
- * of which the timer has not heard yet included.
- */
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
-
-/* What the queue says of the history of its tasks; the database may be NULL. */
 extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
-
-/* A task was claimed in spite of a pause, and the claim is undone. */
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
 
 /*---- Shared memory ----*/

@@ -27,6 +27,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -224,13 +225,27 @@ dw_revoke_new_defaults(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* An error unless the current user is a member of the task's owner. */
+void
+dw_require_task_owner(int64 id, Oid owner)
+{
+	if (!has_privs_of_role(GetUserId(), owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for task %lld", (long long) id),
+				 errdetail("Only members of the role that scheduled the task, and superusers, may change it or wait for it.")));
+}
+
 /* Rows of others may still be there, but are no tasks any more. */
 static bool
-is_pending(Relation rel, HeapTuple tuple)
+is_pending_row(Relation rel, HeapTuple tuple)
 {
 	return !dw_task_is_cancelled(rel, tuple) && !dw_task_is_superseded(rel, tuple);
 }
 
+/*
+ * An error if delay_wheel.max_pending does not let the role have another task.
+ */
 void
 dw_require_room(Oid owner)
 {
@@ -252,7 +267,7 @@ dw_require_room(Oid owner)
 		allowance.left = 0;
 		/* look closer only if it matters: mostly there are none to leave out */
 		if (left == 0)
-			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending);
+			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending_row);
 		if (left == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rights.h
- *	  Who may schedule tasks, and how many.
+ *	  Rights: to schedule tasks, how many, and to change somebody's task.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-/* An error if delay_wheel.max_pending does not let the role have another task. */
+extern void dw_require_task_owner(int64 id, Oid owner);
 extern void dw_require_room(Oid owner);
 
 #endif							/* DW_RIGHTS_H */

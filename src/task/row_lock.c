@@ -278,6 +278,7 @@ is_of_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
 	return found;
 }
 
+/* Does an executor run a task of this key whose row is gone? */
 bool
 dw_autonomous_has_key(const DwKey *key)
 {
@@ -347,6 +348,9 @@ dw_locks_conflict(LOCKMASK held, LOCKMODE wanted)
 	return false;
 }
 
+/*
+ * Who waits for a lock of this transaction that keeps tasks from running; 0 if nobody does.
+ */
 pid_t
 dw_who_waits_for_us(void)
 {

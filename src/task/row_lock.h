@@ -32,8 +32,6 @@ extern bool dw_row_wait(Relation rel, const DwTaskKey *key);
  */
 extern bool dw_autonomous_enter(int64 id, bool wait);
 extern void dw_autonomous_leave(int64 id);
-
-/* Does an executor run a task of this key whose row is gone? */
 extern bool dw_autonomous_has_key(const DwKey *key);
 
 /*
@@ -44,8 +42,6 @@ extern uint32 dw_autonomous_ended(void);
 extern bool dw_lock_is_wanted(const Oid *relations, int n);
 extern bool dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n);
 extern bool dw_locks_conflict(LOCKMASK held, LOCKMODE wanted);
-
-/* Who waits for a lock of this transaction that keeps tasks from running; 0 if nobody does. */
 extern pid_t dw_who_waits_for_us(void);
 
 #endif							/* DW_ROW_LOCK_H */

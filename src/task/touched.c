@@ -126,7 +126,7 @@ const DwLaneRef dw_no_lane = {0, 0};
 
 /* Room for one more in an array of the transaction. */
 static void *
-reserve(void *array, int n, int *size, Size element)
+reserve_touched(void *array, int n, int *size, Size element)
 {
 	if (n < *size)
 		return array;
@@ -151,13 +151,14 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 			lows[i].locked |= locked;
 			return;
 		}
-	lows = reserve(lows, nlows, &lows_size, sizeof(LaneLow));
+	lows = reserve_touched(lows, nlows, &lows_size, sizeof(LaneLow));
 	lows[nlows].lane = lane;
 	lows[nlows].due = due;
 	lows[nlows].locked = locked;
 	nlows++;
 }
 
+/* Whatever becomes of this transaction: look at the lane from due on. */
 void
 dw_touch_lane(DwLaneRef lane, TimestampTz due)
 {
@@ -165,36 +166,39 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 }
 
 static void
-remember(const DwHint *hint, TouchKind kind)
+remember_hint(const DwHint *hint, TouchKind kind)
 {
 	if (nlows > 0 || ntouched >= MAX_HINTS)
 	{
 		lower_lane(hint->lane, hint->due, kind != TOUCH_WRITTEN);
 		return;
 	}
-	touched = reserve(touched, ntouched, &touched_size, sizeof(Touched));
+	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
 	touched[ntouched].hint = *hint;
 	touched[ntouched].subid = GetCurrentSubTransactionId();
 	touched[ntouched].kind = kind;
 	ntouched++;
 }
 
+/* This transaction wrote the row: tell the timer if it commits. */
 void
 dw_touch_written(const DwHint *hint)
 {
-	remember(hint, TOUCH_WRITTEN);
+	remember_hint(hint, TOUCH_WRITTEN);
 }
 
+/* It locked the row as it was: tell the timer if it is rolled back. */
 void
 dw_touch_locked(const DwHint *hint)
 {
-	remember(hint, TOUCH_LOCKED);
+	remember_hint(hint, TOUCH_LOCKED);
 }
 
+/* It locked the row and leaves it: tell the timer at the end, if it is due. */
 void
 dw_touch_kept(const DwHint *hint)
 {
-	remember(hint, TOUCH_KEPT);
+	remember_hint(hint, TOUCH_KEPT);
 }
 
 /* Is it news at the end of the (sub)transaction that did it? */
@@ -207,6 +211,8 @@ is_news(const Touched *t, bool committed)
 }
 
 /*
+ * It ended a task: tell who waits for that, if it commits.
+ *
  * Of many cancelled tasks, those who wait find out themselves.  What a task
  * does with others never keeps its own outcome from being told.
  */
@@ -219,13 +225,14 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 		more_ended = true;
 		return;
 	}
-	ended = reserve(ended, nended, &ended_size, sizeof(Ended));
+	ended = reserve_touched(ended, nended, &ended_size, sizeof(Ended));
 	ended[nended].id = id;
 	ended[nended].outcome = outcome;
 	ended[nended].subid = GetCurrentSubTransactionId();
 	nended++;
 }
 
+/* Plain SQL may have written rows: look at everything afterwards. */
 void
 dw_touch_all(void)
 {
@@ -233,6 +240,7 @@ dw_touch_all(void)
 	all_touched = true;
 }
 
+/* The extension was created: start a timer, if it commits. */
 void
 dw_touch_extension(void)
 {
@@ -241,6 +249,9 @@ dw_touch_extension(void)
 	extension_created = true;
 }
 
+/*
+ * Queues, pauses or marks were changed: tell timer and executors, if it commits.
+ */
 void
 dw_touch_control(void)
 {
@@ -248,12 +259,14 @@ dw_touch_control(void)
 	control_changed = true;
 }
 
+/* Has this transaction done so, maybe in a subtransaction that was undone? */
 bool
 dw_control_is_touched(void)
 {
 	return control_changed;
 }
 
+/* Rows of another origin were written; or those that are left are armed. */
 void
 dw_touch_unarmed(bool left)
 {
@@ -261,18 +274,21 @@ dw_touch_unarmed(bool left)
 	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
 }
 
+/* Roles were dropped: tell all timers, if it commits. */
 void
 dw_touch_roles(void)
 {
 	roles_dropped = true;
 }
 
+/* This transaction ends a prepared one that left rows for that. */
 void
 dw_touch_prepared(void)
 {
 	prepared_ended = true;
 }
 
+/* The name under which this transaction is being prepared. */
 void
 dw_touched_prepare_as(const char *gid)
 {
@@ -280,7 +296,7 @@ dw_touched_prepare_as(const char *gid)
 }
 
 static void
-forget_all(void)
+forget_touched(void)
 {
 	/* the memory went with the transaction */
 	touched = NULL;
@@ -347,6 +363,7 @@ bring(DwDatabase *db, const DwHint *hint, bool many)
 	return needed;
 }
 
+/* Tells the timer at once; for callbacks and for executors. */
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {
@@ -577,7 +594,7 @@ note_nameless_end(void)
 }
 
 static void
-xact_callback(XactEvent event, void *arg)
+touched_xact_callback(XactEvent event, void *arg)
 {
 	switch (event)
 	{
@@ -590,19 +607,19 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			delivers = tell_at_once(true);
 			if (!delivers)
-				forget_all();
+				forget_touched();
 			break;
 		case XACT_EVENT_ABORT:
 			if (tell_at_once(false))
 				deliver_all(false);
 			dw_ending_withdraw();
-			forget_all();
+			forget_touched();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			write_prepared();
 			break;
 		case XACT_EVENT_PREPARE:
-			forget_all();
+			forget_touched();
 			break;
 		default:
 			break;
@@ -611,7 +628,7 @@ xact_callback(XactEvent event, void *arg)
 
 /* Called for each resource owner of the transaction, when all locks are gone. */
 static void
-release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
+touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
 {
 	if (!committed || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
@@ -622,7 +639,7 @@ release_callback(ResourceReleasePhase phase, bool committed, bool top_level, voi
 	deliver_all(true);
 	for (int i = 0; i < nended; i++)
 		dw_let_waiters_go(dw_my_pinned_database(), ended[i].id);
-	forget_all();
+	forget_touched();
 }
 
 /*
@@ -631,7 +648,7 @@ release_callback(ResourceReleasePhase phase, bool committed, bool top_level, voi
  * those with locks get now, too.
  */
 static void
-subxact_callback(SubXactEvent event, SubTransactionId subid,
+touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 				 SubTransactionId parent, void *arg)
 {
 	DwDatabase *db = dw_my_pinned_database();
@@ -665,9 +682,9 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 void
 dw_touched_install(void)
 {
-	RegisterXactCallback(xact_callback, NULL);
-	RegisterSubXactCallback(subxact_callback, NULL);
-	RegisterResourceReleaseCallback(release_callback, NULL);
+	RegisterXactCallback(touched_xact_callback, NULL);
+	RegisterSubXactCallback(touched_subxact_callback, NULL);
+	RegisterResourceReleaseCallback(touched_release_callback, NULL);
 }
 
 /* In binary, owners are sent as OIDs of the publisher. */

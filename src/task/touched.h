@@ -17,46 +17,19 @@
 #include "../shmem/waiters.h"
 
 extern void dw_touched_install(void);
-
-/* This transaction wrote the row: tell the timer if it commits. */
 extern void dw_touch_written(const DwHint *hint);
-
-/* It locked the row as it was: tell the timer if it is rolled back. */
 extern void dw_touch_locked(const DwHint *hint);
-
-/* It ended a task: tell who waits for that, if it commits. */
 extern void dw_touch_ended(int64 id, DwOutcome outcome);
-
-/* It locked the row and leaves it: tell the timer at the end, if it is due. */
 extern void dw_touch_kept(const DwHint *hint);
-
-/* Whatever becomes of this transaction: look at the lane from due on. */
 extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
-
-/* Plain SQL may have written rows: look at everything afterwards. */
 extern void dw_touch_all(void);
-
-/* Queues, pauses or marks were changed: tell timer and executors, if it commits. */
 extern void dw_touch_control(void);
-/* Has this transaction done so, maybe in a subtransaction that was undone? */
 extern bool dw_control_is_touched(void);
-
-/* Rows of another origin were written; or those that are left are armed. */
 extern void dw_touch_unarmed(bool left);
-
-/* Roles were dropped: tell all timers, if it commits. */
 extern void dw_touch_roles(void);
-
-/* The extension was created: start a timer, if it commits. */
 extern void dw_touch_extension(void);
-
-/* This transaction ends a prepared one that left rows for that. */
 extern void dw_touch_prepared(void);
-
-/* The name under which this transaction is being prepared. */
 extern void dw_touched_prepare_as(const char *gid);
-
-/* Tells the timer at once; for callbacks and for executors. */
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 
 /*

@@ -54,7 +54,7 @@ static int64 backoff = 0;
 static bool told_no_worker = false;
 
 static void
-back_off(int64 max)
+put_call_off(int64 max)
 {
 	backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, max);
 	not_before = dw_now() + backoff;
@@ -113,7 +113,7 @@ notice_end(DwDatabase *db)
 		db->sweeper_failed = false;
 		if (now - db->sweeper_started > HEALTHY_US)
 			backoff = 0;
-		back_off(BACKOFF_MAX_US);
+		put_call_off(BACKOFF_MAX_US);
 	}
 	if (db->sweeper_state == DW_SWEEPER_NONE && db->sweeper_made_way)
 	{
@@ -202,11 +202,15 @@ start_sweeper(DwDatabase *db)
 	db->sweeper_state = DW_SWEEPER_NONE;
 	db->sweeper_refused = true;
 	LWLockRelease(dw_shared->table_lock);
-	back_off(NO_WORKER_MAX_US);
+	put_call_off(NO_WORKER_MAX_US);
 	no_worker(db);
 	return false;
 }
 
+/*
+ * For timers: starts the sweeper if there is something to remove.  Returns
+ * when it wants to be called again.
+ */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
@@ -243,6 +247,9 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	return start_sweeper(db) ? now + START_LOOK_US : not_before;
 }
 
+/*
+ * For timers: an owner needs a background worker.  One that waits ends, for some time.
+ */
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
 {
@@ -252,6 +259,9 @@ dw_sweeper_ask_to_make_way(DwDatabase *db)
 		SetLatch(dw_proc_latch(proc));
 }
 
+/*
+ * For timers: has the sweeper's background worker ended since it was asked last?
+ */
 bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {

@@ -401,7 +401,11 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Idle ones first; busy ones end after their task. */
+/*
+ * Makes those executors end that delay_wheel.max_executors does not allow.
+ *
+ * Idle ones first; busy ones end after their task.
+ */
 void
 dw_dispatch_end_surplus(DwDatabase *db)
 {
@@ -426,6 +430,7 @@ dw_dispatch_end_surplus(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Makes all executors of the database end. */
 void
 dw_dispatch_end_all(DwDatabase *db)
 {
@@ -465,6 +470,7 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 	return false;
 }
 
+/* Starts an executor ahead of time, if the lane's owner has none. */
 void
 dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 {
@@ -725,6 +731,10 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 	return without_worker;
 }
 
+/*
+ * Brings due tasks and executors together.  Returns when to look again at the
+ * latest, DW_NEVER if a change will be told.
+ */
 TimestampTz
 dw_dispatch(DwDatabase *db)
 {
@@ -792,6 +802,10 @@ forget_times(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/*
+ * To be called first.  Executors that a former timer started are there and
+ * go on by themselves.
+ */
 void
 dw_dispatch_begin(DwDatabase *db)
 {

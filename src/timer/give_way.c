@@ -105,7 +105,7 @@ next_look(const DwDatabase *db, TimestampTz looked, TimestampTz now)
 
 /* Terminates the executor with this pid, if its task has run for long. */
 static void
-put_back(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
+make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 {
 	TimestampTz now = dw_now();
 	int64		task = 0;
@@ -154,13 +154,13 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 			if (holder->leaderPid != waiter->leaderPid &&
 				memcmp(&holder->locktag, &waiter->locktag, sizeof(LOCKTAG)) == 0 &&
 				dw_locks_conflict(holder->holdMask, waiter->waitLockMode))
-				put_back(db, holder->leaderPid, waiter->pid, waiter->locktag.locktag_field2);
+				make_give_way(db, holder->leaderPid, waiter->pid, waiter->locktag.locktag_field2);
 		}
 	}
 }
 
 static void
-look(DwDatabase *db)
+look_who_waits(DwDatabase *db)
 {
 	DwCatalog	cat;
 
@@ -178,6 +178,10 @@ look(DwDatabase *db)
 	CommitTransactionCommand();
 }
 
+/*
+ * Looks, if it is time, whether somebody waits behind a long task, and puts
+ * it back.  Returns when to look again; DW_NEVER if nothing runs.
+ */
 TimestampTz
 dw_give_way(DwDatabase *db)
 {
@@ -188,7 +192,7 @@ dw_give_way(DwDatabase *db)
 	{
 		looked = now;
 		if (any_runs_long(db, now))
-			look(db);
+			look_who_waits(db);
 		if (any_is_stuck(db, now))
 			dw_make_waiters_look(db);
 	}

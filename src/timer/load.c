@@ -147,7 +147,7 @@ report_unarmed(bool met)
 }
 
 static void
-enter_lane(const DwTaskKey *first)
+enter_found_lane(const DwTaskKey *first)
 {
 	DwLaneRef	ref;
 
@@ -191,7 +191,7 @@ enter_lanes_of_table(Relation rel)
 		if (visible)
 		{
 			if (key.origin == origin)
-				enter_lane(&key);
+				enter_found_lane(&key);
 			else
 				discovery.unarmed = true;
 			/* nothing else of this lane */
@@ -589,7 +589,7 @@ look_at_lanes(TimestampTz now)
  * worth it.
  */
 static void
-note_progress(void)
+note_load_progress(void)
 {
 	dw_progress_add(db, DW_WORK_LOAD, placed);
 	placed = 0;
@@ -623,12 +623,13 @@ load_lanes(TimestampTz now)
 		if (load_time(lane, now) <= now)
 			load_lane(lane);
 		schedule_load(lane, dw_now());
-		note_progress();
+		note_load_progress();
 		loaded = true;
 	}
 	return loaded;
 }
 
+/* All lanes are to be looked at: settings may have changed. */
 void
 dw_load_settings_changed(void)
 {
@@ -636,6 +637,9 @@ dw_load_settings_changed(void)
 		dw_lane_dirty(db, &dw_lanes[i]);
 }
 
+/*
+ * Does a slice of what is to be loaded; true if there is more to do at once.
+ */
 bool
 dw_load_some(void)
 {
@@ -658,10 +662,11 @@ dw_load_some(void)
 	look_at_lanes(now);
 	more = dw_orphans_some();
 	more |= load_lanes(now);
-	note_progress();
+	note_load_progress();
 	return more || discovery.under_way;
 }
 
+/* When a lane must be loaded next, if nobody lowers anything. */
 TimestampTz
 dw_load_next(void)
 {
@@ -702,6 +707,8 @@ leave_if_idle(DwLane *lane)
 }
 
 /*
+ * Gives empty lanes back when places are short.
+ *
  * Lanes are kept while more than half of all places are free: their owners are
  * likely to come back.  One that turns out not to be idle is noted again when
  * it is looked at the next time.

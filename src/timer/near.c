@@ -87,7 +87,7 @@ ahead_now(void)
 }
 
 static int
-compare_keys(const void *a, const void *b)
+compare_entry_keys(const void *a, const void *b)
 {
 	const Key  *x = a;
 	const Key  *y = b;
@@ -176,13 +176,15 @@ heap_filter(DwKeep keep, void *arg)
 /*---- Counting ----*/
 
 static void
-count_waiting(DwLane *lane, int by)
+add_to_waiting(DwLane *lane, int by)
 {
 	lane->waiting += by;
 	pg_atomic_fetch_add_u64(&db->near, by);
 }
 
 /*
+ * How many entries a lane should hold at most.
+ *
  * A lane's share of the database's part of the pool.  What others leave
  * unused is lent: only when the pool is empty must a lane give back what it
  * holds beyond its share.
@@ -197,6 +199,7 @@ dw_near_limit(void)
 
 /*---- Dropping ----*/
 
+/* Sets the lane's cursor and publishes its horizon. */
 void
 dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 {
@@ -236,7 +239,7 @@ survives_cut(const DwEntry *entry, void *arg)
 
 	if (cut->due == DW_NEVER || key_before(entry, cut->due, cut->id))
 		return true;
-	count_waiting(&dw_lanes[entry->lane], -1);
+	add_to_waiting(&dw_lanes[entry->lane], -1);
 	return false;
 }
 
@@ -290,7 +293,7 @@ cut_spare(DwLane *lane)
 		pg_atomic_fetch_sub_u64(&db->ready, 1);
 	else
 	{
-		count_waiting(lane, -1);
+		add_to_waiting(lane, -1);
 		dw_lane_heap_remove(&spares, lane - dw_lanes);
 	}
 	lane->spare_state = DW_SPARE_FREE;
@@ -384,7 +387,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 		(void) add_to_sample(&heap[i], sample);
 	if (lane)
 		(void) filter_ready(lane, add_to_sample, sample);
-	qsort(sample->keys, sample->n, sizeof(Key), compare_keys);
+	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
 }
 
 /* The lane that holds most, if that is more than its share. */
@@ -475,6 +478,7 @@ make_room(Key wanted)
 	return true;
 }
 
+/* Gives memory back that another database is entitled to. */
 void
 dw_near_obey_quota(void)
 {
@@ -506,6 +510,10 @@ slot_is_open(const DwEntry *entry, TimestampTz now)
 	return dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now);
 }
 
+/*
+ * Puts an entry where it belongs: ready list, heap of the open slot, or ring.
+ * False if memory has no place for it; then nothing was changed.
+ */
 bool
 dw_near_place(DwLane *lane, const DwEntry *entry)
 {
@@ -518,7 +526,7 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	if (heap_count < HEAP_SIZE && slot_is_open(entry, now))
 	{
 		heap_push(entry);
-		count_waiting(lane, 1);
+		add_to_waiting(lane, 1);
 		return true;
 	}
 
@@ -528,10 +536,14 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
 	LWLockRelease(dw_ring_lock(db));
 	if (inserted)
-		count_waiting(lane, 1);
+		add_to_waiting(lane, 1);
 	return inserted;
 }
 
+/*
+ * Is this beyond what waits of the lane, but due?  Then what waits is due, too,
+ * and is to be handed over first.
+ */
 bool
 dw_near_is_behind(const DwLane *lane, TimestampTz due)
 {
@@ -560,12 +572,16 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 	LWLockRelease(dw_ready_lock(db));
 	if (placed && !is_due)
 	{
-		count_waiting(lane, 1);
+		add_to_waiting(lane, 1);
 		dw_lane_heap_set(&spares, lane - dw_lanes, entry->due);
 	}
 	return placed;
 }
 
+/*
+ * Like dw_near_place, but takes room from others if need be.  That may cut
+ * the lane itself; then the entry is not placed.
+ */
 bool
 dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 {
@@ -600,7 +616,7 @@ move_on(const DwEntry *entry)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
-	count_waiting(lane, -1);
+	add_to_waiting(lane, -1);
 	if (dw_near_place(lane, entry) || place_in_spare(lane, entry))
 		return;
 	/* the table keeps it until there is room */
@@ -725,6 +741,10 @@ expect(DwLane *lane)
 		expected[nexpected++] = lane;
 }
 
+/*
+ * A lane that has a task due soon, of those that were found while handing
+ * over; NULL if there is no more.
+ */
 DwLane *
 dw_near_expected(void)
 {
@@ -791,6 +811,7 @@ open_slot(TimestampTz now)
 	return n;
 }
 
+/* Hands over what is due; true if there is more to do at once. */
 bool
 dw_near_hand_over(void)
 {
@@ -807,6 +828,7 @@ dw_near_hand_over(void)
 	return n > 0 || take.chunks_left > 0;
 }
 
+/* When something in memory is due next. */
 TimestampTz
 dw_near_next(void)
 {
@@ -832,6 +854,7 @@ reset_lane(DwLane *lane)
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
+/* Begins with nothing in memory, whatever a former timer left. */
 void
 dw_near_reset(DwDatabase *database)
 {

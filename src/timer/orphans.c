@@ -95,6 +95,7 @@ dw_orphans_reset(DwDatabase *database)
 	dw_orphans_check_all();
 }
 
+/* The owners of all lanes are to be looked at. */
 void
 dw_orphans_check_all(void)
 {
@@ -117,6 +118,10 @@ end_executors(Oid owner)
 	}
 }
 
+/*
+ * The owner does not exist: its lanes get no executor any more, and their
+ * tasks become failed ones.  For the timer, outside of locks.
+ */
 void
 dw_owner_dropped(DwDatabase *database, Oid owner)
 {
@@ -180,7 +185,7 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 /* Moves rows of the lane to failed_task. */
 static void
-move_rows(Relation rel, Slice *slice)
+move_to_failed(Relation rel, Slice *slice)
 {
 	DwLaneScan *scan = dw_lane_scan_begin(rel, &reached, GetActiveSnapshot());
 	int64		began = dw_uptime();
@@ -228,7 +233,7 @@ move_rows(Relation rel, Slice *slice)
  * some table is locked.
  */
 static Relation
-begin_write(void)
+begin_moving(void)
 {
 	Relation	rel = dw_read_begin();
 
@@ -291,6 +296,7 @@ next_orphan(void)
 	return NULL;
 }
 
+/* The lane may have tasks that nobody has moved yet, if it is an orphan. */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
@@ -313,9 +319,10 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 		return;
 	}
 	DW_INJECT("orphans-before-move");
-	move_rows(rel, slice);
+	move_to_failed(rel, slice);
 }
 
+/* Does a slice of what is to be done; true if there is more to do at once. */
 bool
 dw_orphans_some(void)
 {
@@ -335,7 +342,7 @@ dw_orphans_some(void)
 
 	PG_TRY();
 	{
-		Relation	rel = begin_write();
+		Relation	rel = begin_moving();
 
 		if (rel != NULL)
 		{
@@ -382,12 +389,14 @@ dw_orphans_some(void)
 	return ok && dw_orphans_next() <= now;
 }
 
+/* When there is something to do next, if nobody lowers anything. */
 TimestampTz
 dw_orphans_next(void)
 {
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
+/* The lane is just being emptied: it must not be given back. */
 bool
 dw_orphans_holds(const DwLane *lane)
 {

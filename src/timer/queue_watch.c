@@ -196,6 +196,9 @@ apply_tables(DwDatabase *db)
 	report_missing(db);
 }
 
+/*
+ * For the timer: pauses a lane that it has just entered, if its owner's tasks are paused.
+ */
 void
 dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 {
@@ -301,6 +304,10 @@ adopt_queues(void)
 	return any;
 }
 
+/*
+ * Brings queues and pauses in shared memory up to date, if they were changed.
+ * Returns when it wants to be called again.
+ */
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)
 {

@@ -14,13 +14,7 @@
 
 #include "../shmem/shared.h"
 
-/*
- * Brings queues and pauses in shared memory up to date, if they were changed.
- * Returns when it wants to be called again.
- */
 extern TimestampTz dw_queues_look(DwDatabase *db, bool changed);
-
-/* For the timer: pauses a lane that it has just entered, if its owner's tasks are paused. */
 extern void dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane);
 
 #endif							/* DW_QUEUE_WATCH_H */

@@ -109,7 +109,7 @@ dw_crashes_tidy(DwDatabase *db)
 
 /* Tells that this process ends; the launcher starts another one. */
 static void
-leave_database(int code, Datum arg)
+give_database_back(int code, Datum arg)
 {
 	/* an error may have struck while one was held */
 	LWLockReleaseAll();
@@ -137,7 +137,7 @@ leave_database(int code, Datum arg)
 
 /* Takes the database that the launcher gave us. */
 static void
-enter_database(Datum number)
+take_database(Datum number)
 {
 	Oid			oid;
 
@@ -161,7 +161,7 @@ enter_database(Datum number)
 	}
 	db->timer_pid = MyProcPid;
 	LWLockRelease(dw_shared->table_lock);
-	before_shmem_exit(leave_database, (Datum) 0);
+	before_shmem_exit(give_database_back, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
 }
 
@@ -170,7 +170,7 @@ enter_database(Datum number)
  * has stored that before setting our latch (dw_call_timer).
  */
 static bool
-asked_to_end(void)
+timer_asked_to_end(void)
 {
 	let_go = pg_atomic_read_u32(&db->holds) > 0 || dw_restart_at(db) <= dw_now();
 	return let_go;
@@ -452,7 +452,7 @@ dw_timer_main(Datum number)
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
-	enter_database(number);
+	take_database(number);
 	require_extension();
 	create_events();
 	begin_service();
@@ -488,7 +488,7 @@ dw_timer_main(Datum number)
 
 		if (dw_load_some())
 			more = true;
-		if (dw_extension_gone || asked_to_end())
+		if (dw_extension_gone || timer_asked_to_end())
 			break;
 		if (more || handed_over)
 			continue;

@@ -1,6 +1,6 @@
 # What one role may not see or do of another's tasks, where it takes several
 # sessions or databases, the server's log, or a dump to show it.  The rest is
-# in sql/escapes.sql and sql/rights.sql.
+# in test/regress/sql/escapes.sql and test/regress/sql/rights.sql.
 
 use strict;
 use warnings;

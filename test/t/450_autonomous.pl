@@ -1,6 +1,6 @@
 # Tasks outside of a transaction while they run: what others see of them and
 # may do to them, how they are stopped, what is left after a crash, and whose
-# rights they have.  What they do by themselves is in sql/autonomous.sql.
+# rights they have.  What they do by themselves is in test/regress/sql/autonomous.sql.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 # What a role may try by all that there is beside plain tasks (for these see
-# sql/escapes.sql and 200_escapes.pl): keys, queues, triggers, recurring tasks,
+# test/regress/sql/escapes.sql and 200_escapes.pl): keys, queues, triggers, recurring tasks,
 # follow-ups, retries, delay_run() by a superuser, views, plain SQL, a dump, and
 # what it has prepared where the extension is to be created.  Nobody runs
 # anything with rights that he lacks, sees or stops what is another role's.

@@ -1,6 +1,7 @@
-# doc/reference.md is what scripts/reference.pl makes of this very source and
-# catalog, each object, column and message has its word, doc/architecture.md speaks
-# of what is there, and doc/proof.md has all mutations.
+# The reference (doc/reference.md, doc/reference/) is what scripts/reference.pl makes of
+# this very source and catalog, each object, column and message has its word,
+# doc/architecture.md and the README.md of each folder of src name what is there, and
+# doc/proof.md has all mutations.
 
 use strict;
 use warnings;
@@ -14,19 +15,30 @@ use Test::More;
 my $root = dirname(__FILE__) . '/../..';
 my $node = new_node('reference');
 
-# What the script prints, for the server of this test.
-sub reference
+my @pages = qw(reference.md reference/functions.md reference/settings.md reference/messages.md);
+
+# Runs the script against the server of this test; returns what it prints.
+sub run_script
 {
-	my (@options) = @_;
+	my ($argument) = @_;
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres');
 	my ($out, $err) = ('', '');
 
-	IPC::Run::run([ 'perl', "$root/scripts/reference.pl", @options ], '>', \$out, '2>', \$err);
-	is($err, '', "reference.pl @options has nothing to complain of");
+	IPC::Run::run([ 'perl', "$root/scripts/reference.pl", $argument ], '>', \$out, '2>', \$err);
+	is($err, '', "reference.pl $argument has nothing to complain of");
 	return $out;
 }
 
-# The first lines that differ, for who has nothing but the test's output.
+# The text of each page, as the script writes it.
+sub reference
+{
+	my $directory = PostgreSQL::Test::Utils::tempdir();
+
+	run_script($directory);
+	return { map { $_ => slurp_file("$directory/$_") } @pages };
+}
+
+# The first lines that differ.
 sub first_difference
 {
 	my @kept = split /\n/, $_[0];
@@ -35,40 +47,45 @@ sub first_difference
 	for my $i (0 .. $#made)
 	{
 		next if ($kept[$i] // '') eq $made[$i];
-		return sprintf("line %d of doc/reference.md is\n  %s\nand would be\n  %s", $i + 1, $kept[$i] // '(not there)', $made[$i]);
+		return sprintf("line %d is\n  %s\nand would be\n  %s", $i + 1, $kept[$i] // '(not there)', $made[$i]);
 	}
-	return 'doc/reference.md is longer than it would be';
+	return 'the file is longer than it would be';
 }
 
-is(reference('--lacking'), '', 'each object, column, message and process has its word');
+is(run_script('--lacking'), '', 'each object, column, message and process has its word');
 
-my $kept = slurp_file("$root/doc/reference.md");
+my $kept = { map { $_ => slurp_file("$root/doc/$_") } @pages };
 my $made = reference();
-ok($made eq $kept, 'doc/reference.md is up to date')
-  or diag(first_difference($kept, $made), "\nRun \"make reference\" and look at what has changed.");
-
-# All links within it lead somewhere.
-my %headings;
-for my $heading ($made =~ /^#+ (.*)$/mg)
+for my $page (@pages)
 {
-	my $anchor = lc($heading) =~ s/[^\w\- ]//gr =~ tr/ /-/r;
-	my $n = $headings{$anchor}++;
-	$headings{"$anchor-$n"} = 1 if $n;
+	ok($made->{$page} eq $kept->{$page}, "doc/$page is up to date")
+	  or diag(first_difference($kept->{$page}, $made->{$page}), "\nRun \"make reference\" and look at what has changed.");
 }
-my %nowhere = map { $_ => 1 } grep { !$headings{$_} } $made =~ /\]\(#([^)]*)\)/g;
-is(join("\n", sort keys %nowhere), '', 'all links within it lead to a heading');
+cmp_ok(scalar(split /\n/, $kept->{'reference.md'}), '<=', 80, 'the index is a page');
 
-# What architecture.md names is there: files, and functions and variables of the source.
-my $architecture = slurp_file("$root/doc/architecture.md");
-my $source = join '', map { slurp_file($_) } glob "$root/src/*/*.[ch]";
-my @missing;
-for my $name ($architecture =~ /`([^`\n]+)`/g)
+# The documents of the source name what is there: files, and functions and variables.
+# The README.md of a folder names each of its .c files.
+my @source_files = glob "$root/src/*/*.[ch]";
+my $source = join '', map { slurp_file($_) } @source_files;
+my %is_there = map { basename($_) => 1 } @source_files;
+my %folders = map { dirname($_) => 1 } @source_files;
+for my $document ("$root/doc/architecture.md", "$root/src/README.md", map { "$_/README.md" } sort keys %folders)
 {
-	push @missing, $name if $name =~ m{^(?:test|sql|expected|examples|scripts|doc)(?:/[\w.]+)+$} && !-e "$root/$name";
-	push @missing, grep { !glob "$root/src/*/$_" } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
-	push @missing, grep { $source !~ /\b\Q$_\E\b/ } $name =~ /\b((?:dw_|Dw|DW_)\w+)/g;
+	my $short = $document =~ s,^\Q$root/,,r;
+	my $text = -e $document ? slurp_file($document) : '';
+	my @missing;
+
+	for my $name ($text =~ /`([^`\n]+)`/g)
+	{
+		push @missing, $name if $name =~ m{^(?:test|sql|expected|examples|scripts|doc)(?:/[\w.]+)+$} && !-e "$root/$name";
+		push @missing, grep { !$is_there{$_} } $name =~ m{(?<![\w/.])(\w+\.[ch])\b}g;
+		push @missing, grep { $source !~ /\b\Q$_\E\b/ } $name =~ /\b((?:dw_|Dw|DW_)\w+)/g;
+	}
+	is(join("\n", @missing), '', "all that $short names is there");
+
+	my @not_named = grep { index($text, "`$_`") < 0 } map { basename($_) } glob dirname($document) . '/*.c';
+	is("@not_named", '', "$short names each file") if $folders{ dirname($document) };
 }
-is(join("\n", @missing), '', 'all that architecture.md names is there');
 
 # What proof.md counts is as many.
 my ($rules) = slurp_file("$root/doc/proof.md") =~ /^\| rules of \|(.*?)\n\n/ms or die 'no table of mutations';
@@ -86,10 +103,10 @@ $node->safe_psql('postgres', q{
 	COMMENT ON FUNCTION delay_wheel.quietly(int, int, int, int) IS 'a, b and d';
 	ALTER EXTENSION delay_wheel ADD FUNCTION delay_wheel.quietly(int, int, int, int);
 });
-is(reference('--lacking'),
+is(run_script('--lacking'),
 	"COMMENT ON FUNCTION delay_retry(id bigint)\nCOMMENT ON COLUMN delay_wheel.tasks.due\nargument c of delay_wheel.quietly\n",
 	'what lacks a word is found');
-isnt(reference(), $kept, 'an object more or a COMMENT less makes another reference');
+isnt(reference()->{'reference/functions.md'}, $kept->{'reference/functions.md'}, 'an object more or a COMMENT less makes another reference');
 
 $node->stop;
 done_testing();

@@ -1,0 +1,279 @@
+--
+-- RIGHTS
+-- Who may schedule: nobody but superusers, until they are allowed to.  How
+-- many tasks a role may have pending.  What they may who can write any table.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set helpers :abs_srcdir '/helpers.sql'
+\set ECHO none
+\i :helpers
+\set ECHO all
+\set SHOW_CONTEXT never
+
+CREATE ROLE regress_dw_plain LOGIN;
+CREATE ROLE regress_dw_group;
+CREATE ROLE regress_dw_member LOGIN IN ROLE regress_dw_group;
+CREATE ROLE "regress_dw Odd ""Name'" LOGIN;
+CREATE TABLE rights_effect (label text, who text DEFAULT current_user);
+GRANT ALL ON rights_effect TO PUBLIC;
+
+-- the functions of the extension, and what of them everybody may call
+CREATE VIEW rights_functions AS
+	SELECT p.oid, p.oid::regprocedure AS function, p.pronamespace = e.extnamespace AS public
+	FROM pg_extension e JOIN pg_depend d ON d.refobjid = e.oid AND d.deptype = 'e' JOIN pg_proc p ON p.oid = d.objid
+	WHERE e.extname = 'delay_wheel' AND d.classid = 'pg_proc'::regclass;
+SELECT function FROM rights_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY function::text COLLATE "C";
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule('0', 'SELECT 1');
+SELECT delay_cancel(1);
+-- looking is for all
+SELECT count(*) FROM delay_wheel.tasks;
+
+-- only for the owner of the functions and superusers, also if granted
+SELECT delay_wheel.allow('regress_dw_plain');
+SELECT delay_wheel.disallow('regress_dw_plain');
+RESET SESSION AUTHORIZATION;
+GRANT EXECUTE ON FUNCTION delay_wheel.allow(name[]), delay_schedule(interval, text) TO regress_dw_plain;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_wheel.allow('regress_dw_member');
+RESET SESSION AUTHORIZATION;
+REVOKE EXECUTE ON FUNCTION delay_wheel.allow(name[]), delay_schedule(interval, text) FROM regress_dw_plain;
+
+-- names
+SELECT delay_wheel.allow('regress_dw_no_such_role');
+SELECT delay_wheel.allow('regress_dw_plain', 'Regress_dw_plain');
+SELECT delay_wheel.allow(NULL);
+SELECT delay_wheel.allow('regress_dw_plain', NULL);
+SELECT delay_wheel.allow(VARIADIC NULL);
+SELECT delay_wheel.allow(VARIADIC '{}');
+SELECT delay_wheel.disallow('regress_dw_no_such_role');
+SELECT count(*) FROM rights_functions WHERE has_function_privilege('regress_dw_plain', oid, 'EXECUTE') AND public;
+
+-- allowed: one role, several, a strange name; nothing of it through the
+-- search_path of the caller
+CREATE SCHEMA rights_path;
+CREATE FUNCTION rights_path.wrong() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'not this one'; END$$;
+CREATE FUNCTION rights_path.wrong(name, text) RETURNS boolean LANGUAGE sql AS 'SELECT rights_path.wrong()';
+CREATE FUNCTION rights_path.wrong(oid, oid) RETURNS boolean LANGUAGE sql AS 'SELECT rights_path.wrong()';
+CREATE FUNCTION rights_path.string_agg(text, text) RETURNS text LANGUAGE sql AS 'SELECT rights_path.wrong()::text';
+CREATE OPERATOR rights_path.= (LEFTARG = name, RIGHTARG = text, FUNCTION = rights_path.wrong);
+CREATE OPERATOR rights_path.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = rights_path.wrong);
+SET search_path = rights_path, pg_catalog, public;
+SELECT public.delay_schedule('1 hour', 'SELECT 1') AS id \gset
+SELECT delay_wheel.allow('regress_dw Odd "Name''', 'regress_dw_plain');
+SELECT public.delay_reschedule(:id, '2 hours');
+SELECT public.delay_cancel(:id);
+RESET search_path;
+-- all but those that concern the tasks of others, which is not an application's decision
+SELECT r AS role, bool_and(has) FILTER (WHERE public) AS "all", bool_or(has) FILTER (WHERE public) AS "any"
+	FROM (SELECT * FROM rights_functions WHERE function::text !~ '^delay_(arm|queue|queue_drop|pause_database|resume_database)\(') f, unnest(ARRAY['regress_dw Odd "Name''', 'regress_dw_plain', 'regress_dw_member', 'public']::name[]) r,
+		LATERAL has_function_privilege(r, f.oid, 'EXECUTE') has
+	GROUP BY r ORDER BY r COLLATE "C";
+SET SESSION AUTHORIZATION "regress_dw Odd ""Name'";
+SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('allowed')$$) > 0 AS ok;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule('1 hour', $$INSERT INTO rights_effect VALUES ('allowed once')$$) AS id \gset
+SELECT delay_cancel(delay_schedule_at('2100-01-01', 'SELECT $1', 1));
+RESET SESSION AUTHORIZATION;
+-- what is pending runs, though its owner is not allowed any more
+SELECT delay_wheel.disallow('regress_dw_plain');
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule('0', 'SELECT 1');
+SELECT delay_reschedule(:id, '0');
+RESET SESSION AUTHORIZATION;
+SELECT delay_reschedule(:id, '0');
+-- by way of a group, of all, of plain GRANT
+SELECT delay_wheel.allow('regress_dw_group');
+SET SESSION AUTHORIZATION regress_dw_member;
+SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('a member')$$) > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.disallow('regress_dw_group');
+SELECT delay_wheel.allow('public');
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('all are allowed')$$) > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.disallow('public', 'regress_dw Odd "Name''');
+SELECT function AS still_granted FROM rights_functions WHERE public
+	AND (has_function_privilege('public', oid, 'EXECUTE') OR has_function_privilege('regress_dw Odd "Name''', oid, 'EXECUTE'));
+GRANT EXECUTE ON FUNCTION delay_schedule(interval, text) TO regress_dw_plain;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('by GRANT')$$) > 0 AS ok;
+RESET SESSION AUTHORIZATION;
+REVOKE EXECUTE ON FUNCTION delay_schedule(interval, text) FROM regress_dw_plain;
+-- a SECURITY DEFINER trigger schedules as its owner, whoever writes the row
+CREATE FUNCTION rights_definer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+	PERFORM delay_schedule('0', 'INSERT INTO rights_effect VALUES ($1)', 'row of ' || NEW.who);
+	RETURN NEW;
+END $$;
+ALTER FUNCTION rights_definer OWNER TO regress_dw_member;
+SELECT delay_wheel.allow('regress_dw_member');
+CREATE TABLE rights_order (who text DEFAULT session_user);
+CREATE TRIGGER rights_definer BEFORE INSERT ON rights_order FOR EACH ROW EXECUTE FUNCTION rights_definer();
+GRANT INSERT ON rights_order TO regress_dw_plain;
+SET SESSION AUTHORIZATION regress_dw_plain;
+INSERT INTO rights_order DEFAULT VALUES;
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_until_done();
+SELECT * FROM rights_effect ORDER BY label COLLATE "C";
+
+--
+-- How many
+--
+SELECT delay_wheel.allow('regress_dw_plain');
+SET SESSION AUTHORIZATION regress_dw_plain;
+SET delay_wheel.max_pending = 1;
+ALTER ROLE regress_dw_plain SET delay_wheel.max_pending = 1;
+SELECT set_config('delay_wheel.max_pending', '1', false);
+RESET SESSION AUTHORIZATION;
+SET delay_wheel.max_pending = 25;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 25);
+SELECT * FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT 2')$$);
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule_at('2100-01-01', 'SELECT $1', 1)$$);
+-- moving is no more; cancelled ones make room, those of this transaction, too
+SELECT count(delay_reschedule(id, '2 hours')) FROM delay_wheel.tasks;
+BEGIN;
+SELECT count(delay_cancel(id)) FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 2) t;
+SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 2);
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT 2')$$);
+ROLLBACK;
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT 2')$$);
+SELECT count(delay_cancel(id)) FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 3) t;
+-- what was rolled back counts no more
+BEGIN;
+SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 3);
+ROLLBACK;
+SELECT count(delay_schedule('0', 'SELECT 1')) FROM generate_series(1, 3);
+-- nor what was run
+SELECT pg_temp.wait_for('count(*) = 22 FROM delay_wheel.tasks');
+SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 3);
+-- more than there may be is an error of the whole statement
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
+SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 26);
+SELECT count(*) FROM delay_wheel.tasks;
+SELECT count(delay_schedule('1 hour', 'SELECT 1')) FROM generate_series(1, 25);
+-- each role has its own
+RESET SESSION AUTHORIZATION;
+SET SESSION AUTHORIZATION regress_dw_member;
+SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
+RESET SESSION AUTHORIZATION;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE owner = 'regress_dw_plain'::regrole;
+SET delay_wheel.max_pending = 0;
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT 2')$$);
+RESET delay_wheel.max_pending;
+SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
+-- by ALTER ROLE; for tasks of tasks, too: the one that runs is none of them
+CREATE ROLE regress_dw_limited LOGIN;
+ALTER ROLE regress_dw_limited SET delay_wheel.max_pending = 3;
+SELECT delay_wheel.allow('regress_dw_limited');
+SET SESSION AUTHORIZATION regress_dw_limited;
+SELECT delay_schedule('0', $$INSERT INTO rights_effect SELECT 'task of a task ' || delay_schedule('1 hour', 'SELECT 1') / 1000000000 FROM generate_series(1, 4)$$) AS id \gset
+SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.failed WHERE id = %s', :id));
+SELECT sqlstate, message FROM delay_wheel.failed WHERE id = :id;
+SELECT delay_schedule('0', $$INSERT INTO rights_effect SELECT 'task of a task ' || delay_schedule('1 hour', 'SELECT 1') / 1000000000 FROM generate_series(1, 3)$$) > 0 AS ok;
+SELECT pg_temp.wait_for($$count(*) = 3 FROM rights_effect WHERE label LIKE 'task of a task%'$$);
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks;
+RESET SESSION AUTHORIZATION;
+DELETE FROM delay_wheel.failed_task;
+
+--
+-- Who may write any table (pg_write_all_data) makes nobody run anything
+--
+CREATE ROLE regress_dw_writer LOGIN;
+GRANT pg_write_all_data, pg_read_all_data TO regress_dw_writer;
+SET SESSION AUTHORIZATION regress_dw_plain;
+SELECT delay_schedule('1 hour', 'INSERT INTO rights_effect VALUES (''not touched'')') AS id \gset
+SET SESSION AUTHORIZATION regress_dw_writer;
+INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 'regress_dw_plain', 'SELECT 1');
+INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 10, 'SELECT 1');
+INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), NULL, 'SELECT 1');
+INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 0, 'SELECT 1');
+COPY delay_wheel.task (due, owner, sql) FROM STDIN;
+2001-01-01	regress_dw_plain	SELECT 1
+\.
+UPDATE delay_wheel.task SET sql = 'SELECT 2' WHERE id = :id;
+UPDATE delay_wheel.task SET owner = 'regress_dw_writer' WHERE id = :id;
+UPDATE delay_wheel.task SET due = now() WHERE id = :id;
+UPDATE delay_wheel.task SET search_path = 'nowhere' WHERE id = :id;
+INSERT INTO delay_wheel.task (id, due, sql) VALUES (:id, now(), 'SELECT 2') ON CONFLICT (id) DO UPDATE SET sql = EXCLUDED.sql;
+MERGE INTO delay_wheel.task t USING (SELECT :id::bigint AS id) s ON s.id = t.id WHEN MATCHED THEN UPDATE SET sql = 'SELECT 2';
+SET session_replication_role = replica;
+ALTER TABLE delay_wheel.task DISABLE TRIGGER task_guard;
+TRUNCATE delay_wheel.task;
+-- of one's own, by plain SQL: moved, with another id, it runs once; with
+-- another origin, not at all
+INSERT INTO delay_wheel.task (due, sql) VALUES ('2100-01-01', $$INSERT INTO rights_effect VALUES ('of the writer')$$) RETURNING id AS own \gset
+INSERT INTO delay_wheel.task (due, origin, sql) VALUES (now(), 1, $$INSERT INTO rights_effect VALUES ('NEVER: of another origin')$$) RETURNING id AS foreign \gset
+UPDATE delay_wheel.task SET id = id + 1000000000000, due = now() WHERE id = :own;
+SELECT pg_temp.wait_for($$EXISTS (SELECT FROM rights_effect WHERE label = 'of the writer')$$);
+SELECT owner, armed FROM delay_wheel.tasks WHERE id = :foreign;
+-- what stands in columns that the functions never fill so is an error, no more
+INSERT INTO delay_wheel.task (due, sql, args, arg_types) SELECT now(), 'SELECT $1', args, types FROM (VALUES
+	('{1}'::text[], '{internal}'::regtype[]), ('{1}', '{cstring}'), ('{1}', '{anyelement}'), ('{1}', '{record}'), ('{1}', '{trigger}'),
+	('{1}', '{pg_ddl_command}'), ('{1}', '{void}'), ('{1}', '{pg_node_tree}'), ('{1}', '{unknown}'), ('{1}', '{delay_wheel.task}'),
+	('{1}', '{4294967295}'), ('{NULL}', '{NULL}'), ('{{1,2}}', '{int,int}'), ('{1,2}', '{{int,text}}'), ('{}', '{}')) v(args, types);
+SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, sql, args, arg_types) VALUES (now(), 'SELECT', '{1,2}', '{int}')$$);
+SELECT code, message FROM pg_temp.error_of($$INSERT INTO delay_wheel.task (due, sql, attempts) VALUES (now(), 'SELECT', -1)$$);
+INSERT INTO delay_wheel.task (due, sql, attempts, timeout, search_path, key, tag, more)
+	VALUES (now(), 'SELECT pg_sleep(60)', 32767, 1, '', 'k', '', '[]');
+INSERT INTO delay_wheel.task (due, sql, search_path) VALUES (now(), 'SELECT 1', 'a,,b');
+INSERT INTO delay_wheel.task (due, sql) VALUES (now(), ''), (now(), 'SELEC');
+INSERT INTO delay_wheel.task (due, sql, timeout) VALUES (now(), $$INSERT INTO rights_effect VALUES ('odd timeout')$$, -1);
+INSERT INTO delay_wheel.task (due, queue, sql) VALUES (now(), -32768, $$INSERT INTO rights_effect VALUES ('NEVER: odd queue')$$);
+SELECT pg_temp.wait_for(format('count(*) = 1 FROM delay_wheel.task WHERE owner = %L::regrole', 'regress_dw_writer'));
+SELECT sql, args, arg_types, sqlstate, message FROM delay_wheel.failed_task ORDER BY id, sqlstate;
+-- deleting is what that role is for
+DELETE FROM delay_wheel.failed_task;
+DELETE FROM delay_wheel.task WHERE id = :foreign;
+DELETE FROM delay_wheel.task WHERE id = :id;
+RESET SESSION AUTHORIZATION;
+SELECT delay_cancel(:id);
+SELECT label, who FROM rights_effect WHERE who = 'regress_dw_writer' OR label LIKE 'NEVER%' OR label = 'not touched' ORDER BY label COLLATE "C";
+-- replication and restore fire triggers of their own kind only: these, too
+SET session_replication_role = replica;
+INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), 'regress_dw_plain', $$INSERT INTO rights_effect VALUES ('of a replica')$$);
+RESET session_replication_role;
+SELECT pg_temp.wait_for($$EXISTS (SELECT FROM rights_effect WHERE label = 'of a replica' AND who = 'regress_dw_plain')$$);
+
+--
+-- The trigger functions
+--
+CREATE SCHEMA regress_dw_plain AUTHORIZATION regress_dw_plain;
+SET SESSION AUTHORIZATION regress_dw_plain;
+CREATE TABLE regress_dw_plain.t (owner text, i int);
+CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel.task_changed();
+CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+SELECT delay_wheel.task_changed();
+RESET SESSION AUTHORIZATION;
+SELECT delay_wheel.task_changed();
+SELECT delay_wheel.task_guard();
+CREATE FUNCTION pg_temp.with_trigger(definition text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE definition;
+	INSERT INTO regress_dw_plain.t VALUES ('x', 1);
+	RETURN 'inserted';
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ': ' || SQLERRM;
+END $$;
+SELECT pg_temp.with_trigger('CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel.task_changed()');
+SELECT pg_temp.with_trigger('CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard()');
+BEGIN;
+CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.task EXECUTE FUNCTION delay_wheel.task_guard();
+DELETE FROM delay_wheel.task;
+ROLLBACK;
+BEGIN;
+CREATE TABLE delay_wheel.ownerless (owner text);
+CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.ownerless FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+INSERT INTO delay_wheel.ownerless VALUES ('other');
+DELETE FROM delay_wheel.ownerless;
+ROLLBACK;
+
+SELECT delay_wheel.disallow('regress_dw_plain', 'regress_dw_member', 'regress_dw_limited');
+DROP TABLE rights_effect, rights_order;
+DROP VIEW rights_functions;
+DROP FUNCTION rights_definer;
+SET client_min_messages = warning;
+DROP SCHEMA rights_path, regress_dw_plain CASCADE;
+RESET client_min_messages;
+DROP ROLE regress_dw_plain, regress_dw_member, regress_dw_group, regress_dw_limited, regress_dw_writer, "regress_dw Odd ""Name'";

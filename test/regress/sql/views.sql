@@ -1,0 +1,201 @@
+--
+-- VIEWS
+-- tasks shows where the ring places each task; ring what is in memory, running
+-- what runs, status how it is all going.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set helpers :abs_srcdir '/helpers.sql'
+\set ECHO none
+\i :helpers
+\set ECHO all
+
+SELECT current_setting('delay_wheel.slots')::int AS slots, extract(epoch FROM current_setting('delay_wheel.tick')::interval) AS tick \gset
+CREATE TABLE views_effect (label text);
+
+-- A slot later for each tick, the same one after each turn; turns counted
+-- whole, none for what is past.
+SELECT bool_and((p.slot - h.slot + :slots) % :slots = (s % :slots + :slots) % :slots) AS slots_follow, min(p.slot) >= 0 AND max(p.slot) < :slots AS in_range
+	FROM (SELECT now() AS t0) t, generate_series(-2 * :slots, 2 * :slots, 7) s,
+		delay_wheel.place(t0) h, delay_wheel.place(t0 + s * :tick * interval '1 s') p;
+SELECT n, p.slot = h.slot AS same_slot, q.cycle_num = n AS turns
+	FROM generate_series(0, 1000, 250) n,
+		delay_wheel.place(now()) h, delay_wheel.place(now() + n * :slots * :tick * interval '1 s') p,
+		delay_wheel.place(clock_timestamp() + (n * :slots + 0.5) * :tick * interval '1 s') q
+	ORDER BY n;
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel.place('1900-01-01 00:00:00.000001+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num > 0 AS far FROM delay_wheel.place('294276-12-31 23:59:59.999999+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel.place('4714-11-24 00:00:00+00 BC');
+SELECT delay_wheel.place(NULL);
+
+-- the article's example: 3610 seconds from slot 1 on are slot 11, a turn later
+SELECT (p.slot - h.slot + :slots) % :slots = (3610 / :tick)::int % :slots AS ten_slots_on,
+	   p.cycle_num IN (floor(3610 / :tick / :slots), floor(3609 / :tick / :slots)) AS a_turn_later
+	FROM delay_wheel.place(now()) h, delay_wheel.place(now() + interval '3610 s') p;
+
+-- in the view, the same
+BEGIN;
+SELECT delay_schedule('3610 s', 'SELECT 1', VARIADIC NULL::text[]) AS id \gset
+SELECT t.slot = p.slot AND abs(t.cycle_num - p.cycle_num) <= 1 AS as_placed, queue, priority, key, tag, attempts, last_error, armed
+	FROM delay_wheel.tasks t, delay_wheel.place(now() + interval '3610 s') p WHERE id = :id;
+ROLLBACK;
+
+-- all that delay_schedule_task() and delay_every() take; and which one a run is of
+BEGIN;
+SELECT delay_schedule_task('SELECT $1', args => '{1}', arg_types => '{int}', delay => '1 day', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', expires => '6 s',
+	notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') AS id \gset
+SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', skip_after => '1 h') AS id \gset
+SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
+SELECT delay_every('views', '1 day', 'SELECT 1', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', skip_after => '6 s', notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') > 0 AS ok;
+SELECT r.id = d.id AS same_id, r.arg_types, r.max_attempts, r.retry_delay, r.timeout, r.skip_after, r.notify, r.on_success, r.on_failure, r.mode FROM delay_wheel.recurring r JOIN delay_wheel.recurring_task d USING (owner, name);
+-- whatever plain SQL has written there, the views can be read
+INSERT INTO delay_wheel.task (due, sql, key, tag, more)
+	SELECT now() + '1 day', 'SELECT 1', n, 'views_more', more::jsonb
+	FROM unnest('{"1000000","\"1 h\"","{}","[1]","null","true","-5","0.5","1e400","-1e400"}'::text[]) WITH ORDINALITY m(value, n),
+		format('{"skip_after": %s, "notify": 1}', value) more;
+INSERT INTO delay_wheel.task (due, sql, key, tag, more) VALUES (now() + '1 day', 'SELECT 1', 'array', 'views_more', '["skip_after"]'),
+	(now() + '1 day', 'SELECT 1', 'scalar', 'views_more', '"skip_after"'), (now() + '1 day', 'SELECT 1', 'null', 'views_more', 'null');
+SELECT t.key, left(r.more ->> 'skip_after', 10) AS written, t.skip_after, t.notify
+	FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHERE t.tag = 'views_more' ORDER BY id;
+UPDATE delay_wheel.recurring_task SET more = '{"skip_after": "soon"}' WHERE name = 'views';
+SELECT skip_after FROM delay_wheel.recurring WHERE name = 'views';
+UPDATE delay_wheel.recurring_task SET more = '{"skip_after": 1e400}' WHERE name = 'views';
+SELECT skip_after FROM delay_wheel.recurring WHERE name = 'views';
+-- by its id, by ids, and in the order of ids: by the index, so that it takes no time if there are many
+INSERT INTO delay_wheel.task (due, sql, tag) SELECT now() + '1 day', 'SELECT 1', 'views_many' FROM generate_series(1, 1000);
+SELECT min(id) AS first FROM delay_wheel.tasks WHERE tag = 'views_many' \gset
+SELECT count(*) FROM delay_wheel.tasks WHERE id = :first;
+SELECT count(*) FROM delay_wheel.tasks WHERE :first = id;
+SELECT count(*) FROM delay_wheel.tasks WHERE id = ANY (ARRAY[:first, :first + 1, -1, NULL]);
+SELECT count(*) FROM delay_wheel.tasks WHERE id = NULL;
+SELECT count(*) FROM generate_series(:first, :first + 9) i JOIN delay_wheel.tasks t ON t.id = i;
+SELECT bool_and(below) AS ordered FROM (SELECT id > lag(id) OVER (ORDER BY n) AS below FROM (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 100) t) t) t;
+SELECT id - :first AS last FROM delay_wheel.tasks WHERE tag = 'views_many' ORDER BY id DESC LIMIT 1;
+SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = (SELECT oid FROM pg_roles WHERE rolname = current_user);
+-- EXPLAIN names how, in any format
+CREATE FUNCTION pg_temp.access(query text, format text DEFAULT 'TEXT') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+	lines text := '';
+BEGIN
+	FOR plan IN EXECUTE format('EXPLAIN (COSTS OFF, FORMAT %s) SELECT %s', format, query) LOOP
+		lines := lines || plan || E'\n';
+	END LOOP;
+	RETURN QUERY SELECT btrim(m[1]) FROM regexp_matches(lines, '^(.*access.*)$', 'gin') m ORDER BY 1;
+END $$;
+SELECT query, access FROM unnest(ARRAY[
+	'* FROM delay_wheel.visible_task', '* FROM delay_wheel.visible_task WHERE id = 1', '* FROM delay_wheel.visible_task WHERE id = ANY (ARRAY[1, 2])',
+	'* FROM delay_wheel.visible_task WHERE owner = 10::oid', '* FROM delay_wheel.visible_task ORDER BY id LIMIT 1',
+	'* FROM delay_wheel.visible_task ORDER BY id DESC LIMIT 1', '* FROM delay_wheel.visible_task ORDER BY due LIMIT 1',
+	'* FROM generate_series(1, 2) i JOIN delay_wheel.visible_task t ON t.id = i',
+	'sql FROM delay_wheel.tasks WHERE id = 1',
+	'* FROM delay_wheel.visible_failed_task WHERE id = 1', '* FROM delay_wheel.visible_failed_task ORDER BY failed_at, id LIMIT 1',
+	'* FROM delay_wheel.visible_recurring_task', '* FROM delay_wheel.visible_recurring_task WHERE id = 1',
+	'* FROM delay_wheel.visible_history', '* FROM delay_wheel.visible_queue']) query
+	LEFT JOIN LATERAL pg_temp.access(query) access ON true;
+SELECT format, access FROM unnest('{JSON,XML,YAML}'::text[]) format, pg_temp.access('* FROM delay_wheel.visible_task WHERE id = 1', format) access;
+-- a newer one of the same key is the task; found by the key
+INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
+SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';
+SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHERE r.key = 'views_key';
+-- a name is no text
+SET LOCAL cpu_tuple_cost = 1;
+SELECT count(*) FROM (SELECT 'views_key'::name AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE "default"
+	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
+-- nor is a key looked for in another collation than that of the index, or one that is null, or what differs from row to row
+SELECT coll, access FROM unnest('{default,C}'::text[]) coll, pg_temp.access(format(
+	'* FROM (SELECT ''k''::text AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE %I WHERE t.owner = 10::oid AND t.queue = 0', coll)) access;
+SELECT count(*) FROM (SELECT NULL::text AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k
+	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
+SELECT * FROM pg_temp.access('* FROM delay_wheel.visible_task WHERE id = (random() * 10)::bigint');
+RESET cpu_tuple_cost;
+-- a cursor, in pieces, while rows are scheduled and it is rewound
+DECLARE c SCROLL CURSOR FOR SELECT 1 FROM delay_wheel.tasks WHERE tag = 'views_many';
+MOVE 10 FROM c;
+SAVEPOINT s;
+FETCH 1 FROM c;
+ROLLBACK TO s;
+MOVE ALL FROM c;
+MOVE BACKWARD ALL FROM c;
+FETCH 1 FROM c;
+SAVEPOINT s;
+DROP EXTENSION delay_wheel;
+ROLLBACK TO s;
+CLOSE c;
+DELETE FROM delay_wheel.visible_task;
+ROLLBACK;
+
+-- What is due within the next turn is in memory, in its slot; what is due in
+-- a year is not.
+SELECT delay_schedule('17 min', 'SELECT 1') AS id1 \gset
+SELECT delay_schedule_at(due, 'SELECT 2') AS id2 FROM delay_wheel.tasks WHERE id = :id1 \gset
+SELECT delay_schedule('1 year', 'SELECT 3') AS id3 \gset
+SELECT slot AS slot1 FROM delay_wheel.tasks WHERE id = :id1 \gset
+-- (news of what is due after the timer wakes anyway wait until then)
+SELECT delay_schedule('0', 'SELECT 4') > 0 AS ok;
+SELECT pg_temp.wait_for(format('tasks = 2 FROM delay_wheel.ring WHERE slot = %s', :slot1));
+SELECT count(*) = :slots AS all_slots, count(*) FILTER (WHERE is_current) AS current, min(slot), max(slot) = :slots - 1 AS max FROM delay_wheel.ring;
+SELECT tasks, min_cycle, max_cycle FROM delay_wheel.ring WHERE slot = :slot1;
+-- (a slot can hold what was cancelled: that is noticed when it falls due)
+SELECT near >= 2 AS near, horizon < now() + interval '1 year' AS horizon_before_the_rest, lanes > 0 AS lanes, memory_used > 0 AND memory_used <= memory_limit AS memory
+	FROM delay_wheel.status WHERE database = current_database();
+SELECT delay_cancel(:id1), delay_cancel(:id2), delay_cancel(:id3);
+-- of a lane with tasks of the far future only nothing was loaded yet: what is due before the first of them is in memory, there is nothing
+SELECT delay_queue('views_far');
+SELECT delay_schedule_task('SELECT 5', delay => '2 years', queue => 'views_far') AS id5 \gset
+SELECT l.horizon > now() AND l.horizon <= t.due AS ahead FROM delay_wheel.lanes l, delay_wheel.tasks t WHERE l.queue = 'views_far' AND t.id = :id5;
+SELECT pg_temp.wait_for('horizon > now() FROM delay_wheel.status WHERE database = current_database()');
+SELECT delay_cancel(:id5);
+SELECT delay_queue_drop('views_far');
+
+-- The current index is the clock's.
+SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, delay_wheel.place(clock_timestamp()) p WHERE database = current_database()');
+SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, delay_wheel.place(clock_timestamp()) p WHERE is_current');
+
+-- running: which task, since when, until it is done
+SELECT pg_advisory_lock(4711);
+SELECT delay_schedule('0', 'SELECT pg_advisory_lock_shared(4711)') AS id \gset
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.running)');
+SELECT r.task = :id AS this_one, r.due = t.due AS same_due, r.since >= r.due AND r.since <= clock_timestamp() AS since, pg_get_userbyid(r.owner) = current_user AS mine, a.backend_type, a.datname = current_database() AS here, a.query
+	FROM delay_wheel.running r JOIN pg_stat_activity a USING (pid) JOIN delay_wheel.tasks t ON t.id = r.task;
+SELECT running, executors > 0 AS executors, state FROM delay_wheel.status WHERE database = current_database();
+-- whose: everybody's for who may read all, and, without SQL, for who monitors
+CREATE ROLE views_reader IN ROLE pg_read_all_data;
+CREATE ROLE views_monitor IN ROLE pg_monitor;
+CREATE ROLE views_nobody;
+SELECT delay_queue('views_seen');
+SELECT pg_temp.wait_for($$near = 0 FROM delay_wheel.queues WHERE name = 'views_seen'$$);
+\set seen 'SELECT (SELECT count(*) FROM delay_wheel.running) AS running, (SELECT count(*) > 0 FROM delay_wheel.lanes) AS lanes, (SELECT count(*) > 0 FROM delay_wheel.tasks) AS tasks, (SELECT near FROM delay_wheel.queues WHERE name = ''views_seen'') AS queue'
+SET ROLE views_reader;
+:seen;
+SET ROLE views_monitor;
+:seen;
+SET ROLE views_nobody;
+:seen;
+RESET ROLE;
+SELECT delay_queue_drop('views_seen');
+DROP ROLE views_reader, views_monitor, views_nobody;
+-- it is running: it cannot be cancelled or moved any more, and nobody waits
+SELECT delay_cancel(:id), delay_reschedule(:id, '1 hour'), delay_reschedule_at(:id, now());
+BEGIN;
+SELECT delay_cancel(:id);
+ROLLBACK;
+SELECT pg_advisory_unlock(4711);
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.running)');
+SELECT delay_cancel(:id);
+
+-- status: what was done is counted, with its lateness; an executor of an earlier test
+-- may have met the end of its role
+SELECT done, failed, coalesce(last_problem, '') AS problem FROM delay_wheel.status WHERE database = current_database() \gset before_
+SELECT count(delay_schedule('0', 'INSERT INTO views_effect VALUES (''done'')')) FROM generate_series(1, 100);
+SELECT delay_schedule('0', 'SELECT 1 / 0') > 0 AS ok;
+SELECT pg_temp.wait_until_done();
+SELECT pg_temp.wait_for(format('done - %s >= 100 AND failed - %s >= 1 FROM delay_wheel.status WHERE database = current_database()', :before_done, :before_failed));
+SELECT done - :before_done AS done, failed - :before_failed AS failed,
+	   lateness_p50 >= 0 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_p99 AND lateness_p99 <= lateness_max AS lateness,
+	   nullif(last_problem, :'before_problem') AS last_problem
+	FROM delay_wheel.status WHERE database = current_database();
+SELECT backend_type, count(*) > 0 AS there FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND backend_type <> 'delay_wheel sweeper' AND (datname = current_database() OR datname IS NULL) GROUP BY 1 ORDER BY 1;
+
+DELETE FROM delay_wheel.failed_task;
+DROP TABLE views_effect;
