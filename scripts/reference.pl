@@ -594,8 +594,8 @@ sub note_text
 sub processes_part
 {
 	my $out = heading(2, 'Processes and wait events')
-	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, in which all processes of delay_wheel stand. What else it '
-		  . 'shows of them is in [monitoring.md](../monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
+	  . wrap('As `backend_type` and `wait_event` of `pg_stat_activity`, which lists all processes of delay_wheel; its '
+		  . 'other columns are in [monitoring.md](../monitoring.md#processes-in-pg_stat_activity). Wait events have these names from '
 		  . 'PostgreSQL 17 on; on 15 and 16 each of them is `Extension`.')
 	  . "\n";
 
@@ -609,13 +609,13 @@ sub processes_part
 my @levels = (
 	[ 'Errors, warnings and notices', qr/^(?:ERROR|WARNING|NOTICE)$/, 'As a statement gets them. An error of a task stands in delay_wheel.failed '
 		  . 'and in the log instead, see there; warnings that background processes raise are in the log, too.' ],
-	[ "Lines of the server's log", qr/^(?:LOG|FATAL|PANIC)$/, "Written by delay_wheel's own processes. What a line of "
-		  . 'level LOG is about goes on by itself, unless said otherwise.' ],
+	[ "Lines of the server's log", qr/^(?:LOG|FATAL|PANIC)$/, "Written by delay_wheel's own processes. After a line "
+		  . 'of level LOG the work goes on by itself, unless its entry says otherwise.' ],
 	[ 'Failed tasks', qr/^failed$/, 'In the column message of delay_wheel.failed, if the task did not raise an error itself.' ],
 	[ 'Last problem', qr/^last_problem$/, 'In the column last_problem of delay_wheel.status, with the time in last_problem_at. '
 		  . 'It stays there until there is another one, also if it is over.' ],
 	[ 'Reasons', qr/^reason$/, 'In the column reason of delay_wheel.lanes and delay_wheel.queues.' ],
-	[ 'With log_min_messages = debug1', qr/^DEBUG/, 'For who wants to look closely.' ]);
+	[ 'With log_min_messages = debug1', qr/^DEBUG/, 'For a closer look.' ]);
 
 sub level_of
 {
@@ -677,7 +677,7 @@ sub messages_part
 	return "$out\n";
 }
 
-# Not ours, but met by who uses delay_wheel: all there is are the notes.
+# Messages that are not ours, but that users of delay_wheel meet: the notes have all of them.
 sub core_messages
 {
 	my $out = heading(3, "PostgreSQL's own messages") . paragraphs('Those that have to do with delay_wheel.') . "\n";
@@ -689,7 +689,7 @@ sub core_messages
 	return $out;
 }
 
-# By SQLSTATE, for who has that only.
+# By SQLSTATE, for a reader who has no text.
 sub sqlstates_table
 {
 	my (%of_state, %name_of, $out);
@@ -767,14 +767,14 @@ sub whole
 
 		($page, %anchors) = ($name);
 		anchor("Reference: $title");
-		$text{"reference/$name"} = "# Reference: $title\n\n" . banner() . "[Contents of the reference](../reference.md)\n\n"
+		$text{"reference/$name"} = "# Reference: $title\n\n" . banner() . "[Contents of the reference](../reference.md), [glossary](../glossary.md)\n\n"
 		  . join('', map { $_->() } @parts);
 	}
 	$page = 'reference';
 	$text{reference} = "# Reference\n\n" . banner()
 	  . wrap('Every [function, view and table](reference/functions.md), [setting](reference/settings.md) and '
-		  . '[message](reference/messages.md). The [operations manual](operations.md) says how they play together. The same texts are in '
-		  . 'the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')
+		  . '[message](reference/messages.md). The [operations manual](operations.md) says how they play together, the '
+		  . '[glossary](glossary.md) explains words such as lane and armed. The same texts are in the database: `\df+`, `\d+` and `\dd` of psql show COMMENTs.')
 	  . "\n" . contents();
 	return %text;
 }

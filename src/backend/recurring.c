@@ -64,7 +64,6 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/ended.h"
 #include "../task/new_task.h"
 #include "../task/rights.h"
 #include "../task/row_lock.h"
@@ -226,7 +225,7 @@ drop_run(DwRecurringRun *run)
 	if (run->taken == NULL)
 		return;
 	rel = dw_tasks_open();
-	dw_conclude_row(rel, run->taken, &run->key, DW_END_CANCELLED, NULL);
+	dw_conclude_row(rel, run->taken, &run->key, DW_CANCELLED, NULL);
 	table_close(rel, NoLock);
 }
 

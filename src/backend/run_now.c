@@ -62,6 +62,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/args.h"
 #include "../statement/restricted.h"
@@ -461,7 +462,7 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 	/* a cancellation may have come before the deletion, which then stands */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;
-	dw_conclude_row(rel, tuple, &task->key, DW_END_CANCELLED, NULL);
+	dw_conclude_row(rel, tuple, &task->key, DW_CANCELLED, NULL);
 	return false;
 }
 
@@ -488,7 +489,7 @@ run_and_conclude(Taken *task)
 		.key = &task->key,
 		.values = task->values,
 		.nulls = task->nulls,
-		.end = DW_END_DONE,
+		.outcome = DW_DONE,
 		.started = dw_now()
 	};
 

@@ -40,7 +40,6 @@
 #include "../shmem/stop.h"
 #include "../shmem/writers.h"
 #include "../statement/args.h"
-#include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
@@ -328,7 +327,7 @@ cancel(Relation rel, int64 id, bool stop_running)
 		{
 			case DW_TAKEN:
 				CommandCounterIncrement();
-				dw_conclude_row(rel, tuple, &key, DW_END_CANCELLED, NULL);
+				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
 				return "cancelled";
 			case DW_GONE:
 				return "gone";

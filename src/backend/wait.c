@@ -47,6 +47,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
 #include "../task/key_lock.h"
@@ -287,7 +288,6 @@ sleep_until(int64 until)
 static const char *
 wait_for_task(int64 id, int64 deadline)
 {
-	static const char *const names[] = {NULL, "done", "failed", "cancelled", "skipped"};
 	int64		look_at = dw_uptime() + DW_WAIT_LOOK_US;
 	State		state = look_at_task(id, true);
 
@@ -300,7 +300,7 @@ wait_for_task(int64 id, int64 deadline)
 		 * He may not be the owner, so what our slot was told is not for him.
 		 */
 		wait_for_deleter(id);
-		ended = state == HAS_FAILED ? names[DW_FAILED] : dw_history_newest_end(id);
+		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
 		return ended != NULL ? ended : "gone";
 	}
 
@@ -316,7 +316,7 @@ wait_for_task(int64 id, int64 deadline)
 			look_at = now + DW_WAIT_LOOK_US;
 		}
 		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
-			return names[outcome];
+			return dw_outcome_names[outcome];
 		if (now >= deadline)
 			return "timeout";
 		sleep_until(Min(deadline, look_at));

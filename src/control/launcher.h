@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-#include "../shmem/shared.h"
 
 extern void dw_launcher_register(void);
 extern PGDLLEXPORT void dw_launcher_main(Datum arg);

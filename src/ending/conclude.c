@@ -15,29 +15,13 @@
 #include "../recurring/definition.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/waiters.h"
+#include "../shmem/outcome.h"
 #include "../task/ended.h"
 #include "../task/touched.h"
 #include "conclude.h"
 #include "follow_up.h"
 #include "history.h"
 #include "notify.h"
-
-/* Not while it goes on. */
-static void
-tell_who_waits(const DwEnded *ended)
-{
-	static const DwOutcome outcomes[] = {
-		[DW_END_DONE] = DW_DONE,
-		[DW_END_FAILED] = DW_FAILED,
-		[DW_END_RETRIED] = DW_NOT_ENDED,
-		[DW_END_SKIPPED] = DW_SKIPPED,
-		[DW_END_CANCELLED] = DW_CANCELLED
-	};
-
-	if (outcomes[ended->end] != DW_NOT_ENDED)
-		dw_touch_ended(ended->key->id, outcomes[ended->end]);
-}
 
 /*
  * To be called once for each end of a task or of an attempt, in the very
@@ -47,7 +31,8 @@ tell_who_waits(const DwEnded *ended)
 void
 dw_conclude(const DwEnded *ended)
 {
-	tell_who_waits(ended);
+	if (ended->outcome != DW_RETRIED)
+		dw_touch_ended(ended->key->id, ended->outcome);
 	dw_history_record(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
@@ -58,10 +43,10 @@ dw_conclude(const DwEnded *ended)
 
 /* The same of a row that was just deleted, and not run; error may be NULL. */
 void
-dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwEnd end,
+dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 				const ErrorData *error)
 {
-	DwEnded		ended = {.key = key, .end = end, .error = error};
+	DwEnded		ended = {.key = key, .outcome = outcome, .error = error};
 	Datum	   *values;
 	bool	   *nulls;
 

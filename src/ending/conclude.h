@@ -14,7 +14,7 @@
 #include "../task/ended.h"
 
 extern void dw_conclude(const DwEnded *ended);
-extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwEnd end,
+extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 							const ErrorData *error);
 
 #endif							/* DW_CONCLUDE_H */

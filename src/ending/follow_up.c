@@ -18,6 +18,7 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/outcome.h"
 #include "../statement/spi_run.h"
 #include "../task/ended.h"
 #include "../task/new_task.h"
@@ -83,11 +84,11 @@ inherit(DwNewTask *task, const DwEnded *ended, AttrNumber column)
 void
 dw_follow_up(const DwEnded *ended)
 {
-	bool		done = ended->end == DW_END_DONE;
+	bool		done = ended->outcome == DW_DONE;
 	DwNewTask	task;
 	char	   *sql;
 
-	if (!done && (ended->end != DW_END_FAILED || ended->error == NULL))
+	if (!done && (ended->outcome != DW_FAILED || ended->error == NULL))
 		return;
 	sql = dw_more_text(ended->values, ended->nulls, Anum_task_more,
 					   done ? DW_MORE_ON_SUCCESS : DW_MORE_ON_FAILURE);

@@ -49,6 +49,7 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/spi_run.h"
 #include "../task/ended.h"
@@ -202,7 +203,7 @@ wants_history(const DwEnded *ended)
 	DwHistoryLevel level = dw_history;
 	int16		queue = ended->key->queue;
 
-	if (ended->end == DW_END_CANCELLED)
+	if (ended->outcome == DW_CANCELLED)
 		return false;
 	if (queue != 0)
 	{
@@ -211,7 +212,7 @@ wants_history(const DwEnded *ended)
 		if (said != DW_HISTORY_UNSET)
 			level = said;
 	}
-	return level >= (ended->end == DW_END_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
+	return level >= (ended->outcome == DW_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
 }
 
 /* NULL if a rule has replaced the statement by one of another kind. */
@@ -281,7 +282,7 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 		set_history_column(row, Anum_history_started, TimestampTzGetDatum(ended->started));
 		set_history_column(row, Anum_history_attempt, Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
 	}
-	if (ended->end == DW_END_DONE)
+	if (ended->outcome == DW_DONE)
 	{
 		set_history_column(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
 		set_text(row, Anum_history_command_tag, command_tag_of(&ended->result), NAMEDATALEN);
@@ -306,7 +307,7 @@ make_row(const DwEnded *ended)
 	set_history_column(row, Anum_history_ended, TimestampTzGetDatum(dw_now()));
 	set_history_column(row, Anum_history_owner, ObjectIdGetDatum(ended->key->owner));
 	set_history_column(row, Anum_history_queue, Int16GetDatum(ended->key->queue));
-	set_text(row, Anum_history_outcome, dw_end_names[ended->end], NAMEDATALEN);
+	set_text(row, Anum_history_outcome, dw_outcome_names[ended->outcome], NAMEDATALEN);
 	set_run(row, ended);
 	copy_text(row, Anum_history_sql, ended, Anum_task_sql, MAX_SQL);
 	copy_text(row, Anum_history_key, ended, Anum_task_key, MAX_KEY);
@@ -441,14 +442,14 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 		!has_privs_of_role(GetUserId(), DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
 		return NULL;
 	outcome = TextDatumGetCString(heap_getattr(tuple, Anum_history_outcome, desc, &isnull));
-	for (int end = DW_END_DONE; end <= DW_END_CANCELLED; end++)
-		if (end != DW_END_RETRIED && strcmp(outcome, dw_end_names[end]) == 0)
-			return dw_end_names[end];
+	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
+		if (end != DW_RETRIED && strcmp(outcome, dw_outcome_names[end]) == 0)
+			return dw_outcome_names[end];
 	return NULL;
 }
 
 /*
- * How a task ended that is gone, as dw_end_names has it, if the user may know that
+ * How a task ended that is gone, as dw_outcome_names has it, if the user may know that
  * and it is among the newest rows; else NULL.
  *
  * There is no index; but rows go all at once, and none comes into an old page, so

@@ -57,7 +57,6 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
-#include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/row_lock.h"
 #include "conclude.h"
@@ -122,7 +121,7 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 	{
 		if (dw_row_delete(rel, task, &hint) != TM_Ok)
 			return SETTLE_AGAIN;
-		dw_conclude_row(rel, row->tuple, task, DW_END_CANCELLED, NULL);
+		dw_conclude_row(rel, row->tuple, task, DW_CANCELLED, NULL);
 		return SETTLED;
 	}
 
@@ -293,7 +292,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 				busy = row;
 				continue;
 			}
-			dw_conclude_row(rel, row->tuple, &row->task, DW_END_CANCELLED, NULL);
+			dw_conclude_row(rel, row->tuple, &row->task, DW_CANCELLED, NULL);
 			/* not the same row, maybe: it has two while it is being moved */
 			if (row->task.id == last->task.id)
 				taken = true;

@@ -17,6 +17,7 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/outcome.h"
 #include "../task/ended.h"
 #include "notify.h"
 
@@ -52,7 +53,7 @@ make_payload(const DwEnded *ended)
 
 	initStringInfo(&payload);
 	appendStringInfo(&payload, "{\"id\":%lld,\"outcome\":\"%s\"", (long long) ended->key->id,
-					 dw_end_names[ended->end]);
+					 dw_outcome_names[ended->outcome]);
 	if (ended->error != NULL)
 		append_text(&payload, "sqlstate", unpack_sql_state(ended->error->sqlerrcode));
 	length = payload.len;
@@ -75,7 +76,7 @@ dw_notify_end(const DwEnded *ended)
 	char	   *channel;
 
 	/* it goes on */
-	if (ended->end == DW_END_RETRIED)
+	if (ended->outcome == DW_RETRIED)
 		return;
 	channel = dw_more_text(ended->values, ended->nulls, Anum_task_more, DW_MORE_NOTIFY);
 	/* plain SQL may have written anything */

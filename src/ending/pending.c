@@ -26,9 +26,9 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/writers.h"
-#include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
@@ -57,7 +57,7 @@ bury(Relation rel, const DwKeyRow *row, int64 newer)
 		return;
 	dw_deform(rel, row->tuple, &values, &nulls);
 	dw_failed_write(values, nulls, row->task.attempts, dw_now(), &error);
-	dw_conclude_row(rel, row->tuple, &row->task, DW_END_FAILED, &error);
+	dw_conclude_row(rel, row->tuple, &row->task, DW_FAILED, &error);
 }
 
 /* Not those that others are just changing. */

@@ -63,39 +63,29 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/outcome.h"
 #include "../shmem/quits.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../statement/spi_run.h"
 #include "../task/attempts.h"
-#include "../task/ended.h"
 #include "../task/my_session.h"
 #include "../task/touched.h"
 #include "batch.h"
 #include "claim.h"
 #include "run_task.h"
 #include "session.h"
+#include "settle.h"
 #include "take.h"
 #include "task_log.h"
 #include "task_timeout.h"
-#include "verdict.h"
 
 #define MAX_LIFE_MS		100
 #define MAX_LOCK_WAIT_MS	10
 
 /* So many tasks run alone where even the smallest batches were undone. */
 #define ALONE_TASKS		100
-
-/* A task that was claimed. */
-typedef struct Member
-{
-	DwEntry		entry;
-	DwCounted	outcome;
-	bool		was_run;
-	int64		lateness;
-} Member;
 
 /* The batch that this process runs, if it does. */
 static struct
@@ -120,7 +110,7 @@ static struct
 	char	   *search_path;	/* of all members; may be NULL */
 	char	   *sql;			/* of the current task */
 	uint32		n;
-	Member		members[DW_BATCH_MAX];
+	DwRun		members[DW_BATCH_MAX];
 }			batch;
 
 /* What belongs to one task. */
@@ -231,13 +221,14 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 }
 
 /* The current task is claimed: it is a member from now on. */
-static Member *
+static DwRun *
 add_member(const DwEntry *entry)
 {
-	Member	   *member = &batch.members[batch.n++];
+	DwRun	   *member = &batch.members[batch.n++];
 
+	memset(member, 0, sizeof(DwRun));
 	member->entry = *entry;
-	member->was_run = false;
+	member->started = batch.me->since;
 	batch.current = CURRENT_MEMBER;
 	return member;
 }
@@ -282,20 +273,18 @@ check_limits(TimestampTz began)
 }
 
 static void
-run_member(Member *member, const DwClaim *claim)
+run_member(DwRun *member, const DwClaim *claim)
 {
 	TimestampTz began = dw_now();
 	int			nest_level = NewGUCNestLevel();
-	DwSpiResult result;
 
 	member->was_run = true;
-	member->lateness = batch.me->since - claim->key.due;
 	debug_query_string = dw_logged_sql(batch.sql);
 	pgstat_report_activity(STATE_RUNNING, batch.sql);
 	RESUME_CANCEL_INTERRUPTS();
 	dw_task_log_begin();
 	DW_INJECT("batch-before-sql");
-	result = dw_run_sql(claim, batch.sql);
+	member->result = dw_run_sql(claim, batch.sql);
 	dw_session_finish_work();
 	dw_task_log_end();
 	dw_task_log_check();
@@ -303,38 +292,22 @@ run_member(Member *member, const DwClaim *claim)
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
 	dw_session_clean_within();
-	dw_conclude_claim(claim, DW_END_DONE, batch.me->since, &result, NULL);
-	member->outcome = DW_COUNTED_DONE;
-	DW_INJECT("batch-after-sql");
+	member->outcome = DW_DONE;
 }
 
 static void
-do_member(Member *member, DwClaim *claim)
+do_member(DwRun *member, DwClaim *claim)
 {
-	switch (claim->verdict)
-	{
-		case DW_RUN:
-			run_member(member, claim);
-			break;
-		case DW_DROP:
-			/* hit since we looked: it is gone with the others' rows */
-			dw_conclude_claim(claim, DW_END_CANCELLED, 0, NULL, NULL);
-			member->outcome = DW_COUNTED_CANCELLED;
-			break;
-		case DW_REFUSE:
-			dw_record_refusal(claim);
-			member->outcome = DW_COUNTED_FAILED;
-			break;
-		case DW_SKIP:
-			dw_skip_task(claim);
-			member->outcome = DW_COUNTED_SKIPPED;
-			break;
-		case DW_PUT_BACK:
-			/* alone, it finds the same, and can be left */
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("task is paused")));
-	}
+	if (dw_is_to_be_run(member, claim))
+		run_member(member, claim);
+	if (member->outcome == DW_NOT_ENDED)
+		/* alone, it finds the same, and can be left */
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task is paused")));
+	dw_settle(batch.db, batch.me, member, claim);
+	if (member->was_run)
+		DW_INJECT("batch-after-sql");
 	debug_query_string = NULL;
 	/* its own statements have done so; for what is next */
 	CommandCounterIncrement();
@@ -428,11 +401,11 @@ run_and_commit(DwEntry *entry)
 	dw_cancel_forget();
 	for (uint32 i = 0; i < batch.n; i++)
 	{
-		const Member *member = &batch.members[i];
+		const DwRun *member = &batch.members[i];
 
 		if (member->was_run)
-			dw_count_begin(batch.db, batch.me, member->lateness);
-		dw_count_end(batch.db, &dw_lanes[member->entry.lane], member->outcome);
+			dw_count_begin(batch.db, batch.me, member->started - member->entry.due);
+		dw_settled(batch.db, member);
 	}
 }
 

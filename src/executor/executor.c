@@ -39,6 +39,7 @@
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/outcome.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/quits.h"
@@ -143,7 +144,7 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 static void
 report_lost(const DwHint *hint)
 {
-	dw_count_end(dw_executor_db, &dw_lanes[hint->lane.index], DW_COUNTED_FAILED);
+	dw_count_end(dw_executor_db, &dw_lanes[hint->lane.index], DW_FAILED);
 	dw_make_waiters_look(dw_executor_db);
 	ereport(LOG,
 			(errcode(DW_ERRCODE_END_UNKNOWN),

@@ -5,21 +5,25 @@
  *
  * Run by executors, as the role that owns the task.
  *
- * The task is claimed (claim.c), and its SQL runs in a subtransaction; if it
- * fails, the parent, which still holds the claim, settles it: the task is put
- * back with a later due time, if it has attempts left, or recorded as failed.
- * Only an error at the commit itself (a deferred constraint, say) undoes the
- * claim too, and is settled by a second transaction that claims again.
+ * An executor takes step after step until the task is over (enum Step):
  *
- * A task that is put back is a new row with the same id: to all others it is
- * as if it had been rescheduled (C0 to C3 at the end of this transaction), and
- * an entry with the old due time that is still about is forgotten.
+ *	CLAIM_AND_RUN --> OVER		committed, or there is nothing to do
+ *		|  |  |
+ *		|  |  +-----> REPEAT	a serialization failure or a deadlock: all is
+ *		|  |					undone, and done again at once
+ *		|  +--------> SETTLE	the commit failed, or the task has a mode
+ *		+-----------> REST		an error that is not the task's
  *
- * After a serialization failure or a deadlock the claim is given up, too, and
- * the whole done again at once by the same executor, which keeps the entry.
+ *	SETTLE --> OVER, or REST and SETTLE again, for as long as it takes
+ *	REPEAT --> CLAIM_AND_RUN
  *
- * A task that has a mode runs outside of the claim's transaction; it is claimed
- * again to be settled (autonomous.c).
+ * CLAIM_AND_RUN: the task is claimed (claim.c), and its SQL runs in a
+ * subtransaction; if that fails, the parent, which still holds the claim, settles
+ * the run (settle.c).  Only an error at the commit itself (a deferred constraint,
+ * say) undoes the claim, too: then SETTLE claims the task again, and records that.
+ *
+ * A task that has a mode runs outside of the claim's transaction; SETTLE claims it
+ * again (autonomous.c).
  *
  * Steps X5 to X7 of the model in test/model.
  *
@@ -49,64 +53,66 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../ending/conclude.h"
-#include "../ending/keys.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/outcome.h"
 #include "../shmem/quits.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../shmem/waiters.h"
 #include "../statement/args.h"
 #include "../statement/spi_run.h"
 #include "../task/attempts.h"
-#include "../task/ended.h"
-#include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "autonomous.h"
 #include "claim.h"
 #include "run_task.h"
 #include "session.h"
+#include "settle.h"
 #include "take.h"
 #include "task_log.h"
 #include "task_timeout.h"
 #include "trial.h"
 #include "verdict.h"
 
-#define RETRY_MIN_MS	100
-/* not longer: what stops all, as want of memory for locks, may be over soon */
-#define RETRY_MAX_MS	5000
-/* what the log has of a task's SQL, in bytes */
+/* Rests after errors that are not the task's.  What stops all may be over soon. */
+#define REST_MIN_MS		100
+#define REST_MAX_MS		5000
+/* Size of a task's SQL in the log, in bytes. */
 #define MAX_LOGGED_SQL	1024
 /* How often a task is done again at once, and the longest pause before. */
 #define MAX_REPEATS		10
 #define REPEAT_MAX_US	(100 * 1000)
 
-/* What one try of a task leads to. */
-typedef struct Try
+/* What an executor does next for a task that it has taken. */
+typedef enum Step
 {
+	STEP_CLAIM_AND_RUN,
+	STEP_SETTLE,
+	STEP_REPEAT,
+	STEP_REST,
+	STEP_OVER
+} Step;
+
+/* A task that this executor works at. */
+typedef struct Work
+{
+	DwDatabase *db;
+	DwExecutor *me;
+	DwRun		run;
 	bool		claimed;		/* an error from here on is the task's */
-	bool		was_run;
-	bool		again;			/* given up, to be done again at once */
-	bool		timed_out;		/* the error is that of the timeout */
-	bool		put_back;		/* it will be run again */
-	bool		skipped;		/* it came too late */
-	bool		used_temp;
 	DwAutonomous autonomous;	/* if it has a mode, and was begun */
-	int			attempts;		/* before this one */
-	int			repeats;		/* of this one, at once */
-	TimestampTz started;
-	DwSpiResult result;			/* if there is no error */
-	ErrorData  *error;			/* the first one of the task */
-	ErrorData  *quit;			/* it has ended its executor before */
-} Try;
+	int			repeats;		/* of the run, at once */
+	int			rest_ms;		/* the last rest; 0: there was none yet */
+	ErrorData  *quit;			/* the task has ended its executor before */
+	bool		used_temp;		/* temporary objects: they are to be removed */
+} Work;
 
 /* Holds what belongs to one task, beyond its transactions. */
 static MemoryContext task_context = NULL;
@@ -216,260 +222,81 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	return error;
 }
 
-/* The context, and where in which SQL the error is, which psql would show. */
-static char *
-whole_context(const ErrorData *error)
-{
-	if (error->internalquery == NULL || error->internalpos <= 0)
-		return error->context;
-	return psprintf("at character %d of: %s%s%s", error->internalpos, error->internalquery,
-					error->context ? "\n" : "", error->context ? error->context : "");
-}
-
-/* What is not possible in a transaction may be so with a mode. */
-static char *
-hint_of(const DwClaim *claimed, const ErrorData *error)
-{
-	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
-		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
-		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
-	return error->hint;
-}
-
-/*
- * Records a claimed task as failed, in the transaction of the claim.  It was
- * started then, or not at all (0).
- */
-static void
-record_failure(const DwClaim *claimed, int attempts, TimestampTz started, const ErrorData *error)
-{
-	ErrorData	recorded = *error;
-
-	DW_INJECT("record-before-insert");
-	recorded.hint = hint_of(claimed, error);
-	recorded.context = whole_context(error);
-	dw_failed_write(claimed->values, claimed->nulls, attempts, dw_now(), &recorded);
-	dw_conclude_claim(claimed, DW_END_FAILED, started, NULL, error);
-
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("delay_wheel task %lld failed: %s", (long long) claimed->key.id,
-					dw_error_message(error))));
-}
-
-/* What is recorded of a task that is given up without having been run. */
-static ErrorData *
-refusal(const DwClaim *claimed)
-{
-	MemoryContext context = MemoryContextSwitchTo(task_context);
-	ErrorData  *error = palloc0(sizeof(ErrorData));
-
-	error->sqlerrcode = claimed->sqlstate;
-	error->message = pstrdup(claimed->reason);
-	if (error->sqlerrcode == DW_ERRCODE_CRASHED)
-		error->hint = "The server's log says how. When the cause is mended, put the task back by delay_retry().";
-	MemoryContextSwitchTo(context);
-	return error;
-}
-
-/* Is there no newer task of the same key?  Else *newer is its id. */
-static bool
-is_newest_of_key(const DwClaim *claimed, int64 *newer)
-{
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	bool		allowed = dw_key_retry_allowed(rel, claimed->tuple, newer);
-
-	table_close(rel, NoLock);
-	return allowed;
-}
-
-/* Puts a claimed task back, to be run again later, in the transaction of the claim. */
-static void
-put_claimed_back(const DwEntry *entry, DwClaim *claimed, int failed, TimestampTz started,
-		 const ErrorData *error)
-{
-	DwHint		hint = {.id = entry->id, .lane = dw_lane_ref(&dw_lanes[entry->lane])};
-	Datum	   *values = claimed->values;
-	bool	   *nulls = claimed->nulls;
-
-	dw_conclude_claim(claimed, DW_END_RETRIED, started, NULL, error);
-	hint.due = dw_next_attempt(&claimed->terms, failed);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
-	/* it is less than max_attempts, which is a smallint */
-	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
-	nulls[Anum_task_attempts - 1] = false;
-	dw_keep_error(values, nulls, error);
-
-	DW_INJECT("retry-before-insert");
-	/* the hint is brought at the end of the transaction, if there is a place */
-	(void) dw_my_database();
-	hint.tid = dw_task_insert(values, nulls);
-	dw_touch_written(&hint);
-
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
-					(long long) entry->id, dw_error_message(error)),
-			 errdetail("This was attempt %d of %d; the next one is due at %s.",
-					   failed, claimed->terms.max_attempts, timestamptz_to_str(hint.due))));
-}
-
-/* Who cancels a task wants an end of it; a timeout does not. */
-static bool
-has_attempts_left(const DwClaim *claimed, const Try *try)
-{
-	return try->attempts + 1 < claimed->terms.max_attempts &&
-		(try->error->sqlerrcode != ERRCODE_QUERY_CANCELED || try->timed_out);
-}
-
-/* Says who stopped the task; what it had failed with already is not lost. */
-static void
-explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
-{
-	Oid			role = dw_stop_by(db, me);
-	char	   *name = GetUserNameFromId(role, true);
-
-	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
-		error->detail = psprintf("Before, it had failed with SQLSTATE %s: %s",
-								 unpack_sql_state(error->sqlerrcode), error->message);
-	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
-	error->message = psprintf("task was stopped by role \"%s\" with delay_cancel()",
-							  name ? name : psprintf("%u", role));
-	error->hint = NULL;
-}
-
-static void
-explain_newer(int64 newer, ErrorData *error)
-{
-	error->detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
-							 error->detail ? error->detail : "", error->detail ? "\n" : "",
-							 (long long) newer);
-}
-
-/*
- * Decides what becomes of a claimed task whose run has failed, in the
- * transaction of the claim: it is put back, or recorded as failed.
- */
-static void
-settle_failure(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
-{
-	int			failed = try->attempts + 1;
-	ErrorData	said = *try->error;
-	int64		newer = 0;
-
-	try->put_back = has_attempts_left(claimed, try) &&
-		is_newest_of_key(claimed, &newer) &&
-		dw_stop_forbid(db, me);
-	if (try->put_back)
-	{
-		put_claimed_back(entry, claimed, failed, try->started, &said);
-		return;
-	}
-	if (dw_stop_requested(me))
-		explain_stop(db, me, &said);
-	else if (newer != 0)
-		explain_newer(newer, &said);
-	record_failure(claimed, failed, try->started, &said);
-}
-
-static void
-count_outcome(DwDatabase *db, const DwEntry *entry, const Try *try)
-{
-	dw_count_end(db, &dw_lanes[entry->lane],
-					 try->put_back ? DW_COUNTED_RETRIED :
-					 try->skipped ? DW_COUNTED_SKIPPED :
-					 try->error ? DW_COUNTED_FAILED : DW_COUNTED_DONE);
-	/* it has come to an end, whatever it is */
-	dw_crashes_forget(db->oid, entry->id);
-}
-
 static DwClaimResult
-claim(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed)
+claim_once(Work *work, DwClaim *claimed)
 {
 	Relation	rel = dw_claim_open();
-	DwClaimResult result = dw_claim(db, me, rel, entry, NULL, NULL, claimed);
+	DwClaimResult result = dw_claim(work->db, work->me, rel, &work->run.entry, NULL, NULL, claimed);
 
 	table_close(rel, NoLock);
 	return result;
 }
 
-/* What was run outside of the claim's transaction is settled in a further one. */
-static void
-settle_autonomous(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
+/*---- Settling a run whose transaction is over ----*/
+
+static bool
+is_begun_outside(const Work *work)
+{
+	return work->autonomous.mode != DW_IN_TRANSACTION;
+}
+
+/* What was run outside of the claim's transaction. */
+static Step
+settle_autonomous(Work *work)
 {
 	DwClaim		claimed;
 
 	dw_claim_begin_transaction();
 	DW_INJECT("autonomous-before-settle");
-	if (!dw_autonomous_reclaim(db, me, &try->autonomous, &claimed))
+	if (!dw_autonomous_reclaim(work->db, work->me, &work->autonomous, &claimed))
 	{
 		AbortCurrentTransaction();
 		ereport(LOG,
 				(errcode(ERRCODE_NO_DATA_FOUND),
 				 errmsg("the row of delay_wheel task %lld was deleted while it ran",
-						(long long) entry->id)));
-		return;
+						(long long) work->run.entry.id)));
+		return STEP_OVER;
 	}
-	if (try->error == NULL)
-		dw_conclude_claim(&claimed, DW_END_DONE, try->started, &try->result, NULL);
-	else
-		settle_failure(db, me, entry, &claimed, try);
+	/* its claim was made to run it: that is an attempt, however far it came */
+	work->run.was_run = true;
+	work->run.outcome = work->run.error == NULL ? DW_DONE : DW_FAILED;
+	dw_settle(work->db, work->me, &work->run, &claimed);
 	dw_claim_commit_transaction();
-	dw_autonomous_end(db, me);
-	count_outcome(db, entry, try);
+	dw_autonomous_end(work->db, work->me);
+	dw_settled(work->db, &work->run);
+	return STEP_OVER;
 }
 
-/* The task failed and its transaction was undone: settle it once more. */
-static void
-record_again(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
+/*
+ * The task failed and its transaction was undone: records that, if the task can be
+ * claimed again, whatever the verdict is now.
+ */
+static Step
+settle_undone(Work *work)
 {
 	DwClaim		claimed;
 
-	if (try->autonomous.mode != DW_IN_TRANSACTION)
-	{
-		settle_autonomous(db, me, entry, try);
-		return;
-	}
 	dw_claim_begin_transaction();
-	if (claim(db, me, entry, &claimed) != DW_CLAIMED ||
-		claimed.key.attempts != try->attempts)
+	if (claim_once(work, &claimed) != DW_CLAIMED || claimed.key.attempts != work->run.attempts)
 	{
 		AbortCurrentTransaction();
-		return;
+		return STEP_OVER;
 	}
-	/* whatever the verdict, if it was run before */
-	if (try->was_run)
-		settle_failure(db, me, entry, &claimed, try);
-	else
-		record_failure(&claimed, try->attempts, 0, try->error);
+	work->run.outcome = DW_FAILED;
+	dw_settle(work->db, work->me, &work->run, &claimed);
 	dw_claim_commit_transaction();
-	count_outcome(db, entry, try);
+	dw_settled(work->db, &work->run);
+	return STEP_OVER;
 }
 
-/* Is the whole to be done again at once? */
+/*---- Running ----*/
+
+/* True if the whole is to be done again at once. */
 static bool
-may_repeat(DwDatabase *db, DwExecutor *me, const Try *try)
+may_repeat(Work *work)
 {
-	return dw_is_transient(try->error->sqlerrcode) && try->repeats < MAX_REPEATS &&
-		dw_stop_forbid(db, me);
-}
-
-/* Runs a task that was claimed, and settles it if that fails. */
-static void
-run_claimed(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
-{
-	try->was_run = true;
-	if (try->repeats == 0)
-		dw_count_begin(db, me, try->started - claimed->key.due);
-	try->error = run_task_sql(me, claimed, &try->result, &try->timed_out);
-	if (try->error == NULL)
-	{
-		dw_conclude_claim(claimed, DW_END_DONE, try->started, &try->result, NULL);
-		return;
-	}
-	try->again = may_repeat(db, me, try);
-	if (!try->again)
-		settle_failure(db, me, entry, claimed, try);
+	return dw_is_transient(work->run.error->sqlerrcode) && work->repeats < MAX_REPEATS &&
+		dw_stop_forbid(work->db, work->me);
 }
 
 /*
@@ -491,83 +318,90 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 
 /* The statement of a task with a mode, and the end of its last transaction. */
 static void
-run_statement(const DwExecutor *me, const DwClaim *claimed, const char *sql, Try *try)
+run_statement(Work *work, const DwClaim *claimed, const char *sql)
 {
 	RESUME_CANCEL_INTERRUPTS();
 	dw_timeout_arm(claimed->terms.timeout);
 	dw_task_log_begin();
 	DW_INJECT("run-before-sql");
-	try->result = dw_autonomous_run(claimed, sql);
+	work->run.result = dw_autonomous_run(claimed, sql);
 	dw_session_finish_work();
-	end_work(me);
+	end_work(work->me);
 	dw_session_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
 
-/* After an error in it: keeps that, and undoes the transaction that it was in. */
-static void
-undo_statement(Try *try)
+/*
+ * For PG_CATCH: nothing interrupts what follows, until RESUME_INTERRUPTS(), and no
+ * timeout is active.  Returns the error, in the task's memory context.
+ */
+static ErrorData *
+catch_error(DwRun *run)
 {
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
-	try->timed_out = dw_timeout_struck();
+	/* a second error does not tell why the first one came */
+	if (run->error == NULL)
+		run->timed_out = dw_timeout_struck();
 	disable_all_timeouts(false);
 	disarm_timeout();
 	MemoryContextSwitchTo(task_context);
-	try->error = take_error();
-	AbortOutOfAnyTransaction();
-	/* cursors that a loop was held by */
-	PortalErrorCleanup();
-	RESUME_INTERRUPTS();
+	return take_error();
 }
 
 /*
- * Runs a claimed task with a mode, having ended the transaction of its claim.
- * What came of it is settled in another one.
+ * Runs a claimed task with a mode, having ended the transaction of its claim.  What
+ * came of it is settled in another one.
  */
-static void
-run_autonomous(DwDatabase *db, DwExecutor *me, DwClaim *claimed, DwMode mode, Try *try)
+static Step
+run_autonomous(Work *work, DwClaim *claimed)
 {
+	DwRun	   *run = &work->run;
 	char	   *sql;
 
 	MemoryContextSwitchTo(task_context);
-	dw_autonomous_begin(me, claimed, mode, &try->autonomous);
+	dw_autonomous_begin(work->me, claimed, dw_mode(claimed->values, claimed->nulls),
+						&work->autonomous);
 	MemoryContextSwitchTo(task_context);
-	try->was_run = try->used_temp = true;
-	dw_count_begin(db, me, try->started - claimed->key.due);
+	work->used_temp = true;
+	dw_count_begin(work->db, work->me, run->started - claimed->key.due);
 	sql = dw_claim_text(claimed, Anum_task_sql);
 	debug_query_string = dw_logged_sql(sql);
 	pgstat_report_activity(STATE_RUNNING, sql);
 
 	PG_TRY();
 	{
-		run_statement(me, claimed, sql, try);
+		run_statement(work, claimed, sql);
 	}
 	PG_CATCH();
 	{
-		undo_statement(try);
+		run->error = catch_error(run);
+		AbortOutOfAnyTransaction();
+		/* cursors that a loop was held by */
+		PortalErrorCleanup();
+		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(task_context);
 	/* what it has set is not for us */
 	dw_session_clean(false);
 	DW_INJECT("run-after-sql");
+	return STEP_SETTLE;
 }
 
-/* May it run so?  What a role is switched to for a transaction ends with that. */
-static DwMode
-mode_of(DwClaim *claimed)
+/*
+ * A task with a mode is refused where the executor was switched to the role, which
+ * ends with each transaction.
+ */
+static void
+refuse_mode(DwClaim *claimed)
 {
-	DwMode		mode = dw_mode(claimed->values, claimed->nulls);
-
-	if (claimed->verdict != DW_RUN || mode == DW_IN_TRANSACTION)
-		return DW_IN_TRANSACTION;
-	if (!dw_session_is_switched())
-		return mode;
+	if (claimed->verdict != DW_RUN || !dw_session_is_switched() ||
+		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
+		return;
 	claimed->verdict = DW_REFUSE;
 	claimed->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
 	claimed->reason = "tasks of a role without LOGIN cannot run outside of a transaction before PostgreSQL 17";
-	return DW_IN_TRANSACTION;
 }
 
 static void
@@ -578,188 +412,218 @@ hint_again(DwDatabase *db, const DwEntry *entry)
 	dw_deliver(db, &hint);
 }
 
-/* The attempt before has ended its executor. */
-static void
-fail_quit(DwDatabase *db, DwExecutor *me, const DwEntry *entry, DwClaim *claimed, Try *try)
+/*
+ * Begins the transaction and claims the task in it.  False if there is nothing to
+ * do for the task: the transaction is undone, which is cheaper than a commit, and
+ * those concerned are told.
+ */
+static bool
+claim_task(Work *work, DwClaim *claimed)
 {
-	try->claimed = try->was_run = true;
-	try->error = try->quit;
-	settle_failure(db, me, entry, claimed, try);
-	dw_claim_commit_transaction();
-	count_outcome(db, entry, try);
-}
-
-/* Claims and runs, in one transaction. */
-static void
-claim_and_run(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try)
-{
-	DwClaim		claimed;
+	const DwEntry *entry = &work->run.entry;
 	DwClaimResult result;
-	DwMode		mode;
 
-	try->claimed = false;
-	try->error = NULL;
-	dw_stop_allow(db, me);
-	dw_autonomous_end(db, me);
 	dw_claim_begin_transaction();
 	if (entry->due > GetCurrentTransactionStartTimestamp())
 	{
 		/* the clock was set back since it was handed over */
 		AbortCurrentTransaction();
-		hint_again(db, entry);
-		return;
+		hint_again(work->db, entry);
+		return false;
 	}
-	result = claim(db, me, entry, &claimed);
-	if (result == DW_CLAIMED && claimed.verdict == DW_DROP)
-		result = DW_CLAIM_CANCELLED;
-	if (result != DW_CLAIMED)
-	{
-		/* not worth a commit: the sweeper removes what is cancelled */
-		AbortCurrentTransaction();
-		if (result == DW_CLAIM_CANCELLED)
-			dw_task_was_cancelled(db, entry);
-		return;
-	}
-	if (claimed.verdict == DW_PUT_BACK)
-	{
-		AbortCurrentTransaction();
-		dw_queue_put_back(db, entry);
-		return;
-	}
-	try->attempts = claimed.key.attempts;
-	if (try->repeats == 0)
-		try->started = dw_now();
-	if (claimed.verdict == DW_RUN && try->quit != NULL)
-	{
-		fail_quit(db, me, entry, &claimed, try);
-		return;
-	}
-	mode = mode_of(&claimed);
-	if (mode != DW_IN_TRANSACTION)
-	{
-		run_autonomous(db, me, &claimed, mode, try);
-		return;
-	}
-	try->claimed = true;
+	result = claim_once(work, claimed);
+	if (result == DW_CLAIMED && claimed->verdict != DW_DROP && claimed->verdict != DW_PUT_BACK)
+		return true;
+	AbortCurrentTransaction();
+	if (result == DW_CLAIMED && claimed->verdict == DW_PUT_BACK)
+		dw_queue_put_back(work->db, entry);
+	else if (result == DW_CLAIMED || result == DW_CLAIM_CANCELLED)
+		/* the sweeper removes the row */
+		dw_task_was_cancelled(work->db, entry);
+	return false;
+}
 
-	if (claimed.verdict == DW_RUN)
-		run_claimed(db, me, entry, &claimed, try);
-	else if (claimed.verdict == DW_SKIP)
-	{
-		try->skipped = true;
-		dw_skip_task(&claimed);
-	}
+/* True if the claimed task is to be run; else work->run says what becomes of it. */
+static bool
+is_to_be_run(Work *work, DwClaim *claimed)
+{
+	MemoryContext context = MemoryContextSwitchTo(task_context);
+	bool		wanted;
+
+	/* one that has ended its executor has failed, whatever its mode */
+	if (work->quit == NULL)
+		refuse_mode(claimed);
+	wanted = dw_is_to_be_run(&work->run, claimed);
+	MemoryContextSwitchTo(context);
+	return wanted;
+}
+
+/* Runs a claimed task in the claim's transaction: done, or failed. */
+static void
+run_claimed(Work *work, DwClaim *claimed)
+{
+	DwRun	   *run = &work->run;
+
+	run->was_run = true;
+	if (work->quit != NULL)
+		run->error = work->quit;
 	else
 	{
-		try->error = refusal(&claimed);
-		record_failure(&claimed, try->attempts, 0, try->error);
+		if (work->repeats == 0)
+			dw_count_begin(work->db, work->me, run->started - claimed->key.due);
+		run->error = run_task_sql(work->me, claimed, &run->result, &run->timed_out);
 	}
-	if (try->again)
+	run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
+}
+
+/* Claims the task and runs it, in one transaction. */
+static Step
+claim_and_run(Work *work)
+{
+	DwRun	   *run = &work->run;
+	DwClaim		claimed;
+
+	work->claimed = false;
+	run->error = NULL;
+	dw_stop_allow(work->db, work->me);
+	dw_autonomous_end(work->db, work->me);
+	if (!claim_task(work, &claimed))
+		return STEP_OVER;
+
+	if (work->repeats == 0)
+		run->started = dw_now();
+	if (is_to_be_run(work, &claimed))
 	{
-		AbortCurrentTransaction();
-		return;
+		if (work->quit == NULL && dw_mode(claimed.values, claimed.nulls) != DW_IN_TRANSACTION)
+			return run_autonomous(work, &claimed);
+		work->claimed = true;
+		run_claimed(work, &claimed);
+		if (work->quit == NULL && run->outcome == DW_FAILED && may_repeat(work))
+		{
+			AbortCurrentTransaction();
+			return STEP_REPEAT;
+		}
 	}
-	if (claimed.verdict == DW_RUN && try->error == NULL)
-		commit_run(me, &claimed);
+	work->claimed = true;
+	dw_settle(work->db, work->me, run, &claimed);
+	if (run->outcome == DW_DONE)
+		commit_run(work->me, &claimed);
 	else
 		dw_claim_commit_transaction();
 	/* after the commit: its triggers may have created something, too */
-	try->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	count_outcome(db, entry, try);
+	work->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
+	dw_settled(work->db, run);
+	return STEP_OVER;
 }
 
-/*
- * One transaction's worth of work, with errors caught: runs the task, or
- * records the error that undid it.  Returns the error after the abort is
- * finished, or NULL.
- */
-static ErrorData *
-try_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool record)
+/*---- Step by step ----*/
+
+/* The log has it once for each task, the view status always. */
+static void
+report_problem(Work *work, Step step, const ErrorData *error)
 {
-	ErrorData  *error = NULL;
+	char	   *text = psprintf("could not %s task %lld: %s",
+								step == STEP_SETTLE ? "record the outcome of" : "claim",
+								(long long) work->run.entry.id, error->message);
+
+	if (work->rest_ms == 0)
+		ereport(LOG,
+				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
+	dw_problem_quoting(work->db, text, error->message);
+}
+
+/* The step has met an error, and is undone: which one comes next? */
+static Step
+step_after_error(Work *work, Step step, ErrorData *error)
+{
+	DwRun	   *run = &work->run;
+
+	if (step == STEP_CLAIM_AND_RUN && (work->claimed || is_begun_outside(work)))
+	{
+		/* an error at the commit is the task's own, unless it had one before */
+		if (run->error == NULL)
+		{
+			run->error = error;
+			if (work->claimed && may_repeat(work))
+				return STEP_REPEAT;
+		}
+		return STEP_SETTLE;
+	}
+	/* not the task's fault: the same again, for as long as it takes */
+	report_problem(work, step, error);
+	return STEP_REST;
+}
+
+/* One transaction's worth of work, with errors caught; returns the next step. */
+static Step
+take_step(Work *work, Step step)
+{
+	volatile Step next = STEP_OVER;
+	ErrorData  *volatile error = NULL;
 
 	PG_TRY();
 	{
-		if (record)
-			record_again(db, me, entry, try);
+		if (step == STEP_CLAIM_AND_RUN)
+			next = claim_and_run(work);
 		else
-			claim_and_run(db, me, entry, try);
+			next = is_begun_outside(work) ? settle_autonomous(work) : settle_undone(work);
 	}
 	PG_CATCH();
 	{
-		HOLD_INTERRUPTS();
-		HOLD_CANCEL_INTERRUPTS();
-		if (try->error == NULL)
-			try->timed_out = dw_timeout_struck();
-		disable_all_timeouts(false);
-		disarm_timeout();
-		MemoryContextSwitchTo(task_context);
-		error = take_error();
-		dw_autonomous_undone(db, me, &try->autonomous);
+		error = catch_error(&work->run);
+		dw_autonomous_undone(work->db, work->me, &work->autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
-	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
+	pg_atomic_write_u32(&work->me->xid, InvalidTransactionId);
 	MemoryContextSwitchTo(task_context);
-	return error;
+	return error == NULL ? next : step_after_error(work, step, error);
 }
 
-/* Waits before another try; the slot keeps the task. */
+/* Before a step that met an error which is not the task's is tried again. */
 static void
-rest_before_retry(int *wait_ms)
+rest_before_retry(Work *work)
 {
 	static uint32 wait_event = 0;
 
+	work->rest_ms = work->rest_ms == 0 ? REST_MIN_MS : Min(work->rest_ms * 2, REST_MAX_MS);
 	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 *wait_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
+					 work->rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	*wait_ms = Min(*wait_ms * 2, RETRY_MAX_MS);
+	/* told to end, as after DROP EXTENSION; a task that is left is hinted */
+	if (work->me->must_exit)
+		proc_exit(0);
 }
 
 /*
- * Before the same is done again at once: those who met are not to meet again.
- * A cancel that comes now hits the next run.
+ * Before the same is done again at once: transactions that met are not to meet
+ * again.  A cancel that comes now hits the next run.
  */
 static void
-pause_before_repeat(DwDatabase *db, DwExecutor *me, Try *try)
+pause_before_repeat(Work *work)
 {
 	static uint32 wait_event = 0;
-	int64		longest = Min(INT64CONST(1000) << try->repeats, REPEAT_MAX_US);
+	int64		longest = Min(INT64CONST(1000) << work->repeats, REPEAT_MAX_US);
 
-	try->again = false;
-	try->repeats++;
+	work->repeats++;
 	dw_session_clean(false);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
 					 dw_wait_event(wait_event, "DelayWheelRepeat"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	dw_executor_obey_exit(db, me);
-}
-
-/* The log has it once for each task, the view status always. */
-static void
-report_problem(DwDatabase *db, const DwEntry *entry, bool record, bool first, ErrorData *error)
-{
-	char	   *text = psprintf("could not %s task %lld: %s",
-								record ? "record the outcome of" : "claim",
-								(long long) entry->id, error->message);
-
-	if (first)
-		ereport(LOG,
-				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
-	dw_problem_quoting(db, text, error->message);
+	dw_executor_obey_exit(work->db, work->me);
 }
 
 /* delay_wheel.log_min_duration: from the claim until the outcome is committed. */
 static void
-log_long_task(const DwEntry *entry, const Try *try)
+log_long_task(const DwRun *run)
 {
 	const char *sql = debug_query_string;
-	int64		took = dw_now() - try->started;
+	int64		took = dw_now() - run->started;
 	int			len;
 
 	if (dw_log_min_duration < 0 || took < (int64) dw_log_min_duration * 1000)
@@ -767,27 +631,13 @@ log_long_task(const DwEntry *entry, const Try *try)
 	len = pg_mbcliplen(sql, strlen(sql), MAX_LOGGED_SQL);
 	ereport(LOG,
 			(errmsg("delay_wheel task %lld took %.3f ms, begun %.3f ms after it was due",
-					(long long) entry->id, took / 1000.0,
-					(try->started - entry->due) / 1000.0),
+					(long long) run->entry.id, took / 1000.0,
+					(run->started - run->entry.due) / 1000.0),
 			 errdetail_log("SQL: %.*s%s", len, sql, sql[len] != '\0' ? "..." : ""),
 			 errhidestmt(true)));
 }
 
-/*
- * A mark has hit the task, of which the claim is undone: counts and tells that.
- */
-void
-dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
-{
-	dw_count_end(db, &dw_lanes[entry->lane], DW_COUNTED_CANCELLED);
-	dw_tell_waiters(db, entry->id, DW_CANCELLED);
-	dw_let_waiters_go(db, entry->id);
-	dw_crashes_gone(db->oid, entry->id);
-}
-
-/*
- * After the end of a transaction: removes what its tasks left in the session.
- */
+/* After the end of a transaction: removes what its tasks left in the session. */
 void
 dw_task_clean(bool used_temp)
 {
@@ -809,55 +659,37 @@ enter_task_context(void)
 
 /* Until its outcome is committed, or there is nothing to do for it. */
 static void
-finish_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, Try *try, bool record)
+finish_task(Work *work, Step step)
 {
-	int			wait_ms = RETRY_MIN_MS;
+	Step		tried = step;
 
-	for (;;)
-	{
-		ErrorData  *error;
-
-		error = try_task(db, me, entry, try, record);
-		if (try->autonomous.mode != DW_IN_TRANSACTION && !record)
+	while (step != STEP_OVER)
+		switch (step)
 		{
-			/* it was begun: whatever came of it, it is to be settled */
-			if (try->error == NULL)
-				try->error = error;
-			record = true;
-			continue;
+			case STEP_CLAIM_AND_RUN:
+			case STEP_SETTLE:
+				tried = step;
+				step = take_step(work, step);
+				break;
+			case STEP_REPEAT:
+				pause_before_repeat(work);
+				step = STEP_CLAIM_AND_RUN;
+				break;
+			case STEP_REST:
+				rest_before_retry(work);
+				step = tried;
+				break;
+			case STEP_OVER:
+				break;
 		}
-		if (error != NULL && try->claimed && !record)
-		{
-			/* an error at commit is the task's own, unless it had one before */
-			if (try->error == NULL)
-			{
-				try->error = error;
-				try->again = may_repeat(db, me, try);
-			}
-			record = !try->again;
-			if (record)
-				continue;
-		}
-		if (try->again)
-		{
-			pause_before_repeat(db, me, try);
-			continue;
-		}
-		if (error == NULL)
-			break;
-		/* not the task's fault: try again, for as long as it takes */
-		report_problem(db, entry, record, wait_ms == RETRY_MIN_MS, error);
-		rest_before_retry(&wait_ms);
-		/* told to end, as after DROP EXTENSION; a task that is left is hinted */
-		if (me->must_exit)
-			proc_exit(0);
-	}
 
 	if (debug_query_string != NULL)
-		log_long_task(entry, try);
-	dw_task_clean(try->used_temp);
+		log_long_task(&work->run);
+	dw_task_clean(work->used_temp);
 	MemoryContextReset(task_context);
 }
+
+/*---- A task that was taken ----*/
 
 /*
  * Tasks are handed over a moment ahead of their due time, too short to sleep.
@@ -909,14 +741,36 @@ leave_to_fresh(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 }
 
 /*
+ * A task whose process has crashed is run alone, by a fresh executor.  False if this
+ * executor is not to run it.
+ */
+static bool
+begin_suspect(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+{
+	int			crashes = dw_crashes_of(db->oid, entry->id);
+
+	if (crashes >= DW_CRASHES_LEFT_ALONE)
+	{
+		leave_alone(db, entry);
+		return false;
+	}
+	if (crashes > 0)
+	{
+		if (leave_to_fresh(db, me, entry))
+			return false;
+		dw_trial_begin(db, me);
+	}
+	return true;
+}
+
+/*
  * Claims the task of an entry and runs it, if it is still there; returns when
  * its outcome is committed, or there is nothing to do for it.
  */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
-	Try			try = {0};
-	int			crashes;
+	Work		work = {.db = db, .me = me, .run.entry = *entry};
 
 	enter_task_context();
 	if (!await_due(entry->due))
@@ -924,67 +778,27 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 		hint_again(db, entry);
 		return;
 	}
-	crashes = dw_crashes_of(db->oid, entry->id);
-	if (crashes >= DW_CRASHES_LEFT_ALONE)
-	{
-		leave_alone(db, entry);
+	if (!begin_suspect(db, me, entry))
 		return;
-	}
-	if (crashes > 0)
-	{
-		if (leave_to_fresh(db, me, entry))
-			return;
-		dw_trial_begin(db, me);
-	}
-	try.quit = dw_quit_take(entry->id);
-	finish_task(db, me, entry, &try, false);
+	work.quit = dw_quit_take(entry->id);
+	finish_task(&work, STEP_CLAIM_AND_RUN);
 	dw_trial_end(me);
 }
 
-/* The task's run was cancelled, and undone: it has failed with this error. */
+/*
+ * The run of a task in a batch was cancelled, and the batch undone: the task has
+ * failed with this error.
+ */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
 {
-	Try			try = {.claimed = true, .was_run = true, .started = me->since, .error = error};
+	Work		work = {
+		.db = db,
+		.me = me,
+		.run = {.entry = *entry, .was_run = true, .started = me->since, .error = error}
+	};
 
 	enter_task_context();
 	dw_count_begin(db, me, me->since - entry->due);
-	finish_task(db, me, entry, &try, true);
-}
-
-/* Records a claimed task that is not run as failed, in this transaction. */
-void
-dw_record_refusal(const DwClaim *claimed)
-{
-	MemoryContext context = CurrentMemoryContext;
-
-	enter_task_context();
-	record_failure(claimed, claimed->key.attempts, 0, refusal(claimed));
-	MemoryContextSwitchTo(context);
-}
-
-/* A claimed task came too late to be run: that is all, in this transaction. */
-void
-dw_skip_task(const DwClaim *claimed)
-{
-	dw_conclude_claim(claimed, DW_END_SKIPPED, 0, NULL, NULL);
-}
-
-/* The same of a claimed task; result and error may be NULL. */
-void
-dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
-				  const DwSpiResult *result, const ErrorData *error)
-{
-	DwEnded		ended = {
-		.key = &claim->key,
-		.values = claim->values,
-		.nulls = claim->nulls,
-		.end = end,
-		.started = started,
-		.error = error
-	};
-
-	if (result != NULL)
-		ended.result = *result;
-	dw_conclude(&ended);
+	finish_task(&work, STEP_SETTLE);
 }

@@ -14,17 +14,11 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/spi_run.h"
-#include "../task/ended.h"
 #include "claim.h"
 
 extern void dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry);
 extern void dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error);
 extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
-extern void dw_record_refusal(const DwClaim *claim);
-extern void dw_skip_task(const DwClaim *claim);
-extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 extern void dw_task_clean(bool used_temp);
-extern void dw_conclude_claim(const DwClaim *claim, DwEnd end, TimestampTz started,
-							  const DwSpiResult *result, const ErrorData *error);
 
 #endif							/* DW_RUN_TASK_H */

@@ -3,17 +3,34 @@
  * forecast.c
  *	  When tasks will be due: how many in which period, and the next one.
  *
- * Run by backends.
+ * A hundred million tasks may be pending, so not all of them are counted.
+ * Small numbers are counted by scans of the index of lanes, from the earliest
+ * period to the last.  A period with more entries than PERIOD_ROWS is estimated
+ * from a sample: some pages of the table, evenly spread.  If the sample is the
+ * whole table, the number is exact, too.
+ *
+ * The ring would tell less: only the timer may read its entries, they are hints
+ * and include cancelled tasks, and a standby has none.  PostgreSQL's statistics
+ * would tell too much, since they are made of all roles' rows; and they are as
+ * old as the last ANALYZE, while tasks come and go.
+ *
+ * Run by backends.  However many tasks there are, they read at most about
+ * 2 * MAX_ROWS entries of the index, a few more for each lane, and SAMPLE_PAGES
+ * pages of the table.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -26,15 +43,240 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
-#include "due_counts.h"
 #include "views.h"
 
-#define MAX_BOUNDS	500
-/* rows that nobody runs, before the one that is looked for */
-#define MAX_HIDDEN	100000
+#define MAX_BOUNDS		500
+/* entries of the index that are read for one period, and for one call */
+#define PERIOD_ROWS		10000
+#define MAX_ROWS		50000
+/* pages of the table that are read for one call; at least half as many of a larger table */
+#define SAMPLE_PAGES	4000
+
+/* A call's way through the index. */
+typedef struct Walk
+{
+	Relation	rel;
+	DwLaneScan *scan;
+	bool		marked;			/* rows of cancelled tasks may be left */
+	int			left;			/* entries that may still be read */
+} Walk;
+
+/* Tasks of a period. */
+typedef struct Period
+{
+	int64		tasks;
+	bool		exact;
+} Period;
 
 PG_FUNCTION_INFO_V1(dw_count_due);
 PG_FUNCTION_INFO_V1(dw_next_due);
+
+/* True if the user may know of the task.  Tasks of another origin are not run, so they do not count. */
+static bool
+is_watched(const DwTaskKey *key)
+{
+	return key->origin == dw_origin_stamp() && dw_may_watch(key->owner);
+}
+
+/*---- The index of lanes ----*/
+
+static Walk
+begin_walk(Relation rel)
+{
+	static const DwTaskKey lowest = {.owner = InvalidOid};
+	Walk		walk = {.rel = rel, .left = MAX_ROWS};
+	int			nmarks;
+
+	(void) dw_marks_anew(&nmarks);
+	walk.marked = nmarks > 0;
+	walk.scan = dw_lanes_scan_begin(rel, &lowest, GetActiveSnapshot());
+	/* only the row itself tells whether it is cancelled */
+	if (!walk.marked)
+		dw_lane_scan_keys_only(walk.scan);
+	return walk;
+}
+
+/* The first key of each lane that the user may know of.  A skip scan. */
+static List *
+find_lanes(Walk *walk)
+{
+	List	   *lanes = NIL;
+	DwTaskKey	key;
+	bool		visible;
+
+	while (dw_lane_scan_step(walk->scan, &key, &visible))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (is_watched(&key))
+		{
+			DwTaskKey  *lane = palloc(sizeof(DwTaskKey));
+
+			*lane = key;
+			lanes = lappend(lanes, lane);
+		}
+		key.due = key.id = PG_INT64_MAX;
+		dw_lanes_scan_seek(walk->scan, &key);
+	}
+	return lanes;
+}
+
+/* True if the row that was read last, which is visible, is not cancelled. */
+static bool
+is_pending(const Walk *walk)
+{
+	HeapTuple	tuple;
+	bool		pending;
+
+	if (!walk->marked)
+		return true;
+	tuple = dw_lane_scan_tuple(walk->scan);
+	pending = !dw_marks_hit(walk->rel, tuple);
+	heap_freetuple(tuple);
+	return pending;
+}
+
+/*
+ * Moves the lane's key, at which the scan stands, to its next pending task.
+ * False if the lane has none before that time; then the key is that of a later
+ * task, or DW_NEVER.  The last entry that may be read passes for a pending task.
+ */
+static bool
+next_pending(Walk *walk, DwTaskKey *lane, TimestampTz until)
+{
+	DwTaskKey	key;
+	bool		visible;
+
+	while (dw_lane_scan_step(walk->scan, &key, &visible))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (key.owner != lane->owner || key.origin != lane->origin ||
+			key.queue != lane->queue || key.priority != lane->priority)
+			break;
+		*lane = key;
+		if (key.due >= until)
+			return false;
+		if (--walk->left <= 0 || (visible && is_pending(walk)))
+			return true;
+	}
+	lane->due = DW_NEVER;
+	return false;
+}
+
+/* Puts the scan at the lane's key, or where tasks begin that are due from then on. */
+static void
+seek_lane(Walk *walk, DwTaskKey *lane, TimestampTz from)
+{
+	if (lane->due < from)
+	{
+		lane->due = from;
+		lane->id = PG_INT64_MIN;
+	}
+	dw_lanes_scan_seek(walk->scan, lane);
+}
+
+/* Counts each period as far as that is cheap; true if all numbers are exact. */
+static bool
+count_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
+{
+	Walk		walk = begin_walk(rel);
+	List	   *lanes = find_lanes(&walk);
+	int			left = MAX_ROWS;
+	bool		exact = true;
+
+	for (int i = 0; i <= n; i++)
+	{
+		TimestampTz until = i < n ? bounds[i] : DW_NEVER;
+		int			most = Min(left, PERIOD_ROWS);
+		ListCell   *cell;
+
+		walk.left = most;
+		foreach(cell, lanes)
+		{
+			DwTaskKey  *lane = lfirst(cell);
+
+			if (lane->due >= until || walk.left <= 0)
+				continue;
+			seek_lane(&walk, lane, i > 0 ? bounds[i - 1] : PG_INT64_MIN);
+			while (next_pending(&walk, lane, until) && walk.left > 0)
+				periods[i].tasks++;
+		}
+		periods[i].exact = walk.left > 0;
+		exact = exact && periods[i].exact;
+		left -= most - walk.left;
+	}
+	dw_lane_scan_end(walk.scan);
+	return exact;
+}
+
+/*---- The sample ----*/
+
+/* The number of bounds that are not after the time. */
+static int
+period_of(TimestampTz due, const TimestampTz *bounds, int n)
+{
+	int			low = 0;
+	int			high = n;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (bounds[middle] <= due)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * Estimates the periods that were not counted to their ends.  Pages are taken
+ * at fixed distances: tasks lie in the table in the order in which they were
+ * scheduled, so those of a period often lie side by side.
+ */
+static void
+estimate_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods)
+{
+	int64	   *sampled = palloc0(sizeof(int64) * (n + 1));
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	BlockNumber distance = nblocks / SAMPLE_PAGES + 1;
+	int			npages = 0;
+
+	for (uint64 block = 0; block < nblocks; block += distance, npages++)
+	{
+		ItemPointerData first;
+		ItemPointerData last;
+		TableScanDesc scan;
+
+		CHECK_FOR_INTERRUPTS();
+		ItemPointerSet(&first, block, FirstOffsetNumber);
+		ItemPointerSet(&last, block, MaxOffsetNumber);
+		scan = table_beginscan_tidrange(rel, GetActiveSnapshot(), &first, &last);
+		while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
+		{
+			HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, NULL);
+			DwTaskKey	key;
+
+			dw_task_key(rel, tuple, &key);
+			if (is_watched(&key) && !dw_marks_hit(rel, tuple))
+				sampled[period_of(key.due, bounds, n)]++;
+		}
+		table_endscan(scan);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+
+	for (int i = 0; i <= n; i++)
+		if (!periods[i].exact)
+		{
+			double		estimate = rint((double) sampled[i] * nblocks / npages);
+
+			periods[i].tasks = Max(periods[i].tasks, (int64) estimate);
+			periods[i].exact = distance == 1;
+		}
+}
+
+/*---- SQL functions ----*/
 
 /* The bounds of the array, which are ascending. */
 static TimestampTz *
@@ -77,14 +319,19 @@ dw_count_due(PG_FUNCTION_ARGS)
 	static const Oid columns[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, BOOLOID};
 	ReturnSetInfo *result;
 	TimestampTz *bounds;
-	DwDueCount *counts;
+	Relation	rel;
+	Period	   *periods;
 	int			n;
 
 	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
 	dw_require_shared();
 	result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	bounds = read_bounds(PG_GETARG_ARRAYTYPE_P(0), &n);
-	counts = dw_due_counts(bounds, n);
+	periods = palloc0(sizeof(Period) * (n + 1));
+	rel = table_open(dw_catalog()->task, AccessShareLock);
+	if (!count_periods(rel, bounds, n, periods))
+		estimate_periods(rel, bounds, n, periods);
+	table_close(rel, AccessShareLock);
 	for (int i = 0; i <= n; i++)
 	{
 		Datum		values[4] = {0};
@@ -94,87 +341,36 @@ dw_count_due(PG_FUNCTION_ARGS)
 			values[0] = TimestampTzGetDatum(bounds[i - 1]);
 		if (i < n)
 			values[1] = TimestampTzGetDatum(bounds[i]);
-		values[2] = Int64GetDatum(counts[i].tasks);
-		values[3] = BoolGetDatum(counts[i].exact);
+		values[2] = Int64GetDatum(periods[i].tasks);
+		values[3] = BoolGetDatum(periods[i].exact);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
 }
 
-/* Is the row that was just read one of a cancelled task? */
-static bool
-is_cancelled(Relation rel, DwLaneScan *scan)
-{
-	HeapTuple	tuple = dw_lane_scan_tuple(scan);
-	bool		cancelled = dw_marks_hit(rel, tuple);
-
-	heap_freetuple(tuple);
-	return cancelled;
-}
-
-/*
- * The first due time from then on of the tasks that the user may know of;
- * DW_NEVER if there is none.  A skip scan: one place for each lane.  Rows that
- * are not seen, or cancelled, have to be stepped over one by one.  Those who
- * look do so every few seconds, so after very many of them we leave it at that.
- */
-static TimestampTz
-first_due(Relation rel, TimestampTz from)
-{
-	DwTaskKey	reached = {
-		.origin = PG_INT64_MIN, .queue = PG_INT16_MIN, .priority = PG_INT16_MIN,
-		.due = PG_INT64_MIN, .id = PG_INT64_MIN,
-	};
-	DwLaneScan *scan = dw_lanes_scan_begin(rel, &reached, GetActiveSnapshot());
-	TimestampTz first = DW_NEVER;
-	DwTaskKey	key;
-	bool		visible;
-	int			nmarks;
-	int			hidden = 0;
-
-	(void) dw_marks_anew(&nmarks);
-	if (nmarks == 0)
-		dw_lane_scan_keys_only(scan);
-	while (dw_lane_scan_step(scan, &key, &visible))
-	{
-		bool		wanted = key.origin == dw_origin_stamp() && key.due < first &&
-			dw_may_watch(key.owner);
-
-		CHECK_FOR_INTERRUPTS();
-		if (wanted && key.due >= from && hidden < MAX_HIDDEN &&
-			(!visible || (nmarks > 0 && is_cancelled(rel, scan))))
-		{
-			hidden++;
-			continue;
-		}
-		reached = key;
-		if (wanted && key.due < from)
-		{
-			reached.due = from;
-			reached.id = PG_INT64_MIN;
-		}
-		else
-		{
-			if (wanted)
-				first = key.due;
-			reached.due = reached.id = PG_INT64_MAX;
-		}
-		dw_lanes_scan_seek(scan, &reached);
-	}
-	dw_lane_scan_end(scan);
-	return first;
-}
-
 Datum
 dw_next_due(PG_FUNCTION_ARGS)
 {
+	TimestampTz first = DW_NEVER;
 	Relation	rel;
-	TimestampTz first;
+	Walk		walk;
+	ListCell   *cell;
 
 	dw_require_signature(fcinfo, TIMESTAMPTZOID, 0, NULL);
 	dw_require_shared();
 	rel = table_open(dw_catalog()->task, AccessShareLock);
-	first = first_due(rel, dw_now());
+	walk = begin_walk(rel);
+	foreach(cell, find_lanes(&walk))
+	{
+		DwTaskKey  *lane = lfirst(cell);
+
+		if (lane->due >= first)
+			continue;
+		seek_lane(&walk, lane, dw_now());
+		if (next_pending(&walk, lane, first))
+			first = lane->due;
+	}
+	dw_lane_scan_end(walk.scan);
 	table_close(rel, AccessShareLock);
 	if (first == DW_NEVER)
 		PG_RETURN_NULL();

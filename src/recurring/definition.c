@@ -41,6 +41,7 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "../task/ended.h"
@@ -344,7 +345,7 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 	if (ended->started == 0)
 		dw_definition_set_null(def, Anum_recurring_last_started);
 	dw_definition_set_time(def, Anum_recurring_last_ended, dw_now());
-	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_end_names[ended->end]));
+	dw_definition_set(def, Anum_recurring_last_outcome, CStringGetTextDatum(dw_outcome_names[ended->outcome]));
 	dw_definition_set_null(def, Anum_recurring_last_error);
 	if (ended->error != NULL && ended->error->message != NULL)
 	{
@@ -353,11 +354,11 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 		dw_definition_set(def, Anum_recurring_last_error,
 						  dw_clipped_text(text, strlen(text), MAX_ERROR));
 	}
-	if (ended->end == DW_END_DONE || ended->end == DW_END_FAILED)
+	if (ended->outcome == DW_DONE || ended->outcome == DW_FAILED)
 		add_one(def, Anum_recurring_runs);
 	else
 		add_one(def, Anum_recurring_skipped);
-	if (ended->end == DW_END_FAILED)
+	if (ended->outcome == DW_FAILED)
 		add_one(def, Anum_recurring_failures);
 }
 
@@ -444,7 +445,7 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 static bool
 wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
 {
-	bool		let_in = QueryCancelHoldoffCount > 0 && ended->end == DW_END_DONE &&
+	bool		let_in = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
 		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
 	bool		found;
 	bool		busy;
@@ -464,7 +465,7 @@ wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *
 static void
 pass_suspicion_on(const DwEnded *ended, int64 next)
 {
-	if (ended->started == 0 && ended->end != DW_END_CANCELLED && next != 0)
+	if (ended->started == 0 && ended->outcome != DW_CANCELLED && next != 0)
 		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
 }
 
@@ -497,7 +498,7 @@ end_run(int64 id, const DwEnded *ended)
 void
 dw_recurring_ended(const DwEnded *ended)
 {
-	int64		id = ended->end == DW_END_RETRIED ? 0 :
+	int64		id = ended->outcome == DW_RETRIED ? 0 :
 		definition_of(ended->values, ended->nulls);
 	int			lock_timeout = LockTimeout;
 

@@ -34,6 +34,7 @@
 #include "../base/inject.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
+#include "../shmem/outcome.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
@@ -80,7 +81,7 @@ repair_run(Relation rel, DwDefinition *def)
 	if (may_have_begun(def))
 	{
 		ErrorData	error = {.message = "the task was begun, and its end is not known"};
-		DwEnded		ended = {.end = DW_END_FAILED, .error = &error};
+		DwEnded		ended = {.outcome = DW_FAILED, .error = &error};
 
 		dw_definition_note_end(def, &ended);
 		dw_definition_advance(def);

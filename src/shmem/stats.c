@@ -19,6 +19,7 @@
 #include "../base/settings.h"
 #include "../ring/ring.h"
 #include "executors.h"
+#include "outcome.h"
 #include "queue_limits.h"
 #include "shared.h"
 #include "stats.h"
@@ -124,40 +125,42 @@ dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us)
 }
 
 void
-dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome)
+dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome)
 {
 	DwQueue    *queue = dw_lane_queue(lane);
 
 	switch (outcome)
 	{
-		case DW_COUNTED_DONE:
+		case DW_DONE:
 			pg_atomic_fetch_add_u64(&db->done, 1);
 			pg_atomic_fetch_add_u64(&lane->done, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->done, 1);
 			break;
-		case DW_COUNTED_FAILED:
+		case DW_FAILED:
 			dw_failed_recorded(db, 1);
 			pg_atomic_fetch_add_u64(&lane->failed, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->failed, 1);
 			break;
-		case DW_COUNTED_RETRIED:
+		case DW_RETRIED:
 			pg_atomic_fetch_add_u64(&db->retried, 1);
 			pg_atomic_fetch_add_u64(&lane->retried, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->retried, 1);
 			break;
-		case DW_COUNTED_CANCELLED:
+		case DW_CANCELLED:
 			pg_atomic_fetch_add_u64(&lane->cancelled, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->cancelled, 1);
 			break;
-		case DW_COUNTED_SKIPPED:
+		case DW_SKIPPED:
 			pg_atomic_fetch_add_u64(&db->skipped, 1);
 			pg_atomic_fetch_add_u64(&lane->skipped, 1);
 			if (queue)
 				pg_atomic_fetch_add_u64(&queue->skipped, 1);
+			break;
+		case DW_NOT_ENDED:
 			break;
 	}
 }

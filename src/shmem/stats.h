@@ -11,22 +11,14 @@
 #include "postgres.h"
 
 #include "executors.h"
+#include "outcome.h"
 #include "shared.h"
 
-/* What came of a task that was claimed. */
-typedef enum DwCounted
-{
-	DW_COUNTED_DONE,
-	DW_COUNTED_FAILED,			/* given up */
-	DW_COUNTED_RETRIED,			/* failed, another attempt follows */
-	DW_COUNTED_CANCELLED,		/* by a mark: not run */
-	DW_COUNTED_SKIPPED			/* too late: not run */
-} DwCounted;
 extern void dw_lane_stats_init(DwLane *lane);
 
 /* The executor begins the SQL of its task, so late. */
 extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
-extern void dw_count_end(DwDatabase *db, DwLane *lane, DwCounted outcome);
+extern void dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome);
 extern uint64 dw_lateness_below(DwDatabase *db, uint64 us);
 
 /* In microseconds; less than 0 if nothing was counted. */

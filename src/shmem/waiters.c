@@ -16,6 +16,7 @@
 #include "storage/spin.h"
 
 #include "../base/compat.h"
+#include "outcome.h"
 #include "shared.h"
 #include "waiters.h"
 

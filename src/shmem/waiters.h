@@ -10,20 +10,11 @@
 
 #include "postgres.h"
 
+#include "outcome.h"
 #include "shared.h"
 
 /* How long a row that was deleted by plain SQL is waited for at most. */
 #define DW_WAIT_LOOK_US		USECS_PER_MINUTE
-
-/* How a task ended. */
-typedef enum DwOutcome
-{
-	DW_NOT_ENDED = 0,
-	DW_DONE,
-	DW_FAILED,
-	DW_CANCELLED,
-	DW_SKIPPED
-} DwOutcome;
 
 typedef struct DwWaiter
 {

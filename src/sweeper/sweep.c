@@ -57,7 +57,6 @@
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/writers.h"
-#include "../task/ended.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/row_lock.h"
@@ -505,7 +504,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 				lane_lowest = Min(lane_lowest, key->due);
 				/* who waits for it was told by the mark */
 				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
-					dw_conclude_row(rel, tuple, key, DW_END_CANCELLED, NULL);
+					dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
 			}
 		}
 		if (result != TM_Ok)

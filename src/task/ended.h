@@ -11,16 +11,8 @@
 #include "postgres.h"
 
 #include "../rows/task_rows.h"
+#include "../shmem/outcome.h"
 #include "../statement/spi_run.h"
-
-typedef enum DwEnd
-{
-	DW_END_DONE,
-	DW_END_FAILED,				/* given up, and recorded as failed */
-	DW_END_RETRIED,				/* this attempt failed, and the task was put back */
-	DW_END_SKIPPED,				/* it was too late to be run */
-	DW_END_CANCELLED
-} DwEnd;
 
 /* How it ended.  The row is deleted; its columns are those of delay_wheel.task. */
 typedef struct DwEnded
@@ -28,13 +20,10 @@ typedef struct DwEnded
 	const DwTaskKey *key;		/* due as it was, attempts before this one */
 	const Datum *values;
 	const bool *nulls;
-	DwEnd		end;
+	DwOutcome outcome;
 	TimestampTz started;		/* 0: it was not run */
 	DwSpiResult result;			/* of its last statement, if done */
 	const ErrorData *error;		/* if failed or retried */
 } DwEnded;
-
-/* As they are called where people see them. */
-extern const char *const dw_end_names[];
 
 #endif							/* DW_ENDED_H */

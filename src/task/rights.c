@@ -48,7 +48,6 @@
 PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
 PG_FUNCTION_INFO_V1(dw_revoke_defaults);
-PG_FUNCTION_INFO_V1(dw_revoke_new_defaults);
 
 /* The names as a list for SQL; "public" is a keyword there even in quotes. */
 static char *
@@ -154,11 +153,13 @@ dw_disallow(PG_FUNCTION_ARGS)
 /*
  * Takes back from everybody what is granted on the extension's objects, but for
  * what PUBLIC may: look at views, call functions, use the schema.  The rest came
- * from default privileges, which were meant for tables of an application.  The
- * condition says which objects, by their dependencies d.
+ * from default privileges, which were meant for tables of an application.
+ *
+ * A script of the extension creates this function first and calls it last.  Only
+ * what was created in between counts: what was granted on older objects is meant.
  */
-static void
-revoke_defaults(const char *condition)
+Datum
+dw_revoke_defaults(PG_FUNCTION_ARGS)
 {
 	static const char *const query =
 		"SELECT pg_catalog.format('REVOKE %%s ON %%s %%s FROM %%s',"
@@ -178,18 +179,21 @@ revoke_defaults(const char *condition)
 		" LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
 		" WHERE e.extname = 'delay_wheel' AND a.grantee <> o.owner"
 		" AND NOT (a.grantee = 0 AND a.privilege_type IN ('SELECT', 'EXECUTE', 'USAGE'))"
-		" AND %s"
+		" AND EXISTS (SELECT FROM pg_catalog.pg_depend f"
+		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
+		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)"
 		" GROUP BY o.kind, o.name, a.grantee, r.rolname";
 	SPITupleTable *revokes;
 	uint64		n;
 
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	if (!creating_extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("default privileges can be revoked by CREATE EXTENSION only")));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	if (SPI_execute(psprintf(query, condition), true, 0) != SPI_OK_SELECT)
+	if (SPI_execute(psprintf(query, fcinfo->flinfo->fn_oid), true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the privileges of the extension");
 	revokes = SPI_tuptable;
 	n = SPI_processed;
@@ -197,31 +201,6 @@ revoke_defaults(const char *condition)
 		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
 			elog(ERROR, "could not change the rights");
 	SPI_finish();
-}
-
-/* For the script of 1.0 alone, at its end: on all objects. */
-Datum
-dw_revoke_defaults(PG_FUNCTION_ARGS)
-{
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
-	revoke_defaults("true");
-	PG_RETURN_VOID();
-}
-
-/*
- * For scripts that bring an update, which create this function first and call it
- * last: on what they have created in between.  What was granted on older
- * objects since these are there is meant.
- */
-Datum
-dw_revoke_new_defaults(PG_FUNCTION_ARGS)
-{
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
-	revoke_defaults(psprintf(
-		"EXISTS (SELECT FROM pg_catalog.pg_depend f"
-		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
-		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)",
-		fcinfo->flinfo->fn_oid));
 	PG_RETURN_VOID();
 }
 

@@ -57,6 +57,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/lanes.h"
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
 #include "my_session.h"

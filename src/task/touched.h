@@ -13,8 +13,8 @@
 #include "access/htup.h"
 #include "commands/trigger.h"
 
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
-#include "../shmem/waiters.h"
 
 extern void dw_touched_install(void);
 extern void dw_touch_written(const DwHint *hint);

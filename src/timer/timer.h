@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-#include "../shmem/shared.h"
 
 extern PGDLLEXPORT void dw_timer_main(Datum number);
 

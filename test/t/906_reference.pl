@@ -85,7 +85,10 @@ for my $document ("$root/doc/architecture.md", "$root/src/README.md", map { "$_/
 
 	my @not_named = grep { index($text, "`$_`") < 0 } map { basename($_) } glob dirname($document) . '/*.c';
 	is("@not_named", '', "$short names each file") if $folders{ dirname($document) };
+	cmp_ok(length $text, '<=', 10_000, "$short is a page") if $short =~ m,^src/,;
 }
+
+cmp_ok(scalar(split /\n/, slurp_file("$root/doc/architecture.md")), '<=', 300, 'doc/architecture.md is a map');
 
 # What proof.md counts is as many.
 my ($rules) = slurp_file("$root/doc/proof.md") =~ /^\| rules of \|(.*?)\n\n/ms or die 'no table of mutations';

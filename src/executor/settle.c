@@ -1,0 +1,293 @@
+/*-------------------------------------------------------------------------
+ *
+ * settle.c
+ *	  What becomes of a claimed task.
+ *
+ * Run by executors.  A run leads to an outcome (DwRun), and dw_settle() makes it
+ * so in the transaction that has deleted the task's row: the end is recorded, and
+ * causes what it is to cause; a task that has failed and has attempts left is put
+ * back.  dw_settled() counts it when that transaction is committed.  It is the same
+ * for a task that runs alone, for one of a batch, and for one with a mode.
+ *
+ * A task that is put back is a new row with the same id: to all others it is as if
+ * it had been rescheduled (C0 to C3 at the end of this transaction), and an entry
+ * with the old due time that is still about is forgotten.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
+#include "../ending/conclude.h"
+#include "../ending/keys.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/lanes.h"
+#include "../shmem/stats.h"
+#include "../shmem/stop.h"
+#include "../shmem/suspects.h"
+#include "../shmem/waiters.h"
+#include "../task/attempts.h"
+#include "../task/ended.h"
+#include "../task/my_session.h"
+#include "../task/touched.h"
+#include "settle.h"
+
+/* Why a task is given up that is not run.  In the current memory context. */
+static ErrorData *
+refusal(const DwClaim *claim)
+{
+	ErrorData  *error = palloc0(sizeof(ErrorData));
+
+	error->sqlerrcode = claim->sqlstate;
+	error->message = pstrdup(claim->reason);
+	if (error->sqlerrcode == DW_ERRCODE_CRASHED)
+		error->hint = "The server's log says how. When the cause is mended, put the task back by delay_retry().";
+	return error;
+}
+
+/*
+ * True if the verdict is that the claimed task is run.  Else *run says what becomes
+ * of the task instead; an error is in the current memory context.
+ */
+bool
+dw_is_to_be_run(DwRun *run, const DwClaim *claim)
+{
+	run->was_run = false;
+	run->error = NULL;
+	run->attempts = claim->key.attempts;
+	switch (claim->verdict)
+	{
+		case DW_RUN:
+			return true;
+		case DW_DROP:
+			run->outcome = DW_CANCELLED;
+			break;
+		case DW_PUT_BACK:
+			run->outcome = DW_NOT_ENDED;
+			break;
+		case DW_REFUSE:
+			run->outcome = DW_FAILED;
+			run->error = refusal(claim);
+			break;
+		case DW_SKIP:
+			run->outcome = DW_SKIPPED;
+			break;
+	}
+	return false;
+}
+
+static void
+conclude(const DwRun *run, const DwClaim *claim, const ErrorData *error)
+{
+	const DwEnded ended = {
+		.key = &claim->key,
+		.values = claim->values,
+		.nulls = claim->nulls,
+		.outcome = run->outcome,
+		.started = run->was_run ? run->started : 0,
+		.result = run->result,
+		.error = error
+	};
+
+	dw_conclude(&ended);
+}
+
+/*---- Failures ----*/
+
+/* The context, and where in which SQL the error is, which psql would show. */
+static char *
+whole_context(const ErrorData *error)
+{
+	if (error->internalquery == NULL || error->internalpos <= 0)
+		return error->context;
+	return psprintf("at character %d of: %s%s%s", error->internalpos, error->internalquery,
+					error->context ? "\n" : "", error->context ? error->context : "");
+}
+
+/* What is not possible in a transaction may be possible with a mode. */
+static char *
+hint_of(const DwClaim *claim, const ErrorData *error)
+{
+	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
+		dw_mode(claim->values, claim->nulls) == DW_IN_TRANSACTION)
+		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
+	return error->hint;
+}
+
+/* The task goes to the failed ones, with its error. */
+static void
+record_failure(const DwRun *run, const DwClaim *claim, const ErrorData *error)
+{
+	ErrorData	recorded = *error;
+
+	DW_INJECT("record-before-insert");
+	recorded.hint = hint_of(claim, error);
+	recorded.context = whole_context(error);
+	dw_failed_write(claim->values, claim->nulls, run->attempts + (run->was_run ? 1 : 0), dw_now(),
+					&recorded);
+	conclude(run, claim, error);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld failed: %s", (long long) claim->key.id,
+					dw_error_message(error))));
+}
+
+/* The task is put back, to be run again later. */
+static void
+put_claimed_back(const DwRun *run, DwClaim *claim)
+{
+	const ErrorData *error = run->error;
+	int			failed = run->attempts + 1;
+	DwHint		hint = {.id = claim->key.id, .lane = dw_lane_ref(&dw_lanes[run->entry.lane])};
+	Datum	   *values = claim->values;
+	bool	   *nulls = claim->nulls;
+
+	conclude(run, claim, error);
+	hint.due = dw_next_attempt(&claim->terms, failed);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
+	/* it is less than max_attempts, which is a smallint */
+	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
+	nulls[Anum_task_attempts - 1] = false;
+	dw_keep_error(values, nulls, error);
+
+	DW_INJECT("retry-before-insert");
+	/* the hint is brought at the end of the transaction, if there is a place */
+	(void) dw_my_database();
+	hint.tid = dw_task_insert(values, nulls);
+	dw_touch_written(&hint);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
+					(long long) claim->key.id, dw_error_message(error)),
+			 errdetail("This was attempt %d of %d; the next one is due at %s.",
+					   failed, claim->terms.max_attempts, timestamptz_to_str(hint.due))));
+}
+
+/* A role that cancels a running task wants an end of it; a timeout does not. */
+static bool
+has_attempts_left(const DwRun *run, const DwClaim *claim)
+{
+	return run->attempts + 1 < claim->terms.max_attempts &&
+		(run->error->sqlerrcode != ERRCODE_QUERY_CANCELED || run->timed_out);
+}
+
+/* True if there is no newer task of the same key.  Else *newer is its id. */
+static bool
+is_newest_of_key(const DwClaim *claim, int64 *newer)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	bool		allowed = dw_key_retry_allowed(rel, claim->tuple, newer);
+
+	table_close(rel, NoLock);
+	return allowed;
+}
+
+/* Says by which role the task was stopped; what it had failed with already is not lost. */
+static void
+explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
+{
+	Oid			role = dw_stop_by(db, me);
+	char	   *name = GetUserNameFromId(role, true);
+
+	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		error->detail = psprintf("Before, it had failed with SQLSTATE %s: %s",
+								 unpack_sql_state(error->sqlerrcode), error->message);
+	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
+	error->message = psprintf("task was stopped by role \"%s\" with delay_cancel()",
+							  name ? name : psprintf("%u", role));
+	error->hint = NULL;
+}
+
+static void
+explain_newer(int64 newer, ErrorData *error)
+{
+	error->detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
+							 error->detail ? error->detail : "", error->detail ? "\n" : "",
+							 (long long) newer);
+}
+
+/*
+ * Decides whether a run that has failed is followed by another attempt.  From that
+ * decision until the transaction has ended, nobody can stop the task any more.
+ */
+static void
+settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
+{
+	ErrorData	said = *run->error;
+	int64		newer = 0;
+
+	if (has_attempts_left(run, claim) && is_newest_of_key(claim, &newer) && dw_stop_forbid(db, me))
+	{
+		run->outcome = DW_RETRIED;
+		put_claimed_back(run, claim);
+		return;
+	}
+	run->outcome = DW_FAILED;
+	if (dw_stop_requested(me))
+		explain_stop(db, me, &said);
+	else if (newer != 0)
+		explain_newer(newer, &said);
+	record_failure(run, claim, &said);
+}
+
+/*---- All outcomes ----*/
+
+/*
+ * In the transaction that has deleted the task's row: makes it so that the run had
+ * its outcome.  An error undoes that transaction; the run may then be settled again
+ * in another one.
+ */
+void
+dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
+{
+	switch (run->outcome)
+	{
+		case DW_DONE:
+		case DW_SKIPPED:
+		case DW_CANCELLED:
+			conclude(run, claim, NULL);
+			break;
+		case DW_FAILED:
+		case DW_RETRIED:
+			if (run->was_run)
+				settle_failed_run(db, me, run, claim);
+			else
+				record_failure(run, claim, run->error);
+			break;
+		case DW_NOT_ENDED:
+			Assert(false);
+			break;
+	}
+}
+
+/* That transaction is committed: counts the outcome; the task is suspected no more. */
+void
+dw_settled(DwDatabase *db, const DwRun *run)
+{
+	dw_count_end(db, &dw_lanes[run->entry.lane], run->outcome);
+	dw_crashes_forget(db->oid, run->entry.id);
+}
+
+/*
+ * A mark has hit the task, and its claim was undone: the sweeper removes the row.
+ * Counts that, and tells those who wait for the task.
+ */
+void
+dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
+{
+	dw_count_end(db, &dw_lanes[entry->lane], DW_CANCELLED);
+	dw_tell_waiters(db, entry->id, DW_CANCELLED);
+	dw_let_waiters_go(db, entry->id);
+	dw_crashes_gone(db->oid, entry->id);
+}
