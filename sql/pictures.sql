@@ -10,8 +10,8 @@
 -- The name of a role or a database can be invalid here, since it can have been given in
 -- a database with another encoding.  So only bytes are read, and nothing is converted
 -- but from encodings in which each byte is valid.
-CREATE FUNCTION delay_wheel.svg_escape(content text, most integer DEFAULT 1000) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_escape(content text, most integer DEFAULT 1000) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 WITH source(bytes, known) AS (
 	SELECT CASE WHEN complete THEN convert_to(content, 'UTF8') ELSE decode(replace(content, E'\\', E'\\\\'), 'escape') END, complete OR encoding IN ('UTF8', 'SQL_ASCII')
 	FROM getdatabaseencoding() encoding, LATERAL (SELECT encoding ~ '^(LATIN[^3]|KOI8)') c(complete)
@@ -30,48 +30,48 @@ SELECT string_agg(CASE WHEN total > most AND n = most * 2 / 3 - 1 THEN '...'
 	ELSE '?' END, '' ORDER BY n)
 FROM character
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_escape(text, integer) IS
+COMMENT ON FUNCTION delay_wheel_internal.svg_escape(text, integer) IS
 'the text as XML in plain ASCII: a reference for each character that is markup or not ASCII, a question mark for what XML cannot have; the begin and the end of a text of more than so many characters';
 
-CREATE FUNCTION delay_wheel.svg_text(x double precision, y double precision, class text, content text, most integer DEFAULT 1000) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_text(x double precision, y double precision, class text, content text, most integer DEFAULT 1000) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT format(E'<text class="%s" x="%s" y="%s">%s</text>\n', class, x, y, svg_escape(content, most))
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_text(double precision, double precision, text, text, integer) IS 'a text in a picture, escaped; the class says how it looks';
+COMMENT ON FUNCTION delay_wheel_internal.svg_text(double precision, double precision, text, text, integer) IS 'a text in a picture, escaped; the class says how it looks';
 
-CREATE FUNCTION delay_wheel.svg_short(n numeric) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_short(n numeric) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT trim_scale(round(n / size, (n / size < 99.95)::integer)) || unit
 FROM unnest('{"",k,M,G,T,P,E}'::text[], '{1,1e3,1e6,1e9,1e12,1e15,1e18}'::numeric[]) u(unit, size) WHERE n < 999.5 * size ORDER BY size LIMIT 1
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_short(numeric) IS 'a number for people, with a unit: 12k, 3.5M';
+COMMENT ON FUNCTION delay_wheel_internal.svg_short(numeric) IS 'a number for people, with a unit: 12k, 3.5M';
 
-CREATE FUNCTION delay_wheel.svg_count(n numeric, noun text, exact boolean DEFAULT true) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_count(n numeric, noun text, exact boolean DEFAULT true) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT CASE WHEN exact THEN to_char(n, 'FM999,999,999,999,999,999,990') ELSE 'about ' || svg_short(n) END || ' ' || noun || CASE n WHEN 1 THEN '' ELSE 's' END
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_count(numeric, text, boolean) IS 'how many there are of something: 1 turn, 1,234 tasks; an estimate is not written to the last digit: about 5k tasks';
+COMMENT ON FUNCTION delay_wheel_internal.svg_count(numeric, text, boolean) IS 'how many there are of something: 1 turn, 1,234 tasks; an estimate is not written to the last digit: about 5k tasks';
 
-CREATE FUNCTION delay_wheel.svg_duration(us double precision) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_duration(us double precision) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT CASE WHEN us < 59.5e6 THEN (
 	SELECT trim_scale(round(us::numeric / size, (us < 9.95 * size AND size > 1)::integer)) || unit
 	FROM unnest('{" us"," ms"," s"}'::text[], '{1,1e3,1e6}'::numeric[]) u(unit, size) WHERE us < 999.5 * size ORDER BY size LIMIT 1)
 ELSE substring(regexp_replace(to_char(justify_hours(make_interval(secs => round(us / 1e6))),
 	'FMDD" d "FMHH24" h "FMMI" min "FMSS" s"'), E'\\m0 \\w+ ?', '', 'g') FROM '^[^ ]+ [^ ]+(?: [^ ]+ [^ ]+)?') END
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_duration(double precision) IS 'microseconds for people: 350 us, 2.5 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h';
+COMMENT ON FUNCTION delay_wheel_internal.svg_duration(double precision) IS 'microseconds for people: 350 us, 2.5 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h';
 
-CREATE FUNCTION delay_wheel.svg_axis(us double precision, low double precision, high double precision) RETURNS double precision
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_axis(us double precision, low double precision, high double precision) RETURNS double precision
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT 270 + 480 * LEAST(ln(GREATEST(us, low) / low) / ln(high / low), 1)
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_axis(double precision, double precision, double precision) IS
+COMMENT ON FUNCTION delay_wheel_internal.svg_axis(double precision, double precision, double precision) IS
 'where a time stands on the axis of delay_wheel.lateness_svg(), which is logarithmic and shows times from low to high';
 
 -- selectors name the picture, so that they concern nothing else where it is put into a page
-CREATE FUNCTION delay_wheel.svg_frame(height double precision, title text, description text, body text) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel, pg_temp AS $$
+CREATE FUNCTION delay_wheel_internal.svg_frame(height double precision, title text, description text, body text) RETURNS text
+LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT format($svg$<svg class="dw" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 %1$s" width="780" height="%1$s" role="img">
 <title>%2$s</title>
 <desc>%3$s</desc>
@@ -94,11 +94,11 @@ SELECT format($svg$<svg class="dw" xmlns="http://www.w3.org/2000/svg" viewBox="0
 %5$s%6$s</svg>
 $svg$, height, svg_escape(title), svg_escape(description), height - 1, svg_text(20, 32, 'title', title, 54), body)
 $$;
-COMMENT ON FUNCTION delay_wheel.svg_frame(double precision, text, text, text) IS
+COMMENT ON FUNCTION delay_wheel_internal.svg_frame(double precision, text, text, text) IS
 'a picture of that height, with its style and its title; the description is for screen readers';
 
 CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel, pg_temp SET extra_float_digits = -11 AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
 WITH shape AS (	-- slots are drawn as at most 60 segments; null without the library: the views say what is wrong then
 	SELECT slots, width, (slots + 12 * width - 1) / (12 * width) * width AS step, 360 / slots::float8 AS degrees,
 		   1e6 * EXTRACT(epoch FROM current_setting('delay_wheel.tick', true)::interval) AS tick
@@ -173,10 +173,10 @@ SELECT svg_frame(500, format('Ring of database "%s"', current_database()),
 FROM shape, facts, drawn
 $$;
 COMMENT ON FUNCTION delay_wheel.ring_svg() IS
-'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel.next_due(). Times are in the time zone of the session';
+'a picture of this database''s ring as SVG, which any browser shows: how many tasks its slots hold, the current index, the horizon up to which tasks are in memory, and which slots hold tasks of a later turn. These are tasks of all roles, as in delay_wheel.ring; the next due time is of one''s own tasks, see delay_wheel_internal.next_due(). Times are in the time zone of the session';
 
 CREATE FUNCTION delay_wheel.forecast_svg() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel, pg_temp SET extra_float_digits = -11 AS $$
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
 WITH period AS MATERIALIZED (
 	SELECT *, row_number() OVER (PARTITION BY step ORDER BY due_from) - 1 AS i FROM delay_wheel.forecast
 ), total AS MATERIALIZED (
@@ -227,7 +227,7 @@ COMMENT ON FUNCTION delay_wheel.forecast_svg() IS
 -- Each step of an axis is as much longer as the one before: so microseconds and days
 -- have their place, and so have the few attempts that were very late.
 CREATE FUNCTION delay_wheel.lateness_svg() RETURNS text
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, delay_wheel, pg_temp SET extra_float_digits = -11 AS $$
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
 WITH range AS MATERIALIZED (	-- microseconds, from differences of the view's sums
 	SELECT GREATEST(1e6 * above, 32) AS begins, 1e6 * below AS ends, attempts
 	FROM (SELECT lag(below, 1, 0) OVER w AS above, below, tasks - lag(tasks, 1, 0) OVER w AS attempts
@@ -290,8 +290,8 @@ $$;
 COMMENT ON FUNCTION delay_wheel.lateness_svg() IS
 'how late tasks of this database were begun since the start of the server, as a picture in SVG, which any browser shows: a histogram of all attempts, and median, 95th percentile and maximum of the lanes that were latest, which are one''s own ones, or those of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
 
-GRANT EXECUTE ON FUNCTION delay_wheel.svg_escape(text, integer), delay_wheel.svg_text(double precision, double precision, text, text, integer),
-	delay_wheel.svg_short(numeric), delay_wheel.svg_count(numeric, text, boolean), delay_wheel.svg_duration(double precision),
-	delay_wheel.svg_axis(double precision, double precision, double precision), delay_wheel.svg_frame(double precision, text, text, text),
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.svg_escape(text, integer), delay_wheel_internal.svg_text(double precision, double precision, text, text, integer),
+	delay_wheel_internal.svg_short(numeric), delay_wheel_internal.svg_count(numeric, text, boolean), delay_wheel_internal.svg_duration(double precision),
+	delay_wheel_internal.svg_axis(double precision, double precision, double precision), delay_wheel_internal.svg_frame(double precision, text, text, text),
 	delay_wheel.ring_svg(), delay_wheel.forecast_svg(), delay_wheel.lateness_svg()
 	TO PUBLIC;

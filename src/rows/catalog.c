@@ -183,18 +183,20 @@ relation_named(Oid schema, const char *name)
 
 /*
  * Looks the extension's relations up; false if the extension is not there.
- * Whoever may create a schema of our name cannot mislead us: the schema
- * belongs to the extension if the extension exists.
+ * A role that may create schemas cannot mislead us by their names: both
+ * schemas belong to the extension if the extension exists.
  */
 bool
 dw_catalog_lookup(DwCatalog *result)
 {
 	Oid			schema;
+	Oid			internal;
 
 	if (!OidIsValid(get_extension_oid("delay_wheel", true)))
 		return false;
 	schema = get_namespace_oid("delay_wheel", true);
-	if (!OidIsValid(schema))
+	internal = get_namespace_oid("delay_wheel_internal", true);
+	if (!OidIsValid(schema) || !OidIsValid(internal))
 		return false;
 
 	result->task = relation_named(schema, "task");
@@ -214,10 +216,10 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
-	result->history[0] = relation_named(schema, "history_0");
-	result->history[1] = relation_named(schema, "history_1");
-	result->history[2] = relation_named(schema, "history_2");
-	result->history_seq = relation_named(schema, "history_seq");
+	result->history[0] = relation_named(internal, "history_0");
+	result->history[1] = relation_named(internal, "history_1");
+	result->history[2] = relation_named(internal, "history_2");
+	result->history_seq = relation_named(internal, "history_seq");
 	result->recurring = relation_named(schema, "recurring_task");
 	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
 	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
@@ -271,8 +273,8 @@ check_columns(Oid table, const Oid *types, int n)
 			TupleDescAttr(desc, i)->atttypid != types[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
-							RelationGetRelationName(rel)),
+					 errmsg("table \"%s.%s\" has been altered",
+							get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
 					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
 	/* not kept: who drops the extension takes the tables in another order */
 	table_close(rel, AccessShareLock);

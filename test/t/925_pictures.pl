@@ -23,7 +23,7 @@ $node->safe_psql('postgres', q{
 		FROM generate_series(1, 2000) i});
 my $counting = $node->background_psql('postgres', on_error_stop => 1);
 my $periods = q{ARRAY(SELECT '2100-01-01'::timestamptz + i * interval '100 s' FROM generate_series(0, 201) i)};
-my $counted = qq{SELECT sum(tasks), bool_and(exact) FROM delay_wheel.count_due($periods)};
+my $counted = qq{SELECT sum(tasks), bool_and(exact) FROM delay_wheel_internal.count_due($periods)};
 $counting->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 $node->safe_psql('postgres', q{
 	SELECT count(delay_cancel(id)) FROM (SELECT id FROM delay_wheel.tasks LIMIT 10) t;
@@ -222,7 +222,7 @@ for my $slots (2, 7, 61)
 $node->stop('fast');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $node->start;
-for my $query ($sum, 'SELECT delay_wheel.next_due()', 'SELECT delay_wheel.ring_svg()', 'SELECT delay_wheel.page_data()')
+for my $query ($sum, 'SELECT delay_wheel_internal.next_due()', 'SELECT delay_wheel.ring_svg()', 'SELECT delay_wheel.page_data()')
 {
 	my ($ret, $stdout, $stderr) = $node->psql('postgres', '\set VERBOSITY sqlstate' . "\n$query");
 	like($stderr, qr/55000/, "without the library preloaded: $query");
