@@ -428,8 +428,8 @@ my @groups = (
 	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
 	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],
-	[ 'Copies of a database', qr/^(?:delay_arm|origin)$/ ],
-	[ 'Forecast, pictures, pages', qr/_svg$|page|^forecast|^count_due$|^next_due$/ ],
+	[ 'Copies of a database', qr/^delay_arm$/ ],
+	[ 'Forecast, pictures, pages', qr/_svg$|page|^forecast/ ],
 	[ 'What the views call', qr/^(?!task_|queue_|cancellation_|history_)/ ],
 	[ 'Trigger functions of the tables', qr/./ ]);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * errors.h
- *	  Errors of tasks, as they are kept, and errors of callers.
+ *	  Catches errors of tasks in a form that can be stored; common argument errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,10 +10,14 @@
 
 #include "postgres.h"
 
-/* What is kept of each of an error's texts, in bytes. */
+/* Limit for each text (message, detail, hint, ...) of a task's error, in bytes */
 #define DW_MAX_ERROR_TEXT	16384
 
-/* SQLSTATEs of tasks that were given up without an error of their own. */
+/*
+ * SQLSTATEs of tasks that failed without an error of their own SQL: replaced by a
+ * newer task of the same key; expired; the outcome of the commit is unknown; the
+ * server or the executor crashed; the task's code ended the executor.
+ */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
 #define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signature.h
- *	  Are the SQL functions declared as the C code needs it?
+ *	  Checks that an SQL function is declared with the types that its C code expects.
  *
  *-------------------------------------------------------------------------
  */
