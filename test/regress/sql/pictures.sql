@@ -175,6 +175,10 @@ SELECT * FROM pg_temp.well_formed();
 SELECT delay_wheel.ring_svg() LIKE '%Timer: paused%' AS says_so;
 SELECT delay_resume_database();
 SELECT pg_temp.wait_for($$state = 'running' FROM delay_wheel.status WHERE database = current_database()$$);
+-- whatever the settings of the session
+SET standard_conforming_strings = off;
+SELECT * FROM pg_temp.well_formed();
+RESET standard_conforming_strings;
 -- each slot is in the picture, once
 SELECT count(*) AS segments, sum(coalesce(m[3], m[1])::int - m[1]::int + 1) = current_setting('delay_wheel.slots')::int AS all_slots
 	FROM regexp_matches(delay_wheel.ring_svg(), '<title>slots? (\d+)( to (\d+))?: ', 'g') m;
@@ -185,6 +189,17 @@ SELECT sum(replace(m[1], ',', '')::int) = (SELECT max(tasks) FROM delay_wheel.la
 SELECT delay_schedule_at(now() - interval '10 days', 'SELECT 1') AS id \gset
 SELECT pg_temp.wait_for($$max(tasks) > max(tasks) FILTER (WHERE below < 'Infinity') FROM delay_wheel.lateness WHERE database = current_database()$$);
 SELECT delay_wheel.lateness_svg() LIKE '%<title>1 d 14 h or more: %' AS picture, (delay_wheel.page_data() -> 'lateness' -> -1 -> 1)::text AS page;
+
+--
+-- What pictures write: text that can stand in XML, also the begin and the end of it; numbers and times for people
+--
+SELECT delay_wheel_internal.svg_escape(t) FROM unnest(ARRAY['<a b="1">&''', E'\\x41\\', E'\t\n', E'\x01\r\x7f\uFFFE\uFFFF', 'ü日😀']) t;
+SELECT count(*), count(*) FILTER (WHERE delay_wheel_internal.svg_escape(chr(c)) = '&#' || c || ';') AS same
+	FROM generate_series(128, 1114111, 127) c WHERE c NOT BETWEEN 55296 AND 57343;
+SELECT n, delay_wheel_internal.svg_escape(left('abcdefghijklmnopqrstuvwxyz', n), 12) FROM generate_series(11, 14) n;
+SELECT us, delay_wheel_internal.svg_duration(us) FROM unnest('{0, 999.4, 999.6, 9949, 9951, 999499, 999501, 59.4e6, 59.6e6, 200e6, 3599.6e6, 18720e6, 86399.6e6, 273600e6}'::float8[]) us;
+SELECT n, delay_wheel_internal.svg_short(n), delay_wheel_internal.svg_count(n, 'task'), delay_wheel_internal.svg_count(n, 'task', false)
+	FROM unnest('{0, 1, 999, 1000, 1949, 99949, 99950, 999499, 999500, 9223372036854775807}'::numeric[]) n;
 
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT delay_wheel.disallow('regress_dw_pictures', 'regress_dw_other', 'regress_dw <b>&amp;"''ü');
