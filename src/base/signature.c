@@ -90,6 +90,15 @@ dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 	return result;
 }
 
+/* True if the schema is one of those that the extension brings. */
+bool
+dw_is_our_schema(Oid schema)
+{
+	return OidIsValid(schema) &&
+		(schema == get_namespace_oid("delay_wheel", true) ||
+		 schema == get_namespace_oid("delay_wheel_internal", true));
+}
+
 /*
  * Returns the data of the trigger that calls this function.  Raises an error
  * unless the caller is a trigger on a table of the extension, and with for_row
@@ -101,7 +110,7 @@ dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		!dw_is_our_schema(RelationGetNamespace(trigger->tg_relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",

@@ -591,8 +591,8 @@ dw_get_queues(PG_FUNCTION_ARGS)
  * Returns the due time before which the tasks of all lanes are in memory: DW_NEVER if all
  * tasks are, PG_INT64_MIN if the time is not known.
  */
-TimestampTz
-dw_lowest_horizon(DwDatabase *db)
+static TimestampTz
+lowest_horizon(DwDatabase *db)
 {
 	TimestampTz lowest = DW_NEVER;
 
@@ -724,7 +724,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	values[0] = NameGetDatum(&database);
 	values[1] = CStringGetTextDatum(state);
 	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
-	set_horizon(&values[3], &nulls[3], dw_lowest_horizon(db));
+	set_horizon(&values[3], &nulls[3], lowest_horizon(db));
 	values[4] = Int32GetDatum(db->nlanes);
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->near));
 	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->ready));

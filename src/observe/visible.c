@@ -230,8 +230,8 @@ require_columns(Relation foreign_table, Relation rel, const Source *source)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_INVALID_COLUMN_NUMBER),
 				 errmsg("foreign table \"%s\" does not have the columns of table \"%s.%s\"",
-						RelationGetRelationName(foreign_table), "delay_wheel",
-						RelationGetRelationName(rel)),
+						RelationGetRelationName(foreign_table),
+						get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
 				 errhint("One of them was altered.")));
 }
 

@@ -71,7 +71,7 @@ enum
 	Natts_failed = Anum_failed_more
 };
 
-/* Columns of delay_wheel.history_0 and the others. */
+/* Columns of delay_wheel_internal.history_0 and the others. */
 enum
 {
 	Anum_history_task = 1,

@@ -51,6 +51,7 @@
 #include "utils/relcache.h"
 
 #include "../base/compat.h"
+#include "../base/signature.h"
 #include "../shmem/executors.h"
 #include "my_session.h"
 #include "other_nodes.h"
@@ -174,7 +175,7 @@ static bool
 is_foreign(const RangeTblEntry *rte)
 {
 	return rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE &&
-		get_rel_namespace(rte->relid) != get_namespace_oid("delay_wheel", true);
+		!dw_is_our_schema(get_rel_namespace(rte->relid));
 }
 
 /* ExecutorStart_hook: closes the batch if the query's list of tables has a foreign one. */
