@@ -57,6 +57,7 @@
 #if PG_VERSION_NUM >= 170000
 #define DW_MAX_WAIT_EVENTS	128
 
+/* Returns the wait event with that name, or the general one if there are too many names. */
 static inline uint32
 dw_new_wait_event(const char *name)
 {
@@ -76,6 +77,7 @@ dw_new_wait_event(const char *name)
 	return WaitEventExtensionNew(name);
 }
 
+/* The wait event with that name; cache is a static uint32 of the caller, 0 at first. */
 #define dw_wait_event(cache, name) \
 	((cache) != 0 ? (cache) : ((cache) = dw_new_wait_event(name)))
 #else

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.h
- *	  What views on shared memory have in common.
+ *	  Functions that several views on shared memory use.
  *
  *-------------------------------------------------------------------------
  */

@@ -304,6 +304,7 @@ check_columns(Oid table, const Oid *types, int n)
 	table_close(rel, AccessShareLock);
 }
 
+/* Checks the columns of all tables; the types are those of the install script. */
 static void
 check_tables(const DwCatalog *cat)
 {

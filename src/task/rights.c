@@ -12,8 +12,8 @@
  *
  * No process keeps the number of a role's pending tasks: a counter would have to
  * follow every transaction, its subtransactions and its end.  If there is a limit
- * (delay_wheel.max_pending), the session counts the role's rows.  It may then schedule
- * a tenth of what is left before it counts again.  Several sessions that count at the
+ * (delay_wheel.max_pending), the session counts the role's rows.  The session may then
+ * schedule a tenth of what is left before it counts again.  Several sessions that count at the
  * same time get a tenth each, so together they can exceed the limit by that much.
  *
  *-------------------------------------------------------------------------
@@ -159,6 +159,8 @@ dw_disallow(PG_FUNCTION_ARGS)
 }
 
 /*
+ * SQL function, called at the end of each script of the extension.
+ *
  * Revokes all privileges on the extension's objects, except those that PUBLIC has by
  * design: to read views, call functions and use the schema.  All others came from
  * default privileges, which were meant for an application's own tables.
@@ -207,7 +209,8 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 	revokes = SPI_tuptable;
 	n = SPI_processed;
 	for (uint64 i = 0; i < n; i++)
-		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
+		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) !=
+			SPI_OK_UTILITY)
 			elog(ERROR, "could not change the rights");
 	SPI_finish();
 	PG_RETURN_VOID();
