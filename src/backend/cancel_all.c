@@ -282,8 +282,8 @@ may_write(TriggerData *trigger, HeapTuple row)
 
 /*
  * Row trigger on delay_wheel.cancellation, fired when plain SQL, a restore, or an
- * apply worker of logical replication writes a mark.  Raises an error if the current
- * user may not cancel these tasks; otherwise the commit tells all processes.
+ * apply worker of logical replication writes or deletes a mark.  Raises an error if the
+ * current user may not cancel these tasks; otherwise the commit tells all processes.
  */
 Datum
 dw_cancellation_guard(PG_FUNCTION_ARGS)

@@ -63,8 +63,8 @@ PG_FUNCTION_INFO_V1(dw_reschedule_at);
 /*---- Tables of tasks, and plain SQL that writes them ----*/
 
 /*
- * SQL function delay_wheel_internal.origin(): returns this database's stamp, which tells its
- * own tasks from those that came with a copy of another database.
+ * SQL function delay_wheel_internal.origin(): returns this database's stamp, which tells
+ * its own tasks from those that came with a copy of another database.
  */
 Datum
 dw_origin(PG_FUNCTION_ARGS)

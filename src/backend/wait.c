@@ -63,8 +63,8 @@
 typedef enum State
 {
 	PENDING,					/* pending or running */
-	GONE,						/* done, cancelled or skipped; or failed and discarded */
-	HAS_FAILED					/* the task is among the failed ones */
+	GONE,						/* the task has ended in another way, as far as the user may know */
+	HAS_FAILED					/* the task is among the failed tasks */
 } State;
 
 /* See dw_wait_event() */
@@ -218,8 +218,8 @@ look_at_task(int64 id, bool first)
  *
  * A transaction tells the waiters before it releases the lock on its transaction id, so
  * that lock is waited for.  A subtransaction has no such lock any more; for that case
- * dw_ending_wait() waits for all transactions that have announced their commit
- * (shmem/committing.c).  Dead versions of the row that were visible when the waiting
+ * dw_ending_wait() waits for all transactions that are visible, but have not yet told
+ * all they did (shmem/committing.c).  Versions of the row that existed when the waiting
  * began cannot be vacuumed away while this snapshot lives.
  */
 static void

@@ -49,10 +49,10 @@
 #endif
 
 /*
- * Our wait events have names from 17 on.  DW_MAX_WAIT_EVENTS is PostgreSQL's limit
- * for all extensions together (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c).
- * PostgreSQL raises an error for a name too many; our waits are then reported
- * under the general name "Extension" instead.
+ * Our wait events have names from 17 on.  All extensions together can have at most
+ * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c), and
+ * PostgreSQL raises an error for one more.  So if there is no room for our names, our
+ * waits are reported under the general name "Extension".
  */
 #if PG_VERSION_NUM >= 170000
 #define DW_MAX_WAIT_EVENTS	128
