@@ -35,7 +35,12 @@
 
 EXTENSION = delay_wheel
 MODULE_big = delay_wheel
-DATA = $(sort $(wildcard delay_wheel--*.sql))
+
+# The script of CREATE EXTENSION, of files that are joined in this order.
+SCRIPT = delay_wheel--1.0.sql
+DATA_built = $(SCRIPT)
+TOPICS = begin tables triggers schedule failed recurring queues rights \
+	visible views state forecast pictures page end
 
 SOURCES = $(sort $(wildcard src/*/*.c))
 OWN_HEADERS = $(wildcard src/*/*.h)
@@ -83,6 +88,9 @@ BUILD_FLAGS = $(VERSION) $(shell $(PG_CONFIG) --includedir-server) $(CC) $(CFLAG
 build/flags: FORCE
 	@mkdir -p build
 	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' > $@
+
+$(SCRIPT): $(TOPICS:%=sql/%.sql) Makefile
+	for topic in $(TOPICS); do cat sql/$$topic.sql && echo || exit 1; done > $@
 
 $(OBJS): $(OWN_HEADERS) Makefile build/flags
 

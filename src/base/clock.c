@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * clock.c
- *	  The clock, and times that cannot overflow.
+ *	  Reads the clocks, and turns intervals into microseconds.
  *
- * Run by all processes.  The clock is read here only: it may be set at any time,
- * also back.  How long something takes goes by dw_uptime(), which is never set.
+ * Run by all processes.  No other file reads a clock.  Due times are compared
+ * with dw_now(), the time of day, which an administrator may set forward or back
+ * at any time.  Durations are measured with dw_uptime(), which nobody can set.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,8 @@
 #include "clock.h"
 
 /*
- * In microseconds, of days of 24 hours and months of 30 days; never an error.
+ * Returns the interval in microseconds, with days of 24 hours and months of 30
+ * days.  A result out of range becomes PG_INT64_MAX or PG_INT64_MIN, not an error.
  */
 int64
 dw_interval_us(const Interval *interval)
@@ -35,7 +37,7 @@ dw_interval_us(const Interval *interval)
 }
 
 /*
- * The clock: the only place that reads it.  It may be set at any time, also back.
+ * Returns the time of day.  It may be earlier than at the previous call.
  */
 TimestampTz
 dw_now(void)
@@ -44,15 +46,15 @@ dw_now(void)
 }
 
 /*
- * Microseconds since some moment, for how long something takes: never set, and as
- * fast as the clock.
+ * Returns the microseconds since some fixed moment, for measuring durations.
+ * This clock cannot be set, and runs at the speed of the time of day.
  */
 int64
 dw_uptime(void)
 {
 	struct timespec now;
 
-	/* instr_time may be one that is not slewed, and drift away from the other clock */
+	/* instr_time may use a clock without NTP's corrections, which drifts from dw_now() */
 	(void) clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The clock, and times and atomics in shared memory.
+ *	  The clocks, arithmetic with times, and times in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,21 +13,24 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
-#define DW_NEVER		PG_INT64_MAX	/* as a time: no such time */
+/* A time that is not set, or that never comes */
+#define DW_NEVER		PG_INT64_MAX
 
-#define DW_AWAKE		PG_INT64_MIN	/* as sleep_until: not asleep */
+/* In place of the time until which a process sleeps: the process does not sleep */
+#define DW_AWAKE		PG_INT64_MIN
 
 extern int64 dw_interval_us(const Interval *interval);
 extern TimestampTz dw_now(void);
 extern int64 dw_uptime(void);
 
+/* Reads a shared time. */
 static inline int64
 dw_atomic_read(pg_atomic_uint64 *value)
 {
 	return (int64) pg_atomic_read_u64(value);
 }
 
-/* Lowers a shared time; returns whether that changed it. */
+/* Sets a shared time to "to" if that is earlier.  True if the time was changed. */
 static inline bool
 dw_atomic_lower(pg_atomic_uint64 *value, int64 to)
 {
@@ -39,13 +42,17 @@ dw_atomic_lower(pg_atomic_uint64 *value, int64 to)
 	return false;
 }
 
+/* Returns a shared time, and sets it to DW_NEVER. */
 static inline int64
 dw_atomic_take(pg_atomic_uint64 *value)
 {
 	return (int64) pg_atomic_exchange_u64(value, (uint64) DW_NEVER);
 }
 
-/* a + b, at most DW_NEVER and at least the lowest time */
+/*
+ * Adds b microseconds to a time.  DW_NEVER stays DW_NEVER, and an overflow gives
+ * DW_NEVER or the lowest time, PG_INT64_MIN + 1.
+ */
 static inline TimestampTz
 dw_time_add(TimestampTz a, int64 b)
 {

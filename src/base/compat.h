@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between PostgreSQL 15, 16, 17 and 18, and nothing else.
+ *	  Hides the differences between PostgreSQL 15, 16, 17 and 18.
  *
- * The newest form is the one that the code is written in; the macros here
- * translate it for older majors.
+ * The code is written for the newest major; the macros and inline functions
+ * here translate it for older ones.  Nothing else belongs here.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,8 +31,8 @@
 #endif
 
 /*
- * A process's number for shared memory, counted from 1: 0 means none, which
- * is a valid number to PostgreSQL itself.
+ * The number of a process as shared memory keeps it.  It is PostgreSQL's number
+ * plus 1, so that 0 can mean "no process".
  */
 #if PG_VERSION_NUM >= 170000
 #define dw_my_proc()		((uint32) MyProcNumber + 1)
@@ -49,13 +49,15 @@
 #endif
 
 /*
- * Wait events have names of ours from 17 on.  All extensions together can have
- * one less than this (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c), another
- * one would be an error.  Then ours do without.
+ * Our wait events have names from 17 on.  All extensions together can have at most
+ * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c), and
+ * PostgreSQL raises an error for one more.  So if there is no room for our names, our
+ * waits are reported under the general name "Extension".
  */
 #if PG_VERSION_NUM >= 170000
 #define DW_MAX_WAIT_EVENTS	128
 
+/* Returns the wait event with that name, or the general one if there are too many names. */
 static inline uint32
 dw_new_wait_event(const char *name)
 {
@@ -75,13 +77,17 @@ dw_new_wait_event(const char *name)
 	return WaitEventExtensionNew(name);
 }
 
+/* The wait event with that name; cache is a static uint32 of the caller, 0 at first. */
 #define dw_wait_event(cache, name) \
 	((cache) != 0 ? (cache) : ((cache) = dw_new_wait_event(name)))
 #else
 #define dw_wait_event(cache, name)	((void) (cache), PG_WAIT_EXTENSION)
 #endif
 
-/* From 17 on a transaction that takes too long ends its process. */
+/*
+ * Switches transaction_timeout, which 17 introduced, off for this process: the
+ * timeout ends the process, not only the transaction.
+ */
 static inline void
 dw_no_transaction_timeout(void)
 {
@@ -98,7 +104,10 @@ dw_no_transaction_timeout(void)
 	index_beginscan(heap, index, snapshot, nkeys, 0)
 #endif
 
-/* A path of a foreign table, and the order that an operator gives, if it is asked for. */
+/*
+ * A path of a foreign table, and the path key for the order of an expression by
+ * an operator.
+ */
 #if PG_VERSION_NUM >= 180000
 #define dw_create_foreignscan_path(root, rel, rows, startup, total, pathkeys, outer, private) \
 	create_foreignscan_path(root, rel, NULL, rows, 0, startup, total, pathkeys, outer, NULL, NIL, private)
@@ -117,26 +126,29 @@ dw_no_transaction_timeout(void)
 	build_expression_pathkey(root, expr, NULL, operator, relids, false)
 #endif
 
-/* What EXPLAIN prints. */
+/* Functions that add a property to the output of EXPLAIN */
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
 #else
 #include "commands/explain.h"
 #endif
 
-/* Runs a portal to its end, at top level. */
+/* Runs a portal to its end, as a top-level statement. */
 #if PG_VERSION_NUM >= 180000
 #define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, dest, dest, qc)
 #else
 #define dw_portal_run(portal, dest, qc) PortalRun(portal, FETCH_ALL, true, true, dest, dest, qc)
 #endif
 
-/* The process of a virtual transaction, or NULL: it has ended, or is prepared. */
+/*
+ * The process that runs a virtual transaction; NULL if the transaction has ended
+ * or is a prepared one, which has no process.
+ */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procarray.h"
 #define dw_vxid_proc(vxid)	ProcNumberGetProc((vxid).procNumber)
 #define dw_proc_lxid(proc)	((proc)->vxid.lxid)
-/* from 1 to MaxBackends */
+/* the number of the process of a virtual transaction, from 1 to MaxBackends */
 #define dw_vxid_number(vxid)	((vxid).procNumber + 1)
 #else
 #include "storage/sinvaladt.h"
@@ -145,7 +157,10 @@ dw_no_transaction_timeout(void)
 #define dw_vxid_number(vxid)	((vxid).backendId)
 #endif
 
-/* Which roles a background worker can connect as: any, or those with LOGIN. */
+/*
+ * Background workers can connect as any role from 17 on, but only as a role with
+ * LOGIN before.
+ */
 #if PG_VERSION_NUM >= 170000
 #define DW_ANY_ROLE_CONNECTS	1
 #define DW_CONNECT_FLAGS		BGWORKER_BYPASS_ROLELOGINCHECK
@@ -170,7 +185,10 @@ dw_no_transaction_timeout(void)
 	pg_proc_aclcheck(function, role, mode)
 #endif
 
-/* Which indexes need entries after an update: from 16 on, BRIN is apart. */
+/*
+ * Indexes that need new entries after an update of a row.  From 16 on an update
+ * may concern summarizing indexes (BRIN) alone.
+ */
 typedef enum DwIndexesToUpdate
 {
 	DW_INDEXES_NONE,
@@ -178,6 +196,7 @@ typedef enum DwIndexesToUpdate
 	DW_INDEXES_ALL
 } DwIndexesToUpdate;
 
+/* Updates a row as heap_update() does; *indexes tells which indexes need new entries. */
 static inline TM_Result
 dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate *indexes)
 {
@@ -206,7 +225,7 @@ dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate
 #define dw_index_is_summarizing(index)	false
 #endif
 
-/* All settings; an array that is not to be freed on 15. */
+/* Returns all settings.  The array must not be freed: on 15 it is PostgreSQL's own. */
 static inline struct config_generic **
 dw_all_settings(int *n)
 {
@@ -231,14 +250,14 @@ dw_all_settings(int *n)
 #define SPI_OK_MERGE_RETURNING	19
 #endif
 
-/* Gives a table new, empty storage when the transaction commits. */
+/* Gives a table new, empty storage; the old one is removed when the transaction commits. */
 #if PG_VERSION_NUM >= 160000
 #define dw_new_storage(rel)	RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
 #else
 #define dw_new_storage(rel)	RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
 #endif
 
-/* Fills the indexes of a table, and of its TOAST table, anew. */
+/* Rebuilds the indexes of a table and of its TOAST table. */
 static inline void
 dw_reindex_table(Oid table)
 {
@@ -256,7 +275,7 @@ dw_reindex_table(Oid table)
 #define dw_interval_is_finite(i) ((void) (i), true)
 #endif
 
-/* The record behind a setting, to ask where its value comes from. */
+/* Returns the record of a setting, which says where its value comes from; NULL if unknown. */
 static inline struct config_generic *
 dw_find_setting(const char *name)
 {
@@ -273,7 +292,7 @@ dw_find_setting(const char *name)
 #endif
 }
 
-/* ExecutorRun() is no longer told whether it is called once only. */
+/* The parameter execute_once of ExecutorRun(), which 18 dropped, in a definition and a call */
 #if PG_VERSION_NUM >= 180000
 #define DW_ONCE_PARAMETER
 #define DW_ONCE

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * errors.c
- *	  Errors of tasks, as they are kept, and errors of callers.
+ *	  Catches errors of tasks in a form that can be stored; common argument errors.
  *
- * Run by executors, and by sessions whose arguments are looked at.
+ * Run by executors, which catch the errors of tasks, and by sessions that call the
+ * extension's functions.
  *
- * The texts of an error are the task's: they may be as long as memory allows,
- * and need not be valid in the database's encoding (names of files, for one,
- * come as they are).  They go into tables, from there into dumps, into
- * notifications, follow-ups and the log.  So they are cut and mended once, where
- * the error is caught.
+ * The code of a task chooses the texts of its error: a text may be as long as memory
+ * allows, and need not be valid in the database's encoding (a file name in a
+ * message is copied byte by byte).  The texts are stored in tables, and go from
+ * there into dumps, notifications, follow-up tasks and the log.  So
+ * dw_take_error() cuts and repairs them once, where the error is caught.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,10 @@
 
 #include "errors.h"
 
-/* Cuts a text, and puts '?' for each byte that is no part of a character. */
+/*
+ * Cuts a text to DW_MAX_ERROR_TEXT bytes, in place, and replaces each byte that is
+ * not part of a valid character by '?'.  NULL is allowed.
+ */
 static void
 make_valid(char *text)
 {
@@ -38,7 +42,7 @@ make_valid(char *text)
 		valid += pg_encoding_verifymbstr(encoding, text + valid, length - valid);
 		if (valid >= length)
 			return;
-		/* the last character, cut through */
+		/* the cut went through the last character: drop its rest */
 		if (cut && length - valid < pg_encoding_max_length(encoding))
 			text[length = valid] = '\0';
 		else
@@ -46,19 +50,10 @@ make_valid(char *text)
 	}
 }
 
-/* An error of the caller, if so: what it names must not be null. */
-void
-dw_refuse_null(bool isnull, const char *what)
-{
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
-}
-
 /*
- * Ends the handling of an error, and returns a copy in the current memory
- * context: its texts are cut, and valid in the database's encoding.
+ * Ends the handling of the current error (in a PG_CATCH block), and returns a copy
+ * of it in the current memory context.  The texts of the copy have at most
+ * DW_MAX_ERROR_TEXT bytes each, and are valid in the database's encoding.
  */
 ErrorData *
 dw_take_error(void)
@@ -72,4 +67,14 @@ dw_take_error(void)
 	make_valid(error->context);
 	make_valid(error->internalquery);
 	return error;
+}
+
+/* Raises an error if an argument is null; "what" names the argument in the message. */
+void
+dw_refuse_null(bool isnull, const char *what)
+{
+	if (isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * errors.h
- *	  Errors of tasks, as they are kept, and errors of callers.
+ *	  Catches errors of tasks in a form that can be stored; common argument errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,10 +10,18 @@
 
 #include "postgres.h"
 
-/* What is kept of each of an error's texts, in bytes. */
+/* Limit for each text (message, detail, hint, ...) of a task's error, in bytes */
 #define DW_MAX_ERROR_TEXT	16384
 
-/* SQLSTATEs of tasks that were given up without an error of their own. */
+/*
+ * SQLSTATEs of tasks that failed without an error of their own SQL:
+ *
+ * SUPERSEDED	a newer task with the same key has taken the task's place
+ * EXPIRED		the task could not begin in the time that "expires" allows
+ * END_UNKNOWN	a task in mode at_most_once was begun, but its end is not known
+ * CRASHED		the server crashed several times while the task ran
+ * QUIT			the executor ended while it ran the task
+ */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
 #define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')

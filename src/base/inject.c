@@ -3,29 +3,32 @@
  * inject.c
  *	  Points at which tests can make a process wait, fail or crash.
  *
- * Compiled in only with -DDW_INJECTION.  Tests create these functions
- * themselves:
+ * Run by all processes, in builds with -DDW_INJECTION only.  The code names its
+ * points by DW_INJECT("name"), and its counters by DW_COUNT("name").  The install
+ * script does not know the functions below; tests create them by CREATE FUNCTION:
  *
  * dw_inject_attach(point text, action text, skip int, hits int) returns void
- *		action is wait, error, fatal, crash or log; the first skip passes
- *		through the point do nothing, the next hits do it (0: all of them);
- *		a point at which processes may wait stays until it is detached
+ *		Switches a point on.  The action is wait, error, fatal, crash or log.  The
+ *		first "skip" passes through the point do nothing, the next "hits" passes do
+ *		the action (0: all of them).  A point with the action wait stays until it
+ *		is detached.
  * dw_inject_detach(point text) returns void
- *		releases those that wait
+ *		Switches a point off, and releases the processes that wait at it.
  * dw_inject_waiting(point text) returns int
- *		how many processes wait there
+ *		Returns the number of processes that wait at a point.
  * dw_inject_locked(point text) returns void
- *		passes through the point with a lock that COMMIT PREPARED takes when the
- *		transaction is visible, before it tells what that has changed in
- *		catalogs, if these were system catalogs
+ *		Passes through a point while it holds RelCacheInitLock.  COMMIT PREPARED of
+ *		a transaction that changed system catalogs takes that lock when the
+ *		transaction is visible already, but its invalidations are not yet sent.
  * dw_inject_counted(counter text) returns bigint
- *		how often something was done since the start
+ *		Returns the value of a counter since the server's start.
  * dw_inject_die(how text) returns void
- *		ends the process: segv, abort, kill, quit, full (a PANIC for want of disk),
- *		panic (another one), _exit, or exit() with a number; deaf only makes it
- *		ignore SIGQUIT
+ *		Ends the process: segv, abort, kill or quit (by that signal), full (a PANIC
+ *		for want of disk space), panic (another PANIC), _exit, or exit() with a
+ *		number.  "deaf" only makes the process ignore SIGQUIT.
  *
- * An error where none may be raised (in a commit callback, say) does nothing.
+ * The actions error and fatal do nothing where no error may be raised, for example
+ * in a commit callback.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,32 +46,35 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
+
 #include "inject.h"
 
-#define MAX_POINTS	32
-#define MAX_COUNTERS 8
+#define MAX_POINTS	32			/* points that can be switched on at once */
+#define MAX_COUNTERS 8			/* counters of all names together */
 
+/* A point that is switched on */
 typedef struct Point
 {
-	char		name[48];		/* empty: free */
+	char		name[48];		/* empty: this entry is free */
 	char		action[8];
-	int			skip;
-	int			hits;			/* 0: without end, -1: no more */
-	int			waiting;
-	uint32		generation;
+	int			skip;			/* passes that do nothing before the first action */
+	int			hits;			/* actions left; 0: no limit, -1: none left */
+	int			waiting;		/* processes that wait at the point */
+	uint32		generation;		/* changes when the point is attached or detached */
 } Point;
 
 typedef struct Counter
 {
-	char		name[24];		/* empty: free */
+	char		name[24];		/* empty: this entry is free */
 	pg_atomic_uint64 count;
 } Counter;
 
+/* In shared memory */
 typedef struct Points
 {
 	Counter		counters[MAX_COUNTERS];
-	slock_t		lock;
-	int			n;				/* in use; a quick test for none */
+	slock_t		lock;			/* of everything here but the counts */
+	int			n;				/* points in use; read without the lock to find none */
 	Point		points[MAX_POINTS];
 } Points;
 
@@ -81,12 +87,14 @@ PG_FUNCTION_INFO_V1(dw_inject_locked);
 PG_FUNCTION_INFO_V1(dw_inject_counted);
 PG_FUNCTION_INFO_V1(dw_inject_die);
 
+/* Returns the size of this file's part of shared memory, in bytes. */
 Size
 dw_inject_size(void)
 {
 	return MAXALIGN(sizeof(Points));
 }
 
+/* Sets up or finds this file's part of shared memory. */
 void
 dw_inject_init(bool found)
 {
@@ -100,7 +108,10 @@ dw_inject_init(bool found)
 	}
 }
 
-/* Under the spinlock. */
+/*
+ * Returns the point of that name ("" finds a free entry), or NULL.  The caller
+ * holds the spinlock.
+ */
 static Point *
 find_point(const char *name)
 {
@@ -110,6 +121,10 @@ find_point(const char *name)
 	return NULL;
 }
 
+/*
+ * Switches a point off; a changed generation releases the processes that wait.  The
+ * caller holds the spinlock.
+ */
 static void
 remove_point(Point *point)
 {
@@ -118,7 +133,10 @@ remove_point(Point *point)
 	points->n--;
 }
 
-/* Waits until the point is detached. */
+/*
+ * Waits until the point at that index is detached or attached anew.  SIGTERM ends
+ * the wait, too, where interrupts are allowed.
+ */
 static void
 wait_at(int i, uint32 generation)
 {
@@ -144,6 +162,7 @@ wait_at(int i, uint32 generation)
 	}
 }
 
+/* Finds or adds a counter; NULL if there are too many. */
 static pg_atomic_uint64 *
 find_counter(const char *name)
 {
@@ -163,6 +182,7 @@ find_counter(const char *name)
 	return found;
 }
 
+/* Adds 1 to a counter; see DW_COUNT. */
 void
 dw_inject_count(const char *name)
 {
@@ -181,6 +201,7 @@ dw_inject_counted(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(count != NULL ? (int64) pg_atomic_read_u64(count) : 0);
 }
 
+/* Does a point's action if a test has switched the point on; see DW_INJECT. */
 void
 dw_inject_point(const char *name)
 {
@@ -312,7 +333,7 @@ dw_inject_die(PG_FUNCTION_ARGS)
 	else if (strcmp(how, "quit") == 0)
 		(void) raise(SIGQUIT);
 	else if (strcmp(how, "deaf") == 0)
-		/* as while system() runs something */
+		/* libc's system() does so while its command runs */
 		(void) pqsignal(SIGQUIT, SIG_IGN);
 	else if (strcmp(how, "full") == 0)
 		ereport(PANIC, (errcode(ERRCODE_DISK_FULL), errmsg("injected: disk full")));

@@ -3,9 +3,8 @@
  * inject.h
  *	  Points at which tests can make a process wait, fail or crash.
  *
- * Compiled in only with -DDW_INJECTION.  A point is switched on by the SQL
- * function dw_inject_attach(point, action [, after]) of that build; see
- * inject.c.
+ * Compiled in only with -DDW_INJECTION.  The SQL function dw_inject_attach() of
+ * that build switches a point on; see inject.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +18,11 @@ extern Size dw_inject_size(void);
 extern void dw_inject_init(bool found);
 extern void dw_inject_point(const char *name);
 extern void dw_inject_count(const char *name);
+
+/* Marks a point in the code at which a test can make the process wait, fail or crash. */
 #define DW_INJECT(name)		dw_inject_point(name)
-/* counts how often something is done, for tests of how much work there is */
+
+/* Counts how often the code comes here, for tests of how much work is done. */
 #define DW_COUNT(name)		dw_inject_count(name)
 #else
 #define DW_INJECT(name)		((void) 0)

@@ -3,8 +3,8 @@
  * settings.c
  *	  The settings of delay_wheel.
  *
- * Run by the postmaster when the library is preloaded; the values are read
- * by all processes.
+ * Run by the postmaster when the library is preloaded.  All processes read the
+ * values; settings.h has their units.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,8 +47,9 @@ int			dw_history_max_age = 7 * 24 * 60;
 int			dw_history_max_size = 1024 * 1024;
 
 /*
- * What PostgreSQL takes for on and off, hidden, as in enums of its own: tools
- * that keep settings in YAML write 'True' for on.
+ * Other spellings of on and off are accepted but not listed (the third column,
+ * hidden), as for PostgreSQL's own enums: tools that keep settings in YAML write
+ * 'True' for on.
  */
 static const struct config_enum_entry start_after_recovery_options[] = {
 	{"on", DW_START_ON, false},
@@ -69,9 +70,10 @@ static const struct config_enum_entry history_options[] = {
 	{NULL, 0, false}
 };
 
+/* The names of history levels, from DW_HISTORY_OFF on */
 static const char *const history_levels[] = {"off", "errors", "all"};
 
-/* The ring, and what shared memory has room for. */
+/* Settings of the ring, and limits of what fits into shared memory */
 static void
 define_memory_settings(void)
 {
@@ -90,12 +92,12 @@ define_memory_settings(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.ring_memory",
 							"Shared memory for tasks of the near future, for all databases together.",
-							"Tasks that find no place stay in their table until there is one.",
+							"Tasks that do not fit stay in their table until there is room.",
 							&dw_ring_memory, 32 * 1024, 16, 1024 * 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.inbox_size",
 							"Number of just committed tasks that can wait for each database's timer.",
-							"A full inbox costs a look into the table, nothing else.",
+							"When it is full, the timer reads further tasks from their table instead.",
 							&dw_inbox_size, 1024, 1, 1024 * 1024,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_lanes",
@@ -104,7 +106,7 @@ define_memory_settings(void)
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_databases",
 							"Number of databases that can be served at once.",
-							"Tasks of databases beyond are accepted, and wait for a place.", &dw_max_databases, 64, 1, 10000,
+							"Tasks of further databases are accepted, and wait until a place is free.", &dw_max_databases, 64, 1, 10000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_queues",
 							"Number of queues that can be declared, in all databases together.",
@@ -112,7 +114,7 @@ define_memory_settings(void)
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 }
 
-/* Whether tasks run, and the processes that run them. */
+/* Settings of the executors, and of whether tasks run at all */
 static void
 define_executor_settings(void)
 {
@@ -126,8 +128,8 @@ define_executor_settings(void)
 							NULL, &dw_executor_idle_timeout, 60 * 1000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.batch_tasks",
-							"Number of tasks that may share a transaction when a queue has a backlog; 1 is none.",
-							"Only single statements that read or write rows do so, and only while none of them fails.",
+							"Number of tasks that may share a transaction when a queue has a backlog; with 1, each has its own.",
+							"Only tasks of a single statement that reads or writes rows share one, and only while none of them fails.",
 							&dw_batch_tasks, 100, 1, DW_BATCH_MAX,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.batch_time",
@@ -150,13 +152,13 @@ define_executor_settings(void)
 							 &dw_start_after_recovery, DW_START_ON, start_after_recovery_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.executor_memory",
-							"An executor that keeps more memory than that when a task has ended ends as well; -1 is no limit.",
+							"Memory above which an executor ends when its task has ended; -1 is no limit.",
 							"Shared memory does not count. Only on Linux.",
 							&dw_executor_memory, 256 * 1024, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
-/* Single tasks. */
+/* Settings that hold for each single task */
 static void
 define_task_settings(void)
 {
@@ -177,7 +179,7 @@ define_task_settings(void)
 							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.check_sql",
 							 "Parse the SQL of a task when it is scheduled.",
-							 "If not, syntax errors and the like come up when it runs.", &dw_check_sql_text, true,
+							 "When it is off, syntax errors and the like show only when the task runs.", &dw_check_sql_text, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.max_pending",
 							"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
@@ -186,7 +188,7 @@ define_task_settings(void)
 							PGC_SUSET, 0, NULL, NULL, NULL);
 }
 
-/* What is kept of tasks that have ended. */
+/* Settings for what is kept of tasks that have ended */
 static void
 define_retention_settings(void)
 {
@@ -202,7 +204,7 @@ define_retention_settings(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
 							 "Which ends of tasks are recorded in the view of that name.",
-							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. What a queue says comes first. To be set for a role or a database by a superuser.",
+							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("delay_wheel.history_max_age",
@@ -216,6 +218,7 @@ define_retention_settings(void)
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
+/* Defines all settings; called once, when the library is loaded. */
 void
 dw_define_settings(void)
 {
@@ -225,14 +228,14 @@ dw_define_settings(void)
 	define_retention_settings();
 #ifdef DW_INJECTION
 	DefineCustomIntVariable("delay_wheel.fail_batches",
-							"For tests: one of so many batches fails at its commit.",
+							"For tests: one batch of this many fails at its commit.",
 							NULL, &dw_fail_batches, 0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 #endif
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
-/* UNSET if it is none of off, errors and all. */
+/* Returns the history level of that name, or DW_HISTORY_UNSET if there is none. */
 DwHistoryLevel
 dw_history_level(const char *text)
 {

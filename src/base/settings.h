@@ -10,21 +10,26 @@
 
 #include "postgres.h"
 
-/* Which ends are recorded. */
+/* The ends of tasks that the history records */
 typedef enum DwHistoryLevel
 {
-	DW_HISTORY_UNSET = -1,		/* of a queue: as the setting says */
+	DW_HISTORY_UNSET = -1,		/* the queue has no level: delay_wheel.history holds */
 	DW_HISTORY_OFF,
-	DW_HISTORY_ERRORS,
-	DW_HISTORY_ALL
+	DW_HISTORY_ERRORS,			/* failed and skipped tasks, and failed attempts */
+	DW_HISTORY_ALL				/* these, and tasks that are done */
 } DwHistoryLevel;
 
-/* Values of delay_wheel.start_after_recovery. */
+/* Values of delay_wheel.start_after_recovery */
 typedef enum DwStartAfterRecovery
 {
-	DW_START_ON,
-	DW_START_HOLD
+	DW_START_ON,				/* tasks run after a promotion */
+	DW_START_HOLD				/* no task runs after a promotion until this is on */
 } DwStartAfterRecovery;
+
+/*
+ * The values of the settings; delay_wheel.slots is dw_slots, and so on.  Their
+ * meanings are the descriptions in settings.c.
+ */
 extern int	dw_slots;
 extern int	dw_tick;			/* ms */
 extern int	dw_turns_ahead;
@@ -38,7 +43,7 @@ extern int	dw_executor_idle_timeout;	/* ms */
 extern int	dw_batch_tasks;
 extern int	dw_batch_time;		/* ms */
 #ifdef DW_INJECTION
-extern int	dw_fail_batches;	/* one of so many, 0 = none */
+extern int	dw_fail_batches;	/* one batch of this many fails, 0 = none */
 #endif
 extern int	dw_plan_cache;		/* kB, 0 = none */
 extern bool dw_enabled;
@@ -55,17 +60,21 @@ extern int	dw_history;			/* DwHistoryLevel */
 extern int	dw_history_max_age; /* minutes */
 extern int	dw_history_max_size;	/* kB */
 
-/* Width of a slot, and how far ahead of now tasks are loaded, in us. */
+/* Width of a slot of the ring, in microseconds */
 #define dw_tick_us()	((int64) dw_tick * 1000)
+
 /*
- * A reload of turns_ahead reaches processes one by one.  That is harmless: a
- * committer uses the window only to ask for the timer at a due time of the far
- * future, less half a window, which is never after the due time.  And woken
- * for whatever reason, the timer goes by its own window.
+ * The window: how far ahead of now the timer loads tasks into memory, in
+ * microseconds.
+ *
+ * After a change of turns_ahead, processes may use different values for a while.
+ * That is harmless.  A session that commits a task of the far future uses the
+ * window only to ask the timer to wake half a window before the due time, so
+ * never after the due time.  The timer itself, once awake, uses its own value.
  */
 #define dw_window_us()	(dw_tick_us() * dw_slots * dw_turns_ahead)
 
-/* What delay_wheel.batch_tasks can be at most. */
+/* Upper limit of delay_wheel.batch_tasks, in tasks */
 #define DW_BATCH_MAX	256
 
 extern void dw_define_settings(void);

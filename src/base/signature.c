@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * signature.c
- *	  Are the SQL functions declared as the C code needs it?
+ *	  Checks that an SQL function is declared with the types that its C code expects.
  *
- * They are, by the install script.  But the library may be newer or older than
- * the script that was run, and whoever may create functions in C can declare
- * them in any way: that is to be an error, not a crash of the server.  Where
- * PostgreSQL does not say how a function was declared (it is called by other C
- * code), it is trusted.
+ * Run by sessions, in calls of the extension's functions.
+ *
+ * The install script declares the functions correctly.  But the library may be
+ * newer or older than the script that was run, and a superuser can declare a C
+ * function with any types.  A wrong declaration must raise an error, not crash
+ * the server.  A call by other C code does not tell the declared types; such a
+ * call is trusted.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +25,7 @@
 
 #include "signature.h"
 
+/* Raises the error for a wrong declaration. */
 static void
 raise_mismatch(FunctionCallInfo fcinfo)
 {
@@ -33,7 +36,11 @@ raise_mismatch(FunctionCallInfo fcinfo)
 			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
 }
 
-/* An error if the function does not return and take these types. */
+/*
+ * Raises an error unless the function returns the type "result", and takes at
+ * least nargs arguments, the first ones of the types args.  To be called before
+ * the C code reads its arguments.
+ */
 void
 dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args)
 {
@@ -42,7 +49,7 @@ dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *
 
 	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs)
 		raise_mismatch(fcinfo);
-	/* what the parser knows is the same in each call of an expression */
+	/* the declared types are the same in each call of one expression: check once */
 	if (fcinfo->flinfo != NULL && fcinfo->flinfo->fn_extra == &checked)
 		return;
 	type = get_fn_expr_rettype(fcinfo->flinfo);
@@ -58,7 +65,7 @@ dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *
 		fcinfo->flinfo->fn_extra = &checked;
 }
 
-/* The same for the columns of a result. */
+/* Raises an error unless the rows of the function have n columns of these types. */
 void
 dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types)
 {
@@ -69,7 +76,10 @@ dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *ty
 			raise_mismatch(fcinfo);
 }
 
-/* Begins a result of rows with these columns. */
+/*
+ * Begins the result of a set-returning function, a tuplestore of rows with n
+ * columns of these types.  Raises an error if the function is declared otherwise.
+ */
 ReturnSetInfo *
 dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 {
@@ -80,9 +90,19 @@ dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 	return result;
 }
 
+/* True if the schema is one of those that the extension brings. */
+bool
+dw_is_our_schema(Oid schema)
+{
+	return OidIsValid(schema) &&
+		(schema == get_namespace_oid("delay_wheel", true) ||
+		 schema == get_namespace_oid("delay_wheel_internal", true));
+}
+
 /*
- * What calls a trigger function of ours must be a trigger on a table of ours,
- * maybe one for each row.
+ * Returns the data of the trigger that calls this function.  Raises an error
+ * unless the caller is a trigger on a table of the extension, and with for_row
+ * one that fires for each row.
  */
 TriggerData *
 dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
@@ -90,7 +110,7 @@ dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		!dw_is_our_schema(RelationGetNamespace(trigger->tg_relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",

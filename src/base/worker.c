@@ -1,11 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  What launcher, timers, executors and sweepers have in common as processes.
+ *	  Things that the launcher, timers, executors and sweepers need as processes.
  *
- * SIGTERM ends a worker at its next check for interrupts, also while it waits
- * for a lock; SIGINT is as background workers have it; SIGQUIT is watched, to
- * know who crashed (crashes.c).
+ * Run by these background workers; dw_private_memory() and dw_session_access()
+ * can be called by any process.
+ *
+ * Signals: SIGTERM ends a worker at its next check for interrupts, also while the
+ * worker waits for a lock.  SIGINT is handled as in any background worker.  SIGQUIT
+ * is handled by shmem/crash_watch.c, which finds out which process crashed.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,16 +36,20 @@
 #include "compat.h"
 #include "worker.h"
 
-/* less than that does not matter: what waits until a time is late by as much */
+/*
+ * The clock counts as set back from this many microseconds on.  A smaller change
+ * only makes work late by as much.
+ */
 #define SET_BACK_US		(100 * 1000)
 
+/* True if another process has sent SIGTERM */
 static volatile sig_atomic_t terminated = false;
 
-/* What pg_stat_activity shows; NULL: that is to be reported again. */
+/* The text and state that pg_stat_activity shows; the text is NULL: report it again */
 static const char *activity = NULL;
 static BackendState activity_state = STATE_UNDEFINED;
 
-/* Who sends it to itself is not told by anybody. */
+/* SIGTERM handler; remembers whether the signal came from another process. */
 static void
 note_and_die(int signo, siginfo_t *info, void *unused)
 {
@@ -55,14 +62,17 @@ note_and_die(int signo, siginfo_t *info, void *unused)
 	errno = save_errno;
 }
 
-/* Was this process told to end by another one, by SIGTERM? */
+/* True if another process told this one to end, by SIGTERM. */
 bool
 dw_worker_terminated(void)
 {
 	return terminated;
 }
 
-/* Sets up signals; to be called first. */
+/*
+ * Sets up signals and the settings that a worker needs; to be called first in a
+ * worker's main function.
+ */
 void
 dw_worker_begin(void)
 {
@@ -71,16 +81,18 @@ dw_worker_begin(void)
 	sigemptyset(&act.sa_mask);
 	(void) sigaction(SIGTERM, &act, NULL);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	/* an error is a task's outcome, or something to try again */
+	/* an error must not end the process: it is a task's outcome, or is tried again */
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	dw_no_transaction_timeout();
 	BackgroundWorkerUnblockSignals();
+	/* remember the clock of this moment */
 	(void) dw_worker_clock_set_back();
 }
 
 /*
- * Serves what signals asked for, between pieces of work: ends this process,
- * reads the settings again (then true).  A cancel finds nothing to cancel.
+ * Handles signals between two pieces of work: ends this process after SIGTERM, and
+ * reads the settings again after SIGHUP.  True if the settings were read.  A
+ * request to cancel (SIGINT) is forgotten, since no piece of work is under way.
  */
 bool
 dw_worker_interrupts(void)
@@ -91,14 +103,15 @@ dw_worker_interrupts(void)
 		return false;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	/* track_activities may be on now */
+	/* track_activities may have been switched on: report the activity again */
 	activity = NULL;
 	return true;
 }
 
 /*
- * What pg_stat_activity shows of this process, which runs no SQL: a text that
- * lasts.  Costs nothing if it is the same as before.
+ * Sets the state and the text that pg_stat_activity shows for this worker.  The
+ * text must live as long as the process; the same pointer as in the call before
+ * costs nothing.
  */
 void
 dw_worker_activity(BackendState state, const char *text)
@@ -111,17 +124,19 @@ dw_worker_activity(BackendState state, const char *text)
 }
 
 /*
- * By how many microseconds the clock was set back since this was called before,
- * or the process began; 0 if it was not.  Times that were computed before are
- * too late then.
+ * Returns by how many microseconds the clock was set back since the previous
+ * call, or since dw_worker_begin(); 0 if the clock was not set back.  Times until
+ * which a caller planned to sleep are then too late by as much.
  *
- * Between two looks at the clock that is never set, the other one is ahead of
- * it by something between the two differences.
+ * dw_now() is read between two calls of dw_uptime().  So at that moment, the
+ * difference between the two clocks was at least now - after, and at most
+ * now - before.  The clock was set back if even the upper bound lies below a lower
+ * bound of an earlier call.
  */
 int64
 dw_worker_clock_set_back(void)
 {
-	static int64 ahead = PG_INT64_MIN;	/* it has been, for certain */
+	static int64 ahead = PG_INT64_MIN;	/* highest lower bound so far; lowest: none yet */
 	int64		before = dw_uptime();
 	TimestampTz now = dw_now();
 	int64		after = dw_uptime();
@@ -137,10 +152,11 @@ dw_worker_clock_set_back(void)
 }
 
 /*
- * The memory of this process that it shares with no other, in kB; 0: not known.
+ * Returns how much memory this process shares with no other process, in kB; 0 if
+ * that is not known (only Linux tells).
  *
- * What malloc() keeps counts, too: contexts that were freed may leave pages
- * that are not given back.
+ * Memory that contexts have freed, but malloc() has not given back to the system,
+ * counts as well.
  */
 int64
 dw_private_memory(void)
@@ -157,6 +173,7 @@ dw_private_memory(void)
 	return n == 2 ? (resident - shared) * (sysconf(_SC_PAGESIZE) / 1024) : 0;
 }
 
+/* True if this database exists and allows connections. */
 static bool
 database_is_open(void)
 {
@@ -170,8 +187,8 @@ database_is_open(void)
 }
 
 /*
- * To be called in a transaction, by a process that is connected to the
- * database.
+ * Tells whether a role can have sessions in the database of this process.  To be
+ * called in a transaction.
  */
 DwAccess
 dw_session_access(Oid owner)

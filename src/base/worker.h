@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  What launcher, timers and executors have in common as processes.
+ *	  Things that the launcher, timers, executors and sweepers need as processes.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,15 +12,16 @@
 
 #include "utils/backend_status.h"
 
-/* May and can sessions of a role be had in this database? */
+/* Whether a role can have sessions in a database, and if not, why */
 typedef enum DwAccess
 {
-	DW_ACCESS_LOGIN,
-	DW_ACCESS_NO_LOGIN,			/* yes, but the role itself could not log in */
-	DW_ACCESS_NO_ROLE,
-	DW_ACCESS_NO_CONNECT,		/* lacks CONNECT on the database */
-	DW_ACCESS_CLOSED			/* the database allows no connections */
+	DW_ACCESS_LOGIN,			/* yes, the role can log in */
+	DW_ACCESS_NO_LOGIN,			/* the role may connect, but has no LOGIN attribute */
+	DW_ACCESS_NO_ROLE,			/* the role does not exist */
+	DW_ACCESS_NO_CONNECT,		/* the role lacks CONNECT on the database */
+	DW_ACCESS_CLOSED			/* the database does not exist or allows no connections */
 } DwAccess;
+
 extern void dw_worker_begin(void);
 extern bool dw_worker_interrupts(void);
 extern void dw_worker_activity(BackendState state, const char *text);

@@ -549,7 +549,7 @@ dw_history_guard(PG_FUNCTION_ARGS)
 	if (!has_privs_of_role(GetUserId(), trigger->tg_relation->rd_rel->relowner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel",
+				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_internal",
 						RelationGetRelationName(trigger->tg_relation)),
 				 errhint("Rows go by the settings \"%s\" and \"%s\".",
 						 "delay_wheel.history_max_age", "delay_wheel.history_max_size")));

@@ -109,8 +109,8 @@ typedef enum Step
 	STEP_OVER					/* nothing is left to do */
 } Step;
 
-/* The task that this executor works at, across all of its steps. */
-typedef struct Work
+/* The task that this executor runs, across all steps; reset by begin_work(). */
+static struct
 {
 	DwDatabase *db;
 	DwExecutor *me;
@@ -122,7 +122,7 @@ typedef struct Work
 	ErrorData  *quit;			/* the failure noted when an earlier run ended its
 								 * executor; NULL if there is none */
 	bool		used_temp;		/* the task's temporary objects must be removed */
-} Work;
+}			work;
 
 /* Memory that lasts until the task is over, longer than its transactions. */
 static MemoryContext task_context = NULL;
@@ -243,12 +243,13 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	return error;
 }
 
+/* Claims the task in the current transaction; keeps the table locked. */
 /* Claims the task in the current transaction; the table stays locked. */
 static DwClaimResult
-claim_once(Work *work, DwClaim *claimed)
+claim_once(DwClaim *claimed)
 {
 	Relation	rel = dw_claim_open();
-	DwClaimResult result = dw_claim(work->db, work->me, rel, &work->run.entry, NULL, NULL, claimed);
+	DwClaimResult result = dw_claim(work.db, work.me, rel, &work.run.entry, NULL, NULL, claimed);
 
 	table_close(rel, NoLock);
 	return result;
@@ -256,37 +257,38 @@ claim_once(Work *work, DwClaim *claimed)
 
 /*---- Settling a run whose transaction is over ----*/
 
+/* True if the task has a mode and its claim has been made, so that it may have run. */
 /* True if the task has a mode, and its claim's transaction has been ended. */
 static bool
-is_begun_outside(const Work *work)
+is_begun_outside(void)
 {
-	return work->autonomous.mode != DW_IN_TRANSACTION;
+	return work.autonomous.mode != DW_IN_TRANSACTION;
 }
 
 /* STEP_SETTLE for a task with a mode: claims the task again and settles its run. */
 static Step
-settle_autonomous(Work *work)
+settle_autonomous(void)
 {
 	DwClaim		claimed;
 
 	dw_claim_begin_transaction();
 	DW_INJECT("autonomous-before-settle");
-	if (!dw_autonomous_reclaim(work->db, work->me, &work->autonomous, &claimed))
+	if (!dw_autonomous_reclaim(work.db, work.me, &work.autonomous, &claimed))
 	{
 		AbortCurrentTransaction();
 		ereport(LOG,
 				(errcode(ERRCODE_NO_DATA_FOUND),
 				 errmsg("the row of delay_wheel task %lld was deleted while it ran",
-						(long long) work->run.entry.id)));
+						(long long) work.run.entry.id)));
 		return STEP_OVER;
 	}
 	/* the executor claimed the task to run it: an attempt, however far it came */
-	work->run.was_run = true;
-	work->run.outcome = work->run.error == NULL ? DW_DONE : DW_FAILED;
-	dw_settle(work->db, work->me, &work->run, &claimed);
+	work.run.was_run = true;
+	work.run.outcome = work.run.error == NULL ? DW_DONE : DW_FAILED;
+	dw_settle(work.db, work.me, &work.run, &claimed);
 	dw_claim_commit_transaction();
-	dw_autonomous_end(work->db, work->me);
-	dw_settled(work->db, &work->run);
+	dw_autonomous_end(work.db, work.me);
+	dw_settled(work.db, &work.run);
 	return STEP_OVER;
 }
 
@@ -297,20 +299,20 @@ settle_autonomous(Work *work)
  * record.
  */
 static Step
-settle_undone(Work *work)
+settle_undone(void)
 {
 	DwClaim		claimed;
 
 	dw_claim_begin_transaction();
-	if (claim_once(work, &claimed) != DW_CLAIMED || claimed.key.attempts != work->run.attempts)
+	if (claim_once(&claimed) != DW_CLAIMED || claimed.key.attempts != work.run.attempts)
 	{
 		AbortCurrentTransaction();
 		return STEP_OVER;
 	}
-	work->run.outcome = DW_FAILED;
-	dw_settle(work->db, work->me, &work->run, &claimed);
+	work.run.outcome = DW_FAILED;
+	dw_settle(work.db, work.me, &work.run, &claimed);
 	dw_claim_commit_transaction();
-	dw_settled(work->db, &work->run);
+	dw_settled(work.db, &work.run);
 	return STEP_OVER;
 }
 
@@ -321,10 +323,10 @@ settle_undone(Work *work)
  * session can stop the task, until the repeat allows it again.
  */
 static bool
-may_repeat(Work *work)
+may_repeat(void)
 {
-	return dw_is_transient(work->run.error->sqlerrcode) && work->repeats < MAX_REPEATS &&
-		dw_stop_forbid(work->db, work->me);
+	return dw_is_transient(work.run.error->sqlerrcode) && work.repeats < MAX_REPEATS &&
+		dw_stop_forbid(work.db, work.me);
 }
 
 /*
@@ -346,15 +348,15 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 
 /* Runs the statement of a task with a mode, and commits its last transaction. */
 static void
-run_statement(Work *work, const DwClaim *claimed, const char *sql)
+run_statement(const DwClaim *claimed, const char *sql)
 {
 	RESUME_CANCEL_INTERRUPTS();
 	dw_timeout_arm(claimed->terms.timeout);
 	dw_task_log_begin();
 	DW_INJECT("run-before-sql");
-	work->run.result = dw_autonomous_run(claimed, sql);
+	work.run.result = dw_autonomous_run(claimed, sql);
 	dw_session_finish_work();
-	end_work(work->me);
+	end_work(work.me);
 	dw_session_commit_transaction();
 	HOLD_CANCEL_INTERRUPTS();
 }
@@ -382,24 +384,24 @@ catch_error(DwRun *run)
  * statement.  STEP_SETTLE settles the run in a transaction of its own.
  */
 static Step
-run_autonomous(Work *work, DwClaim *claimed)
+run_autonomous(DwClaim *claimed)
 {
-	DwRun	   *run = &work->run;
+	DwRun	   *run = &work.run;
 	char	   *sql;
 
 	MemoryContextSwitchTo(task_context);
-	dw_autonomous_begin(work->me, claimed, dw_mode(claimed->values, claimed->nulls),
-						&work->autonomous);
+	dw_autonomous_begin(work.me, claimed, dw_mode(claimed->values, claimed->nulls),
+						&work.autonomous);
 	MemoryContextSwitchTo(task_context);
-	work->used_temp = true;
-	dw_count_begin(work->db, work->me, run->started - claimed->key.due);
+	work.used_temp = true;
+	dw_count_begin(work.db, work.me, run->started - claimed->key.due);
 	sql = dw_claim_text(claimed, Anum_task_sql);
 	debug_query_string = dw_logged_sql(sql);
 	pgstat_report_activity(STATE_RUNNING, sql);
 
 	PG_TRY();
 	{
-		run_statement(work, claimed, sql);
+		run_statement(claimed, sql);
 	}
 	PG_CATCH();
 	{
@@ -433,13 +435,15 @@ refuse_mode(DwClaim *claimed)
 	claimed->reason = "tasks of a role without LOGIN cannot run outside of a transaction before PostgreSQL 17";
 }
 
+/* The timer is to hand the task over once more. */
+/* Tells the timer about the task again, so that it is not forgotten. */
 /* Tells the timer about the task again, so that the task is not forgotten. */
 static void
-hint_again(DwDatabase *db, const DwEntry *entry)
+hint_again(void)
 {
-	DwHint		hint = dw_entry_hint(entry);
+	DwHint		hint = dw_entry_hint(&work.run.entry);
 
-	dw_deliver(db, &hint);
+	dw_deliver(work.db, &hint);
 }
 
 /*
@@ -448,9 +452,9 @@ hint_again(DwDatabase *db, const DwEntry *entry)
  * and a task that is pending or cancelled is handed on to the process in charge.
  */
 static bool
-claim_task(Work *work, DwClaim *claimed)
+claim_task(DwClaim *claimed)
 {
-	const DwEntry *entry = &work->run.entry;
+	const DwEntry *entry = &work.run.entry;
 	DwClaimResult result;
 
 	dw_claim_begin_transaction();
@@ -458,32 +462,32 @@ claim_task(Work *work, DwClaim *claimed)
 	{
 		/* the clock was set back since the timer handed the task over */
 		AbortCurrentTransaction();
-		hint_again(work->db, entry);
+		hint_again();
 		return false;
 	}
-	result = claim_once(work, claimed);
+	result = claim_once(claimed);
 	if (result == DW_CLAIMED && claimed->verdict != DW_DROP && claimed->verdict != DW_PUT_BACK)
 		return true;
 	AbortCurrentTransaction();
 	if (result == DW_CLAIMED && claimed->verdict == DW_PUT_BACK)
-		dw_queue_put_back(work->db, entry);
+		dw_queue_put_back(work.db, entry);
 	else if (result == DW_CLAIMED || result == DW_CLAIM_CANCELLED)
 		/* the sweeper removes the row */
-		dw_task_was_cancelled(work->db, entry);
+		dw_task_was_cancelled(work.db, entry);
 	return false;
 }
 
-/* True if the claimed task is to be run; else work->run holds its outcome. */
+/* True if the claimed task is to be run; else work.run holds its outcome. */
 static bool
-is_to_be_run(Work *work, DwClaim *claimed)
+is_to_be_run(DwClaim *claimed)
 {
 	MemoryContext context = MemoryContextSwitchTo(task_context);
 	bool		wanted;
 
 	/* a task that has ended its executor counts as failed, whatever its mode */
-	if (work->quit == NULL)
+	if (work.quit == NULL)
 		refuse_mode(claimed);
-	wanted = dw_is_to_be_run(&work->run, claimed);
+	wanted = dw_is_to_be_run(&work.run, claimed);
 	MemoryContextSwitchTo(context);
 	return wanted;
 }
@@ -493,18 +497,18 @@ is_to_be_run(Work *work, DwClaim *claimed)
  * DW_FAILED.  A task that has ended its executor before is not run: it has failed.
  */
 static void
-run_claimed(Work *work, DwClaim *claimed)
+run_claimed(DwClaim *claimed)
 {
-	DwRun	   *run = &work->run;
+	DwRun	   *run = &work.run;
 
 	run->was_run = true;
-	if (work->quit != NULL)
-		run->error = work->quit;
+	if (work.quit != NULL)
+		run->error = work.quit;
 	else
 	{
-		if (work->repeats == 0)
-			dw_count_begin(work->db, work->me, run->started - claimed->key.due);
-		run->error = run_task_sql(work->me, claimed, &run->result, &run->timed_out);
+		if (work.repeats == 0)
+			dw_count_begin(work.db, work.me, run->started - claimed->key.due);
+		run->error = run_task_sql(work.me, claimed, &run->result, &run->timed_out);
 	}
 	run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
 }
@@ -514,41 +518,41 @@ run_claimed(Work *work, DwClaim *claimed)
  * transaction.  Ends the claim's transaction early for a task with a mode.
  */
 static Step
-claim_and_run(Work *work)
+claim_and_run(void)
 {
-	DwRun	   *run = &work->run;
+	DwRun	   *run = &work.run;
 	DwClaim		claimed;
 
-	work->claimed = false;
+	work.claimed = false;
 	run->error = NULL;
-	dw_stop_allow(work->db, work->me);
-	dw_autonomous_end(work->db, work->me);
-	if (!claim_task(work, &claimed))
+	dw_stop_allow(work.db, work.me);
+	dw_autonomous_end(work.db, work.me);
+	if (!claim_task(&claimed))
 		return STEP_OVER;
 
-	if (work->repeats == 0)
+	if (work.repeats == 0)
 		run->started = dw_now();
-	if (is_to_be_run(work, &claimed))
+	if (is_to_be_run(&claimed))
 	{
-		if (work->quit == NULL && dw_mode(claimed.values, claimed.nulls) != DW_IN_TRANSACTION)
-			return run_autonomous(work, &claimed);
-		work->claimed = true;
-		run_claimed(work, &claimed);
-		if (work->quit == NULL && run->outcome == DW_FAILED && may_repeat(work))
+		if (work.quit == NULL && dw_mode(claimed.values, claimed.nulls) != DW_IN_TRANSACTION)
+			return run_autonomous(&claimed);
+		work.claimed = true;
+		run_claimed(&claimed);
+		if (work.quit == NULL && run->outcome == DW_FAILED && may_repeat())
 		{
 			AbortCurrentTransaction();
 			return STEP_REPEAT;
 		}
 	}
-	work->claimed = true;
-	dw_settle(work->db, work->me, run, &claimed);
+	work.claimed = true;
+	dw_settle(work.db, work.me, run, &claimed);
 	if (run->outcome == DW_DONE)
-		commit_run(work->me, &claimed);
+		commit_run(work.me, &claimed);
 	else
 		dw_claim_commit_transaction();
 	/* looked at after the commit: deferred triggers may have created objects, too */
-	work->used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
-	dw_settled(work->db, run);
+	work.used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
+	dw_settled(work.db, run);
 	return STEP_OVER;
 }
 
@@ -559,43 +563,43 @@ claim_and_run(Work *work)
  * the view status shows the error each time.
  */
 static void
-report_problem(Work *work, Step step, const ErrorData *error)
+report_problem(Step step, const ErrorData *error)
 {
 	char	   *text = psprintf("could not %s task %lld: %s",
 								step == STEP_SETTLE ? "record the outcome of" : "claim",
-								(long long) work->run.entry.id, error->message);
+								(long long) work.run.entry.id, error->message);
 
-	if (work->rest_ms == 0)
+	if (work.rest_ms == 0)
 		ereport(LOG,
 				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
-	dw_problem_quoting(work->db, text, error->message);
+	dw_problem_quoting(work.db, text, error->message);
 }
 
 /* Returns the step that follows a step that was undone by an error. */
 static Step
-step_after_error(Work *work, Step step, ErrorData *error)
+step_after_error(Step step, ErrorData *error)
 {
-	DwRun	   *run = &work->run;
+	DwRun	   *run = &work.run;
 
-	if (step == STEP_CLAIM_AND_RUN && (work->claimed || is_begun_outside(work)))
+	if (step == STEP_CLAIM_AND_RUN && (work.claimed || is_begun_outside()))
 	{
 		/* the task's first error counts, not one met while that was settled */
 		if (run->error == NULL)
 		{
 			run->error = error;
-			if (work->claimed && may_repeat(work))
+			if (work.claimed && may_repeat())
 				return STEP_REPEAT;
 		}
 		return STEP_SETTLE;
 	}
 	/* not the task's fault: the step is tried again for as long as it takes */
-	report_problem(work, step, error);
+	report_problem(step, error);
 	return STEP_REST;
 }
 
 /* Takes STEP_CLAIM_AND_RUN or STEP_SETTLE and catches errors; returns the next step. */
 static Step
-take_step(Work *work, Step step)
+take_step(Step step)
 {
 	volatile Step next = STEP_OVER;
 	ErrorData  *volatile error = NULL;
@@ -603,37 +607,37 @@ take_step(Work *work, Step step)
 	PG_TRY();
 	{
 		if (step == STEP_CLAIM_AND_RUN)
-			next = claim_and_run(work);
+			next = claim_and_run();
 		else
-			next = is_begun_outside(work) ? settle_autonomous(work) : settle_undone(work);
+			next = is_begun_outside() ? settle_autonomous() : settle_undone();
 	}
 	PG_CATCH();
 	{
-		error = catch_error(&work->run);
-		dw_autonomous_undone(work->db, work->me, &work->autonomous);
+		error = catch_error(&work.run);
+		dw_autonomous_undone(work.db, work.me, &work.autonomous);
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
-	pg_atomic_write_u32(&work->me->xid, InvalidTransactionId);
+	pg_atomic_write_u32(&work.me->xid, InvalidTransactionId);
 	MemoryContextSwitchTo(task_context);
-	return error == NULL ? next : step_after_error(work, step, error);
+	return error == NULL ? next : step_after_error(step, error);
 }
 
 /* STEP_REST: sleeps before a step that met an error not of the task is tried again. */
 static void
-rest_before_retry(Work *work)
+rest_before_retry(void)
 {
 	static uint32 wait_event = 0;
 
-	work->rest_ms = work->rest_ms == 0 ? REST_MIN_MS : Min(work->rest_ms * 2, REST_MAX_MS);
+	work.rest_ms = work.rest_ms == 0 ? REST_MIN_MS : Min(work.rest_ms * 2, REST_MAX_MS);
 	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 work->rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
+					 work.rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	/* the exit callback hints the task again, unless the extension was dropped */
-	if (work->me->must_exit)
+	if (work.me->must_exit)
 		proc_exit(0);
 }
 
@@ -642,19 +646,19 @@ rest_before_retry(Work *work)
  * not collide again.  A cancel that arrives now takes effect in the next run.
  */
 static void
-pause_before_repeat(Work *work)
+pause_before_repeat(void)
 {
 	static uint32 wait_event = 0;
-	int64		longest = Min(INT64CONST(1000) << work->repeats, REPEAT_MAX_US);
+	int64		longest = Min(INT64CONST(1000) << work.repeats, REPEAT_MAX_US);
 
-	work->repeats++;
+	work.repeats++;
 	dw_session_clean(false);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
 					 dw_wait_event(wait_event, "DelayWheelRepeat"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	dw_executor_obey_exit(work->db, work->me);
+	dw_executor_obey_exit(work.db, work.me);
 }
 
 /*
@@ -692,10 +696,14 @@ dw_task_clean(bool used_temp)
 	pgstat_report_stat(false);
 }
 
-/* Makes task_context the current memory context, and empties it. */
+/* Makes the task of an entry the one to work at, and task_context current and empty. */
 static void
-enter_task_context(void)
+begin_work(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
+	memset(&work, 0, sizeof(work));
+	work.db = db;
+	work.me = me;
+	work.run.entry = *entry;
 	if (task_context == NULL)
 		task_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel task",
 											 ALLOCSET_DEFAULT_SIZES);
@@ -708,7 +716,7 @@ enter_task_context(void)
  * nothing to do for the task.
  */
 static void
-finish_task(Work *work, Step step)
+finish_task(Step step)
 {
 	Step		tried = step;
 
@@ -718,14 +726,14 @@ finish_task(Work *work, Step step)
 			case STEP_CLAIM_AND_RUN:
 			case STEP_SETTLE:
 				tried = step;
-				step = take_step(work, step);
+				step = take_step(step);
 				break;
 			case STEP_REPEAT:
-				pause_before_repeat(work);
+				pause_before_repeat();
 				step = STEP_CLAIM_AND_RUN;
 				break;
 			case STEP_REST:
-				rest_before_retry(work);
+				rest_before_retry();
 				step = tried;
 				break;
 			case STEP_OVER:
@@ -733,8 +741,8 @@ finish_task(Work *work, Step step)
 		}
 
 	if (debug_query_string != NULL)
-		log_long_task(&work->run);
-	dw_task_clean(work->used_temp);
+		log_long_task(&work.run);
+	dw_task_clean(work.used_temp);
 	MemoryContextReset(task_context);
 }
 
@@ -761,36 +769,36 @@ await_due(TimestampTz due)
 }
 
 /*
- * Reports a task whose mere claim crashes the server.  No executor runs it; its row
- * stays until a person deletes it by plain SQL.
+ * Reports a task whose mere claim crashes the server.  No executor runs the task; its
+ * row stays until a person deletes the row by plain SQL.
  */
 static void
-leave_alone(DwDatabase *db, const DwEntry *entry)
+leave_alone(void)
 {
 	char	   *text = psprintf("task %lld is left alone, since the server crashed even when it was to be set aside",
-								(long long) entry->id);
+								(long long) work.run.entry.id);
 
 	ereport(LOG,
 			(errcode(DW_ERRCODE_CRASHED), errmsg_internal("%s", text),
 			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel.task.")));
-	dw_problem(db, text);
+	dw_problem(work.db, text);
 }
 
 /*
  * If this executor has run anything before, puts a suspect back and makes this
- * executor end; then returns true.  What other tasks have left in this process could
- * crash the suspect, so a new executor has to run it.
+ * executor end; then returns true.  Remains of other tasks in this process could crash
+ * the suspect, so a new executor has to run it.  After many times returns false.
  */
 static bool
-leave_to_fresh(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+leave_to_fresh(void)
 {
-	if (dw_executor_is_fresh() || !dw_crashes_put_off(db->oid, entry->id) ||
-		!dw_stop_forbid(db, me))
+	if (dw_executor_is_fresh() || !dw_crashes_put_off(work.db->oid, work.run.entry.id) ||
+		!dw_stop_forbid(work.db, work.me))
 		return false;
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_put_back(db, entry, true);
-	me->must_exit = true;
-	LWLockRelease(dw_ready_lock(db));
+	LWLockAcquire(dw_ready_lock(work.db), LW_EXCLUSIVE);
+	dw_put_back(work.db, &work.run.entry, true);
+	work.me->must_exit = true;
+	LWLockRelease(dw_ready_lock(work.db));
 	return true;
 }
 
@@ -799,20 +807,20 @@ leave_to_fresh(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
  * not run the task.
  */
 static bool
-begin_suspect(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+begin_suspect(void)
 {
-	int			crashes = dw_crashes_of(db->oid, entry->id);
+	int			crashes = dw_crashes_of(work.db->oid, work.run.entry.id);
 
 	if (crashes >= DW_CRASHES_LEFT_ALONE)
 	{
-		leave_alone(db, entry);
+		leave_alone();
 		return false;
 	}
 	if (crashes > 0)
 	{
-		if (leave_to_fresh(db, me, entry))
+		if (leave_to_fresh())
 			return false;
-		dw_trial_begin(db, me);
+		dw_trial_begin(work.db, work.me);
 	}
 	return true;
 }
@@ -825,18 +833,16 @@ begin_suspect(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
-	Work		work = {.db = db, .me = me, .run.entry = *entry};
-
-	enter_task_context();
+	begin_work(db, me, entry);
 	if (!await_due(entry->due))
 	{
-		hint_again(db, entry);
+		hint_again();
 		return;
 	}
-	if (!begin_suspect(db, me, entry))
+	if (!begin_suspect())
 		return;
 	work.quit = dw_quit_take(entry->id);
-	finish_task(&work, STEP_CLAIM_AND_RUN);
+	finish_task(STEP_CLAIM_AND_RUN);
 	dw_trial_end(me);
 }
 
@@ -847,13 +853,10 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
 {
-	Work		work = {
-		.db = db,
-		.me = me,
-		.run = {.entry = *entry, .was_run = true, .started = me->since, .error = error}
-	};
-
-	enter_task_context();
+	begin_work(db, me, entry);
+	work.run.was_run = true;
+	work.run.started = me->since;
+	work.run.error = error;
 	dw_count_begin(db, me, me->since - entry->due);
-	finish_task(&work, STEP_SETTLE);
+	finish_task(STEP_SETTLE);
 }

@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * lane_heap.c
- *	  Lanes in the order of a key: a time, as a rule.
+ *	  A heap of lanes, ordered by a key, mostly a time.
  *
- * A binary heap that knows the place of each lane, in private memory.  With
- * thousands of lanes, the timer needs the few whose time has come without
- * looking at the others.
+ * Run by the timer, in its private memory.
  *
- * Like the ring it is compiled alone, with DW_STANDALONE, into its property
- * test.
+ * A lane is one combination of owner, queue and priority; here it is only a number.
+ * There may be thousands of lanes.  By this binary heap the timer finds the few whose
+ * time has come without looking at the others.  The heap knows the position of each
+ * lane, so that the key of any lane can be changed.
+ *
+ * Like the ring, the file is also compiled alone, with DW_STANDALONE, into a test.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +22,7 @@
 #include "../base/settings.h"
 #endif
 
-/* Makes it empty; allocates its memory, which stays, the first time. */
+/* Makes the heap empty.  The first time, allocates its memory, which stays. */
 void
 dw_lane_heap_reset(DwLaneHeap *heap)
 {
@@ -42,6 +44,7 @@ put_lane_at(DwLaneHeap *heap, int place, int32 lane)
 	heap->places[lane] = place;
 }
 
+/* Puts a lane at the position, or nearer to the root as far as its key is lower. */
 static void
 sift_up(DwLaneHeap *heap, int place, int32 lane)
 {
@@ -53,6 +56,7 @@ sift_up(DwLaneHeap *heap, int place, int32 lane)
 	put_lane_at(heap, place, lane);
 }
 
+/* Puts a lane at the position, or farther from the root as far as its key is higher. */
 static void
 sift_down(DwLaneHeap *heap, int place, int32 lane)
 {
@@ -73,6 +77,7 @@ sift_down(DwLaneHeap *heap, int place, int32 lane)
 	put_lane_at(heap, place, lane);
 }
 
+/* Puts a lane into the heap, or changes its key if it is there. */
 void
 dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 {
@@ -95,6 +100,7 @@ dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 	}
 }
 
+/* Takes a lane out of the heap, if it is there. */
 void
 dw_lane_heap_remove(DwLaneHeap *heap, int32 lane)
 {
@@ -107,25 +113,28 @@ dw_lane_heap_remove(DwLaneHeap *heap, int32 lane)
 	last = heap->lanes[--heap->n];
 	if (last == lane)
 		return;
-	/* the last one takes its place, and goes up or down from there */
+	/* the last lane of the heap takes its position, and goes up or down from there */
 	if (heap->keys[last] < heap->keys[lane])
 		sift_up(heap, place, last);
 	else
 		sift_down(heap, place, last);
 }
 
+/* True if the lane is in the heap. */
 bool
 dw_lane_heap_has(const DwLaneHeap *heap, int32 lane)
 {
 	return heap->places[lane] >= 0;
 }
 
+/* Returns the lane with the lowest key, or DW_NO_LANE. */
 int32
 dw_lane_heap_first(const DwLaneHeap *heap)
 {
 	return heap->n > 0 ? heap->lanes[0] : DW_NO_LANE;
 }
 
+/* Returns the lowest key, or DW_NEVER. */
 int64
 dw_lane_heap_first_key(const DwLaneHeap *heap)
 {

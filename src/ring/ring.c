@@ -1,34 +1,33 @@
 /*-------------------------------------------------------------------------
  *
  * ring.c
- *	  The ring of slots, the chunk lists and the pool below them.
+ *	  The ring of slots, the lists of chunks, and the pool of chunks.
  *
- * The timer of a database alone changes its ring.  The ready lists of the
- * lanes are filled by the timer and emptied by the executors.  The pool is
- * shared by the timers and executors of all databases.
+ * Run by timers and executors.  Only the timer of a database changes its ring.  The
+ * timer fills the ready lists of lanes, the executors empty them.  The timers and
+ * executors of all databases share the pool.  Terms are explained in ring.h.
  *
- * Locks relied on: whoever calls serializes access to one ring or list,
- * whatever lock that takes.  The pool's header and the accounts change only
- * under pool->lock, a spinlock that is held for a few instructions.  It is
- * the innermost lock: nothing else is acquired under it.
+ * Locks: the caller serializes access to a ring or a list, by a lock of its choice.
+ * The pool's own members and the accounts change only under pool->lock, a spinlock
+ * that is held for a few instructions.  No other lock is taken while it is held.
  *
- * Nothing here raises an error or allocates memory.  What may find the pool
- * exhausted says so and has then changed nothing.
+ * No function raises an error or allocates memory.  A function that may find the pool
+ * exhausted tells so by its result, and has then changed nothing.
  *
  *-------------------------------------------------------------------------
  */
 #include "ring.h"
 
-/* Chunks to look at in one go with the pool locked */
+/* Chunks that dw_pool_reclaim() looks at before it unlocks the pool for a moment */
 #define RECLAIM_BATCH		64
 
-/* Slots to look at in one go for the earliest due */
+/* Slots that scan_slots() looks at before it checks whether it can stop */
 #define SCAN_BATCH			16
 
 #define NO_SLOT				UINT32_MAX
 #define BITS_PER_WORD		64
 
-/* Wraps the caller's predicate to learn the bounds of what it keeps. */
+/* For keep_bounds(): the caller's predicate, and the bounds of the due times that it keeps */
 typedef struct KeepBounds
 {
 	DwKeep		keep;
@@ -52,13 +51,17 @@ get_chunk(DwPool *pool, uint32 chunkno)
 	return &pool->chunks[chunkno];
 }
 
+/* Returns the size of a pool in bytes. */
 size_t
 dw_pool_size(uint32 nchunks)
 {
 	return offsetof(DwPool, chunks) + (Size) nchunks * sizeof(DwChunk);
 }
 
-/* The caller must hold the lock, or be the only one to know the pool. */
+/*
+ * Puts a chunk into the free list.  The caller holds the pool's lock, or no other process
+ * knows the pool yet.
+ */
 static void
 put_free(DwPool *pool, uint32 chunkno)
 {
@@ -71,6 +74,7 @@ put_free(DwPool *pool, uint32 chunkno)
 	pool->nfree++;
 }
 
+/* Initializes a pool with all chunks free. */
 void
 dw_pool_init(DwPool *pool, uint32 nchunks)
 {
@@ -91,7 +95,7 @@ dw_pool_init(DwPool *pool, uint32 nchunks)
 	}
 }
 
-/* Returns DW_NO_CHUNK if the pool or the account's quota is exhausted. */
+/* Takes a chunk from the pool; DW_NO_CHUNK if the pool or the account's quota is exhausted. */
 static uint32
 alloc_chunk(DwPool *pool, DwAccount *acct)
 {
@@ -120,6 +124,7 @@ alloc_chunk(DwPool *pool, DwAccount *acct)
 	return chunkno;
 }
 
+/* Gives a chunk back to the pool. */
 static void
 free_chunk(DwPool *pool, DwAccount *acct, uint32 chunkno)
 {
@@ -132,10 +137,10 @@ free_chunk(DwPool *pool, DwAccount *acct, uint32 chunkno)
 }
 
 /*
- * Take back all chunks of an account whose timer died.
+ * Takes back all chunks of an account whose timer has died.
  *
- * The caller sees to it that nobody uses the lists of the account any more;
- * they are invalid from now on and must be initialized again.
+ * The caller makes sure that no process uses lists of the account any more.  These are
+ * invalid from now on and must be initialized again.
  */
 void
 dw_pool_reclaim(DwPool *pool, DwAccount *acct)
@@ -167,6 +172,7 @@ dw_pool_reclaim(DwPool *pool, DwAccount *acct)
  * ----------------------------------------------------------------
  */
 
+/* Initializes an empty list. */
 void
 dw_list_init(DwList *list)
 {
@@ -192,7 +198,7 @@ link_tail(DwPool *pool, DwList *list, uint32 chunkno)
 	list->count += chunk->count;
 }
 
-/* Removes the first chunk together with the entries that are in it. */
+/* Removes the first chunk together with its entries, and returns it. */
 static uint32
 unlink_head(DwPool *pool, DwList *list)
 {
@@ -226,7 +232,7 @@ unlink_empty(DwPool *pool, DwList *list, uint32 chunkno)
 	list->nchunks--;
 }
 
-/* Free places behind the last entry of the list */
+/* Returns the number of entries that still fit into the last chunk of the list. */
 static uint32
 tail_room(DwPool *pool, const DwList *list)
 {
@@ -238,7 +244,7 @@ tail_room(DwPool *pool, const DwList *list)
 	return DW_CHUNK_ENTRIES - (uint32) tail->first - tail->count;
 }
 
-/* Returns false, with nothing changed, if a chunk is needed and not to be had. */
+/* Appends an entry to a list.  Returns false, with nothing changed, if no chunk is left for it. */
 bool
 dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry)
 {
@@ -287,6 +293,7 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
+/* Returns the place of a chunk, which is in a list, or of no chunk. */
 static DwPlace
 place_of(DwPool *pool, uint32 chunkno)
 {
@@ -297,14 +304,14 @@ place_of(DwPool *pool, uint32 chunkno)
 	return place;
 }
 
-/* Of the first chunk, if there is one. */
+/* Returns the place of the first chunk of a list; of no chunk if the list is empty. */
 DwPlace
 dw_list_head(DwPool *pool, const DwList *list)
 {
 	return place_of(pool, list->head);
 }
 
-/* Of the n-th chunk behind that of a valid place, if there is one. */
+/* Returns the place of the n-th chunk behind a valid place, or of no chunk. */
 DwPlace
 dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n)
 {
@@ -315,7 +322,7 @@ dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n)
 	return place_of(pool, chunkno);
 }
 
-/* The entry that would be popped there; NULL if the chunk is not in its list. */
+/* Returns the entry that dw_list_pop() would pop; NULL if the place is not valid any more. */
 const DwEntry *
 dw_list_first(DwPool *pool, const DwPlace *place)
 {
@@ -328,8 +335,9 @@ dw_list_first(DwPool *pool, const DwPlace *place)
 }
 
 /*
- * Returns false if the chunk is not in its list, which must be this one.  After
- * its last entry the place becomes that of the next chunk.
+ * Pops the first entry of the chunk at a place, which must be one of this list.  Returns
+ * false if the place is not valid any more.  When the chunk has become empty, it is
+ * freed, and *place becomes that of the next chunk.
  */
 bool
 dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place, DwEntry *entry)
@@ -356,7 +364,7 @@ dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place, DwEntry
 	return true;
 }
 
-/* Frees the chunks from chunkno on, which the list no longer links. */
+/* Frees the chunks from chunkno on, which are not linked to the list any more. */
 static void
 free_chain(DwPool *pool, DwAccount *acct, DwList *list, uint32 chunkno)
 {
@@ -370,7 +378,7 @@ free_chain(DwPool *pool, DwAccount *acct, DwList *list, uint32 chunkno)
 	}
 }
 
-/* Ends a filtered list after chunk last, which has got count entries. */
+/* Ends a filtered list after its chunk last, into which count entries were written. */
 static void
 cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
 {
@@ -395,11 +403,11 @@ cut_list(DwPool *pool, DwAccount *acct, DwList *list, uint32 last, uint32 count)
 }
 
 /*
- * Remove the entries that keep() does not want.  The others keep their order
- * and move up, so that all chunks but the last one are full.
+ * Removes the entries for which keep() returns false.  The others keep their order and
+ * move up, so that all chunks but the last one are full.
  *
- * Writing cannot overtake reading: it fills each chunk up, and no chunk has
- * more to read than it has places.
+ * Entries are moved within the chunks of the list.  Writing cannot overtake reading: it
+ * fills each chunk to its end, and no chunk has more entries to read than fit into it.
  */
 void
 dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg)
@@ -439,7 +447,7 @@ dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *a
 	cut_list(pool, acct, list, dst, dst_count);
 }
 
-/* Moves all entries of a list behind those of another one. */
+/* Moves all entries of the list more to the end of another list. */
 void
 dw_list_append(DwPool *pool, DwList *list, DwList *more)
 {
@@ -473,12 +481,14 @@ slots_offset(uint32 nslots)
 					(Size) bitmap_words(nslots) * sizeof(uint64));
 }
 
+/* Returns the size of a ring in bytes. */
 size_t
 dw_ring_size(uint32 nslots)
 {
 	return MAXALIGN(slots_offset(nslots) + (Size) nslots * sizeof(DwSlot));
 }
 
+/* Returns a slot by its number; slots are one array. */
 DwSlot *
 dw_ring_slot(DwRing *ring, uint32 slot)
 {
@@ -492,7 +502,7 @@ set_occupied(DwRing *ring, uint32 slotno)
 	ring->occupied[slotno / BITS_PER_WORD] |= UINT64CONST(1) << (slotno % BITS_PER_WORD);
 }
 
-/* To be called when the slot has got empty */
+/* Called when a slot has become empty */
 static void
 clear_slot(DwRing *ring, uint32 slotno)
 {
@@ -510,6 +520,7 @@ forget_strays(DwRing *ring)
 	ring->stray_end = PG_INT64_MIN;
 }
 
+/* Initializes an empty ring.  One turn, nslots * tick_us, must fit into int64. */
 void
 dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
 {
@@ -536,7 +547,7 @@ dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us)
 	}
 }
 
-/* Rounds down, for dues before the epoch too. */
+/* Returns the tick of a due time: rounded down, also before the epoch. */
 int64
 dw_ring_tick(const DwRing *ring, int64 due)
 {
@@ -546,8 +557,8 @@ dw_ring_tick(const DwRing *ring, int64 due)
 }
 
 /*
- * The last due that belongs to the tick.  Saturates, hence the last tick of
- * all ends with PG_INT64_MAX, and an entry due at PG_INT64_MIN is always due.
+ * Returns the last due time that belongs to a tick.  Saturates: the last tick of all ends
+ * with PG_INT64_MAX, and an entry due at PG_INT64_MIN is always due.
  */
 int64
 dw_ring_last_due(const DwRing *ring, int64 tick)
@@ -559,6 +570,7 @@ dw_ring_last_due(const DwRing *ring, int64 tick)
 	return (tick + 1) * ring->tick_us - 1;
 }
 
+/* Returns the number of the slot of a tick. */
 uint32
 dw_ring_index(const DwRing *ring, int64 tick)
 {
@@ -567,7 +579,10 @@ dw_ring_index(const DwRing *ring, int64 tick)
 	return slotno < 0 ? slotno + ring->nslots : slotno;
 }
 
-/* Unsigned, as an infinite due may be more than INT64_MAX away. */
+/*
+ * Returns the cycle number of a due time: whole turns of the ring until then.  Computed
+ * without sign, since an infinite due time may be more than INT64_MAX away.
+ */
 int64
 dw_ring_cycle(const DwRing *ring, int64 due)
 {
@@ -579,12 +594,13 @@ dw_ring_cycle(const DwRing *ring, int64 due)
 }
 
 /*
- * Set the current tick.  It may also go back.
+ * Sets the current tick, which may also go back.
  *
- * From here on a walk from the current tick onwards would meet two kinds of
- * entries too late: what is still in the slots passed over, and what had come
- * too late for its own slot and so is in the one that was current until now.
- * Both have a tick before the greater one of the old and the new tick.
+ * From now on, a walk over the slots from the current tick on would meet two kinds of
+ * entries too late, the strays: entries that are still in slots that the hand has passed,
+ * and entries that came too late for their own slot and so are in the one that was
+ * current until now.  Both have a tick before the greater one of the old and the new
+ * current tick.
  */
 void
 dw_ring_advance(DwRing *ring, int64 tick)
@@ -616,10 +632,10 @@ dw_ring_advance(DwRing *ring, int64 tick)
 }
 
 /*
- * Put an entry into the slot of its due; into the current one if the tick of
- * its due has gone by, as its own slot is not to be looked at for a turn.
+ * Puts an entry into the slot of its due time.  If the tick of the due time has gone by,
+ * uses the current slot, since its own would not be looked at for a turn.
  *
- * Returns false, with nothing changed, if no chunk is to be had.
+ * Returns false, with nothing changed, if no chunk is left for the entry.
  */
 bool
 dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry)
@@ -643,7 +659,7 @@ dw_ring_insert(DwRing *ring, DwPool *pool, DwAccount *acct, const DwEntry *entry
 	return true;
 }
 
-/* The first occupied slot in [from, end), or end if there is none */
+/* Returns the first slot with entries in [from, end), or end if there is none. */
 static uint32
 next_occupied(const DwRing *ring, uint32 from, uint32 end)
 {
@@ -666,13 +682,13 @@ next_occupied(const DwRing *ring, uint32 from, uint32 end)
 }
 
 /*
- * Lower *best to the least bound of the occupied slots in [from, end), where
- * "reach" is the last due of the tick that the hand has in slot "from".
- * Returns true if the slots farther away cannot lower it any more.
+ * Lowers *best to the least min_due of the slots with entries in [from, end).  The hand
+ * is the position of the current tick; reach is the last due time of the tick for which
+ * it comes to slot from.  Returns true if slots farther away cannot lower *best any more.
  *
- * That is so when the best is due by the time the hand gets to the slot: what
- * is in its proper place farther away is due later, and strays are all due at
- * stray_due or later.
+ * That is so when *best is due by the time that the hand comes to the slot: entries that
+ * are in their own slot farther away are due later, and strays are due at stray_due or
+ * later.
  */
 static bool
 scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
@@ -687,7 +703,7 @@ scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
 	{
 		uint32		stop = Min(end - slotno, SCAN_BATCH) + slotno;
 
-		/* Empty slots do no harm, and take less time than to avoid them */
+		/* Empty slots do no harm; skipping them would take longer */
 		for (; slotno < stop; slotno++)
 			least = Min(least, slots[slotno].min_due);
 		if (least <= stray_due && least <= reach + (slotno - 1 - from) * tick_us)
@@ -702,7 +718,7 @@ scan_slots(DwRing *ring, uint32 from, uint32 end, int64 reach, int64 *best)
 }
 
 /*
- * A lower bound for the earliest due in the ring: the least min_due of all
+ * Returns a lower bound of the earliest due time in the ring: the least min_due of all
  * slots.  PG_INT64_MAX when the ring is empty.
  */
 int64
@@ -713,7 +729,7 @@ dw_ring_next_due(DwRing *ring)
 	int64		best = PG_INT64_MAX;
 	int64		reach = dw_ring_last_due(ring, ring->current_tick);
 
-	/* Less of a reach is always right, so keep off the end of all times */
+	/* A lower reach is always right, so avoid an overflow below */
 	reach = Min(reach, PG_INT64_MAX - turn_us);
 
 	if (scan_slots(ring, start, ring->nslots, reach, &best))
@@ -722,7 +738,7 @@ dw_ring_next_due(DwRing *ring)
 	if (scan_slots(ring, 0, start, reach, &best))
 		return best;
 
-	/* All slots were looked at, which tells something about the strays */
+	/* All slots were looked at, so the bounds of the strays can be narrowed */
 	if (ring->nentries == 0 || dw_ring_tick(ring, best) >= ring->stray_end)
 		forget_strays(ring);
 	else
@@ -731,7 +747,7 @@ dw_ring_next_due(DwRing *ring)
 }
 
 /*
- * Start a pass over the slot of slot_tick, to take out what is due at
+ * Begins a pass over the slot of slot_tick, to take out the entries that are due at
  * until_due or before.
  */
 void
@@ -747,7 +763,7 @@ dw_ring_take_begin(DwRing *ring, int64 slot_tick, int64 until_due, DwTake *take)
 	ring->pass_max = PG_INT64_MIN;
 }
 
-/* Moves what fits of a chunk's entries into the tail chunk of the list. */
+/* Moves as many entries of a chunk as fit into the tail chunk of the list. */
 static void
 pour_into_tail(DwPool *pool, DwList *list, DwChunk *chunk)
 {
@@ -757,7 +773,7 @@ pour_into_tail(DwPool *pool, DwList *list, DwChunk *chunk)
 	if (n == 0)
 		return;
 
-	/* The last ones, so that nothing has to move up in the chunk */
+	/* Take the last entries, so that the others need not move up */
 	tail = get_chunk(pool, list->tail);
 	chunk->count -= n;
 	memcpy(&tail->entries[tail->first + tail->count],
@@ -767,8 +783,8 @@ pour_into_tail(DwPool *pool, DwList *list, DwChunk *chunk)
 }
 
 /*
- * Copies the entries of a chunk that are due at limit or before to out and
- * removes them from the chunk.  Returns how many.
+ * Copies the entries of a chunk that are due at limit or before to out, and removes them
+ * from the chunk.  Returns their number.
  */
 static uint32
 split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *out)
@@ -795,7 +811,7 @@ split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *o
 	chunk->first = 0;
 	chunk->count = kept;
 
-	/* Even if this pass is not the latest: it moves chunks out of its way */
+	/* Even if this pass is not the latest one: it moves chunks out of the latest one's way */
 	if (slotno == ring->pass_slot)
 	{
 		ring->pass_min = Min(ring->pass_min, min_due);
@@ -805,9 +821,8 @@ split_chunk(DwRing *ring, uint32 slotno, DwChunk *chunk, int64 limit, DwEntry *o
 }
 
 /*
- * Take what is due out of the first chunk of a slot.  The rest goes behind
- * the chunks that were not looked at yet, where the room is certain: it has
- * its own chunk.
+ * Takes the due entries out of the first chunk of a slot.  The rest goes behind the
+ * chunks that were not looked at yet; its own chunk is room enough.
  */
 static uint32
 take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno,
@@ -827,8 +842,9 @@ take_chunk(DwRing *ring, DwPool *pool, DwAccount *acct, uint32 slotno,
 }
 
 /*
- * A pass that is over has met or seen come in all that is in its slot, unless
- * another pass or a filter has come between.
+ * Called when a pass is over.  Unless another pass or a filter has come between, its
+ * bounds cover all entries of the slot: it has looked at them, or they were inserted
+ * meanwhile.
  */
 static void
 end_slot_pass(DwRing *ring, const DwTake *take)
@@ -843,10 +859,10 @@ end_slot_pass(DwRing *ring, const DwTake *take)
 }
 
 /*
- * Go on with a pass: look at as many chunks as are sure to fit into out,
- * which has max places, and return how many entries were taken.
+ * Goes on with a pass: looks at as many chunks as are sure to fit into out, which has
+ * room for max entries, and returns the number of entries taken.
  *
- * May return 0 before the pass is over, which is when chunks_left is 0.
+ * The pass is over when take->chunks_left is 0; the result may be 0 before.
  */
 uint32
 dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
@@ -860,7 +876,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 
 	for (; nchunks > 0; nchunks--)
 	{
-		/* Others may have removed chunks since the pass began */
+		/* Another pass or a filter may have removed chunks since this one began */
 		take->chunks_left = Min(take->chunks_left, list->nchunks);
 		if (take->chunks_left == 0)
 			break;
@@ -876,6 +892,7 @@ dw_ring_take(DwRing *ring, DwPool *pool, DwAccount *acct, DwTake *take,
 	return taken;
 }
 
+/* The predicate of dw_ring_filter(): the caller's one, and notes the bounds of what it keeps. */
 static bool
 keep_bounds(const DwEntry *entry, void *arg)
 {
@@ -888,13 +905,13 @@ keep_bounds(const DwEntry *entry, void *arg)
 	return true;
 }
 
-/* Remove the entries that keep() does not want from all slots. */
+/* Removes the entries for which keep() returns false from all slots. */
 void
 dw_ring_filter(DwRing *ring, DwPool *pool, DwAccount *acct, DwKeep keep, void *arg)
 {
 	uint32		slotno;
 
-	/* The bounds of a pass would cover what is removed here */
+	/* The bounds of a pass would still cover entries that are removed here */
 	ring->pass_slot = NO_SLOT;
 
 	for (slotno = next_occupied(ring, 0, ring->nslots); slotno < ring->nslots;

@@ -3,22 +3,25 @@
  * ring.h
  *	  The ring of slots: a pure data structure.
  *
- * A task due at time t belongs into slot (tick(t) mod nslots), where tick(t)
- * is t in whole ticks; its cycle number, the whole turns of the ring until it
- * is due, is derived from the absolute due time and never counted down, so a
- * step of the clock cannot make it wrong.
+ * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots
+ * slots; slot number (tick mod nslots) holds the tasks that are due in the tick.
+ * So a slot holds tasks of this turn of the ring and of later ones.  The cycle
+ * number of a task is the number of whole turns until it is due.  The code computes
+ * it from the due time and never counts it down, so a step of the clock cannot make
+ * it wrong.
  *
- * Entries live in chunks of 1 KB from one bounded pool that all databases
- * share; each chunk carries its database, so that what a dead timer held can
- * be taken back.  Chunk lists serve both the slots and the ready lists of the
- * lanes.
+ * An entry is what memory knows of one task: 24 bytes.  Entries live in chunks of
+ * 1 KB, which come from one bounded pool that all databases share.  Each chunk
+ * carries the number of its database, so that the chunks of a timer that has died
+ * can be taken back.  A list of chunks makes up a slot of the ring, or a ready
+ * list: the tasks of a lane that are due.
  *
- * This code knows no catalog, no clock and does no I/O; everything is
- * position-independent, for use in shared memory.  It is compiled into the
- * extension, and alone, with DW_STANDALONE, into its property test.
+ * This code knows no catalog and no clock, and does no I/O.  All data is
+ * position-independent, for use in shared memory.  The code is compiled into the
+ * extension, and alone, with DW_STANDALONE, into a test.
  *
- * Locking: the pool's free list has its own spinlock.  A list or a ring has
- * no lock of its own: the caller serializes access to it.
+ * Locking: the pool's free list has a spinlock of its own.  A list or a ring has
+ * none: the caller serializes access to it.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,15 +35,18 @@
 #include "storage/spin.h"
 #endif
 
+/* Entries in a chunk */
 #define DW_CHUNK_ENTRIES	42
+
+/* Stands for no chunk; chunks are numbers below the pool's nchunks. */
 #define DW_NO_CHUNK			UINT32_MAX
 
-/* One task, as far as memory knows it.  Times are microseconds. */
+/* One task, as far as memory knows it.  Times are in microseconds. */
 typedef struct DwEntry
 {
 	int64		due;
 	int64		id;
-	uint32		block;			/* where the row was seen last */
+	uint32		block;			/* block and offset: where the row was seen last */
 	uint16		offset;
 	uint16		lane;			/* index into the table of lanes */
 } DwEntry;
@@ -48,44 +54,44 @@ typedef struct DwEntry
 /* The entries of a chunk are entries[first .. first + count - 1]. */
 typedef struct DwChunk
 {
-	uint32		next;			/* in its list or the free list */
-	uint32		owner;			/* account that holds it, 0 = free */
+	uint32		next;			/* next chunk of its list, or of the free list */
+	uint32		owner;			/* number of the account that holds the chunk, 0 = free */
 	uint16		first;
 	uint16		count;
-	uint32		serial;			/* raised when it leaves a list */
+	uint32		serial;			/* raised when the chunk is freed, see DwPlace */
 	DwEntry		entries[DW_CHUNK_ENTRIES];
 } DwChunk;
 
 typedef struct DwPool
 {
-	slock_t		lock;			/* protects all of the header and accounts */
+	slock_t		lock;			/* protects these members and all accounts */
 	uint32		nchunks;
-	uint32		nfree;
-	uint32		free_head;
+	uint32		nfree;			/* length of the free list */
+	uint32		free_head;		/* first chunk of the free list */
 	DwChunk		chunks[FLEXIBLE_ARRAY_MEMBER];
 } DwPool;
 
-/* What one database holds of the pool, and how much it may hold. */
+/* The chunks that one database holds, and may hold. */
 typedef struct DwAccount
 {
-	uint32		owner;			/* not 0 */
-	uint32		used;
-	uint32		quota;
+	uint32		owner;			/* number of the account; not 0 */
+	uint32		used;			/* chunks that the database holds */
+	uint32		quota;			/* limit for used */
 } DwAccount;
 
 /*
- * A queue of entries: pushed at the tail, popped at the head, or put back there.
- * It can be popped at any other chunk, too.
+ * A queue of entries, in chunks.  Entries are pushed at the tail and popped at the head;
+ * they can be put back at the head, and popped at any other chunk.
  */
 typedef struct DwList
 {
-	uint32		head;
-	uint32		tail;
+	uint32		head;			/* first chunk, or DW_NO_CHUNK */
+	uint32		tail;			/* last chunk, or DW_NO_CHUNK */
 	uint32		count;			/* entries in all chunks */
 	uint32		nchunks;
 } DwList;
 
-/* Names a chunk for as long as it is in its list. */
+/* Names a chunk of a list; the name is invalid once the chunk has left the list. */
 typedef struct DwPlace
 {
 	uint32		chunk;
@@ -95,55 +101,59 @@ typedef struct DwPlace
 typedef struct DwSlot
 {
 	DwList		list;
-	int64		min_due;		/* lower bound; INT64_MAX when empty */
-	int64		max_due;		/* upper bound; INT64_MIN when empty */
+	int64		min_due;		/* lower bound of its due times; INT64_MAX when empty */
+	int64		max_due;		/* upper bound of its due times; INT64_MIN when empty */
 } DwSlot;
 
 typedef struct DwRing
 {
 	uint32		nslots;
-	int64		tick_us;		/* width of a slot */
-	int64		current_tick;
-	uint64		nentries;
+	int64		tick_us;		/* length of a tick */
+	int64		current_tick;	/* the tick that the clock has reached */
+	uint64		nentries;		/* entries in all slots */
 
 	/*
-	 * Strays: entries that a walk from current_tick onwards would not meet in
-	 * the order of their dues, because the clock moved past them or back.  If
-	 * there are any, then they are due at stray_due or later and have a tick
-	 * before stray_end.
+	 * Strays: entries that a walk over the slots from current_tick on would not
+	 * meet in the order of their due times, because the clock has moved past them,
+	 * or back.  If there are strays, they are due at stray_due or later, and have
+	 * a tick before stray_end.
 	 */
 	int64		stray_due;		/* INT64_MAX when there are none */
 	int64		stray_end;
 
-	/* The latest pass: bounds of what it kept and of what came in meanwhile */
+	/*
+	 * The latest pass (see DwTake): bounds of the due times that it has left in its
+	 * slot, and of those that were inserted meanwhile.
+	 */
 	uint32		pass_serial;
-	uint32		pass_slot;		/* UINT32_MAX when it is over */
+	uint32		pass_slot;		/* UINT32_MAX when the pass is over */
 	int64		pass_min;
 	int64		pass_max;
 
 	uint32		slots_offset;	/* from the start of the struct */
-	uint64		occupied[FLEXIBLE_ARRAY_MEMBER];	/* bitmap, then the slots */
+	uint64		occupied[FLEXIBLE_ARRAY_MEMBER];	/* bitmap of slots with entries; the slots
+													 * follow */
 } DwRing;
 
-/* Progress of taking entries out of one slot, in slices. */
+/* A pass: takes the due entries out of one slot, in slices. */
 typedef struct DwTake
 {
 	uint32		slot;
-	uint32		chunks_left;	/* still to look at; 0 = the pass is over */
-	uint32		serial;			/* tells the latest pass from older ones */
+	uint32		chunks_left;	/* chunks still to look at; 0 = the pass is over */
+	uint32		serial;			/* number of the pass */
 	int64		until_due;		/* entries due by then are taken; may be
 								 * lowered while the pass goes on */
 } DwTake;
 
-/* false: remove the entry */
+/* Predicate for filters: false means that the entry is removed. */
 typedef bool (*DwKeep) (const DwEntry *entry, void *arg);
 
-/* The pool. */
+/* The pool */
 extern size_t dw_pool_size(uint32 nchunks);
 extern void dw_pool_init(DwPool *pool, uint32 nchunks);
 extern void dw_pool_reclaim(DwPool *pool, DwAccount *acct);
 
-/* Lists of entries. */
+/* Lists of entries */
 extern void dw_list_init(DwList *list);
 extern bool dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
 extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
@@ -155,7 +165,7 @@ extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *pl
 extern void dw_list_append(DwPool *pool, DwList *list, DwList *more);
 extern void dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg);
 
-/* The ring. */
+/* The ring */
 extern size_t dw_ring_size(uint32 nslots);
 extern void dw_ring_init(DwRing *ring, uint32 nslots, int64 tick_us);
 extern DwSlot *dw_ring_slot(DwRing *ring, uint32 slot);

@@ -41,21 +41,24 @@
 #include "../shmem/shared.h"
 #include "catalog.h"
 
-/* the same error within this time belongs to the same episode */
+/* Minimum interval between log messages about the same error of a read transaction, in us. */
 #define EPISODE_US		(10 * USECS_PER_SEC)
+
 bool		dw_extension_gone = false;
-DwCatalog dw_known_catalog;
-bool dw_catalog_valid = false;
+DwCatalog	dw_known_catalog;
+bool		dw_catalog_valid = false;
+bool		dw_tables_being_written = false;
 static bool callback_registered = false;
 
-/*
- * This transaction has locked the table of tasks, and the indexes that each
- * task is in, to write to them.  The lock manager knows, too, but a question
- * to it costs something for each row.
- */
-bool dw_tables_being_written = false;
+/*---- Transactions that only read ----*/
 
-/* The snapshot is that of L4. */
+/*
+ * Begins a transaction of the timer or the sweeper, with an active snapshot (step L4 of
+ * loading), and returns the table of tasks, opened.  Waits for no lock: returns NULL if
+ * another process has locked the table, or if the extension is gone; then
+ * dw_extension_gone is set, and there is no snapshot.  The caller ends the transaction
+ * by dw_read_end() in all cases.
+ */
 Relation
 dw_read_begin(void)
 {
@@ -63,7 +66,7 @@ dw_read_begin(void)
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	/* the server's default may be one that waits or fails */
+	/* default_transaction_isolation may be a level at which reading waits or fails */
 	XactIsoLevel = XACT_READ_COMMITTED;
 	if (!dw_catalog_lookup(&cat))
 	{
@@ -72,12 +75,13 @@ dw_read_begin(void)
 	}
 	if (!ConditionalLockRelationOid(cat.task, AccessShareLock))
 		return NULL;
-	/* invalidations came with the lock; the snapshot comes after both */
+	/* the lock has brought invalidations; the snapshot must be newer than both */
 	DW_INJECT("load-before-snapshot");
 	PushActiveSnapshot(GetTransactionSnapshot());
 	return table_open(dw_catalog()->task, NoLock);
 }
 
+/* Commits the transaction of dw_read_begin(), which has returned rel or NULL. */
 void
 dw_read_end(Relation rel)
 {
@@ -90,8 +94,8 @@ dw_read_end(Relation rel)
 }
 
 /*
- * For PG_CATCH: reports the error that was caught, ends its transaction, and goes
- * back to the memory context that the caller had before.
+ * For PG_CATCH: reports the error that was caught, aborts its transaction, and
+ * switches to the memory context that the caller had before.
  */
 void
 dw_end_failed_transaction(MemoryContext context)
@@ -104,7 +108,11 @@ dw_end_failed_transaction(MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
-/* Reports an error caught, once for an episode, and ends its transaction. */
+/*
+ * For PG_CATCH: reports the error, at most once in EPISODE_US while it stays the same,
+ * and aborts its transaction.  The view "status" shows the error, after "could not" and
+ * what the process was to do.
+ */
 void
 dw_read_failed(DwDatabase *database, const char *what)
 {
@@ -121,11 +129,13 @@ dw_read_failed(DwDatabase *database, const char *what)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message), error->message);
+	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message),
+					   error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 }
 
+/* True if the role exists, as the active snapshot sees it; the caller has locked pg_authid. */
 bool
 dw_role_exists(Oid role)
 {
@@ -143,7 +153,11 @@ dw_role_exists(Oid role)
 	return exists;
 }
 
-/* What SQL would check for a statement that writes. */
+/*
+ * Raises an error where a statement that writes would: on a standby, in a read-only
+ * transaction, a parallel worker, or a security-restricted operation; also if the
+ * library is not in shared_preload_libraries.  The name of the function is for messages.
+ */
 void
 dw_require_writable(const char *function)
 {
@@ -157,6 +171,8 @@ dw_require_writable(const char *function)
 				 errmsg("cannot execute %s within security-restricted operation", function)));
 }
 
+/*---- OIDs of tables ----*/
+
 static bool
 is_history(Oid relid)
 {
@@ -166,12 +182,15 @@ is_history(Oid relid)
 	return false;
 }
 
+/* Relcache callback: one of the tables was changed, or anything. */
 static void
 forget_catalog(Datum arg, Oid relid)
 {
-	if (relid == InvalidOid || relid == dw_known_catalog.task || relid == dw_known_catalog.failed ||
-		relid == dw_known_catalog.prepared || relid == dw_known_catalog.queue || relid == dw_known_catalog.pause ||
-		relid == dw_known_catalog.cancellation || relid == dw_known_catalog.recurring || is_history(relid))
+	if (relid == InvalidOid || relid == dw_known_catalog.task ||
+		relid == dw_known_catalog.failed || relid == dw_known_catalog.prepared ||
+		relid == dw_known_catalog.queue || relid == dw_known_catalog.pause ||
+		relid == dw_known_catalog.cancellation || relid == dw_known_catalog.recurring ||
+		is_history(relid))
 		dw_catalog_valid = dw_tables_being_written = false;
 }
 
@@ -182,19 +201,21 @@ relation_named(Oid schema, const char *name)
 }
 
 /*
- * Looks the extension's relations up; false if the extension is not there.
- * Whoever may create a schema of our name cannot mislead us: the schema
- * belongs to the extension if the extension exists.
+ * Looks up the extension's relations by name; false if the extension, or one of them,
+ * is not there.  Foreign schemas of our names cannot mislead us: if the extension
+ * exists, both schemas belong to it.
  */
 bool
 dw_catalog_lookup(DwCatalog *result)
 {
 	Oid			schema;
+	Oid			internal;
 
 	if (!OidIsValid(get_extension_oid("delay_wheel", true)))
 		return false;
 	schema = get_namespace_oid("delay_wheel", true);
-	if (!OidIsValid(schema))
+	internal = get_namespace_oid("delay_wheel_internal", true);
+	if (!OidIsValid(schema) || !OidIsValid(internal))
 		return false;
 
 	result->task = relation_named(schema, "task");
@@ -214,10 +235,10 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
-	result->history[0] = relation_named(schema, "history_0");
-	result->history[1] = relation_named(schema, "history_1");
-	result->history[2] = relation_named(schema, "history_2");
-	result->history_seq = relation_named(schema, "history_seq");
+	result->history[0] = relation_named(internal, "history_0");
+	result->history[1] = relation_named(internal, "history_1");
+	result->history[2] = relation_named(internal, "history_2");
+	result->history_seq = relation_named(internal, "history_seq");
 	result->recurring = relation_named(schema, "recurring_task");
 	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
 	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
@@ -235,6 +256,10 @@ dw_catalog_lookup(DwCatalog *result)
 		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
 }
 
+/*
+ * True if the table may have rows, by its size.  Does not wait: true also if the table
+ * is locked.  Else the table stays locked (AccessShareLock), so that it is not dropped.
+ */
 bool
 dw_may_have_rows(Oid table)
 {
@@ -243,7 +268,7 @@ dw_may_have_rows(Oid table)
 
 	if (!ConditionalLockRelationOid(table, AccessShareLock))
 		return true;
-	/* it may have been dropped just before */
+	/* the table may have been dropped just before it was locked */
 	rel = try_table_open(table, NoLock);
 	may = rel != NULL && RelationGetNumberOfBlocks(rel) > 0;
 	if (rel != NULL)
@@ -252,9 +277,9 @@ dw_may_have_rows(Oid table)
 }
 
 /*
- * Raises an error if a table has not the columns that we know it to have.  If
- * it is locked, it is being altered, of which we shall hear: the timer must
- * not wait.
+ * Raises an error if a table does not have the columns that the install script gave
+ * it.  Does not wait, for the timer's sake: if the table is locked, it may be being
+ * altered; then an invalidation will make us check it again.
  */
 static void
 check_columns(Oid table, const Oid *types, int n)
@@ -271,13 +296,15 @@ check_columns(Oid table, const Oid *types, int n)
 			TupleDescAttr(desc, i)->atttypid != types[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
-							RelationGetRelationName(rel)),
-					 errdetail("Column %d is not as extension \"%s\" created it.", i + 1, "delay_wheel")));
-	/* not kept: who drops the extension takes the tables in another order */
+					 errmsg("table \"%s.%s\" has been altered",
+							get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
+					 errdetail("Column %d is not as extension \"%s\" created it.",
+							   i + 1, "delay_wheel")));
+	/* released at once, since DROP EXTENSION locks the tables in another order */
 	table_close(rel, AccessShareLock);
 }
 
+/* Checks the columns of all tables; the types are those of the install script. */
 static void
 check_tables(const DwCatalog *cat)
 {
@@ -327,7 +354,11 @@ check_tables(const DwCatalog *cat)
 	check_columns(cat->recurring, recurring_types, Natts_recurring);
 }
 
-/* The OIDs of our relations; an error if the extension is not there. */
+/*
+ * Returns the OIDs of the extension's relations, and checks their columns, unless that
+ * is known already.  Raises an error if the extension is not there, or a table was
+ * altered.
+ */
 const DwCatalog *
 dw_catalog(void)
 {
@@ -343,7 +374,7 @@ dw_catalog(void)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
-		/* before the check, whose locks may bring the news of another change */
+		/* set before the check, whose locks may bring an invalidation that resets it */
 		dw_catalog_valid = true;
 		PG_TRY();
 		{
@@ -359,6 +390,7 @@ dw_catalog(void)
 	return &dw_known_catalog;
 }
 
+/* True if dw_catalog() would find the extension.  Costs nothing if it has. */
 bool
 dw_catalog_is_there(void)
 {
@@ -367,7 +399,12 @@ dw_catalog_is_there(void)
 	return dw_catalog_valid || dw_catalog_lookup(&found);
 }
 
-/* Identity of this database in this cluster; copies of rows are told by it. */
+/*---- Rows of any table ----*/
+
+/*
+ * Returns the stamp of this database in this cluster, a hash.  Each row has the stamp of
+ * the database that it was written in, so that copies in other databases are noticed.
+ */
 int64
 dw_origin_stamp(void)
 {
@@ -380,8 +417,8 @@ dw_origin_stamp(void)
 }
 
 /*
- * A tuple of the table's own width, from the columns that we know: somebody
- * may have added others, which stay null.
+ * Returns a tuple made of the n columns that we know.  An administrator may have added
+ * more columns to the table; these are null.
  */
 HeapTuple
 dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
@@ -401,7 +438,10 @@ dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 	return heap_form_tuple(desc, all_values, all_nulls);
 }
 
-/* A row's columns, those that others added included. */
+/*
+ * Splits a row into all of its columns, including those that an administrator has
+ * added.  The arrays are allocated in the current memory context.
+ */
 void
 dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls)
 {

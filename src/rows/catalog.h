@@ -71,7 +71,7 @@ enum
 	Natts_failed = Anum_failed_more
 };
 
-/* Columns of delay_wheel.history_0 and the others. */
+/* Columns of delay_wheel_internal.history_0 and the others. */
 enum
 {
 	Anum_history_task = 1,
@@ -190,6 +190,7 @@ enum
 	Natts_recurring = Anum_recurring_more
 };
 
+/* OIDs of the extension's tables, and of the indexes and sequences that C code uses. */
 typedef struct DwCatalog
 {
 	Oid			task;
@@ -216,37 +217,30 @@ typedef struct DwCatalog
 	Oid			recurring_name_key;
 } DwCatalog;
 
-/* Is the extension still in this database?  Found out by each load. */
+/* True if timer or sweeper has found that the extension is not in this database (any more). */
 extern bool dw_extension_gone;
 
-/*
- * A transaction of the timer, with a snapshot and the task table opened; NULL
- * if the table is locked by somebody, or gone.
- */
-extern Relation dw_read_begin(void);
-extern void dw_read_end(Relation rel);
-
-/* The same after an error, which is reported. */
-extern void dw_end_failed_transaction(MemoryContext context);
-extern void dw_read_failed(DwDatabase *database, const char *what);
-
-/* As the active snapshot sees it; caller has locked pg_authid. */
-extern bool dw_role_exists(Oid role);
-extern void dw_require_writable(const char *function);
+/* The OIDs that dw_catalog() has found last; only valid while dw_catalog_valid. */
 extern DwCatalog dw_known_catalog;
 extern bool dw_catalog_valid;
-extern bool dw_tables_being_written;
-extern HeapTuple dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n);
-extern bool dw_catalog_lookup(DwCatalog *catalog);
 
 /*
- * May the table have rows?  Without waiting: true if that cannot be told.  It
- * stays locked against being dropped.
+ * True if this transaction has locked the table of tasks, and the indexes that have an
+ * entry for each task, to write to them.  The lock manager would answer that, too, but
+ * at a cost for each row.
  */
+extern bool dw_tables_being_written;
+
+extern Relation dw_read_begin(void);
+extern void dw_read_end(Relation rel);
+extern void dw_end_failed_transaction(MemoryContext context);
+extern void dw_read_failed(DwDatabase *database, const char *what);
+extern bool dw_role_exists(Oid role);
+extern void dw_require_writable(const char *function);
+extern HeapTuple dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n);
+extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern bool dw_may_have_rows(Oid table);
 extern const DwCatalog *dw_catalog(void);
-
-/* Would dw_catalog() find it?  Costs nothing if it has. */
 extern bool dw_catalog_is_there(void);
 extern int64 dw_origin_stamp(void);
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);

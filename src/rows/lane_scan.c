@@ -3,9 +3,16 @@
  * lane_scan.c
  *	  Scans of pending tasks by the index of lanes, and of failed tasks by time.
  *
- * Run by the timer (loading, and looking for lanes), by the sweeper, and by sessions
- * that read views, arm or redrive tasks.  A scan begins after a place in the order of
- * the index and goes on from there in slices, each with a snapshot of its own.
+ * Run by the timer (to load tasks and look for lanes), by the sweeper, and by sessions
+ * that read views, arm or retry tasks.
+ *
+ * A lane is one combination of owner, queue and priority.  The index of lanes is on
+ * (owner, origin, queue, priority, due, id); origin is the stamp of the database that a
+ * row was written in, see dw_origin_stamp().  So the tasks of a lane of one origin are a
+ * range of the index, in the order in which they are due.
+ *
+ * A long scan is done in slices, each with a snapshot of its own: the caller keeps the
+ * key that it has reached, and begins the next scan there.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,25 +41,29 @@
 
 struct DwLaneScan
 {
-	Relation	rel;
+	Relation	rel;			/* the table of tasks */
 	Relation	index;
 	IndexScanDesc scan;
-	TupleTableSlot *slot;
-	bool		keys_only;
+	TupleTableSlot *slot;		/* the row that was read last */
+	bool		keys_only;		/* see dw_lane_scan_keys_only() */
 	Buffer		map;			/* page of the visibility map, pinned */
 	ScanKeyData keys[5];
-	ScanKeyData members[6];
+	ScanKeyData members[6];		/* of the row comparison in keys */
 };
+
 struct DwFailedScan
 {
 	Relation	index;
 	IndexScanDesc scan;
 	ScanDirection direction;
-	TupleTableSlot *slot;
+	TupleTableSlot *slot;		/* the row that was read last */
 	ScanKeyData key;
-	ScanKeyData members[2];
+	ScanKeyData members[2];		/* of the row comparison in key */
 };
 
+/*---- Scan keys ----*/
+
+/* Returns the key before all tasks of a lane that have this database's origin. */
 DwTaskKey
 dw_lane_begin(const DwLane *lane)
 {
@@ -68,7 +79,7 @@ dw_lane_begin(const DwLane *lane)
 	return key;
 }
 
-/* One column of a row comparison. */
+/* Fills the scan key of one column of a row comparison, as (due, id) >= ($1, $2). */
 static void
 init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strategy,
 				RegProcedure compare, Datum value)
@@ -77,6 +88,7 @@ init_row_member(ScanKey key, int flags, AttrNumber column, StrategyNumber strate
 						   InvalidOid, InvalidOid, compare, value);
 }
 
+/* Fills the scan key of a row comparison, whose columns are members. */
 static void
 init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 {
@@ -86,6 +98,8 @@ init_row_header(ScanKey key, StrategyNumber strategy, ScanKey members)
 	key->sk_strategy = strategy;
 	key->sk_argument = PointerGetDatum(members);
 }
+
+/*---- Pending tasks, by lane ----*/
 
 static DwLaneScan *
 begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
@@ -98,15 +112,15 @@ begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
 	scan->keys_only = false;
 	scan->map = InvalidBuffer;
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
-	/* so that we know where we are among dead entries, too */
+	/* index tuples are wanted, so that dead entries have a key, too */
 	scan->scan->xs_want_itup = true;
 	return scan;
 }
 
 /*
- * Begins to read the rows of one lane and one origin, from (due, id) on; a
- * row comparison, since a million tasks may have one due time.  The scan must
- * be ended in the transaction.
+ * Begins a scan of the tasks of one lane and one origin, from the (due, id) of *from on.
+ * The comparison includes the id, since a million tasks may have the same due time.  rel
+ * is the table of tasks.  The caller must end the scan before the transaction ends.
  */
 DwLaneScan *
 dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
@@ -130,7 +144,7 @@ dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 	return scan;
 }
 
-/* The same for all lanes of all origins, from a key on. */
+/* As dw_lane_scan_begin(), for all lanes of all origins, one after the other, from a key on. */
 DwLaneScan *
 dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 {
@@ -140,7 +154,7 @@ dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot)
 	return scan;
 }
 
-/* Goes on from another key. */
+/* Makes a scan of dw_lanes_scan_begin() go on from another key. */
 void
 dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from)
 {
@@ -166,7 +180,7 @@ entry_column(IndexScanDesc scan, int attnum)
 	return index_getattr(scan->xs_itup, attnum, scan->xs_itupdesc, &isnull);
 }
 
-/* What the index says of the row; attempts is not in it. */
+/* Fills *key from the index entry; attempts and has_more are not in the index. */
 static void
 key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 {
@@ -182,9 +196,10 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 }
 
 /*
- * The caller does not want the rows themselves: those that the visibility map
- * knows to be visible to everybody are not read.  Tasks lie in the table in
- * the order in which they were scheduled, so each would be another page.
+ * Makes the scan return keys only: a row that the visibility map shows as visible to all
+ * is not read.  Reading it would mostly mean another page for each task, since tasks lie
+ * in the table in the order in which they were scheduled.  key->attempts is 0 then, and
+ * key->has_more false.
  */
 void
 dw_lane_scan_keys_only(DwLaneScan *scan)
@@ -193,9 +208,9 @@ dw_lane_scan_keys_only(DwLaneScan *scan)
 }
 
 /*
- * The next entry of the index, whether the snapshot sees its row or not: there
- * can be a million dead ones in a row, among which the caller may want to
- * pause.  False at the end.
+ * Reads the next entry of the index; false at the end.  *visible tells whether the
+ * snapshot sees its row.  Entries of rows that are not visible are returned as well: there
+ * can be a million of them, among which the caller may want to end its slice.
  */
 bool
 dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
@@ -223,6 +238,7 @@ dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
 	return true;
 }
 
+/* Reads the next row that the snapshot sees; false at the end. */
 bool
 dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 {
@@ -234,13 +250,14 @@ dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key)
 	return false;
 }
 
-/* A copy of the row that was just read. */
+/* Returns a copy of the row that was read last, in a scan without keys_only. */
 HeapTuple
 dw_lane_scan_tuple(DwLaneScan *scan)
 {
 	return ExecCopySlotHeapTuple(scan->slot);
 }
 
+/* Ends the scan and frees it; the index stays locked until the end of the transaction. */
 void
 dw_lane_scan_end(DwLaneScan *scan)
 {
@@ -252,9 +269,12 @@ dw_lane_scan_end(DwLaneScan *scan)
 	pfree(scan);
 }
 
+/*---- Failed tasks, by time ----*/
+
 /*
- * Begins to read failed tasks after, or if backwards before, a place; from
- * one of the ends if that is an infinite time.
+ * Begins a scan of failed tasks after (failed_at, id), or before it if the direction is
+ * backward.  With an infinite time the scan begins at one end of the table.  rel is
+ * delay_wheel.failed_task.
  */
 DwFailedScan *
 dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_at, int64 id,
@@ -276,7 +296,10 @@ dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_a
 	return scan;
 }
 
-/* The next row, valid until the one after it is read, or NULL. */
+/*
+ * Returns the next row, or NULL.  The row is valid until the next call.  *failed_at and
+ * *id are set to its place in the order.
+ */
 HeapTuple
 dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
 {
@@ -292,6 +315,7 @@ dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)
 	return tuple;
 }
 
+/* Ends the scan and frees it; the index stays locked until the end of the transaction. */
 void
 dw_failed_scan_end(DwFailedScan *scan)
 {
@@ -301,10 +325,11 @@ dw_failed_scan_end(DwFailedScan *scan)
 	pfree(scan);
 }
 
+/*---- The lanes that have tasks ----*/
+
 /*
- * Steps through the distinct lanes and origins of the table by a skip scan:
- * the first, or the one after *key, which becomes the key of its first row.
- * False at the end.
+ * Finds the next lane of an origin that has tasks (a skip scan): the one after *key, or
+ * the first one of all.  Sets *key to the key of its first task; false at the end.
  */
 bool
 dw_next_lane(Relation rel, Snapshot snapshot, DwTaskKey *key, bool first)

@@ -24,7 +24,6 @@ typedef struct DwLaneScan DwLaneScan;
 /* A scan of failed tasks in (failed_at, id) order, or backwards. */
 typedef struct DwFailedScan DwFailedScan;
 
-/* Where the rows of a lane begin that are this database's own. */
 extern DwTaskKey dw_lane_begin(const DwLane *lane);
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern DwLaneScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);

@@ -1,10 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * more.c
- *	  What few tasks have: the column "more" of a task's row.
+ *	  The column "more" of a task's row: options that few tasks have.
  *
- * Run by backends that schedule, and by executors.  Ordinary tasks have null
- * there, and cost nothing.
+ * Run by sessions that schedule, and by executors.
+ *
+ * The column is a jsonb object with the keys of more.h.  It is null for ordinary tasks,
+ * which therefore cost nothing.
+ *
+ * The functions take the columns of a row of delay_wheel.task or failed_task (values and
+ * nulls) and the number of the column "more" in it.  Plain SQL may have written anything
+ * there.  So a value of the wrong type counts as missing, and is no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +26,10 @@
 #include "catalog.h"
 #include "more.h"
 
-/* what a key and its entry take at most, in bytes, and all that is no text */
+/*
+ * Room that is kept free in the object for keys, numbers and overhead, in bytes: all but
+ * the text that dw_more_has_room() is asked for.
+ */
 #define SMALL_KEYS	4096
 
 static const struct
@@ -29,6 +38,7 @@ static const struct
 	DwMode		mode;
 }			modes[] = {{"at_most_once", DW_AT_MOST_ONCE}, {"at_least_once", DW_AT_LEAST_ONCE}};
 
+/* Looks up a key; false if it, or the column, is missing.  *value points into the column. */
 static bool
 find_option(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
 {
@@ -41,6 +51,7 @@ find_option(const Datum *values, const bool *nulls, int column, const char *key,
 		getKeyJsonValueFromContainer(&more->root, key, strlen(key), value) != NULL;
 }
 
+/* True if the row has the key, with a value of any type. */
 bool
 dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -49,7 +60,7 @@ dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 	return find_option(values, nulls, column, key, &value);
 }
 
-/* A copy in the current memory context, or NULL. */
+/* Returns a copy of a text in the current memory context; NULL if there is none. */
 char *
 dw_more_text(const Datum *values, const bool *nulls, int column, const char *key)
 {
@@ -60,6 +71,7 @@ dw_more_text(const Datum *values, const bool *nulls, int column, const char *key
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
 
+/* Sets *number to an integer; false if there is none, or it is out of range. */
 bool
 dw_more_number(const Datum *values, const bool *nulls, int column, const char *key, int64 *number)
 {
@@ -75,9 +87,9 @@ dw_more_number(const Datum *values, const bool *nulls, int column, const char *k
 	return errno == 0 && *end == '\0';
 }
 
-/* An object with one key. */
+/* Returns a jsonb object with one key. */
 static Datum
-object(const char *key, JsonbValue *value)
+object_with_key(const char *key, JsonbValue *value)
 {
 	JsonbParseState *state = NULL;
 	JsonbValue	name = {.type = jbvString};
@@ -90,10 +102,11 @@ object(const char *key, JsonbValue *value)
 	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
+/* Sets a key of the row's column, in the current memory context. */
 static void
 set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *value)
 {
-	Datum		added = object(key, value);
+	Datum		added = object_with_key(key, value);
 
 	if (nulls[column - 1] || !JB_ROOT_IS_OBJECT(DatumGetJsonbP(values[column - 1])))
 		values[column - 1] = added;
@@ -102,6 +115,7 @@ set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *
 	nulls[column - 1] = false;
 }
 
+/* True if a text of this size can be added; jsonb limits the size of an object. */
 bool
 dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes)
 {
@@ -109,6 +123,7 @@ dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes)
 		toast_raw_datum_size(values[column - 1]) + bytes + SMALL_KEYS < JENTRY_OFFLENMASK;
 }
 
+/* Sets a key to a text.  The new column is allocated in the current memory context. */
 void
 dw_more_set_text(Datum *values, bool *nulls, int column, const char *key, const char *text)
 {
@@ -119,6 +134,7 @@ dw_more_set_text(Datum *values, bool *nulls, int column, const char *key, const 
 	set_option(values, nulls, column, key, &value);
 }
 
+/* Sets a key to a number.  The new column is allocated in the current memory context. */
 void
 dw_more_set_number(Datum *values, bool *nulls, int column, const char *key, int64 number)
 {
@@ -128,7 +144,7 @@ dw_more_set_number(Datum *values, bool *nulls, int column, const char *key, int6
 	set_option(values, nulls, column, key, &value);
 }
 
-/* What is left without any key is null again. */
+/* Removes a key, if it is there.  The column becomes null if no key is left. */
 void
 dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 {
@@ -142,6 +158,7 @@ dw_more_remove(Datum *values, bool *nulls, int column, const char *key)
 	nulls[column - 1] = JB_ROOT_COUNT(left) == 0;
 }
 
+/* Returns the mode of a name; DW_IN_TRANSACTION if there is none of the name. */
 static DwMode
 find_mode(const char *name)
 {
@@ -151,7 +168,7 @@ find_mode(const char *name)
 	return DW_IN_TRANSACTION;
 }
 
-/* By the columns of a row of delay_wheel.task. */
+/* Returns the mode of a task, by the columns of its row of delay_wheel.task. */
 DwMode
 dw_mode(const Datum *values, const bool *nulls)
 {
@@ -163,7 +180,7 @@ dw_mode(const Datum *values, const bool *nulls)
 	return name == NULL ? DW_IN_TRANSACTION : find_mode(name);
 }
 
-/* By its name; an error if there is none of that name. */
+/* Returns the mode that a user has named; an error if there is none of that name. */
 DwMode
 dw_mode_named(const char *name)
 {

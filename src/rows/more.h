@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * more.h
- *	  What few tasks have: the column "more" of a task's row.
+ *	  The column "more" of a task's row: options that few tasks have.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,36 +10,29 @@
 
 #include "postgres.h"
 
-/* Its keys. */
-#define DW_MORE_LAST_ERROR	"last_error"	/* text: of the last attempt */
-#define DW_MORE_SKIP_AFTER	"skip_after"	/* number: us after the due time */
-#define DW_MORE_NOTIFY		"notify"	/* text: a channel */
-#define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL */
-#define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL */
-#define DW_MORE_MODE		"mode"	/* text, see autonomous.h */
-#define DW_MORE_RECURRING	"recurring" /* number, see recurring.h */
+/* The keys of the column, a jsonb object. */
+#define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
+#define DW_MORE_SKIP_AFTER	"skip_after"	/* number: the task is skipped if it would
+											 * begin more than this after its due time, in us */
+#define DW_MORE_NOTIFY		"notify"	/* text: channel for a NOTIFY at the end */
+#define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL of a follow-up task */
+#define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL of a follow-up task */
+#define DW_MORE_MODE		"mode"	/* text: see DwMode */
+#define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
+										 * a run of */
 
-/* The option mode. */
+/* The option mode: how the task's statement is run, see executor/autonomous.c. */
 typedef enum DwMode
 {
-	DW_IN_TRANSACTION,			/* as ordinary tasks */
-	DW_AT_MOST_ONCE,
-	DW_AT_LEAST_ONCE
+	DW_IN_TRANSACTION,			/* in the transaction that deletes the row; the default */
+	DW_AT_MOST_ONCE,			/* outside of a transaction; not again after a crash */
+	DW_AT_LEAST_ONCE			/* outside of a transaction; again after a crash */
 } DwMode;
 
-/*
- * These take the columns of a row of delay_wheel.task or failed_task by its
- * values and nulls, and the number of the column "more" in it.
- *
- * What is there is not to be trusted: it may have been written by plain SQL.
- * So what is not of the right type counts as not there, and is no error.
- */
 extern bool dw_more_has(const Datum *values, const bool *nulls, int column, const char *key);
 extern char *dw_more_text(const Datum *values, const bool *nulls, int column, const char *key);
 extern bool dw_more_number(const Datum *values, const bool *nulls, int column, const char *key,
 						   int64 *number);
-
-/* Is there room for so many bytes more? */
 extern bool dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes);
 extern void dw_more_set_text(Datum *values, bool *nulls, int column, const char *key,
 							 const char *text);

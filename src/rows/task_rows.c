@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * task_rows.c
- *	  Rows of delay_wheel's tables, by the table access method.
+ *	  Writing and finding rows of delay_wheel's tables.
  *
- * Run by backends that schedule, by the timer and by executors.  No SQL is
- * involved: scheduling is a hot path, and an executor, which has no rights
- * but its role's, must run nothing with more.  The tables are created USING
- * heap, so the heap's functions are called directly.
+ * Run by sessions that schedule, by executors, the timer and the sweeper.  No SQL is
+ * involved: scheduling is a hot path, and an executor, which has only the rights of its
+ * role, must run no SQL with more.  The tables are created USING heap, so the heap's
+ * functions are called directly.  CHECK constraints and triggers are not involved either,
+ * so callers check values themselves.
  *
- * OIDs of the tables are looked up by name and kept until the relation cache
- * reports a change.
+ * Tasks that have failed for good are in delay_wheel.failed_task.  The history is in
+ * several tables that are written in turn.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,12 +50,17 @@
 #include "more.h"
 #include "task_rows.h"
 
-/* Adds one entry to an index of ours, whose columns are plain. */
+/*---- Inserting rows with their index entries ----*/
+
+/*
+ * Adds an entry to an index that our install script has created: a B-tree on plain
+ * columns of the table, listed in columns and ended by 0.
+ */
 static void
 insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns,
 						const Datum *values, const bool *nulls, ItemPointer tid)
 {
-	/* a B-tree looks at nothing in there */
+	/* a B-tree looks at no member of this */
 	static IndexInfo info = {.type = T_IndexInfo};
 	Datum		ivalues[INDEX_MAX_KEYS];
 	bool		inulls[INDEX_MAX_KEYS];
@@ -70,9 +76,9 @@ insert_into_known_index(Relation heap, Relation index, const AttrNumber *columns
 }
 
 /*
- * The same for an index of somebody else, which may have expressions.  As in
- * maintenance, these have the rights of the table's owner, and set nothing for
- * who writes the row: workers are superusers.
+ * Adds an entry to an index that an administrator has created, which may have
+ * expressions.  As in maintenance commands, these run with the rights of the table's
+ * owner, and what they set is undone: the process that writes may be a superuser's.
  */
 static void
 insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
@@ -103,18 +109,20 @@ insert_into_any_index(Relation heap, Relation index, HeapTuple tuple)
 	SetUserIdAndSecContext(userid, context);
 }
 
-/* An index that we know how to fill without looking at its definition. */
+/* An index of our install script, which is filled without a look at its definition. */
 typedef struct KnownIndex
 {
 	Oid			oid;
-	const AttrNumber *columns;	/* ends with 0; NULL: this row is not in it */
-	LOCKMODE	lockmode;		/* to open it with */
+	const AttrNumber *columns;	/* ended by 0; NULL: the index has no entry for this row */
+	LOCKMODE	lockmode;		/* to open the index with */
 } KnownIndex;
 
 /*
- * Adds entries for a new row to all indexes of a table: ours, a second one of
- * each while REINDEX CONCURRENTLY runs, and what others have added.  For some
- * updates only those that do not point to single rows (BRIN).
+ * Adds entries for a new row to all indexes of a table: the known ones, a second one of
+ * each while REINDEX CONCURRENTLY runs, and those that administrators have added.
+ *
+ * With summarizing_only, only to summarizing indexes (BRIN): that is for an update after
+ * which all other indexes are right as they are.
  */
 static void
 insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const bool *nulls,
@@ -146,21 +154,26 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 	list_free(indexes);
 }
 
+/*
+ * Locks the table of tasks to write to it, until the end of the (sub)transaction, with
+ * the indexes that have an entry for each task.  Costs nothing the second time in a
+ * transaction.
+ */
 void
 dw_tasks_lock(void)
 {
 	if (dw_tables_being_written)
 		return;
 	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
-	/* again, now that this lock keeps indexes from being exchanged */
+	/* look the OIDs up again: from now on our lock keeps indexes from being replaced */
 	(void) dw_catalog();
 	dw_tables_being_written = dw_catalog_valid;
-	/* the news that come with these locks take it back */
+	/* an invalidation that comes with these locks resets dw_tables_being_written */
 	LockRelationOid(dw_known_catalog.task_pkey, RowExclusiveLock);
 	LockRelationOid(dw_known_catalog.task_lane_index, RowExclusiveLock);
 }
 
-/* Opens the table of tasks to write to it; the lock is not to be released. */
+/* Locks the table of tasks and opens it.  The caller closes it with NoLock. */
 Relation
 dw_tasks_open(void)
 {
@@ -168,7 +181,7 @@ dw_tasks_open(void)
 	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
 }
 
-/* That lock may be gone. */
+/* Called when the lock of dw_tasks_lock() may be gone, at the end of a (sub)transaction. */
 void
 dw_tasks_unlocked(void)
 {
@@ -176,8 +189,8 @@ dw_tasks_unlocked(void)
 }
 
 /*
- * Inserts a task's row with all its index entries and makes it visible to
- * what follows in this transaction.  Returns where it is.
+ * Inserts a row into delay_wheel.task, with its index entries, and makes it visible to
+ * later commands of this transaction.  Returns where the row is.
  */
 ItemPointerData
 dw_task_insert(Datum *values, bool *nulls)
@@ -209,6 +222,7 @@ dw_task_insert(Datum *values, bool *nulls)
 	return tid;
 }
 
+/* Inserts a row of n columns into an open table, and makes it visible to later commands. */
 static void
 insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
 {
@@ -220,6 +234,7 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 	CommandCounterIncrement();
 }
 
+/* Inserts a row into delay_wheel.failed_task. */
 static void
 insert_failed(Datum *values, bool *nulls)
 {
@@ -237,8 +252,10 @@ insert_failed(Datum *values, bool *nulls)
 }
 
 /*
- * All at once; nothing that follows in this command sees them.  Without a look for
- * free space: the newest rows are to be in the last pages.
+ * Inserts a list of DwHistoryRow, at least one, into a table of the history, and returns
+ * the page of the last one.  Later commands of this transaction see the rows, this one
+ * does not.  Ignores free space in earlier pages: the newest rows must be in the last
+ * pages.
  */
 BlockNumber
 dw_history_insert(Relation rel, List *rows)
@@ -252,7 +269,8 @@ dw_history_insert(Relation rel, List *rows)
 		DwHistoryRow *row = list_nth(rows, i);
 
 		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-		ExecStoreHeapTuple(dw_form_tuple(rel, row->values, row->nulls, Natts_history), slots[i], true);
+		ExecStoreHeapTuple(dw_form_tuple(rel, row->values, row->nulls, Natts_history),
+						   slots[i], true);
 	}
 	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
 	page = ItemPointerGetBlockNumber(&slots[n - 1]->tts_tid);
@@ -272,7 +290,12 @@ dw_history_insert(Relation rel, List *rows)
 	return page;
 }
 
-/* Deletes a row, if it is there, having waited for who has locked it. */
+/*---- Failed tasks ----*/
+
+/*
+ * Deletes a row of failed_task, if it is there.  Waits for a transaction that has locked
+ * the row.
+ */
 void
 dw_failed_delete(int64 id, TimestampTz failed_at)
 {
@@ -296,7 +319,7 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	table_close(rel, NoLock);
 }
 
-/* What a row of failed_task has in common with that of the task. */
+/* The columns that a row of failed_task has in common with a row of delay_wheel.task. */
 static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_id, Anum_task_id},
 	{Anum_failed_due, Anum_task_due},
@@ -317,6 +340,7 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_more, Anum_task_more},
 };
 
+/* Returns at most max bytes of a text, cut between characters, as a Datum of type text. */
 Datum
 dw_clipped_text(const char *text, int length, int max)
 {
@@ -325,6 +349,7 @@ dw_clipped_text(const char *text, int length, int max)
 	return PointerGetDatum(cstring_to_text_with_len(text, length));
 }
 
+/* Returns the message of an error, which may be missing. */
 const char *
 dw_error_message(const ErrorData *error)
 {
@@ -345,6 +370,11 @@ set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
 		set_failed(values, nulls, column, dw_clipped_text(text, strlen(text), DW_MAX_ERROR_TEXT));
 }
 
+/*
+ * Inserts a row into failed_task for a task that has failed for good, after this number
+ * of attempts.  task and task_nulls are the columns of the task's row.  The number of
+ * crashes is taken from shared memory.
+ */
 void
 dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 				TimestampTz failed_at, const ErrorData *error)
@@ -371,7 +401,11 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 	insert_failed(values, nulls);
 }
 
-/* The way back; the rest is null.  A run of a recurring task is one no more. */
+/*
+ * Fills the columns of a row of delay_wheel.task from a row of failed_task; all other
+ * columns become null.  A task that was a run of a recurring task is an ordinary one
+ * from now on.
+ */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
 {
@@ -385,7 +419,8 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
 }
 
-/* For tables that are not written often. */
+/*---- Tables that are seldom written ----*/
+
 static void
 insert_into(Oid table, Datum *values, bool *nulls, int n)
 {
@@ -395,6 +430,7 @@ insert_into(Oid table, Datum *values, bool *nulls, int n)
 	table_close(rel, NoLock);
 }
 
+/* Inserts a row into delay_wheel.prepared. */
 void
 dw_prepared_insert(Datum *values, bool *nulls)
 {
@@ -402,8 +438,9 @@ dw_prepared_insert(Datum *values, bool *nulls)
 }
 
 /*
- * Has anything been written under the name that has not ended?  So it may be if
- * that cannot be read: a prepared transaction may have locked the table, too.
+ * True if a transaction that has not ended has written rows of delay_wheel.prepared with
+ * this name.  True also if the table, or its index, is locked: a prepared transaction
+ * may have locked it.  Does not wait.
  */
 bool
 dw_prepared_is_open(const char *gid)
@@ -434,31 +471,38 @@ dw_prepared_is_open(const char *gid)
 	return open;
 }
 
+/* Inserts a row into delay_wheel.queue. */
 void
 dw_queue_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->queue, values, nulls, Natts_queue);
 }
 
+/* Inserts a row into delay_wheel.pause. */
 void
 dw_pause_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
 }
 
+/* Inserts a row into delay_wheel.cancellation. */
 void
 dw_cancellation_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
 }
 
+/* Inserts a row into delay_wheel.recurring_task. */
 void
 dw_recurring_insert(Datum *values, bool *nulls)
 {
 	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
 }
 
-/* Its columns are all of the table; it is locked by this transaction. */
+/*
+ * Updates a row of delay_wheel.recurring_task, which this transaction has locked.  values
+ * and nulls are all columns of the table, including those that an administrator added.
+ */
 void
 dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 {
@@ -474,12 +518,16 @@ dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 	CommandCounterIncrement();
 }
 
+/*---- Reading and finding rows ----*/
+
+/* Returns one column of a row. */
 Datum
 dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
 {
 	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
 }
 
+/* Fills *key from a row of delay_wheel.task (rel). */
 void
 dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 {
@@ -498,7 +546,7 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->tid = tuple->t_self;
 }
 
-/* A copy of the row that the unique index has for the key, as the snapshot sees it, or NULL. */
+/* Returns a copy of the row that a unique index has for the key, or NULL. */
 static HeapTuple
 find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 {
@@ -511,6 +559,10 @@ find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 	return tuple;
 }
 
+/*
+ * Returns a copy of the row that a unique index has for the key, or NULL: as it is now,
+ * whatever the transaction's snapshot.  The caller has locked the table.
+ */
 HeapTuple
 dw_find_now(Relation rel, Oid index, ScanKey key)
 {
@@ -521,7 +573,7 @@ dw_find_now(Relation rel, Oid index, ScanKey key)
 	return tuple;
 }
 
-/* A copy of the row with this id, as the snapshot sees it, or NULL. */
+/* Returns a copy of a task's row, as the snapshot sees it, or NULL. */
 HeapTuple
 dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 {
@@ -532,9 +584,10 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * How many tasks a role has, those of open transactions and those that run
- * included, unarmed ones not, nor those that the function, if any, says no to;
- * counted up to a limit.
+ * Counts the rows of a role's tasks, up to a limit.  Includes rows that open transactions
+ * have inserted or are deleting, so also running tasks.  Leaves out rows that came with
+ * a copy of another database, and, unless counts is NULL, those for which it returns
+ * false.
  */
 int
 dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
@@ -563,7 +616,10 @@ dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple))
 	return n;
 }
 
-/* Has the owner any tasks here?  Asks the index of lanes. */
+/*
+ * True if the table of tasks (rel) has any row of the owner, of whatever origin; index is
+ * the index of lanes.
+ */
 bool
 dw_task_of_owner(Relation rel, Oid index, Oid owner)
 {

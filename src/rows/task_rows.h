@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * task_rows.h
- *	  Rows of delay_wheel's tables, by the table access method.
+ *	  Writing and finding rows of delay_wheel's tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,28 +20,29 @@
 
 #include "catalog.h"
 
-/* A row of these. */
+/* A row of the history, about to be written. */
 typedef struct DwHistoryRow
 {
 	Datum		values[Natts_history];
 	bool		nulls[Natts_history];
 } DwHistoryRow;
 
-/* What memory and claims need to know of a row. */
+/* The short columns of a task's row: enough to load the task, claim it or lock its row. */
 typedef struct DwTaskKey
 {
 	int64		id;
 	TimestampTz due;
-	int64		origin;
+	int64		origin;			/* stamp of the database that the row was written in */
 	Oid			owner;
 	int16		queue;
 	int16		priority;
-	int16		attempts;
-	bool		has_more;		/* it may have a mode; not known by the index */
-	ItemPointerData tid;
+	int16		attempts;		/* made so far; 0 if read from the index only */
+	bool		has_more;		/* column "more" is not null, so the task may have a mode;
+								 * false if read from the index only */
+	ItemPointerData tid;		/* where the row is */
 } DwTaskKey;
 
-/* Of the pending tasks with all three the same, there is one at most. */
+/* A key as users give it: at most one pending task has the same owner, queue and key. */
 typedef struct DwKey
 {
 	Oid			owner;
@@ -49,38 +50,31 @@ typedef struct DwKey
 	text	   *key;
 } DwKey;
 
-/* What to do if a task of the key is pending. */
+/* The option if_exists: what to do with a pending task of the same key. */
 typedef enum DwIfExists
 {
-	DW_KEEP,					/* leave it as it is */
-	DW_REPLACE,					/* delete it */
-	DW_RAISE					/* error */
+	DW_KEEP,					/* keep it, and schedule no other */
+	DW_REPLACE,					/* delete it, and schedule the new one */
+	DW_RAISE					/* raise an error */
 } DwIfExists;
 
-/* In bytes, so that an entry of the index has room. */
+/* Limit for the length of a key, in bytes: an entry of the index has room for no more. */
 #define DW_MAX_KEY	1000
 
-/* Of tasks that are given up since there is a newer one. */
+/* Message of a superseded task, which is given up since there is a newer one of its key. */
 #define DW_SUPERSEDED_MESSAGE	"a newer task of the same key is pending or running"
 
-/*
- * Locks the table of tasks to write to it, until the end of the (sub)transaction;
- * costs nothing the second time.
- */
 extern void dw_tasks_lock(void);
 extern Relation dw_tasks_open(void);
 extern void dw_tasks_unlocked(void);
 extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
-/* At most so many bytes of a text, as a value; and of what an error says. */
 extern Datum dw_clipped_text(const char *text, int length, int max);
 extern const char *dw_error_message(const ErrorData *error);
-/* A row of failed_task for the task of that row, which has failed with that error. */
 extern void dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 							TimestampTz failed_at, const ErrorData *error);
 extern void dw_failed_delete(int64 id, TimestampTz failed_at);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
-/* A list of DwHistoryRow, at least one; returns the page of the last one. */
 extern BlockNumber dw_history_insert(Relation rel, List *rows);
 extern void dw_prepared_insert(Datum *values, bool *nulls);
 extern bool dw_prepared_is_open(const char *gid);
@@ -91,10 +85,6 @@ extern void dw_recurring_insert(Datum *values, bool *nulls);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
-/*
- * A copy of the row that the unique index has for the key, as it is now, whatever
- * the transaction's snapshot; or NULL.  The caller has the table locked.
- */
 extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));

@@ -1,37 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * args.c
- *	  The arguments of a task: what $1, $2, ... in its SQL stand for.
+ *	  The arguments of a task: the values of $1, $2, ... in its SQL.
  *
- * The backend that schedules writes each argument as text, with its type
- * beside it; the executor reads it back, in another process, perhaps days
- * later.  Both may have any settings, and the text form of many types
+ * Run by sessions that schedule tasks, which write the arguments as text, and by
+ * executors (and sessions that run a task at once), which read them back.
+ *
+ * Fixed settings: each argument is stored as text, with its type beside it.  The
+ * two processes may have different settings, and the text form of many types
  * depends on settings: 1 February, written under one DateStyle, is read as
- * 2 January under another.  So neither side uses the session's:
+ * 2 January under another.  So neither process uses its own settings:
  *
- * - the most common types have a text form that no setting changes, or are
+ * - The most common types have a text form that no setting changes, or are
  *	 written here in such a form (dates and times in ISO 8601, floating point
- *	 numbers with all their digits);
- * - all others are written and read inside a GUC nest level with fixed
- *	 values, as postgres_fdw does it.  That costs some microseconds, so it is
- *	 entered only when such an argument is met.
+ *	 numbers with all their digits).
+ * - All other types are written and read inside a GUC nest level with fixed
+ *	 values, as postgres_fdw does.  A nest level costs some microseconds, so it
+ *	 is entered only when such an argument is met.  A transaction (or
+ *	 subtransaction) must be open: after an error its abort ends the nest level.
  *
- * An untyped literal is another matter.  The user wrote it as part of the
- * statement, and only the statement can say what it is: each place where $n
- * stands, by itself, as if the literal stood there.  So $n is of type unknown
- * to the parser, and where it is made something else there is a parameter for
- * that, numbered after the arguments, whose value is the literal as the input
- * function of that type reads it.  A plan that is kept has these parameters
- * for good; their values are read anew for each run.
+ * Readings: an untyped literal gets its type from the statement, at each place of
+ * $n separately, as if the literal stood at that place.  So for the parser $n has
+ * the type unknown.  A "reading" is $n coerced to one type.  Each reading becomes
+ * one more parameter, numbered after the arguments; its value is the literal as
+ * read by the input function of that type.  A kept plan has these parameters for
+ * as long as it lives; their values are read anew for each run.
  *
- * To read a value of some types means to evaluate the CHECKs of domains.  Whoever
- * calls a polymorphic function of another role, which passes the value on, has
- * chosen the type, but the task is the other role's.  So such code does not run
- * with that one's rights (stranger()).
- *
- * dw_args_collect runs in the backend that schedules, dw_args_params in the
- * executor.  Both rely on a transaction: on an error, its abort (or that of
- * a subtransaction) ends the nest level.
+ * Strangers: reading a value may run code that belongs to its type, such as the
+ * CHECK of a domain.  The role that chose the type need not be the role that owns
+ * the task: a user may pass a value of his own type to a polymorphic function of
+ * another role, which schedules a task with that value.  So code of a "stranger",
+ * a role without the rights of the task's owner, never runs with the owner's rights
+ * (see stranger()).
  *
  *-------------------------------------------------------------------------
  */
@@ -61,54 +61,54 @@
 #include "constants.h"
 #include "restricted.h"
 
-/* What an untyped argument is made in some place of the statement */
+/* An untyped argument as a value of one type, in one or more places of the statement */
 typedef struct Reading
 {
 	int			number;			/* of the argument, counted from 1 */
-	int			next;			/* one of the same argument; -1: none */
+	int			next;			/* index of an older reading of the argument; -1: none */
 	Oid			type;
 	int32		typmod;
-	Oid			input;
-	Oid			io_param;
-	int			location;		/* of the first such place in the SQL */
-	ParamExternData value;		/* in the run that is going on */
+	Oid			input;			/* the type's input function */
+	Oid			io_param;		/* second argument of the input function */
+	int			location;		/* byte offset in the SQL of the first such place */
+	ParamExternData value;		/* in the current run */
 } Reading;
 
-/* What the parser needs to know about $n */
+/* Connects the $n of a statement with the values of one run; the parser's hook state */
 struct DwBinding
 {
-	MemoryContext context;		/* of this and the readings */
-	MemoryContext run_context;	/* of their values */
-	ParamListInfo params;		/* of the run that is going on */
-	const char *sql;			/* NULL unless it is for a plan that is kept */
+	MemoryContext context;		/* holds this struct and the readings */
+	MemoryContext run_context;	/* holds the values of the readings */
+	ParamListInfo params;		/* the arguments of the current run */
+	const char *sql;			/* of a kept plan; else NULL */
 	int			nargs;
-	Oid		   *types;			/* InvalidOid: untyped */
+	Oid		   *types;			/* of each argument; InvalidOid: untyped */
 	int			nreadings;
-	int			max_readings;
+	int			max_readings;	/* allocated */
 	Reading    *readings;
-	int		   *newest;			/* reading of each argument; -1: none */
+	int		   *newest;			/* index of each argument's newest reading; -1: none */
 };
 
-/* For error messages that say which argument is meant */
+/* State of the error context "argument n of task ..." */
 typedef struct ArgumentContext
 {
-	int			number;			/* counted from 1 */
-	const char *sql;			/* may be NULL */
+	int			number;			/* counted from 1; 0: no argument yet */
+	const char *sql;			/* the task's; NULL: not named in the message */
 	ErrorContextCallback callback;
 } ArgumentContext;
 
-/* The same for one that is read as part of the statement */
+/* State of the error context that shows the place of an untyped argument in the SQL */
 typedef struct LiteralContext
 {
 	const char *sql;
-	int			location;
+	int			location;		/* byte offset in sql */
 	ErrorContextCallback callback;
 } LiteralContext;
 
 /*
- * The fixed settings: everything that a text form of a type depends on.
- * Temporary objects come last in the search path, or they would hide those
- * of pg_catalog.
+ * The fixed settings: every setting on which the text form of a type depends.
+ * pg_temp must be named last in the search path: if it were not named, temporary
+ * objects would hide those of pg_catalog.
  */
 static const struct
 {
@@ -128,6 +128,9 @@ static const struct
 	{"xmloption", "content"},
 };
 
+/*---- Error contexts and fixed settings ----*/
+
+/* Error context callback; arg is an ArgumentContext. */
 static void
 argument_callback(void *arg)
 {
@@ -141,6 +144,7 @@ argument_callback(void *arg)
 		errcontext("argument %d of task", context->number);
 }
 
+/* Begin the error context "argument n of task ..."; the caller sets context->number. */
 static void
 push_argument_context(ArgumentContext *context, const char *sql)
 {
@@ -159,8 +163,8 @@ pop_argument_context(ArgumentContext *context)
 }
 
 /*
- * Enter the fixed settings unless we are inside already; *nest_level is 0
- * outside.
+ * Enter the fixed settings, unless they are entered already.  *nest_level is 0 while
+ * they are not.
  */
 static void
 enter_fixed_settings(int *nest_level)
@@ -176,6 +180,7 @@ enter_fixed_settings(int *nest_level)
 								 GUC_ACTION_SAVE, true, 0, false);
 }
 
+/* Leave the fixed settings, if they are entered. */
 static void
 leave_fixed_settings(int *nest_level)
 {
@@ -184,11 +189,12 @@ leave_fixed_settings(int *nest_level)
 	*nest_level = 0;
 }
 
+/*---- Types ----*/
+
 /*
- * Is a value of this type read from text the same way under any settings?
- *
- * The list is of types that are likely to be passed, no more: what is not in
- * it takes the slower way.
+ * True if values of this type are read from text in the same way under all
+ * settings.  The list has only types that are likely to be passed; all others take
+ * the slower way, with the fixed settings.
  */
 static bool
 input_is_fixed(Oid type)
@@ -228,8 +234,8 @@ input_is_fixed(Oid type)
 }
 
 /*
- * Types of the system catalogs whose values can be shown, but are refused by
- * the input function.
+ * True for types of the system catalogs that have an output function, but whose
+ * input function accepts no value.
  */
 static bool
 input_is_refused(Oid type)
@@ -250,8 +256,8 @@ input_is_refused(Oid type)
 }
 
 /*
- * Refuse a type that has no values of its own, or none that can be read
- * back.
+ * Raise an error for a pseudo-type, and for a type whose values cannot be read back
+ * from text.
  */
 static void
 check_type(Oid type)
@@ -274,6 +280,12 @@ check_type(Oid type)
 				 errhint("Cast the argument to text.")));
 }
 
+/*---- Writing arguments as text ----*/
+
+/*
+ * Look up how to write values of a type; the output function's state lives in the
+ * memory context.  A type whose values cannot be stored as text raises an error.
+ */
 void
 dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 {
@@ -290,7 +302,7 @@ dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
 	fmgr_info_cxt(output, &writer->output, context);
 }
 
-/* In hexadecimal digits. */
+/* Returns \x and hexadecimal digits, whatever bytea_output says. */
 static char *
 write_bytea(const struct varlena *bytes)
 {
@@ -303,7 +315,7 @@ write_bytea(const struct varlena *bytes)
 }
 
 /*
- * Write a value of a type without a shorter way.
+ * Write a value by its type's output function, under the fixed settings if need be.
  */
 static char *
 write_other(const DwArgument *argument, int *nest_level)
@@ -322,10 +334,10 @@ write_other(const DwArgument *argument, int *nest_level)
 }
 
 /*
- * Write one argument that is not NULL; the result is a text.
+ * Write one argument that is not NULL; the result is a text datum.
  *
- * Whatever the output function of a type listed in input_is_fixed() would
- * take from settings is replaced here.
+ * Of the types in input_is_fixed(), some have an output function that depends on
+ * settings (bytea, floating point, dates and times).  They are written here without it.
  */
 static Datum
 write_argument(const DwArgument *argument, int *nest_level)
@@ -376,7 +388,9 @@ write_argument(const DwArgument *argument, int *nest_level)
 	return CStringGetTextDatum(string);
 }
 
-/* PostgreSQL's own limit for the parameters of a client's statement. */
+/*---- Arguments of a task that is scheduled ----*/
+
+/* Raise an error for too many arguments.  PostgreSQL limits a client's parameters likewise. */
 static void
 require_limit(int count)
 {
@@ -388,7 +402,8 @@ require_limit(int count)
 }
 
 /*
- * Arguments passed as VARIADIC array: its elements.
+ * Take the arguments from the elements of an array that was passed as VARIADIC.
+ * Returns their number; 0 for a null array.
  */
 static int
 fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
@@ -405,10 +420,7 @@ fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	if (PG_ARGISNULL(first))
 		return 0;
 
-	/*
-	 * The parser has made sure that it is an array; a domain over one it
-	 * passes as that.
-	 */
+	/* The parser accepts only an array here, and reduces a domain to its array type. */
 	array = PG_GETARG_ARRAYTYPE_P(first);
 	type = ARR_ELEMTYPE(array);
 	get_typlenbyvalalign(type, &length, &by_value, &align);
@@ -427,6 +439,10 @@ fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	return count;
 }
 
+/*
+ * Take the arguments of a VARIADIC "any" function, from number first (counted from
+ * 0) on.  Returns their number.
+ */
 static int
 fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 {
@@ -456,6 +472,10 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	return count;
 }
 
+/*
+ * Returns the text that is stored for an argument that is not NULL, in the current
+ * memory context.
+ */
 Datum
 dw_argument_text(const DwArgument *argument)
 {
@@ -466,6 +486,11 @@ dw_argument_text(const DwArgument *argument)
 	return result;
 }
 
+/*
+ * Returns the text[] that is stored for the arguments, in the current memory
+ * context; NULLs are NULL elements.  A type whose values cannot be stored as text
+ * raises an error, for a NULL of that type, too.  Errors say which argument.
+ */
 Datum
 dw_args_texts(const DwArgument *arguments, int count)
 {
@@ -496,7 +521,8 @@ dw_args_texts(const DwArgument *arguments, int count)
 }
 
 /*
- * Make what a row keeps of the arguments; there is one at least.
+ * Make the columns args and arg_types of a task's row; there is at least one
+ * argument.
  */
 static void
 write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *types)
@@ -513,16 +539,17 @@ write_arguments(const DwArgument *arguments, int count, Datum *args, Datum *type
 }
 
 /*
- * Read the arguments of an SQL function that is declared VARIADIC "any",
- * from its argument number first (counted from 0) on, and make what a task's
- * row keeps of them: *args, a text[] in which NULL is a NULL argument, and
- * *types, a regtype[] of the same length.  A literal without a type has an
- * invalid type there (printed as -) and keeps the text as it was written.
+ * Collect the task's arguments in a call of an SQL function that is declared
+ * VARIADIC "any", from the function's argument number first (counted from 0) on.
+ * *args becomes the text[] for a task's row, in which a NULL element is a NULL
+ * argument, and *types a regtype[] of the same length.  An untyped literal has the
+ * type InvalidOid (printed as -) there, and its text is stored as written.
  *
- * Returns how many there are.  Without any, *isnull is true and both Datums
- * are 0.  The result is in the current memory context.
+ * Returns the number of arguments.  If there are none, *isnull is true and both
+ * Datums are 0.  The result is in the current memory context.
  *
- * A type whose values cannot be kept as text raises an error.
+ * A type whose values cannot be stored as text raises an error, and so do more
+ * than DW_MAX_ARGS elements of a VARIADIC array.
  */
 int
 dw_args_collect(FunctionCallInfo fcinfo, int first,
@@ -538,8 +565,116 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	return count;
 }
 
+/*
+ * Take the elements of the array that a caller passed as the parameter "what".
+ * Returns their number.  An array of several dimensions raises an error.
+ */
+static int
+fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *what,
+		   Datum **values, bool **nulls)
+{
+	int			count;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", what)));
+	deconstruct_array(array, type, length, by_value, TYPALIGN_INT, values, nulls, &count);
+	return count;
+}
+
+/*
+ * Make an argument from a type and a text (NULL: a NULL argument).  The text is
+ * read under the session's settings, as a literal would be.  Raises an error if the
+ * type does not exist or cannot be stored, or if its input function refuses the
+ * text; the text of an untyped argument is not checked.
+ */
+static void
+parse_argument(DwArgument *argument, Oid type, char *string)
+{
+	Oid			input;
+	Oid			io_param;
+
+	argument->type = type;
+	argument->isnull = string == NULL;
+	if (type == UNKNOWNOID)
+	{
+		argument->value = CStringGetDatum(string);
+		return;
+	}
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", type)));
+	check_type(type);
+	getTypeInputInfo(type, &input, &io_param);
+	/* a domain may refuse NULL, too */
+	if (string != NULL || get_typtype(type) == TYPTYPE_DOMAIN)
+		argument->value = OidInputFunctionCall(input, string, io_param, -1);
+}
+
+/*
+ * Make the columns of a task's row as dw_args_collect() does, from arguments that
+ * the user passed as text[] and regtype[].  Values are read under the settings of
+ * the session, as literals would be.
+ *
+ * args may be NULL: no arguments.  types may be NULL, or have NULL elements: all
+ * arguments, or these, are untyped.  Arrays of different lengths or of several
+ * dimensions raise an error.
+ */
+int
+dw_args_parse(ArrayType *args, ArrayType *types,
+			  Datum *stored_args, Datum *stored_types, bool *isnull)
+{
+	ArgumentContext context;
+	DwArgument *arguments;
+	Datum	   *texts = NULL;
+	Datum	   *type_oids = NULL;
+	bool	   *nulls = NULL;
+	bool	   *untyped = NULL;
+	int			count = 0;
+	int			type_count = 0;
+
+	if (args != NULL)
+		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
+	if (types != NULL)
+		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
+								&type_oids, &untyped);
+	if (types != NULL && type_count != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
+						count, type_count),
+				 errhint("Without arg_types, all arguments take their types from the statement; '-' in arg_types does so for one.")));
+
+	*stored_args = *stored_types = (Datum) 0;
+	*isnull = (count == 0);
+	if (count == 0)
+		return 0;
+	require_limit(count);
+
+	arguments = palloc0(count * sizeof(DwArgument));
+	push_argument_context(&context, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		Oid			type = InvalidOid;
+
+		context.number = i + 1;
+		if (types != NULL && !untyped[i])
+			type = DatumGetObjectId(type_oids[i]);
+		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
+					   nulls[i] ? NULL : TextDatumGetCString(texts[i]));
+	}
+	pop_argument_context(&context);
+	write_arguments(arguments, count, stored_args, stored_types);
+	return count;
+}
+
+/*---- Strangers ----*/
+
 static Oid	stranger(Oid type);
 
+/* Returns a stranger among the column types of a row type; see stranger(). */
 static Oid
 stranger_in_columns(Oid type)
 {
@@ -554,11 +689,12 @@ stranger_in_columns(Oid type)
 }
 
 /*
- * Whose code may run when a value of the type is read?  InvalidOid if it is that
- * of roles only that have the rights of the task's owner anyway, or none.
+ * Returns a role whose code may run when a value of the type is read, and which
+ * lacks the rights of the current user, the task's owner; InvalidOid if there is no
+ * such role.
  *
- * A row type of a stranger counts, whatever its columns are: it could be given
- * a domain in this very moment.
+ * The owner of a row type counts even if no column has a domain: he could add such
+ * a column at this very moment.
  */
 static Oid
 stranger(Oid type)
@@ -593,7 +729,9 @@ stranger(Oid type)
 	}
 }
 
-/* Reads a value as the role whose code is run by that. */
+/*---- Reading stored arguments ----*/
+
+/* Read a value by an input function, with the rights of that role. */
 static Datum
 read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 {
@@ -616,9 +754,9 @@ read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
 }
 
 /*
- * Read a value of a type without a shorter way.  A domain is read as the
- * type that it is over: its checks come later, when the fixed settings are
- * left, since a user's function in a CHECK must not see them.
+ * Read a value by its type's input function, under the fixed settings if need be.
+ * A domain is read as its base type.  check_domains() evaluates its CHECKs later,
+ * since a user's function in a CHECK must not see the fixed settings.
  */
 static Datum
 read_other(Oid type, const char *string, int *nest_level)
@@ -641,6 +779,7 @@ read_other(Oid type, const char *string, int *nest_level)
 								io_param, typmod);
 }
 
+/* Raise an error if the type of a stored argument was dropped. */
 static void
 check_type_exists(Oid type)
 {
@@ -652,105 +791,7 @@ check_type_exists(Oid type)
 }
 
 /*
- * The elements of an array that was given as a list, none if it is empty.
- */
-static int
-fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *what,
-		   Datum **values, bool **nulls)
-{
-	int			count;
-
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("%s must be a one-dimensional array", what)));
-	deconstruct_array(array, type, length, by_value, TYPALIGN_INT, values, nulls, &count);
-	return count;
-}
-
-/*
- * Read a value that was given as text, as the session would read a literal,
- * and check it as far as it can be.
- */
-static void
-parse_argument(DwArgument *argument, Oid type, char *string)
-{
-	Oid			input;
-	Oid			io_param;
-
-	argument->type = type;
-	argument->isnull = string == NULL;
-	if (type == UNKNOWNOID)
-	{
-		argument->value = CStringGetDatum(string);
-		return;
-	}
-	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("type with OID %u does not exist", type)));
-	check_type(type);
-	getTypeInputInfo(type, &input, &io_param);
-	/* a domain has something to say of NULL, too */
-	if (string != NULL || get_typtype(type) == TYPTYPE_DOMAIN)
-		argument->value = OidInputFunctionCall(input, string, io_param, -1);
-}
-
-/*
- * The same for arguments that are given as such arrays.  A value of a type is
- * read under the settings of the session, as a literal would be; types may be
- * NULL, as a whole or in its elements: untyped.
- */
-int
-dw_args_parse(ArrayType *args, ArrayType *types,
-			  Datum *stored_args, Datum *stored_types, bool *isnull)
-{
-	ArgumentContext context;
-	DwArgument *arguments;
-	Datum	   *texts = NULL;
-	Datum	   *type_oids = NULL;
-	bool	   *nulls = NULL;
-	bool	   *untyped = NULL;
-	int			count = 0;
-	int			type_count = 0;
-
-	if (args != NULL)
-		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
-	if (types != NULL)
-		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
-								&type_oids, &untyped);
-	if (types != NULL && type_count != count)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
-						count, type_count),
-				 errhint("Without arg_types, all arguments take their types from the statement; '-' in it lets one do so.")));
-
-	*stored_args = *stored_types = (Datum) 0;
-	*isnull = (count == 0);
-	if (count == 0)
-		return 0;
-	require_limit(count);
-
-	arguments = palloc0(count * sizeof(DwArgument));
-	push_argument_context(&context, NULL);
-	for (int i = 0; i < count; i++)
-	{
-		Oid			type = InvalidOid;
-
-		context.number = i + 1;
-		if (types != NULL && !untyped[i])
-			type = DatumGetObjectId(type_oids[i]);
-		parse_argument(&arguments[i], OidIsValid(type) ? type : UNKNOWNOID,
-					   nulls[i] ? NULL : TextDatumGetCString(texts[i]));
-	}
-	pop_argument_context(&context);
-	write_arguments(arguments, count, stored_args, stored_types);
-	return count;
-}
-
-/*
- * Read one argument that has a type.
+ * Read the stored text of one typed argument.  param has the type and the null flag.
  */
 static void
 read_argument(ParamExternData *param, Datum stored, int *nest_level)
@@ -788,9 +829,9 @@ read_argument(ParamExternData *param, Datum stored, int *nest_level)
 }
 
 /*
- * The values are valid for their domains as these were when the task was
- * scheduled; they are checked again, NULLs as well, as the domains are now,
- * unless these are a stranger's.
+ * Check arguments, NULLs as well, against the CHECKs of their domains, which may
+ * have changed since the task was scheduled.  A stranger's domains are skipped: the
+ * CHECKs would run with the owner's rights.
  */
 static void
 check_domains(const DwBinding *binding, ArgumentContext *context)
@@ -808,6 +849,9 @@ check_domains(const DwBinding *binding, ArgumentContext *context)
 	}
 }
 
+/*---- Hooks of the parser and of parameter lists ----*/
+
+/* Make a Param node stand for the parameter with that number. */
 static void
 set_parameter(Param *param, int number, Oid type, int32 typmod)
 {
@@ -818,8 +862,8 @@ set_parameter(Param *param, int number, Oid type, int32 typmod)
 }
 
 /*
- * Parser hook: what $n is.  For a number without an argument, NULL makes the
- * parser say so.
+ * Parser hook: returns the node for $n.  NULL, for a number without an argument,
+ * makes the parser raise its error.
  */
 static Node *
 bind_parameter(ParseState *pstate, ParamRef *ref)
@@ -840,7 +884,8 @@ bind_parameter(ParseState *pstate, ParamRef *ref)
 }
 
 /*
- * Read an untyped argument as what it is made in some place, for this run.
+ * Set the value of a reading for the current run: the untyped argument as read by
+ * the input function of the reading's type.
  */
 static void
 read_literal(DwBinding *binding, Reading *reading)
@@ -861,8 +906,9 @@ read_literal(DwBinding *binding, Reading *reading)
 }
 
 /*
- * Find or add a reading; returns its index.  An argument has few, but there may be
- * many arguments.
+ * Find or add the reading of an argument as a type; returns its index.  Each
+ * argument has its own list of readings: an argument has few readings, but a task
+ * may have many arguments.
  */
 static int
 find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int location)
@@ -870,7 +916,7 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 	int		   *newest = &binding->newest[number - 1];
 	Reading    *reading;
 
-	/* with many of them the analysis takes long */
+	/* the analysis of a statement with many untyped arguments takes long */
 	CHECK_FOR_INTERRUPTS();
 	for (int i = *newest; i >= 0; i = reading->next)
 	{
@@ -904,12 +950,14 @@ find_reading(DwBinding *binding, int number, Oid type, int32 typmod, int locatio
 }
 
 /*
- * Parser hook: an untyped argument is made something; all is as coerce_type()
- * does it for a literal.  The parser wants to see the node that it gave.
+ * Parser hook: coerces $n to a type, if $n is an untyped argument, as coerce_type()
+ * does for a literal.  Returns NULL if $n has a type.  The node is changed in place,
+ * since the parser goes on using the node that it passed.
  *
- * An explicit cast cuts what is too long for a domain.  Nothing tells of one but
- * the location, which implicit casts do not have.  (Nor do explicit ones of what is
- * inside of ARRAY[] or ROW(): there it is an error still.)
+ * An explicit cast cuts a value that is too long for a domain.  The parser does not
+ * tell the hook whether a cast is explicit, but only explicit casts have a location.
+ * (Explicit casts inside ARRAY[] or ROW() have none; a value that is too long
+ * remains an error there.)
  */
 static Node *
 coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
@@ -939,9 +987,11 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
 }
 
 /*
- * Each analysis makes its readings anew: what a place stands for may be of
- * another type by now.  Each statement of a task has one, so this does not go
- * through all arguments.
+ * Parser setup: installs the hooks that know the arguments; arg is a DwBinding.
+ *
+ * Each parse analysis makes its readings anew, since the type of a place may have
+ * changed.  Each statement of a task is analyzed separately, so the loop goes only
+ * through the readings, not through all arguments.
  */
 void
 dw_args_parser_setup(ParseState *pstate, void *arg)
@@ -957,7 +1007,8 @@ dw_args_parser_setup(ParseState *pstate, void *arg)
 }
 
 /*
- * The value of a parameter, in lists with untyped arguments.
+ * paramFetch hook: returns the value of the parameter with that number, an argument
+ * or a reading.
  */
 static ParamExternData *
 fetch_parameter(ParamListInfo params, int number, bool speculative,
@@ -970,8 +1021,11 @@ fetch_parameter(ParamListInfo params, int number, bool speculative,
 	return &binding->readings[number - binding->nargs - 1].value;
 }
 
+/*---- Bindings ----*/
+
 /*
- * What is wrong with a literal is shown in its place, as the parser does it.
+ * Error context callback: points an error about an untyped argument to its place in
+ * the SQL, as the parser does for a literal.
  */
 static void
 literal_callback(void *arg)
@@ -985,7 +1039,7 @@ literal_callback(void *arg)
 }
 
 /*
- * Read the untyped arguments for a plan that has its parameters.
+ * Set the values of all readings of a kept plan for the current run.
  */
 static void
 read_literals(DwBinding *binding)
@@ -1006,7 +1060,7 @@ read_literals(DwBinding *binding)
 	error_context_stack = context.callback.previous;
 }
 
-/* For so many arguments, not filled in. */
+/* Make a binding for nargs arguments, all of them untyped so far. */
 static DwBinding *
 make_binding(int nargs)
 {
@@ -1020,6 +1074,12 @@ make_binding(int nargs)
 	return binding;
 }
 
+/*
+ * Make the binding for a kept plan, whose text is sql, and whose arguments have the
+ * same number and types as params.  The binding is to be the argument of the plan's
+ * parser setup.  The binding is made in the current memory context; the context
+ * and sql must live as long as the plan.
+ */
 DwBinding *
 dw_args_binding(ParamListInfo params, const char *sql)
 {
@@ -1031,6 +1091,11 @@ dw_args_binding(ParamListInfo params, const char *sql)
 	return binding;
 }
 
+/*
+ * Bind a kept plan to the arguments of a run; to be called before the plan is
+ * prepared, and before each run.  The values of untyped arguments are put into the
+ * current memory context, which must outlive the run.
+ */
 void
 dw_args_bind(DwBinding *binding, ParamListInfo params)
 {
@@ -1042,7 +1107,10 @@ dw_args_bind(DwBinding *binding, ParamListInfo params)
 		read_literals(binding);
 }
 
-/* The types of the arguments; InvalidOid is untyped. */
+/*
+ * Returns the types of the arguments, InvalidOid for untyped ones, and their
+ * number in *nargs; NULL and 0 if params is NULL.
+ */
 const Oid *
 dw_args_types(ParamListInfo params, int *nargs)
 {
@@ -1056,9 +1124,11 @@ dw_args_types(ParamListInfo params, int *nargs)
 	return binding->types;
 }
 
+/*---- Parameter lists ----*/
+
 /*
- * Take a row's arrays apart.  That of the texts is copied, since these point
- * into it.
+ * Take the arrays of a task's row apart; returns the number of arguments.  The
+ * array of texts is copied, since the resulting texts point into it.
  */
 static int
 read_arrays(Datum args, Datum types, bool types_null,
@@ -1086,7 +1156,7 @@ read_arrays(Datum args, Datum types, bool types_null,
 }
 
 /*
- * Fill in the argument with the given index, typed or not.
+ * Fill in the argument with the index i; an invalid type means untyped.
  */
 static void
 fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
@@ -1106,7 +1176,8 @@ fill_parameter(ParamListInfo params, int i, Oid type, Datum stored,
 }
 
 /*
- * A list for so many arguments, not filled in, with its binding.
+ * Make a binding and a parameter list for count arguments; the values are not
+ * filled in.
  */
 static DwBinding *
 make_list(int count)
@@ -1121,7 +1192,10 @@ make_list(int count)
 	return binding;
 }
 
-/* The same for the constants of a text, which must outlive the run. */
+/*
+ * Returns a parameter list whose values are the constants that dw_constants_take()
+ * took out of a text.  The constants must outlive the run.
+ */
 ParamListInfo
 dw_args_constants(const DwConstants *constants)
 {
@@ -1144,22 +1218,22 @@ dw_args_constants(const DwConstants *constants)
 }
 
 /*
- * Turn what a task's row keeps back into values, to be passed to
- * SPI_execute_extended() as options.params.  NULL if there are no arguments.
+ * Turn the columns args and arg_types of a task's row back into values, to be
+ * passed to SPI_execute_extended() as options.params.  Returns NULL if there are no
+ * arguments.
  *
- * A typed argument becomes a parameter with that value.  An untyped one
- * means, wherever $n stands, the same as a literal written there: it takes
- * its type from that place, each place by itself, and is read under the
- * settings of the moment, as a literal would be.  This works through the
- * parserSetup of the result, by further parameters after the arguments.
+ * A typed argument becomes a parameter with that value.  An untyped one has the
+ * meaning of a literal at each place of $n: the place determines its type, and
+ * it is read under the settings at that moment.  The parserSetup of the result does
+ * this, by further parameters after the arguments.
  *
- * types may be NULL, as a whole or in its elements: untyped.  The result and
- * its values are in the current memory context, which must outlive the run;
- * args and types need not.  sql is only for messages; may be NULL.
+ * types may be NULL, or have NULL elements: all arguments, or these, are untyped.
+ * The result and its values are in the current memory context, which must outlive
+ * the run; args and types need not.  sql is used for messages only, and may be NULL.
  *
- * Can run code of the user's (a domain's CHECK, an input function): call it
- * as the task's owner, in the transaction in which its SQL is to run.  Code of
- * roles that do not have this one's rights runs with their own only.
+ * This function can run code of users (a domain's CHECK, an input function).  So it
+ * must be called as the task's owner, in the transaction in which the task's SQL is
+ * to run.  Code of strangers runs with their own rights.
  */
 ParamListInfo
 dw_args_params(const char *sql, Datum args, bool args_null,
@@ -1190,10 +1264,10 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	{
 		CHECK_FOR_INTERRUPTS();
 		context.number = i + 1;
-		/* plain SQL may have written that it is unknown: the same as untyped */
+		/* an INSERT by plain SQL may have stored the type unknown: the same as untyped */
 		if (type_oids != NULL && !untyped[i] && DatumGetObjectId(type_oids[i]) != UNKNOWNOID)
 			binding->types[i] = DatumGetObjectId(type_oids[i]);
-		/* what it is made comes on top, so there is no list of fixed length */
+		/* readings are found by a hook, since they are added during the analysis */
 		if (!OidIsValid(binding->types[i]))
 			params->paramFetch = fetch_parameter;
 		fill_parameter(params, i, binding->types[i], texts[i], nulls[i], &nest_level);

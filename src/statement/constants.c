@@ -1,23 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * constants.c
- *	  Texts that differ in their constants only.
+ *	  Takes the constants out of an SQL text, so that texts can share a plan.
  *
- * Run by executors, for texts without arguments.
+ * Run by executors, for tasks without arguments.
  *
- * "UPDATE orders SET state = 'expired' WHERE id = 17" is parsed and planned
- * for this one order only.  With its constants as parameters the next one can
- * use the plan.  But a constant is not always what it seems: 1 after ORDER BY
- * is a column, '1' after INTERVAL belongs to the type's name, and of two equal
- * expressions with a constant one may be looked for in the other (GROUP BY).
- * So this is done for two forms only, of which the tokens tell enough:
+ * A plan for "UPDATE orders SET state = 'expired' WHERE id = 17" serves this one
+ * order only.  With parameters in place of the constants, the task of the next
+ * order can use the same plan.  But not every constant can be replaced: 1 after
+ * ORDER BY is a column, '1' after INTERVAL belongs to the type's name, and GROUP BY
+ * compares expressions with their constants.  So constants are taken out of texts
+ * of two forms only, which can be recognized by their tokens:
  *
- * - SELECT f(c, ...), with a constant for each argument;
- * - UPDATE or DELETE without SELECT in it: each constant that has = before it
- *	 and after it the end of the expression.
+ * - SELECT f(c, ...), where each argument is a constant;
+ * - UPDATE or DELETE without a SELECT in it; a constant is taken out if it stands
+ *	 between = and the end of the expression.
  *
- * Integers become parameters of type integer, as the parser takes them; others
- * are of type unknown, and become what each place makes of them (args.c).
+ * An integer becomes a parameter of type integer, as in the parser.  A string
+ * becomes a parameter of type unknown, which args.c reads as the type that its place
+ * requires.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +33,7 @@
 
 #include "constants.h"
 
-#define MAX_CONSTANTS	32
+#define MAX_CONSTANTS	32		/* limit for one text; a text with more is left alone */
 
 /* The lexer's codes, which are the same in all majors (see sqlcheck.c) */
 #define IDENT_TOKEN		258
@@ -40,17 +41,18 @@
 #define ICONST_TOKEN	266
 #define PARAM_TOKEN		267
 
-/* The text as the lexer goes through it */
+/* PostgreSQL's lexer on its way through a text, and the current token */
 typedef struct Reader
 {
 	const char *sql;
 	core_yyscan_t scanner;
 	core_yy_extra_type extra;
-	int			token;			/* 0: the end */
-	core_YYSTYPE value;
-	int			location;
+	int			token;			/* code of the current token; 0: the end of the text */
+	core_YYSTYPE value;			/* of the current token */
+	int			location;		/* byte offset of the current token */
 } Reader;
 
+/* Goes on to the next token. */
 static void
 next(Reader *reader)
 {
@@ -60,7 +62,7 @@ next(Reader *reader)
 	reader->location = reader->token != 0 ? location : (int) strlen(reader->sql);
 }
 
-/* Is the token this keyword?  In quotes it is not one. */
+/* True if the token is this keyword; a quoted identifier is not. */
 static bool
 is_word(const Reader *reader, const char *word)
 {
@@ -72,13 +74,17 @@ is_word(const Reader *reader, const char *word)
 		text[length] != '$' && !IS_HIGHBIT_SET(text[length]);
 }
 
+/* True if the token is an integer or a string. */
 static bool
 is_constant(const Reader *reader)
 {
 	return reader->token == ICONST_TOKEN || reader->token == SCONST_TOKEN;
 }
 
-/* Notes the constant and goes on to the token behind it. */
+/*
+ * Adds the current token, a constant, to *constants, and goes on to the next token.
+ * False if there are too many constants.
+ */
 static bool
 take_constant(Reader *reader, DwConstants *constants)
 {
@@ -103,7 +109,10 @@ take_constant(Reader *reader, DwConstants *constants)
 	return true;
 }
 
-/* SELECT f(c, ...) */
+/*
+ * Takes the constants of SELECT f(c, ...); the current token is SELECT.  False if
+ * the text has another form.
+ */
 static bool
 take_from_call(Reader *reader, DwConstants *constants)
 {
@@ -131,7 +140,7 @@ take_from_call(Reader *reader, DwConstants *constants)
 	return reader->token == 0;
 }
 
-/* Has an expression ended before this token? */
+/* True if the current token cannot belong to the expression before it. */
 static bool
 ends_expression(const Reader *reader)
 {
@@ -140,7 +149,10 @@ ends_expression(const Reader *reader)
 		is_word(reader, "where") || is_word(reader, "returning");
 }
 
-/* ... = c ... */
+/*
+ * Takes the constants of an UPDATE or DELETE, those between = and the end of an
+ * expression.  False if there are none, or if the text contains a SELECT or a $n.
+ */
 static bool
 take_from_change(Reader *reader, DwConstants *constants)
 {
@@ -161,6 +173,7 @@ take_from_change(Reader *reader, DwConstants *constants)
 	return constants->count > 0;
 }
 
+/* Takes the constants of a text of either form; false if it has neither form. */
 static bool
 take_all(Reader *reader, DwConstants *constants)
 {
@@ -172,7 +185,10 @@ take_all(Reader *reader, DwConstants *constants)
 	return false;
 }
 
-/* What is between a constant and the next token, comments, goes with it. */
+/*
+ * Makes constants->sql, the text with $1, $2, ... in place of the constants.  A
+ * comment between a constant and the next token is removed with the constant.
+ */
 static void
 replace(const char *sql, DwConstants *constants)
 {
@@ -192,9 +208,10 @@ replace(const char *sql, DwConstants *constants)
 }
 
 /*
- * Takes out of a text the constants that are sure to mean the same as
- * parameters of their type.  False if there are none.  The result is in the
- * current memory context.
+ * Takes out of a text the constants that certainly mean the same as parameters of
+ * their type.  False, with *constants not filled in, if the text has another form
+ * or no such constants.  The result is in the current memory context.  A token that
+ * the lexer refuses raises an error.
  */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)
@@ -218,7 +235,7 @@ dw_constants_take(const char *sql, DwConstants *constants)
 	return found;
 }
 
-/* Where in the text as it was something is. */
+/* Turns a byte offset in constants->sql into one in the original text. */
 int
 dw_constants_location(const DwConstants *constants, int location)
 {

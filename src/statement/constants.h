@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * constants.h
- *	  Texts that differ in their constants only.
+ *	  Takes the constants out of an SQL text, so that texts can share a plan.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,17 +10,18 @@
 
 #include "postgres.h"
 
-/* A text of which the constants were taken out. */
+/* An SQL text, and the constants that were taken out of it */
 typedef struct DwConstants
 {
-	char	   *sql;			/* with $1, $2, ... in their places */
+	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
 	int			count;
-	Oid		   *types;			/* InvalidOid: of the type unknown */
-	Datum	   *values;			/* of type unknown: C strings */
-	int		   *locations;		/* in the text as it was */
-	int		   *ends;			/* what follows, in the text as it was */
-	int		   *new_ends;		/* ... and in sql */
+	Oid		   *types;			/* InvalidOid: the type unknown */
+	Datum	   *values;			/* C strings for the type unknown */
+	int		   *locations;		/* byte offsets of the constants in the original text */
+	int		   *ends;			/* offsets of the tokens after them in the original text */
+	int		   *new_ends;		/* offsets of the same tokens in sql */
 } DwConstants;
+
 extern bool dw_constants_take(const char *sql, DwConstants *constants);
 extern int	dw_constants_location(const DwConstants *constants, int location);
 

@@ -1,40 +1,39 @@
 /*-------------------------------------------------------------------------
  *
  * plans.c
- *	  Plans of tasks' SQL that an executor keeps.
+ *	  Runs tasks' SQL by plans that an executor keeps.
  *
- * Run by executors.
+ * Run by executors.  delay_run() does not use kept plans, so a plan is never in use
+ * twice at a time.
  *
- * To parse, analyze and plan a short statement costs several times what it
- * costs to run it.  A text that comes again is run by a saved SPI plan, as a
- * client's prepared statement would be: the first runs with arguments are
- * planned for their values, later ones perhaps by a generic plan.
+ * Parsing, analyzing and planning a short statement costs several times as much as
+ * running it.  So a text that comes again is run by a saved SPI plan, as a client's
+ * prepared statement would be: the first runs with arguments are planned for their
+ * values, later runs may use a generic plan.
  *
- * A task's SQL means what it would mean if it were parsed now.  So all is
- * forgotten when
+ * A task's SQL must mean what it would mean if it were parsed at the time of the
+ * run.  So all kept plans are forgotten when
  *
- * - anything changes in a catalog that names, types or privileges are looked
- *	 up in: a new table or function can come before the one that was meant,
- *	 and PostgreSQL's plan cache looks only after what a plan refers to;
- * - the server's settings are read again: constants were read under them;
+ * - a catalog changes in which names, types or privileges are looked up: a new table
+ *	 or function may come before the one that the plan uses, and PostgreSQL's plan
+ *	 cache watches only the objects that a plan refers to;
+ * - the server's settings are read again, since constants were read under them.
  *
- * and a plan is made anew after a second.  Else one that was made while its
- * table was small would be in use while that is being filled, until somebody
- * analyzes it, and what a function that calls itself immutable has said would
- * be frozen.
+ * A plan that is older than MAX_AGE_US is made anew.  Otherwise a plan that was made
+ * while its table was small would be used while the table grows, until somebody
+ * analyzes the table.  The result of a function that is wrongly declared
+ * immutable would stay in the plan as well.
  *
- * Only single queries and changes of data are kept: anything else has to be
- * looked at when it runs.  So does a constant such as 'today', which is read
- * when the text is analyzed.
+ * Only single queries and single changes of data get a plan.  Other statements must
+ * be parsed for each run, and so must a text with a constant such as 'today', which
+ * is read during parse analysis.
  *
- * A text that comes for the first time leaves nothing but a hash: with
- * constants in the texts, most never come again.  But if it is of a form whose
- * constants can be taken out (constants.c), it is looked at without them.
- * Such a plan is kept only if it cannot matter what the constants are: it
- * finds its row by a unique index, or reads no table.  Then the generic plan
- * is as good as any, and no choice of the planner is lost.
- *
- * delay_run() does not come by here, so no plan is used while it is in use.
+ * A text that comes for the first time leaves only a hash: texts with constants
+ * mostly never come again.  If the constants can be taken out of a text
+ * (constants.c), the text without them is looked up.  Such a text gets a plan only if
+ * the plan is the best one for all values of the constants: if it finds its row by a
+ * unique index, or reads no table.  Then the generic plan is used at once, and
+ * nothing is lost by not planning for the values.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,79 +64,86 @@
 #include "constants.h"
 #include "plans.h"
 
-/* Longer texts hardly come twice. */
+/* Limit for a text that can have a plan, in bytes; longer ones hardly come twice */
 #define MAX_TEXT		(32 * 1024)
-/* Texts without a plan need little memory; this is what limits their number. */
+/* Limit for the number of entries; entries without a plan take too little memory */
 #define MAX_PLANS		1000
+/* Limit for the age of a plan, in microseconds */
 #define MAX_AGE_US		USECS_PER_SEC
-/* What takes more than this part of the memory is not kept. */
+/* One plan may take at most 1/LARGEST_PART of delay_wheel.plan_cache */
 #define LARGEST_PART	4
-/* So many texts are known to have been seen. */
+/* Number of slots for hashes of texts that came once */
 #define SEEN			1024
 
-/* The lexer's codes for '' and U&''; sqlcheck.c says why they are known. */
+/* The lexer's codes for '' and U&''; sqlcheck.c says why these numbers are fixed */
 #define SCONST_TOKEN	261
 #define USCONST_TOKEN	262
 
-/* What a plan is for. */
+/* Identifies a plan */
 typedef struct Key
 {
-	uint64		hash;
+	uint64		hash;			/* of all that follows */
 	const char *sql;
 	size_t		length;
 	const char *search_path;
 	int			nargs;
-	const Oid  *types;
-	bool		any_values;		/* for constants, whatever they are */
+	const Oid  *types;			/* of the arguments */
+	bool		any_values;		/* the arguments are constants that were taken out */
 } Key;
 
-/* A text that came again; with its plan, unless it is not to have one. */
+/* An entry for a text that came again; with its plan, if the text can have one */
 typedef struct KeptPlan
 {
-	uint64		hash;			/* must be first */
+	uint64		hash;			/* hash key, must be first */
 	dlist_node	node;
-	MemoryContext context;		/* of key and binding */
+	MemoryContext context;		/* holds key and binding */
 	Key			key;
-	DwBinding  *binding;		/* NULL without arguments */
-	SPIPlanPtr	spi;			/* NULL: to be run without */
-	TimestampTz made;
-	int			measured;		/* the plan's generation then */
-	Size		bytes;
+	DwBinding  *binding;		/* NULL: no arguments */
+	SPIPlanPtr	spi;			/* NULL: the text cannot have a plan */
+	TimestampTz made;			/* statement timestamp at which it was made */
+	int			measured;		/* the plan's generation when bytes was measured */
+	Size		bytes;			/* memory of the entry and its plan */
 } KeptPlan;
 
-/* A task's SQL, and what it is without its constants. */
+/* A task's SQL, and the same text with its constants taken out */
 typedef struct TakenText
 {
 	const char *sql;
 	const DwConstants *constants;
 } TakenText;
 
-/* The one that was used last comes first. */
+/* All entries; the one that was used last comes first */
 static dlist_head plans = DLIST_STATIC_INIT(plans);
 static HTAB *by_hash = NULL;
 static MemoryContext plans_context = NULL;
 static Size total_bytes = 0;
 static int	nplans = 0;
 
-/* Hashes of texts seen lately */
+/* Hashes of texts that came once, lately; the lower half of a hash chooses the slot */
 static uint32 seen[SEEN];
 
-/* All is to be forgotten. */
+/* True if a catalog has changed: all plans are to be forgotten */
 static bool outdated = false;
+
+/* PgReloadTime when the plans were made: when the settings were last read */
 static TimestampTz settings_read = 0;
 
-/* Where names, types and privileges are looked up */
+/* The system caches in which names, types and privileges are looked up */
 static const int catalogs[] = {
 	AUTHOID, AUTHMEMMEMROLE, CASTSOURCETARGET, CLAOID, COLLOID, ENUMOID,
 	NAMESPACEOID, OPEROID, PROCOID, RELOID, TSCONFIGOID, TSDICTOID, TYPEOID
 };
 
+/*---- Entries ----*/
+
+/* Called when an entry of one of these caches changes. */
 static void
 note_change(Datum arg, int cache, uint32 hash)
 {
 	outdated = true;
 }
 
+/* Sets all up, at the first task of this executor. */
 static void
 begin_keeping(void)
 {
@@ -153,6 +159,7 @@ begin_keeping(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
+/* Frees the plan of an entry; the entry stays. */
 static void
 free_plan(KeptPlan *plan)
 {
@@ -161,6 +168,7 @@ free_plan(KeptPlan *plan)
 	plan->spi = NULL;
 }
 
+/* Removes an entry with its plan. */
 static void
 forget_plan(KeptPlan *plan)
 {
@@ -173,8 +181,9 @@ forget_plan(KeptPlan *plan)
 }
 
 /*
- * What has been seen is forgotten, too: if changes come faster than texts come
- * again, nothing is prepared.
+ * Forgets all plans if a catalog has changed, or the settings were read again.  The
+ * hashes of texts that came once are forgotten, too, so that nothing is prepared
+ * while changes come faster than texts come again.
  */
 static void
 forget_outdated(void)
@@ -195,6 +204,7 @@ add_hash(uint64 hash, const void *data, size_t length)
 	return hash_bytes_extended((const unsigned char *) data, length, hash);
 }
 
+/* Fills in the key of a text with these arguments; nothing is copied. */
 static void
 make_key(const char *sql, ParamListInfo params, bool any_values, Key *key)
 {
@@ -219,6 +229,7 @@ same_key(const Key *a, const Key *b)
 		(a->nargs == 0 || memcmp(a->types, b->types, a->nargs * sizeof(Oid)) == 0);
 }
 
+/* Copies a key into the current memory context. */
 static void
 copy_key(const Key *key, Key *copy)
 {
@@ -230,7 +241,7 @@ copy_key(const Key *key, Key *copy)
 							 key->types, key->nargs * sizeof(Oid));
 }
 
-/* Was it seen lately?  From now on it was. */
+/* True if a text with this hash came lately; from now on the text has come. */
 static bool
 note_seen(uint64 hash)
 {
@@ -248,6 +259,7 @@ plan_source_of(const KeptPlan *plan)
 	return linitial(SPI_plan_get_plan_sources(plan->spi));
 }
 
+/* Measures the memory of an entry with its plan, and counts it. */
 static void
 measure(KeptPlan *plan)
 {
@@ -267,7 +279,11 @@ measure(KeptPlan *plan)
 	plan->bytes = bytes;
 }
 
-/* Makes room for the entry that was used last, which is the first one. */
+/*
+ * Measures an entry that was made or used just now, the first one of the list.  Its
+ * plan is freed if it is too large; entries at the end of the list are forgotten
+ * if all together take too much memory.
+ */
 static void
 settle_plan(KeptPlan *plan)
 {
@@ -284,7 +300,9 @@ settle_plan(KeptPlan *plan)
 		forget_plan(dlist_tail_element(KeptPlan, node, &plans));
 }
 
-/* Does the text say one of these words, by itself? */
+/*---- Texts that can have a plan ----*/
+
+/* True if the text contains one of these words, as a whole word. */
 static bool
 says_moment(const char *text)
 {
@@ -306,8 +324,8 @@ says_moment(const char *text)
 }
 
 /*
- * Is there a constant in the text that may stand for the time at which it is
- * read?  One that is escaped by U& might, for what we know.
+ * True if the text contains a string that may mean the time at which it is read,
+ * such as 'today'.  A string U&'...' is not decoded here, so it counts as well.
  */
 static bool
 has_moment(const char *sql)
@@ -328,7 +346,10 @@ has_moment(const char *sql)
 	return result;
 }
 
-/* The position of a syntax error is one in the task's SQL, as SPI shows it. */
+/*
+ * Error context callback: the position of a syntax error is one in the task's SQL,
+ * which is shown as an internal query, as SPI does.  arg is the SQL.
+ */
 static void
 syntax_callback(void *arg)
 {
@@ -346,6 +367,7 @@ push_syntax_context(ErrorContextCallback *callback, const char *sql)
 	error_context_stack = callback;
 }
 
+/* Parses a text without analyzing it.  Syntax errors show their place in the text. */
 static List *
 parse(const char *sql)
 {
@@ -358,7 +380,7 @@ parse(const char *sql)
 	return statements;
 }
 
-/* The lexer may find something wrong, too. */
+/* Calls dw_constants_take(); the lexer's errors show their place in the text. */
 static bool
 take_constants(const char *sql, DwConstants *constants)
 {
@@ -371,6 +393,7 @@ take_constants(const char *sql, DwConstants *constants)
 	return taken;
 }
 
+/* True for SELECT INTO, which creates a table. */
 static bool
 selects_into(const SelectStmt *stmt)
 {
@@ -379,7 +402,7 @@ selects_into(const SelectStmt *stmt)
 	return stmt->intoClause != NULL;
 }
 
-/* A single query or change of data that means the same when it comes again? */
+/* True if the text is a single query or change of data that means the same later. */
 static bool
 can_be_kept(const char *sql)
 {
@@ -406,6 +429,9 @@ can_be_kept(const char *sql)
 	return !has_moment(sql);
 }
 
+/*---- Making plans ----*/
+
+/* Prepares a plan; with any_values, it is a generic plan from the first run on. */
 static SPIPlanPtr
 prepare(const char *sql, DwBinding *binding, bool any_values)
 {
@@ -428,7 +454,7 @@ prepare(const char *sql, DwBinding *binding, bool any_values)
 	return spi;
 }
 
-/* Are all columns of a unique index given? */
+/* True if the scan finds at most one row: it compares all columns of a unique index. */
 static bool
 finds_one_row(const IndexScan *scan)
 {
@@ -454,7 +480,7 @@ finds_one_row(const IndexScan *scan)
 	return result;
 }
 
-/* Is there no better plan, whatever the values are? */
+/* True if this plan is the best one for all values of its parameters. */
 static bool
 suits_any_values(const PlannedStmt *stmt)
 {
@@ -469,6 +495,7 @@ suits_any_values(const PlannedStmt *stmt)
 	return IsA(plan, IndexScan) && finds_one_row((const IndexScan *) plan);
 }
 
+/* True if the generic plan of a single statement suits all values of its parameters. */
 static bool
 is_sure(SPIPlanPtr spi)
 {
@@ -483,8 +510,9 @@ is_sure(SPIPlanPtr spi)
 }
 
 /*
- * Enters the text, with a plan if it can have one.  All is the transaction's
- * until it is complete, so an error leaves nothing.
+ * Adds an entry for a text, with a plan if the text can have one.  Until the entry
+ * is complete, its memory belongs to the transaction, so that an error leaves
+ * nothing behind.
  */
 static KeptPlan *
 add_plan(const Key *key, ParamListInfo params)
@@ -531,8 +559,9 @@ add_plan(const Key *key, ParamListInfo params)
 }
 
 /*
- * Finds the text, made ready for these arguments; or enters it, if it was seen
- * before.  NULL if there is none, or only one that happens to have its hash.
+ * Returns the entry for a text, bound to these arguments.  The entry is added if the
+ * text came once before, and made anew if it is too old.  NULL if the text came for
+ * the first time, or if the entry of another text has the same hash.
  */
 static KeptPlan *
 find_plan(const Key *key, ParamListInfo params)
@@ -556,6 +585,9 @@ find_plan(const Key *key, ParamListInfo params)
 	return plan;
 }
 
+/*---- Running ----*/
+
+/* Runs the plan of an entry; false if there is no entry, or no plan. */
 static bool
 run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 {
@@ -567,7 +599,10 @@ run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 	return true;
 }
 
-/* An error in the text without its constants is shown in the task's own. */
+/*
+ * Error context callback: moves the position of an error from the text without
+ * constants to the task's own SQL.  arg is a TakenText.
+ */
 static void
 constants_callback(void *arg)
 {
@@ -584,8 +619,8 @@ constants_callback(void *arg)
 }
 
 /*
- * The constants are the arguments.  Returns NULL also if the text without them
- * came for the first time.
+ * Returns the entry for a text without its constants, or NULL, as find_plan() does.
+ * params are the constants, as the arguments of that text.
  */
 static KeptPlan *
 find_without_constants(const char *sql, const DwConstants *constants, ParamListInfo params)
@@ -606,6 +641,10 @@ find_without_constants(const char *sql, const DwConstants *constants, ParamListI
 	return plan;
 }
 
+/*
+ * Runs a text by the plan for the text without its constants; false if there is
+ * no such plan.
+ */
 static bool
 run_without_constants(const char *sql, const SPIExecuteOptions *options, int *result)
 {
@@ -620,12 +659,12 @@ run_without_constants(const char *sql, const SPIExecuteOptions *options, int *re
 }
 
 /*
- * Runs a task's SQL by a plan that is kept, if there is one or it is worth
- * one; *result is what SPI says.  False if nothing was done: the text is to be
- * run without.
+ * Runs a task's SQL by a kept plan, if there is one, or makes a plan if the text came
+ * before; *result is SPI's result.  False if nothing was run: the caller then runs
+ * the text without a kept plan.
  *
- * Executors only, inside SPI_connect(), at the beginning of a task: settings
- * are the session's own but for search_path.
+ * For executors only, inside SPI_connect(), at the beginning of a task: the session's
+ * settings must be unchanged, except for search_path.
  */
 bool
 dw_plans_run(const char *sql, const SPIExecuteOptions *options, int *result)

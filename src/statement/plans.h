@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * plans.h
- *	  Plans of tasks' SQL that an executor keeps.
+ *	  Runs tasks' SQL by plans that an executor keeps.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,24 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * restricted.c
- *	  Code of a role in a session that is not its own.
+ *	  Runs code with the rights of another role, safely for the session.
  *
- * Run by backends whose delay_run() runs a task of another role, and by whoever
- * reads an argument of a type that another role has defined (args.c).
+ * Run by sessions whose delay_run() runs a task of another role, and by any
+ * process that reads an argument of a type that another role has defined (args.c).
  *
- * A security-restricted operation refuses any way back to the session's rights,
- * deferred triggers, temporary tables, prepared statements and cursors WITH
- * HOLD.  It lets some things through, which are dealt with here:
+ * The code runs in a security-restricted operation.  In such an operation PostgreSQL
+ * refuses all ways back to the rights of the session, deferred triggers, temporary
+ * tables, prepared statements and cursors WITH HOLD.  It does not protect the
+ * session from some other things, which are handled here:
  *
- * - settings are undone;
- * - custom settings, in which applications keep the name of their user, or a
- *	 key, are empty meanwhile;
- * - SET CONSTRAINTS is refused (ddl.c asks): it would fire triggers for rows that
- *	 the session has written before, as the role and with its search_path;
- * - objects in the session's temporary schema, where they might later be taken
- *	 for others, are refused;
+ * - Changes of settings are undone afterwards.
+ * - Custom settings, in which applications keep the name of their user, or a key,
+ *	 are empty while the code runs.
+ * - SET CONSTRAINTS is refused (control/ddl.c asks dw_is_restricted()): it would
+ *	 fire triggers for rows that the session has written before, with the role's
+ *	 rights and search_path.
+ * - Objects that the code creates in the session's temporary schema are refused: the
+ *	 session might later take them for others of the same name.
  * - random() of the session gets a new seed afterwards, since the code may have
- *	 set the old one.
+ *	 called setseed().
  *
  *-------------------------------------------------------------------------
  */
@@ -41,10 +43,13 @@
 #include "../base/compat.h"
 #include "restricted.h"
 
-/* One such code may run another one's. */
+/* Number of nested calls; restricted code may itself run restricted code */
 static int	depth = 0;
 
-/* Custom settings that no extension has declared are plain texts, which anybody may set. */
+/*
+ * Empties the custom settings until the nest level ends.  Only settings that no
+ * extension has declared are emptied, those in which applications keep their texts.
+ */
 static void
 hide_custom_settings(void)
 {
@@ -65,9 +70,10 @@ hide_custom_settings(void)
 }
 
 /*
- * An error if anything in the session's temporary schema is newer than the
- * command: a type there, say, comes before that of the same name in
- * pg_catalog.  Whatever is in a schema depends on it.
+ * Raises an error if an object in the session's temporary schema was created by
+ * this command or a later one.  Such an object is dangerous: a type there, for
+ * example, comes before that of the same name in pg_catalog.  The objects are found
+ * by pg_depend, since each object in a schema depends on the schema.
  */
 static void
 refuse_temporary(CommandId since)
@@ -98,7 +104,10 @@ refuse_temporary(CommandId since)
 	table_close(rel, AccessShareLock);
 }
 
-/* The code may have called setseed(), whose state nobody else can reach. */
+/*
+ * Gives random() a new seed, since the code may have called setseed().  Its state
+ * cannot be saved and restored: no function of PostgreSQL gives access to it.
+ */
 static void
 seed_anew(void)
 {
@@ -107,6 +116,11 @@ seed_anew(void)
 	(void) DirectFunctionCall1(setseed, Float8GetDatum(seed));
 }
 
+/*
+ * Begins to run code as the role, in a security-restricted operation, until
+ * dw_restricted_end().  *state keeps what is to be restored.  To be called inside
+ * PG_TRY, with dw_restricted_leave() in PG_FINALLY.
+ */
 void
 dw_restricted_begin(DwRestricted *state, Oid role)
 {
@@ -119,6 +133,11 @@ dw_restricted_begin(DwRestricted *state, Oid role)
 						   SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 }
 
+/*
+ * Restores the session's role and settings after code that has run without an
+ * error.  Raises an error if the code has created objects in the temporary schema.
+ * After an error, the abort of the (sub)transaction restores role and settings.
+ */
 void
 dw_restricted_end(const DwRestricted *state)
 {
@@ -128,6 +147,7 @@ dw_restricted_end(const DwRestricted *state)
 	AtEOXact_GUC(false, state->nest_level);
 }
 
+/* To be called after dw_restricted_begin() in any case, also after an error. */
 void
 dw_restricted_leave(void)
 {
@@ -135,7 +155,7 @@ dw_restricted_leave(void)
 	seed_anew();
 }
 
-/* Is such code at work? */
+/* True if restricted code is running in this process. */
 bool
 dw_is_restricted(void)
 {

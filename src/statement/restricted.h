@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * restricted.h
- *	  Code of a role in a session that is not its own.
+ *	  Runs code with the rights of another role, safely for the session.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,21 +10,15 @@
 
 #include "postgres.h"
 
-/* What the session is to come back to. */
+/* The state of the session before the code, to be restored after it */
 typedef struct DwRestricted
 {
 	Oid			userid;
-	int			context;
+	int			context;		/* security context flags */
 	int			nest_level;		/* of settings */
-	CommandId	began;
+	CommandId	began;			/* the first command of the code */
 } DwRestricted;
 
-/*
- * Around the code: from begin to end it runs as the role, in a
- * security-restricted operation, and what it sets is undone.  After an error
- * the abort of the (sub)transaction does what end would have done, but leave is
- * to be called in any case (PG_FINALLY).
- */
 extern void dw_restricted_begin(DwRestricted *state, Oid role);
 extern void dw_restricted_end(const DwRestricted *state);
 extern void dw_restricted_leave(void);

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * spi_run.c
- *	  Running the SQL of a task.
+ *	  Runs the SQL of a task.
  *
- * Run by executors, and by backends that run a task at once.
- * What the last statement was is noted for the history.
+ * Run by executors, and by sessions that run a task at once.  SPI does not tell
+ * which utility statement it has run, but the history shows that.  So the utility
+ * hook (control/ddl.c) notes each utility statement here when it ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +19,12 @@
 #include "plans.h"
 #include "spi_run.h"
 
+/* The utility statement that has ended last in this process */
 static DwSpiResult last_utility = {.code = SPI_OK_UTILITY, .utility = CMDTAG_UNKNOWN};
 
 /*
- * A utility statement of this process has ended, the last one so far.
- *
- * EXECUTE is what it has executed, as for psql.
+ * Notes that a utility statement of this process has ended.  For EXECUTE, the
+ * executed statement is noted, as psql shows it.  qc may be NULL.
  */
 void
 dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
@@ -34,7 +35,7 @@ dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc)
 	last_utility.rows = known ? qc->nprocessed : 0;
 }
 
-/* What has become of it. */
+/* Returns the utility statement that was noted last. */
 DwSpiResult
 dw_spi_noted_utility(void)
 {
@@ -42,8 +43,8 @@ dw_spi_noted_utility(void)
 }
 
 /*
- * Drops what it gets, as None_Receiver does; but SPI knows that one, and then
- * does not say whether a statement was a query.
+ * Returns a receiver that drops all rows, as None_Receiver does.  With None_Receiver
+ * itself, SPI would not tell whether a statement was a query.
  */
 static DestReceiver *
 nowhere(void)
@@ -62,7 +63,10 @@ begin_call(void)
 		elog(ERROR, "could not connect to the SPI manager");
 }
 
-/* Some statements are refused without an error. */
+/*
+ * Ends a call of SPI, and returns what the last statement did.  SPI reports some
+ * refused statements by a negative result only; these become errors here.
+ */
 static DwSpiResult
 end(int result)
 {
@@ -86,6 +90,11 @@ end(int result)
 	return done;
 }
 
+/*
+ * Runs a task's SQL in the current transaction, as the current user, by a kept plan
+ * if possible (see dw_plans_run(), whose rules hold for callers of this function).
+ * Errors are raised.  Rows that the SQL returns are dropped, since they may be huge.
+ */
 DwSpiResult
 dw_spi_run(const char *sql, ParamListInfo params)
 {
@@ -98,6 +107,7 @@ dw_spi_run(const char *sql, ParamListInfo params)
 	return end(result);
 }
 
+/* Runs a task's SQL as dw_spi_run() does, but never by a kept plan. */
 DwSpiResult
 dw_spi_run_once(const char *sql, ParamListInfo params)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spi_run.h
- *	  Running the SQL of a task.
+ *	  Runs the SQL of a task.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,20 +13,14 @@
 #include "nodes/params.h"
 #include "tcop/cmdtag.h"
 
-/* What the last statement did. */
+/* The command that was the last statement of a text, and its row count */
 typedef struct DwSpiResult
 {
-	int			code;			/* of SPI: SPI_OK_UPDATE, say */
-	CommandTag	utility;		/* with SPI_OK_UTILITY */
-	uint64		rows;
+	int			code;			/* SPI's, for example SPI_OK_UPDATE */
+	CommandTag	utility;		/* the command, if code is SPI_OK_UTILITY */
+	uint64		rows;			/* that the statement processed */
 } DwSpiResult;
 
-/*
- * Runs it in the current transaction, as the current user; errors are raised,
- * results are not asked for: they may be huge.
- *
- * The first is for an executor's next task, and uses plans that are kept.
- */
 extern DwSpiResult dw_spi_run(const char *sql, ParamListInfo params);
 extern DwSpiResult dw_spi_run_once(const char *sql, ParamListInfo params);
 extern void dw_spi_note_utility(CommandTag tag, const QueryCompletion *qc);

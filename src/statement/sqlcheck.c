@@ -1,32 +1,33 @@
 /*-------------------------------------------------------------------------
  *
  * sqlcheck.c
- *	  What can be known to be wrong with a task's SQL when it is scheduled.
+ *	  Refuses SQL that can never run as a task, when the task is scheduled.
  *
- * A task that can never run should be refused while somebody is there to
- * read the message, not fail in the background hours later.  Only the raw
- * parser runs here: it needs no catalog and costs about a microsecond, while
- * parse analysis would cost several, take locks, and judge by names as they
- * are now and not as they are when the task is due.
+ * Run by sessions that schedule tasks, and by executors for tasks with a mode.
  *
- * The rule for refusing is that no state of the database could let the
- * statement run: it must be visible in the raw parse tree.  What depends on
- * a catalog stays with the server at run time, such as REINDEX of a
- * partitioned table, or DROP SUBSCRIPTION, which runs in a transaction if
- * the subscription has no slot.
+ * A task that can never run should be refused while its user can read the message,
+ * not fail in the background hours later.  Only the raw parser runs here.  The raw
+ * parser needs no catalog and costs about a microsecond.  Parse analysis would cost
+ * several microseconds, take locks, and look names up as they are now, not as they
+ * are when the task is due.
  *
- * Whoever schedules many tasks mostly gives the same text each time, or one
- * that differs in its numbers.  So the last text that passed is remembered, if
- * its numbers cannot matter, and one that differs from it in nothing else is
- * not parsed.
+ * A statement is refused only if it could run in no state of the database, and if
+ * the raw parse tree shows that.  Where a catalog decides, the server decides at
+ * run time: for example REINDEX of a partitioned table, or DROP SUBSCRIPTION, which
+ * can run in a transaction if the subscription has no slot.
  *
- * Runs in the backend that schedules.  Relies on tasks being run through SPI
- * in a background process, inside a transaction that is not theirs to end;
- * the statements refused are those that raise an error there, in any
- * supported major (look for PreventInTransactionBlock in the sources).  Tasks
- * with a mode are single statements at top level (autonomous.c, which also
- * checks them here when they run); what would leave a transaction block, or
- * needs a client, is refused there, too.
+ * Executors run a task through SPI, in a background process, inside a transaction
+ * that the task cannot end.  The refused statements are those that raise an error
+ * there in any supported major (see PreventInTransactionBlock in PostgreSQL's
+ * sources).  A task with a mode is an "autonomous" statement: a single one that
+ * runs at top level, outside of a transaction block (executor/autonomous.c, which
+ * checks the statement here once more before it runs).  Transaction control and
+ * statements that need a client are refused for these tasks, too.
+ *
+ * A session that schedules many tasks mostly passes the same text again, or a text
+ * that differs only in its numbers.  So the last text that passed the check is
+ * remembered, unless its numbers could matter, and a text that differs from it only
+ * in numbers is not parsed.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,55 +48,56 @@
 #include "sqlcheck.h"
 
 /*
- * The lexer's code for $n.  No installed header has it, but the first tokens
- * of every grammar on top of the core scanner are fixed (see the comment in
- * parser/scanner.h): IDENT = 258, UIDENT, FCONST, SCONST, USCONST, BCONST,
- * XCONST, Op, ICONST, PARAM.
+ * The lexer's code for $n.  No installed header defines the code, but the first
+ * tokens of every grammar on top of the core scanner are fixed (see the comment in
+ * parser/scanner.h): IDENT = 258, UIDENT, FCONST, SCONST, USCONST, BCONST, XCONST,
+ * Op, ICONST, PARAM.
  */
 #define PARAM_TOKEN		267
 
-/* Longer texts, and numbers of more digits, are parsed each time. */
+/* Limit for the remembered text, in bytes; longer texts are parsed each time */
 #define MAX_KNOWN_TEXT	2048
-#define MAX_KNOWN_DIGITS	9		/* an integer constant, not a numeric one */
+/* Limit for the digits of a number that may differ; so many always are an integer constant */
+#define MAX_KNOWN_DIGITS	9
 
-/* Why a statement cannot be a task, or part of one */
+/* The reason why a statement cannot be a task, or part of one */
 typedef struct Refusal
 {
-	const char *command;		/* its name in messages */
+	const char *command;		/* the statement's name in messages */
 	int			code;			/* SQLSTATE */
 	const char *detail;
 	const char *hint;
-	bool		autonomous;		/* not if it runs outside of a transaction */
+	bool		autonomous;		/* true: the statement is allowed in a task with a mode */
 } Refusal;
 
-/* What $n means inside a statement */
+/* The meaning of $n inside a statement */
 typedef enum ParamUse
 {
-	PARAMS_BOUND,				/* the task's argument */
-	PARAMS_OWN,					/* something of the statement itself */
-	PARAMS_NONE					/* nothing: an error when it runs */
+	PARAMS_BOUND,				/* an argument of the task */
+	PARAMS_OWN,					/* a parameter that the statement itself defines */
+	PARAMS_NONE					/* no meaning: the statement would fail when it runs */
 } ParamUse;
 
-/* What is checked */
+/* The text to be checked */
 typedef struct Checked
 {
 	const char *sql;
-	const char *option;			/* NULL: the task's own SQL */
-	int			nargs;
-	bool		autonomous;		/* it runs outside of a transaction */
+	const char *option;			/* the option that gave the text; NULL: the task's own SQL */
+	int			nargs;			/* arguments for $1, $2, ...; -1: do not check these */
+	bool		autonomous;		/* runs outside of a transaction block */
 } Checked;
 
-/* The last text that passed and whose numbers do not matter. */
+/* The last text that passed the check and whose numbers do not matter */
 static struct
 {
-	int			length;			/* 0: none */
+	int			length;			/* 0: no text is remembered */
 	int			nargs;
 	char		text[MAX_KNOWN_TEXT];
 }			known;
 
 /*
- * Error positions point into the task's text, which is not what the client
- * sent: report them as those of an internal query.
+ * Error context callback.  Error positions point into the task's text, not into the
+ * statement that the client sent, so they are reported as those of an internal query.
  */
 static void
 sql_text_callback(void *arg)
@@ -124,8 +126,11 @@ text_errposition(const char *sql, int location)
 	return errposition(pg_mbstrlen_with_len(sql, location) + 1);
 }
 
+/*---- Statements that cannot be part of a task ----*/
+
 /*
- * The value of a boolean option in a list of DefElem; the last one counts.
+ * Returns the value of a boolean option in a list of DefElem.  If the list has the
+ * option several times, the last one counts.
  */
 static bool
 option_is_on(List *options, const char *name, bool default_value)
@@ -143,6 +148,7 @@ option_is_on(List *options, const char *name, bool default_value)
 	return result;
 }
 
+/* True if a list of DefElem has the option. */
 static bool
 has_option(List *options, const char *name)
 {
@@ -157,7 +163,11 @@ has_option(List *options, const char *name)
 }
 
 /*
- * Record that a statement cannot run inside a transaction.
+ * Fill in *refusal for a command that cannot run inside a transaction block; hint
+ * may be NULL.  Always true.
+ *
+ * All functions refuses... below have the same contract: true if the statement can
+ * never run as (part of) a task, and then *refusal says why.
  */
 static bool
 needs_no_transaction(Refusal *refusal, const char *command, const char *hint)
@@ -213,7 +223,7 @@ refuses_alter_table(AlterTableStmt *stmt, Refusal *refusal)
 static bool
 refuses_create_subscription(CreateSubscriptionStmt *stmt, Refusal *refusal)
 {
-	/* without a connection, no slot is created unless told so */
+	/* without a connection, a slot is created only if an option says so */
 	bool		connect = option_is_on(stmt->options, "connect", true);
 
 	if (option_is_on(stmt->options, "create_slot", connect))
@@ -224,8 +234,8 @@ refuses_create_subscription(CreateSubscriptionStmt *stmt, Refusal *refusal)
 }
 
 /*
- * Forms that talk to the publisher.  They fail for a disabled subscription
- * too, so there is no state in which they could run.
+ * Refuse the forms that connect to the publisher.  They fail for a disabled
+ * subscription, too, so they can run in no state of the database.
  */
 static bool
 refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
@@ -244,7 +254,7 @@ refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
 											"Use WITH (refresh = false).");
 			return false;
 		case ALTER_SUBSCRIPTION_OPTIONS:
-			/* since 17 and 18; unknown options before */
+			/* options that 17 and 18 introduced; older majors do not know them */
 			if (has_option(stmt->options, "failover"))
 				return needs_no_transaction(refusal,
 											"ALTER SUBSCRIPTION ... SET (failover)",
@@ -259,6 +269,7 @@ refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
 	}
 }
 
+/* Refuse COPY from and to the client. */
 static bool
 refuses_copy(CopyStmt *stmt, Refusal *refusal)
 {
@@ -275,8 +286,7 @@ refuses_copy(CopyStmt *stmt, Refusal *refusal)
 }
 
 /*
- * Transaction control is refused as a whole, savepoints included: SPI takes
- * none of it.
+ * Refuse all transaction control, savepoints included: SPI refuses it, too.
  */
 static bool
 refuses_transaction_control(Node *stmt, Refusal *refusal)
@@ -299,8 +309,9 @@ refuses_listen(Refusal *refusal)
 }
 
 /*
- * A task's transaction has begun before its SQL.  READ ONLY can be set then,
- * and the level that it has.
+ * Refuse SET TRANSACTION where it would fail, since a task's transaction has begun
+ * its work before the task's SQL.  READ ONLY can still be set, and the isolation
+ * level that the transaction has already.
  */
 static bool
 refuses_set(VariableSetStmt *stmt, Refusal *refusal)
@@ -339,7 +350,8 @@ refuses_set(VariableSetStmt *stmt, Refusal *refusal)
 }
 
 /*
- * Can this statement never run as part of a task?
+ * True if the statement can never run as part of a task that has no mode; *refusal
+ * says why.
  */
 static bool
 refuses(Node *stmt, Refusal *refusal)
@@ -355,7 +367,7 @@ refuses(Node *stmt, Refusal *refusal)
 		case T_CopyStmt:
 			return refuses_copy((CopyStmt *) stmt, refusal);
 		case T_VacuumStmt:
-			/* ANALYZE is the same node, and can run */
+			/* ANALYZE has the same node type, and can run */
 			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
 				needs_no_transaction(refusal, "VACUUM",
 									 "ANALYZE can run inside one.");
@@ -404,7 +416,10 @@ refuses(Node *stmt, Refusal *refusal)
 	}
 }
 
-/* Either there is another way inside a transaction, or only that. */
+/*
+ * Returns a hint that names the use of a mode, after the given hint about another
+ * way, if there is one.
+ */
 static char *
 hint_with_mode(const char *hint)
 {
@@ -412,7 +427,10 @@ hint_with_mode(const char *hint)
 					hint != NULL ? psprintf("%s Or use", hint) : "Use");
 }
 
-/* Its location is where the previous statement ended. */
+/*
+ * Returns the byte offset at which a statement begins.  The parser's location is
+ * the end of the previous statement, so white space is skipped.
+ */
 static int
 begin_of(const char *sql, const RawStmt *raw)
 {
@@ -443,10 +461,12 @@ check_statement(const char *sql, RawStmt *raw, bool autonomous)
 			 text_errposition(sql, begin_of(sql, raw))));
 }
 
+/*---- Parameters ----*/
+
 /*
- * Queries are analyzed with the task's arguments at hand, and so are the
- * utility statements that contain one.  PREPARE and function bodies have
- * parameters of their own.
+ * Returns the meaning of $n inside a statement.  The server analyzes queries, and
+ * the queries inside some utility statements, with the task's arguments.  PREPARE and
+ * function bodies define their own parameters.
  */
 static ParamUse
 parameter_use(Node *stmt)
@@ -474,8 +494,8 @@ parameter_use(Node *stmt)
 }
 
 /*
- * Find the statement that a byte of the text belongs to: the one with this index,
- * or one behind it, which becomes *index.
+ * Find the statement to which a byte of the text belongs.  The search begins at the
+ * statement with the index *index, and sets *index to the statement found.
  */
 static Node *
 statement_at(List *statements, int location, int *index)
@@ -487,7 +507,8 @@ statement_at(List *statements, int location, int *index)
 }
 
 /*
- * Check one use of $n; returns whether it stands for a task's argument.
+ * Check one $n.  True if it stands for an argument of the task, false if the
+ * statement defines its own parameters; raises an error if it stands for nothing.
  */
 static bool
 check_parameter(const Checked *checked, Node *stmt, int number, int location)
@@ -528,8 +549,8 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 }
 
 /*
- * An argument that nothing refers to is most likely a mistake, and its type
- * may be unknown.
+ * Raise an error for an argument that no $n refers to: most likely a mistake, and
+ * an untyped one would have no type.
  */
 static void
 check_all_used(const bool *used, int nargs)
@@ -546,9 +567,9 @@ check_all_used(const bool *used, int nargs)
 }
 
 /*
- * Compare the parameters in the text with the number of arguments.  The
- * lexer finds them, since there is no walker for raw utility statements;
- * quoted strings and comments are not tokens of that kind.
+ * Compare the parameters in the text with the number of arguments.  The lexer finds
+ * the parameters, since PostgreSQL has no walker for raw utility statements.  A $n
+ * in quotes or comments is not a PARAM token.
  */
 static void
 check_parameters(const Checked *checked, List *statements)
@@ -582,7 +603,9 @@ check_parameters(const Checked *checked, List *statements)
 		check_all_used(used, nargs);
 }
 
-/* Could it be part of an identifier, or of a dollar quote? */
+/*---- Texts that differ in numbers only ----*/
+
+/* True if the character could be part of an identifier or of a dollar quote's tag. */
 static bool
 is_word_char(char c)
 {
@@ -597,8 +620,8 @@ is_digit(char c)
 }
 
 /*
- * Moves *at from a place within a number to its end; false if what is there is
- * none that stands for itself.
+ * Moves *at from a place within a number, or at its end, to the number's end.  False
+ * if there is no number, if it is part of a word, or if it has too many digits.
  */
 static bool
 skip_number(const char *text, const char *end, const char **at)
@@ -616,10 +639,10 @@ skip_number(const char *text, const char *end, const char **at)
 }
 
 /*
- * Is this the text that passed last, but for its numbers?  Other digits make
- * no other tokens, wherever they stand: as a constant, in quotes, in a comment.
- * Those of identifiers, $n, tags of dollar quotes, and numbers with letters
- * must be the same.
+ * True if the text differs from the remembered text in numbers only.  A number with
+ * other digits leaves the tokens around it unchanged, as a constant, in quotes, and
+ * in a comment.  Digits in identifiers, $n, tags of dollar quotes, and numbers with
+ * letters must be equal.
  */
 static bool
 is_known(const char *sql, int length, int nargs)
@@ -650,9 +673,10 @@ is_known(const char *sql, int length, int nargs)
 }
 
 /*
- * Numbers matter to statements whose options are looked at, and to the type
- * FLOAT(n).  They are part of Unicode escapes (U&'d!0061' UESCAPE '!'); what a
- * backslash means depends on settings.
+ * True if other numbers in the text could change the outcome of the check.  Numbers
+ * matter in statements whose options are checked (all but queries and the like), in
+ * the type FLOAT(n), and in Unicode escapes (U&'d!0061' UESCAPE '!').  They may
+ * matter after a backslash, whose meaning depends on settings.
  */
 static bool
 numbers_matter(const char *sql, List *statements)
@@ -673,6 +697,7 @@ numbers_matter(const char *sql, List *statements)
 	return false;
 }
 
+/* Remembers a text that has passed the check, or no text if its numbers matter. */
 static void
 remember_text(const char *sql, int nargs, List *statements)
 {
@@ -686,6 +711,9 @@ remember_text(const char *sql, int nargs, List *statements)
 	known.nargs = nargs;
 }
 
+/*---- The check ----*/
+
+/* Does the checks that dw_check_sql() tells of. */
 static void
 check_text(const Checked *checked)
 {
@@ -706,7 +734,7 @@ check_text(const Checked *checked)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
-				 errdetail("Several statements would be a transaction."),
+				 errdetail("Several statements would run in one transaction."),
 				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
 				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
@@ -716,6 +744,7 @@ check_text(const Checked *checked)
 		remember_text(sql, nargs, statements);
 }
 
+/* Checks a text in a memory context of its own, with an error context. */
 static void
 check(Checked *checked)
 {
@@ -729,8 +758,8 @@ check(Checked *checked)
 	error_context_stack = &callback;
 
 	/*
-	 * Of this size, contexts come from a free list, which costs next to
-	 * nothing.  As a child of the caller's it goes away on an error, too.
+	 * PostgreSQL keeps contexts of this size in a free list, so this one costs next
+	 * to nothing.  After an error it is deleted with its parent, the caller's.
 	 */
 	context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel SQL check",
 									ALLOCSET_DEFAULT_SIZES);
@@ -745,17 +774,16 @@ check(Checked *checked)
 }
 
 /*
- * Raise an error if the text can never run as a task: bad syntax, no
- * statement at all, a statement that cannot run inside a transaction or that
- * needs a client, a parameter without an argument, an argument without a
- * parameter.  Errors show their place in the text as internal query and
- * position.
+ * Raise an error if the text can never run as a task: bad syntax, no statement at
+ * all, a statement that cannot run inside a transaction or that needs a client, a
+ * parameter without an argument, an argument without a parameter.  Errors show their
+ * place in the text as internal query and position.
  *
- * nargs is the number of arguments that $1, $2, ... stand for; less than 0
- * means that parameters are not looked at.
+ * nargs is the number of arguments that $1, $2, ... stand for; if it is negative,
+ * parameters are not checked.
  *
- * Names and types are not looked up: what they mean is decided when the task
- * runs.  Works in a memory context of its own and leaves nothing behind.
+ * Names and types are not looked up; that happens when the task runs.  All memory is
+ * freed.
  */
 void
 dw_check_sql(const text *text, int nargs)
@@ -769,8 +797,9 @@ dw_check_sql(const text *text, int nargs)
 }
 
 /*
- * The same for SQL that is run when a task has ended, given by the option of
- * that name: it may use any of so many arguments, which it is given all.
+ * Check, as dw_check_sql() does, the SQL of a follow-up: SQL that runs when a task
+ * has ended, given by the option of that name (on_success or on_failure).  A
+ * follow-up always gets nargs arguments, and need not use them all.
  */
 void
 dw_check_follow_up(const text *text, const char *option, int nargs)
@@ -781,8 +810,8 @@ dw_check_follow_up(const text *text, const char *option, int nargs)
 }
 
 /*
- * The same for a task that runs outside of a transaction: it is one statement,
- * which may be one that can run only so.
+ * Check, as dw_check_sql() does, the SQL of a task with a mode.  It must be a single
+ * statement, and may be one that cannot run inside a transaction block.
  */
 void
 dw_check_sql_autonomous(const text *text, int nargs)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sqlcheck.h
- *	  What can be known to be wrong with a task's SQL when it is scheduled.
+ *	  Refuses SQL that can never run as a task, when the task is scheduled.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,9 @@
  * attempts.c
  *	  How often a task is tried, how long, and when again.
  *
- * Run by executors, which must come to a decision whatever the row says: so
- * values that plain SQL has written, and that make no sense, are clipped and
- * raise no error.
+ * Run by executors, which must come to a decision whatever the row says.  So
+ * senseless values, which plain SQL may have written, are clipped and raise no
+ * error.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,18 +26,23 @@
 #include "../shmem/shared.h"
 #include "attempts.h"
 
-/* The pause between two attempts grows up to this, unless it began longer. */
+/* Limit for the growing pause between attempts, in us; a longer retry_delay stays as it is. */
 #define MAX_PAUSE		USECS_PER_HOUR
+
 /*
- * One of zero does not grow.  After so many failures in vain it is a second:
- * each costs a row, and a line of the log.
+ * A retry_delay of zero does not grow.  After MAX_AT_ONCE failed attempts the pause
+ * is at least PAUSE_AFTER us, since each attempt costs a row and a line of the log.
  */
 #define MAX_AT_ONCE		100
 #define PAUSE_AFTER		USECS_PER_SEC
-/* What of the last error is kept with a pending task, in bytes. */
+
+/* Limit for the text of the last error that is kept with a pending task, in bytes. */
 #define MAX_LAST_ERROR	500
 
-/* Of the timeouts that hold for the role, the shorter one. */
+/*
+ * Returns the shorter one of statement_timeout and delay_wheel.default_timeout, as set
+ * for the role, in ms; zero or less if neither is set.
+ */
 static int
 default_timeout(void)
 {
@@ -48,6 +53,10 @@ default_timeout(void)
 	return Min(StatementTimeout, dw_default_timeout);
 }
 
+/*
+ * Fills *terms with the limits of a task, by its row of delay_wheel.task.  Takes the
+ * ready lock for a moment if the task is in a declared queue.
+ */
 void
 dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *nulls,
 		 DwTerms *terms)
@@ -69,7 +78,10 @@ dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values, const bool *
 	terms->timeout = Max(terms->timeout, 0);
 }
 
-/* Would the very same, done again at once, probably go well? */
+/*
+ * True if the error is a serialization failure or a deadlock: the same statements,
+ * repeated at once, will probably succeed.
+ */
 bool
 dw_is_transient(int sqlstate)
 {
@@ -78,10 +90,10 @@ dw_is_transient(int sqlstate)
 }
 
 /*
- * When to try again after so many failed attempts.
+ * Returns the due time of the next attempt, after the given number of failed ones.
  *
- * The pause doubles with each attempt.  Some jitter keeps tasks that failed
- * together from coming back together.
+ * The pause doubles with each attempt.  Some jitter (up to a quarter) keeps tasks
+ * that failed together from coming back together.
  */
 TimestampTz
 dw_next_attempt(const DwTerms *terms, int failed)
@@ -98,7 +110,10 @@ dw_next_attempt(const DwTerms *terms, int failed)
 	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
 }
 
-/* Keeps the error of its last attempt with a task. */
+/*
+ * Notes an error in a task's row, as the error of its last attempt.  values and nulls
+ * are the columns of delay_wheel.task; "more" is changed.  Raises no error.
+ */
 void
 dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 {
@@ -106,7 +121,7 @@ dw_keep_error(Datum *values, bool *nulls, const ErrorData *error)
 								dw_error_message(error));
 
 	text[pg_mbcliplen(text, strlen(text), MAX_LAST_ERROR)] = '\0';
-	/* what stands there by plain SQL may leave no room: the task comes first */
+	/* text that plain SQL put there may leave no room: the task itself is worth more */
 	if (!dw_more_has_room(values, nulls, Anum_task_more, strlen(text)))
 		return;
 	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR, text);

@@ -13,13 +13,14 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
-/* What holds for one task: its own values, else its queue's, else defaults. */
+/* The limits of one task: its own values, else those of its queue, else the defaults. */
 typedef struct DwTerms
 {
-	int			timeout;		/* ms, 0: none */
-	int			max_attempts;
-	int64		retry_delay;	/* us */
+	int			timeout;		/* for one attempt, in ms; 0: no limit */
+	int			max_attempts;	/* the first one included */
+	int64		retry_delay;	/* pause after the first failed attempt, in us */
 } DwTerms;
+
 extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
 					 const bool *nulls, DwTerms *terms);
 extern bool dw_is_transient(int sqlstate);

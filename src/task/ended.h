@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ended.h
- *	  How a task ended.
+ *	  A task that has ended, as the code that ends it passes it on.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,16 +14,16 @@
 #include "../shmem/outcome.h"
 #include "../statement/spi_run.h"
 
-/* How it ended.  The row is deleted; its columns are those of delay_wheel.task. */
+/* A task that has ended.  Its row is deleted already; values and nulls are its columns. */
 typedef struct DwEnded
 {
-	const DwTaskKey *key;		/* due as it was, attempts before this one */
-	const Datum *values;
+	const DwTaskKey *key;		/* from the row: the former due time, attempts before this one */
+	const Datum *values;		/* columns of delay_wheel.task */
 	const bool *nulls;
-	DwOutcome outcome;
-	TimestampTz started;		/* 0: it was not run */
-	DwSpiResult result;			/* of its last statement, if done */
-	const ErrorData *error;		/* if failed or retried */
+	DwOutcome	outcome;
+	TimestampTz started;		/* start of the last attempt; 0 if the task was not run */
+	DwSpiResult result;			/* result of the last statement; valid for DW_DONE */
+	const ErrorData *error;		/* set for DW_FAILED and DW_RETRIED */
 } DwEnded;
 
 #endif							/* DW_ENDED_H */

@@ -3,9 +3,16 @@
  * key_lock.c
  *	  The lock of a key, and the rows that have it.
  *
- * Run by sessions that schedule and cancel by key, and by executors.  See keys.c for
- * the rules of keys, which rest on this: the lock is held while somebody looks for the
- * pending task of a key and inserts or deletes one, never while waiting for anything.
+ * Run by sessions that schedule and cancel by key, and by executors.
+ *
+ * A key is a text that the user gives to a task; there is at most one pending task of
+ * the same owner, queue and key.  The rules are in ending/keys.c.  They rest on an
+ * advisory lock of the key: a process holds the lock from the moment that it looks for
+ * the pending task of the key until it has inserted or deleted one.  No process waits
+ * for anything else while it holds the lock, and none holds two.
+ *
+ * A task is superseded if there is a newer one of its key that it must give way to.
+ * Its row may still be there, but it is not pending any more.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,11 +37,19 @@
 #include "key_lock.h"
 #include "marks.h"
 
-/* Those of SQL's advisory locks are 1 and 2. */
+/*
+ * Class (field 4) of the advisory locks of keys.  The SQL functions for advisory locks
+ * use 1 and 2.  See row_lock.c and backend/recurring.c for our other classes.
+ */
 #define KEY_LOCK_CLASS	0xDE1A
+
+/* The lock that this process has taken last, for dw_key_leave(). */
 static LOCKTAG key_lock;
 
-/* The key of a task; false if it has none. */
+/*
+ * Fills *key with owner, queue and key of a row of delay_wheel.task; false if the task
+ * has no key.  The text points into the tuple unless it had to be detoasted.
+ */
 bool
 dw_key_of(Relation rel, HeapTuple tuple, DwKey *key)
 {
@@ -51,6 +66,11 @@ dw_key_of(Relation rel, HeapTuple tuple, DwKey *key)
 	return true;
 }
 
+/*
+ * Takes the lock of a key, waiting for others.  A process holds one such lock at most,
+ * and releases it by dw_key_leave() before it waits for anything else.  Two keys may
+ * share a lock, by their hash; that costs nothing but a short wait.
+ */
 void
 dw_key_lock(const DwKey *key)
 {
@@ -63,13 +83,37 @@ dw_key_lock(const DwKey *key)
 	(void) LockAcquire(&key_lock, ExclusiveLock, false, false);
 }
 
+/*
+ * Takes the lock of a task's key, as dw_key_lock() does.  True if the task has a key:
+ * then the caller must call dw_key_leave().
+ *
+ * A session that moves a task holds the lock while it inserts the new row.  An
+ * executor holds it from before it deletes the row until it has decided whether the
+ * task is run.
+ */
+bool
+dw_key_lock_of(Relation rel, HeapTuple tuple)
+{
+	DwKey		key;
+
+	if (!dw_key_of(rel, tuple, &key))
+		return false;
+	dw_key_lock(&key);
+	return true;
+}
+
+/* Releases the lock that dw_key_lock() or dw_key_lock_of() has taken last. */
 void
 dw_key_leave(void)
 {
 	LockRelease(&key_lock, ExclusiveLock, false);
 }
 
-/* All rows of a key but those that marks have hit. */
+/*
+ * Returns a list of DwKeyRow: all rows of the key, in any order, seen with a dirty
+ * snapshot, so including those that open transactions insert or delete.  Rows that a
+ * mark of delay_cancel_all() has cancelled are left out.  rel is delay_wheel.task.
+ */
 List *
 dw_key_rows(Relation rel, const DwKey *key)
 {
@@ -91,7 +135,7 @@ dw_key_rows(Relation rel, const DwKey *key)
 	scan = systable_beginscan(rel, dw_catalog()->task_key_index, true, &dirty, 3, keys);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		DwKeyRow	   *row = palloc(sizeof(DwKeyRow));
+		DwKeyRow   *row = palloc(sizeof(DwKeyRow));
 
 		row->tuple = heap_copytuple(tuple);
 		row->inserter = dirty.xmin;
@@ -101,7 +145,7 @@ dw_key_rows(Relation rel, const DwKey *key)
 	}
 	systable_endscan(scan);
 
-	/* not before: this may read a table, too */
+	/* after the scan has ended, since reading the marks may scan a table, too */
 	foreach(lc, rows)
 		if (dw_task_is_cancelled(rel, ((DwKeyRow *) lfirst(lc))->tuple))
 			rows = foreach_delete_current(rows, lc);
@@ -109,22 +153,22 @@ dw_key_rows(Relation rel, const DwKey *key)
 }
 
 /*
- * Is the row being deleted by the executor that runs this task, or that runs
- * a newer one of the key and has removed this one?
+ * True if an executor is running the task of this row, or is running a newer task of
+ * the key and has deleted this row for it.  rows are all rows of the key.
  */
 bool
 dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
 {
 	ListCell   *lc;
 
-	/* its row stays while it runs */
+	/* the row of a task with mode at_least_once stays while the task runs */
 	if (row->task.has_more && dw_executor_keeps(row->task.id))
 		return true;
 	if (!TransactionIdIsValid(row->deleter))
 		return false;
 	foreach(lc, rows)
 	{
-		DwKeyRow	   *other = (DwKeyRow *) lfirst(lc);
+		DwKeyRow   *other = (DwKeyRow *) lfirst(lc);
 
 		if (other->deleter == row->deleter &&
 			dw_executor_claims(other->task.id, other->deleter))
@@ -134,18 +178,19 @@ dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
 }
 
 /*
- * The row with the highest id, or NULL.  If it is being moved, there are two
- * of them; the one that is to stay is it.
+ * Returns the row with the highest id, or NULL.  A task that is being moved has two
+ * rows; then the new one is returned.  Unless any_origin, rows that came with a copy
+ * of another database are ignored.
  */
 DwKeyRow *
 dw_key_newest(List *rows, bool any_origin)
 {
-	DwKeyRow	   *found = NULL;
+	DwKeyRow   *found = NULL;
 	ListCell   *lc;
 
 	foreach(lc, rows)
 	{
-		DwKeyRow	   *row = (DwKeyRow *) lfirst(lc);
+		DwKeyRow   *row = (DwKeyRow *) lfirst(lc);
 
 		if (!any_origin && row->task.origin != dw_origin_stamp())
 			continue;
@@ -156,7 +201,10 @@ dw_key_newest(List *rows, bool any_origin)
 	return found;
 }
 
-/* A row that makes another one superseded, or NULL. */
+/*
+ * Returns a committed row (or one of this transaction) that supersedes the task, or
+ * NULL.  A task is superseded by a newer one of the same origin, or of this database's.
+ */
 DwKeyRow *
 dw_key_superseder(List *rows, const DwTaskKey *task)
 {
@@ -164,7 +212,7 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 
 	foreach(lc, rows)
 	{
-		DwKeyRow	   *row = (DwKeyRow *) lfirst(lc);
+		DwKeyRow   *row = (DwKeyRow *) lfirst(lc);
 
 		if (row->task.id > task->id && !TransactionIdIsValid(row->inserter) &&
 			(row->task.origin == task->origin || row->task.origin == dw_origin_stamp()))
@@ -173,7 +221,11 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 	return NULL;
 }
 
-/* An executor could not claim the task: somebody has locked its row. */
+/*
+ * Notes that the executor could not claim a task, since another transaction has locked
+ * its row.  If the task has a key, the next session that wants to keep it lets the
+ * executor go first, see ending/keys.c.
+ */
 void
 dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 {
@@ -186,8 +238,8 @@ dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)
 }
 
 /*
- * Is there a newer task of the same key, pending or running?  Then this row
- * is not a pending task any more, whatever it says.
+ * True if there is a newer task of the same key, pending or running.  Then this row
+ * is not that of a pending task any more.
  */
 bool
 dw_task_is_superseded(Relation rel, HeapTuple tuple)
@@ -199,20 +251,4 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 		return false;
 	dw_task_key(rel, tuple, &task);
 	return dw_key_superseder(dw_key_rows(rel, &key), &task) != NULL;
-}
-
-/*
- * For who inserts the row of a task again, and for executors, from before they
- * delete it until it is decided whether it is run.  True if it has a key: then
- * they are to call dw_key_leave().
- */
-bool
-dw_key_lock_of(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-
-	if (!dw_key_of(rel, tuple, &key))
-		return false;
-	dw_key_lock(&key);
-	return true;
 }

@@ -16,14 +16,15 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 
-/* A row of a key, and whose open transactions change it. */
+/* A row of a key, and the open transactions that insert or delete it. */
 typedef struct DwKeyRow
 {
 	HeapTuple	tuple;
 	DwTaskKey	task;
-	TransactionId inserter;		/* invalid: committed, or our own */
-	TransactionId deleter;		/* invalid: nobody's */
+	TransactionId inserter;		/* invalid if the row is committed, or our own */
+	TransactionId deleter;		/* invalid if no open transaction deletes the row */
 } DwKeyRow;
+
 extern bool dw_key_of(Relation rel, HeapTuple tuple, DwKey *key);
 extern void dw_key_lock(const DwKey *key);
 extern List *dw_key_rows(Relation rel, const DwKey *key);

@@ -1,41 +1,46 @@
 /*-------------------------------------------------------------------------
  *
  * marks.c
- *	  Cancelling many tasks by one mark.
+ *	  Marks: rows that cancel many tasks at once.
  *
- * delay_cancel_all() does not touch the tasks: it writes one row that says
- * which ones are cancelled, however many there are.  From its commit on they
- * are gone for everybody who asks dw_task_is_cancelled(); the sweeper
- * (sweep.c) removes their rows, and in the end the mark.
+ * Run by sessions, executors and the sweeper; also by the timer, which locks the table
+ * of marks beforehand, since it must not wait.  backend/cancel_all.c writes marks.
  *
- * Which ones: those that match and have a lower number than the mark.  Both
- * numbers come from one sequence, so tasks are hit that were scheduled before
- * it, also by transactions that have not committed yet, or are prepared; and
- * no other ones.  A task keeps its number when it is moved or tried again.
+ * delay_cancel_all() does not touch the tasks.  It writes one row, a mark, that says
+ * which tasks are cancelled, however many there are.  When the mark has been
+ * committed, all processes that ask dw_task_is_cancelled() treat these tasks as gone.
+ * The sweeper (sweeper/sweep.c) removes their rows, and in the end the mark.
  *
- * Numbers count within one origin: a mark that came with a copy of another
- * database (copies.c) hits what came with it, and nothing else.  It is not
- * swept, since more tasks of that origin may come; delay_arm() ends it.
+ * A mark hits a task (cancels it) if the task fits the mark and has a lower number.
+ * Tasks and marks draw their numbers from one sequence.  So a mark hits the tasks that
+ * were scheduled before it, including those of prepared transactions and of those that
+ * have not committed yet, and no later ones.  A task keeps its number when it is moved
+ * or tried again.
  *
- * No claim succeeds after the commit of a mark has returned: who commits one
- * raises db->control when it is visible to everybody, and before its client
- * hears of it (touched.c).  An executor reads db->control after it has
- * deleted the task's row.  Either it finds the new number, and reads the marks
- * with a snapshot taken then; or it has read before the number was raised, and
- * so had claimed the task before the commit returned: then the task is
- * running.  COMMIT PREPARED raises the number, too.
+ * A task can be spared: its column spared then holds the id of a mark, and only marks
+ * with a higher id hit the task.  A session spares a task that it moves or puts back to
+ * where an old mark, which did not hit the task before, would hit it.
  *
- * Each process keeps a copy of the marks.  It lacks none as long as db->control
- * is as it was read before the snapshot of that copy was taken, and this
- * transaction has written none itself; but it may have some that are gone.
- * Mostly there are none: then all this is a comparison of two numbers.
+ * Numbers count within one origin, the database that a row was written in.  A mark
+ * that came with a copy of another database (backend/arm.c) hits the tasks that came
+ * with it, and no others.  The sweeper leaves such a mark, since more tasks of that
+ * origin may come; delay_arm() removes it.
  *
- * Which marks may hit a task is found by its owner, so the marks of one role cost
- * another one's tasks nothing but the memory, which is bounded: a role that is no
- * superuser can have only so many (cancellations.c).
+ * No claim succeeds after the commit of a mark has returned.  The process that commits
+ * a mark raises db->control when the mark is visible to all, and before its client
+ * hears of the commit (touched.c).  An executor reads db->control after it has deleted
+ * the task's row.  If it finds the new value, it reads the marks with a snapshot taken
+ * then.  If it finds the old one, it had claimed the task before the commit returned,
+ * so the task was running already.  COMMIT PREPARED raises the value, too.
  *
- * Run by backends, executors, the sweeper; and by timers, which have locked
- * the table before.  Marks are written by cancellations.c.
+ * Each process keeps a copy of the marks.  The copy lacks no mark while db->control is
+ * as it was before the snapshot of the copy was taken, and this transaction has
+ * written no mark itself.  But the copy may have marks that have been removed since.
+ * Mostly there are no marks: then all this is a comparison of two numbers.
+ *
+ * The marks that may hit a task are found by the task's owner.  So the marks of one
+ * role cost the tasks of others no time, only memory, which is bounded: a role that is
+ * not a superuser can have a limited number of marks (backend/cancel_all.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -70,33 +75,40 @@
 #include "my_session.h"
 #include "touched.h"
 
-/* This process's copy. */
+/* This process's copy of the marks. */
 static DwMark *marks = NULL;
 static int	nmarks = 0;
 static MemoryContext marks_context = NULL;
 
-/* Its marks by owner, in that order; those of any owner come last. */
+/*
+ * A list of the marks of the copy for each owner, sorted by owner.  A mark for several
+ * owners is in the list several times; marks for all owners come last.
+ */
 typedef struct OwnerMark
 {
 	Oid			owner;
 	bool		any_owner;
-	int			mark;
+	int			mark;			/* index into marks */
 } OwnerMark;
 
 static OwnerMark *by_owner = NULL;
 static int	nby_owner = 0;
 
-/* What it holds for; the numbers are those from before it was read. */
+/*
+ * Whether the copy can be used, and for which database, table and value of db->control,
+ * as read before the marks.
+ */
 static bool copy_valid = false;
 static DwDatabase *copy_database;
 static uint32 copy_control;
 static Oid	copy_table = InvalidOid;
 
-/* This transaction has written a mark, and may yet take it back. */
+/* True if this transaction has written a mark; a rollback may undo that. */
 static bool own_marks = false;
 
-/*---- Reading ----*/
+/*---- The copy of the marks ----*/
 
+/* Fills the owners of a mark, sorted, from an array of roles. */
 static void
 read_owners(DwMark *mark, Datum array)
 {
@@ -113,6 +125,7 @@ read_owners(DwMark *mark, Datum array)
 	qsort(mark->owners, mark->nowners, sizeof(Oid), oid_cmp);
 }
 
+/* Fills *mark from a row of delay_wheel.cancellation; allocates in the current context. */
 static void
 read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 {
@@ -141,6 +154,7 @@ read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 		DatumGetTimestampTz(values[Anum_cancellation_due_until - 1]);
 }
 
+/* For qsort() of by_owner. */
 static int
 compare_owners(const void *a, const void *b)
 {
@@ -152,6 +166,7 @@ compare_owners(const void *a, const void *b)
 	return oid_cmp(&left->owner, &right->owner);
 }
 
+/* Fills by_owner from the marks of the copy. */
 static void
 list_by_owner(void)
 {
@@ -172,8 +187,8 @@ list_by_owner(void)
 }
 
 /*
- * All marks, with a snapshot taken now.  The lock is not kept, so that a long
- * task does not stand in the way of who wants the table for himself.
+ * Reads all marks into the copy, with a snapshot taken now.  Does not keep the lock of
+ * the table: a long task must not block a session that wants an exclusive lock.
  */
 static void
 read_marks(void)
@@ -215,11 +230,11 @@ read_marks(void)
 }
 
 /*
- * Brings the copy up to date.  What the caller has done to the task's row
- * comes before db->control is read, and that before the snapshot.
+ * Brings the copy up to date.  db->control is read after all that the caller has done
+ * to the task's row, and before the snapshot is taken.
  */
 static void
-refresh(void)
+refresh_copy(void)
 {
 	/* the forecast can be read without the library preloaded */
 	DwDatabase *db = dw_shared != NULL ? dw_my_database() : NULL;
@@ -236,11 +251,14 @@ refresh(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* nobody tells of marks where there is no place for the database */
+	/* without a place for the database there is no db->control that tells of changes */
 	copy_valid = db != NULL;
 }
 
-/* This transaction writes marks: tell timer and executors, if it commits. */
+/*
+ * Notes that this transaction writes or deletes marks.  If it commits, timer, executors
+ * and sessions notice.
+ */
 void
 dw_marks_touched(void)
 {
@@ -248,14 +266,14 @@ dw_marks_touched(void)
 	dw_touch_control();
 }
 
-/* What this process knows of them is not to be trusted any more. */
+/* Makes this process read the marks again: the sweeper has removed some. */
 void
 dw_marks_changed(void)
 {
 	copy_valid = false;
 }
 
-/* Somebody has truncated the table, or dropped it with the extension. */
+/* Relcache callback: the table of marks was truncated, or dropped with the extension. */
 static void
 forget_copy(Datum arg, Oid relid)
 {
@@ -263,6 +281,7 @@ forget_copy(Datum arg, Oid relid)
 		copy_valid = false;
 }
 
+/* At the end of a transaction that has written marks: the copy is out of date. */
 static void
 marks_xact_callback(XactEvent event, void *arg)
 {
@@ -271,14 +290,17 @@ marks_xact_callback(XactEvent event, void *arg)
 		own_marks = copy_valid = false;
 }
 
-/* Called once by the postmaster. */
+/* Installs the callback; called once by the postmaster. */
 void
 dw_marks_install(void)
 {
 	RegisterXactCallback(marks_xact_callback, NULL);
 }
 
-/* All there are, in a memory that lasts until the next call of any of these. */
+/*
+ * Returns an array of all marks, and their number in *n.  Some may have been removed
+ * already.  The array lasts until the next call of a function that reads marks.
+ */
 const DwMark *
 dw_marks(int *n)
 {
@@ -289,11 +311,18 @@ dw_marks(int *n)
 		CacheRegisterRelcacheCallback(forget_copy, (Datum) 0);
 		callback_registered = true;
 	}
-	refresh();
+	refresh_copy();
 	*n = nmarks;
 	return marks;
 }
 
+/*
+ * As dw_marks(), but reads the table, so that no mark had been removed before this call.
+ *
+ * For a scan of many rows with a snapshot that was taken before: dw_marks_hit() is
+ * enough for each of these rows.  A row that had been moved by then is spared by the
+ * marks that there were.
+ */
 const DwMark *
 dw_marks_anew(int *n)
 {
@@ -301,8 +330,12 @@ dw_marks_anew(int *n)
 	return dw_marks(n);
 }
 
-/*---- Matching ----*/
+/*---- Which tasks a mark hits ----*/
 
+/*
+ * Fills *task from a row of delay_wheel.task.  The tag points into the tuple, which
+ * must last as long.
+ */
 void
 dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 {
@@ -322,13 +355,14 @@ dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 	task->tag = isnull ? NULL : (struct varlena *) DatumGetPointer(value);
 }
 
+/* True if the task has the mark's tag. */
 static bool
 tag_is(const DwMarkable *task, const DwMark *mark)
 {
 	text	   *tag;
 	bool		same;
 
-	/* without unpacking those that cannot be the same */
+	/* a tag of another length cannot be the same, and is not detoasted */
 	if (task->tag == NULL ||
 		toast_raw_datum_size(PointerGetDatum(task->tag)) - VARHDRSZ != mark->tag_length)
 		return false;
@@ -339,6 +373,7 @@ tag_is(const DwMarkable *task, const DwMark *mark)
 	return same;
 }
 
+/* True if the mark can hit tasks of the owner. */
 bool
 dw_mark_hits_owner(const DwMark *mark, Oid owner)
 {
@@ -346,6 +381,7 @@ dw_mark_hits_owner(const DwMark *mark, Oid owner)
 		bsearch(&owner, mark->owners, mark->nowners, sizeof(Oid), oid_cmp) != NULL;
 }
 
+/* True if the mark can hit tasks of this origin, owner and queue. */
 bool
 dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue)
 {
@@ -354,6 +390,7 @@ dw_mark_hits_lane(const DwMark *mark, int64 origin, Oid owner, int16 queue)
 		(mark->any_queue || mark->queue == queue);
 }
 
+/* True if the mark hits the task. */
 bool
 dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 {
@@ -363,9 +400,9 @@ dw_mark_hits(const DwMark *mark, const DwMarkable *task)
 		(mark->tag == NULL || tag_is(task, mark));
 }
 
-/* The first place in the list that is not before these. */
+/* Returns the index in by_owner of the first entry for the owner, or where it would be. */
 static int
-first_of(Oid owner, bool any_owner)
+first_of_owner(Oid owner, bool any_owner)
 {
 	OwnerMark	wanted = {owner, any_owner, 0};
 	int			low = 0;
@@ -383,22 +420,27 @@ first_of(Oid owner, bool any_owner)
 	return low;
 }
 
-/* The number of the latest mark that hits the task, 0 if none does. */
+/* Returns the id of the latest mark of the copy that hits the task, 0 if none does. */
 static int64
 latest_hit(const DwMarkable *task)
 {
 	int64		latest = 0;
 	int			i;
 
-	for (i = first_of(task->owner, false); i < nby_owner && by_owner[i].owner == task->owner; i++)
+	for (i = first_of_owner(task->owner, false);
+		 i < nby_owner && by_owner[i].owner == task->owner; i++)
 		if (dw_mark_hits(&marks[by_owner[i].mark], task))
 			latest = Max(latest, marks[by_owner[i].mark].id);
-	for (i = first_of(InvalidOid, true); i < nby_owner; i++)
+	for (i = first_of_owner(InvalidOid, true); i < nby_owner; i++)
 		if (dw_mark_hits(&marks[by_owner[i].mark], task))
 			latest = Max(latest, marks[by_owner[i].mark].id);
 	return latest;
 }
 
+/*
+ * True if a mark of the copy, as it is, hits the task.  The caller has called dw_marks()
+ * or dw_marks_anew().
+ */
 bool
 dw_marks_hit(Relation rel, HeapTuple tuple)
 {
@@ -410,6 +452,7 @@ dw_marks_hit(Relation rel, HeapTuple tuple)
 	return latest_hit(&task) != 0;
 }
 
+/* True if a mark hits the task, or one that has been removed would have. */
 static bool
 is_hit(Relation rel, HeapTuple tuple)
 {
@@ -420,13 +463,13 @@ is_hit(Relation rel, HeapTuple tuple)
 }
 
 /*
- * Is the task hit by a mark of delay_cancel_all(), committed or of this very
- * transaction?  Reads the marks anew if any was committed since the last
- * call, with a snapshot of its own.
+ * True if a mark of delay_cancel_all() hits the task: a committed one, or one of this
+ * transaction.  Reads the marks again, with a snapshot of its own, if any were
+ * committed since the last call.
  *
- * Nobody tells that a mark was removed.  A task that was moved to where it
- * would hit is not hit by one that is no more, so what the copy says is not
- * believed before the marks were read after the row.
+ * No process tells others that a mark was removed.  A task that is moved after that,
+ * to where the mark would have hit it, is not cancelled.  So before the answer is yes,
+ * the marks are read once more, after the row.
  */
 bool
 dw_task_is_cancelled(Relation rel, HeapTuple tuple)
@@ -439,7 +482,7 @@ dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 
 /*---- The marks' own rows ----*/
 
-/* The row of a mark as it is now, or NULL. */
+/* Returns a copy of the row of a mark as it is now, or NULL. */
 static HeapTuple
 find_mark(Relation rel, int64 id)
 {
@@ -450,7 +493,8 @@ find_mark(Relation rel, int64 id)
 }
 
 /*
- * Deletes the row of a mark, and returns what was in it; NULL if it is locked.
+ * Deletes the row of a mark and returns a copy of it; NULL if another transaction has
+ * locked the row, or it is gone.
  */
 HeapTuple
 dw_mark_take(int64 id)
@@ -468,6 +512,7 @@ dw_mark_take(int64 id)
 	return tuple;
 }
 
+/* True if the mark is for all owners that the older one is for. */
 static bool
 covers_owners(const DwMark *mark, const DwMark *older)
 {
@@ -479,7 +524,7 @@ covers_owners(const DwMark *mark, const DwMark *older)
 	return true;
 }
 
-/* Does the mark hit all that the other one hits? */
+/* True if the mark hits all tasks that the older one hits. */
 static bool
 covers(const DwMark *mark, const DwMark *older)
 {
@@ -491,8 +536,9 @@ covers(const DwMark *mark, const DwMark *older)
 }
 
 /*
- * Deletes the marks that hit nothing but what this one, of this transaction, hits.
- * Those that others have locked are left.
+ * Deletes the marks that have become needless by the mark with this id, of this
+ * transaction, since it hits all that they hit.  Marks that another transaction has
+ * locked are left.
  */
 void
 dw_marks_supersede(int64 id)
@@ -512,12 +558,10 @@ dw_marks_supersede(int64 id)
 	}
 }
 
-/*---- Tasks that are spared ----*/
-
 /*
- * For a task that is moved, or put back, by who knows about the marks there
- * are: the number of the latest one that hits the row as it is to be written,
- * for its column spared, so that only later ones hit it; 0 if none does.
+ * Returns the value for the column spared of a task that is moved or put back, since
+ * the marks that there are must not hit it: the id of the latest mark that would hit
+ * the row as it is about to be written; 0 if none would, and the column may stay as it is.
  */
 int64
 dw_mark_on_row(const Datum *values, const bool *nulls)
@@ -539,7 +583,10 @@ dw_mark_on_row(const Datum *values, const bool *nulls)
 	return latest_hit(&task);
 }
 
-/* delay_arm() has left nothing (else) that came with a copy. */
+/*
+ * Deletes all marks that came with a copy of another database; called by delay_arm()
+ * when it has left no task that they could hit.  Waits for the locks of the rows.
+ */
 void
 dw_marks_armed(void)
 {
@@ -552,7 +599,8 @@ dw_marks_armed(void)
 	{
 		TM_FailureData failure;
 		bool		isnull;
-		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
+		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin,
+										  RelationGetDescr(rel), &isnull);
 
 		if (DatumGetInt64(origin) == dw_origin_stamp())
 			continue;
@@ -566,7 +614,10 @@ dw_marks_armed(void)
 	CommandCounterIncrement();
 }
 
-/* Are there marks of this database?  For timers, with the table locked. */
+/*
+ * True if there are marks of this database, so that the sweeper has work.  For the
+ * timer, which has opened and locked the table of marks; uses the active snapshot.
+ */
 bool
 dw_sweep_needed(Relation rel)
 {
@@ -577,7 +628,8 @@ dw_sweep_needed(Relation rel)
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
 	{
 		bool		isnull;
-		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin, RelationGetDescr(rel), &isnull);
+		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin,
+										  RelationGetDescr(rel), &isnull);
 
 		found = DatumGetInt64(origin) == dw_origin_stamp();
 	}

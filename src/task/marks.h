@@ -14,42 +14,38 @@
 #include "datatype/timestamp.h"
 #include "utils/relcache.h"
 
-/* A row of delay_wheel.cancellation. */
+/* A row of delay_wheel.cancellation: it cancels the tasks that fit all members. */
 typedef struct DwMark
 {
-	int64		id;				/* hits tasks with lower numbers */
-	int64		origin;
+	int64		id;				/* cancels only tasks with a lower number */
+	int64		origin;			/* stamp of the database that it was made in */
 	bool		ours;			/* made in this database */
-	bool		any_owner;
-	Oid		   *owners;			/* else these, sorted */
+	bool		any_owner;		/* cancels tasks of all owners */
+	Oid		   *owners;			/* unless any_owner: the owners, sorted */
 	int			nowners;
-	bool		any_queue;
-	int16		queue;
-	char	   *tag;			/* NULL: any */
+	bool		any_queue;		/* cancels tasks of all queues */
+	int16		queue;			/* unless any_queue */
+	char	   *tag;			/* NULL: any tag, or none */
 	Size		tag_length;
-	TimestampTz due_from;
+	TimestampTz due_from;		/* range of due times; infinite if not given */
 	TimestampTz due_until;		/* exclusive */
 } DwMark;
 
-/* What marks ask of a task. */
+/* The columns of a task that decide whether a mark cancels it. */
 typedef struct DwMarkable
 {
-	int64		number;			/* its id, or up to where it is spared */
+	int64		number;			/* column spared, if set, else the task's id */
 	int64		origin;
 	Oid			owner;
 	int16		queue;
 	TimestampTz due;
-	struct varlena *tag;		/* NULL: none */
+	struct varlena *tag;		/* as in the row, maybe toasted; NULL: none */
 } DwMarkable;
+
 extern void dw_marks_install(void);
 extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
 extern int64 dw_mark_on_row(const Datum *values, const bool *nulls);
 extern const DwMark *dw_marks(int *n);
-/*
- * The same, none of them gone before this call: for many rows of one snapshot
- * that was taken before.  Rows that were moved by then are spared by what there
- * was, so that dw_marks_hit() is enough for them.
- */
 extern const DwMark *dw_marks_anew(int *n);
 extern bool dw_marks_hit(Relation rel, HeapTuple tuple);
 extern void dw_marks_touched(void);

@@ -24,13 +24,16 @@ int64		dw_run_now_id = 0;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;
 bool		dw_batch_is_closed = false;
 
-/* Pinned while this transaction may have something to tell. */
+/*
+ * The place that was found last.  While it is not pinned, the launcher may give it to
+ * another database, so each transaction pins it anew, by the database's OID.
+ */
 static DwDatabase *my_database = NULL;
 static bool pinned = false;
 
 /*
- * This process's database, entered if it has no place yet; pinned until the end of
- * the transaction.  NULL: there is no place for it.
+ * Returns this process's database, pinned until the end of the transaction.  The
+ * database is given a place in shared memory if it has none; NULL if all are taken.
  */
 DwDatabase *
 dw_my_database(void)
@@ -43,7 +46,7 @@ dw_my_database(void)
 	return my_database;
 }
 
-/* The database if this transaction has pinned it, or NULL.  Takes no lock. */
+/* Returns the database if this transaction has already pinned it, else NULL.  Takes no lock. */
 DwDatabase *
 dw_my_pinned_database(void)
 {
@@ -51,8 +54,8 @@ dw_my_pinned_database(void)
 }
 
 /*
- * The database, pinned, if it has a place; or NULL.  Called in callbacks at the end
- * of a transaction, too: the function does not allocate or fail.
+ * Returns this process's database, pinned, or NULL if it has no place.  Callbacks at
+ * the end of a transaction call this function, so it neither allocates nor fails.
  */
 DwDatabase *
 dw_my_database_find(void)
@@ -65,7 +68,7 @@ dw_my_database_find(void)
 	return my_database;
 }
 
-/* At the end of the transaction, when all is told. */
+/* Gives up the pin, at the end of the transaction, when the timer has been told everything. */
 void
 dw_my_database_unpin(void)
 {
@@ -74,7 +77,7 @@ dw_my_database_unpin(void)
 	pinned = false;
 }
 
-/* Warns, once in a session, that its database has no place. */
+/* Warns, once in a session, that shared memory has no place for this database. */
 void
 dw_warn_no_place(void)
 {
@@ -91,7 +94,7 @@ dw_warn_no_place(void)
 	warned = true;
 }
 
-/* True if this process runs the task, as an executor or by delay_run(). */
+/* True if this process is running the task, as an executor or by delay_run(). */
 bool
 dw_executor_runs_here(int64 id)
 {
@@ -102,8 +105,8 @@ dw_executor_runs_here(int64 id)
 }
 
 /*
- * The task that runs is the last one of its batch: the next one must not share its
- * transaction.  Outside of a batch that changes nothing.
+ * Makes the task that is running the last one of its batch, so that no further task
+ * shares its transaction.  Has no effect outside of a batch.
  */
 void
 dw_batch_close(void)

@@ -12,14 +12,15 @@
 
 #include "../shmem/shared.h"
 
-/* The task that delay_run() or delay_run_due() runs in this session; else 0. */
+/* Id of the task that delay_run() or delay_run_due() is running in this session, else 0. */
 extern int64 dw_run_now_id;
 
-/* The time that delay_run_due() has come to; DT_NOBEGIN: it does not run. */
+/* Due time that delay_run_due() has reached; DT_NOBEGIN while that function is not running. */
 extern TimestampTz dw_run_now_clock;
 
-/* The batch that this executor runs takes no more tasks. */
+/* True if the batch that this executor is running must take no more tasks. */
 extern bool dw_batch_is_closed;
+
 extern DwDatabase *dw_my_database(void);
 extern DwDatabase *dw_my_pinned_database(void);
 extern DwDatabase *dw_my_database_find(void);

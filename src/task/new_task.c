@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * new_task.c
- *	  One new task: its time, its checks, and its row.
+ *	  One new task: its due time, its checks, and its row.
  *
  * Run by sessions that schedule, and by executors whose task causes another one: a
- * follow-up, or the next run of a recurring task.
+ * follow-up (options on_success and on_failure), or the next run of a recurring task.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,19 +35,27 @@
 #include "new_task.h"
 #include "touched.h"
 
+/*
+ * Raises an error if due + expires is out of the range of timestamps.  expires is an
+ * interval.
+ */
 void
 dw_check_expires(TimestampTz due, Datum expires)
 {
 	(void) DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(due), expires);
 }
 
-/* What delays count from, see run_now.h. */
+/*
+ * Returns the time that delays count from: now(), the start of the transaction, or the
+ * due time that delay_run_due() has reached, if that is later (see backend/run_now.c).
+ */
 TimestampTz
 dw_schedule_now(void)
 {
 	return Max(GetCurrentTransactionStartTimestamp(), dw_run_now_clock);
 }
 
+/* Returns the due time after a delay; an error if it is not finite. */
 TimestampTz
 dw_due_after(const Interval *delay)
 {
@@ -63,6 +71,7 @@ dw_due_after(const Interval *delay)
 	return due;
 }
 
+/* Returns the due time as it is; an error if it is not finite. */
 TimestampTz
 dw_finite_due(TimestampTz due)
 {
@@ -74,8 +83,8 @@ dw_finite_due(TimestampTz due)
 }
 
 /*
- * Whether the task will find the current search_path by itself, being run
- * by a new session of its owner.
+ * True if a new session of the task's owner has the current search_path by default, so
+ * that it need not be kept with the task.
  */
 static bool
 search_path_is_default(void)
@@ -88,9 +97,7 @@ search_path_is_default(void)
 		GetUserId() == GetAuthenticatedUserId();
 }
 
-/*
- * A task of the current user, in the default queue, due at once after the commit.
- */
+/* Fills *task: a task of the current user, in the default queue, due at once after the commit. */
 void
 dw_new_task_init(DwNewTask *task, text *sql)
 {
@@ -102,7 +109,10 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	task->nulls[Anum_task_sql - 1] = false;
 }
 
-/* By its id, so that a task that is put back has the same place. */
+/*
+ * Returns the due time with the queue's spread added: a hash of the id, so that a task
+ * that is put back is moved by the same time again.
+ */
 static TimestampTz
 spread_due(const DwNewTask *task, int64 id)
 {
@@ -114,7 +124,11 @@ spread_due(const DwNewTask *task, int64 id)
 	return dw_finite_due(dw_time_add(task->due, hash % task->spread));
 }
 
-/* Draws an id, writes the row and remembers it for the end of the transaction. */
+/*
+ * Draws an id and writes the row; after the commit, the timer hears of the task.
+ * Returns the id.  The table of tasks is locked for writing; lane is the task's lane,
+ * or dw_no_lane.
+ */
 int64
 dw_new_task_insert(DwNewTask *task, DwLaneRef lane)
 {
@@ -145,6 +159,7 @@ dw_new_task_insert(DwNewTask *task, DwLaneRef lane)
 	return hint.id;
 }
 
+/* Keeps the current search_path with the task, unless that is its owner's default. */
 void
 dw_keep_search_path(DwNewTask *task)
 {
@@ -154,6 +169,10 @@ dw_keep_search_path(DwNewTask *task)
 	task->nulls[Anum_task_search_path - 1] = false;
 }
 
+/*
+ * Raises an error if the task's SQL, which has nargs arguments, cannot be scheduled.
+ * Does nothing if delay_wheel.check_sql is off.
+ */
 void
 dw_new_task_check_sql(const DwNewTask *task, int nargs)
 {
@@ -167,10 +186,7 @@ dw_new_task_check_sql(const DwNewTask *task, int nargs)
 		dw_check_sql(sql, nargs);
 }
 
-/*
- * What dw_schedule_new does first: checks its SQL, which has so many arguments,
- * and keeps the search path.
- */
+/* Checks the task's SQL, and keeps the search_path, by the two functions above. */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {
@@ -179,8 +195,9 @@ dw_new_task_check(DwNewTask *task, int nargs)
 }
 
 /*
- * A task whose SQL was checked when it was given, and that takes the place of
- * one that ends: no limit is in its way, and it is no error.
+ * Schedules a task that takes the place of one that ends, and returns its id.  Its SQL
+ * was checked when the first task was scheduled.  No limit applies: neither of pending
+ * tasks nor of lanes.
  */
 int64
 dw_schedule_successor(DwNewTask *task)

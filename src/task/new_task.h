@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * new_task.h
- *	  One new task: its time, its checks, and its row.
+ *	  One new task: its due time, its checks, and its row.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,22 +16,25 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
+/* Stands for a priority that was not given; real ones are -1, 0 and 1. */
 #define DW_NO_PRIORITY	(-2)
 
-/* A task to be: what is null in its row, and has no other place here, stays so. */
+/*
+ * A task that is to be scheduled.  values and nulls are the columns of its row; those
+ * that have a member of their own here, the id and the origin are filled in last.
+ */
 typedef struct DwNewTask
 {
 	Oid			owner;
 	TimestampTz due;
 	int16		queue;
 	int16		priority;
-	int64		spread;			/* due is up to so many us later */
-	DwIfExists	if_exists;
+	int64		spread;			/* the due time is moved by less than this, in us */
+	DwIfExists	if_exists;		/* if the task has a key */
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 } DwNewTask;
 
-/* An error if the time at which a task expires is none. */
 extern void dw_check_expires(TimestampTz due, Datum expires);
 extern int64 dw_new_task_insert(DwNewTask *task, DwLaneRef lane);
 extern void dw_keep_search_path(DwNewTask *task);
@@ -39,8 +42,6 @@ extern void dw_new_task_check_sql(const DwNewTask *task, int nargs);
 extern void dw_new_task_init(DwNewTask *task, text *sql);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
 extern int64 dw_schedule_successor(DwNewTask *task);
-
-/* Due times count from now(), the start of the transaction (but see run_now.h); errors if they are not finite. */
 extern TimestampTz dw_schedule_now(void);
 extern TimestampTz dw_due_after(const Interval *delay);
 extern TimestampTz dw_finite_due(TimestampTz due);

@@ -1,34 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * other_nodes.c
- *	  Effects of tasks on other nodes, and what they read there.
+ *	  Tasks that write to or read from other nodes: Citus, and foreign tables.
  *
- * Run by executors, and by backends that run a task at once.
+ * Run by executors, and by sessions that run a task at once (delay_run()).
  *
  * A task runs exactly once because the deletion of its row and its effects are
- * one transaction.  That holds for effects on other nodes only if all of them
- * commit by two-phase commit.  Citus does so only if more than one of its nodes,
- * or a shard of this one, were written: the row of the task, which C code
- * deletes, is nothing to Citus.  So Citus would commit on the one node that was
- * written, and then here; after a crash in between the task would run again.
- * This file asks Citus for two-phase commit, which it does where it has written,
- * and only there.
+ * one transaction.  That holds for effects on other nodes only if all nodes
+ * commit by two-phase commit.  Citus uses two-phase commit only if more than one
+ * of its nodes, or a shard of this one, was written.  Citus does not notice that C
+ * code deletes the row of the task.  So Citus would commit on the one node that was
+ * written, and then here; after a crash in between the task would run again.  This
+ * file asks Citus for two-phase commit.  Citus then uses it on the nodes that were
+ * written, and only there.
  *
- * Citus is asked by its own function.  From PostgreSQL 16 on extensions hide
- * their symbols but those that SQL calls.  There the transaction, if Citus has a
- * part in it, writes no rows to a table that Citus knows: an INSERT ... SELECT
- * is always committed by two-phase commit.  An administrator makes that table,
- * delay_wheel.two_phase, when the nodes are set up (doc/scaling.md).
+ * Citus is asked by a function of its own library.  From PostgreSQL 16 on,
+ * extensions hide all symbols but those that SQL calls.  There, if Citus takes
+ * part in the transaction, this file inserts no rows into a table that Citus
+ * knows, by an INSERT ... SELECT, which Citus always commits by two-phase commit.
+ * An administrator creates that table, delay_wheel.two_phase, when the nodes are
+ * set up (doc/scaling.md).  If Citus is not loaded, all this costs a look at two
+ * pointers.
  *
- * Where Citus is not loaded, that costs a look at two pointers.
- *
- * postgres_fdw reads foreign tables under a snapshot that the other server takes
- * once for the whole transaction.  A task that comes later in a batch would not
- * see there what was committed before it was scheduled.  So a task that uses a
- * foreign table is the last one of its batch.  Its query tells so when it begins,
- * by its list of tables, and again when it ends, since a partition to which only
- * rows lead is not in that list: also by an error that the task catches, since
- * the other server keeps its snapshot.
+ * A batch is several tasks that an executor runs in one transaction.  postgres_fdw
+ * reads foreign tables under a snapshot that the other server takes once for the
+ * whole transaction.  A later task of the batch would not see there what was
+ * committed before it was scheduled.  So a task that uses a foreign table is the
+ * last one of its batch.  The hooks below look for foreign tables when a query
+ * begins, in its list of tables.  They look again when the query ends, since a
+ * partition that only tuple routing leads to is not in that list.  They do so
+ * after an error, too: the task may catch it, and the other server keeps its
+ * snapshot.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,6 +51,7 @@
 #include "utils/relcache.h"
 
 #include "../base/compat.h"
+#include "../base/signature.h"
 #include "../shmem/executors.h"
 #include "my_session.h"
 #include "other_nodes.h"
@@ -59,11 +62,11 @@ static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 
 /*---- Two-phase commit ----*/
 
-/* Functions of Citus, if it is loaded. */
+/* Functions of Citus; NULL if Citus is not loaded, or hides them. */
 static void (*use_two_phase) (void) = NULL;
 static PGFunction should_use_two_phase = NULL;
 
-/* PostgreSQL makes the symbols of all that it loads global. */
+/* Finds the functions of Citus, once in a process.  All loaded libraries are RTLD_GLOBAL. */
 static void
 look_for_citus(void)
 {
@@ -77,8 +80,8 @@ look_for_citus(void)
 }
 
 /*
- * Has Citus a part in this transaction, and would commit it in one phase?  If it
- * has none, its function raises an error, which leaves nothing to clean up.
+ * True if Citus takes part in this transaction and would commit it in one phase.  If
+ * Citus takes no part, its function raises an error, which leaves nothing to clean up.
  */
 static bool
 is_one_phase(void)
@@ -99,8 +102,9 @@ is_one_phase(void)
 	return result;
 }
 
+/* Tells the log, once in a process, that delay_wheel.two_phase does not exist. */
 static void
-say_what_is_missing(void)
+log_missing_table(void)
 {
 	static bool said = false;
 
@@ -112,7 +116,11 @@ say_what_is_missing(void)
 	said = true;
 }
 
-/* As the table's owner, who can do no more by it than before. */
+/*
+ * Inserts no rows into delay_wheel.two_phase, so that Citus commits in two phases.
+ * Runs as the table's owner, in a security-restricted operation: a trigger on the
+ * table gets no rights that its owner lacks.
+ */
 static void
 write_no_rows(void)
 {
@@ -124,7 +132,7 @@ write_no_rows(void)
 
 	if (!OidIsValid(table))
 	{
-		say_what_is_missing();
+		log_missing_table();
 		return;
 	}
 	rel = RelationIdGetRelation(table);
@@ -144,8 +152,8 @@ write_no_rows(void)
 }
 
 /*
- * Before the commit of a transaction that has run tasks: what they have changed on
- * other nodes is to be prepared there, not committed.
+ * Called before the commit of a transaction that has run tasks: makes Citus prepare,
+ * not commit, what the tasks have changed on other nodes.
  */
 void
 dw_other_nodes_prepare(void)
@@ -159,14 +167,18 @@ dw_other_nodes_prepare(void)
 
 /*---- Foreign tables ----*/
 
-/* Those of delay_wheel itself read the memory of this server. */
+/*
+ * True for a foreign table, except those of delay_wheel itself: they read the memory
+ * of this server.
+ */
 static bool
 is_foreign(const RangeTblEntry *rte)
 {
 	return rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE &&
-		get_rel_namespace(rte->relid) != get_namespace_oid("delay_wheel", true);
+		!dw_is_our_schema(get_rel_namespace(rte->relid));
 }
 
+/* ExecutorStart_hook: closes the batch if the query's list of tables has a foreign one. */
 static void
 watch_foreign_query(QueryDesc *query, int flags)
 {
@@ -184,7 +196,10 @@ watch_foreign_query(QueryDesc *query, int flags)
 		standard_ExecutorStart(query, flags);
 }
 
-/* In a batch: can rows of the query lead to partitions that are not in its list of tables? */
+/*
+ * True if a batch is running, and the query may write to partitions that are not in
+ * its list of tables.
+ */
 static bool
 may_route(QueryDesc *query)
 {
@@ -200,7 +215,7 @@ may_route(QueryDesc *query)
 	return false;
 }
 
-/* Have they led to some that are foreign tables? */
+/* Closes the batch if the query has written to a partition that is a foreign table. */
 static void
 look_at_partitions(QueryDesc *query)
 {
@@ -229,7 +244,10 @@ call_finish(QueryDesc *query)
 		standard_ExecutorFinish(query);
 }
 
-/* The task may catch an error; what it has begun at the other server stays. */
+/*
+ * ExecutorRun_hook.  Looks at the partitions after an error, too: the task may catch
+ * the error, while its snapshot at the other server stays.
+ */
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAMETER)
 {
@@ -249,7 +267,10 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count DW_ONCE_PARAME
 	PG_END_TRY();
 }
 
-/* What a query changes in a WITH that it has not read to the end is done here. */
+/*
+ * ExecutorFinish_hook: a data-modifying WITH that the query has not read to its end
+ * is run to completion here.
+ */
 static void
 finish_query(QueryDesc *query)
 {
@@ -269,7 +290,7 @@ finish_query(QueryDesc *query)
 	PG_END_TRY();
 }
 
-/* Called once by the postmaster. */
+/* Installs the hooks; called once by the postmaster. */
 void
 dw_other_nodes_install(void)
 {

@@ -1,25 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * queues.c
- *	  Queues: who may use them, and what is common to their tasks; pauses.
+ *	  Queues as declared, rights to use them, and pauses.
  *
- * The tables delay_wheel.queue and delay_wheel.pause are the truth; declare.c
- * changes them.  Each change that commits raises db->control, by which all
- * who keep something of it in memory notice:
+ * Run by sessions that schedule, and by timer and executors.
  *
- * backends		keep the queues that they scheduled into last
- * timers		keep dw_queues in shared memory, and what lanes are paused,
- *				for pausing and limits where tasks are handed out
- * executors	keep what is paused, and ask after each claim, since the timer
- *				may not know yet: no task is started after the commit of a
- *				pause
+ * The tables delay_wheel.queue and delay_wheel.pause are the truth;
+ * backend/declare.c changes them.  Each change that commits raises db->control.
+ * So all processes that keep a part of the tables in memory notice:
  *
- * A lane of a queue that is not (yet) in dw_queues is paused: it must not run
- * without the limits that may be declared for it.
+ * session		keeps the queues that it scheduled into last
+ * timer		reads both tables and enters the limits of queues into dw_queues, in
+ *				shared memory, and pauses into the lanes (timer/queue_watch.c)
+ * executor		reads both tables and looks after each claim whether the task is
+ *				paused, since the timer may not know yet: no task starts after
+ *				the commit of a pause
  *
- * Scheduling locks its queue, by an object lock of the lock manager (no row
- * lock: a busy queue would have its row rewritten all the time), so that it
- * is not dropped meanwhile.
+ * A lane is one combination of owner, queue and priority.  The lane of a queue that
+ * is not in dw_queues, or not yet, is paused: its tasks must not run without the
+ * limits that may be declared for the queue.
+ *
+ * Scheduling locks the queue, so that it is not dropped before the end of the
+ * transaction.  The lock is an object lock of the lock manager.  A row lock would
+ * write to the row for each task, all the time for a busy queue.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,9 +63,7 @@
 
 DwQueueTables dw_queue_tables;
 
-/* This process is the one that keeps dw_queues. */
-
-/* A column, or what stands for null in it. */
+/* Returns a column of the row, or the other value if the column is null. */
 static Datum
 column_or(Relation rel, HeapTuple tuple, AttrNumber attnum, Datum otherwise)
 {
@@ -72,6 +73,7 @@ column_or(Relation rel, HeapTuple tuple, AttrNumber attnum, Datum otherwise)
 	return isnull ? otherwise : value;
 }
 
+/* Returns an interval column in us, or the other value if the column is null. */
 static int64
 interval_column(Relation rel, HeapTuple tuple, AttrNumber attnum, int64 otherwise)
 {
@@ -86,45 +88,48 @@ history_column(Relation rel, HeapTuple tuple)
 {
 	Datum		level = column_or(rel, tuple, Anum_queue_history, (Datum) 0);
 
-	return DatumGetPointer(level) == NULL ? DW_HISTORY_UNSET : dw_history_level(TextDatumGetCString(level));
+	return DatumGetPointer(level) == NULL ? DW_HISTORY_UNSET :
+		dw_history_level(TextDatumGetCString(level));
 }
 
 /*---- Finding a queue to schedule into ----*/
 
-#define MAX_FOUND	8
+/* Number of queues that a session remembers. */
+#define MAX_KNOWN_QUEUES	8
 
-typedef struct Found
+/* A queue that this session has read. */
+typedef struct KnownQueue
 {
-	bool		is_valid;
-	uint32		control;
+	bool		is_valid;		/* can be used while db->control stays the same */
+	uint32		control;		/* db->control as read before the queue's row */
 	char		name[NAMEDATALEN];
 	DwQueueForTask queue;
 	Oid			owner;
 	int			nusers;
-	Oid		   *users;
-} Found;
+	Oid		   *users;			/* roles that the queue was declared for; InvalidOid: all */
+} KnownQueue;
 
-/* The queues that this session has found last, and the one in question. */
-static Found last_found[MAX_FOUND];
-static Found *found = last_found;
+/* The queues that this session has read last, and the one that is being looked at. */
+static KnownQueue known_queues[MAX_KNOWN_QUEUES];
+static KnownQueue *found = known_queues;
 
-/* The place of a queue that was found, or one for it. */
+/* Makes found point to the known queue of this name, or to an entry that may be overwritten. */
 static void
-choose_found(const char *name)
+choose_known_queue(const char *name)
 {
 	static int	next = 0;
 
-	for (int i = 0; i < MAX_FOUND; i++)
-		if (strcmp(last_found[i].name, name) == 0)
+	for (int i = 0; i < MAX_KNOWN_QUEUES; i++)
+		if (strcmp(known_queues[i].name, name) == 0)
 		{
-			found = &last_found[i];
+			found = &known_queues[i];
 			return;
 		}
-	found = &last_found[next];
-	next = (next + 1) % MAX_FOUND;
+	found = &known_queues[next];
+	next = (next + 1) % MAX_KNOWN_QUEUES;
 }
 
-/* The row of a queue, as it is now, or NULL. */
+/* Returns a copy of the row of a queue as it is now, or NULL.  rel is delay_wheel.queue. */
 HeapTuple
 dw_queue_row(Relation rel, const char *name)
 {
@@ -135,7 +140,11 @@ dw_queue_row(Relation rel, const char *name)
 	return dw_find_now(rel, dw_catalog()->queue_name_key, &key);
 }
 
-/* Locks a queue, or the pause of a role, until the end of the transaction. */
+/*
+ * Locks a queue, or the pause of a role, until the end of the transaction; table is
+ * the OID of delay_wheel.queue or delay_wheel.pause.  Sessions that schedule take
+ * AccessShareLock of a queue, those that change it a stronger lock.
+ */
 LockAcquireResult
 dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 {
@@ -145,7 +154,7 @@ dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait);
 }
 
-/* Who has the lock, to schedule into the queue, relies on that it exists. */
+/* Releases the lock of a number that has turned out not to be that of the queue. */
 static void
 unlock_queue(Oid table, int16 id)
 {
@@ -161,9 +170,9 @@ id_of_row(Relation rel, HeapTuple tuple)
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
 
-/* Takes over what the row says, in memory that lasts. */
+/* Copies a row of delay_wheel.queue to *found, in memory that lasts. */
 static void
-remember_found(Relation rel, HeapTuple tuple, const char *name)
+remember_queue(Relation rel, HeapTuple tuple, const char *name)
 {
 	Datum		users = column_or(rel, tuple, Anum_queue_users, (Datum) 0);
 
@@ -201,8 +210,9 @@ raise_unknown(const char *name)
 }
 
 /*
- * Looks the queue up and locks it.  The lock may have had to wait for a drop,
- * so the row that counts is the one found under it.
+ * Finds a queue, locks it and fills *found.  While this session waited for the lock,
+ * the queue may have been dropped, and another one of the name declared.  So the row
+ * that counts is the one that is found with the lock held.
  */
 static void
 lock_queue_by_name(const char *name)
@@ -219,7 +229,7 @@ lock_queue_by_name(const char *name)
 			raise_unknown(name);
 		if (id_of_row(rel, tuple) == locked)
 		{
-			remember_found(rel, tuple, name);
+			remember_queue(rel, tuple, name);
 			break;
 		}
 		if (locked != 0)
@@ -231,8 +241,9 @@ lock_queue_by_name(const char *name)
 	table_close(rel, AccessShareLock);
 }
 
+/* True if the current user may schedule into the queue *found. */
 static bool
-may_use_found(void)
+may_use_found_queue(void)
 {
 	if (has_privs_of_role(GetUserId(), found->owner))
 		return true;
@@ -242,6 +253,7 @@ may_use_found(void)
 	return false;
 }
 
+/* True if no queue was changed since *found was read. */
 static bool
 found_is_current(DwDatabase *db)
 {
@@ -249,11 +261,11 @@ found_is_current(DwDatabase *db)
 }
 
 /*
- * Is what was found still true?  If so, locks it.  Whoever drops it raises
- * control before he gives his lock back.
+ * Locks the queue *found; true if it is that of the name and still as remembered.  A
+ * session that drops a queue raises control before it releases its lock.
  */
 static bool
-found_holds(DwDatabase *db, const char *name)
+lock_found_queue(DwDatabase *db, const char *name)
 {
 	if (!found->is_valid || strcmp(found->name, name) != 0 || !found_is_current(db) ||
 		dw_control_is_touched())
@@ -262,19 +274,19 @@ found_holds(DwDatabase *db, const char *name)
 		LOCKACQUIRE_ALREADY_HELD || found_is_current(db);
 }
 
-/* May the current user schedule into the queue of this row? */
+/* True if the current user may schedule into the queue of this row of delay_wheel.queue. */
 bool
 dw_queue_is_usable(Relation rel, HeapTuple tuple)
 {
-	choose_found("");
-	remember_found(rel, tuple, "");
-	return may_use_found();
+	choose_known_queue("");
+	remember_queue(rel, tuple, "");
+	return may_use_found_queue();
 }
 
 /*
- * Finds a queue by name, NULL for the default queue; an error if it does not
- * exist, or the current user may not schedule into it.  It cannot be dropped
- * before the end of the transaction.
+ * Finds a queue by name (NULL: the default queue) and fills *queue.  Raises an error if
+ * the queue does not exist, or the current user may not schedule into it.  The queue
+ * is locked, so that it is not dropped before the end of the transaction.
  */
 void
 dw_queue_find(const char *name, DwQueueForTask *queue)
@@ -287,18 +299,18 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		return;
 	}
 	db = dw_my_database();
-	choose_found(name);
-	if (!found_holds(db, name))
+	choose_known_queue(name);
+	if (!lock_found_queue(db, name))
 	{
 		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
 
 		pg_read_barrier();
 		lock_queue_by_name(name);
 		found->control = control;
-		/* not if our own changes are in it, which may be rolled back */
+		/* changes of this transaction are in it, and may be rolled back */
 		found->is_valid = db != NULL && !dw_control_is_touched();
 	}
-	if (!may_use_found())
+	if (!may_use_found_queue())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for queue \"%s\"", name),
@@ -307,9 +319,9 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	*queue = found->queue;
 }
 
-/* The name of a queue; NULL if there is none of this id. */
+/* Returns the name of a queue, or NULL if there is none of this id. */
 static char *
-name_of(int16 id)
+queue_name_of(int16 id)
 {
 	Relation	rel = table_open(dw_catalog()->queue, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -329,7 +341,7 @@ name_of(int16 id)
 	return name;
 }
 
-/* The same for a queue known by its id. */
+/* As dw_queue_find(), for a queue known by its id, without the result. */
 void
 dw_queue_require(int16 id)
 {
@@ -338,15 +350,15 @@ dw_queue_require(int16 id)
 
 	if (id == 0)
 		return;
-	name = name_of(id);
+	name = queue_name_of(id);
 	if (name == NULL)
 		raise_unknown(psprintf("%d", id));
 	dw_queue_find(name, &queue);
 }
 
 /*
- * Does the queue exist?  If so, it cannot be dropped before the end of the
- * transaction, which puts a task back into it.
+ * True if the queue exists.  Then it is locked, so that it is not dropped before the
+ * end of this transaction, which puts a task into it.  Needs no rights.
  */
 bool
 dw_queue_keep(int16 id)
@@ -358,15 +370,15 @@ dw_queue_keep(int16 id)
 	if (dw_queue_lock(oid, id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD &&
 		!dw_control_is_touched())
 		return true;
-	if (name_of(id) != NULL)
+	if (queue_name_of(id) != NULL)
 		return true;
 	unlock_queue(oid, id);
 	return false;
 }
 
 /*
- * The number of a queue, for those who need no rights on it; an error if it
- * does not exist.
+ * Returns the id of a queue; an error if it does not exist.  Needs no rights on the
+ * queue, and takes no lock of it.
  */
 int16
 dw_queue_named(const char *name)
@@ -403,6 +415,7 @@ compare_oids(const void *a, const void *b)
 	return x < y ? -1 : x > y ? 1 : 0;
 }
 
+/* Returns the queue of the copy that has this id, or NULL. */
 DwDeclaredQueue *
 dw_queue_declared(int16 id)
 {
@@ -410,16 +423,20 @@ dw_queue_declared(int16 id)
 
 	if (dw_queue_tables.nqueues == 0)
 		return NULL;
-	return bsearch(&key, dw_queue_tables.queues, dw_queue_tables.nqueues, sizeof(DwDeclaredQueue), compare_declared);
+	return bsearch(&key, dw_queue_tables.queues, dw_queue_tables.nqueues,
+				   sizeof(DwDeclaredQueue), compare_declared);
 }
 
+/* True if all tasks of the role are paused, by the copy. */
 bool
 dw_owner_is_paused(Oid owner)
 {
 	return dw_queue_tables.nowners > 0 &&
-		bsearch(&owner, dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), compare_oids) != NULL;
+		bsearch(&owner, dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid),
+				compare_oids) != NULL;
 }
 
+/* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
@@ -429,13 +446,15 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
 	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
 	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
-	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts, Int16GetDatum(1)));
-	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay, DW_DEFAULT_RETRY_DELAY);
+	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts,
+												  Int16GetDatum(1)));
+	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay,
+										 DW_DEFAULT_RETRY_DELAY);
 	queue->history = history_column(rel, tuple);
 	queue->place = DW_NO_QUEUE;
 }
 
-/* Room for one more. */
+/* Returns the array, enlarged if it has no room for one more element; NULL: a new one. */
 static void *
 reserve_entry(void *array, int n, int *size, Size element)
 {
@@ -446,7 +465,11 @@ reserve_entry(void *array, int n, int *size, Size element)
 		repalloc(array, *size * element);
 }
 
-/* Caller has locked both tables. */
+/*
+ * Reads delay_wheel.queue and delay_wheel.pause into dw_queue_tables, as the snapshot sees
+ * them.  The caller has locked both tables, and sets control and is_valid.  Queues have
+ * no place in dw_queues afterwards.
+ */
 void
 dw_queue_tables_read(Snapshot snapshot)
 {
@@ -469,7 +492,8 @@ dw_queue_tables_read(Snapshot snapshot)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		dw_queue_tables.queues = reserve_entry(dw_queue_tables.queues, dw_queue_tables.nqueues, &size, sizeof(DwDeclaredQueue));
+		dw_queue_tables.queues = reserve_entry(dw_queue_tables.queues, dw_queue_tables.nqueues,
+											   &size, sizeof(DwDeclaredQueue));
 		read_queue(rel, tuple, &dw_queue_tables.queues[dw_queue_tables.nqueues++]);
 	}
 	systable_endscan(scan);
@@ -480,9 +504,11 @@ dw_queue_tables_read(Snapshot snapshot)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		Oid			owner = DatumGetObjectId(column_or(rel, tuple, Anum_pause_owner, InvalidOid));
+		Oid			owner;
 
-		dw_queue_tables.owners = reserve_entry(dw_queue_tables.owners, dw_queue_tables.nowners, &size, sizeof(Oid));
+		owner = DatumGetObjectId(column_or(rel, tuple, Anum_pause_owner, InvalidOid));
+		dw_queue_tables.owners = reserve_entry(dw_queue_tables.owners, dw_queue_tables.nowners,
+											   &size, sizeof(Oid));
 		dw_queue_tables.owners[dw_queue_tables.nowners++] = owner;
 		if (owner == InvalidOid)
 			dw_queue_tables.database_paused = true;
@@ -491,16 +517,17 @@ dw_queue_tables_read(Snapshot snapshot)
 	table_close(rel, NoLock);
 
 	if (dw_queue_tables.nqueues > 0)
-		qsort(dw_queue_tables.queues, dw_queue_tables.nqueues, sizeof(DwDeclaredQueue), compare_declared);
+		qsort(dw_queue_tables.queues, dw_queue_tables.nqueues, sizeof(DwDeclaredQueue),
+			  compare_declared);
 	if (dw_queue_tables.nowners > 0)
 		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), compare_oids);
 }
 
-/* What the tables say. */
+/* Returns the reason why the tasks of an owner and queue are paused, by the copy. */
 static DwPause
 pause_of(Oid owner, int16 queue)
 {
-	DwDeclaredQueue   *declared = queue != 0 ? dw_queue_declared(queue) : NULL;
+	DwDeclaredQueue *declared = queue != 0 ? dw_queue_declared(queue) : NULL;
 
 	if (dw_queue_tables.database_paused)
 		return DW_PAUSED_DATABASE;
@@ -509,13 +536,17 @@ pause_of(Oid owner, int16 queue)
 	return declared != NULL && declared->paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
 }
 
-/*---- The timer keeps shared memory up to date ----*/
+/*---- Timer ----*/
 
+/*
+ * Returns the reason why a lane must be paused: a pause, or that its queue is not known
+ * or has no place in dw_queues.  For the timer, whose copy has the places of queues.
+ */
 DwPause
 dw_pause_of_lane(const DwLane *lane)
 {
 	DwPause		paused = pause_of(lane->owner, lane->queue);
-	DwDeclaredQueue   *queue;
+	DwDeclaredQueue *queue;
 
 	if (paused != DW_NOT_PAUSED || lane->queue == 0)
 		return paused;
@@ -527,7 +558,7 @@ dw_pause_of_lane(const DwLane *lane)
 
 /*---- Executors ----*/
 
-/* With locks that are not kept: a long task is to be in nobody's way. */
+/* Reads the tables and releases their locks, since a long task must not block others. */
 static void
 read_tables_now(void)
 {
@@ -550,7 +581,7 @@ keep_tables_current(DwDatabase *db)
 {
 	uint32		control;
 
-	/* a pause is visible before control is raised, and that before it returns */
+	/* a pause is first visible, then raises control, then returns to its client */
 	pg_memory_barrier();
 	control = db ? pg_atomic_read_u32(&db->control) : 0;
 	if (!dw_queue_tables.is_valid || dw_queue_tables.control != control || dw_control_is_touched())
@@ -558,14 +589,14 @@ keep_tables_current(DwDatabase *db)
 		pg_memory_barrier();
 		read_tables_now();
 		dw_queue_tables.control = control;
-		/* not if our own changes are in it, which may be rolled back */
+		/* changes of this transaction are in it, and may be rolled back */
 		dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
 	}
 }
 
 /*
- * Are the tasks of this owner and queue paused?  As of now, committed pauses
- * of which the timer has not heard yet included.
+ * True if the tasks of this owner and queue are paused just now, also by a committed
+ * pause that the timer has not noticed yet.  For executors; db may be NULL.
  */
 bool
 dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
@@ -574,11 +605,14 @@ dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 	return pause_of(owner, queue) != DW_NOT_PAUSED;
 }
 
-/* What the queue says of the history of its tasks; the database may be NULL. */
+/*
+ * Returns which tasks of the queue go into the history: DW_HISTORY_UNSET if the queue
+ * leaves that to the setting.  For executors and sessions; db may be NULL.
+ */
 DwHistoryLevel
 dw_queue_history(DwDatabase *db, int16 queue)
 {
-	DwDeclaredQueue   *declared;
+	DwDeclaredQueue *declared;
 
 	keep_tables_current(db);
 	declared = dw_queue_declared(queue);
@@ -586,12 +620,13 @@ dw_queue_history(DwDatabase *db, int16 queue)
 }
 
 /*
- * A task was claimed in spite of a pause, and the claim is undone.
+ * Puts back a task that was claimed although it is paused; the claim has been undone.
  *
- * The lane is paused now, of which the timer may not have heard, or which it
- * did not know when the lane was entered: the next executor would come here,
- * too.  If something was changed since we looked, the timer is about to look.
- * The tasks are read again from this one on, to keep their order.
+ * The timer has not noticed the pause yet, or did not know of it when it entered the
+ * lane.  The next executor would take the task again, so this executor pauses the
+ * lane itself.  But if db->control has changed since the executor read the tables, the
+ * executor leaves the lane to the timer, which is about to read them.  The timer loads
+ * the lane again from this task on, so that tasks keep their order.
  */
 void
 dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
@@ -607,7 +642,7 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 	}
 	LWLockRelease(dw_ready_lock(db));
 
-	/* the lane is not given back while we are on it */
+	/* the lane is not given to others while an executor runs a task of it */
 	dw_atomic_lower(&lane->reload_from, entry->due);
 	dw_lane_dirty(db, lane);
 	dw_wake_timer(db, DW_AWAKE);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queues.h
- *	  Queues: who may use them, and what is common to their tasks; pauses.
+ *	  Queues as declared, rights to use them, and pauses.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,43 +18,44 @@
 #include "../ring/ring.h"
 #include "../shmem/shared.h"
 
-/* What scheduling needs to know of a queue. */
+/* The settings of a queue that scheduling uses. */
 typedef struct DwQueueForTask
 {
-	int16		id;
-	int16		priority;		/* of tasks that say none */
-	int64		spread;			/* due times are spread over so many us */
+	int16		id;				/* 0: the default queue */
+	int16		priority;		/* of tasks that are given none */
+	int64		spread;			/* due times are moved by less than this, in us */
 } DwQueueForTask;
 
-/*---- For backends ----*/
-
-/* A queue as declared. */
+/* A row of delay_wheel.queue: a queue as declared. */
 typedef struct DwDeclaredQueue
 {
 	int16		id;
 	bool		paused;
-	bool		batch;
-	int32		max_running;
-	int32		rate;
-	int32		timeout;
+	bool		batch;			/* its tasks may share a transaction */
+	int32		max_running;	/* tasks at the same time; 0: no limit */
+	int32		rate;			/* tasks started in a second; 0: no limit */
+	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
-	int64		retry_delay;
-	DwHistoryLevel history;
-	int32		place;			/* in dw_queues; timers only */
+	int64		retry_delay;	/* us */
+	DwHistoryLevel history;		/* which of its tasks go into the history */
+	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 
-/* What timer and executors have read of the tables, in order. */
+/* This process's copy of delay_wheel.queue and delay_wheel.pause. */
 typedef struct DwQueueTables
 {
-	MemoryContext context;
-	uint32		control;		/* executors: as of when it is valid */
-	bool		is_valid;
+	MemoryContext context;		/* all memory of the copy */
+	uint32		control;		/* db->control as read before the copy (not for the timer) */
+	bool		is_valid;		/* the copy can be used while db->control stays the same */
 	int			nqueues;
-	DwDeclaredQueue   *queues;
+	DwDeclaredQueue *queues;	/* sorted by id */
 	int			nowners;
-	Oid		   *owners;			/* whose tasks are paused */
-	bool		database_paused;
+	Oid		   *owners;			/* roles whose tasks are paused, sorted */
+	bool		database_paused;	/* all tasks of the database are */
 } DwQueueTables;
+
+extern DwQueueTables dw_queue_tables;
+
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 extern void dw_queue_require(int16 id);
 extern bool dw_queue_keep(int16 id);
@@ -62,16 +63,9 @@ extern int16 dw_queue_named(const char *name);
 extern HeapTuple dw_queue_row(Relation rel, const char *name);
 extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
-
-/*---- For executors ----*/
-
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
 extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
-
-/*---- Shared memory ----*/
-
-extern DwQueueTables dw_queue_tables;
 extern DwDeclaredQueue *dw_queue_declared(int16 id);
 extern bool dw_owner_is_paused(Oid owner);
 extern void dw_queue_tables_read(Snapshot snapshot);

@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * rights.c
- *	  Who may schedule tasks, and how many.
+ *	  Rights: to schedule tasks, how many, and to change a task of another role.
  *
- * Run by backends, and by executors whose tasks schedule others.
+ * Run by sessions, and by executors whose tasks schedule others.
  *
- * Who may is a matter of GRANT: allow() and disallow() only save the user the
- * list of functions.  They run with the rights of their caller.  What ALTER
- * DEFAULT PRIVILEGES would grant besides is taken back by the install script.
+ * GRANT decides which roles may schedule.  allow() and disallow() only save the user
+ * the list of functions, and run with the rights of their caller.  Default privileges
+ * (ALTER DEFAULT PRIVILEGES) would grant more to others; the install script revokes
+ * that again.
  *
- * How many tasks a role has pending is not kept anywhere: it would have to
- * follow every transaction, its subtransactions and its end.  Where there is a
- * limit, the rows are counted, and a part of what is left may be used up before
- * they are counted again.  So the limit can be exceeded by what several
- * sessions were granted at once, a tenth of what was left for each.
+ * No process keeps the number of a role's pending tasks: a counter would have to
+ * follow every transaction, its subtransactions and its end.  If there is a limit
+ * (delay_wheel.max_pending), the session counts the role's rows.  The session may then
+ * schedule a tenth of what is left before it counts again.  Several sessions that count at the
+ * same time get a tenth each, so together they can exceed the limit by that much.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,15 +43,17 @@
 #include "marks.h"
 #include "rights.h"
 
-/* After this long the rows are counted again. */
+/* Time after which a session counts the rows again, even if it may still schedule some. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)
 
 PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
 PG_FUNCTION_INFO_V1(dw_revoke_defaults);
-PG_FUNCTION_INFO_V1(dw_revoke_new_defaults);
 
-/* The names as a list for SQL; "public" is a keyword there even in quotes. */
+/*
+ * Returns the role names as a list for GRANT.  The name public stands for PUBLIC, as
+ * in GRANT, where it is a keyword even in quotes.
+ */
 static char *
 list_roles(ArrayType *array)
 {
@@ -78,8 +81,9 @@ list_roles(ArrayType *array)
 }
 
 /*
- * The extension's functions for everybody, as a list for SQL: those that are
- * in the schema given to CREATE EXTENSION.
+ * Returns the extension's functions for applications as a list for GRANT: those in
+ * the schema given to CREATE EXTENSION.  Raises an error if the current user does not
+ * own them.  The caller has connected to SPI.
  */
 static char *
 list_functions(void)
@@ -91,7 +95,7 @@ list_functions(void)
 		" JOIN pg_catalog.pg_depend d ON d.refobjid = e.oid"
 		" JOIN pg_catalog.pg_proc p ON p.oid = d.objid AND p.pronamespace = e.extnamespace"
 		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
-		/* what concerns the tasks of others is not an application's decision */
+		/* these concern the tasks of all roles, so an application is not given them */
 		" AND p.proname <> ALL ('{delay_arm,delay_queue,delay_queue_drop,"
 		"delay_pause_database,delay_resume_database}')"
 		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
@@ -108,7 +112,7 @@ list_functions(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension \"%s\" has no functions", "delay_wheel")));
-	/* GRANT would only warn */
+	/* GRANT itself would only warn */
 	if (!DatumGetBool(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -116,6 +120,7 @@ list_functions(void)
 	return list;
 }
 
+/* Runs GRANT or REVOKE (a format of functions and roles) for allow() and disallow(). */
 static Datum
 change_rights(FunctionCallInfo fcinfo, const char *command)
 {
@@ -139,12 +144,14 @@ change_rights(FunctionCallInfo fcinfo, const char *command)
 	PG_RETURN_VOID();
 }
 
+/* SQL function delay_wheel.allow(). */
 Datum
 dw_allow(PG_FUNCTION_ARGS)
 {
 	return change_rights(fcinfo, "GRANT EXECUTE ON ROUTINE %s TO %s");
 }
 
+/* SQL function delay_wheel.disallow(). */
 Datum
 dw_disallow(PG_FUNCTION_ARGS)
 {
@@ -152,13 +159,18 @@ dw_disallow(PG_FUNCTION_ARGS)
 }
 
 /*
- * Takes back from everybody what is granted on the extension's objects, but for
- * what PUBLIC may: look at views, call functions, use the schema.  The rest came
- * from default privileges, which were meant for tables of an application.  The
- * condition says which objects, by their dependencies d.
+ * SQL function, called at the end of each script of the extension.
+ *
+ * Revokes all privileges on the extension's objects, except those that PUBLIC has by
+ * design: to read views, call functions and use the schema.  All others came from
+ * default privileges, which were meant for an application's own tables.
+ *
+ * A script of the extension creates this function first and calls it last.  Only
+ * objects that were created in between count: an administrator may have granted
+ * privileges on older ones.
  */
-static void
-revoke_defaults(const char *condition)
+Datum
+dw_revoke_defaults(PG_FUNCTION_ARGS)
 {
 	static const char *const query =
 		"SELECT pg_catalog.format('REVOKE %%s ON %%s %%s FROM %%s',"
@@ -178,54 +190,33 @@ revoke_defaults(const char *condition)
 		" LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
 		" WHERE e.extname = 'delay_wheel' AND a.grantee <> o.owner"
 		" AND NOT (a.grantee = 0 AND a.privilege_type IN ('SELECT', 'EXECUTE', 'USAGE'))"
-		" AND %s"
+		" AND EXISTS (SELECT FROM pg_catalog.pg_depend f"
+		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
+		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)"
 		" GROUP BY o.kind, o.name, a.grantee, r.rolname";
 	SPITupleTable *revokes;
 	uint64		n;
 
+	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	if (!creating_extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("default privileges can be revoked by CREATE EXTENSION only")));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	if (SPI_execute(psprintf(query, condition), true, 0) != SPI_OK_SELECT)
+	if (SPI_execute(psprintf(query, fcinfo->flinfo->fn_oid), true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the privileges of the extension");
 	revokes = SPI_tuptable;
 	n = SPI_processed;
 	for (uint64 i = 0; i < n; i++)
-		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
+		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) !=
+			SPI_OK_UTILITY)
 			elog(ERROR, "could not change the rights");
 	SPI_finish();
-}
-
-/* For the script of 1.0 alone, at its end: on all objects. */
-Datum
-dw_revoke_defaults(PG_FUNCTION_ARGS)
-{
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
-	revoke_defaults("true");
 	PG_RETURN_VOID();
 }
 
-/*
- * For scripts that bring an update, which create this function first and call it
- * last: on what they have created in between.  What was granted on older
- * objects since these are there is meant.
- */
-Datum
-dw_revoke_new_defaults(PG_FUNCTION_ARGS)
-{
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
-	revoke_defaults(psprintf(
-		"EXISTS (SELECT FROM pg_catalog.pg_depend f"
-		" WHERE f.classid = 'pg_catalog.pg_proc'::regclass AND f.objid = %u AND f.deptype = 'e'"
-		" AND d.xmin = f.xmin AND d.cmin::text::bigint > f.cmin::text::bigint)",
-		fcinfo->flinfo->fn_oid));
-	PG_RETURN_VOID();
-}
-
-/* An error unless the current user is a member of the task's owner. */
+/* Raises an error unless the current user has the privileges of the task's owner. */
 void
 dw_require_task_owner(int64 id, Oid owner)
 {
@@ -236,7 +227,7 @@ dw_require_task_owner(int64 id, Oid owner)
 				 errdetail("Only members of the role that scheduled the task, and superusers, may change it or wait for it.")));
 }
 
-/* Rows of others may still be there, but are no tasks any more. */
+/* True if the row is that of a pending task: neither cancelled by a mark nor superseded. */
 static bool
 is_pending_row(Relation rel, HeapTuple tuple)
 {
@@ -244,7 +235,9 @@ is_pending_row(Relation rel, HeapTuple tuple)
 }
 
 /*
- * An error if delay_wheel.max_pending does not let the role have another task.
+ * Raises an error if the role has as many pending tasks as delay_wheel.max_pending
+ * allows.  Counts rows at most once every ALLOWANCE_US, or when the part that was
+ * allowed is used up.  The caller has checked that there is a limit.
  */
 void
 dw_require_room(Oid owner)
@@ -265,7 +258,7 @@ dw_require_room(Oid owner)
 		int			left = dw_max_pending - dw_task_count(owner, dw_max_pending, NULL);
 
 		allowance.left = 0;
-		/* look closer only if it matters: mostly there are none to leave out */
+		/* leave cancelled and superseded rows out only if that matters: it takes longer */
 		if (left == 0)
 			left = dw_max_pending - dw_task_count(owner, dw_max_pending, is_pending_row);
 		if (left == 0)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rights.h
- *	  Rights: to schedule tasks, how many, and to change somebody's task.
+ *	  Rights: to schedule tasks, how many, and to change a task of another role.
  *
  *-------------------------------------------------------------------------
  */

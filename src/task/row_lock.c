@@ -1,15 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * row_lock.c
- *	  Taking the rows of pending tasks, and the lanes that new ones enter.
+ *	  Locking and deleting the rows of pending tasks.
  *
- * Run by backends that schedule, cancel, reschedule or run tasks, and by
+ * Run by sessions that schedule, cancel, reschedule or run tasks, and by
  * executors whose tasks do so.
  *
- * A task is found by its id with a snapshot taken just then, whatever the
- * isolation level: it may have been moved by a transaction that was open
- * when ours began.  Its row's lock decides between this transaction, other
- * ones, and an executor's claim (steps T1 to T3 of the model).
+ * An executor claims a task by deleting its row, in the transaction that runs
+ * the task.  The lock of the row decides between this transaction, other ones,
+ * and a claim (steps T1 to T3 of the model in test/model).  Callers find the row
+ * with a snapshot taken just then, whatever the isolation level: a transaction
+ * that was open when ours began may have moved the task since.
+ *
+ * A claim that meets a locked row forgets the task.  So a transaction that locks
+ * a row first notes a hint, which tells the timer of the task when the lock is
+ * gone (touched.c).
+ *
+ * Tasks with a mode (at_most_once, at_least_once) run outside of a transaction,
+ * see executor/autonomous.c.  While such a task runs, its row is either gone, and
+ * stands in failed_task instead, or is there without a lock.  An advisory lock of
+ * the task's id, and what the executor says of itself in shared memory, protect
+ * the row then.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,12 +56,15 @@
 #include "row_lock.h"
 #include "touched.h"
 
-/* See keys.c for others. */
+/* Class (field 4) of the advisory locks of task ids; see key_lock.c for other classes. */
 #define TASK_LOCK_CLASS	0xDE1B
 
+/*---- Rows, and the transactions that hold them ----*/
+
 /*
- * Who has deleted or locked a row and is still at it: *ours says whether that
- * is this transaction, the result is how many others it is.
+ * Finds the open transactions that have deleted or locked a row.  *ours is set to
+ * true if this transaction is among them, *others to an array of the other ones;
+ * returns their number.
  */
 static int
 row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
@@ -64,7 +78,8 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	int			n = 0;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
+	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page,
+															   ItemPointerGetOffsetNumber(tid)));
 	infomask = header->t_infomask;
 	holders[0].xid = HeapTupleHeaderGetRawXmax(header);
 	UnlockReleaseBuffer(buffer);
@@ -85,7 +100,7 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	return n;
 }
 
-/* Has this transaction locked the row? */
+/* True if this transaction has locked or deleted the row. */
 bool
 dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 {
@@ -97,7 +112,7 @@ dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 	return ours;
 }
 
-/* Is one of these the executor that runs the task? */
+/* True if one of the transactions is that in which an executor runs the task alone. */
 static bool
 one_claims(int64 id, const TransactionId *xids, int n)
 {
@@ -107,7 +122,10 @@ one_claims(int64 id, const TransactionId *xids, int n)
 	return false;
 }
 
-/* Does an executor run the task just now?  If it is in a batch, that is waited for. */
+/*
+ * True if an executor is running the task.  Waits for an executor that has the task in
+ * a batch (several tasks in one transaction), which ends soon.
+ */
 bool
 dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 {
@@ -116,7 +134,7 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 	bool		ours;
 	int			n = row_holders(rel, &tid, &others, &ours);
 
-	/* after the holders: who keeps the row has said so before it let go of it */
+	/* after reading the holders: an executor says that it keeps a row before it unlocks it */
 	if (dw_executor_keeps(key->id))
 		return true;
 
@@ -131,9 +149,10 @@ dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 }
 
 /*
- * Waits for the transactions that hold the row of a task, without becoming the
- * next holder: an executor that comes in between is to be told, not waited
- * for.  False, at once, if it is an executor that runs the task.
+ * Waits for the transactions that have locked or deleted the row of a task, without
+ * locking it for this transaction: if an executor claims the task in between, the
+ * caller must learn that, and not wait for the executor.  Returns false, without
+ * waiting, if an executor is running the task.
  */
 bool
 dw_row_wait(Relation rel, const DwTaskKey *key)
@@ -150,7 +169,10 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	return true;
 }
 
-/* What there is to say of a row; false if the timer must look for it. */
+/*
+ * Makes the hint by which the timer is told of a row.  If there is no lane for the row
+ * (all places are taken), returns false, and the timer will read all lanes.
+ */
 static bool
 make_hint(const DwTaskKey *key, DwHint *hint)
 {
@@ -159,15 +181,20 @@ make_hint(const DwTaskKey *key, DwHint *hint)
 	hint->tid = key->tid;
 	if (dw_lane_find_or_enter(key->owner, key->queue, key->priority, &hint->lane))
 		return true;
-	/* more lanes, or databases, than places */
+	/* no place is left for another lane, or for this database */
 	hint->lane = dw_no_lane;
 	dw_touch_all();
 	return false;
 }
 
 /*
- * Deletes the row of a task, without waiting for others.  *hint is what to
- * tell of it as it was, which is done if this is rolled back.
+ * Deletes the row of a task, without waiting for other transactions (only, for a moment,
+ * for the advisory lock of a task that may have a mode).  rel is delay_wheel.task, opened
+ * and locked for writing; *key is the row as just found.
+ *
+ * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
+ * another transaction has locked it or an executor is running the task.  *hint is set
+ * to the hint of the row as it was, which is delivered if this transaction is rolled back.
  */
 TM_Result
 dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
@@ -176,7 +203,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 	TM_FailureData failure;
 	TM_Result	result;
 
-	/* before the deletion: from then on a claim may forget the task */
+	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
 	if (make_hint(key, hint))
 		dw_touch_locked(hint);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
@@ -189,7 +216,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 		TransactionId *others;
 		bool		ours;
 
-		/* our own lock alone is no hindrance, but only if it may wait */
+		/* heap_delete() passes over our own lock only if it may wait */
 		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
 			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
 								 InvalidSnapshot, true, &failure, false);
@@ -200,8 +227,10 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 }
 
 /*
- * Locks the row of a task until the end of the transaction, so that it is
- * neither claimed nor changed before, without waiting for others.
+ * Locks the row of a task until the end of the transaction, so that no executor
+ * claims it and no other transaction changes it before.  Does not wait for others.
+ * rel and *key are as for dw_row_delete(); returns TM_Ok, or the reason why the row was
+ * not locked.
  */
 TM_Result
 dw_row_keep(Relation rel, const DwTaskKey *key)
@@ -220,8 +249,10 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	return result;
 }
 
+/*---- Tasks with a mode ----*/
+
 static LOCKTAG
-lock_of(int64 id)
+task_lock_tag(int64 id)
 {
 	LOCKTAG		tag;
 
@@ -230,10 +261,18 @@ lock_of(int64 id)
 	return tag;
 }
 
+/*
+ * Takes the advisory lock of a task that may have a mode.  Each process that deletes the
+ * row of such a task, and is not the executor that runs it, holds the lock meanwhile
+ * and then calls dw_autonomous_leave().
+ *
+ * Returns false, without the lock, if an executor is running the task: the row must be
+ * left alone then.  Unless wait, returns false also if another process has the lock.
+ */
 bool
 dw_autonomous_enter(int64 id, bool wait)
 {
-	LOCKTAG		tag = lock_of(id);
+	LOCKTAG		tag = task_lock_tag(id);
 
 	if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
@@ -243,17 +282,18 @@ dw_autonomous_enter(int64 id, bool wait)
 	return false;
 }
 
+/* Releases the lock that dw_autonomous_enter() has taken. */
 void
 dw_autonomous_leave(int64 id)
 {
-	LOCKTAG		tag = lock_of(id);
+	LOCKTAG		tag = task_lock_tag(id);
 
 	LockRelease(&tag, ExclusiveLock, false);
 }
 
-/* Of the row that stands in failed_task instead. */
+/* True if failed_task (rel) has a row of this task with the wanted key. */
 static bool
-is_of_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
+failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	ScanKeyData key;
@@ -266,7 +306,8 @@ is_of_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
 	{
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
+														  &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 
@@ -278,7 +319,10 @@ is_of_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
 	return found;
 }
 
-/* Does an executor run a task of this key whose row is gone? */
+/*
+ * True if an executor is running a task of this key with mode at_most_once, whose row
+ * is not in delay_wheel.task meanwhile.
+ */
 bool
 dw_autonomous_has_key(const DwKey *key)
 {
@@ -297,7 +341,7 @@ dw_autonomous_has_key(const DwKey *key)
 			rel = table_open(dw_catalog()->failed, AccessShareLock);
 			snapshot = RegisterSnapshot(GetLatestSnapshot());
 		}
-		found = is_of_key(rel, (int64) id, snapshot, key);
+		found = failed_task_has_key(rel, (int64) id, snapshot, key);
 	}
 	if (rel != NULL)
 	{
@@ -307,6 +351,11 @@ dw_autonomous_has_key(const DwKey *key)
 	return found;
 }
 
+/*
+ * Returns a counter that changes when a task with mode at_most_once has ended or was put
+ * back.  A process that finds neither the row of a task nor an executor that runs it
+ * compares the counter with its value from before, and looks again if it has changed.
+ */
 uint32
 dw_autonomous_ended(void)
 {
@@ -315,7 +364,12 @@ dw_autonomous_ended(void)
 	return db == NULL ? 0 : pg_atomic_read_u32(&db->autonomous_ended);
 }
 
-/* Is a lock that a task may have wanted by somebody?  Ours, too. */
+/*---- Locks of whole tables ----*/
+
+/*
+ * True if one of the relations cannot be locked for writing at once: another transaction
+ * holds a conflicting lock, or waits for one.
+ */
 bool
 dw_lock_is_wanted(const Oid *relations, int n)
 {
@@ -328,6 +382,7 @@ dw_lock_is_wanted(const Oid *relations, int n)
 	return false;
 }
 
+/* True if the lock is that of one of these relations of this database. */
 bool
 dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n)
 {
@@ -339,6 +394,7 @@ dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n)
 	return false;
 }
 
+/* True if a process that holds all modes of the mask keeps another from the wanted mode. */
 bool
 dw_locks_conflict(LOCKMASK held, LOCKMODE wanted)
 {
@@ -349,7 +405,8 @@ dw_locks_conflict(LOCKMASK held, LOCKMODE wanted)
 }
 
 /*
- * Who waits for a lock of this transaction that keeps tasks from running; 0 if nobody does.
+ * Returns the pid of a process that waits for this transaction's lock on a table of
+ * tasks, or 0.  No task runs while such a process waits: executors queue behind it.
  */
 pid_t
 dw_who_waits_for_us(void)

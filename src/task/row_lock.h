@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * row_lock.h
- *	  Taking the rows of pending tasks, and the lanes that new ones enter.
+ *	  Locking and deleting the rows of pending tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,27 +17,14 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
-/* One row, as it was just found; the table is open, locked for writing. */
 extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);
 extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
 extern bool dw_row_is_claimed(Relation rel, const DwTaskKey *key);
 extern bool dw_row_is_locked_here(Relation rel, const DwTaskKey *key);
 extern bool dw_row_wait(Relation rel, const DwTaskKey *key);
-
-/*
- * Who deletes the row of a task that may have a mode, and is not the executor
- * that runs it, does so in between.  False if an executor runs it: then the
- * row is to be left alone, and there is nothing to leave.  Without wait, also
- * if somebody else is at it.
- */
 extern bool dw_autonomous_enter(int64 id, bool wait);
 extern void dw_autonomous_leave(int64 id);
 extern bool dw_autonomous_has_key(const DwKey *key);
-
-/*
- * Changes when a task has ended, or was put back, whose row was gone while it
- * ran: who finds no row, nor an executor that runs the task, looks again then.
- */
 extern uint32 dw_autonomous_ended(void);
 extern bool dw_lock_is_wanted(const Oid *relations, int n);
 extern bool dw_is_one_of(const LOCKTAG *tag, const Oid *relations, int n);

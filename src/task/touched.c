@@ -1,32 +1,44 @@
 /*-------------------------------------------------------------------------
  *
  * touched.c
- *	  What the current transaction did to tasks, and who hears of it.
+ *	  What the current transaction did to tasks, and the processes that are told.
  *
- * Run by backends that schedule, cancel and reschedule, and by executors
- * whose tasks do so.
+ * Run by sessions that schedule, cancel and reschedule, and by executors whose tasks
+ * do so.  Most functions note something while the transaction runs; callbacks at its
+ * end tell the timer, the executors and the sessions in delay_wait().
  *
- * What a transaction wrote and locked is remembered in order of the calls,
- * with the subtransaction that did it.  After its commit hints of what was
- * written go to the timer; at an abort, when the locks are released, hints of
- * what was locked, since a claim may have met the lock and forgotten the task.
- * What was kept is only locked, so both ends release it; but no claim has come
- * before its due time.  The callbacks cannot fail, wait or allocate: all memory
- * is reserved by the dw_touch functions.
+ * A hint tells the timer of one task: its id, due time, row and lane.  (A lane is one
+ * combination of owner, queue and priority.)  The timer has in memory the tasks of a
+ * lane up to some due time, the lane's horizon.  If the task is due by then, its hint
+ * goes into the inbox of the database; else it only lowers next_far of the lane, the
+ * time by which the timer must load more.  If a hint cannot be delivered, the lane is
+ * reloaded: reload_from tells the timer to read the lane again from that due time on.
  *
- * Which tasks it ended is remembered in the same way, for those who wait for
- * them (wait.c).
+ * The rows that a transaction wrote and locked are noted in the order of the calls,
+ * with the subtransaction:
  *
- * A commit has three moments.  It is visible; it tells others what it has
- * changed in catalogs; its locks are gone.  Queues, pauses, marks and waiters
- * are told in the first one, since others go by that when they have got our
- * locks.  Hints are brought, and waiters let go, in the last one: so a task
- * finds what its transaction did.  One that somebody finds before would not;
- * so if there is anything to be missed, the transaction is published meanwhile
- * (ending.c).
+ * written	Hint after a commit.
+ * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
+ *			been released, since an executor may have failed to claim the task and
+ *			forgotten it.
+ * kept		The row is locked and left as it is.  Hint after a commit and after an
+ *			abort, but only if the task is due: no executor claims it earlier.
  *
- * Beyond MAX_HINTS only the lowest due of each lane is kept, and the lane is
- * read again from there.
+ * The tasks that the transaction ended are noted in the same way, for sessions that
+ * wait for them (backend/wait.c).  Callbacks must not fail, wait or allocate, so the
+ * functions that note something reserve the memory.
+ *
+ * A commit has three moments: it becomes visible; it tells other processes what it has
+ * changed in catalogs; it releases its locks.  Changes of queues, pauses and marks,
+ * and ended tasks, are told at the first moment, since other processes rely on that
+ * once they get our locks.  Hints are delivered, and waiting sessions released, at the
+ * last moment: so a task finds all that its transaction did.  A process that finds the
+ * task earlier could miss changes in catalogs.  So a transaction that has made any
+ * publishes its xid meanwhile (shmem/committing.c), and so does one that has ended a
+ * task in a subtransaction.
+ *
+ * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer
+ * reads the lane again from there.
  *
  * Steps of the model in test/model are named C1 to C3, N1, N2, N4 and A1, A2.
  *
@@ -63,13 +75,15 @@
 #include "my_session.h"
 #include "touched.h"
 
+/* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
 #define MAX_HINTS	1024
 
+/* The effect of the transaction on a row; see above. */
 typedef enum TouchKind
 {
 	TOUCH_WRITTEN,
-	TOUCH_LOCKED,				/* to be deleted or moved */
-	TOUCH_KEPT					/* locked, but left as it is */
+	TOUCH_LOCKED,
+	TOUCH_KEPT
 } TouchKind;
 
 typedef struct Touched
@@ -79,13 +93,15 @@ typedef struct Touched
 	TouchKind	kind;
 } Touched;
 
+/* A lane that the timer must read again from a due time on. */
 typedef struct LaneLow
 {
 	DwLaneRef	lane;
 	TimestampTz due;
-	bool		locked;			/* some of it was locked */
+	bool		locked;			/* some of the rows were locked or kept, not written */
 } LaneLow;
 
+/* A task that the transaction ended. */
 typedef struct Ended
 {
 	int64		id;
@@ -93,7 +109,7 @@ typedef struct Ended
 	SubTransactionId subid;
 } Ended;
 
-/* All in TopTransactionContext. */
+/* The arrays are in TopTransactionContext. */
 static Touched *touched = NULL;
 static int	ntouched = 0;
 static int	touched_size = 0;
@@ -104,28 +120,32 @@ static Ended *ended = NULL;
 static int	nended = 0;
 static int	ended_size = 0;
 
-/* Committed: the rest is done when our locks are gone. */
+/* The transaction has committed, and hints are to be delivered when its locks are gone. */
 static bool delivers = false;
-static bool more_ended = false;
+
+/* Other effects of the transaction; see the functions that set these. */
+static bool more_ended = false;	/* cancelled tasks that are not in ended */
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
 static bool roles_dropped = false;
 static bool control_changed = false;
 
-/* What is to be said of tasks of another origin. */
+/* Whether tasks of another origin (that came with a copy of another database) are left. */
 static enum
 {
 	UNARMED_NO_NEWS,
 	UNARMED_LEFT,
 	UNARMED_NONE_LEFT
 }			unarmed_news = UNARMED_NO_NEWS;
-static char prepare_gid[201];	/* GIDSIZE of twophase.h, and some */
+static char prepare_gid[201];	/* GIDSIZE of access/xact.h, and one more */
 
-/* Stands for none: it never was, so the timer looks for all there are. */
+/* Stands for no lane.  No lane has this generation, so the timer reads all lanes. */
 const DwLaneRef dw_no_lane = {0, 0};
 
-/* Room for one more in an array of the transaction. */
+/*---- Noting what the transaction does ----*/
+
+/* Returns an array of the transaction, enlarged if it has no room for one more element. */
 static void *
 reserve_touched(void *array, int n, int *size, Size element)
 {
@@ -140,6 +160,7 @@ reserve_touched(void *array, int n, int *size, Size element)
 	return repalloc(array, *size * element);
 }
 
+/* Notes that a lane must be read again from a due time on. */
 static void
 lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 {
@@ -159,13 +180,17 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 	nlows++;
 }
 
-/* Whatever becomes of this transaction: look at the lane from due on. */
+/*
+ * Makes the timer read the lane again from a due time on, whether this transaction
+ * commits or not.
+ */
 void
 dw_touch_lane(DwLaneRef lane, TimestampTz due)
 {
 	lower_lane(lane, due, false);
 }
 
+/* Notes a hint; after MAX_HINTS, or once a lane is noted, only its lane and due time. */
 static void
 remember_hint(const DwHint *hint, TouchKind kind)
 {
@@ -181,28 +206,34 @@ remember_hint(const DwHint *hint, TouchKind kind)
 	ntouched++;
 }
 
-/* This transaction wrote the row: tell the timer if it commits. */
+/* Notes that this transaction wrote a task's row.  If it commits, the timer is told. */
 void
 dw_touch_written(const DwHint *hint)
 {
 	remember_hint(hint, TOUCH_WRITTEN);
 }
 
-/* It locked the row as it was: tell the timer if it is rolled back. */
+/*
+ * Notes that this transaction is about to delete a task's row; the hint is that of the
+ * old row.  If the transaction is rolled back, the timer is told.
+ */
 void
 dw_touch_locked(const DwHint *hint)
 {
 	remember_hint(hint, TOUCH_LOCKED);
 }
 
-/* It locked the row and leaves it: tell the timer at the end, if it is due. */
+/*
+ * Notes that this transaction is about to lock a task's row, and leaves it as it is.  At
+ * the end, the timer is told if the task is due.
+ */
 void
 dw_touch_kept(const DwHint *hint)
 {
 	remember_hint(hint, TOUCH_KEPT);
 }
 
-/* Is it news at the end of the (sub)transaction that did it? */
+/* True if the timer must be told of the row at the end of the (sub)transaction. */
 static bool
 is_news(const Touched *t, bool committed)
 {
@@ -212,10 +243,12 @@ is_news(const Touched *t, bool committed)
 }
 
 /*
- * It ended a task: tell who waits for that, if it commits.
+ * Notes that this transaction ended a task.  If it commits, sessions that wait for the
+ * task are told.
  *
- * Of many cancelled tasks, those who wait find out themselves.  What a task
- * does with others never keeps its own outcome from being told.
+ * After MAX_HINTS tasks, cancelled ones are not noted one by one: all waiting sessions
+ * will look for themselves.  Other outcomes always are, so that the outcome of a task
+ * that cancels many others is not lost.
  */
 void
 dw_touch_ended(int64 id, DwOutcome outcome)
@@ -233,7 +266,10 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 	nended++;
 }
 
-/* Plain SQL may have written rows: look at everything afterwards. */
+/*
+ * Notes that this transaction may have written any rows, by plain SQL.  The timer reads
+ * all lanes again at its end.
+ */
 void
 dw_touch_all(void)
 {
@@ -241,7 +277,10 @@ dw_touch_all(void)
 	all_touched = true;
 }
 
-/* The extension was created: start a timer, if it commits. */
+/*
+ * Notes that this transaction created the extension.  If it commits, a timer is started.
+ * Warns if shared memory has no place for the database.
+ */
 void
 dw_touch_extension(void)
 {
@@ -251,7 +290,8 @@ dw_touch_extension(void)
 }
 
 /*
- * Queues, pauses or marks were changed: tell timer and executors, if it commits.
+ * Notes that this transaction changes queues, pauses or marks.  At its end db->control is
+ * raised, so that all processes read them again.
  */
 void
 dw_touch_control(void)
@@ -260,14 +300,20 @@ dw_touch_control(void)
 	control_changed = true;
 }
 
-/* Has this transaction done so, maybe in a subtransaction that was undone? */
+/*
+ * True if this transaction has changed queues, pauses or marks, even in a subtransaction
+ * that was rolled back.
+ */
 bool
 dw_control_is_touched(void)
 {
 	return control_changed;
 }
 
-/* Rows of another origin were written; or those that are left are armed. */
+/*
+ * Notes that this transaction wrote rows of another origin (left is true), or that
+ * delay_arm() has left none.
+ */
 void
 dw_touch_unarmed(bool left)
 {
@@ -275,27 +321,31 @@ dw_touch_unarmed(bool left)
 	unarmed_news = left ? UNARMED_LEFT : UNARMED_NONE_LEFT;
 }
 
-/* Roles were dropped: tell all timers, if it commits. */
+/* Notes that this transaction dropped roles.  If it commits, all timers are told. */
 void
 dw_touch_roles(void)
 {
 	roles_dropped = true;
 }
 
-/* This transaction ends a prepared one that left rows for that. */
+/*
+ * Notes that this transaction ends a prepared one, which has left rows in
+ * delay_wheel.prepared.
+ */
 void
 dw_touch_prepared(void)
 {
 	prepared_ended = true;
 }
 
-/* The name under which this transaction is being prepared. */
+/* Notes the name by which this transaction is about to be prepared. */
 void
 dw_touched_prepare_as(const char *gid)
 {
 	strlcpy(prepare_gid, gid, sizeof(prepare_gid));
 }
 
+/* Forgets all that was noted, at the end of the transaction, and unpins the database. */
 static void
 forget_touched(void)
 {
@@ -304,14 +354,17 @@ forget_touched(void)
 	lows = NULL;
 	ended = NULL;
 	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
-	delivers = more_ended = all_touched = extension_created = prepared_ended = roles_dropped = control_changed = false;
+	delivers = more_ended = all_touched = extension_created = false;
+	prepared_ended = roles_dropped = control_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	dw_tasks_unlocked();
 	dw_my_database_unpin();
 }
 
-/* The lane must be read again from due on. */
+/*---- Telling other processes ----*/
+
+/* Makes the timer read the lane again from a due time on; the caller wakes the timer. */
 static void
 reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 {
@@ -320,18 +373,18 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 	dw_atomic_lower(&lane->reload_from, due);
 	dw_lane_dirty(db, lane);
 	pg_memory_barrier();
-	/* see dw_lane_leave */
+	/* the lane's place was given to another lane meanwhile, see dw_lane_leave() */
 	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
 		dw_atomic_lower(&db->reload_from, due);
 }
 
 /*
- * Step C2: brings one hint to where the timer finds it; one that stands for
- * many tasks from its due time on goes into no inbox.  Returns when the timer
- * is needed; DW_AWAKE is at once.
+ * Step C2: puts a hint where the timer finds it, see above.  With many, the hint stands
+ * for all tasks of its lane from its due time on, and does not go into the inbox.
+ * Returns the time by which the timer must be awake; DW_AWAKE means at once.
  */
 static TimestampTz
-bring(DwDatabase *db, const DwHint *hint, bool many)
+store_hint(DwDatabase *db, const DwHint *hint, bool many)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	TimestampTz needed = DW_NEVER;
@@ -364,22 +417,23 @@ bring(DwDatabase *db, const DwHint *hint, bool many)
 	return needed;
 }
 
-/* Tells the timer at once; for callbacks and for executors. */
+/* Delivers one hint and wakes the timer if need be; for callbacks and executors. */
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {
-	dw_wake_timer(db, bring(db, hint, false));
+	dw_wake_timer(db, store_hint(db, hint, false));
 }
 
 /*
- * There was no place for this database.  There may be one now, which was
- * loaded before our rows were visible; if not, the launcher sees to it that
- * the database gets one when there is one, and it is loaded then.
+ * Called at the end of a transaction for which shared memory had no place for this
+ * database.  If there is a place now, it was loaded before our rows were visible: the
+ * timer reads all lanes again, and the result is true.  If not, the launcher notes that
+ * the database wants a place; its tasks are loaded when it gets one.
  */
 static bool
 find_place_late(bool committed)
 {
-	/* visible rows come before the look */
+	/* our rows are visible before we look for the place */
 	pg_memory_barrier();
 	all_touched = dw_my_database_find() != NULL;
 	if (!all_touched && committed)
@@ -391,7 +445,10 @@ find_place_late(bool committed)
 	return all_touched;
 }
 
-/* Tells those who wait for a task that has ended, or that something changed. */
+/*
+ * Tells sessions in delay_wait() the outcomes of their tasks, or to look for themselves
+ * if this transaction may have ended tasks that are not noted.
+ */
 static void
 tell_waiters(DwDatabase *db, bool committed)
 {
@@ -402,8 +459,9 @@ tell_waiters(DwDatabase *db, bool committed)
 }
 
 /*
- * At the end of the transaction, committed or not, when it is visible; false if
- * nobody is to hear of it.
+ * The first moment of a commit, when it is visible, or of an abort: raises db->control
+ * and tells waiting sessions.  False if there is nothing to deliver later, or the
+ * database has no place.
  */
 static bool
 tell_at_once(bool committed)
@@ -420,7 +478,7 @@ tell_at_once(bool committed)
 	db = dw_my_pinned_database();
 
 	DW_INJECT("commit-visible");
-	/* what was prepared may have changed it; after an abort it costs a look */
+	/* a prepared transaction may have changed control; an abort only costs a look */
 	if (control_changed || prepared_ended)
 	{
 		pg_atomic_fetch_add_u32(&db->control, 1);
@@ -431,7 +489,7 @@ tell_at_once(bool committed)
 	return true;
 }
 
-/* Then, and after a commit when the locks are gone: what the timer is to look at. */
+/* The last moment, when the locks are gone: tells the timer all that it must know. */
 static void
 deliver_all(bool committed)
 {
@@ -442,14 +500,14 @@ deliver_all(bool committed)
 	for (int i = 0; i < ntouched; i++)
 		if (is_news(&touched[i], committed))
 		{
-			TimestampTz at = bring(db, &touched[i].hint, false);
+			TimestampTz at = store_hint(db, &touched[i].hint, false);
 
 			needed = Min(needed, at);
 		}
 	for (int i = 0; i < nlows; i++)
 	{
 		DwHint		low = {.due = lows[i].due, .lane = lows[i].lane};
-		TimestampTz at = bring(db, &low, true);
+		TimestampTz at = store_hint(db, &low, true);
 
 		needed = Min(needed, at);
 	}
@@ -467,7 +525,7 @@ deliver_all(bool committed)
 	}
 	if (committed && extension_created)
 	{
-		/* a timer that has just found no extension is to be followed by one */
+		/* a timer that has just found no extension ends, and must be followed by another */
 		pg_atomic_write_u32(&db->wanted, 1);
 		dw_wake_launcher();
 		needed = DW_AWAKE;
@@ -478,9 +536,9 @@ deliver_all(bool committed)
 		dw_wake_timer(db, needed);
 }
 
-/*---- What must not be missed ----*/
+/*---- Before the commit, and PREPARE TRANSACTION ----*/
 
-/* Has the transaction changed anything in catalogs? */
+/* True if the transaction has changed anything in catalogs. */
 static bool
 has_catalog_news(void)
 {
@@ -490,7 +548,10 @@ has_catalog_news(void)
 	return xactGetCommittedInvalidationMessages(&messages, &init_file) > 0;
 }
 
-/* Who waits for a task finds the xid of the subtransaction, which has no lock. */
+/*
+ * True if a subtransaction has ended a task.  A session that waits for the task would
+ * find the xid of the subtransaction, which has no lock to wait for.
+ */
 static bool
 ended_in_subtransaction(void)
 {
@@ -500,7 +561,10 @@ ended_in_subtransaction(void)
 	return false;
 }
 
-/* N1: before the commit is visible. */
+/*
+ * Step N1, before the commit is visible: publishes the xid if a process that finds our
+ * tasks too early could miss anything.
+ */
 static void
 publish_ending(void)
 {
@@ -513,7 +577,7 @@ publish_ending(void)
 		dw_ending_publish(xid);
 }
 
-/* No owner stands for any lane. */
+/* Writes a row of delay_wheel.prepared: a lane and a due time.  InvalidOid stands for all lanes. */
 static void
 write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 {
@@ -529,8 +593,8 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 }
 
 /*
- * What a prepared transaction touched goes into a table, since whoever ends
- * it may be another process, after a restart.
+ * Before PREPARE TRANSACTION: writes what the transaction did to delay_wheel.prepared,
+ * since another process may end the transaction, maybe after a restart (control/ddl.c).
  */
 static void
 write_prepared(void)
@@ -539,10 +603,10 @@ write_prepared(void)
 
 	if (ntouched == 0 && nlows == 0 && !all_touched && !control_changed)
 		return;
-	/* this very transaction has dropped the extension */
+	/* the extension may be gone, dropped by this transaction */
 	if (!dw_catalog_lookup(&cat))
 		return;
-	/* a commit has none; a table with wide columns is not touched without */
+	/* there is no active snapshot here, and PostgreSQL wants one for tables with TOAST */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < ntouched; i++)
 		dw_touch_lane(touched[i].hint.lane, touched[i].hint.due);
@@ -563,12 +627,15 @@ write_prepared(void)
 }
 
 /*
- * Apply workers of logical replication (two_phase) prepare transactions, and
- * end them, without a command that we could see: triggers may have touched tasks
- * there.  What they have prepared has no name.  They end it in a transaction of
- * its own, without an xid.  If there may be anything without a name, the commit
- * of such a transaction makes the timer read all anew.  Nobody could publish it,
- * for that is before us: a load may find its tasks a moment too early.
+ * Called before a commit, for apply workers of logical replication (two_phase).
+ *
+ * These workers prepare transactions, whose triggers may have scheduled tasks, and end
+ * them without a command that we could see.  So we do not know the name of what they
+ * have prepared (prepare_gid is empty).  A worker ends a prepared transaction within a
+ * transaction of its own, which has no xid.  While anything without a name may be
+ * prepared (db->nameless), the commit of such a transaction makes the timer read all
+ * lanes again.  The prepared transaction is visible before that commit, and cannot be
+ * published: a load may find its tasks a moment too early.
  */
 static void
 note_nameless_end(void)
@@ -588,12 +655,15 @@ note_nameless_end(void)
 	dw_touch_all();
 	dw_touch_control();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	/* who prepares one after this look has counted it after its rows were there */
+	/* a process that prepares one after this look raises nameless after writing its rows */
 	if (!dw_prepared_is_open(""))
 		pg_atomic_compare_exchange_u32(&db->nameless, &nameless, 0);
 	PopActiveSnapshot();
 }
 
+/*---- Callbacks ----*/
+
+/* Calls the functions above at the end of the transaction. */
 static void
 touched_xact_callback(XactEvent event, void *arg)
 {
@@ -627,13 +697,16 @@ touched_xact_callback(XactEvent event, void *arg)
 	}
 }
 
-/* Called for each resource owner of the transaction, when all locks are gone. */
+/*
+ * After the locks have been released; called for each resource owner of the transaction,
+ * and at last for the top one.
+ */
 static void
 touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
 {
 	if (!committed || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
-	/* N4 */
+	/* step N4 */
 	dw_ending_withdraw();
 	if (!delivers)
 		return;
@@ -644,9 +717,9 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 }
 
 /*
- * Forgets what an aborted subtransaction wrote, and hints again what it had
- * locked: its locks are gone.  Lows stay; they cost a look at most, which
- * those with locks get now, too.
+ * After the abort of a subtransaction: forgets what it wrote, and delivers hints of what
+ * it had locked, since its locks are gone.  Lanes stay noted (nlows): at worst the timer
+ * reads one again for nothing.  Lanes with locked rows are reloaded now.
  */
 static void
 touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
@@ -658,11 +731,11 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 		return;
 	dw_tasks_unlocked();
 
-	/* it may be this one that armed them */
+	/* this subtransaction may have armed the tasks of another origin */
 	if (unarmed_news == UNARMED_NONE_LEFT)
 		unarmed_news = UNARMED_NO_NEWS;
 
-	/* numbers grow: those from subid on are inside */
+	/* ids of subtransactions grow, so those from subid on are inside of this one */
 	while (ntouched > 0 && touched[ntouched - 1].subid >= subid)
 	{
 		ntouched--;
@@ -679,7 +752,7 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 		}
 }
 
-/* Called once per server process tree: backends inherit it. */
+/* Installs the callbacks; called once by the postmaster, its children inherit them. */
 void
 dw_touched_install(void)
 {
@@ -688,7 +761,9 @@ dw_touched_install(void)
 	RegisterResourceReleaseCallback(touched_release_callback, NULL);
 }
 
-/* In binary, owners are sent as OIDs of the publisher. */
+/*---- Logical replication ----*/
+
+/* Warns, once in an apply worker: in binary, owners are sent as the publisher's OIDs. */
 static void
 warn_of_binary(void)
 {
@@ -699,14 +774,16 @@ warn_of_binary(void)
 	warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel", MySubscription->name),
+			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel",
+					MySubscription->name),
 			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
 			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
 }
 
 /*
- * An apply worker fires row triggers only: the statement trigger, by which
- * the timer hears of plain SQL, is silent.
+ * For row triggers on the extension's tables: if an apply worker writes the row, notes
+ * that for the timer, since apply workers do not fire the statement trigger that does
+ * so for plain SQL.  False if the row must not be written; a warning has been raised.
  */
 bool
 dw_accept_replicated(TriggerData *trigger, HeapTuple row)
@@ -732,9 +809,12 @@ dw_accept_replicated(TriggerData *trigger, HeapTuple row)
 	return true;
 }
 
+/*---- The lane of a task ----*/
+
 /*
- * The lane of a task, entered if need be.  The last one is remembered: most
- * sessions schedule into one lane only.
+ * Finds the lane of a task, or enters a new one into shared memory; false if all places
+ * for lanes or databases are taken.  The last lane is remembered, since most sessions
+ * schedule into one lane only.
  */
 bool
 dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
@@ -760,10 +840,13 @@ dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 }
 
 /*
- * The lane of a new task.  If all places are taken, the timer is given a
- * second to find one that is not needed any more.  It knows of lanes that are
- * idle; of one whose tasks were cancelled or deleted it thinks that they are yet
- * to come, until it reads all lanes again.
+ * Returns the lane of a new task; dw_no_lane, with a warning, if shared memory has no
+ * place for this database.
+ *
+ * If all places for lanes are taken, waits up to a second for the timer to give back a
+ * lane that is not needed any more, then raises an error.  The timer knows which lanes
+ * are idle.  But it keeps a lane whose tasks were cancelled or deleted until it reads
+ * all lanes again; so this function asks for that, too, after a tenth of a second.
  */
 DwLaneRef
 dw_require_lane(Oid owner, int16 queue, int16 priority)
@@ -798,8 +881,9 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 }
 
 /*
- * The same for a task that must not fail: without a place for its lane, the
- * timer is told to look for all there are.
+ * Returns the lane of a task that must be written in any case.  If there is no place for
+ * the lane, returns dw_no_lane, and the timer reads all lanes at the end of the
+ * transaction.
  */
 DwLaneRef
 dw_lane_if_any(Oid owner, int16 queue, int16 priority)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * touched.h
- *	  What the current transaction did to tasks, and who hears of it.
+ *	  What the current transaction did to tasks, and the processes that are told.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,8 @@
 
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
+
+extern const DwLaneRef dw_no_lane;
 
 extern void dw_touched_install(void);
 extern void dw_touch_written(const DwHint *hint);
@@ -31,14 +33,8 @@ extern void dw_touch_extension(void);
 extern void dw_touch_prepared(void);
 extern void dw_touched_prepare_as(const char *gid);
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
-
-/*
- * A row of task or failed_task is about to be written: notes it if that is
- * done by logical replication.  False if the row must not be written.
- */
 extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);
 extern bool dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane);
-extern const DwLaneRef dw_no_lane;
 extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
 extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 

@@ -1,10 +1,13 @@
-# Versions: a database that has the extension of 1.0 is served by this library, and
-# ALTER EXTENSION UPDATE keeps all that is in it, with everything pending, running,
-# being cancelled and prepared. What an update makes is what CREATE EXTENSION makes.
+# Versions: a database that has the extension of an older version is served by this library,
+# and ALTER EXTENSION UPDATE keeps all that is in it, with everything pending, running, being
+# cancelled and prepared. What an update makes is what CREATE EXTENSION makes. The older
+# version, 0.9, is made up here: it lacks what sql/page.sql brings.
 
 use strict;
 use warnings;
 
+use File::Basename;
+use File::Path qw(make_path);
 use FindBin;
 use lib $FindBin::RealBin;
 use DelayWheel;
@@ -12,7 +15,35 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('versions', extension => 0, conf => q{
+#
+# PostgreSQL once more, with a directory of extensions of its own, where the scripts of 0.9
+# can be written. Programs find that directory from their own place, so they are copied.
+#
+my $root = "$FindBin::RealBin/../..";
+my $copy = PostgreSQL::Test::Utils::tempdir() . '/pg';
+chomp(my ($bindir, $libdir, $pkglibdir, $sharedir) = map { scalar `$ENV{PG_CONFIG} --$_` } qw(bindir libdir pkglibdir sharedir));
+
+make_path(map { $copy . dirname($_) } $bindir, $libdir, $pkglibdir, $sharedir);
+system('cp', '-RL', $bindir, "$copy$bindir") == 0 or die 'cannot copy the programs';
+for my $dir ($libdir, $pkglibdir)
+{
+	-e "$copy$dir" or symlink($dir, "$copy$dir") or die "cannot link to $dir";
+}
+make_path("$copy$sharedir/extension");
+for my $file (glob("$sharedir/*"), glob("$sharedir/extension/*"))
+{
+	-e "$copy$file" or symlink($file, "$copy$file") or die "cannot link to $file";
+}
+
+my $script = slurp_file("$sharedir/extension/delay_wheel--1.0.sql");
+my $page = slurp_file("$root/sql/page.sql");
+my ($head) = slurp_file("$root/sql/begin.sql") =~ /^(CREATE FUNCTION delay_revoke_defaults.*?;\n)/ms;
+my ($tail) = slurp_file("$root/sql/end.sql") =~ /^(SELECT delay_revoke_defaults.*?DROP FUNCTION.*?;\n)/ms;
+$script =~ s/\Q$page\E// or die 'the script has no page';
+append_to_file("$copy$sharedir/extension/delay_wheel--0.9.sql", $script);
+append_to_file("$copy$sharedir/extension/delay_wheel--0.9--1.0.sql", $head . $page . $tail);
+
+my $node = new_node('versions', extension => 0, bindir => "$copy$bindir", conf => q{
 delay_wheel.executor_idle_timeout = 1s
 delay_wheel.history = 'all'
 });
@@ -26,24 +57,24 @@ sub q_in
 
 sub version { return q_in($_[0], q{SELECT extversion FROM pg_extension WHERE extname = 'delay_wheel'}) }
 
-my @tables = qw(task failed_task queue pause cancellation recurring_task prepared history_0 history_1 history_2);
+my @tables = ((map { "delay_wheel.$_" } qw(task failed_task queue pause cancellation recurring_task prepared)), map { "delay_wheel_internal.history_$_" } 0 .. 2);
 
 # What the rows of each table are.
 sub rows
 {
 	my ($db, @which) = @_;
-	return { map { $_ => q_in($db, "SELECT string_agg(r, E'\\n' ORDER BY r) FROM (SELECT to_jsonb(t)::text FROM delay_wheel.$_ t) _(r)") } @which };
+	return { map { $_ => q_in($db, "SELECT string_agg(r, E'\\n' ORDER BY r) FROM (SELECT to_jsonb(t)::text FROM $_ t) _(r)") } @which };
 }
 
 #
-# A database of 1.0 with everything in it.
+# A database of 0.9 with everything in it.
 #
 q_in('postgres', q{
 	CREATE ROLE anna LOGIN;
 	CREATE ROLE reader LOGIN;
 	CREATE DATABASE old OWNER anna});
 q_in('old', q{
-	CREATE EXTENSION delay_wheel VERSION '1.0';
+	CREATE EXTENSION delay_wheel VERSION '0.9';
 	SELECT delay_wheel.allow('anna');
 	GRANT SELECT ON delay_wheel.task TO reader;
 	CREATE TABLE public.effects (label text, who name DEFAULT current_user);
@@ -52,7 +83,7 @@ q_in('old', q{
 	CREATE FUNCTION public.fails() RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it fails''; END';
 	SELECT delay_queue('slow', rate => 1000, max_running => 1, users => '{anna}', history => 'all'), delay_queue('stopped', users => '{anna}');
 	SELECT delay_pause('stopped')});
-is(version('old'), '1.0', 'a database is at 1.0');
+is(version('old'), '0.9', 'a database is at 0.9');
 
 my $anna = 'SET SESSION AUTHORIZATION anna;';
 q_in('old', "$anna SELECT delay_schedule('0', 'INSERT INTO public.effects VALUES (''before'')'), delay_schedule('0', 'SELECT public.fails()'),
@@ -107,15 +138,16 @@ like(q_in('old', q{
 	ROLLBACK;
 	SELECT delay_schedule('0', 'INSERT INTO effects VALUES (''after the rollback'')')}), qr/^\d+\n\d+$/, 'the update is rolled back');
 wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'after the rollback'}, 'which is as if nothing had happened', 60, db => 'old', expected => 1);
-is(version('old'), '1.0', 'the version is the old one');
+is(version('old'), '0.9', 'the version is the old one');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.history WHERE outcome = 'done'}, 'the end of that is recorded', 60, db => 'old', expected => 2);
-my @but_history = grep { !/^history/ } @tables;
+my @but_history = grep { !/history/ } @tables;
 is_deeply(rows('old', @but_history), { map { $_ => $before->{$_} } @but_history }, 'so are all rows');
 
 $before = rows('old', @tables);
 q_in('old', q{SET lock_timeout = '60s'; ALTER EXTENSION delay_wheel UPDATE});
 is(version('old'), $newest, "the database is at $newest");
 is_deeply(rows('old', @tables), $before, 'every row is as it was, while one task runs, one is prepared, and some are being cancelled');
+is(q_in('old', q{SELECT delay_wheel.page_data() ->> 'version'}), $newest, 'it has what is new');
 is(q_in('old', q{SELECT has_table_privilege('reader', 'delay_wheel.task', 'SELECT'), has_function_privilege('anna', 'delay_schedule(interval, text)', 'EXECUTE')}),
 	't|t', 'what was granted still is');
 
@@ -139,7 +171,7 @@ wait_for($node, q{SELECT count(*) FROM effects WHERE label = 'stopped'}, 'it run
 is(q_in('old', q{SELECT string_agg(DISTINCT who, ' ') FROM effects WHERE label <> 'after the rollback'}), 'anna', 'all as their owner');
 wait_for($node, q{SELECT string_agg(attempts::text, ' ' ORDER BY attempts) FROM delay_wheel.failed}, 'the second attempt of a task was its last', 60,
 	db => 'old', expected => '1 2');
-is(q_in('old', q{SELECT delay_retry(min(id)) FROM delay_wheel.failed}), 't', 'one that failed at 1.0 is put back');
+is(q_in('old', q{SELECT delay_retry(min(id)) FROM delay_wheel.failed}), 't', 'one that failed at 0.9 is put back');
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'and fails again', 60, db => 'old', expected => 2);
 is(q_in('old', 'SELECT string_agg(name || state, $$ $$ ORDER BY name) FROM delay_wheel.recurring'), 'cronfinished everyfinished', 'recurring tasks have come to their end');
 
@@ -149,7 +181,7 @@ is(q_in('old', 'SELECT string_agg(name || state, $$ $$ ORDER BY name) FROM delay
 my $default_privileges = join(';', map { "ALTER DEFAULT PRIVILEGES GRANT ALL ON $_ TO reader" } qw(TABLES SEQUENCES FUNCTIONS SCHEMAS TYPES));
 q_in('postgres', "CREATE DATABASE $_") for qw(fresh updated);
 q_in('fresh', "$default_privileges; CREATE EXTENSION delay_wheel");
-q_in('updated', "$default_privileges; CREATE EXTENSION delay_wheel VERSION '1.0'");
+q_in('updated', "$default_privileges; CREATE EXTENSION delay_wheel VERSION '0.9'");
 q_in('updated', "ALTER EXTENSION delay_wheel UPDATE TO '$newest'");
 
 my $members = q{pg_depend d JOIN pg_extension e ON e.extname = 'delay_wheel' AND d.refobjid = e.oid
@@ -162,13 +194,13 @@ my %catalog = (
 	columns => "SELECT c.oid::regclass, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attstorage, a.attacl::text,
 		pg_get_expr(f.adbin, f.adrelid), col_description(c.oid, a.attnum) FROM $members JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
 		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 LEFT JOIN pg_attrdef f ON f.adrelid = c.oid AND f.adnum = a.attnum",
-	constraints => "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'delay_wheel'::regnamespace",
-	indexes => "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text LIKE 'delay_wheel.%'",
-	triggers => "SELECT pg_get_triggerdef(oid), tgenabled FROM pg_trigger WHERE tgrelid::regclass::text LIKE 'delay_wheel.%' AND NOT tgisinternal",
+	constraints => "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace)",
+	indexes => "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text LIKE 'delay_wheel%'",
+	triggers => "SELECT pg_get_triggerdef(oid), tgenabled FROM pg_trigger WHERE tgrelid::regclass::text LIKE 'delay_wheel%' AND NOT tgisinternal",
 	dumped => "SELECT c::regclass, condition FROM pg_extension, unnest(extconfig, extcondition) u(c, condition) WHERE extname = 'delay_wheel'",
 	initial => "SELECT pg_describe_object(i.classoid, i.objoid, i.objsubid), i.initprivs::text FROM $members
 		JOIN pg_init_privs i ON d.classid = i.classoid AND d.objid = i.objoid",
-	schema => q{SELECT nspacl::text, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'delay_wheel'},
+	schema => q{SELECT nspacl::text, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_internal')},
 );
 
 sub catalog
@@ -193,14 +225,14 @@ is( q_in('updated', "SELECT string_agg(pg_describe_object(d.classid, d.objid, 0)
 # A dump does not say which version it was made of: it is restored as the newest.
 #
 q_in('postgres', 'CREATE DATABASE made; CREATE DATABASE restored');
-q_in('made', q{CREATE EXTENSION delay_wheel VERSION '1.0'; SELECT delay_wheel.allow('anna'); SELECT delay_queue('q', users => '{anna}')});
+q_in('made', q{CREATE EXTENSION delay_wheel VERSION '0.9'; SELECT delay_wheel.allow('anna'); SELECT delay_queue('q', users => '{anna}')});
 q_in('made', "$anna SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'k', queue => 'q'), delay_schedule('0', 'SELECT 1 / 0'), delay_every('r', '1 day', 'SELECT 1')");
-wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a dump is made at 1.0', 60, db => 'made', expected => 1);
+wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a dump is made at 0.9', 60, db => 'made', expected => 1);
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/made.sql';
 $node->command_ok([ 'pg_dump', '-f', $dump, 'made' ], 'it is');
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'it is restored');
 is(version('restored'), $newest, "the copy is at $newest");
-my @dumped = qw(task failed_task queue recurring_task);
+my @dumped = map { "delay_wheel.$_" } qw(task failed_task queue recurring_task);
 is_deeply(rows('restored', @dumped), rows('made', @dumped), 'with all that was in it');
 is(q_in('restored', "$anna SELECT delay_schedule('1 day', 'SELECT 1') IS NOT NULL"), 't', 'and its grants');
 

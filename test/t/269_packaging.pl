@@ -1,6 +1,6 @@
 # What packagers read: META.json follows the rules of PGXN (test/packages/META.schema.json),
-# all files name the same version, and the scripts lead there from each one.  The links of
-# the documents in Debian's package hold.
+# all files name the same version, and the script has all its parts.  The links of the
+# documents in Debian's package hold.
 # (test/packages/run builds and installs the packages.)
 
 use strict;
@@ -116,17 +116,13 @@ my ($version) = file('delay_wheel.control') =~ /^default_version = '([\d.]+)'$/m
 like($version, qr/^\d+\.\d+$/, "the version is $version");
 is($meta->{version}, "$version.0", 'META.json has it');
 is($provided->{version}, "$version.0", 'and its extension');
-like($provided->{file}, qr/--\Q$version\E\.sql$/, 'and the script that leads there');
+is((file('Makefile') =~ /^SCRIPT = delay_wheel--([\d.]+)\.sql$/m)[0], $version, 'and the script that is built');
 is((file('CHANGELOG.md') =~ /^## (\S+)/m)[0], $version, 'the changelog begins with it');
 is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'so does that of the package');
 
-# from 1.0 on, each has a script that leads to a newer one
-my %next = map { m{--([\d.]+)--([\d.]+)\.sql$} ? ($1 => $2) : () } glob("$root/delay_wheel--*--*.sql");
-my @way = ('1.0');
-push @way, $next{ $way[-1] } while $next{ $way[-1] } && @way < 100;
-is($way[-1], $version, 'the scripts lead there: ' . join(' -> ', @way));
-is_deeply([ sort keys %next ], [ sort @way[0 .. $#way - 1] ], 'from every version');
-is_deeply([ map { /--([\d.]+)\.sql$/ } grep { !/--.*--/ } glob("$root/delay_wheel--*.sql") ], ['1.0'], 'beginning with the first');
+# each file of sql is a part of it
+my ($topics) = file('Makefile') =~ /^TOPICS = (.*?[^\\])$/ms;
+is_deeply([ sort grep { /\w/ } split(/[\s\\]+/, $topics) ], [ sort map { basename($_, '.sql') } glob("$root/sql/*.sql") ], 'it has all files of sql');
 
 #
 # The licence is PostgreSQL's, in the package, too.

@@ -44,7 +44,7 @@ SELECT call, pg_temp.outcome('SELECT ' || call) FROM unnest(ARRAY[
 	'delay_reschedule_at(NULL, now())', 'delay_reschedule_at(1, NULL)']) call;
 -- the ends of time (by UTC: what a zone was 6,000 years ago depends on its rules' age)
 SELECT due AT TIME ZONE 'UTC' AS due, slot BETWEEN 0 AND current_setting('delay_wheel.slots')::int - 1 AS slot, sign(cycle_num)
-	FROM unnest('{-infinity, infinity, 4714-11-24 00:00:00+00 BC, 294276-12-31 23:59:59+00}'::timestamptz[]) due, delay_wheel.place(due);
+	FROM unnest('{-infinity, infinity, 4714-11-24 00:00:00+00 BC, 294276-12-31 23:59:59+00}'::timestamptz[]) due, delay_wheel_internal.place(due);
 
 -- Declared otherwise: with other types, fewer and more of them, as a trigger,
 -- as a set.  The last ones are called with what a set of any columns is.

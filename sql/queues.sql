@@ -1,0 +1,50 @@
+/*---- Queues and pauses ----*/
+
+CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate integer DEFAULT NULL,
+	priority integer DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL, batch boolean DEFAULT NULL, spread interval DEFAULT NULL,
+	users name[] DEFAULT NULL, history text DEFAULT NULL) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text) IS
+'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
+name: up to 63 bytes, not ''default''.
+max_running: how many of its tasks run at a time; 0 (the default) is no limit.
+rate, up to 1000000: how many are started in a second; 0 (the default) is no limit.
+priority: of tasks that say none: -1, 0 (the default) or 1.
+timeout, 0 to 2147483647 ms: of tasks that say none; 0 (the default) is none of the queue''s own: for them the settings of the role hold.
+max_attempts, 1 (the default) to 32767: of tasks that say none.
+retry_delay, 0 to 366 days: of tasks that say none; 0 is at once, 10 seconds the default.
+batch: whether its tasks may share a transaction with others, true by default.
+spread, up to 366 days: due times of new tasks are put off, each by another part of this; 0 (the default) is not at all.
+users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles; none by default.
+history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says.
+Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622';
+
+CREATE FUNCTION delay_queue_drop(name text) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_queue_drop(text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue_drop(text) IS
+'drops a queue, if this transaction commits. An error, SQLSTATE 55006, if tasks are pending in it, recurring tasks name it, or open transactions have scheduled some; nothing is waited for. A queue that does not exist is one, too, 42704. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of';
+
+CREATE FUNCTION delay_pause(queue text DEFAULT NULL) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_pause' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_pause(text) IS
+'pauses a queue, or, if it is null, all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume, also over restarts; if there is one already nothing changes. A queue is paused by members of its owner and superusers, for others it is an error, SQLSTATE 42501; one that does not exist is one, 42704. Waits for another session''s open pause or resume of the same';
+
+CREATE FUNCTION delay_resume(queue text DEFAULT NULL) RETURNS void
+AS 'MODULE_PATHNAME', 'dw_resume' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_resume(text) IS
+'ends what delay_pause with the same argument began, if this transaction commits: tasks that are overdue run at once, at the rate of their queue, begun in the order of their due times: where several executors work off a queue (max_running is not 1), one may be done before another that was due earlier. What is paused otherwise, too (queue, role, database), stays paused. If there is no such pause nothing changes. Waits and rights as in delay_pause';
+
+CREATE FUNCTION delay_pause_database() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_pause_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_pause_database() FROM PUBLIC;
+COMMENT ON FUNCTION delay_pause_database() IS
+'pauses all tasks of this database, as delay_pause does those of one role. Only for superusers and the owner of the function, unless granted';
+
+CREATE FUNCTION delay_resume_database() RETURNS void
+AS 'MODULE_PATHNAME', 'dw_resume_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_resume_database() FROM PUBLIC;
+COMMENT ON FUNCTION delay_resume_database() IS
+'ends what delay_pause_database began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted';

@@ -1,0 +1,119 @@
+/*---- Scheduling, cancelling, moving, waiting, running at once ----*/
+
+CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule(interval, text) IS
+'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Errors: null arguments, SQLSTATE 22004; an infinite delay, 22008; syntax errors, 42601, unless delay_wheel.check_sql is off; an empty text, 22023; transaction control, LISTEN and COPY with a client, 0A000; statements that cannot run inside a transaction, 25001, for which see delay_schedule_task, mode; more pending tasks than delay_wheel.max_pending allows, 53400; a read-only transaction or a standby, 25006';
+
+CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule(interval, text, "any") IS
+'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal takes its type from the statement, and means what it would mean in that place; only that ARRAY[$1]::d[] and ROW($1)::r do not cut what is too long for a domain over varchar(n), char(n) or bit(n), but fail, SQLSTATE 22001. A parameter without a value, SQLSTATE 42P02, a value without a parameter, 22023, and more than 65535 values, 54000, are errors';
+
+CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_at(timestamptz, text) IS
+'like delay_schedule(interval, text), at a point in time; one that is past runs at once after the commit, infinity is an error, SQLSTATE 22008';
+
+CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text, VARIADIC args "any") RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_at(timestamptz, text, "any") IS
+'like delay_schedule(interval, text, "any"), at a point in time';
+
+CREATE FUNCTION delay_schedule_task(
+	sql_text text,
+	args text[] DEFAULT NULL,
+	arg_types regtype[] DEFAULT NULL,
+	delay interval DEFAULT NULL,
+	due timestamptz DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text) IS
+'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
+args: values of $1, $2 ... as text, read as literals are in this session; at most 65535, SQLSTATE 54000.
+arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+delay: counted from the start of this transaction; zero or less is at once after the commit.
+due: point in time, instead of delay; with neither, the task runs at once after the commit; both are an error.
+key, 1 to 1000 bytes: at most one pending task for each owner, queue and key.
+if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation, SQLSTATE 23505. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+queue: name of a declared queue, see delay_queue(); null is the default queue.
+tag, 1 to 1000 bytes: for grouping, as for delay_cancel_all().
+priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
+max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1.
+retry_delay, 0 to 366 days: pause before the second attempt, doubled before each further one up to an hour; 0 is at once; null is the queue''s, or else 10 seconds.
+timeout, 0 to 2147483647 ms: after which each attempt is cancelled, rounded up to whole ms; 0 is never, whatever the queue and the settings say; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout.
+expires: it is not run later than that after due, but fails with SQLSTATE DW002; greater than zero; null is at any time.
+skip_after: it is not run later than that after due, which of a later attempt is its own, and leaves no failed task: its row goes, and it is counted as skipped; greater than zero, null is not at all. The shorter one of expires and skip_after decides, expires if they are equal.
+notify, 1 to 63 bytes: a channel, as given to pg_notify(), that is notified of its end, in the transaction that ends it: a JSON object with id, outcome (done, failed: given up, skipped, cancelled), sqlstate if it failed, key and tag if it has them and they are not too long.
+on_success, on_failure: SQL that is scheduled as a task of its own, due at once, in the transaction in which this one is done, or given up; with its owner, queue, priority, tag and search_path. on_success may use $1, its id (bigint), and $2, the number of rows of its last statement (bigint); on_failure $1, its id, $2, SQLSTATE, and $3, the message of its last error (text). Neither is run for tasks that are skipped or cancelled. Together they have 128 MB at most, SQLSTATE 54000.
+mode, for a statement that cannot run inside a transaction (VACUUM, CREATE INDEX CONCURRENTLY, CALL of a procedure that commits ...): at_most_once or at_least_once; it is run by itself then, as a client would run it, and only this one statement is allowed. at_most_once: it is not begun a second time if its end is not known, after a crash of the server or the end of its executor, but stands in delay_wheel.failed with SQLSTATE DW003; at_least_once: it is run again then. Both are run again after an error if max_attempts allows; what the statement had committed before the error stays. Not for tasks of roles without LOGIN before PostgreSQL 17: these fail with SQLSTATE 0A000. Null, the default, for all that can run in a transaction: only these are run exactly once.
+Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
+
+CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_trigger() IS
+'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to call delay_schedule(interval, text). Names of columns are written as in the catalog, without quotes.
+delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
+Options: key=, queue=, tag=, each with the name of a column, of any type, or else text; null in the column: none. Keys are those of the current user and the queue: two triggers with the same keys replace each other''s tasks. if_exists= what to do if a task of the key is pending: replace (the default), keep, error; see delay_schedule_task. All else is as the queue says.
+Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_schedule';
+
+CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_key(text, text) IS
+'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error, SQLSTATE 42704';
+
+CREATE FUNCTION delay_cancel(id bigint, stop_running boolean DEFAULT false) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel(bigint, boolean) IS
+'cancels a pending task, if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped, unless stop_running is true); gone, if there is no such task (any more). Waits for another session''s open change of the task as UPDATE does. With stop_running, a task that runs is stopped at once, whatever becomes of this transaction: stopping; it fails with SQLSTATE 57014 and a message that says who stopped it, and is not tried again. A task that is just committing may still be done, and one that is not interruptible (as a function in C that does not look for cancels) goes on until it is; delay_wait(id) tells. Null if an argument is null. Only for members of the owner role and superusers, for others an error, SQLSTATE 42501';
+
+CREATE FUNCTION delay_wait(id bigint, timeout interval DEFAULT NULL) RETURNS text
+AS 'MODULE_PATHNAME', 'dw_wait' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_wait(bigint, interval) IS
+'waits until a task has ended, at most for timeout (null: without limit; zero or less: not at all; a day counts 24 hours, a month 30 days): done, failed, skipped, cancelled, or timeout if it has not. A failed attempt that is followed by another, and a task that is moved, are waited on. A task that had ended before the call is failed if it stands in delay_wheel.failed; else its end is looked for among the newest rows of the history (512 kB, some thousand of them), which has all ends but cancellations if the setting delay_wheel.history, or its queue, says all; else gone: done, skipped, cancelled, or never there as far as this session can see. An error, SQLSTATE 55000, if this very transaction has written or locked the task, or is the task. It does not poll; only a row of delay_wheel.task that was deleted by plain SQL is noticed up to a minute late, as cancelled. The waiting transaction stays open, with its locks and its snapshot: a task that needs one of the locks is not waited for successfully. If somebody waits for one of its locks on the tables of delay_wheel (VACUUM FULL, say), so that no task can begin, it is an error, SQLSTATE 40P01. Only for members of the owner role and superusers: for others an error while the task is pending, and gone afterwards';
+
+CREATE FUNCTION delay_cancel_all(queue text DEFAULT NULL, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL, due_until timestamptz DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_cancel_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_cancel_all(text, text, timestamptz, timestamptz) IS
+'cancels all pending tasks of this queue, with this tag, that are due from due_from (inclusive) to due_until (exclusive), if this transaction commits: at once, however many they are, also those that open and prepared transactions have scheduled before. Null does not restrict; one of the four must be given (all tasks: due_from => ''-infinity''). Concerns the tasks of all roles whose rights the caller has, of all roles for a superuser. Returns the number of the cancellation in the view delay_wheel.cancellations: it shows which of the tasks are running, which are not stopped, and how far the removal of their rows is, which goes on in the background. Tasks that are scheduled, or moved to such a time, afterwards are not concerned. No restriction at all, SQLSTATE 22004, an unknown queue, 42704, a tag of more than 1000 bytes, due times in the wrong order, 22023, and more than 10,000 cancellations of one role, which is no superuser, whose rows are not removed yet, 53400, are errors; the last one not for a whole queue, or all tasks, without tag and due times (other than ''-infinity'' and ''infinity''): so an emergency stop always works. Such a cancellation takes the place of older ones that hit nothing but what it hits, which are not in the view any more';
+
+CREATE FUNCTION delay_reschedule(id bigint, delay interval) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule(bigint, interval) IS
+'moves a pending task to delay after the start of this transaction, if this transaction commits; the id stays. False if the task is running or gone. Waits and rights as in delay_cancel. Null arguments, SQLSTATE 22004, and an infinite delay, 22008, are errors';
+
+CREATE FUNCTION delay_reschedule_at(id bigint, due timestamptz) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
+'like delay_reschedule(bigint, interval), to a point in time';
+
+CREATE FUNCTION delay_run(id bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_run(bigint) IS
+'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, SET CONSTRAINTS, prepared statements and delay_ functions are refused, cursors of the caller are out of its reach, custom settings such as app.user are empty meanwhile, random() goes on from a new seed afterwards, and it is an error if the caller has large objects open. The task can still reach session-level advisory locks, the texts of the query and of prepared statements, session_user, the value of lastval(), which may be that of the task''s sequence afterwards, custom settings of the start of the session (by RESET), settings that extensions have declared, and what extensions keep for a session, such as named connections of dblink. Errors, beside those of the SQL: a task that is not armed, or has a mode, SQLSTATE 55000; that of a role whose rights one does not have, 42501; a null id, 22004';
+
+CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_run_due' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_run_due(timestamptz) IS
+'for tests of an application: runs all pending tasks of the current user that are due until then (null: now(), the start of this transaction), in the order of their due times, as delay_run() does: in the caller''s transaction, whatever pauses, limits, timeout, expires, skip_after and attempts say, errors being the caller''s; returns how many. Those that this transaction has scheduled are among them, and those that the tasks schedule: delays count from the due time of the task that is run, if it is later than now(), which stays as it is; so with recurring tasks and until = infinity it has no end. Tasks that executors run just now, that are not armed, and those that do not run in a transaction (with a notice of their number) are left; others that open transactions change are waited for as UPDATE does. Tasks that were committed may be run by executors before: delay_pause(), committed, keeps them from that. Tasks of one due time that schedule others for the same time, more than 1000 times one after the other, are an error, SQLSTATE 54000';
+
+CREATE FUNCTION delay_arm() RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE EXECUTE ON FUNCTION delay_arm() FROM PUBLIC;
+COMMENT ON FUNCTION delay_arm() IS
+'makes tasks that came with a copy of another database (a restored dump, CREATE DATABASE ... TEMPLATE, logical replication, pg_upgrade) this database''s own, if this transaction commits: how many. Until then they are not run. Those that are overdue run at once, begun in the order of their due times, so look before: SELECT * FROM delay_wheel.tasks WHERE NOT armed; delay_cancel and delay_reschedule work on them. Arms the tasks of all roles whose rights the caller has, of all roles for a superuser; tasks of roles that do not exist are left, with a warning. Only for superusers and the owner of the function, unless granted';

@@ -1,0 +1,207 @@
+/*---- Views of how it all stands: ring, lanes, queues, databases, work in the background, lateness ----*/
+
+CREATE FUNCTION delay_wheel_internal.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_ring' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_ring() IS 'slots of this database''s ring, see delay_wheel.ring';
+
+CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel_internal.get_ring();
+COMMENT ON VIEW delay_wheel.ring IS
+'for each slot of this database''s ring: tasks in memory, their lowest and highest cycle number, and whether it is the current index. A task that was just committed is in none until the timer has looked at what sessions tell it, mostly within a millisecond; nor is one that is due in the current tick, or later than lanes.horizon: see lanes.near and lanes.ready for all that is in memory';
+COMMENT ON COLUMN delay_wheel.ring.slot IS 'number of the slot, from 0 to delay_wheel.slots - 1';
+COMMENT ON COLUMN delay_wheel.ring.tasks IS 'tasks in memory that are in this slot, of all turns';
+COMMENT ON COLUMN delay_wheel.ring.min_cycle IS 'whole turns of the ring until the first of them is due; null if there is none';
+COMMENT ON COLUMN delay_wheel.ring.max_cycle IS 'whole turns of the ring until the last of them is due; null if there is none';
+COMMENT ON COLUMN delay_wheel.ring.is_current IS 'whether the clock is in this slot';
+
+CREATE FUNCTION delay_wheel_internal.get_lanes(
+	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
+	OUT retry_at timestamptz, OUT near bigint, OUT ready bigint, OUT running integer,
+	OUT horizon timestamptz, OUT recheck_at timestamptz,
+	OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint,
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision, OUT lateness_max double precision,
+	OUT skipped bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
+
+CREATE VIEW delay_wheel.lanes AS
+SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
+	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
+	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped
+FROM delay_wheel_internal.get_lanes() l
+	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
+COMMENT ON VIEW delay_wheel.lanes IS
+'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
+COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that of tasks that name none; a number if it is not declared';
+COMMENT ON COLUMN delay_wheel.lanes.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; idle: nothing is due. For the first three see reason';
+COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; else null';
+COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
+COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.lanes.ready IS 'tasks in memory that are due and wait for an executor';
+COMMENT ON COLUMN delay_wheel.lanes.running IS 'executors that run tasks of it';
+COMMENT ON COLUMN delay_wheel.lanes.horizon IS 'tasks that are due before are in memory; null if no later ones are known, or while all are loaded anew';
+COMMENT ON COLUMN delay_wheel.lanes.recheck_at IS 'when a task is looked at again that another session''s plain SQL has locked';
+COMMENT ON COLUMN delay_wheel.lanes.done IS 'tasks that were run, since the lane was entered: at the start of the server, with its first task since then, or again after it was empty and its place was needed';
+COMMENT ON COLUMN delay_wheel.lanes.failed IS 'tasks that were given up, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.retried IS 'attempts that failed and are followed by another one, since the lane was entered';
+COMMENT ON COLUMN delay_wheel.lanes.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since the lane was entered; those cancelled earlier are not counted';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p50 IS 'milliseconds from due to start, median, since the lane was entered; right to about 20%. Waiting for limits, and pauses, are part of it';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
+COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since the lane was entered';
+
+CREATE FUNCTION delay_wheel_internal.get_queues(
+	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
+	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
+
+CREATE VIEW delay_wheel.queues AS
+SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
+	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
+	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
+	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped
+FROM delay_wheel_internal.visible_queue q
+	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
+COMMENT ON VIEW delay_wheel.queues IS
+'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
+COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
+COMMENT ON COLUMN delay_wheel.queues.owner IS 'role whose members may change, pause and drop it';
+COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_pause() holds for it';
+COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.queues.timeout IS 'of tasks that say none; null is the roles setting';
+COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
+COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one';
+COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
+COMMENT ON COLUMN delay_wheel.queues.spread IS 'due times of its new tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; else null';
+COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
+COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
+COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
+COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; idle';
+COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; never above max_running, but for those that ran when it was lowered';
+COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table';
+COMMENT ON COLUMN delay_wheel.queues.lanes IS 'combinations of owner and priority that have, or had, tasks in it';
+COMMENT ON COLUMN delay_wheel.queues.done IS 'tasks that were run, since the start of the server, or since the queue was declared';
+COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since then';
+COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
+COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
+COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
+
+CREATE FUNCTION delay_wheel_internal.get_status(
+	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
+	OUT lanes integer, OUT near bigint, OUT ready bigint, OUT running integer, OUT executors integer,
+	OUT parked integer, OUT done bigint, OUT failed bigint,
+	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
+	OUT lateness_p99 double precision, OUT lateness_max double precision,
+	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz,
+	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
+
+CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel_internal.get_status();
+COMMENT ON VIEW delay_wheel.status IS
+'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
+COMMENT ON COLUMN delay_wheel.status.database IS 'name of the database';
+COMMENT ON COLUMN delay_wheel.status.lanes IS 'combinations of owner, queue and priority that have tasks';
+COMMENT ON COLUMN delay_wheel.status.running IS 'tasks that executors run just now';
+COMMENT ON COLUMN delay_wheel.status.executors IS 'executors of this database, busy or not';
+COMMENT ON COLUMN delay_wheel.status.lateness_p95 IS 'the same, 95th percentile';
+COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS 'the same, 99th percentile';
+COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'the same, highest value';
+COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, and for roles that are neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
+COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
+COMMENT ON COLUMN delay_wheel.status.horizon IS 'tasks that are due before are in memory, in whichever lane; null if all of them are, or while all of a lane''s are loaded anew';
+COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
+COMMENT ON COLUMN delay_wheel.status.ready IS 'tasks in memory that are due and wait for an executor';
+COMMENT ON COLUMN delay_wheel.status.parked IS 'lanes with due tasks for which no executor can be had, see delay_wheel.lanes';
+COMMENT ON COLUMN delay_wheel.status.lateness_p50 IS 'milliseconds from due to start, median; each attempt counts, from its own due time';
+COMMENT ON COLUMN delay_wheel.status.memory_used IS 'bytes of the ring''s memory that this database holds';
+COMMENT ON COLUMN delay_wheel.status.memory_limit IS 'bytes of the ring''s memory that it may hold';
+COMMENT ON COLUMN delay_wheel.status.done IS 'tasks that were run with success';
+COMMENT ON COLUMN delay_wheel.status.failed IS 'tasks that were given up; each is counted once';
+COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were followed by another one; repeats at once after serialization failures and deadlocks are not counted';
+COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
+COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
+
+CREATE FUNCTION delay_wheel_internal.get_progress(
+	OUT database name, OUT work text, OUT phase text, OUT active boolean, OUT pid integer,
+	OUT started timestamptz, OUT duration interval, OUT unit text, OUT done bigint, OUT total bigint,
+	OUT rate double precision, OUT steps bigint, OUT steps_total bigint, OUT times bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_progress' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_progress() IS
+'what goes on in the background in this database, or in each one that is served, see delay_wheel.progress';
+
+CREATE VIEW delay_wheel.progress AS SELECT * FROM delay_wheel_internal.get_progress();
+COMMENT ON VIEW delay_wheel.progress IS
+'how far the background processes have come: a row for each kind of work that was begun in this database since the start of the server, as it goes on, or as it was the last time; for pg_read_all_stats and superusers also those of other databases. It is kept in shared memory; reading it takes microseconds, and waits for nobody';
+COMMENT ON COLUMN delay_wheel.progress.database IS 'name of the database';
+COMMENT ON COLUMN delay_wheel.progress.work IS
+'load: tasks of the near future are read into memory, all of them, since the timer has started, an inbox was full, or plain SQL wrote rows (loads of single lanes in between, as the ring turns, are not shown); dropped roles: tasks of roles that were dropped are moved to the failed ones; cancel: rows of tasks that delay_cancel_all() has cancelled are removed; failed: old rows of failed tasks are removed, see delay_wheel.failed_max_age and delay_wheel.failed_max_count; history: the oldest table of the history is emptied; recurring: it is looked whether recurring tasks have their runs';
+COMMENT ON COLUMN delay_wheel.progress.phase IS
+'of load: looking for lanes, loading; of dropped roles: moving; of cancel: sweeping; of failed: counting, deleting; of history: emptying; of recurring: checking. Of all: waiting: for a lock, or for transactions that may have scheduled cancelled tasks, and it is tried again; done; interrupted: the process ended in the middle, and it begins anew';
+COMMENT ON COLUMN delay_wheel.progress.active IS 'it goes on; false if phase is done or interrupted';
+COMMENT ON COLUMN delay_wheel.progress.pid IS
+'process that does it: the timer (load, dropped roles) or the sweeper; null if it does not go on, or waits without a process';
+COMMENT ON COLUMN delay_wheel.progress.started IS 'when it began';
+COMMENT ON COLUMN delay_wheel.progress.duration IS 'how long it has lasted so far, or lasted in all, waiting included; right also if the clock is set';
+COMMENT ON COLUMN delay_wheel.progress.unit IS
+'what done and total count: tasks (load, dropped roles, cancel), rows (failed), pages of 8 kB, or as the server was built (history), recurring tasks (recurring)';
+COMMENT ON COLUMN delay_wheel.progress.done IS
+'read into memory, moved, removed, counted, emptied or looked at so far; what is committed only';
+COMMENT ON COLUMN delay_wheel.progress.total IS
+'of so many at most, while rows of failed tasks are counted: delay_wheel.failed_max_count; else null: not known, since nobody counts rows beforehand';
+COMMENT ON COLUMN delay_wheel.progress.rate IS 'done for each second of duration; null in the first microsecond';
+COMMENT ON COLUMN delay_wheel.progress.steps IS
+'of load: lanes that have in memory what they can have; of cancel: calls of delay_cancel_all() that are complete; null for others';
+COMMENT ON COLUMN delay_wheel.progress.steps_total IS
+'of load: lanes known so far; of cancel: calls of delay_cancel_all() met since it began; null for others';
+COMMENT ON COLUMN delay_wheel.progress.times IS 'how often this work was begun since the start of the server, or since the database was served';
+
+CREATE FUNCTION delay_wheel_internal.get_waiting(
+	OUT database name, OUT state text, OUT lanes bigint, OUT tasks bigint, OUT first_due timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_waiting' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_waiting() IS
+'due tasks in memory, and what they wait for, of this database, or of each one that is served, see delay_wheel.waiting';
+
+CREATE VIEW delay_wheel.waiting AS SELECT * FROM delay_wheel_internal.get_waiting();
+COMMENT ON VIEW delay_wheel.waiting IS
+'due tasks in memory by what they wait for: a row for each state, of this database; for pg_read_all_stats and superusers of each one that is served. See delay_wheel.lanes for whose they are. Tasks that are in the table only, since memory is short, or since there is no timer, are not counted';
+COMMENT ON COLUMN delay_wheel.waiting.database IS 'name of the database';
+COMMENT ON COLUMN delay_wheel.waiting.state IS
+'of the lanes that the tasks are in, as in delay_wheel.lanes: ready: all executors are busy; running: executors are on the lane; limited: by what the queue allows; blocked: no executor can be had; paused. And suspected: tasks that are suspected to have crashed the server, which are counted whether due or not, and stand in delay_wheel.failed, with SQLSTATE DW004, after the third crash';
+COMMENT ON COLUMN delay_wheel.waiting.lanes IS 'lanes in this state that have due tasks; null for suspected';
+COMMENT ON COLUMN delay_wheel.waiting.tasks IS 'due tasks in these lanes; those that are being run do not count';
+COMMENT ON COLUMN delay_wheel.waiting.first_due IS
+'due time of the task that has waited longest among those that are first in line in their lanes; null if there is none';
+
+CREATE FUNCTION delay_wheel_internal.get_lateness(OUT database name, OUT below double precision, OUT tasks bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_lateness' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_lateness() IS
+'how late tasks of this database, or of each one that is served, began, see delay_wheel.lateness';
+
+CREATE VIEW delay_wheel.lateness AS SELECT * FROM delay_wheel_internal.get_lateness();
+COMMENT ON VIEW delay_wheel.lateness IS
+'how many tasks began less than so long after they were due, since the start of the server: a cumulative histogram of 33 rows, whose bounds are powers of two; of this database, for pg_read_all_stats and superusers of each one that is served. Two looks at it tell how late tasks were in between';
+COMMENT ON COLUMN delay_wheel.lateness.database IS 'name of the database';
+COMMENT ON COLUMN delay_wheel.lateness.below IS 'seconds: 0.000064, doubled from row to row up to 137438.953472, then Infinity';
+COMMENT ON COLUMN delay_wheel.lateness.tasks IS
+'attempts that began less than that after their due time, as in delay_wheel.status; waiting for limits, and pauses, are part of it';
+
+GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness
+	TO PUBLIC;
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness()
+	TO PUBLIC;

@@ -1,0 +1,440 @@
+/*---- Tables: the truth about all tasks, and what the functions keep ----*/
+
+CREATE FUNCTION delay_wheel_internal.origin() RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_origin' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION delay_wheel_internal.origin() IS
+'identity of this database in this cluster, derived from the system identifier and the database''s OID; tasks stamped with another one are not run';
+
+-- CACHE 1: the order of ids is the order of scheduling, which is relied on
+CREATE SEQUENCE delay_wheel.task_id_seq AS bigint CACHE 1;
+COMMENT ON SEQUENCE delay_wheel.task_id_seq IS 'ids of tasks, in the order of scheduling';
+
+CREATE TABLE delay_wheel.task
+(
+	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
+	due timestamptz NOT NULL,
+	origin bigint NOT NULL DEFAULT delay_wheel_internal.origin(),
+	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
+	queue smallint NOT NULL DEFAULT 0,
+	priority smallint NOT NULL DEFAULT 0,
+	attempts smallint,
+	max_attempts smallint,
+	timeout integer,
+	spared bigint,
+	retry_delay interval,
+	expires interval,
+	sql text NOT NULL,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	key text,
+	tag text,
+	more jsonb,
+	CONSTRAINT task_pkey PRIMARY KEY (id),
+	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
+	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
+	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
+)
+USING heap
+WITH (
+	autovacuum_vacuum_threshold = 5000,
+	autovacuum_vacuum_scale_factor = 0.01,
+	autovacuum_vacuum_cost_delay = 0,
+	autovacuum_analyze_threshold = 50000,
+	autovacuum_analyze_scale_factor = 0.1,
+	vacuum_truncate = off,
+	toast.autovacuum_vacuum_threshold = 5000,
+	toast.autovacuum_vacuum_scale_factor = 0.01,
+	toast.vacuum_truncate = off
+);
+ALTER SEQUENCE delay_wheel.task_id_seq OWNED BY delay_wheel.task.id;
+-- with the origin, so that tasks of other origins are in nobody's way
+CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, origin, queue, priority, due, id);
+-- not unique: a task that runs, and whose row is not gone yet, may have a successor
+CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS NOT NULL;
+COMMENT ON TABLE delay_wheel.task IS
+'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
+COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
+COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, never before';
+COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and whose rights it has';
+COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
+COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
+COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
+COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
+COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
+COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
+COMMENT ON COLUMN delay_wheel.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
+COMMENT ON COLUMN delay_wheel.task.search_path IS 'search_path of the caller, kept where it was not the default of the owner';
+COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each owner, queue and key; of several rows, the one with the highest id';
+COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
+COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
+
+-- ids are not given again: failed tasks name theirs for as long as they are kept
+CREATE SEQUENCE delay_wheel.queue_id_seq AS smallint CYCLE;
+COMMENT ON SEQUENCE delay_wheel.queue_id_seq IS 'ids of queues';
+
+CREATE TABLE delay_wheel.queue
+(
+	id smallint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.queue_id_seq'),
+	priority smallint NOT NULL DEFAULT 0,
+	max_attempts smallint,
+	paused boolean NOT NULL DEFAULT false,
+	batch boolean NOT NULL DEFAULT true,
+	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
+	max_running integer,
+	rate integer,
+	timeout integer,
+	-- found by an index, whose order the library must know
+	name text COLLATE "C" NOT NULL,
+	users regrole[] NOT NULL DEFAULT '{}',
+	retry_delay interval,
+	spread interval,
+	history text,
+	more jsonb,
+	CONSTRAINT queue_pkey PRIMARY KEY (id),
+	CONSTRAINT queue_name_key UNIQUE (name),
+	CONSTRAINT queue_id_check CHECK (id > 0),
+	CONSTRAINT queue_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT queue_max_attempts_check CHECK (max_attempts > 0),
+	CONSTRAINT queue_max_running_check CHECK (max_running > 0),
+	CONSTRAINT queue_rate_check CHECK (rate BETWEEN 1 AND 1000000),
+	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
+	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
+	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
+	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
+	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
+)
+USING heap;
+ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
+-- none for queue 0: it would be in the way of a copy of the rows
+COMMENT ON TABLE delay_wheel.queue IS
+'queues, as delay_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
+COMMENT ON COLUMN delay_wheel.queue.id IS 'number of the queue, in delay_wheel.task.queue; it is not given again when the queue is dropped';
+COMMENT ON COLUMN delay_wheel.queue.priority IS 'of tasks that say none: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once';
+COMMENT ON COLUMN delay_wheel.queue.paused IS 'no task of the queue is started, see delay_pause';
+COMMENT ON COLUMN delay_wheel.queue.batch IS 'tasks of it may share a transaction with others';
+COMMENT ON COLUMN delay_wheel.queue.owner IS 'role whose members may change, pause and drop the queue';
+COMMENT ON COLUMN delay_wheel.queue.max_running IS 'how many of its tasks run at a time at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started in a second at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
+COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
+COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; zero is at once, but a second after 100 attempts; null is 10 seconds';
+COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
+COMMENT ON COLUMN delay_wheel.queue.more IS 'what few queues have';
+
+-- owner 0, shown as -, stands for all roles
+CREATE TABLE delay_wheel.pause
+(
+	owner regrole NOT NULL,
+	since timestamptz NOT NULL DEFAULT pg_catalog.now(),
+	CONSTRAINT pause_pkey PRIMARY KEY (owner)
+)
+USING heap;
+COMMENT ON TABLE delay_wheel.pause IS
+'whose tasks are paused by delay_pause(): no task of the role in owner is started; of none at all, for ''-'', by delay_pause_database()';
+COMMENT ON COLUMN delay_wheel.pause.owner IS 'role whose tasks are paused; ''-'' stands for all roles';
+COMMENT ON COLUMN delay_wheel.pause.since IS 'start of the transaction that paused them';
+
+CREATE TABLE delay_wheel.cancellation
+(
+	id bigint NOT NULL,
+	origin bigint NOT NULL,
+	made_at timestamptz NOT NULL,
+	made_by regrole NOT NULL,
+	owners regrole[],
+	queue smallint,
+	tag text,
+	due_from timestamptz,
+	due_until timestamptz,
+	removed bigint NOT NULL,
+	CONSTRAINT cancellation_pkey PRIMARY KEY (id)
+)
+USING heap
+WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.cancellation IS
+'one row for each call of delay_cancel_all(), until all tasks that it has cancelled are removed; read it by the view delay_wheel.cancellations';
+COMMENT ON COLUMN delay_wheel.cancellation.made_at IS 'start of the transaction that called delay_cancel_all()';
+COMMENT ON COLUMN delay_wheel.cancellation.made_by IS 'role that called it';
+COMMENT ON COLUMN delay_wheel.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
+COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel_internal.origin(); in another one it concerns tasks of that origin only';
+COMMENT ON COLUMN delay_wheel.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellation.queue IS 'tasks of this queue, see delay_wheel.queue; null is of all';
+COMMENT ON COLUMN delay_wheel.cancellation.tag IS 'tasks with this tag; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.due_from IS 'tasks that are due then or later; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.due_until IS 'tasks that are due before; null is all';
+COMMENT ON COLUMN delay_wheel.cancellation.removed IS 'rows that the sweeper has removed, brought up to date once a second';
+
+CREATE TABLE delay_wheel.failed_task
+(
+	id bigint NOT NULL,
+	failed_at timestamptz NOT NULL,
+	due timestamptz NOT NULL,
+	origin bigint NOT NULL,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	priority smallint NOT NULL,
+	attempts smallint NOT NULL,
+	crashes smallint,
+	max_attempts smallint,
+	timeout integer,
+	retry_delay interval,
+	expires interval,
+	sqlstate text NOT NULL,
+	message text NOT NULL,
+	detail text,
+	hint text,
+	context text,
+	sql text NOT NULL,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	key text,
+	tag text,
+	more jsonb,
+	CONSTRAINT failed_task_pkey PRIMARY KEY (id, failed_at)
+)
+USING heap
+WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+CREATE INDEX failed_task_failed_at_idx ON delay_wheel.failed_task (failed_at, id);
+COMMENT ON TABLE delay_wheel.failed_task IS
+'tasks that were given up, with the error of the last attempt; read it by the view delay_wheel.failed. Rows stay until delay_wheel.failed_max_age or delay_wheel.failed_max_count is reached, delay_retry() or delay_redrive() puts the task back, or they are deleted';
+COMMENT ON COLUMN delay_wheel.failed_task.id IS 'number of the task';
+COMMENT ON COLUMN delay_wheel.failed_task.failed_at IS 'when it was given up';
+COMMENT ON COLUMN delay_wheel.failed_task.due IS 'due time of its last attempt';
+COMMENT ON COLUMN delay_wheel.failed_task.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.failed_task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel.failed_task.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.failed_task.attempts IS 'how often the task was run and failed';
+COMMENT ON COLUMN delay_wheel.failed_task.crashes IS 'how often the process that ran it crashed; null is never';
+COMMENT ON COLUMN delay_wheel.failed_task.max_attempts IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.timeout IS 'as in delay_wheel.task, in milliseconds';
+COMMENT ON COLUMN delay_wheel.failed_task.retry_delay IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.expires IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.sqlstate IS 'of the error of the last attempt';
+COMMENT ON COLUMN delay_wheel.failed_task.message IS 'of that error, its first 16 kB';
+COMMENT ON COLUMN delay_wheel.failed_task.detail IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed_task.hint IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed_task.context IS 'of that error, or null';
+COMMENT ON COLUMN delay_wheel.failed_task.sql IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.args IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.arg_types IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.search_path IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.key IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.tag IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.more IS 'what few tasks have';
+COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
+
+CREATE TABLE delay_wheel.recurring_task
+(
+	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
+	task bigint,
+	next_due timestamptz,
+	origin bigint NOT NULL DEFAULT delay_wheel_internal.origin(),
+	starts timestamptz NOT NULL,
+	until timestamptz,
+	last_due timestamptz,
+	last_started timestamptz,
+	last_ended timestamptz,
+	runs bigint NOT NULL DEFAULT 0,
+	failures bigint NOT NULL DEFAULT 0,
+	skipped bigint NOT NULL DEFAULT 0,
+	max_runs bigint,
+	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
+	timeout integer,
+	queue smallint NOT NULL DEFAULT 0,
+	priority smallint NOT NULL DEFAULT 0,
+	max_attempts smallint,
+	paused boolean NOT NULL DEFAULT false,
+	every interval,
+	retry_delay interval,
+	-- found by an index, whose order the library must know
+	name text COLLATE "C" NOT NULL,
+	schedule text,
+	time_zone text NOT NULL,
+	catch_up text NOT NULL DEFAULT 'skip',
+	last_outcome text,
+	last_error text,
+	sql text NOT NULL,
+	args text[],
+	arg_types regtype[],
+	search_path text,
+	tag text,
+	more jsonb,
+	CONSTRAINT recurring_task_pkey PRIMARY KEY (id),
+	CONSTRAINT recurring_task_name_key UNIQUE (owner, name),
+	CONSTRAINT recurring_task_next_due_check CHECK (pg_catalog.isfinite(next_due)),
+	CONSTRAINT recurring_task_starts_check CHECK (pg_catalog.isfinite(starts)),
+	CONSTRAINT recurring_task_every_check CHECK ((every IS NULL) <> (schedule IS NULL)),
+	CONSTRAINT recurring_task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT recurring_task_catch_up_check CHECK (catch_up IN ('skip', 'all')),
+	CONSTRAINT recurring_task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
+)
+USING heap
+-- each run updates its row, which finds room on the page
+WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
+COMMENT ON TABLE delay_wheel.recurring_task IS
+'one row for each recurring task, as delay_every or delay_cron declared it; the next run is an ordinary task in delay_wheel.task. Read it by the view delay_wheel.recurring';
+COMMENT ON COLUMN delay_wheel.recurring_task.queue IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.priority IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.max_attempts IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.retry_delay IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.sql IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.args IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.arg_types IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.search_path IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.tag IS 'of its runs, as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.recurring_task.more IS 'of its runs: what few tasks have';
+COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
+COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
+COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
+COMMENT ON COLUMN delay_wheel.recurring_task.origin IS 'database that it was declared in, see delay_wheel_internal.origin(); in another one, it has no runs until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel.recurring_task.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
+COMMENT ON COLUMN delay_wheel.recurring_task.until IS 'no ideal time is later; null is no limit';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_due IS 'ideal time of the last run that has ended';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_started IS 'when its last attempt was started; null if it was not';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_ended IS 'when it ended';
+COMMENT ON COLUMN delay_wheel.recurring_task.runs IS 'runs that have ended, with success or not';
+COMMENT ON COLUMN delay_wheel.recurring_task.failures IS 'those that failed';
+COMMENT ON COLUMN delay_wheel.recurring_task.skipped IS 'runs that were cancelled, or not begun since they were too late';
+COMMENT ON COLUMN delay_wheel.recurring_task.max_runs IS 'no further run after so many; null is no limit';
+COMMENT ON COLUMN delay_wheel.recurring_task.owner IS 'role that declared it, whose rights its runs have';
+COMMENT ON COLUMN delay_wheel.recurring_task.timeout IS 'of its runs, as in delay_wheel.task, in milliseconds';
+COMMENT ON COLUMN delay_wheel.recurring_task.paused IS 'it has no runs, see delay_pause_recurring';
+COMMENT ON COLUMN delay_wheel.recurring_task.every IS 'interval between ideal times; null if it has a cron schedule';
+COMMENT ON COLUMN delay_wheel.recurring_task.name IS 'name, unique for its owner';
+COMMENT ON COLUMN delay_wheel.recurring_task.schedule IS 'cron schedule; null if it has an interval';
+COMMENT ON COLUMN delay_wheel.recurring_task.time_zone IS 'time zone that days and months, and the cron schedule, are counted in';
+COMMENT ON COLUMN delay_wheel.recurring_task.catch_up IS 'what to do with ideal times that have passed: skip or all';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_outcome IS 'how the last run ended: done, failed, skipped or cancelled';
+COMMENT ON COLUMN delay_wheel.recurring_task.last_error IS 'its error, or why there is no further run; null if there was none';
+
+/*
+ * Three tables in turn, so that what is old goes by TRUNCATE.  Nothing in them
+ * is ever updated or deleted, so there is nothing to vacuum.
+ */
+CREATE TABLE delay_wheel_internal.history_0
+(
+	task bigint NOT NULL,
+	due timestamptz NOT NULL,
+	started timestamptz,
+	ended timestamptz NOT NULL,
+	rows bigint,
+	recurring bigint,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	attempt smallint,
+	outcome text NOT NULL,
+	command_tag text,
+	sqlstate text,
+	message text,
+	sql text NOT NULL,
+	key text,
+	tag text,
+	-- the view has the differences, which may be infinite, or too large
+	CONSTRAINT history_times_check CHECK (pg_catalog.isfinite(due) AND pg_catalog.isfinite(started) AND pg_catalog.isfinite(ended)
+		AND pg_catalog.isfinite(started - due) AND pg_catalog.isfinite(ended - started))
+)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+-- not moved out of line
+ALTER TABLE delay_wheel_internal.history_0
+	ALTER COLUMN message SET STORAGE MAIN,
+	ALTER COLUMN sql SET STORAGE MAIN,
+	ALTER COLUMN key SET STORAGE MAIN,
+	ALTER COLUMN tag SET STORAGE MAIN;
+COMMENT ON TABLE delay_wheel_internal.history_0 IS
+'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
+COMMENT ON COLUMN delay_wheel_internal.history_0.task IS 'number of the task';
+COMMENT ON COLUMN delay_wheel_internal.history_0.due IS 'due time of this attempt';
+COMMENT ON COLUMN delay_wheel_internal.history_0.started IS 'when it began; null if it was not run';
+COMMENT ON COLUMN delay_wheel_internal.history_0.ended IS 'when its SQL had ended, or it was given up';
+COMMENT ON COLUMN delay_wheel_internal.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
+COMMENT ON COLUMN delay_wheel_internal.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel_internal.history_0.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel_internal.history_0.attempt IS '1 for the first one; null if it was not run';
+COMMENT ON COLUMN delay_wheel_internal.history_0.outcome IS 'done, failed, retried or skipped';
+COMMENT ON COLUMN delay_wheel_internal.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sqlstate IS 'of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its first 1000 bytes';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters';
+COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
+
+CREATE TABLE delay_wheel_internal.history_1 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+COMMENT ON TABLE delay_wheel_internal.history_1 IS 'see delay_wheel_internal.history_0';
+
+CREATE TABLE delay_wheel_internal.history_2 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
+USING heap
+WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
+COMMENT ON TABLE delay_wheel_internal.history_2 IS 'see delay_wheel_internal.history_0';
+
+CREATE SEQUENCE delay_wheel_internal.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel_internal.history_seq IS 'number of the table of delay_wheel.history that is written';
+
+/*
+ * What a prepared transaction touched, written by itself, so that whoever
+ * commits it or rolls it back can tell the timer.
+ */
+CREATE TABLE delay_wheel.prepared
+(
+	gid text COLLATE "C" NOT NULL,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	priority smallint NOT NULL,
+	due timestamptz NOT NULL
+)
+USING heap
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
+-- while an old snapshot is held the table only grows
+CREATE INDEX prepared_gid_idx ON delay_wheel.prepared (gid);
+-- its rows are deleted, too, which a publication of all tables publishes
+ALTER TABLE delay_wheel.prepared REPLICA IDENTITY FULL;
+COMMENT ON TABLE delay_wheel.prepared IS
+'for each prepared transaction and lane, the lowest due time that it touched; emptied by the timer';
+COMMENT ON COLUMN delay_wheel.prepared.gid IS 'of the prepared transaction; empty if an apply worker of logical replication has prepared it, whose name for it is not known';
+COMMENT ON COLUMN delay_wheel.prepared.owner IS 'of the lane';
+COMMENT ON COLUMN delay_wheel.prepared.queue IS 'of the lane';
+COMMENT ON COLUMN delay_wheel.prepared.priority IS 'of the lane';
+COMMENT ON COLUMN delay_wheel.prepared.due IS 'the lowest due time that it touched there';
+
+/*---- Rights, dumps, statistics ----*/
+
+-- see also the end of this script
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
+	delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel_internal.history_seq FROM PUBLIC;
+
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.recurring_task',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',
+	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.pause',
+	'WHERE owner::oid = 0::oid OR owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+-- also one that names a role that was dropped meanwhile: left out, the tasks of
+-- the others would come back
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.cancellation', '');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
+
+-- a table that was never analyzed is not taken for empty: plans of the views
+-- would seem so expensive that each is compiled
+ANALYZE delay_wheel.cancellation, delay_wheel.queue;
+
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.origin()
+	TO PUBLIC;
