@@ -32,12 +32,12 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "../base/inject.h"
-#include "../base/signature.h"
 #include "../recurring/definition.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -237,7 +237,6 @@ dw_arm(PG_FUNCTION_ARGS)
 {
 	Arming		arming = {0};
 
-	dw_require_signature(fcinfo, INT8OID, 0, NULL);
 	dw_require_writable("delay_arm()");
 	arming.rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	arming.origin = dw_origin_stamp();

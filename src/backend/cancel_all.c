@@ -197,13 +197,11 @@ write_mark(Datum *values, bool *nulls)
 Datum
 dw_cancel_all(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
 	Datum		values[Natts_cancellation] = {0};
 	bool		nulls[Natts_cancellation];
 	bool		is_stop;
 	int64		id;
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	if (PG_ARGISNULL(0) && PG_ARGISNULL(1) && PG_ARGISNULL(2) && PG_ARGISNULL(3))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -546,15 +546,10 @@ require_new_name(const char *name)
 Datum
 dw_queue(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {
-		TEXTOID, INT4OID, INT4OID, INT4OID, INTERVALOID, INT4OID, INTERVALOID, BOOLOID, INTERVALOID,
-		NAMEARRAYOID, TEXTOID
-	};
 	Change		change = {0};
 	Relation	rel;
 	char	   *name;
 
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	dw_require_writable("delay_queue()");
 	name = queue_name(fcinfo);
 	require_new_name(name);
@@ -587,12 +582,10 @@ dw_queue(PG_FUNCTION_ARGS)
 Datum
 dw_queue_drop(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID};
 	Relation	rel;
 	HeapTuple	tuple;
 	char	   *name;
 
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	dw_require_writable("delay_queue_drop()");
 	name = queue_name(fcinfo);
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
@@ -676,9 +669,6 @@ set_owner_paused(Oid owner, bool paused)
 static Datum
 pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
 {
-	static const Oid types[] = {TEXTOID};
-
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	dw_require_writable(function);
 	if (PG_ARGISNULL(0))
 		set_owner_paused(GetUserId(), paused);
@@ -705,7 +695,6 @@ dw_resume(PG_FUNCTION_ARGS)
 Datum
 dw_pause_database(PG_FUNCTION_ARGS)
 {
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	dw_require_writable("delay_pause_database()");
 	set_owner_paused(InvalidOid, true);
 	PG_RETURN_VOID();
@@ -715,7 +704,6 @@ dw_pause_database(PG_FUNCTION_ARGS)
 Datum
 dw_resume_database(PG_FUNCTION_ARGS)
 {
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	dw_require_writable("delay_resume_database()");
 	set_owner_paused(InvalidOid, false);
 	PG_RETURN_VOID();

@@ -56,7 +56,6 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
 #include "../recurring/cron.h"
@@ -612,18 +611,11 @@ declare(DwDefinition *wanted)
 static Datum
 declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 {
-	Oid			types[NARGS] = {
-		TEXTOID, is_cron ? TEXTOID : INTERVALOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID,
-		TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT8OID, TEXTOID,
-		TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID
-	};
 	Datum		values[Natts_recurring] = {0};
 	bool		nulls[Natts_recurring];
 	DwDefinition wanted = {.values = values, .nulls = nulls};
 	int64		task;
 
-	dw_require_signature(fcinfo, INT8OID, NARGS, types);
 	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
 	memset(nulls, true, sizeof(nulls));
 	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
@@ -661,10 +653,8 @@ static Relation
 take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
 		   DwRecurringRun *run)
 {
-	static const Oid types[] = {TEXTOID};
 	Relation	rel;
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);

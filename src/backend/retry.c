@@ -36,7 +36,6 @@
 
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../ending/keys.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -385,12 +384,10 @@ refuse(Outcome why, const FailedRow *row)
 static Datum
 deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 {
-	static const Oid types[] = {INT8OID};
 	Retrying	retrying;
 	FailedRow	row;
 	Outcome		outcome;
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable(function);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
@@ -540,13 +537,9 @@ go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 static int64
 deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
 {
-	static const Oid types[] = {
-		TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID
-	};
 	Filter		filter;
 	int64		max = PG_INT64_MAX;
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable(function);
 	read_filter(fcinfo, &filter);
 	if (!PG_ARGISNULL(5))

@@ -56,7 +56,6 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/signature.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
 #include "../rows/catalog.h"
@@ -546,10 +545,8 @@ run_and_conclude(Taken *task)
 Datum
 dw_run(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID};
 	Taken		task = {.function = "delay_run()"};
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_run()");
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
@@ -731,14 +728,12 @@ run_passes(Progress *progress)
 Datum
 dw_run_due(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZOID};
 	TimestampTz outer_clock = dw_run_now_clock;
 	Progress	progress = {
 		.reached = DT_NOBEGIN,
 		.round_end = PG_INT64_MIN
 	};
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_run_due()");
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
 	progress.at.owner = GetUserId();

@@ -69,7 +69,6 @@ PG_FUNCTION_INFO_V1(dw_reschedule_at);
 Datum
 dw_origin(PG_FUNCTION_ARGS)
 {
-	dw_require_signature(fcinfo, INT8OID, 0, NULL);
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
@@ -255,9 +254,6 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INTERVALOID, TEXTOID};
-
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
@@ -267,9 +263,6 @@ dw_schedule(PG_FUNCTION_ARGS)
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZOID, TEXTOID};
-
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
@@ -313,16 +306,9 @@ dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 Datum
 dw_schedule_task(PG_FUNCTION_ARGS)
 {
-	static const Oid types[DW_NARGS] = {
-		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, INTERVALOID, TIMESTAMPTZOID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID,
-		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID,
-		INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
-	};
 	DwNewTask	task;
 	int			nargs;
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_task()");
 	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
@@ -383,11 +369,9 @@ cancel(Relation rel, int64 id, bool stop_running)
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, BOOLOID};
 	Relation	rel;
 	const char *result;
 
-	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
@@ -413,10 +397,8 @@ dw_schedule_cancel(const DwKey *key)
 Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID, TEXTOID};
 	DwKey		key;
 
-	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -479,9 +461,6 @@ reschedule(int64 id, TimestampTz due)
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, INTERVALOID};
-
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
@@ -492,9 +471,6 @@ dw_reschedule(PG_FUNCTION_ARGS)
 Datum
 dw_reschedule_at(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, TIMESTAMPTZOID};
-
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_refuse_null(PG_ARGISNULL(1), "due time");

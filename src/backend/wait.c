@@ -29,7 +29,6 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -44,7 +43,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../ending/history.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -360,13 +358,11 @@ wait_for_task(int64 id, int64 deadline)
 Datum
 dw_wait(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, INTERVALOID};
 	DwDatabase *db;
 	int64		id;
 	int64		deadline = DW_NEVER;	/* by dw_uptime() */
 	const char *result;
 
-	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

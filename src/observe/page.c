@@ -16,11 +16,9 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
-#include "../base/signature.h"
 
 PG_FUNCTION_INFO_V1(dw_readable);
 
@@ -31,13 +29,11 @@ PG_FUNCTION_INFO_V1(dw_readable);
 Datum
 dw_readable(PG_FUNCTION_ARGS)
 {
-	static const Oid args[] = {JSONOID};
 	int			encoding = pg_get_client_encoding();
 	struct varlena *document;
 	char	   *c;
 	int			left;
 
-	dw_require_signature(fcinfo, JSONOID, lengthof(args), args);
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	/* in other databases all texts are valid; a client with SQL_ASCII accepts all bytes */

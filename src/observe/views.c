@@ -91,7 +91,6 @@ ring_shape(void)
 Datum
 dw_place(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZOID};
 	static const Oid columns[] = {INT4OID, INT8OID};
 	DwRing		shape = ring_shape();
 	TimestampTz due;
@@ -99,7 +98,6 @@ dw_place(PG_FUNCTION_ARGS)
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
-	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
 	due = PG_GETARG_TIMESTAMPTZ(0);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -138,10 +136,8 @@ may_see_task(int64 id)
 Datum
 dw_crashes(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID};
 	int			count = 0;
 
-	dw_require_signature(fcinfo, INT2OID, lengthof(types), types);
 	/* the view "tasks" can be read without the library */
 	if (dw_shared != NULL)
 		count = dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0));
@@ -787,10 +783,8 @@ dw_get_status(PG_FUNCTION_ARGS)
 Datum
 dw_is_running(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID};
 	Oid			owner;
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_shared();
 	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
 				   (has_privs_of_role(GetUserId(), owner) ||

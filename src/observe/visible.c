@@ -64,7 +64,6 @@
 #include "utils/typcache.h"
 
 #include "../base/compat.h"
-#include "../base/signature.h"
 #include "../rows/catalog.h"
 
 PG_FUNCTION_INFO_V1(dw_visible_handler);
@@ -937,7 +936,6 @@ dw_visible_handler(PG_FUNCTION_ARGS)
 {
 	FdwRoutine *routine = makeNode(FdwRoutine);
 
-	dw_require_signature(fcinfo, FDW_HANDLEROID, 0, NULL);
 	routine->GetForeignRelSize = get_size;
 	routine->GetForeignPaths = get_paths;
 	routine->GetForeignPlan = get_plan;

@@ -37,7 +37,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../rows/task_rows.h"
 #include "key_lock.h"
 #include "marks.h"
@@ -124,11 +123,9 @@ list_functions(void)
 static Datum
 change_rights(FunctionCallInfo fcinfo, const char *command)
 {
-	static const Oid types[] = {NAMEARRAYOID};
 	const char *roles;
 	const char *functions;
 
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -197,7 +194,6 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 	SPITupleTable *revokes;
 	uint64		n;
 
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	if (!creating_extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
