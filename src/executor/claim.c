@@ -215,7 +215,8 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
 	/* vacuum may have freed the tid for another row */
-	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id, RelationGetDescr(rel), &isnull)) == entry->id)
+	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id,
+								   RelationGetDescr(rel), &isnull)) == entry->id)
 		copy = heap_copytuple(&tuple);
 	else
 		copy = NULL;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settle.c
- *	  What becomes of a claimed task.
+ *	  Settling a run: recording its outcome, or putting its task back.
  *
  * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
  * the run with dw_settle() in the transaction that has deleted the task's row (the
