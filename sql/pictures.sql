@@ -31,13 +31,14 @@ SELECT string_agg(CASE WHEN total > most AND n = most * 2 / 3 - 1 THEN '...'
 FROM character
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_escape(text, integer) IS
-'the text as XML in plain ASCII: a reference for each character that is markup or not ASCII, a question mark for what XML cannot have; the begin and the end of a text of more than so many characters';
+'the text as XML in plain ASCII: a reference for each character that is markup or not ASCII, a question mark for what XML cannot have; if there are more than most characters, their begin and their end';
 
 CREATE FUNCTION delay_wheel_internal.svg_text(x double precision, y double precision, class text, content text, most integer DEFAULT 1000) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
 SELECT format(E'<text class="%s" x="%s" y="%s">%s</text>\n', class, x, y, svg_escape(content, most))
 $$;
-COMMENT ON FUNCTION delay_wheel_internal.svg_text(double precision, double precision, text, text, integer) IS 'a text in a picture, escaped; the class says how it looks';
+COMMENT ON FUNCTION delay_wheel_internal.svg_text(double precision, double precision, text, text, integer) IS
+'a text in a picture, at x and y: the content, escaped, no more than most characters of it; the class says how it looks';
 
 CREATE FUNCTION delay_wheel_internal.svg_short(n numeric) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp AS $$
@@ -95,7 +96,7 @@ SELECT format($svg$<svg class="dw" xmlns="http://www.w3.org/2000/svg" viewBox="0
 $svg$, height, svg_escape(title), svg_escape(description), height - 1, svg_text(20, 32, 'title', title, 54), body)
 $$;
 COMMENT ON FUNCTION delay_wheel_internal.svg_frame(double precision, text, text, text) IS
-'a picture of that height, with its style and its title; the description is for screen readers';
+'a picture of that height: style, title, and the body; the description is for screen readers';
 
 CREATE FUNCTION delay_wheel.ring_svg() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, delay_wheel_internal, pg_temp SET extra_float_digits = -11 AS $$
