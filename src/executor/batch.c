@@ -384,7 +384,7 @@ run_members(DwEntry *entry)
 	table_close(rel, NoLock);
 }
 
-/* For tests: makes the commit of each batch with a certain number fail. */
+/* For tests: lets every dw_fail_batches-th batch fail at its commit. */
 static void
 fail_some(void)
 {

@@ -86,7 +86,7 @@ dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 	return false;
 }
 
-/* Concludes a claimed task; error is what its history and follow-ups tell, or NULL. */
+/* Concludes a claimed task.  error goes to its history and follow-up; it may be NULL. */
 static void
 conclude(const DwRun *run, const DwClaim *claim, const ErrorData *error)
 {

@@ -41,7 +41,7 @@
 /* Pause between two looks at the token or the other executors, in ms. */
 #define LOOK_MS			10
 
-/* The token while this executor has it: the number of its place, plus 1.  0: nobody. */
+/* The token's value while this executor has it: its place plus 1.  0 means nobody. */
 static uint32
 token_of(const DwExecutor *me)
 {
