@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * conclude.c
- *	  What is to be done when a task, or an attempt of it, has ended.
+ *	  Concluding a task: all that follows from its end, or from that of an attempt.
  *
  * Run by the process that ends the task, in the transaction that has deleted the
  * task's row: mostly an executor, else a session that cancels a task or runs one at

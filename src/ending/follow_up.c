@@ -42,7 +42,8 @@ set_args(DwNewTask *task, Datum *args, const Oid *types, int n)
 	task->values[Anum_task_args - 1] =
 		PointerGetDatum(construct_array(args, n, TEXTOID, -1, false, TYPALIGN_INT));
 	task->values[Anum_task_arg_types - 1] =
-		PointerGetDatum(construct_array(type_datums, n, REGTYPEOID, sizeof(Oid), true, TYPALIGN_INT));
+		PointerGetDatum(construct_array(type_datums, n, REGTYPEOID, sizeof(Oid), true,
+										TYPALIGN_INT));
 	task->nulls[Anum_task_args - 1] = task->nulls[Anum_task_arg_types - 1] = false;
 }
 

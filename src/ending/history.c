@@ -139,7 +139,7 @@ current_table(DwDatabase *db)
  * first may be the next to be emptied.
  */
 static Relation
-dw_history_open_current(DwDatabase *db)
+open_current_table(DwDatabase *db)
 {
 	for (;;)
 	{
@@ -155,7 +155,7 @@ dw_history_open_current(DwDatabase *db)
 
 /* Opens the current table for reading; NULL if a lock on it would have to wait. */
 static Relation
-dw_history_try_current(DwDatabase *db)
+try_open_current_table(DwDatabase *db)
 {
 	Oid			table = dw_catalog()->history[current_table(db)];
 
@@ -176,7 +176,7 @@ room(DwDatabase *db)
 
 /* True if another row may be written to the current table, rel. */
 static bool
-dw_history_has_room(DwDatabase *db, Relation rel)
+history_has_room(DwDatabase *db, Relation rel)
 {
 	if (db != NULL)
 		return pg_atomic_read_u32(&db->history_is_full) == 0;
@@ -206,13 +206,13 @@ dw_history_set_full(DwDatabase *db, bool full)
 }
 
 /*
- * To be called after rows were written, the last one to this page of rel.  Asks the
- * sweeper for the next table when this one is new (by its age) or large enough.
- *
- * "Full" is set before the sweeper is asked, so that the sweeper can reset it.
+ * To be called after rows were written to rel, the last one to this page.  Asks the
+ * sweeper to replace the table when it will be old (after the first row), or now if it
+ * is large enough.  Notes before that if the history is full, since the sweeper resets
+ * this.
  */
 static void
-dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
+note_written(DwDatabase *db, Relation rel, BlockNumber page)
 {
 	/* another table may be current by now */
 	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
@@ -284,6 +284,7 @@ set_history_column(DwHistoryRow *row, AttrNumber column, Datum value)
 	row->nulls[column - 1] = false;
 }
 
+/* Sets a column to the first max bytes of a text; leaves it null if the text is NULL. */
 static void
 set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 {
@@ -305,7 +306,8 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 	text = (struct varlena *) DatumGetPointer(ended->values[from - 1]);
 	if (VARATT_IS_EXTERNAL(text) || VARATT_IS_COMPRESSED(text))
 		text = PG_DETOAST_DATUM_SLICE(PointerGetDatum(text), 0, max + MAX_MULTIBYTE_CHAR_LEN);
-	set_history_column(row, column, dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
+	set_history_column(row, column,
+					   dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
 /* Sets the columns about the run: start, attempt, result, error. */
@@ -315,7 +317,8 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	if (ended->started != 0)
 	{
 		set_history_column(row, Anum_history_started, TimestampTzGetDatum(ended->started));
-		set_history_column(row, Anum_history_attempt, Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
+		set_history_column(row, Anum_history_attempt,
+						   Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
 	}
 	if (ended->outcome == DW_DONE)
 	{
@@ -324,9 +327,9 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	}
 	if (ended->error != NULL)
 	{
-		set_text(row, Anum_history_sqlstate, unpack_sql_state(ended->error->sqlerrcode), NAMEDATALEN);
-		set_text(row, Anum_history_message,
-				 dw_error_message(ended->error), MAX_MESSAGE);
+		set_text(row, Anum_history_sqlstate,
+				 unpack_sql_state(ended->error->sqlerrcode), NAMEDATALEN);
+		set_text(row, Anum_history_message, dw_error_message(ended->error), MAX_MESSAGE);
 	}
 }
 
@@ -354,9 +357,9 @@ make_row(const DwEnded *ended)
 
 /*---- Writing ----*/
 
-/* Opens the current table for writing; ignores lock_timeout, except in a batch. */
+/* Calls open_current_table() with lock_timeout off, except in a batch. */
 static Relation
-open_current(DwDatabase *db)
+open_for_writing(DwDatabase *db)
 {
 	int			lock_timeout = LockTimeout;
 	Relation	rel = NULL;
@@ -365,7 +368,7 @@ open_current(DwDatabase *db)
 		LockTimeout = 0;
 	PG_TRY();
 	{
-		rel = dw_history_open_current(db);
+		rel = open_current_table(db);
 	}
 	PG_FINALLY();
 	{
@@ -401,11 +404,11 @@ write_rows(List *rows)
 	/* the task itself may have dropped the extension */
 	if (!dw_catalog_is_there())
 		return;
-	rel = open_current(db);
-	if (dw_history_has_room(db, rel))
+	rel = open_for_writing(db);
+	if (history_has_room(db, rel))
 	{
 		leave_old_page(rel);
-		dw_history_wrote(db, rel, dw_history_insert(rel, rows));
+		note_written(db, rel, dw_history_insert(rel, rows));
 	}
 	table_close(rel, NoLock);
 }
@@ -485,7 +488,9 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 	char	   *outcome;
 
 	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
-		!has_privs_of_role(GetUserId(), DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
+		!has_privs_of_role(GetUserId(),
+						   DatumGetObjectId(heap_getattr(tuple, Anum_history_owner,
+														 desc, &isnull))))
 		return NULL;
 	outcome = TextDatumGetCString(heap_getattr(tuple, Anum_history_outcome, desc, &isnull));
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
@@ -505,7 +510,7 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 const char *
 dw_history_newest_end(int64 id)
 {
-	Relation	rel = dw_history_try_current(dw_my_database());
+	Relation	rel = try_open_current_table(dw_my_database());
 	const char *found = NULL;
 	Snapshot	snapshot;
 	TableScanDesc scan;

@@ -211,7 +211,7 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 		rows = dw_key_rows(rel, key);
 		row = dw_key_newest(rows, false);
 		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
-		/* a newer task that runs may itself be put back, so only an older one is no bar */
+		/* an older task that runs is no obstacle; a newer one might be put back itself */
 		if (row == NULL || (claimed && row->task.id < id))
 			return true;
 

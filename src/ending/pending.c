@@ -82,7 +82,7 @@ bury_older(Relation rel, List *rows, int64 id)
 
 /* Buries the older tasks of the key of this row, if it has one. */
 static void
-dw_key_bury_older(Relation rel, HeapTuple tuple)
+bury_older_of_key(Relation rel, HeapTuple tuple)
 {
 	DwKey		key;
 	DwTaskKey	task;
@@ -141,7 +141,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	if (result == TM_Ok)
 	{
 		/* otherwise an older task would become the newest one of the key */
-		dw_key_bury_older(rel, tuple);
+		bury_older_of_key(rel, tuple);
 		return DW_TAKEN;
 	}
 	/* the current command has deleted the row by plain SQL */

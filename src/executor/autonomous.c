@@ -198,7 +198,8 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 	PushActiveSnapshot(GetTransactionSnapshot());
 	*params = dw_args_params(sql,
 							 claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
-							 claim->values[Anum_task_arg_types - 1], claim->nulls[Anum_task_arg_types - 1]);
+							 claim->values[Anum_task_arg_types - 1],
+							 claim->nulls[Anum_task_arg_types - 1]);
 	if (*params != NULL)
 		queries = pg_analyze_and_rewrite_withcb(raw, sql, (*params)->parserSetup,
 												(*params)->parserSetupArg, NULL);

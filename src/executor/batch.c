@@ -108,8 +108,8 @@ static struct
 	}			current;		/* state of the executor's current task */
 	uint32		size;			/* limit of the number of members */
 	TimestampTz started;		/* now() of the batch's transaction */
-	char	   *search_path;	/* of all members; NULL if the tasks have none */
-	char	   *sql;			/* of the current task */
+	char	   *search_path;	/* search_path of all members; NULL if they have none */
+	char	   *sql;			/* SQL text of the current task */
 	uint32		n;				/* number of members */
 	DwRun		members[DW_BATCH_MAX];	/* the tasks that were claimed */
 }			batch;
@@ -384,7 +384,7 @@ run_members(DwEntry *entry)
 	table_close(rel, NoLock);
 }
 
-/* For tests: makes the commit of each batch with a certain number fail. */
+/* For tests: lets every dw_fail_batches-th batch fail at its commit. */
 static void
 fail_some(void)
 {

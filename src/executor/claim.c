@@ -215,7 +215,8 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
 	/* vacuum may have freed the tid for another row */
-	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id, RelationGetDescr(rel), &isnull)) == entry->id)
+	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id,
+								   RelationGetDescr(rel), &isnull)) == entry->id)
 		copy = heap_copytuple(&tuple);
 	else
 		copy = NULL;
@@ -301,8 +302,8 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 
 /*
  * Claims the task of an entry: deletes its row, and judges the task.  Fills in *claim
- * if the result is DW_CLAIMED.  Does not wait for other transactions that have the
- * row locked, except for the short lock of a key.
+ * if the result is DW_CLAIMED.  Does not wait for other transactions that have the row
+ * locked; waits only for locks that are held briefly: of the key, of the id, at commit.
  *
  * The caller has begun a transaction by dw_claim_begin_transaction(), has taken the
  * entry from its ready list before the active snapshot, and has rel opened by

@@ -207,7 +207,7 @@ leave_place(int code, Datum arg)
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
 		dw_quit_note(dw_executor_db->oid, hint.id, stopped);
 	if (put_back)
-		;						/* the timer wanted the end: no reason to wait */
+		;						/* ended by another process of ours: nothing to blame */
 	else if (terminated && (connecting || (unfinished && !dw_executor_proved)))
 		/* by another session; but if it happens again and again, rather by the task */
 		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_TERMINATED);
@@ -312,7 +312,7 @@ give_way(void)
  * microseconds.
  */
 static bool
-keeps_too_much(bool is_idle)
+uses_too_much_memory(bool is_idle)
 {
 	static int64 looked = 0;
 
@@ -329,7 +329,7 @@ keeps_too_much(bool is_idle)
  * otherwise make executors of all roles end as often as it likes.
  */
 static void
-look_at_access(DwExecutor *me)
+check_access(DwExecutor *me)
 {
 	uint32		look = DW_STALE_LOOK;
 	DwAccess	access;
@@ -380,8 +380,8 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		dw_executor_proved = true;
 		unblock_owner(me);
 	}
-	look_at_access(me);
-	too_much = keeps_too_much(false);
+	check_access(me);
+	too_much = uses_too_much_memory(false);
 	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 	{
@@ -391,7 +391,8 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (dw_executor_must_end(me) || too_much || (dw_uptime() - turn_began > DW_TURN_US && give_way()))
+	if (dw_executor_must_end(me) || too_much ||
+		(dw_uptime() - turn_began > DW_TURN_US && give_way()))
 		me->must_exit = true;
 	held_back = dw_trial_wait(me) > 0;
 	if (!me->must_exit && !held_back &&
@@ -452,7 +453,7 @@ wait_for_work(DwExecutor *me)
 
 	if (me->must_exit || give_way())
 		return false;
-	if (keeps_too_much(true))
+	if (uses_too_much_memory(true))
 		return !end_if_idle(me);
 	/* the trial has ended before this executor was seen as idle, and did not wake it */
 	if (held_back && trial == 0)

@@ -20,8 +20,9 @@
  *		|  +--------> SETTLE	the commit failed, or the task has a mode
  *		+-----------> REST		an error that is not the task's
  *
- *	SETTLE --> OVER, or REST and SETTLE again, for as long as it takes
+ *	SETTLE --> OVER, or REST	for as long as it takes
  *	REPEAT --> CLAIM_AND_RUN
+ *	REST   --> the step that met the error, once more
  *
  * CLAIM_AND_RUN: the executor claims the task (claim.c) and runs its SQL in a
  * subtransaction.  If the SQL fails, the parent transaction still holds the claim,

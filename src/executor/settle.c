@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settle.c
- *	  What becomes of a claimed task.
+ *	  Settling a run: recording its outcome, or putting its task back.
  *
  * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
  * the run with dw_settle() in the transaction that has deleted the task's row (the
@@ -86,7 +86,7 @@ dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 	return false;
 }
 
-/* Concludes a claimed task; error is what its history and follow-ups tell, or NULL. */
+/* Concludes a claimed task.  error goes to its history and follow-up; it may be NULL. */
 static void
 conclude(const DwRun *run, const DwClaim *claim, const ErrorData *error)
 {

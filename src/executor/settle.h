@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settle.h
- *	  What becomes of a claimed task.
+ *	  Settling a run: recording its outcome, or putting its task back.
  *
  *-------------------------------------------------------------------------
  */

@@ -80,7 +80,7 @@ dw_note_taken(DwExecutor *me, const DwEntry *entry)
 
 	me->current = *entry;
 	me->begun = false;
-	/* parallel workers of the last task are gone, also those that exit() has ended */
+	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
 	pg_atomic_write_u32(&me->helpers, 0);
 	pg_atomic_fetch_sub_u64(&dw_executor_db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)

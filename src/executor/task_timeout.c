@@ -51,7 +51,7 @@ end_timeout(void)
 	return id;
 }
 
-/* Cancels what runs after so many ms.  0 means no timeout. */
+/* Begins a timeout: after ms milliseconds, it cancels what this process runs.  0: none. */
 void
 dw_timeout_arm(int ms)
 {

@@ -41,13 +41,14 @@
 /* Pause between two looks at the token or the other executors, in ms. */
 #define LOOK_MS			10
 
-/* An executor's number in the token: its place and 1, since 0 means that nobody has it. */
+/* The token's value while this executor has it: its place plus 1.  0 means nobody. */
 static uint32
 token_of(const DwExecutor *me)
 {
 	return (uint32) (me - dw_executors) + 1;
 }
 
+/* True if this executor has got the token: nobody had it. */
 static bool
 take_token(const DwExecutor *me)
 {
@@ -80,14 +81,16 @@ others_run(const DwExecutor *me)
 	return false;
 }
 
+/* True if a wait that began at this time may go on. */
 static bool
 is_recent(int64 since)
 {
 	return dw_uptime() - since < TRIAL_WAIT_US;
 }
 
+/* Sleeps for LOOK_MS.  Handles interrupts, and ends the process if it is told to exit. */
 static void
-look_later(DwDatabase *db, DwExecutor *me)
+sleep_before_look(DwDatabase *db, DwExecutor *me)
 {
 	static uint32 wait_event = 0;
 
@@ -111,13 +114,13 @@ dw_trial_begin(DwDatabase *db, DwExecutor *me)
 
 	me->trial = DW_TRIAL_AWAITED;
 	while (!(mine = take_token(me)) && is_recent(since))
-		look_later(db, me);
+		sleep_before_look(db, me);
 	if (mine)
 	{
 		since = dw_uptime();
 		hold_others(since);
 		while (others_run(me) && is_recent(since))
-			look_later(db, me);
+			sleep_before_look(db, me);
 		hold_others(dw_uptime());
 	}
 	DW_INJECT("trial-begins");
