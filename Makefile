@@ -4,6 +4,8 @@
 #   make demo            build, install, start a throw-away server, show the
 #                        main example on it, remove the server again
 #   make examples        all examples, each on a throw-away server (examples/run)
+#   make check           the quick ones, some two minutes: ring, layers, SQL tests, static
+#                        analysis of what changed
 #   make test            all tests (test-long: also those that take long)
 #   make coverage        the tests with a look at which lines of src they run
 #   make sanitize        the tests under gcc's sanitizers
@@ -77,6 +79,14 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 
 .DEFAULT_GOAL := all
+
+# PostgreSQL's build files have a target of this name, which only says that there is
+# no such test.
+ifneq ($(filter check,$(MAKECMDGOALS)),)
+PGXS :=
+check:
+	@test/run --quick
+endif
 
 ifneq ($(wildcard $(PGXS)),)
 
@@ -170,5 +180,5 @@ fuzz:
 
 FORCE:
 
-.PHONY: all install uninstall installcheck clean injection demo examples test test-long \
+.PHONY: all check install uninstall installcheck clean injection demo examples test test-long \
 	coverage sanitize test-majors test-newcomer test-packages bench reference check-ring check-model chaos fuzz FORCE

@@ -32,7 +32,7 @@ WITH status AS MATERIALIZED (
 ), forecast AS MATERIALIZED (
 	SELECT *, row_number() OVER (PARTITION BY step ORDER BY due_from) AS n FROM delay_wheel.forecast
 ), next AS MATERIALIZED (
-	SELECT delay_wheel.next_due() AS due
+	SELECT delay_wheel_internal.next_due() AS due
 ), chart AS (
 	SELECT *, max(tasks) OVER (PARTITION BY step) AS most
 	FROM forecast
@@ -85,11 +85,11 @@ WITH status AS MATERIALIZED (
 		r.task, r.owner, (clock_timestamp() - r.since)::interval(0), r.pid, left(regexp_replace(t.sql, '\s+', ' ', 'g'), 60))
 		FROM (SELECT * FROM delay_wheel.running ORDER BY since LIMIT 8) r LEFT JOIN delay_wheel.tasks t ON t.id = r.task
 	UNION ALL
-	SELECT 60, 0, 'FAILED last' WHERE EXISTS (SELECT FROM delay_wheel.newest_failed)
+	SELECT 60, 0, 'FAILED last' WHERE EXISTS (SELECT FROM delay_wheel_internal.newest_failed)
 	UNION ALL
 	SELECT 60, row_number() OVER (ORDER BY failed_at DESC, id DESC), format('%s task %s of %s: %s %s',
 		failed_at::timestamptz(0), id, owner, sqlstate, left(regexp_replace(message, '\s+', ' ', 'g'), 70))
-		FROM (SELECT * FROM delay_wheel.newest_failed LIMIT 5) f
+		FROM (SELECT * FROM delay_wheel_internal.newest_failed LIMIT 5) f
 )
 -- An empty line above each headline.  Others' SQL, names and messages must not speak to the terminal, nor turn its text around.
 -- In a database of bytes (SQL_ASCII) one that is no text to the client would be an error of the whole.

@@ -428,8 +428,8 @@ my @groups = (
 	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
 	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],
-	[ 'Copies of a database', qr/^(?:delay_arm|origin)$/ ],
-	[ 'Forecast, pictures, pages', qr/_svg$|page|^forecast|^count_due$|^next_due$/ ],
+	[ 'Copies of a database', qr/^delay_arm$/ ],
+	[ 'Forecast, pictures, pages', qr/_svg$|page|^forecast/ ],
 	[ 'What the views call', qr/^(?!task_|queue_|cancellation_|history_)/ ],
 	[ 'Trigger functions of the tables', qr/./ ]);
 
@@ -493,7 +493,8 @@ sub functions_part
 	push @{ $by_name{ qualified($_) } }, $_ for @{ $catalog->{functions} };
 	push @{ $in_group[ group_of($by_name{$_}[0]) ] }, $_ for sort keys %by_name;
 	my $out = heading(2, 'Functions') . paragraphs(
-		'Functions without a schema here are in the schema given to CREATE EXTENSION, the others in delay_wheel.',
+		'Functions without a schema here are in the schema given to CREATE EXTENSION. What views and triggers call is in '
+		  . 'delay_wheel_internal: it is not meant to be called otherwise, and may change with each version.',
 		'Times are timestamptz. A delay counts from the start of the transaction. Intervals are those of PostgreSQL.')
 	  . "\n";
 	for my $i (grep { @{ $in_group[$_] } } 0 .. $#groups)
@@ -516,22 +517,24 @@ sub relation_entry
 	return "$out\n";
 }
 
+sub is_internal { return $_[0]{name} =~ /^delay_wheel_internal\./ }
+
 sub views_part
 {
 	my $out = heading(2, 'Views') . paragraphs(
 		'All are in the schema delay_wheel. Everybody may read them; each says whose rows it shows to whom.') . "\n";
 
-	$out .= relation_entry($_) for grep { $_->{kind} =~ /[vm]/ } @{ $catalog->{relations} };
+	$out .= relation_entry($_) for grep { $_->{kind} =~ /[vm]/ && !is_internal($_) } @{ $catalog->{relations} };
 	return $out;
 }
 
 sub tables_part
 {
 	my $out = heading(2, 'Tables and sequences') . paragraphs(
-		'These are for the views, for pg_dump, and for repairs by superusers. Nobody else has rights on them, but the '
-		  . 'owner of the database, who may read them.') . "\n";
+		'These are for the views, for pg_dump, and for repairs by superusers. Nobody else has rights on the tables, but the '
+		  . 'owner of the database, who may read them. What is in delay_wheel_internal may change with each version.') . "\n";
 
-	$out .= relation_entry($_) for grep { $_->{kind} =~ /[rfS]/ } @{ $catalog->{relations} };
+	$out .= relation_entry($_) for grep { $_->{kind} =~ /[rfS]/ || is_internal($_) } @{ $catalog->{relations} };
 	return $out;
 }
 

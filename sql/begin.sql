@@ -3,11 +3,12 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION delay_wheel" to load this file. \quit
 
-/*---- The schema, and a function that end.sql calls and drops ----*/
+/*---- The schemas, and a function that end.sql calls and drops ----*/
 
 /*
  * Functions go into the schema chosen at CREATE EXTENSION, so that triggers
- * may call them unqualified; tables and views into delay_wheel.
+ * may call them unqualified; tables and views into delay_wheel; what these are
+ * made of into delay_wheel_internal.
  *
  * What ALTER DEFAULT PRIVILEGES grants is not meant for these: who can read or
  * write the tables has everybody's tasks.  This function takes it back from all
@@ -21,3 +22,9 @@ CREATE SCHEMA delay_wheel;
 COMMENT ON SCHEMA delay_wheel IS
 'tables and views of delay_wheel: tasks to be run later, each once';
 GRANT USAGE ON SCHEMA delay_wheel TO PUBLIC;
+
+-- page_data() and the pictures name its objects with the rights of their callers
+CREATE SCHEMA delay_wheel_internal;
+COMMENT ON SCHEMA delay_wheel_internal IS
+'what the views of delay_wheel are made of, and functions of triggers: not to be used directly, it may change with each version';
+GRANT USAGE ON SCHEMA delay_wheel_internal TO PUBLIC;

@@ -1,10 +1,10 @@
 /*---- What web/delay_wheel.html shows ----*/
 
-CREATE FUNCTION delay_wheel.readable(document json) RETURNS json
+CREATE FUNCTION delay_wheel_internal.readable(document json) RETURNS json
 AS 'MODULE_PATHNAME', 'dw_readable' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION delay_wheel.readable(json) IS
+COMMENT ON FUNCTION delay_wheel_internal.readable(json) IS
 'the document with a question mark for each byte that is not valid in the client''s encoding, and could not be sent, in a database whose encoding is SQL_ASCII; if that is an encoding which only clients can have (SJIS, BIG5, GBK, UHC, GB18030, JOHAB, SHIFT_JIS_2004), for each byte that is not ASCII. Elsewhere, and if the client''s encoding is SQL_ASCII, as it is. For delay_wheel.page_data()';
-GRANT EXECUTE ON FUNCTION delay_wheel.readable(json) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.readable(json) TO PUBLIC;
 
 CREATE FUNCTION delay_wheel.page_data(max_rows integer DEFAULT 50, texts boolean DEFAULT true) RETURNS json
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -24,7 +24,7 @@ WITH params AS (
 	FROM delay_wheel.running r
 		 LEFT JOIN LATERAL (SELECT * FROM delay_wheel.tasks t WHERE t.id = r.task LIMIT 1) t ON true
 ), newest_failed AS MATERIALIZED (
-	SELECT *, row_number() OVER (ORDER BY failed_at DESC, id DESC) AS pos FROM delay_wheel.newest_failed
+	SELECT *, row_number() OVER (ORDER BY failed_at DESC, id DESC) AS pos FROM delay_wheel_internal.newest_failed
 ), errors AS (
 	SELECT sqlstate, count(*) AS tasks, max(failed_at) AS newest, CASE WHEN texts THEN "left"(min(message), 200) END AS message,
 		   row_number() OVER (ORDER BY count(*) DESC, sqlstate) AS pos
@@ -61,7 +61,7 @@ WITH params AS (
 		   count(*) OVER () AS total, row_number() OVER (ORDER BY made_at, id) AS pos
 	FROM delay_wheel.cancellations
 )
-SELECT delay_wheel.readable(json_strip_nulls(json_build_object(
+SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 	'format', 1,
 	'now', clock_timestamp(),
 	'role', CURRENT_USER,
@@ -86,7 +86,7 @@ SELECT delay_wheel.readable(json_strip_nulls(json_build_object(
 	'progress', (SELECT COALESCE(json_agg(p ORDER BY p.started), '[]')
 				 FROM (SELECT work, phase, started, done, total, unit FROM delay_wheel.progress WHERE active AND database = current_database()) p),
 	'lateness', (SELECT COALESCE(json_agg(json_build_array(from_ms, until_ms, attempts) ORDER BY from_ms), '[]') FROM lateness WHERE attempts > 0),
-	'forecast', (SELECT json_build_object('next_due', delay_wheel.next_due(),
+	'forecast', (SELECT json_build_object('next_due', delay_wheel_internal.next_due(),
 										  'overdue', sum(tasks) FILTER (WHERE step = 'overdue'),
 										  'later', sum(tasks) FILTER (WHERE step = 'later'),
 										  'pending', sum(tasks) FILTER (WHERE step IN ('overdue', 'day', 'later')),

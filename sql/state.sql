@@ -1,11 +1,11 @@
 /*---- Views of how it all stands: ring, lanes, queues, databases, work in the background, lateness ----*/
 
-CREATE FUNCTION delay_wheel.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
+CREATE FUNCTION delay_wheel_internal.get_ring(OUT slot integer, OUT tasks bigint, OUT min_cycle bigint, OUT max_cycle bigint, OUT is_current boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_ring' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_ring() IS 'slots of this database''s ring, see delay_wheel.ring';
+COMMENT ON FUNCTION delay_wheel_internal.get_ring() IS 'slots of this database''s ring, see delay_wheel.ring';
 
-CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel.get_ring();
+CREATE VIEW delay_wheel.ring AS SELECT * FROM delay_wheel_internal.get_ring();
 COMMENT ON VIEW delay_wheel.ring IS
 'for each slot of this database''s ring: tasks in memory, their lowest and highest cycle number, and whether it is the current index. A task that was just committed is in none until the timer has looked at what sessions tell it, mostly within a millisecond; nor is one that is due in the current tick, or later than lanes.horizon: see lanes.near and lanes.ready for all that is in memory';
 COMMENT ON COLUMN delay_wheel.ring.slot IS 'number of the slot, from 0 to delay_wheel.slots - 1';
@@ -14,7 +14,7 @@ COMMENT ON COLUMN delay_wheel.ring.min_cycle IS 'whole turns of the ring until t
 COMMENT ON COLUMN delay_wheel.ring.max_cycle IS 'whole turns of the ring until the last of them is due; null if there is none';
 COMMENT ON COLUMN delay_wheel.ring.is_current IS 'whether the clock is in this slot';
 
-CREATE FUNCTION delay_wheel.get_lanes(
+CREATE FUNCTION delay_wheel_internal.get_lanes(
 	OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT state text, OUT reason text,
 	OUT retry_at timestamptz, OUT near bigint, OUT ready bigint, OUT running integer,
 	OUT horizon timestamptz, OUT recheck_at timestamptz,
@@ -23,13 +23,13 @@ CREATE FUNCTION delay_wheel.get_lanes(
 	OUT skipped bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
+COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
 
 CREATE VIEW delay_wheel.lanes AS
 SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
 	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
 	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped
-FROM delay_wheel.get_lanes() l
+FROM delay_wheel_internal.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
 'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
@@ -53,12 +53,12 @@ COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
 COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since the lane was entered';
 
-CREATE FUNCTION delay_wheel.get_queues(
+CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
 	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
+COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
 
 CREATE VIEW delay_wheel.queues AS
 SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
@@ -66,8 +66,8 @@ SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
 	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
 	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
 	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped
-FROM delay_wheel.visible_queue q
-	 LEFT JOIN delay_wheel.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
+FROM delay_wheel_internal.visible_queue q
+	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
 'declared queues that one owns or may schedule into, see delay_queue(), and how they stand; all of them for pg_read_all_data, pg_read_all_stats and superusers. Null is no limit. Numbers are of all owners'' tasks, and null if the timer does not know the queue (yet), or one may not see them';
 COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
@@ -95,7 +95,7 @@ COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are fo
 COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
 COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
 
-CREATE FUNCTION delay_wheel.get_status(
+CREATE FUNCTION delay_wheel_internal.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,
 	OUT lanes integer, OUT near bigint, OUT ready bigint, OUT running integer, OUT executors integer,
 	OUT parked integer, OUT done bigint, OUT failed bigint,
@@ -105,9 +105,9 @@ CREATE FUNCTION delay_wheel.get_status(
 	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
+COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
 
-CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel.get_status();
+CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel_internal.get_status();
 COMMENT ON VIEW delay_wheel.status IS
 'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
 COMMENT ON COLUMN delay_wheel.status.database IS 'name of the database';
@@ -134,16 +134,16 @@ COMMENT ON COLUMN delay_wheel.status.retried IS 'attempts that failed and were f
 COMMENT ON COLUMN delay_wheel.status.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task';
 COMMENT ON COLUMN delay_wheel.status.unarmed IS 'there are tasks that came with a copy of another database and are not run, see delay_arm(); known from the start, from restores and replication since then, and from delay_arm() itself: true may be late to become false if they were cancelled';
 
-CREATE FUNCTION delay_wheel.get_progress(
+CREATE FUNCTION delay_wheel_internal.get_progress(
 	OUT database name, OUT work text, OUT phase text, OUT active boolean, OUT pid integer,
 	OUT started timestamptz, OUT duration interval, OUT unit text, OUT done bigint, OUT total bigint,
 	OUT rate double precision, OUT steps bigint, OUT steps_total bigint, OUT times bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_progress' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_progress() IS
+COMMENT ON FUNCTION delay_wheel_internal.get_progress() IS
 'what goes on in the background in this database, or in each one that is served, see delay_wheel.progress';
 
-CREATE VIEW delay_wheel.progress AS SELECT * FROM delay_wheel.get_progress();
+CREATE VIEW delay_wheel.progress AS SELECT * FROM delay_wheel_internal.get_progress();
 COMMENT ON VIEW delay_wheel.progress IS
 'how far the background processes have come: a row for each kind of work that was begun in this database since the start of the server, as it goes on, or as it was the last time; for pg_read_all_stats and superusers also those of other databases. It is kept in shared memory; reading it takes microseconds, and waits for nobody';
 COMMENT ON COLUMN delay_wheel.progress.database IS 'name of the database';
@@ -169,14 +169,14 @@ COMMENT ON COLUMN delay_wheel.progress.steps_total IS
 'of load: lanes known so far; of cancel: calls of delay_cancel_all() met since it began; null for others';
 COMMENT ON COLUMN delay_wheel.progress.times IS 'how often this work was begun since the start of the server, or since the database was served';
 
-CREATE FUNCTION delay_wheel.get_waiting(
+CREATE FUNCTION delay_wheel_internal.get_waiting(
 	OUT database name, OUT state text, OUT lanes bigint, OUT tasks bigint, OUT first_due timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_waiting' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_waiting() IS
+COMMENT ON FUNCTION delay_wheel_internal.get_waiting() IS
 'due tasks in memory, and what they wait for, of this database, or of each one that is served, see delay_wheel.waiting';
 
-CREATE VIEW delay_wheel.waiting AS SELECT * FROM delay_wheel.get_waiting();
+CREATE VIEW delay_wheel.waiting AS SELECT * FROM delay_wheel_internal.get_waiting();
 COMMENT ON VIEW delay_wheel.waiting IS
 'due tasks in memory by what they wait for: a row for each state, of this database; for pg_read_all_stats and superusers of each one that is served. See delay_wheel.lanes for whose they are. Tasks that are in the table only, since memory is short, or since there is no timer, are not counted';
 COMMENT ON COLUMN delay_wheel.waiting.database IS 'name of the database';
@@ -187,13 +187,13 @@ COMMENT ON COLUMN delay_wheel.waiting.tasks IS 'due tasks in these lanes; those 
 COMMENT ON COLUMN delay_wheel.waiting.first_due IS
 'due time of the task that has waited longest among those that are first in line in their lanes; null if there is none';
 
-CREATE FUNCTION delay_wheel.get_lateness(OUT database name, OUT below double precision, OUT tasks bigint)
+CREATE FUNCTION delay_wheel_internal.get_lateness(OUT database name, OUT below double precision, OUT tasks bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_lateness' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_lateness() IS
+COMMENT ON FUNCTION delay_wheel_internal.get_lateness() IS
 'how late tasks of this database, or of each one that is served, began, see delay_wheel.lateness';
 
-CREATE VIEW delay_wheel.lateness AS SELECT * FROM delay_wheel.get_lateness();
+CREATE VIEW delay_wheel.lateness AS SELECT * FROM delay_wheel_internal.get_lateness();
 COMMENT ON VIEW delay_wheel.lateness IS
 'how many tasks began less than so long after they were due, since the start of the server: a cumulative histogram of 33 rows, whose bounds are powers of two; of this database, for pg_read_all_stats and superusers of each one that is served. Two looks at it tell how late tasks were in between';
 COMMENT ON COLUMN delay_wheel.lateness.database IS 'name of the database';
@@ -203,5 +203,5 @@ COMMENT ON COLUMN delay_wheel.lateness.tasks IS
 
 GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.get_ring(), delay_wheel.get_lanes(), delay_wheel.get_queues(), delay_wheel.get_status(), delay_wheel.get_progress(), delay_wheel.get_waiting(), delay_wheel.get_lateness()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness()
 	TO PUBLIC;

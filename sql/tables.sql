@@ -1,8 +1,8 @@
 /*---- Tables: the truth about all tasks, and what the functions keep ----*/
 
-CREATE FUNCTION delay_wheel.origin() RETURNS bigint
+CREATE FUNCTION delay_wheel_internal.origin() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_origin' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION delay_wheel.origin() IS
+COMMENT ON FUNCTION delay_wheel_internal.origin() IS
 'identity of this database in this cluster, derived from the system identifier and the database''s OID; tasks stamped with another one are not run';
 
 -- CACHE 1: the order of ids is the order of scheduling, which is relied on
@@ -13,7 +13,7 @@ CREATE TABLE delay_wheel.task
 (
 	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
 	due timestamptz NOT NULL,
-	origin bigint NOT NULL DEFAULT delay_wheel.origin(),
+	origin bigint NOT NULL DEFAULT delay_wheel_internal.origin(),
 	owner regrole NOT NULL DEFAULT pg_catalog.to_regrole(pg_catalog.quote_ident(CURRENT_USER)),
 	queue smallint NOT NULL DEFAULT 0,
 	priority smallint NOT NULL DEFAULT 0,
@@ -57,7 +57,7 @@ COMMENT ON TABLE delay_wheel.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
 COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, never before';
-COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel.origin(); in another one, it is not run until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_arm() is called';
 COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and whose rights it has';
 COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
 COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
@@ -165,7 +165,7 @@ COMMENT ON TABLE delay_wheel.cancellation IS
 COMMENT ON COLUMN delay_wheel.cancellation.made_at IS 'start of the transaction that called delay_cancel_all()';
 COMMENT ON COLUMN delay_wheel.cancellation.made_by IS 'role that called it';
 COMMENT ON COLUMN delay_wheel.cancellation.id IS 'number, from the same sequence as those of tasks; tasks with lower ones that match are cancelled';
-COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel.origin(); in another one it concerns tasks of that origin only';
+COMMENT ON COLUMN delay_wheel.cancellation.origin IS 'database that it was made in, see delay_wheel_internal.origin(); in another one it concerns tasks of that origin only';
 COMMENT ON COLUMN delay_wheel.cancellation.owners IS 'tasks of these roles, whose rights the caller had; null is of all';
 COMMENT ON COLUMN delay_wheel.cancellation.queue IS 'tasks of this queue, see delay_wheel.queue; null is of all';
 COMMENT ON COLUMN delay_wheel.cancellation.tag IS 'tasks with this tag; null is all';
@@ -238,7 +238,7 @@ CREATE TABLE delay_wheel.recurring_task
 	id bigint NOT NULL DEFAULT pg_catalog.nextval('delay_wheel.task_id_seq'),
 	task bigint,
 	next_due timestamptz,
-	origin bigint NOT NULL DEFAULT delay_wheel.origin(),
+	origin bigint NOT NULL DEFAULT delay_wheel_internal.origin(),
 	starts timestamptz NOT NULL,
 	until timestamptz,
 	last_due timestamptz,
@@ -296,7 +296,7 @@ COMMENT ON COLUMN delay_wheel.recurring_task.more IS 'of its runs: what few task
 COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
 COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
-COMMENT ON COLUMN delay_wheel.recurring_task.origin IS 'database that it was declared in, see delay_wheel.origin(); in another one, it has no runs until delay_arm() is called';
+COMMENT ON COLUMN delay_wheel.recurring_task.origin IS 'database that it was declared in, see delay_wheel_internal.origin(); in another one, it has no runs until delay_arm() is called';
 COMMENT ON COLUMN delay_wheel.recurring_task.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
 COMMENT ON COLUMN delay_wheel.recurring_task.until IS 'no ideal time is later; null is no limit';
 COMMENT ON COLUMN delay_wheel.recurring_task.last_due IS 'ideal time of the last run that has ended';
@@ -321,7 +321,7 @@ COMMENT ON COLUMN delay_wheel.recurring_task.last_error IS 'its error, or why th
  * Three tables in turn, so that what is old goes by TRUNCATE.  Nothing in them
  * is ever updated or deleted, so there is nothing to vacuum.
  */
-CREATE TABLE delay_wheel.history_0
+CREATE TABLE delay_wheel_internal.history_0
 (
 	task bigint NOT NULL,
 	due timestamptz NOT NULL,
@@ -346,42 +346,42 @@ CREATE TABLE delay_wheel.history_0
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
 -- not moved out of line
-ALTER TABLE delay_wheel.history_0
+ALTER TABLE delay_wheel_internal.history_0
 	ALTER COLUMN message SET STORAGE MAIN,
 	ALTER COLUMN sql SET STORAGE MAIN,
 	ALTER COLUMN key SET STORAGE MAIN,
 	ALTER COLUMN tag SET STORAGE MAIN;
-COMMENT ON TABLE delay_wheel.history_0 IS
+COMMENT ON TABLE delay_wheel_internal.history_0 IS
 'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
-COMMENT ON COLUMN delay_wheel.history_0.task IS 'number of the task';
-COMMENT ON COLUMN delay_wheel.history_0.due IS 'due time of this attempt';
-COMMENT ON COLUMN delay_wheel.history_0.started IS 'when it began; null if it was not run';
-COMMENT ON COLUMN delay_wheel.history_0.ended IS 'when its SQL had ended, or it was given up';
-COMMENT ON COLUMN delay_wheel.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
-COMMENT ON COLUMN delay_wheel.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
-COMMENT ON COLUMN delay_wheel.history_0.owner IS 'role that scheduled the task';
-COMMENT ON COLUMN delay_wheel.history_0.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel.history_0.attempt IS '1 for the first one; null if it was not run';
-COMMENT ON COLUMN delay_wheel.history_0.outcome IS 'done, failed, retried or skipped';
-COMMENT ON COLUMN delay_wheel.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
-COMMENT ON COLUMN delay_wheel.history_0.sqlstate IS 'of the error, if failed or retried';
-COMMENT ON COLUMN delay_wheel.history_0.message IS 'of the error, its first 1000 bytes';
-COMMENT ON COLUMN delay_wheel.history_0.sql IS 'its first 200 bytes, without the values of its parameters';
-COMMENT ON COLUMN delay_wheel.history_0.key IS 'its key, or null';
-COMMENT ON COLUMN delay_wheel.history_0.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.task IS 'number of the task';
+COMMENT ON COLUMN delay_wheel_internal.history_0.due IS 'due time of this attempt';
+COMMENT ON COLUMN delay_wheel_internal.history_0.started IS 'when it began; null if it was not run';
+COMMENT ON COLUMN delay_wheel_internal.history_0.ended IS 'when its SQL had ended, or it was given up';
+COMMENT ON COLUMN delay_wheel_internal.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
+COMMENT ON COLUMN delay_wheel_internal.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel_internal.history_0.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel_internal.history_0.attempt IS '1 for the first one; null if it was not run';
+COMMENT ON COLUMN delay_wheel_internal.history_0.outcome IS 'done, failed, retried or skipped';
+COMMENT ON COLUMN delay_wheel_internal.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sqlstate IS 'of the error, if failed or retried';
+COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its first 1000 bytes';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters';
+COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
 
-CREATE TABLE delay_wheel.history_1 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
+CREATE TABLE delay_wheel_internal.history_1 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
-COMMENT ON TABLE delay_wheel.history_1 IS 'see delay_wheel.history_0';
+COMMENT ON TABLE delay_wheel_internal.history_1 IS 'see delay_wheel_internal.history_0';
 
-CREATE TABLE delay_wheel.history_2 (LIKE delay_wheel.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
+CREATE TABLE delay_wheel_internal.history_2 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap
 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
-COMMENT ON TABLE delay_wheel.history_2 IS 'see delay_wheel.history_0';
+COMMENT ON TABLE delay_wheel_internal.history_2 IS 'see delay_wheel_internal.history_0';
 
-CREATE SEQUENCE delay_wheel.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
-COMMENT ON SEQUENCE delay_wheel.history_seq IS 'number of the table of delay_wheel.history that is written';
+CREATE SEQUENCE delay_wheel_internal.history_seq AS smallint MINVALUE 0 MAXVALUE 2 START 0 CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel_internal.history_seq IS 'number of the table of delay_wheel.history that is written';
 
 /*
  * What a prepared transaction touched, written by itself, so that whoever
@@ -413,8 +413,8 @@ COMMENT ON COLUMN delay_wheel.prepared.due IS 'the lowest due time that it touch
 
 -- see also the end of this script
 REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 FROM PUBLIC;
-REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel.history_seq FROM PUBLIC;
+	delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel_internal.history_seq FROM PUBLIC;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
@@ -436,5 +436,5 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task_id_seq', '');
 -- would seem so expensive that each is compiled
 ANALYZE delay_wheel.cancellation, delay_wheel.queue;
 
-GRANT EXECUTE ON FUNCTION delay_wheel.origin()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.origin()
 	TO PUBLIC;

@@ -2,81 +2,81 @@
 
 -- rows written by plain SQL reach the timer through this trigger; also in
 -- a restore, whence ALWAYS
-CREATE FUNCTION delay_wheel.task_changed() RETURNS trigger
+CREATE FUNCTION delay_wheel_internal.task_changed() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_changed' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel.task_changed() IS
+COMMENT ON FUNCTION delay_wheel_internal.task_changed() IS
 'tells the timer of rows that plain SQL wrote into delay_wheel.task';
-REVOKE EXECUTE ON FUNCTION delay_wheel.task_changed() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.task_changed() FROM PUBLIC;
 CREATE TRIGGER task_changed AFTER INSERT OR UPDATE ON delay_wheel.task
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.task_changed();
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.task_changed();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_changed;
 
 -- who may write to any table, as pg_write_all_data, must not run SQL as others
-CREATE FUNCTION delay_wheel.task_guard() RETURNS trigger
+CREATE FUNCTION delay_wheel_internal.task_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_task_guard' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel.task_guard() IS
+COMMENT ON FUNCTION delay_wheel_internal.task_guard() IS
 'refuses rows that plain SQL writes for a role whose rights the current user does not have';
-REVOKE EXECUTE ON FUNCTION delay_wheel.task_guard() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.task_guard() FROM PUBLIC;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.task
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
 ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER task_guard;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.failed_task
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
 ALTER TABLE delay_wheel.failed_task ENABLE ALWAYS TRIGGER task_guard;
 CREATE TRIGGER task_guard BEFORE INSERT OR UPDATE ON delay_wheel.recurring_task
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
 ALTER TABLE delay_wheel.recurring_task ENABLE ALWAYS TRIGGER task_guard;
 
 -- queues and pauses that plain SQL changes reach timer and executors, too
-CREATE FUNCTION delay_wheel.queue_changed() RETURNS trigger
+CREATE FUNCTION delay_wheel_internal.queue_changed() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_queue_changed' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel.queue_changed() IS
+COMMENT ON FUNCTION delay_wheel_internal.queue_changed() IS
 'tells timer and executors that plain SQL changed delay_wheel.queue or delay_wheel.pause';
-REVOKE EXECUTE ON FUNCTION delay_wheel.queue_changed() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.queue_changed() FROM PUBLIC;
 CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.queue
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.queue_changed();
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.queue_changed();
 ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER queue_changed;
 CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.pause
-	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel.queue_changed();
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.queue_changed();
 ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER queue_changed;
 
 -- who may write to any table must not decide who may use a queue, and what is paused
-CREATE FUNCTION delay_wheel.queue_guard() RETURNS trigger
+CREATE FUNCTION delay_wheel_internal.queue_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_queue_guard' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel.queue_guard() IS
+COMMENT ON FUNCTION delay_wheel_internal.queue_guard() IS
 'refuses plain SQL that changes delay_wheel.queue or delay_wheel.pause, but by superusers and the owner of the table';
-REVOKE EXECUTE ON FUNCTION delay_wheel.queue_guard() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.queue_guard() FROM PUBLIC;
 CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.queue
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.queue_guard();
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.queue_guard();
 ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER queue_guard;
 CREATE TRIGGER queue_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.pause
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.queue_guard();
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.queue_guard();
 ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER queue_guard;
 
 -- nor cancel what others have scheduled, or undo that; also tells of marks that
 -- plain SQL, a restore or replication wrote
-CREATE FUNCTION delay_wheel.cancellation_guard() RETURNS trigger
+CREATE FUNCTION delay_wheel_internal.cancellation_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_cancellation_guard' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel.cancellation_guard() IS
+COMMENT ON FUNCTION delay_wheel_internal.cancellation_guard() IS
 'refuses cancellations that plain SQL writes for a role whose rights the current user does not have; tells timer and executors of the others';
-REVOKE EXECUTE ON FUNCTION delay_wheel.cancellation_guard() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.cancellation_guard() FROM PUBLIC;
 CREATE TRIGGER cancellation_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.cancellation
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.cancellation_guard();
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.cancellation_guard();
 ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
 
 -- what happened is not for others to say: neither for those who may write to
 -- any table, nor for a publisher
-CREATE FUNCTION delay_wheel.history_guard() RETURNS trigger
+CREATE FUNCTION delay_wheel_internal.history_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_history_guard' LANGUAGE C;
-COMMENT ON FUNCTION delay_wheel.history_guard() IS
+COMMENT ON FUNCTION delay_wheel_internal.history_guard() IS
 'refuses plain SQL that changes rows of delay_wheel.history, but by superusers and the owner of the table; leaves out what is replicated: the history of a publisher is its own';
-REVOKE EXECUTE ON FUNCTION delay_wheel.history_guard() FROM PUBLIC;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_0
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
-ALTER TABLE delay_wheel.history_0 ENABLE ALWAYS TRIGGER history_guard;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_1
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
-ALTER TABLE delay_wheel.history_1 ENABLE ALWAYS TRIGGER history_guard;
-CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel.history_2
-	FOR EACH ROW EXECUTE FUNCTION delay_wheel.history_guard();
-ALTER TABLE delay_wheel.history_2 ENABLE ALWAYS TRIGGER history_guard;
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.history_guard() FROM PUBLIC;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_internal.history_0
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
+ALTER TABLE delay_wheel_internal.history_0 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_internal.history_1
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
+ALTER TABLE delay_wheel_internal.history_1 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_internal.history_2
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
+ALTER TABLE delay_wheel_internal.history_2 ENABLE ALWAYS TRIGGER history_guard;

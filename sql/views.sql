@@ -1,22 +1,22 @@
 /*---- Views of tasks: pending, failed, ended, running, recurring, cancelled ----*/
 
-CREATE FUNCTION delay_wheel.place(due timestamptz, OUT slot integer, OUT cycle_num bigint)
+CREATE FUNCTION delay_wheel_internal.place(due timestamptz, OUT slot integer, OUT cycle_num bigint)
 AS 'MODULE_PATHNAME', 'dw_place' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.place(timestamptz) IS
+COMMENT ON FUNCTION delay_wheel_internal.place(timestamptz) IS
 'slot of the ring and whole turns until a due time';
 
-CREATE FUNCTION delay_wheel.crashes(id bigint) RETURNS smallint
+CREATE FUNCTION delay_wheel_internal.crashes(id bigint) RETURNS smallint
 AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION delay_wheel.crashes(bigint) IS
+COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
 'how often the process that ran this pending task, of a role whose rights one has, has crashed; of any role for pg_read_all_data and superusers; 0 for all others. Such a task is run alone, and set aside after three times';
 
 CREATE VIEW delay_wheel.tasks AS
 SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
-	   t.origin = delay_wheel.origin() AS armed,
+	   t.origin = delay_wheel_internal.origin() AS armed,
 	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
-	   delay_wheel.crashes(t.id) AS crashes,
+	   delay_wheel_internal.crashes(t.id) AS crashes,
 	   t.arg_types, t.max_attempts, t.retry_delay,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(t.timeout) / 1000::double precision) AS timeout, t.expires,
 	   -- whatever plain SQL may have written
@@ -26,20 +26,20 @@ SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default'
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
 	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure
-FROM delay_wheel.visible_task t
+FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
-	 CROSS JOIN LATERAL delay_wheel.place(t.due) p
+	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
 -- superseded by a newer one
 WHERE NOT EXISTS (
-		SELECT FROM delay_wheel.visible_task n
+		SELECT FROM delay_wheel_internal.visible_task n
 		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
-			AND (n.origin = t.origin OR n.origin = delay_wheel.origin()))
+			AND (n.origin = t.origin OR n.origin = delay_wheel_internal.origin()))
 	-- as in marks.c: what is cancelled of all roles, and of its own.  Each of these is compared with the tasks
 	-- of its role only, and those of roles whose tasks are not shown with none: they can be many
 	AND NOT EXISTS (
 		SELECT FROM delay_wheel.cancellation c
 		WHERE c.owners IS NULL AND COALESCE(t.spared, t.id) < c.id
-			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
+			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)
 			AND (c.due_from IS NULL OR t.due >= c.due_from)
@@ -48,7 +48,7 @@ WHERE NOT EXISTS (
 		SELECT FROM delay_wheel.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
 		WHERE o.owner OPERATOR(pg_catalog.=) t.owner AND COALESCE(t.spared, t.id) < c.id
 			AND (pg_catalog.pg_has_role(o.owner::oid, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_data'::name, 'USAGE'))
-			AND (c.origin = t.origin OR c.origin = delay_wheel.origin())
+			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)
 			AND (c.due_from IS NULL OR t.due >= c.due_from)
@@ -81,25 +81,25 @@ COMMENT ON COLUMN delay_wheel.tasks.notify IS 'channel on which its end is told;
 COMMENT ON COLUMN delay_wheel.tasks.on_success IS 'SQL of the task that follows if it is done; null is none';
 COMMENT ON COLUMN delay_wheel.tasks.on_failure IS 'SQL of the task that follows if it has failed; null is none';
 
-CREATE FUNCTION delay_wheel.is_running(id bigint) RETURNS boolean
+CREATE FUNCTION delay_wheel_internal.is_running(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_is_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.is_running(bigint) IS
+COMMENT ON FUNCTION delay_wheel_internal.is_running(bigint) IS
 'whether an executor runs this task, of a role whose rights one has, in mode at_most_once just now; all of them for pg_read_all_data and superusers. It stands in delay_wheel.failed_task meanwhile; see delay_wheel.failed';
 
 /*
  * The one definition of "failed" and "newest_failed".
  */
-CREATE VIEW delay_wheel.failed_rows AS
+CREATE VIEW delay_wheel_internal.failed_rows AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes
-FROM delay_wheel.visible_failed_task f
+FROM delay_wheel_internal.visible_failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
 -- begun in mode at_most_once, and not ended yet
-WHERE NOT (f.sqlstate = 'DW003' AND delay_wheel.is_running(f.id));
-COMMENT ON VIEW delay_wheel.failed_rows IS
-'what the views delay_wheel.failed and delay_wheel.newest_failed show; read these';
+WHERE NOT (f.sqlstate = 'DW003' AND delay_wheel_internal.is_running(f.id));
+COMMENT ON VIEW delay_wheel_internal.failed_rows IS
+'what the views delay_wheel.failed and delay_wheel_internal.newest_failed show; read these';
 
-CREATE VIEW delay_wheel.failed AS SELECT * FROM delay_wheel.failed_rows;
+CREATE VIEW delay_wheel.failed AS SELECT * FROM delay_wheel_internal.failed_rows;
 COMMENT ON VIEW delay_wheel.failed IS
 'one''s own tasks that were given up, with their error; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.failed.id IS 'number of the task, as delay_schedule returned it; for delay_retry()';
@@ -120,9 +120,9 @@ COMMENT ON COLUMN delay_wheel.failed.hint IS 'of that error, or null';
 COMMENT ON COLUMN delay_wheel.failed.context IS 'of that error: where it was raised; with the place in which SQL, if it is known';
 COMMENT ON COLUMN delay_wheel.failed.crashes IS 'how often the process that ran it had crashed; no attempts are counted for these';
 
-CREATE VIEW delay_wheel.newest_failed AS
-SELECT * FROM delay_wheel.failed_rows ORDER BY failed_at DESC, id DESC LIMIT 1000;
-COMMENT ON VIEW delay_wheel.newest_failed IS
+CREATE VIEW delay_wheel_internal.newest_failed AS
+SELECT * FROM delay_wheel_internal.failed_rows ORDER BY failed_at DESC, id DESC LIMIT 1000;
+COMMENT ON VIEW delay_wheel_internal.newest_failed IS
 'the 1,000 rows of delay_wheel.failed that failed last, the newest first. It reads an index from its end, so that it takes the same time for a million of failed tasks as for a thousand, if they are one''s own; all of them for pg_read_all_data and superusers. Columns as in delay_wheel.failed';
 
 -- the same words for the same columns
@@ -134,7 +134,7 @@ BEGIN
 			 WHERE a.attrelid = 'delay_wheel.failed'::regclass::oid AND a.attnum > 0
 			 ORDER BY v, a.attnum
 	LOOP
-		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel.%I.%I IS %L', c.view, c.attname, c.words);
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel_internal.%I.%I IS %L', c.view, c.attname, c.words);
 	END LOOP;
 END
 $$;
@@ -142,10 +142,10 @@ $$;
 CREATE VIEW delay_wheel.history AS
 SELECT h.ended, h.task, h.outcome, h.started - h.due AS lateness, h.ended - h.started AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
 	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, h.owner, h.attempt, h.due, h.started, h.sql, h.recurring
-FROM delay_wheel.visible_history h
+FROM delay_wheel_internal.visible_history h
 	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
-'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have no row';
+'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel_internal.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have no row';
 COMMENT ON COLUMN delay_wheel.history.task IS 'number of the task';
 COMMENT ON COLUMN delay_wheel.history.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel.history.tag IS 'its tag, or null';
@@ -165,14 +165,14 @@ COMMENT ON COLUMN delay_wheel.history.due IS 'of this attempt';
 COMMENT ON COLUMN delay_wheel.history.sql IS 'its first 200 bytes, without the values of its parameters';
 COMMENT ON COLUMN delay_wheel.history.recurring IS 'number of the recurring task that it was a run of, or null';
 
-CREATE FUNCTION delay_wheel.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
+CREATE FUNCTION delay_wheel_internal.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION delay_wheel.get_running() IS 'one''s own executors of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.running';
+COMMENT ON FUNCTION delay_wheel_internal.get_running() IS 'one''s own executors of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.running';
 
 CREATE VIEW delay_wheel.running AS
 SELECT r.pid, r.owner, r.task, r.due, r.since
-FROM delay_wheel.get_running() r
+FROM delay_wheel_internal.get_running() r
 WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
 'one''s own tasks that executors of this database run just now; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
@@ -185,7 +185,7 @@ COMMENT ON COLUMN delay_wheel.running.since IS 'when it began; of a task that is
 CREATE VIEW delay_wheel.recurring AS
 SELECT d.name, d.owner,
 	   CASE WHEN d.next_due IS NULL AND r.task IS NULL THEN 'finished'
-			WHEN d.origin <> delay_wheel.origin() THEN 'unarmed'
+			WHEN d.origin <> delay_wheel_internal.origin() THEN 'unarmed'
 			WHEN r.task IS NOT NULL THEN 'running'
 			WHEN d.paused THEN 'paused'
 			ELSE 'waiting' END AS state,
@@ -204,10 +204,10 @@ SELECT d.name, d.owner,
 	   d.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
 	   d.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure,
 	   d.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode
-FROM delay_wheel.visible_recurring_task d
+FROM delay_wheel_internal.visible_recurring_task d
 	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
 	 -- two executors may hold the same task for a moment, until one has claimed it
-	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel.get_running()) r ON r.task = d.task;
+	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task = d.task;
 COMMENT ON VIEW delay_wheel.recurring IS
 'one''s own recurring tasks, see delay_every() and delay_cron(); all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.recurring.name IS 'as given to delay_every() or delay_cron(), unique for its owner';
@@ -247,18 +247,18 @@ COMMENT ON COLUMN delay_wheel.recurring.on_success IS 'of its runs, as in delay_
 COMMENT ON COLUMN delay_wheel.recurring.on_failure IS 'of its runs, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.mode IS 'of its runs, as in delay_wheel.tasks';
 
-CREATE FUNCTION delay_wheel.get_cancellations(
+CREATE FUNCTION delay_wheel_internal.get_cancellations(
 	OUT id bigint, OUT made_at timestamptz, OUT made_by regrole, OUT owners regrole[], OUT queue smallint,
 	OUT tag text, OUT due_from timestamptz, OUT due_until timestamptz, OUT removed bigint, OUT running integer,
 	OUT state text, OUT waiting_for integer[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_cancellations' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_wheel.get_cancellations() IS 'one''s own cancellations that are not complete, all of them for pg_read_all_data and superusers; see delay_wheel.cancellations';
+COMMENT ON FUNCTION delay_wheel_internal.get_cancellations() IS 'one''s own cancellations that are not complete, all of them for pg_read_all_data and superusers; see delay_wheel.cancellations';
 
 CREATE VIEW delay_wheel.cancellations AS
 SELECT c.id, c.made_at, c.made_by, c.owners, COALESCE(q.name, CASE c.queue WHEN 0 THEN 'default' ELSE c.queue::text END) AS queue,
 	   c.tag, c.due_from, c.due_until, c.running, c.removed, c.state, c.waiting_for
-FROM delay_wheel.get_cancellations() c
+FROM delay_wheel_internal.get_cancellations() c
 	 LEFT JOIN delay_wheel.queue q ON q.id = c.queue;
 COMMENT ON VIEW delay_wheel.cancellations IS
 'calls of delay_cancel_all() whose tasks are not all removed yet: they are cancelled nevertheless. One''s own; all of them for pg_read_all_data and superusers';
@@ -275,7 +275,7 @@ COMMENT ON COLUMN delay_wheel.cancellations.removed IS 'rows of tasks removed so
 COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_arm()';
 COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones, and of executors whose task, of mode at_most_once, may yet be tried again; null in other states';
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel.newest_failed, delay_wheel.history, delay_wheel.running, delay_wheel.recurring, delay_wheel.cancellations
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel_internal.newest_failed, delay_wheel.history, delay_wheel.running, delay_wheel.recurring, delay_wheel.cancellations
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel.place(timestamptz), delay_wheel.crashes(bigint), delay_wheel.is_running(bigint), delay_wheel.get_running(), delay_wheel.get_cancellations()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.place(timestamptz), delay_wheel_internal.crashes(bigint), delay_wheel_internal.is_running(bigint), delay_wheel_internal.get_running(), delay_wheel_internal.get_cancellations()
 	TO PUBLIC;

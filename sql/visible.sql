@@ -5,21 +5,21 @@
  * rows, but neither from leakproof operators, nor from EXPLAIN ANALYZE, nor from
  * estimates.  See visible.c.
  */
-CREATE FUNCTION delay_wheel.visible_handler() RETURNS fdw_handler
+CREATE FUNCTION delay_wheel_internal.visible_handler() RETURNS fdw_handler
 AS 'MODULE_PATHNAME', 'dw_visible_handler' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_wheel.visible_handler() FROM PUBLIC;
-COMMENT ON FUNCTION delay_wheel.visible_handler() IS
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.visible_handler() FROM PUBLIC;
+COMMENT ON FUNCTION delay_wheel_internal.visible_handler() IS
 'handler of the foreign-data wrapper delay_wheel, for PostgreSQL alone';
 
-CREATE FOREIGN DATA WRAPPER delay_wheel HANDLER delay_wheel.visible_handler;
+CREATE FOREIGN DATA WRAPPER delay_wheel HANDLER delay_wheel_internal.visible_handler;
 COMMENT ON FOREIGN DATA WRAPPER delay_wheel IS
 'reads tables of extension delay_wheel: those rows that the reader may read';
 
 CREATE SERVER delay_wheel FOREIGN DATA WRAPPER delay_wheel;
 COMMENT ON SERVER delay_wheel IS
-'this database; for the foreign tables of extension delay_wheel, see delay_wheel.visible_task';
+'this database; for the foreign tables of extension delay_wheel, see delay_wheel_internal.visible_task';
 
-CREATE FOREIGN TABLE delay_wheel.visible_task
+CREATE FOREIGN TABLE delay_wheel_internal.visible_task
 (
 	id bigint,
 	due timestamptz,
@@ -42,10 +42,10 @@ CREATE FOREIGN TABLE delay_wheel.visible_task
 	more jsonb
 )
 SERVER delay_wheel OPTIONS (table 'task');
-COMMENT ON FOREIGN TABLE delay_wheel.visible_task IS
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_task IS
 'rows of tasks that are pending of roles that one is a member of, of all for pg_read_all_data and superusers; those that delay_cancel_all() has cancelled, or that a newer one of the same key has superseded, are among them until they are removed. Nobody is meant to read it: the view delay_wheel.tasks does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
-CREATE FOREIGN TABLE delay_wheel.visible_failed_task
+CREATE FOREIGN TABLE delay_wheel_internal.visible_failed_task
 (
 	id bigint,
 	failed_at timestamptz,
@@ -74,10 +74,10 @@ CREATE FOREIGN TABLE delay_wheel.visible_failed_task
 	more jsonb
 )
 SERVER delay_wheel OPTIONS (table 'failed_task');
-COMMENT ON FOREIGN TABLE delay_wheel.visible_failed_task IS
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_failed_task IS
 'rows of failed tasks of roles that one is a member of, of all for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.failed does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
-CREATE FOREIGN TABLE delay_wheel.visible_recurring_task
+CREATE FOREIGN TABLE delay_wheel_internal.visible_recurring_task
 (
 	id bigint,
 	task bigint,
@@ -114,10 +114,10 @@ CREATE FOREIGN TABLE delay_wheel.visible_recurring_task
 	more jsonb
 )
 SERVER delay_wheel OPTIONS (table 'recurring_task');
-COMMENT ON FOREIGN TABLE delay_wheel.visible_recurring_task IS
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_recurring_task IS
 'rows of recurring tasks of roles that one is a member of, of all for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.recurring does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
-CREATE FOREIGN TABLE delay_wheel.visible_history
+CREATE FOREIGN TABLE delay_wheel_internal.visible_history
 (
 	task bigint,
 	due timestamptz,
@@ -137,10 +137,10 @@ CREATE FOREIGN TABLE delay_wheel.visible_history
 	tag text
 )
 SERVER delay_wheel OPTIONS (table 'history');
-COMMENT ON FOREIGN TABLE delay_wheel.visible_history IS
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_history IS
 'rows of the history of roles that one is a member of, of all for pg_read_all_data and superusers: its three tables, one after the other. Nobody is meant to read it: the view delay_wheel.history does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
-CREATE FOREIGN TABLE delay_wheel.visible_queue
+CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 (
 	id smallint,
 	priority smallint,
@@ -159,7 +159,7 @@ CREATE FOREIGN TABLE delay_wheel.visible_queue
 	more jsonb
 )
 SERVER delay_wheel OPTIONS (table 'queue');
-COMMENT ON FOREIGN TABLE delay_wheel.visible_queue IS
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS
 'rows of queues that one may use, or see: of roles that one is a member of, or that were declared for such a role, or for all; all of them for pg_read_all_data, pg_monitor, pg_read_all_stats and superusers. Nobody is meant to read it: the view delay_wheel.queues does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
 -- the same words for the same columns
@@ -167,12 +167,13 @@ DO $$
 DECLARE c record;
 BEGIN
 	FOR c IN SELECT 'visible_' OPERATOR(pg_catalog.||) v.name AS name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
-			 FROM (VALUES ('task', 'task'), ('failed_task', 'failed_task'), ('recurring_task', 'recurring_task'), ('history', 'history_0'), ('queue', 'queue')) v(name, of),
+			 FROM (VALUES ('task', 'delay_wheel.task'), ('failed_task', 'delay_wheel.failed_task'), ('recurring_task', 'delay_wheel.recurring_task'),
+				('history', 'delay_wheel_internal.history_0'), ('queue', 'delay_wheel.queue')) v(name, of),
 				  pg_catalog.pg_attribute a
-			 WHERE a.attrelid = pg_catalog.format('delay_wheel.%I', v.of)::regclass::oid AND a.attnum > 0
+			 WHERE a.attrelid = v.of::regclass::oid AND a.attnum > 0
 			 ORDER BY v.name, a.attnum
 	LOOP
-		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel.%I.%I IS %L', c.name, c.attname, c.words);
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN delay_wheel_internal.%I.%I IS %L', c.name, c.attname, c.words);
 	END LOOP;
 END
 $$;

@@ -1,19 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * arm.c
- *	  Tasks that came with a copy of another database.
+ *	  delay_arm(): takes over tasks that came with a copy of another database.
  *
- * Run by backends, and by apply workers of logical replication.
+ * Run by sessions, and by executors whose tasks call it.
  *
- * Each row carries the stamp of the database that it was scheduled in.  One
- * with another stamp (a restored dump, a TEMPLATE copy, logical replication,
- * pg_upgrade) is not run, since its original may be.  delay_arm() makes such
- * tasks this database's own.
+ * Each row of a task has an origin, the stamp of the database in which the task was
+ * scheduled.  A task with another origin came with a copy (a restored dump, a TEMPLATE
+ * copy, logical replication, pg_upgrade).  Such a task is not "armed": it does not
+ * run, since the original task may run in the other database.  delay_arm() makes
+ * such tasks, and the definitions of recurring tasks, this database's own.
  *
- * For that, the rows are read lane by lane; each is deleted and inserted again with our
- * stamp, as delay_reschedule() does.  A row that another transaction changes
- * meanwhile is waited for as UPDATE does, and then looked for once more: all
- * rows are read again until none was changed.
+ * The rows are read lane by lane.  A lane is the tasks of one owner, queue and priority
+ * (here also of one origin), in the order of their due times.  Each row is deleted and
+ * inserted again with this database's stamp, as delay_reschedule() does.  If another
+ * transaction is
+ * changing a row, delay_arm() waits for its end as UPDATE would.  The row may then
+ * have moved, so all rows are read again until a pass has found no changed row.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,12 +32,12 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "../base/inject.h"
-#include "../base/signature.h"
 #include "../recurring/definition.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -49,21 +52,25 @@
 
 PG_FUNCTION_INFO_V1(dw_arm);
 
+/* The state of a call of delay_arm() */
 typedef struct Arming
 {
-	Relation	rel;
-	MemoryContext row_context;
-	int64		origin;			/* ours */
-	int64		armed;
+	Relation	rel;			/* the table of tasks */
+	MemoryContext row_context;	/* reset after each row */
+	int64		origin;			/* this database's stamp */
+	int64		armed;			/* tasks that were armed so far */
 
 	/* of one pass over all rows */
 	Snapshot	snapshot;
-	int64		ownerless;		/* left, since their owners do not exist */
-	bool		left;			/* some are, for whatever reason */
-	bool		changed;		/* by others: another pass is needed */
+	int64		ownerless;		/* rows left unarmed, since their owners do not exist */
+	bool		left;			/* true if rows were left unarmed for any reason */
+	bool		changed;		/* true if other transactions changed rows: do another pass */
 } Arming;
 
-/* Arms one of another origin; false if it has changed meanwhile. */
+/*
+ * Arms the definition of a recurring task; false if another transaction has changed
+ * it since it was read.
+ */
 static bool
 arm_definition(Relation rel, DwDefinition *def)
 {
@@ -76,8 +83,12 @@ arm_definition(Relation rel, DwDefinition *def)
 	return true;
 }
 
+/*
+ * Arms the definitions of all recurring tasks.  *left becomes true if some stay
+ * unarmed: the current user lacks the owner's rights, or the owner does not exist.
+ */
 static void
-dw_recurring_arm(bool *left)
+arm_definitions(bool *left)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	bool		changed;
@@ -109,6 +120,11 @@ dw_recurring_arm(bool *left)
 	table_close(rel, NoLock);
 }
 
+/*
+ * Notes that the lane will have tasks of this database's origin, from the due time of
+ * the first row on; the commit tells the timer.  If the lane has no place in shared
+ * memory, the timer is told to look at all lanes.
+ */
 static void
 touch_lane(const DwTaskKey *first)
 {
@@ -121,11 +137,15 @@ touch_lane(const DwTaskKey *first)
 		dw_touch_all();
 }
 
+/*
+ * Arms one task.  If a mark has cancelled the task, its row is only deleted.  (A mark
+ * is a row by which delay_cancel_all() cancels many tasks.)
+ */
 static void
 arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 {
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
-	/* by a mark that came along, or by one of ours: then it just goes */
+	/* by a mark that came with the copy, or by one of this database */
 	bool		cancelled = dw_task_is_cancelled(arming->rel, tuple);
 	TM_FailureData failure;
 	TM_Result	result;
@@ -138,7 +158,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 						 InvalidSnapshot, true, &failure, false);
 	if (result != TM_Ok)
 	{
-		/* gone, or moved: then it is found elsewhere */
+		/* the row is gone, or has moved: the next pass finds it in its new place */
 		arming->changed = true;
 		return;
 	}
@@ -153,7 +173,10 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	arming->armed++;
 }
 
-/* One lane of another origin, from its first row on. */
+/*
+ * Arms a lane of another origin, whose first row is given.  The lane is left unarmed
+ * if the current user lacks the owner's rights, or the owner does not exist.
+ */
 static void
 arm_lane(Arming *arming, const DwTaskKey *first)
 {
@@ -188,13 +211,14 @@ arm_lane(Arming *arming, const DwTaskKey *first)
 	dw_lane_scan_end(scan);
 }
 
+/* Does one pass over all rows. */
 static void
 arm_all(Arming *arming)
 {
 	DwTaskKey	key;
 	bool		first = true;
 
-	/* as it is now, whatever the isolation level, as for delay_cancel() */
+	/* the rows as they are now, at any isolation level, as for delay_cancel() */
 	arming->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	arming->ownerless = 0;
 	arming->left = arming->changed = false;
@@ -207,12 +231,12 @@ arm_all(Arming *arming)
 	UnregisterSnapshot(arming->snapshot);
 }
 
+/* SQL function delay_arm(); returns the number of tasks that were armed. */
 Datum
 dw_arm(PG_FUNCTION_ARGS)
 {
 	Arming		arming = {0};
 
-	dw_require_signature(fcinfo, INT8OID, 0, NULL);
 	dw_require_writable("delay_arm()");
 	arming.rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	arming.origin = dw_origin_stamp();
@@ -221,7 +245,7 @@ dw_arm(PG_FUNCTION_ARGS)
 	do
 		arm_all(&arming);
 	while (arming.changed);
-	dw_recurring_arm(&arming.left);
+	arm_definitions(&arming.left);
 	if (!arming.left)
 		dw_marks_armed();
 	MemoryContextDelete(arming.row_context);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * arm.h
- *	  Tasks that came with a copy of another database.
+ *	  delay_arm(): takes over tasks that came with a copy of another database.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,11 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * cancel_all.c
- *	  delay_cancel_all(): its marks are written, and shown.
+ *	  delay_cancel_all(): writes a mark, which cancels many tasks at once.
  *
- * Run by backends, by executors whose tasks call it, and by apply workers of
- * logical replication.  What a mark does is in marks.c; how its tasks are
- * removed in sweep.c.
+ * Run by sessions, by executors whose tasks call it, and by apply workers of logical
+ * replication.
+ *
+ * A mark is a row of delay_wheel.cancellation.  It says which tasks are cancelled;
+ * the tasks themselves are not touched.  task/marks.c tells how processes obey marks,
+ * and sweeper/sweep.c how the sweeper removes the rows of cancelled tasks, and then the
+ * mark.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,16 +48,16 @@ PG_FUNCTION_INFO_V1(dw_cancel_all);
 PG_FUNCTION_INFO_V1(dw_cancellation_guard);
 
 /*
- * So many may one role have whose rows are not removed yet.  Each process keeps
- * them in memory, and reads them again when one has come.
+ * Limit for the marks that one role may have.  Each process keeps all marks in
+ * memory, and reads them all again when one was added.
  */
 #define MAX_MARKS		10000
-/* They are counted again after this long. */
+/* Time after which a session counts its role's marks again, in microseconds */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)
 
-/*---- Writing ----*/
+/*---- Writing a mark ----*/
 
-/* Those that the current user has made, also in transactions that are open. */
+/* Counts the marks that the current user has made, those of open transactions included. */
 static int
 count_own_marks(void)
 {
@@ -80,8 +84,11 @@ count_own_marks(void)
 }
 
 /*
- * Sessions that count at once may together exceed the limit by a tenth of what
- * was left, for each of them.
+ * Raises an error if the current user has MAX_MARKS marks already.
+ *
+ * The session does not count the marks for each new one: after a count it allows
+ * itself a tenth of the marks that are left.  So sessions that count at the same time
+ * may exceed the limit, each by a tenth of what was left.
  */
 static void
 require_room_for_mark(void)
@@ -89,12 +96,12 @@ require_room_for_mark(void)
 	static struct
 	{
 		Oid			role;
-		int			left;
-		int64		until;		/* by dw_uptime() */
+		int			left;		/* marks that the session may still write */
+		int64		until;		/* when to count again, by dw_uptime() */
 	}			allowance;
 	int64		now = dw_uptime();
 
-	/* nobody bounds those who may do anything */
+	/* superusers have no limit */
 	if (superuser())
 		return;
 	if (allowance.role != GetUserId() || allowance.left == 0 || now >= allowance.until)
@@ -108,7 +115,7 @@ require_room_for_mark(void)
 					 errmsg("role \"%s\" has as many cancellations as it may have: %d",
 							GetUserNameFromId(GetUserId(), false), MAX_MARKS),
 					 errdetail("They count until the rows of their tasks are removed, which may have to wait for the end of transactions."),
-					 errhint("View delay_wheel.cancellations shows for which. Cancel more tasks by one call; that of a whole queue, or of all tasks, is always possible.")));
+					 errhint("The view delay_wheel.cancellations shows these transactions. Cancel more tasks by one call. A whole queue, or all tasks, can always be cancelled.")));
 		allowance.role = GetUserId();
 		allowance.left = Max(left / 10, 1);
 		allowance.until = now + ALLOWANCE_US;
@@ -117,8 +124,9 @@ require_room_for_mark(void)
 }
 
 /*
- * The roles whose tasks the current user may cancel, as of now.  A superuser
- * may cancel all: null.
+ * Sets *roles to an array of the roles whose tasks the current user may cancel at this
+ * time.  False for a superuser, who may cancel the tasks of all roles; the column is
+ * null then.
  */
 static bool
 roles_of_user(Datum *roles)
@@ -152,7 +160,10 @@ roles_of_user(Datum *roles)
 	return true;
 }
 
-/* Writes the mark; its number is drawn when the task table is locked. */
+/*
+ * Writes a mark, whose criteria and owners the caller has filled in; returns its
+ * number.  The task table stays locked until the end of the transaction.
+ */
 static int64
 write_mark(Datum *values, bool *nulls)
 {
@@ -160,9 +171,10 @@ write_mark(Datum *values, bool *nulls)
 	int64		id;
 
 	/*
-	 * In the order in which schedule() takes them.  Who has drawn a lower
-	 * number holds this lock, too, until the end of its transaction: that is
-	 * how the sweeper finds out whose tasks are still to come.
+	 * Lock the table before the number is drawn, as scheduling does.  Then a
+	 * transaction that has drawn a lower number for a task holds this lock until its
+	 * end, and the sweeper can find out which transactions may still bring tasks that
+	 * the mark hits.
 	 */
 	LockRelationOid(cat->task, RowExclusiveLock);
 	id = nextval_internal(cat->task_id_seq, false);
@@ -175,22 +187,21 @@ write_mark(Datum *values, bool *nulls)
 	nulls[Anum_cancellation_id - 1] = nulls[Anum_cancellation_origin - 1] =
 		nulls[Anum_cancellation_made_at - 1] = nulls[Anum_cancellation_made_by - 1] =
 		nulls[Anum_cancellation_removed - 1] = false;
-	/* before the row is there: an error in between must not leave it unseen */
+	/* note the change first: an error after the insertion must not leave the row unnoticed */
 	dw_marks_touched();
 	dw_cancellation_insert(values, nulls);
 	return id;
 }
 
+/* SQL function delay_cancel_all(); returns the number of the mark. */
 Datum
 dw_cancel_all(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
 	Datum		values[Natts_cancellation] = {0};
 	bool		nulls[Natts_cancellation];
 	bool		is_stop;
 	int64		id;
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	if (PG_ARGISNULL(0) && PG_ARGISNULL(1) && PG_ARGISNULL(2) && PG_ARGISNULL(3))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -201,13 +212,14 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("due_from must be before due_until")));
-	/* all processes keep it in memory */
+	/* all processes keep the tag in memory, so it must be short */
 	if (!PG_ARGISNULL(1))
 		dw_option_refuse_long(PG_GETARG_TEXT_PP(1), "tag");
 	dw_require_writable("delay_cancel_all()");
 	/*
-	 * An emergency stop always works.  These cannot become many, since each takes
-	 * the place of those that it covers, but of what is not committed yet.
+	 * A mark on a whole queue or on all tasks is an emergency stop, which must always
+	 * work.  Such marks cannot become many: each one replaces the marks that it covers,
+	 * except those that have not committed yet.
 	 */
 	is_stop = PG_ARGISNULL(1) &&
 		(PG_ARGISNULL(2) || PG_GETARG_TIMESTAMPTZ(2) == DT_NOBEGIN) &&
@@ -234,9 +246,9 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/*---- Marks of others ----*/
+/*---- Marks that plain SQL writes ----*/
 
-/* May the current user cancel all tasks that a mark of these owners hits? */
+/* True if the current user may cancel the tasks of all owners in this row of a mark. */
 static bool
 may_write(TriggerData *trigger, HeapTuple row)
 {
@@ -267,8 +279,9 @@ may_write(TriggerData *trigger, HeapTuple row)
 }
 
 /*
- * Trigger on delay_wheel.cancellation: plain SQL, a restore, or an apply
- * worker of logical replication writes marks.
+ * Row trigger on delay_wheel.cancellation, fired when plain SQL, a restore, or an
+ * apply worker of logical replication writes or deletes a mark.  Raises an error if the
+ * current user may not cancel these tasks; otherwise the commit tells all processes.
  */
 Datum
 dw_cancellation_guard(PG_FUNCTION_ARGS)
@@ -285,11 +298,11 @@ dw_cancellation_guard(PG_FUNCTION_ARGS)
 	if (!TRIGGER_FIRED_BY_DELETE(trigger->tg_event) && !dw_accept_replicated(trigger, row))
 		return PointerGetDatum(NULL);
 
-	/* a restore into a server without the library must go on */
+	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 	{
 		dw_marks_touched();
-		/* tasks that are not cancelled any more may have been forgotten */
+		/* the timer may have forgotten tasks that the changed mark no longer cancels */
 		if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 			dw_touch_all();
 	}

@@ -4,16 +4,18 @@
  *	  The SQL functions that declare, change and drop queues, and that pause
  *	  and resume tasks.
  *
- * Run by backends, and by executors whose tasks call them.  They write rows
- * of delay_wheel.queue and delay_wheel.pause; who goes by them is told of it
- * by the commit, see queues.c.
+ * Run by sessions, and by executors whose tasks call them.  The functions write rows
+ * of delay_wheel.queue and delay_wheel.pause.  The commit tells all processes that
+ * obey these tables, see task/queues.c.
  *
- * Whoever changes a queue, or the pause of a role, first locks it in the lock
- * manager until the end of the transaction, and then looks at it with a new
- * snapshot: so one sees what the other did, and a pause after a resume that
- * has not committed yet waits for it.  A queue is dropped under a lock that
- * excludes those who schedule into it; it is not waited for, since who waits
- * would hold up the others.
+ * A session that changes a queue, or the pause of a role, first locks it in the lock
+ * manager until the end of the transaction, and then reads its row with a new
+ * snapshot.  So each of two sessions sees what the other one did, and a pause waits
+ * for a resume that has not committed yet.
+ *
+ * Dropping a queue needs a lock that conflicts with those of sessions that schedule
+ * into it.  delay_queue_drop() does not wait for this lock but raises an error, since
+ * all other sessions that schedule into the queue would have to wait behind it.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,8 +60,9 @@
 #include "../task/row_lock.h"
 #include "../task/touched.h"
 
-/* retry_delay and spread */
+/* Limit for retry_delay and spread, in microseconds */
 #define MAX_INTERVAL	(366 * USECS_PER_DAY)
+/* Limit for the rate of a queue, in tasks per second */
 #define MAX_RATE		1000000
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
@@ -71,22 +74,26 @@ PG_FUNCTION_INFO_V1(dw_resume);
 PG_FUNCTION_INFO_V1(dw_pause_database);
 PG_FUNCTION_INFO_V1(dw_resume_database);
 
-/*---- Plain SQL ----*/
+/*---- Changes by plain SQL ----*/
 
-/* Trigger on delay_wheel.queue and pause: plain SQL changed rows. */
+/*
+ * Statement trigger on delay_wheel.queue and delay_wheel.pause, fired when plain SQL
+ * has changed rows: the commit tells all processes.
+ */
 Datum
 dw_queue_changed(PG_FUNCTION_ARGS)
 {
 	(void) dw_require_trigger(fcinfo, "queue_changed", false);
-	/* a restore into a server without the library must go on */
+	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 		dw_touch_control();
 	PG_RETURN_POINTER(NULL);
 }
 
 /*
- * Trigger on delay_wheel.queue and pause: who may write to all tables must
- * not have a say in this by that.
+ * Row trigger on delay_wheel.queue and delay_wheel.pause.  Raises an error unless the
+ * current user has the rights of the table's owner: the right to write to all tables
+ * (pg_write_all_data) is not enough.
  */
 Datum
 dw_queue_guard(PG_FUNCTION_ARGS)
@@ -103,7 +110,7 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 				 errhint("Use %s, %s and %s.", "delay_queue()", "delay_pause()", "delay_resume()")));
 	if (!dw_accept_replicated(trigger, row))
 		return PointerGetDatum(NULL);
-	/* an apply worker fires row triggers only */
+	/* an apply worker of logical replication does not fire the statement trigger */
 	if (IsLogicalWorker() && dw_shared != NULL)
 		dw_touch_control();
 	return PointerGetDatum(row);
@@ -111,7 +118,7 @@ dw_queue_guard(PG_FUNCTION_ARGS)
 
 /*---- Names and rights ----*/
 
-/* The name of a queue that there is, or is to be. */
+/* Returns the first argument, the name of a queue; an error if it is null or "default". */
 static char *
 queue_name(FunctionCallInfo fcinfo)
 {
@@ -129,6 +136,7 @@ queue_name(FunctionCallInfo fcinfo)
 	return name;
 }
 
+/* Returns the owner in a queue's row. */
 static Oid
 owner_of_queue(Relation rel, HeapTuple tuple)
 {
@@ -137,6 +145,7 @@ owner_of_queue(Relation rel, HeapTuple tuple)
 	return DatumGetObjectId(heap_getattr(tuple, Anum_queue_owner, RelationGetDescr(rel), &isnull));
 }
 
+/* Returns the id in a queue's row. */
 static int16
 id_of_queue(Relation rel, HeapTuple tuple)
 {
@@ -145,6 +154,7 @@ id_of_queue(Relation rel, HeapTuple tuple)
 	return DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
 }
 
+/* Raises an error unless the current user has the rights of the queue's owner. */
 static void
 require_queue_owner(Relation rel, HeapTuple tuple, const char *name)
 {
@@ -154,6 +164,7 @@ require_queue_owner(Relation rel, HeapTuple tuple, const char *name)
 				 errmsg("must be owner of queue \"%s\"", name)));
 }
 
+/* Raises the error for a queue that other transactions have locked. */
 static void
 raise_in_use(const char *name)
 {
@@ -167,8 +178,10 @@ raise_in_use(const char *name)
 /*---- Rows of queues ----*/
 
 /*
- * The row of a queue, locked; NULL if there is none.  An error if the current
- * user may not change it.  The row that counts is the one seen under the lock.
+ * Locks a queue in the lock manager until the end of the transaction, and returns its
+ * row as it is under the lock; NULL if there is no queue of that name.  Raises an error
+ * if the current user may not change the queue, or if wait is false and another
+ * transaction has a conflicting lock.
  */
 static HeapTuple
 take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
@@ -181,7 +194,7 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 
 		if (tuple == NULL)
 			return NULL;
-		/* before the lock, which others would have to wait for */
+		/* check rights first: a user without rights must not get a lock that blocks others */
 		require_queue_owner(rel, tuple, name);
 		if (id_of_queue(rel, tuple) == locked)
 			return tuple;
@@ -191,7 +204,10 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 	}
 }
 
-/* False if plain SQL was faster. */
+/*
+ * Deletes a row of delay_wheel.queue or delay_wheel.pause.  False if plain SQL of
+ * another transaction has changed or deleted the row: the caller looks again.
+ */
 static bool
 delete_queue_row(Relation rel, HeapTuple tuple)
 {
@@ -210,14 +226,15 @@ delete_queue_row(Relation rel, HeapTuple tuple)
 	return result == TM_Ok;
 }
 
-/* A change of a queue: the columns that are given. */
+/* A change of a queue: new values for some columns */
 typedef struct Change
 {
-	bool		given[Natts_queue];
+	bool		given[Natts_queue]; /* true for the columns that change */
 	Datum		values[Natts_queue];
 	bool		nulls[Natts_queue];
 } Change;
 
+/* Adds a column to a change. */
 static void
 give(Change *change, AttrNumber column, Datum value, bool isnull)
 {
@@ -227,8 +244,8 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 }
 
 /*
- * Changes a queue by another row of the same id, as tasks are moved: nobody
- * refers to it by its place.  False if there is none of that name.
+ * Changes a queue: its row is deleted, and a row with the same id is inserted.  False
+ * if there is no queue of that name.
  */
 static bool
 change_queue(Relation rel, const char *name, const Change *change)
@@ -255,7 +272,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 	}
 }
 
-/* Queues of other databases that have a place. */
+/* Counts the queues of other databases that have a place in shared memory. */
 static int
 count_queues_elsewhere(void)
 {
@@ -269,6 +286,7 @@ count_queues_elsewhere(void)
 	return n;
 }
 
+/* True if a queue has this id. */
 static bool
 id_is_used(Relation rel, int16 id)
 {
@@ -285,6 +303,7 @@ id_is_used(Relation rel, int16 id)
 	return used;
 }
 
+/* True if the task table has rows of the queue, of any origin. */
 static bool
 has_rows(int16 id)
 {
@@ -304,9 +323,9 @@ has_rows(int16 id)
 }
 
 /*
- * Are there tasks in the queue, those of other origins included?  One that runs
- * outside of a transaction may have no row: it may yet be put back, or be
- * followed by another one.
+ * True if the queue has tasks, including those that came with a copy of another
+ * database.  A task with a mode may have no row while it runs.  Such a task counts,
+ * since it may be put back, or be followed by another task of the queue.
  */
 static bool
 has_tasks(int16 id)
@@ -319,11 +338,12 @@ has_tasks(int16 id)
 		CHECK_FOR_INTERRUPTS();
 		ended = dw_autonomous_ended();
 		found = has_rows(id) || dw_executor_runs_autonomous_in(id);
-		/* it may have been put back between the two looks */
+		/* a task may have ended, and been put back, between the two checks */
 	} while (!found && ended != dw_autonomous_ended());
 	return found;
 }
 
+/* Raises an error if shared memory has no place for one more queue. */
 static void
 require_place(Relation rel)
 {
@@ -339,11 +359,14 @@ require_place(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
-				 errhint("Drop some with %s, in whichever database, or increase \"%s\" and restart the server.",
+				 errhint("Drop some with %s, in any database, or increase \"%s\" and restart the server.",
 						 "delay_queue_drop()", "delay_wheel.max_queues")));
 }
 
-/* An id that no queue has; nor do tasks, of a row that plain SQL deleted. */
+/*
+ * Returns an id that no queue has, and no task: plain SQL may have deleted the row of
+ * a queue that has tasks.
+ */
 static int16
 new_id(Relation rel)
 {
@@ -357,6 +380,7 @@ new_id(Relation rel)
 	}
 }
 
+/* Inserts the row of a new queue.  The caller has locked the table. */
 static void
 create_queue(Relation rel, const char *name, const Change *change)
 {
@@ -383,9 +407,12 @@ create_queue(Relation rel, const char *name, const Change *change)
 	dw_touch_control();
 }
 
-/*---- What delay_queue() is told ----*/
+/*---- The arguments of delay_queue() ----*/
 
-/* Names as in pg_roles; "public" stands for all roles, shown as "-". */
+/*
+ * Turns an array of role names into one of role OIDs.  The name "public" stands for all
+ * roles, and becomes InvalidOid (printed as -).
+ */
 static Datum
 users_of(ArrayType *array)
 {
@@ -406,7 +433,11 @@ users_of(ArrayType *array)
 	return PointerGetDatum(construct_array(names, n, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT));
 }
 
-/* An integer argument, 0 for no limit; nothing is changed if it is null. */
+/*
+ * Adds an integer argument to the change; 0 means no limit, and sets the column to
+ * null.  As in all functions here, a null argument changes nothing, and an error's
+ * message calls the argument by the name "what".
+ */
 static void
 take_limit(FunctionCallInfo fcinfo, int arg, const char *what, int max, AttrNumber column, Change *change)
 {
@@ -423,6 +454,7 @@ take_limit(FunctionCallInfo fcinfo, int arg, const char *what, int max, AttrNumb
 	give(change, column, Int32GetDatum(value), value == 0);
 }
 
+/* Adds an integer argument for a smallint column to the change. */
 static void
 take_small(FunctionCallInfo fcinfo, int arg, const char *what, int min, int max, AttrNumber column,
 		   Change *change)
@@ -439,6 +471,7 @@ take_small(FunctionCallInfo fcinfo, int arg, const char *what, int min, int max,
 	give(change, column, Int16GetDatum(value), false);
 }
 
+/* Returns an interval in microseconds; an error unless it is between 0 and max. */
 static int64
 interval_between(FunctionCallInfo fcinfo, int arg, const char *what, int64 max, const char *max_text)
 {
@@ -451,6 +484,7 @@ interval_between(FunctionCallInfo fcinfo, int arg, const char *what, int64 max, 
 	return us;
 }
 
+/* Adds the argument timeout to the change; 0 means none, and sets the column to null. */
 static void
 take_timeout(FunctionCallInfo fcinfo, int arg, Change *change)
 {
@@ -458,11 +492,12 @@ take_timeout(FunctionCallInfo fcinfo, int arg, Change *change)
 
 	if (PG_ARGISNULL(arg))
 		return;
-	/* rounded up: less than a millisecond is not none */
+	/* rounded up, since 0 means no timeout */
 	ms = (interval_between(fcinfo, arg, "timeout", (int64) INT_MAX * 1000, "2147483647 ms") + 999) / 1000;
 	give(change, Anum_queue_timeout, Int32GetDatum(ms), ms == 0);
 }
 
+/* Adds an interval to the change; with zero_is_null, 0 sets the column to null. */
 static void
 take_interval(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, bool zero_is_null,
 			  Change *change)
@@ -475,6 +510,7 @@ take_interval(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber col
 	give(change, column, PG_GETARG_DATUM(arg), us == 0 && zero_is_null);
 }
 
+/* Adds the argument history to the change; "default" sets the column to null. */
 static void
 take_history(FunctionCallInfo fcinfo, int arg, Change *change)
 {
@@ -492,6 +528,7 @@ take_history(FunctionCallInfo fcinfo, int arg, Change *change)
 	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
 }
 
+/* Raises an error if a queue cannot have this name. */
 static void
 require_new_name(const char *name)
 {
@@ -505,18 +542,14 @@ require_new_name(const char *name)
 				 errmsg("queue name must be less than %d bytes long", NAMEDATALEN)));
 }
 
+/* SQL function delay_queue(): declares a queue, or changes it. */
 Datum
 dw_queue(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {
-		TEXTOID, INT4OID, INT4OID, INT4OID, INTERVALOID, INT4OID, INTERVALOID, BOOLOID, INTERVALOID,
-		NAMEARRAYOID, TEXTOID
-	};
 	Change		change = {0};
 	Relation	rel;
 	char	   *name;
 
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	dw_require_writable("delay_queue()");
 	name = queue_name(fcinfo);
 	require_new_name(name);
@@ -536,7 +569,7 @@ dw_queue(PG_FUNCTION_ARGS)
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	if (!change_queue(rel, name, &change))
 	{
-		/* one at a time; another one may just have done it */
+		/* only one session at a time creates queues; another one may just have created this */
 		LockRelation(rel, ShareUpdateExclusiveLock);
 		if (!change_queue(rel, name, &change))
 			create_queue(rel, name, &change);
@@ -545,15 +578,14 @@ dw_queue(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* SQL function delay_queue_drop(). */
 Datum
 dw_queue_drop(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID};
 	Relation	rel;
 	HeapTuple	tuple;
 	char	   *name;
 
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	dw_require_writable("delay_queue_drop()");
 	name = queue_name(fcinfo);
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
@@ -583,6 +615,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 
 /*---- Pauses ----*/
 
+/* Pauses or resumes a queue; an error if there is no queue of that name. */
 static void
 set_queue_paused(const char *name, bool paused)
 {
@@ -597,6 +630,7 @@ set_queue_paused(const char *name, bool paused)
 	table_close(rel, NoLock);
 }
 
+/* Returns the row of the pause of a role, as it is now; NULL if there is none. */
 static HeapTuple
 find_pause(Relation rel, Oid owner)
 {
@@ -606,7 +640,7 @@ find_pause(Relation rel, Oid owner)
 	return dw_find_now(rel, dw_catalog()->pause_pkey, &key);
 }
 
-/* Pauses the tasks of a role, or of all (0), or resumes them. */
+/* Pauses or resumes the tasks of a role, or of all roles (InvalidOid). */
 static void
 set_owner_paused(Oid owner, bool paused)
 {
@@ -631,12 +665,10 @@ set_owner_paused(Oid owner, bool paused)
 	table_close(rel, NoLock);
 }
 
+/* delay_pause() and delay_resume(): a queue, or the current user's tasks if none is named. */
 static Datum
 pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
 {
-	static const Oid types[] = {TEXTOID};
-
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	dw_require_writable(function);
 	if (PG_ARGISNULL(0))
 		set_owner_paused(GetUserId(), paused);
@@ -645,31 +677,33 @@ pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
 	PG_RETURN_VOID();
 }
 
+/* SQL function delay_pause(). */
 Datum
 dw_pause(PG_FUNCTION_ARGS)
 {
 	return pause_or_resume(fcinfo, "delay_pause()", true);
 }
 
+/* SQL function delay_resume(). */
 Datum
 dw_resume(PG_FUNCTION_ARGS)
 {
 	return pause_or_resume(fcinfo, "delay_resume()", false);
 }
 
+/* SQL function delay_pause_database(). */
 Datum
 dw_pause_database(PG_FUNCTION_ARGS)
 {
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	dw_require_writable("delay_pause_database()");
 	set_owner_paused(InvalidOid, true);
 	PG_RETURN_VOID();
 }
 
+/* SQL function delay_resume_database(). */
 Datum
 dw_resume_database(PG_FUNCTION_ARGS)
 {
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	dw_require_writable("delay_resume_database()");
 	set_owner_paused(InvalidOid, false);
 	PG_RETURN_VOID();

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * options.c
- *	  What delay_schedule_task can be told of a task.
+ *	  Reads the options of delay_schedule_task().
  *
- * Run by backends that schedule.  Null always means that an option is not
- * given.  What could not be used later, by an executor, is refused here.
+ * Run by sessions that schedule tasks, and by executors whose tasks do so.  A null
+ * always means that the option is not given.  Values that an executor could not use
+ * later are refused here.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,12 +28,14 @@
 #include "../task/new_task.h"
 #include "options.h"
 
-/* The index of keys must have room for one; tags are kept as short. */
+/* Limit for a key, a tag or a name, in bytes: an index entry must have room for a key */
 #define MAX_TEXT		DW_MAX_KEY
+/* Limit for on_success and on_failure together, in bytes */
 #define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
-/* as of queues (declare.c) */
+/* Limit for retry_delay, in microseconds; queues have the same limit (declare.c) */
 #define MAX_RETRY_DELAY	(366 * USECS_PER_DAY)
 
+/* Raises an error if the text is too long; name is the option's name for the message. */
 void
 dw_option_refuse_long(const text *value, const char *name)
 {
@@ -44,6 +47,7 @@ dw_option_refuse_long(const text *value, const char *name)
 				 errhint("Use a hash of it, for instance %s.", "md5()")));
 }
 
+/* Raises an error if the text is empty or too long. */
 void
 dw_option_check_text(const text *value, const char *name)
 {
@@ -55,6 +59,10 @@ dw_option_check_text(const text *value, const char *name)
 	dw_option_refuse_long(value, name);
 }
 
+/*
+ * Returns the text argument with that number, or NULL if it is null.  An empty or too
+ * long text raises an error.
+ */
 text *
 dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 {
@@ -67,7 +75,7 @@ dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 	return value;
 }
 
-/* A whole number within a range; 0 if it is null. */
+/* Returns an integer argument, 0 if it is null; an error if it is out of range. */
 static int32
 read_whole_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, int32 high)
 {
@@ -83,7 +91,7 @@ read_whole_number(FunctionCallInfo fcinfo, int number, const char *name, int32 l
 	return value;
 }
 
-/* An interval that must be finite; 0 if it is null. */
+/* Returns an interval in microseconds, 0 if it is null; an error if it is infinite. */
 static int64
 read_finite(FunctionCallInfo fcinfo, int number, const char *name)
 {
@@ -99,7 +107,7 @@ read_finite(FunctionCallInfo fcinfo, int number, const char *name)
 	return dw_interval_us(interval);
 }
 
-/* One in which the task must have time to begin. */
+/* Returns a time span as read_finite() does; an error unless it is greater than zero. */
 static int64
 read_span(FunctionCallInfo fcinfo, int number, const char *name)
 {
@@ -112,7 +120,10 @@ read_span(FunctionCallInfo fcinfo, int number, const char *name)
 	return us;
 }
 
-/* One that a queue has, too: zero is none. */
+/*
+ * Returns a time span as read_finite() does; an error unless it is between 0 and max
+ * microseconds.  max_text is max for the message.
+ */
 static int64
 read_pause(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
 {
@@ -125,6 +136,7 @@ read_pause(FunctionCallInfo fcinfo, int number, const char *name, int64 max, con
 	return us;
 }
 
+/* Sets a column of the task's row. */
 static void
 put_option(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
 {
@@ -132,7 +144,7 @@ put_option(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnu
 	nulls[column - 1] = isnull;
 }
 
-/* The channel of the option notify. */
+/* Reads the option notify, the name of a channel, into the column more. */
 static void
 read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 {
@@ -150,7 +162,8 @@ read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 }
 
 /*
- * A row has room for twice as much, the last error included.  What has none
+ * Raises an error if on_success and on_failure are too long.  A row has room for twice
+ * as much, but must also have room for the task's last error: a task whose row is full
  * could not be tried again.
  */
 static void
@@ -170,7 +183,10 @@ refuse_long_follow_ups(FunctionCallInfo fcinfo, int success, int failure)
 				 errhint("Put what they do into a function, and its data into a table.")));
 }
 
-/* SQL that is to be run when the task has ended. */
+/*
+ * Reads the SQL of a follow-up, which runs when the task has ended and gets nargs
+ * arguments, into the column more.
+ */
 static void
 read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
 			   Datum *values, bool *nulls)
@@ -185,6 +201,7 @@ read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
 	dw_more_set_text(values, nulls, Anum_task_more, name, text_to_cstring(sql));
 }
 
+/* Reads the option mode into the column more; an error if there is no such mode. */
 static void
 read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 {
@@ -198,8 +215,9 @@ read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
 }
 
 /*
- * Those that stand in "more": four arguments in a row from the given one on,
- * skip_after, notify, on_success and on_failure.  dw_options_read does so, too.
+ * Reads the options that are stored in the column more: five successive arguments,
+ * skip_after, notify, on_success, on_failure and mode, of which the first has the given
+ * number.  dw_options_read() calls this function.
  */
 void
 dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
@@ -216,8 +234,9 @@ dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nu
 }
 
 /*
- * Reads those of the row that need nothing but a check: key, tag, attempts,
- * pauses and times.  An error if one is not valid.
+ * Reads the options that only need a check into the task's row: all but the SQL, its
+ * arguments, the due time, if_exists, the queue and the priority.  An invalid option
+ * raises an error.
  */
 void
 dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
@@ -231,7 +250,7 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	put_option(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
 	put_option(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	put_option(values, nulls, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
-	/* rounded up: less than a millisecond is not none */
+	/* rounded up, since 0 means no timeout */
 	put_option(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), PG_ARGISNULL(DW_ARG_TIMEOUT));
 	(void) read_pause(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay", MAX_RETRY_DELAY, "366 days");
 	put_option(values, nulls, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
@@ -242,7 +261,7 @@ dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);
 }
 
-/* Its priority; -2 if none is given. */
+/* Returns the option priority, or DW_NO_PRIORITY if it is not given. */
 int16
 dw_option_priority(FunctionCallInfo fcinfo)
 {
@@ -251,6 +270,10 @@ dw_option_priority(FunctionCallInfo fcinfo)
 	return read_whole_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
 }
 
+/*
+ * Returns the value of if_exists with that name: what to do if a task with the same
+ * key is pending.  An unknown name raises an error.
+ */
 DwIfExists
 dw_if_exists_named(const char *name)
 {
@@ -269,6 +292,7 @@ dw_if_exists_named(const char *name)
 			 errhint("Use 'keep', 'replace' or 'error'.")));
 }
 
+/* Returns the option if_exists, DW_KEEP if it is not given. */
 DwIfExists
 dw_option_if_exists(FunctionCallInfo fcinfo)
 {
@@ -279,7 +303,7 @@ dw_option_if_exists(FunctionCallInfo fcinfo)
 		return DW_KEEP;
 	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
 	value = dw_if_exists_named(name);
-	/* rather a key that came out as null */
+	/* most likely the user's expression for the key gave null by mistake */
 	if (value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * options.h
- *	  What delay_schedule_task can be told of a task.
+ *	  Reads the options of delay_schedule_task().
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 #include "../rows/task_rows.h"
 
-/* The arguments of delay_schedule_task, as the install script has them. */
+/* The arguments of delay_schedule_task(), in the order of the install script */
 enum
 {
 	DW_ARG_SQL,
@@ -38,15 +38,12 @@ enum
 	DW_ARG_MODE,
 	DW_NARGS
 };
+
 extern void dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 extern void dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls);
 extern int16 dw_option_priority(FunctionCallInfo fcinfo);
-
-/* What to do if a task of the key is pending. */
 extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
 extern DwIfExists dw_if_exists_named(const char *name);
-
-/* A text, NULL if it is null; what is too long, or empty, is an error. */
 extern void dw_option_refuse_long(const text *value, const char *name);
 extern void dw_option_check_text(const text *value, const char *name);
 extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);

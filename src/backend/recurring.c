@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * recurring.c
- *	  Recurring tasks.
+ *	  The SQL functions that declare, change, remove, pause and resume recurring tasks.
  *
- * What is to be done, and when, stands in a row of delay_wheel.recurring_task,
- * its definition.  A run is an ordinary task, whose row names the definition
- * ("recurring" in its column more); the definition names the one task that is
- * its current run, pending or going on.  Whoever ends that one inserts the
- * next and names it, in the very transaction in which the run's row is
- * deleted: so there is one at any time, no two overlap, and whatever dies,
- * none is lost or doubled.
+ * Run by sessions, and by executors whose tasks call these functions.
  *
- * A task that is not named by its definition is none of its runs (any more):
- * a failed one that was put back, or one that was cut off by a change.
+ * The definition of a recurring task is a row of delay_wheel.recurring_task, which says
+ * what is to be done, and when.  A run is an ordinary task, whose row names the
+ * definition ("recurring" in its column more).  The definition names one task, its
+ * current run, which is pending or running.  The transaction that ends the current run
+ * (ending/conclude.c) deletes the run's row, inserts the next run, and names that in the
+ * definition (recurring/definition.c).  So a definition has one run at any time, two
+ * runs never overlap, and no run is lost or doubled if a process dies.
  *
- * Locks, in this order: the row of the run (pending.c), then that of the
- * definition.  So who changes a definition takes the run first; or, if an
- * executor has it, leaves it alone: that one waits for the change at its end,
- * and goes by it.  In between the definition may have got another run; so
- * which one it is counts only under the lock of the definition.
+ * A task that its definition does not name is not one of its runs any more: a failed
+ * run that was put back, or a run that was replaced when the definition changed.
  *
- * A name is looked for as a key is (keys.c): with a dirty snapshot, under a
- * lock of its own that is held for just that long, and for the insertion.
+ * Locks are taken in this order: first the row of the run (ending/pending.c), then the
+ * row of the definition.  So a session that changes a definition first takes its run,
+ * that is, deletes the run's row.  If an executor is running the run, the session
+ * leaves the run alone: at the run's end, the executor waits for the change of the
+ * definition, and obeys it.  The definition may have got another run before its row
+ * is locked; so its run must be read again under that lock.
  *
- * Run by backends, executors, and the sweeper, which waits for nobody.
+ * A definition is looked for by its name as a task is by its key (ending/keys.c): with a
+ * dirty snapshot, under a lock on the name, which is held only during the search and,
+ * if the name is new, the insertion.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,7 +56,6 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
 #include "../recurring/cron.h"
@@ -77,13 +78,15 @@ PG_FUNCTION_INFO_V1(dw_unschedule);
 PG_FUNCTION_INFO_V1(dw_pause_recurring);
 PG_FUNCTION_INFO_V1(dw_resume_recurring);
 
-/* See keys.c and autonomous.c for others. */
+/* Class of the advisory locks on names; task/key_lock.c and task/row_lock.c have others */
 #define NAME_LOCK_CLASS	0xDE1C
 
 /*---- Finding a definition by its name ----*/
 
+/* The lock on a name that this process holds, if it holds one */
 static LOCKTAG name_lock;
 
+/* Locks a name of an owner, until unlock_name(). */
 static void
 lock_name(Oid owner, const text *name)
 {
@@ -101,7 +104,11 @@ unlock_name(void)
 	LockRelease(&name_lock, ExclusiveLock, false);
 }
 
-/* Also sets *open to a transaction that is about to change that, if there is one. */
+/*
+ * Looks for the definition with that owner and name.  If an open transaction is
+ * inserting or deleting it, *open is that transaction; otherwise *def is filled in.
+ * False if there is none.
+ */
 static bool
 look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, TransactionId *open)
 {
@@ -133,9 +140,9 @@ look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, Transactio
 }
 
 /*
- * Finds the current user's definition of this name, having waited for who
- * else changes it.  If there is none the name is locked if that is wanted: the
- * caller inserts one and unlocks it.
+ * Finds the current user's definition with this name, after waiting for other
+ * transactions that change it; false if there is none.  With keep_lock, a name that was
+ * not found stays locked: the caller inserts a definition, and unlocks the name.
  */
 static bool
 find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
@@ -158,7 +165,10 @@ find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 
 /*---- Taking a definition, and its run ----*/
 
-/* Takes the run that the definition names, if it is pending. */
+/*
+ * Takes the run that the definition names, if the run is pending: deletes its row.
+ * *run says what was found.  *run must be all zeros, or what an earlier call left.
+ */
 static void
 take_run(const DwDefinition *def, DwRecurringRun *run)
 {
@@ -167,7 +177,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 	HeapTuple	found;
 	DwHint		hint;
 
-	/* taken already, before the definition was found to have changed */
+	/* taken by an earlier call, after which the definition turned out to have changed */
 	if (run->taken != NULL && run->id == id)
 		return;
 	memset(run, 0, sizeof(DwRecurringRun));
@@ -186,7 +196,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 				run->running = true;
 				break;
 			case DW_GONE:
-				/* cancelled, but delay_run() may have begun it before */
+				/* cancelled; but a delay_run() that began before may be running it */
 				if (found != NULL)
 					run->running = !dw_row_wait(rel, &run->key);
 				break;
@@ -195,8 +205,9 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 }
 
 /*
- * Locks a definition together with its run.  False if it has changed since it
- * was read: the caller is to look again.
+ * Takes the run of a definition, and locks the definition's row; *def is read again
+ * under that lock.  False if the definition has changed since it was read: the caller
+ * looks again, with the same *run.
  */
 static bool
 take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
@@ -210,13 +221,13 @@ take_definition(Relation rel, DwDefinition *def, DwRecurringRun *run)
 		dw_definition_number(&locked, Anum_recurring_task) != run->id)
 		return false;
 	*def = locked;
-	/* only now: its end would have to lock the definition */
+	/* check under the lock, which the end of such a run would need, too */
 	if (run->id != 0 && run->taken == NULL && !run->running)
 		run->running = dw_runs_without_row(run->id);
 	return true;
 }
 
-/* The run that was taken has no place any more. */
+/* Ends the run that was taken, if one was, as cancelled. */
 static void
 drop_run(DwRecurringRun *run)
 {
@@ -230,8 +241,9 @@ drop_run(DwRecurringRun *run)
 }
 
 /*
- * The same by name; false if there is none.  If that is wanted, one that is not
- * paused is only looked at.
+ * Finds the current user's definition with this name, and takes it as
+ * take_definition() does; false if there is none.  With only_paused, a definition that
+ * is not paused is read, but neither locked nor is its run taken.
  */
 static bool
 take_by_name(Relation rel, text *name, bool only_paused, DwDefinition *def, DwRecurringRun *run)
@@ -247,8 +259,9 @@ take_by_name(Relation rel, text *name, bool only_paused, DwDefinition *def, DwRe
 	return true;
 }
 
-/*---- What delay_every and delay_cron are told ----*/
+/*---- The arguments of delay_every() and delay_cron() ----*/
 
+/* The arguments of both, in the order of the install script */
 enum
 {
 	ARG_NAME,
@@ -275,7 +288,10 @@ enum
 	NARGS
 };
 
-/* Which options of delay_schedule_task these are. */
+/*
+ * The arguments that are options of delay_schedule_task(), by the numbers that they have
+ * there; 0 for all others, and for ARG_SQL.
+ */
 static const int option_of[NARGS] = {
 	[ARG_SQL] = DW_ARG_SQL,
 	[ARG_ARGS] = DW_ARG_ARGS,
@@ -293,6 +309,7 @@ static const int option_of[NARGS] = {
 	[ARG_MODE] = DW_ARG_MODE
 };
 
+/* Returns the argument name; an error if it is null, empty or too long. */
 static text *
 read_name(FunctionCallInfo fcinfo)
 {
@@ -304,6 +321,7 @@ read_name(FunctionCallInfo fcinfo)
 	return dw_option_text(fcinfo, ARG_NAME, "name");
 }
 
+/* Raises an error if a task cannot recur at this interval. */
 static void
 check_every(const Interval *every)
 {
@@ -321,7 +339,7 @@ check_every(const Interval *every)
 				 errmsg("%s must be at least %s", "every", "100 ms")));
 }
 
-/* The interval or the schedule, and the time zone. */
+/* Reads the interval or the cron schedule, and the time zone, into the definition. */
 static void
 read_times(FunctionCallInfo fcinfo, bool is_cron, DwDefinition *def)
 {
@@ -345,6 +363,7 @@ read_times(FunctionCallInfo fcinfo, bool is_cron, DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_time_zone, CStringGetTextDatum(pg_get_timezone_name(zone)));
 }
 
+/* Reads the arguments starts, until, max_runs and catch_up into the definition. */
 static void
 read_limits(FunctionCallInfo fcinfo, DwDefinition *def)
 {
@@ -379,7 +398,10 @@ read_limits(FunctionCallInfo fcinfo, DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_catch_up, CStringGetTextDatum(catch_up));
 }
 
-/* What its runs are like: as delay_schedule_task reads it. */
+/*
+ * Reads the arguments that describe a run into the definition.  They are passed to the
+ * functions that read the options of delay_schedule_task().
+ */
 static void
 read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 {
@@ -414,7 +436,7 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 
 /*---- Declaring and changing ----*/
 
-/* Do both have the same in a column? */
+/* True if both definitions have the same value in a column. */
 static bool
 is_same_column(Relation rel, const DwDefinition *a, const DwDefinition *b, AttrNumber column)
 {
@@ -426,6 +448,7 @@ is_same_column(Relation rel, const DwDefinition *a, const DwDefinition *b, AttrN
 						  attr->attbyval, attr->attlen);
 }
 
+/* True if both definitions have the same values in all columns of a list that ends with 0. */
 static bool
 is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNumber *columns)
 {
@@ -435,11 +458,15 @@ is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNu
 	return true;
 }
 
-/* The ideal times, if they are counted from the same one. */
+/*
+ * The columns that determine the ideal times of the runs, the times at which they
+ * should begin, if both definitions count from the same start
+ */
 static const AttrNumber interval_columns[] = {
 	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone, 0
 };
 
+/* The columns that delay_every() and delay_cron() set */
 static const AttrNumber declared_columns[] = {
 	Anum_recurring_every, Anum_recurring_schedule, Anum_recurring_time_zone,
 	Anum_recurring_starts, Anum_recurring_until, Anum_recurring_max_runs,
@@ -449,7 +476,10 @@ static const AttrNumber declared_columns[] = {
 	Anum_recurring_search_path, Anum_recurring_tag, Anum_recurring_more, 0
 };
 
-/* If starts is not given: the first time is one interval from now. */
+/*
+ * Returns the start if none is given: one interval from now, or now for a cron
+ * schedule.
+ */
 static TimestampTz
 default_starts(const DwDefinition *wanted)
 {
@@ -467,7 +497,10 @@ default_starts(const DwDefinition *wanted)
 	return starts;
 }
 
-/* Under the lock of its name. */
+/*
+ * Inserts a new definition, and its first run; returns the id of that task.  Raises an
+ * error if there would be no run at all.  The caller has locked the name.
+ */
 static int64
 create(DwDefinition *def)
 {
@@ -491,7 +524,12 @@ create(DwDefinition *def)
 	return dw_definition_number(def, Anum_recurring_task);
 }
 
-/* Whoever changes one that came with a copy means it to have runs here. */
+/*
+ * Changes a definition that was taken together with its run; returns the id of the
+ * current run, 0 if there is none.  If the run is pending it is replaced; if it is
+ * running, its end obeys the change.  A definition that came with a copy of another
+ * database becomes this database's own: its runs will run here.
+ */
 static int64
 change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringRun *run)
 {
@@ -507,7 +545,7 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 		def->nulls[declared_columns[i] - 1] = wanted->nulls[declared_columns[i] - 1];
 	}
 	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	/* the end of a run that is going on goes by this */
+	/* if a run is running, its end sets the next time by the changed definition */
 	if (!run->running)
 	{
 		if (!same_times)
@@ -519,17 +557,22 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 	return dw_definition_number(def, Anum_recurring_task);
 }
 
+/*
+ * Inserts a definition, or changes the one of that name; returns the id of its current
+ * run, 0 if there is none.  A definition that is declared again without any change, and
+ * is this database's own, is left alone.
+ */
 static int64
 declare(DwDefinition *wanted)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
 	bool		starts_given = !wanted->nulls[Anum_recurring_starts - 1];
 	text	   *name = DatumGetTextPP(wanted->values[Anum_recurring_name - 1]);
-	DwRecurringRun			run = {0};
+	DwRecurringRun run = {0};
 	DwDefinition def;
 	int64		result;
 
-	/* nothing is to be waited for under the lock of the name */
+	/* take what may have to be waited for before the name is locked */
 	dw_tasks_lock();
 	(void) dw_require_lane(GetUserId(), DatumGetInt16(wanted->values[Anum_recurring_queue - 1]),
 						   DatumGetInt16(wanted->values[Anum_recurring_priority - 1]));
@@ -564,21 +607,15 @@ declare(DwDefinition *wanted)
 	return result;
 }
 
+/* delay_every() and delay_cron(). */
 static Datum
 declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 {
-	Oid			types[NARGS] = {
-		TEXTOID, is_cron ? TEXTOID : INTERVALOID, TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID,
-		TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT8OID, TEXTOID,
-		TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID
-	};
 	Datum		values[Natts_recurring] = {0};
 	bool		nulls[Natts_recurring];
 	DwDefinition wanted = {.values = values, .nulls = nulls};
 	int64		task;
 
-	dw_require_signature(fcinfo, INT8OID, NARGS, types);
 	dw_require_writable(is_cron ? "delay_cron()" : "delay_every()");
 	memset(nulls, true, sizeof(nulls));
 	dw_definition_set(&wanted, Anum_recurring_name, PointerGetDatum(read_name(fcinfo)));
@@ -591,12 +628,14 @@ declare_from_args(FunctionCallInfo fcinfo, bool is_cron)
 	PG_RETURN_INT64(task);
 }
 
+/* SQL function delay_every(). */
 Datum
 dw_every(PG_FUNCTION_ARGS)
 {
 	return declare_from_args(fcinfo, false);
 }
 
+/* SQL function delay_cron(). */
 Datum
 dw_cron(PG_FUNCTION_ARGS)
 {
@@ -605,15 +644,17 @@ dw_cron(PG_FUNCTION_ARGS)
 
 /*---- Removing, pausing, resuming ----*/
 
-/* Opens the table and takes the definition that the function names; NULL: there is none. */
+/*
+ * Checks the call of an SQL function whose only argument is a name, and takes the
+ * definition of that name as take_by_name() does.  Returns the open table of
+ * definitions, or NULL if there is no such definition.
+ */
 static Relation
 take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
 		   DwRecurringRun *run)
 {
-	static const Oid types[] = {TEXTOID};
 	Relation	rel;
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
@@ -623,11 +664,12 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 	return NULL;
 }
 
+/* SQL function delay_unschedule(): removes a recurring task; false if there is none. */
 Datum
 dw_unschedule(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	DwRecurringRun			run;
+	DwRecurringRun run;
 	Relation	rel = take_named(fcinfo, "delay_unschedule()", false, &def, &run);
 
 	if (rel == NULL)
@@ -638,11 +680,12 @@ dw_unschedule(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
+/* SQL function delay_pause_recurring(); false if there is no such recurring task. */
 Datum
 dw_pause_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	DwRecurringRun			run;
+	DwRecurringRun run;
 	Relation	rel = take_named(fcinfo, "delay_pause_recurring()", false, &def, &run);
 
 	if (rel == NULL)
@@ -656,7 +699,10 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* From the first ideal time from now on. */
+/*
+ * Resumes a definition without a running run: its next run is at the first ideal time
+ * from now on, and after the last run.
+ */
 static void
 resume(DwDefinition *def)
 {
@@ -670,11 +716,12 @@ resume(DwDefinition *def)
 	dw_definition_set_next(def, after);
 }
 
+/* SQL function delay_resume_recurring(); false if there is no such recurring task. */
 Datum
 dw_resume_recurring(PG_FUNCTION_ARGS)
 {
 	DwDefinition def;
-	DwRecurringRun			run;
+	DwRecurringRun run;
 	Relation	rel = take_named(fcinfo, "delay_resume_recurring()", true, &def, &run);
 
 	if (rel == NULL)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recurring.h
- *	  Recurring tasks.
+ *	  The SQL functions that declare, change, remove, pause and resume recurring tasks.
  *
  *-------------------------------------------------------------------------
  */

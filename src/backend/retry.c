@@ -3,12 +3,13 @@
  * retry.c
  *	  The SQL functions that put failed tasks back, or discard them.
  *
- * Run by backends, and by executors whose tasks call them.
+ * Run by sessions, and by executors whose tasks call these functions.
  *
- * The lock of the newest of a task's failed rows decides between several who
- * want to do so.  Under it is looked at whether it can be put back, with
- * snapshots taken just then, whatever the isolation level, as for pending
- * tasks (pending.c).
+ * A task may have several rows in delay_wheel.failed_task, since it may have failed,
+ * been put back, and failed again.  A session locks the newest of these rows first, so
+ * only one of several sessions puts the task back or discards it.  The checks whether
+ * a task can be put back are made under this lock, with new snapshots at any isolation
+ * level, as for pending tasks (ending/pending.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +36,6 @@
 
 #include "../base/inject.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../ending/keys.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -55,27 +55,28 @@ PG_FUNCTION_INFO_V1(dw_redrive);
 PG_FUNCTION_INFO_V1(dw_discard);
 PG_FUNCTION_INFO_V1(dw_discard_all);
 
-/* What became of an attempt to put a task back, or to discard it. */
+/* Outcome of an attempt to put a task back, or to discard it */
 typedef enum Outcome
 {
-	DEALT_WITH,
-	NOT_THERE,					/* there is no such failed task (any more) */
-	IS_PENDING,
-	IS_RUNNING,
-	IS_LOCKED,					/* an open transaction changes it */
-	KEY_IS_PENDING,				/* another task of its key is, or runs */
-	NO_QUEUE,
-	NO_OWNER
+	DEALT_WITH,					/* the task was put back, or discarded */
+	NOT_THERE,					/* the task is not, or no longer, among the failed tasks */
+	IS_PENDING,					/* the task is pending already */
+	IS_RUNNING,					/* the task is running */
+	IS_LOCKED,					/* an open transaction changes the failed row */
+	KEY_IS_PENDING,				/* another task with its key is pending or running */
+	NO_QUEUE,					/* the task's queue does not exist any more */
+	NO_OWNER					/* the task's owner does not exist any more */
 } Outcome;
 
+/* State of a call of one of the functions */
 typedef struct Retrying
 {
-	bool		discards;
-	Relation	failed;
-	Relation	task;
+	bool		discards;		/* true: discard tasks; false: put them back */
+	Relation	failed;			/* delay_wheel.failed_task */
+	Relation	task;			/* delay_wheel.task */
 } Retrying;
 
-/* A row of failed_task, in our memory context. */
+/* A row of delay_wheel.failed_task, copied */
 typedef struct FailedRow
 {
 	HeapTuple	tuple;
@@ -87,25 +88,30 @@ typedef struct FailedRow
 	int16		priority;
 } FailedRow;
 
-/* Which tasks are meant, of many; null or infinite is any. */
+/* Criteria for the tasks that delay_redrive() and delay_discard_all() deal with */
 typedef struct Filter
 {
 	int			queue;			/* -1: any */
-	text	   *tag;
-	text	   *sqlstate;
-	TimestampTz from;
-	TimestampTz until;
+	text	   *tag;			/* NULL: any */
+	text	   *sqlstate;		/* NULL: any */
+	TimestampTz from;			/* lower limit of the time of failure, inclusive */
+	TimestampTz until;			/* upper limit of the time of failure, exclusive */
 } Filter;
 
+/* Opens the tables; their locks stay until the end of the transaction. */
 static void
 begin_retrying(Retrying *retrying, bool discards)
 {
 	retrying->discards = discards;
 	retrying->failed = table_open(dw_catalog()->failed, RowExclusiveLock);
-	/* before marks are looked at: see sweep.c */
+	/*
+	 * Lock the task table before marks of delay_cancel_all() are read: the sweeper keeps
+	 * a mark while a transaction with this lock may still bring tasks (sweeper/sweep.c).
+	 */
 	retrying->task = table_open(dw_catalog()->task, RowExclusiveLock);
 }
 
+/* Closes the tables. */
 static void
 end_retrying(Retrying *retrying)
 {
@@ -113,8 +119,9 @@ end_retrying(Retrying *retrying)
 	table_close(retrying->failed, NoLock);
 }
 
-/*---- Can it be put back? ----*/
+/*---- Checks whether a task can be put back ----*/
 
+/* True if the task table has a row with the task's id. */
 static bool
 is_pending_again(const Retrying *retrying, const FailedRow *row)
 {
@@ -125,6 +132,10 @@ is_pending_again(const Retrying *retrying, const FailedRow *row)
 	return tuple != NULL;
 }
 
+/*
+ * Returns DEALT_WITH if the task can be put back as far as its owner, its queue and its
+ * id are concerned, otherwise the reason why not.  Keeps the queue from being dropped.
+ */
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
 {
@@ -137,8 +148,9 @@ judge(const Retrying *retrying, const FailedRow *row)
 	return DEALT_WITH;
 }
 
-/*---- Putting back ----*/
+/*---- Putting back and discarding ----*/
 
+/* Reads a row of failed_task, which must live as long as *row. */
 static void
 read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
 {
@@ -150,7 +162,7 @@ read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
 	row->priority = DatumGetInt16(row->values[Anum_failed_priority - 1]);
 }
 
-/* Copies of the failed rows of an id, in the order in which they failed. */
+/* Returns copies of the failed rows of an id, in the order in which they failed. */
 static List *
 find_rows(Relation rel, int64 id)
 {
@@ -171,7 +183,10 @@ find_rows(Relation rel, int64 id)
 	return rows;
 }
 
-/* The task begins anew: due at once, as if it had never been tried. */
+/*
+ * Inserts the row of a task that is put back.  The task begins anew: it is due at
+ * once, and has no attempts and no crashes.
+ */
 static void
 insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 {
@@ -191,20 +206,23 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	dw_writes_for(row->owner);
-	/* what has not committed yet hits it, as any task of its id */
+	/* spare the task from the marks that have committed; later ones may cancel it */
 	mark = dw_mark_on_row(values, nulls);
 	if (mark != 0)
 	{
 		values[Anum_task_spared - 1] = Int64GetDatum(mark);
 		nulls[Anum_task_spared - 1] = false;
 	}
-	/* it begins anew; a server that was killed just when it was set aside knows it yet */
+	/* crashes may still be counted if the server was killed just when the task failed */
 	dw_crashes_forget(MyDatabaseId, row->id);
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);
 }
 
-/* Those of other owners, which only plain SQL can have written, stay. */
+/*
+ * Deletes the failed rows of a task.  Rows of other owners stay; only plain SQL can
+ * have written such rows with the same id.
+ */
 static void
 delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 {
@@ -225,8 +243,9 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 }
 
 /*
- * If the task has a key, it is inserted under the lock of that, in which there
- * must be nothing to wait for.
+ * Puts a task back, and deletes its failed rows; KEY_IS_PENDING if that is not possible.
+ * A task with a key is inserted under the lock of the key.  Nothing may be waited for
+ * under that lock, so the lane is found before.
  */
 static Outcome
 put_rows_back(Retrying *retrying, const FailedRow *row, List *rows)
@@ -252,7 +271,10 @@ put_rows_back(Retrying *retrying, const FailedRow *row, List *rows)
 	return DEALT_WITH;
 }
 
-/* Locks a failed row, having waited for whoever else changes it, if so asked. */
+/*
+ * Locks a failed row.  If another transaction changes the row, waits for its end, or
+ * returns TM_WouldBlock if wait is false.
+ */
 static TM_Result
 lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
 {
@@ -269,10 +291,13 @@ lock_row(const Retrying *retrying, const FailedRow *row, bool wait)
 }
 
 /*
- * Puts a task back by its newest failed row, or discards it; all rows of that id
- * and owner go.  If tid is given, only if that is the newest one, and without
- * waiting: one of many must not be able to hold up all.  *row is that one, unless
- * NOT_THERE is returned.
+ * Puts a task back by its newest failed row, or discards the task; all failed rows with
+ * that id and owner are deleted.  *row becomes the newest failed row, unless NOT_THERE
+ * is returned.  Raises an error if the current user lacks the owner's rights.
+ *
+ * If tid is given, the call is one for many tasks: returns NOT_THERE unless tid is the
+ * newest failed row, and does not wait for locks, since one locked row must not delay
+ * all other tasks.
  */
 static Outcome
 deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
@@ -298,17 +323,20 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 					 errdetail("Only members of the role that scheduled the task, and superusers, may discard it.") :
 					 errdetail("Only members of the role that scheduled the task, and superusers, may put it back.")));
 
-		/* what stands there while it runs: not even to be locked */
+		/*
+		 * While a task in mode at_most_once runs, its failed row stands here in case the
+		 * server crashes.  The executor deletes that row later, so do not even lock it.
+		 */
 		if (dw_executor_runs_autonomous(id, &owner))
 			return IS_RUNNING;
 		DW_INJECT("retry-before-lock");
 		result = lock_row(retrying, row, tid == NULL);
 		if (result == TM_WouldBlock)
 			return IS_LOCKED;
-		/* deleted by plain SQL in this very command */
+		/* the command that calls this function has deleted the row by plain SQL */
 		if (result == TM_SelfModified)
 			return NOT_THERE;
-		/* changed meanwhile: look again */
+		/* another transaction has changed the row: look again */
 		if (result != TM_Ok)
 			continue;
 		if (retrying->discards)
@@ -323,6 +351,7 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 	}
 }
 
+/* Raises the error that says why a task cannot be put back or discarded. */
 static void
 refuse(Outcome why, const FailedRow *row)
 {
@@ -351,15 +380,14 @@ refuse(Outcome why, const FailedRow *row)
 			 errmsg("task %lld is pending", (long long) row->id)));
 }
 
+/* delay_retry() and delay_discard(). */
 static Datum
 deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 {
-	static const Oid types[] = {INT8OID};
 	Retrying	retrying;
 	FailedRow	row;
 	Outcome		outcome;
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable(function);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
@@ -374,26 +402,30 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	PG_RETURN_BOOL(outcome == DEALT_WITH);
 }
 
+/* SQL function delay_retry(): puts a failed task back; false if there is none. */
 Datum
 dw_retry(PG_FUNCTION_ARGS)
 {
 	return deal_with_one(fcinfo, "delay_retry()", false);
 }
 
+/* SQL function delay_discard(): discards a failed task; false if there is none. */
 Datum
 dw_discard(PG_FUNCTION_ARGS)
 {
 	return deal_with_one(fcinfo, "delay_discard()", true);
 }
 
-/*---- Many of them ----*/
+/*---- Many tasks at once ----*/
 
+/* Returns a text argument, NULL if it is null. */
 static text *
 text_argument(FunctionCallInfo fcinfo, int n)
 {
 	return PG_ARGISNULL(n) ? NULL : PG_GETARG_TEXT_PP(n);
 }
 
+/* Reads the criteria from the first five arguments. */
 static void
 read_filter(FunctionCallInfo fcinfo, Filter *filter)
 {
@@ -417,6 +449,7 @@ read_filter(FunctionCallInfo fcinfo, Filter *filter)
 	filter->until = PG_ARGISNULL(4) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(4);
 }
 
+/* True if a column has the wanted text, or if any value is wanted (NULL). */
 static bool
 same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 {
@@ -431,6 +464,10 @@ same_text(Relation rel, HeapTuple tuple, AttrNumber column, const text *wanted)
 											 PointerGetDatum(wanted)));
 }
 
+/*
+ * True if the current user has the rights of the failed row's owner, and the row
+ * matches the filter.  The scan checks the times.
+ */
 static bool
 matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 {
@@ -439,14 +476,18 @@ matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 	Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
 	int			queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 
-	/* rights first: the time that the others take would tell what stands there */
+	/* check rights first: the time that comparisons take would tell about others' rows */
 	return has_privs_of_role(GetUserId(), owner) &&
 		(filter->queue < 0 || filter->queue == queue) &&
 		same_text(rel, tuple, Anum_failed_tag, filter->tag) &&
 		same_text(rel, tuple, Anum_failed_sqlstate, filter->sqlstate);
 }
 
-/* Those that failed first before others; *left is how many could not be. */
+/*
+ * Puts back or discards up to max failed tasks that match the filter, beginning with
+ * those that failed first; returns their number.  *left is increased by the number of
+ * matching tasks that could not be put back or discarded.
+ */
 static int64
 go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 {
@@ -492,16 +533,13 @@ go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 	return done;
 }
 
+/* delay_redrive() and delay_discard_all(). */
 static int64
 deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
 {
-	static const Oid types[] = {
-		TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID
-	};
 	Filter		filter;
 	int64		max = PG_INT64_MAX;
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable(function);
 	read_filter(fcinfo, &filter);
 	if (!PG_ARGISNULL(5))
@@ -513,6 +551,7 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	return go_through(&filter, discards, max, left);
 }
 
+/* SQL function delay_redrive(): puts many failed tasks back; returns how many. */
 Datum
 dw_redrive(PG_FUNCTION_ARGS)
 {
@@ -529,7 +568,10 @@ dw_redrive(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(done);
 }
 
-/* What is left runs just now, or is in the hands of another transaction. */
+/*
+ * SQL function delay_discard_all(); returns how many tasks were discarded.  Tasks that
+ * are running, or whose failed rows another transaction changes, are left silently.
+ */
 Datum
 dw_discard_all(PG_FUNCTION_ARGS)
 {

@@ -1,27 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * run_now.c
- *	  delay_run() and delay_run_due(): running pending tasks at once, in one's
- *	  own transaction.
+ *	  delay_run() and delay_run_due(): run pending tasks at once, in the caller's
+ *	  transaction.
  *
- * Run by backends, and by executors whose tasks call it.
+ * Run by sessions, and by executors whose tasks call these functions.
  *
- * The task's row is deleted as by an executor, then its SQL runs, and both
- * are part of the caller's transaction.
+ * delay_run() deletes the task's row as an executor does, and then runs the task's SQL.
+ * Both belong to the caller's transaction.
  *
- * If the session is the owner's own, the SQL is like any other of it.  In all
- * other cases, a superuser's above all, it must not come to rights that the
- * owner lacks, also not later on: it runs as the owner, in a
- * security-restricted operation (restricted.c).  What that lets through of
- * cursors is seen to here: those of the caller cannot be seen, read, closed or
- * replaced, those of the task are closed.  A caller who has large objects open
- * is refused: their descriptors are the session's, and cannot be hidden.
+ * If the session belongs to the task's owner, the SQL runs like any other SQL of the
+ * session.  In all other sessions, above all those of superusers, the SQL must not get
+ * rights that the owner lacks, neither now nor later.  So it runs as the owner, in a
+ * security-restricted operation (statement/restricted.c).  Such an operation does not
+ * protect cursors and large objects, so they are handled here:
  *
- * delay_run_due() does the same with all tasks that are due by some time, for
- * tests of applications.  It finds one after the other, with a new snapshot, so
- * what a task schedules has its turn.  Delays count from the due time of the
- * task that is run, if that is later than now(): so what is scheduled comes
- * where it would come, and a task that schedules itself again comes to an end.
+ * - The caller's cursors are hidden, so the task can neither see, read, close nor
+ *	 replace them.  The task's cursors are closed.
+ * - A caller with open large objects gets an error, since their descriptors belong to
+ *	 the session, and cannot be hidden.
+ *
+ * delay_run_due() runs all tasks of the current user that are due by some time; it is
+ * meant for tests of applications.  It finds each next task with a new snapshot, so
+ * tasks that were scheduled by these tasks run as well.  A delay counts from the due
+ * time of the running task, if that is later than now().  So new tasks are due when they
+ * would be in real life, and a task that schedules itself again comes to an end.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +56,6 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
-#include "../base/signature.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
 #include "../rows/catalog.h"
@@ -76,33 +78,34 @@ PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
 
 /*
- * So often tasks of one due time may be scheduled by others of that time, and
- * these by others again.
+ * Limit for the rounds of one due time.  Tasks of a round are scheduled, for the same
+ * due time, by tasks of the round before.
  */
 #define MAX_ROUNDS	1000
 
-/* A cursor that the task must not get at. */
+/* A cursor of the caller, hidden from the task, and its state before that */
 typedef struct HiddenCursor
 {
 	const char *name;
 	PortalStatus status;
-	bool		visible;		/* with its query, in pg_cursors */
+	bool		visible;		/* listed, with its query, in pg_cursors */
 } HiddenCursor;
 
-/* A task whose row is deleted, in our memory context. */
+/* A task that was taken: this transaction has deleted its row */
 typedef struct Taken
 {
-	const char *function;		/* that runs it */
+	const char *function;		/* the SQL function that runs the task, for messages */
 	DwTaskKey	key;
 	Datum	   *values;
 	bool	   *nulls;
 } Taken;
 
-/*---- As whom ----*/
+/*---- The session's role ----*/
 
 /*
- * Is all of this session the owner's, so that there is nothing to escape to?
- * An executor is, whoever the process is connected as (session.c).
+ * True if the session has only the owner's rights, so that the task could not get
+ * others.  An executor of the owner's tasks counts, even if its process is connected as
+ * another role (executor/session.c).
  */
 static bool
 is_own_session(Oid owner)
@@ -114,6 +117,7 @@ is_own_session(Oid owner)
 	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
 }
 
+/* Raises an error if the task's owner does not exist any more. */
 static void
 require_role(Oid owner)
 {
@@ -126,7 +130,10 @@ require_role(Oid owner)
 
 /*---- The search path ----*/
 
-/* What ALTER ROLE or ALTER DATABASE has set search_path to, or NULL. */
+/*
+ * Returns the search_path that ALTER ROLE or ALTER DATABASE has set for a database and
+ * a role (InvalidOid: for all), or NULL.
+ */
 static char *
 search_path_of(Relation rel, Oid database, Oid role)
 {
@@ -165,9 +172,10 @@ search_path_of(Relation rel, Oid database, Oid role)
 }
 
 /*
- * The search path that a new session of the owner begins with.  If that is the
- * server's, and this session began with another one, it is hidden from us; then
- * it is taken to be PostgreSQL's own default.
+ * Returns the search path with which a new session of the owner would begin.  If no
+ * ALTER ROLE or ALTER DATABASE sets it, it is the server's.  This session cannot find
+ * that out if it began with another search path itself; it then returns PostgreSQL's
+ * default.
  */
 static char *
 default_search_path(Oid owner)
@@ -190,8 +198,9 @@ default_search_path(Oid owner)
 }
 
 /*
- * Until the nest level of settings is left.  What is in the caller's temporary
- * schema is not meant by the task of another role.
+ * Sets search_path to the task's, until the current nest level of settings ends.  If the
+ * session is not the owner's own, the temporary schema comes last, since the task cannot
+ * mean the caller's temporary objects.
  */
 static void
 set_run_search_path(const Taken *task, bool own)
@@ -210,7 +219,7 @@ set_run_search_path(const Taken *task, bool own)
 
 /*---- Cursors ----*/
 
-/* The names of all cursors, those of the protocol included. */
+/* Returns the names of all cursors, including those of the protocol. */
 static List *
 list_cursors(void)
 {
@@ -233,7 +242,11 @@ list_cursors(void)
 	return names;
 }
 
-/* A portal that is at work can be neither read nor closed: let it seem so, unseen. */
+/*
+ * Hides all cursors, and returns a list of what restore_cursors() needs.  A portal that
+ * is active can be neither read nor closed, so all are marked as active, and as not
+ * visible.
+ */
 static List *
 hide_cursors(void)
 {
@@ -260,6 +273,7 @@ hide_cursors(void)
 	return hidden;
 }
 
+/* Gives the hidden cursors back their states; an abort may have removed some. */
 static void
 restore_cursors(List *hidden)
 {
@@ -278,7 +292,7 @@ restore_cursors(List *hidden)
 	}
 }
 
-/* Closes the cursors that the task has opened: all that do not seem at work. */
+/* Closes the cursors that the task has opened: all that are not marked as active. */
 static void
 close_cursors(void)
 {
@@ -296,12 +310,12 @@ close_cursors(void)
 /*---- Large objects ----*/
 
 /*
- * No more descriptors than this are there: their places are an array in a
- * memory context of PostgreSQL's, which mostly is not there either.  Its name
- * is all that is known of it.
+ * Returns an upper limit for the descriptors of large objects, mostly 0.  PostgreSQL
+ * keeps an array of them in a memory context that it makes for the first one; no
+ * function gives access to it, so it is found by its name, and measured.
  */
 static int
-count_places(void)
+max_descriptors(void)
 {
 	Size		size = 0;
 
@@ -311,7 +325,10 @@ count_places(void)
 	return (int) Min(size / sizeof(void *), PG_INT32_MAX);
 }
 
-/* Nothing tells but the error of those that are not there, which holds nothing. */
+/*
+ * True if the descriptor of a large object is open.  Only the error of lo_tell64() tells
+ * that; the error for a descriptor that is not open leaves nothing to clean up.
+ */
 static bool
 is_open_descriptor(int fd)
 {
@@ -332,13 +349,16 @@ is_open_descriptor(int fd)
 	return is_open;
 }
 
-/* Whoever has a descriptor reads and writes without a check of rights. */
+/*
+ * Raises an error if the session has open large objects: the task could read and write
+ * them by their descriptors, without a check of rights.
+ */
 static void
 refuse_large_objects(void)
 {
-	int			places = count_places();
+	int			max = max_descriptors();
 
-	for (int fd = 0; fd < places; fd++)
+	for (int fd = 0; fd < max; fd++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (is_open_descriptor(fd))
@@ -351,6 +371,7 @@ refuse_large_objects(void)
 
 /*---- Running ----*/
 
+/* Runs a task's SQL as the current user. */
 static DwSpiResult
 run_sql_now(const Taken *task)
 {
@@ -368,11 +389,12 @@ run_sql_now(const Taken *task)
 }
 
 /*
- * In a session that is not the owner's.  On an error, the abort of the
- * (sub)transaction takes the user back, and the settings.
+ * Runs a task's SQL in a session that is not the owner's.  After an error, the abort of
+ * the (sub)transaction restores the user and the settings.
  *
- * PL/pgSQL frees the memory of the expression that has called us when a DO block
- * in the task fails: what is needed after an error must not be there.
+ * The list of hidden cursors has a memory context of its own.  If a DO block in the task
+ * fails, PL/pgSQL frees the memory of the expression that has called this function, but
+ * the list is still needed after the error.
  */
 static DwSpiResult
 run_sql_restricted(const Taken *task)
@@ -407,6 +429,7 @@ run_sql_restricted(const Taken *task)
 	return result;
 }
 
+/* Error context callback; arg is a Taken. */
 static void
 run_context(void *arg)
 {
@@ -419,6 +442,7 @@ run_context(void *arg)
 				   (long long) task->key.id, task->function);
 }
 
+/* Runs a task's SQL, with the task's search path and the rights of its owner. */
 static DwSpiResult
 run_task(Taken *task)
 {
@@ -452,21 +476,24 @@ run_task(Taken *task)
 	return result;
 }
 
-/* The row is deleted; false if there is nothing to run nevertheless. */
+/*
+ * Reads a task whose row this transaction has just deleted.  False if a mark of
+ * delay_cancel_all() has cancelled the task: it has been concluded as cancelled.
+ */
 static bool
 have_taken(Relation rel, HeapTuple tuple, Taken *task)
 {
 	dw_deform(rel, tuple, &task->values, &task->nulls);
 	CommandCounterIncrement();
 	dw_ending_wait();
-	/* a cancellation may have come before the deletion, which then stands */
+	/* if the mark committed before the deletion, the task is not run; its row stays deleted */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;
 	dw_conclude_row(rel, tuple, &task->key, DW_CANCELLED, NULL);
 	return false;
 }
 
-/* Takes the task; false if there is nothing to run. */
+/* Takes a pending task; false if it is not pending, so that there is nothing to run. */
 static bool
 take_for_run(int64 id, Taken *task)
 {
@@ -481,7 +508,10 @@ take_for_run(int64 id, Taken *task)
 	return ready;
 }
 
-/* Runs it, and all that follows from its end. */
+/*
+ * Runs a task that was taken, and concludes it: history, notification, follow-up, next
+ * run.  Raises an error if the task cannot run here.
+ */
 static void
 run_and_conclude(Taken *task)
 {
@@ -511,13 +541,12 @@ run_and_conclude(Taken *task)
 	dw_conclude(&ended);
 }
 
+/* SQL function delay_run(); false if the task is not pending. */
 Datum
 dw_run(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID};
 	Taken		task = {.function = "delay_run()"};
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_run()");
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
@@ -529,20 +558,21 @@ dw_run(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*---- All that is due ----*/
+/*---- Running all tasks that are due ----*/
 
-/* How far delay_run_due() has come. */
+/* State of a call of delay_run_due() */
 typedef struct Progress
 {
-	TimestampTz until;
-	DwTaskKey	at;				/* owner and origin; due and id of the last task */
-	TimestampTz reached;		/* the highest due time */
-	int			rounds;			/* at that */
-	int64		round_end;		/* tasks of higher ids are of another round */
-	int64		done;
-	int64		left;			/* in this pass */
+	TimestampTz until;			/* run tasks that are due until then */
+	DwTaskKey	at;				/* owner and origin to run; due and id of the last task */
+	TimestampTz reached;		/* the highest due time so far */
+	int			rounds;			/* rounds at that due time, see MAX_ROUNDS */
+	int64		round_end;		/* tasks with higher ids belong to the next round */
+	int64		done;			/* tasks that were run */
+	int64		left;			/* tasks of this pass that have a mode, and were not run */
 } Progress;
 
+/* True if a comes before b in the order of (due, id). */
 static bool
 is_before(const DwTaskKey *a, const DwTaskKey *b)
 {
@@ -550,8 +580,10 @@ is_before(const DwTaskKey *a, const DwTaskKey *b)
 }
 
 /*
- * The first of the owner's tasks after the last one, in order of (due, id), that
- * is due by then; NULL if there is none.  Each lane is entered in that place.
+ * Returns the next task: of all tasks of the owner that come after the last task in the
+ * order of (due, id), and are due until progress->until, the first one; NULL if there is
+ * none.  The scan goes through all lanes of the owner, and seeks to the last task's
+ * position in each lane.
  */
 static HeapTuple
 find_next(Relation rel, const Progress *progress, DwTaskKey *next)
@@ -590,7 +622,10 @@ find_next(Relation rel, const Progress *progress, DwTaskKey *next)
 	return found;
 }
 
-/* Tasks that go on scheduling others for the same time would have no end. */
+/*
+ * Counts rounds; raises an error after MAX_ROUNDS, since tasks that go on scheduling
+ * others for the same due time would have no end.
+ */
 static void
 count_round(Progress *progress, const DwTaskKey *key)
 {
@@ -611,7 +646,10 @@ count_round(Progress *progress, const DwTaskKey *key)
 	progress->round_end = nextval_internal(dw_catalog()->task_id_seq, false);
 }
 
-/* Takes the next task; false if there is none.  *ready is whether it can be run. */
+/*
+ * Takes the next task; false if there is none.  *ready is true if the task can be run,
+ * false if the caller is to go on with the next one.
+ */
 static bool
 take_next_due(Progress *progress, Taken *task, bool *ready)
 {
@@ -638,7 +676,7 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	return tuple != NULL;
 }
 
-/* Goes through the tasks once, in order. */
+/* Goes through the tasks that are due once, in the order of (due, id), and runs them. */
 static void
 run_pass(Progress *progress)
 {
@@ -665,7 +703,10 @@ run_pass(Progress *progress)
 	MemoryContextDelete(context);
 }
 
-/* What is scheduled for a time that was gone through already takes another pass. */
+/*
+ * Runs passes until one has run nothing: a task may schedule others for a due time that
+ * the pass has gone through already.
+ */
 static void
 run_passes(Progress *progress)
 {
@@ -683,17 +724,16 @@ run_passes(Progress *progress)
 							   progress->left, (long long) progress->left)));
 }
 
+/* SQL function delay_run_due(); returns the number of tasks that were run. */
 Datum
 dw_run_due(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZOID};
 	TimestampTz outer_clock = dw_run_now_clock;
 	Progress	progress = {
 		.reached = DT_NOBEGIN,
 		.round_end = PG_INT64_MIN
 	};
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_run_due()");
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
 	progress.at.owner = GetUserId();

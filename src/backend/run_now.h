@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * run_now.h
- *	  delay_run() and delay_run_due(): running pending tasks at once, in one's
- *	  own transaction.
+ *	  delay_run() and delay_run_due(): run pending tasks at once, in the caller's
+ *	  transaction.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,8 @@
  * schedule.c
  *	  The SQL functions that schedule, cancel and reschedule tasks.
  *
- * Run by backends, and by executors whose tasks call them.  What they do is
- * part of the caller's transaction; the timer hears of it at its end, see
- * touched.c.
+ * Run by sessions, and by executors whose tasks call these functions.  Their changes
+ * belong to the caller's transaction; its commit tells the timer, see task/touched.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,25 +60,33 @@ PG_FUNCTION_INFO_V1(dw_cancel_key);
 PG_FUNCTION_INFO_V1(dw_reschedule);
 PG_FUNCTION_INFO_V1(dw_reschedule_at);
 
+/*---- Tables of tasks, and plain SQL that writes them ----*/
+
+/*
+ * SQL function delay_wheel_internal.origin(): returns this database's stamp, which tells
+ * its own tasks from those that came with a copy of another database.
+ */
 Datum
 dw_origin(PG_FUNCTION_ARGS)
 {
-	dw_require_signature(fcinfo, INT8OID, 0, NULL);
 	PG_RETURN_INT64(dw_origin_stamp());
 }
 
-/* Trigger on delay_wheel.task: plain SQL wrote rows. */
+/*
+ * Statement trigger on delay_wheel.task, fired when plain SQL has written rows: the
+ * commit tells the timer to look at all lanes.
+ */
 Datum
 dw_task_changed(PG_FUNCTION_ARGS)
 {
 	(void) dw_require_trigger(fcinfo, "task_changed", false);
-	/* a restore into a server without the library must go on */
+	/* a restore must succeed even if the server has not preloaded the library */
 	if (dw_shared != NULL)
 		dw_touch_all();
 	PG_RETURN_POINTER(NULL);
 }
 
-/* The owner in a row of delay_wheel.task or failed_task; 0 if it is null. */
+/* Returns the owner in a row of a table of tasks; InvalidOid if it is null. */
 static Oid
 owner_of_row(TriggerData *trigger, HeapTuple tuple)
 {
@@ -97,7 +104,10 @@ owner_of_row(TriggerData *trigger, HeapTuple tuple)
 	return isnull ? InvalidOid : DatumGetObjectId(owner);
 }
 
-/* A task may be put into a queue that the current user may schedule into. */
+/*
+ * Raises an error if plain SQL puts a task, or a recurring one, into a queue into which
+ * the current user may not schedule.
+ */
 static void
 require_queue_of_row(TriggerData *trigger, HeapTuple row)
 {
@@ -118,8 +128,8 @@ require_queue_of_row(TriggerData *trigger, HeapTuple row)
 }
 
 /*
- * Trigger on delay_wheel.task and failed_task: plain SQL must not make a task
- * of a role whose rights the current user does not have, nor change one.
+ * Row trigger on the tables of tasks.  Raises an error if plain SQL inserts, changes or
+ * deletes a task of a role whose rights the current user lacks.
  */
 Datum
 dw_task_guard(PG_FUNCTION_ARGS)
@@ -135,15 +145,18 @@ dw_task_guard(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to write a task of another role"),
 				 errhint("Use SET ROLE and delay_schedule().")));
 	require_queue_of_row(trigger, row);
-	/* COPY and apply workers have not said it before, see writers.c */
+	/* for COPY and apply workers, nothing before this has noted a writer (shmem/writers.c) */
 	if (dw_shared != NULL)
 		dw_writes_for(InvalidOid);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
+/*---- Scheduling ----*/
+
 /*
- * Puts it into a queue, as delay_schedule_task does: NULL is the default one,
- * DW_NO_PRIORITY the queue's.  An error if the current user may not.
+ * Sets the queue, the priority and the spread of a new task.  A NULL name is the default
+ * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
+ * not exist, or the current user may not schedule into it.
  */
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
@@ -156,7 +169,10 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
 }
 
-/* A task with a key: its id, or that of the one that is pending already. */
+/*
+ * Inserts a task with a key; returns its id, or that of a pending task with the same
+ * key if if_exists says that that one is kept.
+ */
 static int64
 insert_keyed_task(DwNewTask *task, DwLaneRef lane)
 {
@@ -180,10 +196,10 @@ insert_keyed_task(DwNewTask *task, DwLaneRef lane)
 }
 
 /*
- * Writes its row, in the current transaction, and remembers it for the end of
- * that.  Its SQL, which has so many arguments, is checked before, and limits
- * are kept to.  Returns its id, or that of the one that is pending already.
- * The caller has called dw_require_writable().
+ * Schedules a new task in the current transaction: checks its SQL, which has nargs
+ * arguments, and the limit for pending tasks, inserts its row, and notes it for the
+ * commit, which tells the timer.  Returns the id of the task, or that of a pending task
+ * with the same key that is kept.  The caller has called dw_require_writable().
  */
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
@@ -192,7 +208,10 @@ dw_schedule_new(DwNewTask *task, int nargs)
 	return dw_schedule_checked(task);
 }
 
-/* The same for who has had the SQL checked before. */
+/*
+ * Schedules a new task as dw_schedule_new() does, but the caller has had its SQL checked
+ * before.
+ */
 int64
 dw_schedule_checked(DwNewTask *task)
 {
@@ -203,12 +222,18 @@ dw_schedule_checked(DwNewTask *task)
 		dw_require_room(task->owner);
 	dw_keep_search_path(task);
 	lane = dw_require_lane(task->owner, task->queue, task->priority);
-	/* before an id is drawn: see marks.c, who waits for those with lower ones */
+	/*
+	 * Lock the task table before an id is drawn: the sweeper must see each transaction
+	 * that may bring a task with an id below a mark's number (task/marks.c).
+	 */
 	dw_tasks_lock();
 	return has_key ? insert_keyed_task(task, lane) : dw_new_task_insert(task, lane);
 }
 
-/* delay_schedule and delay_schedule_at: arguments follow the SQL text. */
+/*
+ * delay_schedule() and delay_schedule_at(): the SQL text is argument 1 (counted from 0),
+ * and the task's arguments follow.
+ */
 static int64
 schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 {
@@ -225,29 +250,25 @@ schedule_plain(FunctionCallInfo fcinfo, TimestampTz due)
 	return dw_schedule_new(&task, nargs);
 }
 
+/* SQL function delay_schedule(). */
 Datum
 dw_schedule(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INTERVALOID, TEXTOID};
-
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "delay");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
+/* SQL function delay_schedule_at(). */
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZOID, TEXTOID};
-
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "due time");
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
 
-/* When delay_schedule_task is to run: after a delay, at a time, or now. */
+/* Returns the due time of delay_schedule_task(): after a delay, at a time, or now. */
 static TimestampTz
 option_due(FunctionCallInfo fcinfo)
 {
@@ -264,7 +285,8 @@ option_due(FunctionCallInfo fcinfo)
 }
 
 /*
- * Reads the arguments args and arg_types of delay_schedule_task; how many there are.
+ * Reads the options args and arg_types of delay_schedule_task() into the task's row;
+ * returns the number of arguments.
  */
 int
 dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
@@ -280,19 +302,13 @@ dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
 	return nargs;
 }
 
+/* SQL function delay_schedule_task(). */
 Datum
 dw_schedule_task(PG_FUNCTION_ARGS)
 {
-	static const Oid types[DW_NARGS] = {
-		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, INTERVALOID, TIMESTAMPTZOID,
-		TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID,
-		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID,
-		INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
-	};
 	DwNewTask	task;
 	int			nargs;
 
-	dw_require_signature(fcinfo, INT8OID, lengthof(types), types);
 	dw_require_writable("delay_schedule_task()");
 	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
 	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
@@ -306,6 +322,9 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
 }
 
+/*---- Cancelling ----*/
+
+/* Returns the text in which SQL functions report a DwTaken. */
 static Datum
 return_taken(DwTaken state)
 {
@@ -313,7 +332,10 @@ return_taken(DwTaken state)
 									 state == DW_RUNNING ? "running" : "gone"));
 }
 
-/* Cancels a pending task; one that runs is stopped if that is wanted. */
+/*
+ * Cancels a pending task; with stop_running, also stops a running one.  Returns the
+ * result of delay_cancel().
+ */
 static const char *
 cancel(Relation rel, int64 id, bool stop_running)
 {
@@ -332,25 +354,24 @@ cancel(Relation rel, int64 id, bool stop_running)
 			case DW_GONE:
 				return "gone";
 			case DW_RUNNING:
-				/* delay_run() runs it in this very session */
+				/* a task that delay_run() runs in this session cannot be stopped by itself */
 				if (!stop_running || dw_run_now_id == id)
 					return "running";
 				if (dw_stop_task(dw_my_database(), id))
 					return "stopping";
-				/* it has just ended, or was put back: look again */
+				/* the task has just ended, or was put back: look again */
 				break;
 		}
 	}
 }
 
+/* SQL function delay_cancel(). */
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, BOOLOID};
 	Relation	rel;
 	const char *result;
 
-	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_writable("delay_cancel()");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
@@ -359,7 +380,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
-/* Cancels the pending task of a key. */
+/* Cancels the pending task with a key, in the current transaction. */
 DwTaken
 dw_schedule_cancel(const DwKey *key)
 {
@@ -372,24 +393,28 @@ dw_schedule_cancel(const DwKey *key)
 	return state;
 }
 
+/* SQL function delay_cancel_key(). */
 Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID, TEXTOID};
 	DwKey		key;
 
-	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	key.owner = GetUserId();
-	/* whether or not one may schedule into it any more */
+	/* the user need not (any more) have the right to schedule into the queue */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
 	return return_taken(dw_schedule_cancel(&key));
 }
 
-/* Moves a task: its row is deleted and inserted again with the same id. */
+/*---- Rescheduling ----*/
+
+/*
+ * Gives a pending task another due time: its row is deleted, and inserted again with the
+ * same id.  False if the task is not pending.
+ */
 static bool
 reschedule(int64 id, TimestampTz due)
 {
@@ -412,7 +437,10 @@ reschedule(int64 id, TimestampTz due)
 	if (!nulls[Anum_task_expires - 1])
 		dw_check_expires(due, values[Anum_task_expires - 1]);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
-	/* a cancellation that did not hit it where it was does not where it comes to */
+	/*
+	 * A mark of delay_cancel_all() that did not hit the task at its old due time must
+	 * not hit it at the new one: spare the task from such marks.
+	 */
 	mark = dw_mark_on_row(values, nulls);
 	if (mark != 0)
 	{
@@ -429,24 +457,20 @@ reschedule(int64 id, TimestampTz due)
 	return true;
 }
 
+/* SQL function delay_reschedule(). */
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, INTERVALOID};
-
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after(PG_GETARG_INTERVAL_P(1))));
 }
 
+/* SQL function delay_reschedule_at(). */
 Datum
 dw_reschedule_at(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, TIMESTAMPTZOID};
-
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_writable("delay_reschedule_at()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_refuse_null(PG_ARGISNULL(1), "due time");

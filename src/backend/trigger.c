@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * trigger.c
- *	  delay_schedule_trigger(): a row that is inserted or updated schedules a
- *	  task.
+ *	  delay_schedule_trigger(): schedules a task for each row that is inserted or
+ *	  updated.
  *
- * Run by backends, and by executors whose tasks write such rows, at the end of
- * the statement or, if the trigger is deferred, of the transaction.
+ * Run by sessions, and by executors whose tasks write such rows, at the end of the
+ * statement or, if the trigger is deferred, of the transaction.
  *
- * What the arguments of a trigger mean is found out when it first fires in a
- * session, and kept until the relation cache reports a change of its table:
- * columns may have been renamed, dropped or added.  A partition has a trigger
- * of its own, cloned from that of its parent; so the columns are its own, too,
- * wherever they stand.
+ * The arguments of a trigger are parsed when it first fires in a session.  The result is
+ * called a template here.  A template is kept until the relation cache reports a change
+ * of the trigger's table, since columns may have been renamed, dropped or added.  A
+ * partition has a trigger of its own, cloned from its parent's, and so its own template
+ * with the partition's column numbers.
  *
- * Who fires the trigger schedules the task, as if he called delay_schedule():
- * he must be allowed to, and the task is his.
+ * The current user, who writes the row, schedules the task as if he called
+ * delay_schedule(): he needs the right to call that function, and owns the task.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,45 +49,46 @@
 
 #define FUNCTION		"delay_schedule_trigger"
 
-/* Triggers whose arguments are kept; beyond, all are read anew. */
+/* Limit for the number of templates; if it is reached, all are forgotten */
 #define MAX_KNOWN		1024
 
 PG_FUNCTION_INFO_V1(dw_schedule_trigger);
 
-/* Where a part of a task comes from: a column of the row, or a constant. */
+/* The source of one part of the task: a column of the row, or a constant */
 typedef struct Source
 {
-	AttrNumber	column;			/* 0: none */
-	Oid			type;			/* of the column, what a domain is over */
-	const DwWriter *writer;
-	text	   *constant;		/* NULL: not given */
+	AttrNumber	column;			/* 0: no column */
+	Oid			type;			/* of the column; the base type of a domain */
+	const DwWriter *writer;		/* how to write the column's values as text */
+	text	   *constant;		/* without a column; NULL: this part is not given */
 } Source;
 
-/* What the arguments of a trigger say */
+/* The parsed arguments of a trigger */
 typedef struct Template
 {
-	Source		delay;			/* a column, or this: */
-	Interval   *interval;
+	Source		delay;			/* of the delay or the due time, if it is a column */
+	Interval   *interval;		/* the delay, if it is not a column */
 	text	   *sql;
 	int			nargs;
-	Source	   *args;
-	Datum		arg_types;
+	Source	   *args;			/* columns for $1, $2, ... */
+	Datum		arg_types;		/* a regtype[], if nargs > 0 */
 	Source		key;
 	Source		queue;
 	Source		tag;
 	DwIfExists	if_exists;
 } Template;
 
+/* A trigger with its template */
 typedef struct Known
 {
-	Oid			trigger;		/* key */
+	Oid			trigger;		/* hash key */
 	Oid			table;
-	bool		is_valid;
-	MemoryContext context;		/* of the template */
+	bool		is_valid;		/* false: the table has changed since */
+	MemoryContext context;		/* holds the template */
 	Template   *template;
 } Known;
 
-/* An option among the arguments, name=value */
+/* The options that a trigger's arguments may give as name=value */
 typedef enum Option
 {
 	OPTION_KEY,
@@ -99,14 +100,18 @@ typedef enum Option
 
 static const char *const option_names[NOPTIONS] = {"key", "queue", "tag", "if_exists"};
 
+/* The templates of this session, by the OIDs of triggers */
 static HTAB *known_triggers = NULL;
 
-/* The role that was last found to be allowed to schedule. */
+/* The role that passed require_allowed() last; InvalidOid: check again */
 static Oid	allowed_role = InvalidOid;
 
-/*---- How it may be used ----*/
+/*---- Checks of the call ----*/
 
-/* An error unless it is fired after rows are inserted or updated. */
+/*
+ * Returns the data of the trigger that calls the function.  Raises an error unless it is
+ * an AFTER trigger FOR EACH ROW on INSERT or UPDATE.
+ */
 static TriggerData *
 require_trigger(FunctionCallInfo fcinfo)
 {
@@ -137,13 +142,17 @@ require_trigger(FunctionCallInfo fcinfo)
 	return trigger;
 }
 
+/* Called when a system cache of watch_rights() changes. */
 static void
 forget_allowed(Datum arg, int cacheid, uint32 hash)
 {
 	allowed_role = InvalidOid;
 }
 
-/* What has_privs_of_role() depends on, and the rights on functions. */
+/*
+ * Watches the system caches on which rights on functions and memberships of roles
+ * depend, so that require_allowed() checks again after a change.
+ */
 static void
 watch_rights(void)
 {
@@ -158,8 +167,8 @@ watch_rights(void)
 }
 
 /*
- * The current user must have the right to call delay_schedule(interval, text),
- * which is in the schema of this function.
+ * Raises an error unless the current user has the right to call
+ * delay_schedule(interval, text), in the schema of the trigger function "me".
  */
 static void
 require_allowed(Oid me)
@@ -191,9 +200,9 @@ require_allowed(Oid me)
 	allowed_role = user;
 }
 
-/*---- What the arguments of a trigger say ----*/
+/*---- Parsing the arguments of a trigger ----*/
 
-/* Its number; 0 if there is no column of this name. */
+/* Returns the number of the column with this name; 0 if there is none. */
 static AttrNumber
 column_named(Relation rel, const char *name)
 {
@@ -205,7 +214,7 @@ column_named(Relation rel, const char *name)
 
 		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
 			continue;
-		/* a trigger sees nothing of one that is computed when it is read */
+		/* a virtual column is computed when it is read; a trigger does not see its value */
 		if (column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -216,7 +225,7 @@ column_named(Relation rel, const char *name)
 	return 0;
 }
 
-/* The column as a source of text. */
+/* Makes a column the source of a text. */
 static void
 read_from_column(Source *source, Relation rel, AttrNumber column)
 {
@@ -228,13 +237,14 @@ read_from_column(Source *source, Relation rel, AttrNumber column)
 	source->writer = writer;
 }
 
+/* Error context callback of parse_interval(): adds a hint. */
 static void
 delay_callback(void *arg)
 {
 	errhint("The first argument of the trigger is the delay: the name of a column of type interval or timestamp with time zone, or an interval such as '48 hours'.");
 }
 
-/* Its errors are those of the type, with a hint. */
+/* Parses an interval; errors are those of the type interval, with a hint. */
 static Interval *
 parse_interval(const char *string)
 {
@@ -251,6 +261,7 @@ parse_interval(const char *string)
 	return interval;
 }
 
+/* Parses the first argument: the name of a column, or an interval. */
 static void
 read_delay(Template *template, Relation rel, const char *argument)
 {
@@ -271,7 +282,10 @@ read_delay(Template *template, Relation rel, const char *argument)
 				 errhint("Use a column of type interval, which counts from the start of the transaction, or timestamp with time zone.")));
 }
 
-/* The value of a constant option must be valid. */
+/*
+ * Parses the value of an option: the name of a column, or a constant.  Raises an error
+ * if the constant is not valid.
+ */
 static void
 read_source(Source *source, Option option, Relation rel, const char *value)
 {
@@ -286,7 +300,10 @@ read_source(Source *source, Option option, Relation rel, const char *value)
 	dw_option_check_text(source->constant, option_names[option]);
 }
 
-/* name=value; false if it is not of that form. */
+/*
+ * Splits an argument of the form name=value; false if it has no "=".  An unknown name
+ * raises an error.
+ */
 static bool
 is_option(const char *argument, Option *option, const char **value)
 {
@@ -305,10 +322,11 @@ is_option(const char *argument, Option *option, const char **value)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized option \"%s\"", pnstrdup(argument, equals - argument)),
-			 errhint("Options are %s, %s, %s and %s; all else is settled by the queue.",
+			 errhint("Options are %s, %s, %s and %s; all other options are the queue's.",
 					 "key=", "queue=", "tag=", "if_exists=")));
 }
 
+/* Parses the value of an option into the template. */
 static void
 read_option(Template *template, Option option, Relation rel, const char *value)
 {
@@ -328,7 +346,10 @@ read_option(Template *template, Option option, Relation rel, const char *value)
 	}
 }
 
-/* A column whose values $n stands for. */
+/*
+ * Adds a column, whose values the next $n gets, to the template; an error if there is no
+ * such column (0).
+ */
 static void
 read_arg(Template *template, Relation rel, AttrNumber column, const char *name, Datum *types)
 {
@@ -342,6 +363,7 @@ read_arg(Template *template, Relation rel, AttrNumber column, const char *name, 
 	read_from_column(&template->args[template->nargs++], rel, column);
 }
 
+/* Parses the n arguments after delay and SQL: names of columns, and options. */
 static void
 read_args_and_options(Template *template, Relation rel, char **arguments, int n)
 {
@@ -377,7 +399,7 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n)
 														  sizeof(Oid), true, TYPALIGN_INT));
 }
 
-/* In the current memory context. */
+/* Makes the template of a trigger in the current memory context. */
 static Template *
 make_template(const TriggerData *trigger)
 {
@@ -390,7 +412,7 @@ make_template(const TriggerData *trigger)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("function \"%s\" needs at least two arguments, a delay and an SQL text", FUNCTION),
 				 errhint("For example, %s('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid').", FUNCTION)));
-	/* a row that changes is to have the task that it now wants */
+	/* by default, a changed row replaces its task by the one that it now asks for */
 	template->if_exists = DW_REPLACE;
 	read_delay(template, rel, definition->tgargs[0]);
 	template->sql = cstring_to_text(definition->tgargs[1]);
@@ -399,9 +421,12 @@ make_template(const TriggerData *trigger)
 	return template;
 }
 
-/*---- Templates that are kept ----*/
+/*---- Keeping templates ----*/
 
-/* Nothing is freed here: the template may be in use. */
+/*
+ * Relation cache callback: invalidates the templates of a table (InvalidOid: of all).
+ * Nothing is freed here, since a template may be in use.
+ */
 static void
 forget_table(Datum arg, Oid table)
 {
@@ -414,8 +439,9 @@ forget_table(Datum arg, Oid table)
 			known->is_valid = false;
 }
 
+/* Sets up the hash table of templates. */
 static void
-start_knowing(void)
+init_known_triggers(void)
 {
 	HASHCTL		ctl = {
 		.keysize = sizeof(Oid),
@@ -426,6 +452,7 @@ start_knowing(void)
 	CacheRegisterRelcacheCallback(forget_table, (Datum) 0);
 }
 
+/* Removes a trigger's template. */
 static void
 forget_trigger(Known *known)
 {
@@ -435,6 +462,7 @@ forget_trigger(Known *known)
 	MemoryContextDelete(context);
 }
 
+/* Removes all templates. */
 static void
 forget_all_triggers(void)
 {
@@ -446,9 +474,12 @@ forget_all_triggers(void)
 		forget_trigger(known);
 }
 
-/* What is half made on an error goes with the caller's memory context. */
+/*
+ * Makes and keeps the template of a trigger.  After an error, a half-made template is
+ * freed with the caller's memory context.
+ */
 static Template *
-learn(const TriggerData *trigger)
+add_known_trigger(const TriggerData *trigger)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel trigger",
 												  ALLOCSET_SMALL_SIZES);
@@ -467,8 +498,8 @@ learn(const TriggerData *trigger)
 }
 
 /*
- * The table is locked: of what changed it before, its opening has told; and who
- * is to change it waits.
+ * Returns the template of a trigger.  The statement has locked the table: earlier
+ * changes were reported when the table was opened, and later ones have to wait.
  */
 static const Template *
 template_of(const TriggerData *trigger)
@@ -476,7 +507,7 @@ template_of(const TriggerData *trigger)
 	Known	   *known;
 
 	if (known_triggers == NULL)
-		start_knowing();
+		init_known_triggers();
 	known = hash_search(known_triggers, &trigger->tg_trigger->tgoid, HASH_FIND, NULL);
 	if (known != NULL && known->is_valid)
 		return known->template;
@@ -484,11 +515,12 @@ template_of(const TriggerData *trigger)
 		forget_trigger(known);
 	else if (hash_get_num_entries(known_triggers) >= MAX_KNOWN)
 		forget_all_triggers();
-	return learn(trigger);
+	return add_known_trigger(trigger);
 }
 
 /*---- The task of a row ----*/
 
+/* Reads a column of the row as an argument; false if it is null. */
 static bool
 get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 {
@@ -499,8 +531,8 @@ get_argument(const Source *source, TupleTableSlot *row, DwArgument *argument)
 }
 
 /*
- * NULL if it is not given, or null.  The blanks that fill up a char(n) are no
- * part of it, as in a cast to text.
+ * Returns the text of an option for the row; NULL if it is not given, or its column is
+ * null.  Trailing blanks of a char(n) are removed, as in a cast to text.
  */
 static text *
 get_text(const Source *source, Option option, TupleTableSlot *row)
@@ -519,7 +551,7 @@ get_text(const Source *source, Option option, TupleTableSlot *row)
 	return value;
 }
 
-/* False if the row wants no task. */
+/* Sets *due; false if the row wants no task: its column of the delay is null. */
 static bool
 get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 {
@@ -539,6 +571,7 @@ get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 	return true;
 }
 
+/* Sets a column of the task's row. */
 static void
 put_column(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 {
@@ -546,6 +579,7 @@ put_column(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
+/* Fills in the task's arguments from the row. */
 static void
 put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
 {
@@ -557,7 +591,10 @@ put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
 	put_column(task, Anum_task_arg_types, template->arg_types, false);
 }
 
-/* The row has none any more, where a new one would have replaced it. */
+/*
+ * Cancels the pending task with the row's key, since the row wants no task now.  Only if
+ * a new task would have replaced that one.
+ */
 static void
 cancel_task(const DwNewTask *task, text *key)
 {
@@ -571,8 +608,9 @@ cancel_task(const DwNewTask *task, text *key)
 		(void) dw_schedule_cancel(&pending);
 }
 
+/* Schedules the task of a row, or cancels it if the row wants none. */
 static void
-schedule_for(const Template *template, TupleTableSlot *row)
+schedule_for_row(const Template *template, TupleTableSlot *row)
 {
 	text	   *key = get_text(&template->key, OPTION_KEY, row);
 	text	   *queue = get_text(&template->queue, OPTION_QUEUE, row);
@@ -595,6 +633,7 @@ schedule_for(const Template *template, TupleTableSlot *row)
 	(void) dw_schedule_checked(&task);
 }
 
+/* Error context callback; arg is a TriggerData. */
 static void
 trigger_callback(void *arg)
 {
@@ -604,6 +643,7 @@ trigger_callback(void *arg)
 			   RelationGetRelationName(trigger->tg_relation));
 }
 
+/* SQL function delay_schedule_trigger(), the trigger function. */
 Datum
 dw_schedule_trigger(PG_FUNCTION_ARGS)
 {
@@ -617,8 +657,8 @@ dw_schedule_trigger(PG_FUNCTION_ARGS)
 	error_context_stack = &callback;
 	dw_require_writable(FUNCTION "()");
 	require_allowed(fcinfo->flinfo->fn_oid);
-	schedule_for(template_of(trigger), TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
-				 trigger->tg_newslot : trigger->tg_trigslot);
+	schedule_for_row(template_of(trigger), TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+					 trigger->tg_newslot : trigger->tg_trigslot);
 	error_context_stack = callback.previous;
 	PG_RETURN_POINTER(NULL);
 }

@@ -1,21 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * wait.c
- *	  Waiting for the outcome of a task.
+ *	  delay_wait(): waits for the outcome of a task.
  *
- * delay_wait() is run by backends, and by executors whose tasks call it.  Each
- * process has a slot of its own in shared memory, where it says which task it
- * waits for.  Whoever ends a task, an executor or a cancelling backend, looks
- * for it there when its transaction has committed (touched.c), and leaves the
- * outcome; what concerns many tasks (a mark, a prepared transaction that
- * ended, the end of the extension) makes all who wait look at their rows.
- * There is no polling.  Only a row that plain SQL has deleted has nobody to
- * tell of it: whence a look each minute.
+ * Run by sessions, and by executors whose tasks call delay_wait().  The process that
+ * waits is called the waiter here.
  *
- * Nothing is lost in between: the slot is filled in before the row is looked
- * for, and who ends a task looks at the slots when that is visible.
+ * Each process has a slot in shared memory (shmem/waiters.c).  A waiter writes into its
+ * slot for which task it waits.  The process that ends a task, an executor or a session
+ * that cancels, looks for slots with this task when its transaction has committed
+ * (task/touched.c), and writes the outcome into them.  Some events concern many tasks: a
+ * mark of delay_cancel_all(), the end of a prepared transaction, the end of the
+ * extension.  After such an event all waiters look for their task's row.  So waiters
+ * need not poll; but nobody tells a waiter when plain SQL has deleted the row, so it
+ * also looks once a minute.
  *
- * A slot has a spinlock: commit callbacks can neither fail nor wait.
+ * No outcome is lost.  The waiter fills in its slot before it looks for the row, and the
+ * process that ends the task looks at the slots when the end is visible.
+ *
+ * A slot has a spinlock, since commit callbacks can neither fail nor wait for long.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +29,6 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -41,7 +43,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../ending/history.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -56,21 +57,23 @@
 #include "../task/rights.h"
 #include "../task/row_lock.h"
 
-/* What is known of a task from its row. */
+/* The state of a task as its rows show it */
 typedef enum State
 {
-	PENDING,					/* or running */
-	GONE,
-	HAS_FAILED
+	PENDING,					/* pending or running */
+	GONE,						/* the task has ended in another way, as far as the user may know */
+	HAS_FAILED					/* the task is among the failed tasks */
 } State;
 
+/* See dw_wait_event() */
 static uint32 wait_event = 0;
 
 PG_FUNCTION_INFO_V1(dw_wait);
 
-/*---- Waiting ----*/
-
-/* Who was told of an end stays until he is let go; nobody else holds him. */
+/*
+ * True if delay_wait() may return: no process has written an outcome into the slot, or
+ * the process that has done so has since released its locks.
+ */
 static bool
 may_go(void)
 {
@@ -83,7 +86,7 @@ may_go(void)
 	return may;
 }
 
-/* Has this transaction written or locked the row?  Nobody else takes it then. */
+/* True if this transaction has written or locked the row, so that no executor can take it. */
 static bool
 is_held_by_us(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -91,6 +94,7 @@ is_held_by_us(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		dw_row_is_locked_here(rel, key);
 }
 
+/* Raises an error if this transaction itself keeps the task from running. */
 static void
 refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -103,7 +107,7 @@ refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 			 errhint("Commit first, then wait.")));
 }
 
-/* Is the task among the failed ones, and the user allowed to know? */
+/* True if the task is among the failed ones, and the current user has its owner's rights. */
 static bool
 stands_in_failed(int64 id, Snapshot snapshot)
 {
@@ -128,9 +132,15 @@ stands_in_failed(int64 id, Snapshot snapshot)
 }
 
 /*
- * Looks at the row, with a new snapshot.  What a mark has hit, or a newer task
- * of its key has replaced, is not pending any more, unless it runs already.
- * The table is not kept locked: a waiter is in nobody's way.
+ * Returns the state of a task, by a new snapshot.  A task that a mark has cancelled, or
+ * that a newer task with its key has superseded, is not pending any more, unless it is
+ * running already.
+ *
+ * "first" is true in the first call of a delay_wait().  It then raises an error if the
+ * current user lacks the owner's rights, or if this transaction keeps the task from
+ * running.
+ *
+ * The table's lock is released at once, so that a waiter does not block other sessions.
  */
 static State
 look_once(int64 id, bool first)
@@ -142,7 +152,10 @@ look_once(int64 id, bool first)
 	HeapTuple	tuple;
 	State		state = PENDING;
 
-	/* who drops the extension wakes us before it is gone */
+	/*
+	 * A DROP EXTENSION wakes all waiters before the table is gone.  Wait here for its
+	 * end, and then ask the catalog again for the table, which raises an error.
+	 */
 	LockRelationOid(table, AccessShareLock);
 	rel = table_open(dw_catalog()->task, AccessShareLock);
 	UnlockRelationOid(table, AccessShareLock);
@@ -164,7 +177,7 @@ look_once(int64 id, bool first)
 			dw_require_task_owner(id, key.owner);
 		if (!dw_row_is_claimed(rel, &key))
 		{
-			/* who waits already is told when a superseded one has failed */
+			/* later, the process that moves a superseded task to the failed ones tells us */
 			if (dw_task_is_cancelled(rel, tuple) ||
 				(first && dw_task_is_superseded(rel, tuple)))
 				state = GONE;
@@ -178,7 +191,11 @@ look_once(int64 id, bool first)
 	return state;
 }
 
-/* What has ended in between may have been put back, or not have failed. */
+/*
+ * Returns the state of a task as look_once() does.  If a task with a mode has ended
+ * meanwhile, the result may be wrong: the task may have been put back, or may not have
+ * failed.  So the state is read again.
+ */
 static State
 look_at_task(int64 id, bool first)
 {
@@ -193,10 +210,15 @@ look_at_task(int64 id, bool first)
 }
 
 /*
- * The row is gone.  Who deleted it lets go of the lock on his xid after he has
- * told us, if he does that at all; who did so in a subtransaction, which has
- * no such lock any more, is published.  Versions of the row that were there when
- * we began to wait cannot be vacuumed away before our snapshot is.
+ * Waits until the transactions that have deleted the row of a task have told its
+ * outcome, if they do so at all, and have released their locks.  To be called when the
+ * row is gone.
+ *
+ * A transaction tells the waiters before it releases the lock on its transaction id, so
+ * that lock is waited for.  A subtransaction has no such lock any more; for that case
+ * dw_ending_wait() waits for all transactions that are visible, but have not yet told
+ * all they did (shmem/committing.c).  Versions of the row that existed when the waiting
+ * began cannot be vacuumed away while this snapshot lives.
  */
 static void
 wait_for_deleter(int64 id)
@@ -229,7 +251,10 @@ wait_for_deleter(int64 id)
 	dw_ending_wait();
 }
 
-/* Nobody claims a task while somebody waits for a lock that we have. */
+/*
+ * Raises an error if another process waits for a lock of this transaction that keeps the
+ * task from running: the task would wait for that process, and this session for the task.
+ */
 static void
 refuse_deadlock(int64 id)
 {
@@ -245,9 +270,9 @@ refuse_deadlock(int64 id)
 }
 
 /*
- * Something has changed: what has become of the task?  It has ended, and
- * nobody said how, if it was cancelled by a mark, a transaction that was
- * prepared, or plain SQL.
+ * Returns the outcome of a task after an event that may concern it; DW_NOT_ENDED if the
+ * waiter must go on waiting.  A task that is gone without an outcome in the slot was
+ * cancelled by a mark, by a prepared transaction, or by plain SQL.
  */
 static DwOutcome
 look_again(int64 id)
@@ -275,6 +300,7 @@ look_again(int64 id)
 	}
 }
 
+/* Sleeps until the latch is set, or until that time by dw_uptime(). */
 static void
 sleep_until(int64 until)
 {
@@ -285,6 +311,10 @@ sleep_until(int64 until)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/*
+ * Waits for a task until the deadline, by dw_uptime(); returns the result of
+ * delay_wait().  The slot is filled in.
+ */
 static const char *
 wait_for_task(int64 id, int64 deadline)
 {
@@ -296,8 +326,9 @@ wait_for_task(int64 id, int64 deadline)
 		const char *ended;
 
 		/*
-		 * It may have ended just now: the caller is to find all that came with it.
-		 * He may not be the owner, so what our slot was told is not for him.
+		 * The task may have ended just now.  Wait until all changes of that transaction
+		 * are visible to the caller.  The slot's outcome is not returned, since the
+		 * rights of the caller were not checked without a row.
 		 */
 		wait_for_deleter(id);
 		ended = state == HAS_FAILED ? dw_outcome_names[DW_FAILED] : dw_history_newest_end(id);
@@ -323,16 +354,15 @@ wait_for_task(int64 id, int64 deadline)
 	}
 }
 
+/* SQL function delay_wait(). */
 Datum
 dw_wait(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID, INTERVALOID};
 	DwDatabase *db;
 	int64		id;
 	int64		deadline = DW_NEVER;	/* by dw_uptime() */
 	const char *result;
 
-	dw_require_signature(fcinfo, TEXTOID, lengthof(types), types);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

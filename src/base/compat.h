@@ -49,14 +49,15 @@
 #endif
 
 /*
- * Our wait events have names from 17 on.  DW_MAX_WAIT_EVENTS is PostgreSQL's limit
- * for all extensions together (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c).
- * PostgreSQL raises an error for a name too many; our waits are then reported
- * under the general name "Extension" instead.
+ * Our wait events have names from 17 on.  All extensions together can have at most
+ * DW_MAX_WAIT_EVENTS - 1 names (WAIT_EVENT_CUSTOM_HASH_MAX_SIZE in wait_event.c), and
+ * PostgreSQL raises an error for one more.  So if there is no room for our names, our
+ * waits are reported under the general name "Extension".
  */
 #if PG_VERSION_NUM >= 170000
 #define DW_MAX_WAIT_EVENTS	128
 
+/* Returns the wait event with that name, or the general one if there are too many names. */
 static inline uint32
 dw_new_wait_event(const char *name)
 {
@@ -76,6 +77,7 @@ dw_new_wait_event(const char *name)
 	return WaitEventExtensionNew(name);
 }
 
+/* The wait event with that name; cache is a static uint32 of the caller, 0 at first. */
 #define dw_wait_event(cache, name) \
 	((cache) != 0 ? (cache) : ((cache) = dw_new_wait_event(name)))
 #else

@@ -50,16 +50,6 @@ make_valid(char *text)
 	}
 }
 
-/* Raises an error if an argument is null; "what" names the argument in the message. */
-void
-dw_refuse_null(bool isnull, const char *what)
-{
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
-}
-
 /*
  * Ends the handling of the current error (in a PG_CATCH block), and returns a copy
  * of it in the current memory context.  The texts of the copy have at most
@@ -77,4 +67,14 @@ dw_take_error(void)
 	make_valid(error->context);
 	make_valid(error->internalquery);
 	return error;
+}
+
+/* Raises an error if an argument is null; "what" names the argument in the message. */
+void
+dw_refuse_null(bool isnull, const char *what)
+{
+	if (isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
 }

@@ -14,9 +14,13 @@
 #define DW_MAX_ERROR_TEXT	16384
 
 /*
- * SQLSTATEs of tasks that failed without an error of their own SQL: replaced by a
- * newer task of the same key; expired; the outcome of the commit is unknown; the
- * server or the executor crashed; the task's code ended the executor.
+ * SQLSTATEs of tasks that failed without an error of their own SQL:
+ *
+ * SUPERSEDED	a newer task with the same key has taken the task's place
+ * EXPIRED		the task could not begin in the time that "expires" allows
+ * END_UNKNOWN	a task in mode at_most_once was begun, but its end is not known
+ * CRASHED		the server crashed several times while the task ran
+ * QUIT			the executor ended while it ran the task
  */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')

@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * signature.c
- *	  Checks that an SQL function is declared with the types that its C code expects.
+ *	  Checks that an SQL function returns the columns that its C code makes, and that
+ *	  a trigger function is called by a trigger of ours.
  *
  * Run by sessions, in calls of the extension's functions.
  *
- * The install script declares the functions correctly.  But the library may be
- * newer or older than the script that was run, and a superuser can declare a C
- * function with any types.  A wrong declaration must raise an error, not crash
- * the server.  A call by other C code does not tell the declared types; such a
- * call is trusted.
+ * A set with other columns than the C code makes would be read beyond its end: the
+ * query may name the columns.  The arguments of a function are those of the install
+ * script; only a superuser can declare them otherwise, as with any C function.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,35 +33,6 @@ raise_mismatch(FunctionCallInfo fcinfo)
 			 errmsg("function %s is not declared as the library of \"%s\" needs it",
 					format_procedure(fcinfo->flinfo->fn_oid), "delay_wheel"),
 			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
-}
-
-/*
- * Raises an error unless the function returns the type "result", and takes at
- * least nargs arguments, the first ones of the types args.  To be called before
- * the C code reads its arguments.
- */
-void
-dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args)
-{
-	static char checked;
-	Oid			type;
-
-	if (CALLED_AS_TRIGGER(fcinfo) || PG_NARGS() < nargs)
-		raise_mismatch(fcinfo);
-	/* the declared types are the same in each call of one expression: check once */
-	if (fcinfo->flinfo != NULL && fcinfo->flinfo->fn_extra == &checked)
-		return;
-	type = get_fn_expr_rettype(fcinfo->flinfo);
-	if (OidIsValid(type) && type != result)
-		raise_mismatch(fcinfo);
-	for (int i = 0; i < nargs; i++)
-	{
-		type = get_fn_expr_argtype(fcinfo->flinfo, i);
-		if (OidIsValid(type) && type != args[i])
-			raise_mismatch(fcinfo);
-	}
-	if (fcinfo->flinfo != NULL)
-		fcinfo->flinfo->fn_extra = &checked;
 }
 
 /* Raises an error unless the rows of the function have n columns of these types. */
@@ -90,6 +60,15 @@ dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
 	return result;
 }
 
+/* True if the schema is one of those that the extension brings. */
+bool
+dw_is_our_schema(Oid schema)
+{
+	return OidIsValid(schema) &&
+		(schema == get_namespace_oid("delay_wheel", true) ||
+		 schema == get_namespace_oid("delay_wheel_internal", true));
+}
+
 /*
  * Returns the data of the trigger that calls this function.  Raises an error
  * unless the caller is a trigger on a table of the extension, and with for_row
@@ -101,7 +80,7 @@ dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
-		RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("delay_wheel", true))
+		!dw_is_our_schema(RelationGetNamespace(trigger->tg_relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function \"%s\" was not called by a trigger of extension \"%s\"",

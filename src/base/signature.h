@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signature.h
- *	  Checks that an SQL function is declared with the types that its C code expects.
+ *	  Checks of the columns that functions return, and of calls by triggers.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,9 +15,9 @@
 #include "fmgr.h"
 #include "funcapi.h"
 
-extern void dw_require_signature(FunctionCallInfo fcinfo, Oid result, int nargs, const Oid *args);
 extern void dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types);
 extern ReturnSetInfo *dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types);
+extern bool dw_is_our_schema(Oid schema);
 extern TriggerData *dw_require_trigger(FunctionCallInfo fcinfo, const char *function, bool for_row);
 
 #endif							/* DW_SIGNATURE_H */

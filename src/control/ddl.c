@@ -72,6 +72,7 @@
 #include "utils/syscache.h"
 
 #include "../base/compat.h"
+#include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
@@ -315,8 +316,7 @@ may_be_ours(Oid relation)
 {
 	Oid			schema = get_rel_namespace(relation);
 
-	return OidIsValid(schema) &&
-		(schema == PG_TOAST_NAMESPACE || schema == get_namespace_oid("delay_wheel", true));
+	return schema == PG_TOAST_NAMESPACE || dw_is_our_schema(schema);
 }
 
 /*
@@ -442,11 +442,11 @@ refuse_shard(const RangeVar *name)
 	Oid			table;
 
 	if (creating_extension || name->schemaname == NULL ||
-		strcmp(name->schemaname, "delay_wheel") != 0 || number == NULL ||
+		!dw_is_our_schema(get_namespace_oid(name->schemaname, true)) || number == NULL ||
 		number[1] == '\0' || number[1 + strspn(number + 1, "0123456789")] != '\0')
 		return;
 	table = get_relname_relid(pnstrdup(name->relname, number - name->relname),
-							  get_namespace_oid("delay_wheel", true));
+							  get_namespace_oid(name->schemaname, true));
 	if (OidIsValid(table) &&
 		getExtensionOfObject(RelationRelationId, table) == get_extension_oid("delay_wheel", true))
 		ereport(ERROR,

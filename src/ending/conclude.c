@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * conclude.c
- *	  What is to be done when a task, or an attempt of it, has ended.
+ *	  Concluding a task: all that follows from its end, or from that of an attempt.
  *
- * Run by whoever ends it, in the transaction that has deleted its row: mostly
- * by executors; by backends that run a task at once or cancel one.  So what is
- * done here is committed with the task's own work, or with the record of its
- * failure, or not at all.
+ * Run by the process that ends the task, in the transaction that has deleted the
+ * task's row: mostly an executor, else a session that cancels a task or runs one at
+ * once, or the sweeper.  So all that is done here is committed with the task's own
+ * work, or with the record of its failure, or not at all.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,9 +24,11 @@
 #include "notify.h"
 
 /*
- * To be called once for each end of a task or of an attempt, in the very
- * transaction that has deleted its row, as one of the last things in it.  An
- * error undoes that transaction.
+ * Does all that follows from the end of a task or of an attempt: history,
+ * notification, follow-up, next run of a recurring task.
+ *
+ * To be called once for each end, in the transaction that has deleted the row, as one
+ * of its last actions.  An error undoes this transaction.
  */
 void
 dw_conclude(const DwEnded *ended)
@@ -41,7 +43,10 @@ dw_conclude(const DwEnded *ended)
 	dw_recurring_ended(ended);
 }
 
-/* The same of a row that was just deleted, and not run; error may be NULL. */
+/*
+ * Concludes a task that was not run, whose row the caller has just deleted.  error is
+ * NULL unless the task counts as failed.
+ */
 void
 dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 				const ErrorData *error)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * conclude.h
- *	  What is to be done when a task, or an attempt of it, has ended.
+ *	  Concluding a task: all that follows from its end, or from that of an attempt.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,9 @@
  * follow_up.c
  *	  Tasks that follow the end of another one.
  *
- * Run by whoever ends a task, see conclude.c.  The follow-up is a task of the
- * same owner, written by the transaction that ends the first one: so it is
- * there exactly if that end is committed, once.
+ * Run by the process that ends a task, see conclude.c.  The follow-up is a task of the
+ * same owner.  The transaction that ends the first task writes it, so it exists
+ * exactly once, and only if that end is committed.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,10 +25,13 @@
 #include "../task/queues.h"
 #include "follow_up.h"
 
-/* what of a message is passed on, in bytes */
+/* Limit of an error message that is passed to a follow-up, in bytes. */
 #define MAX_MESSAGE		16384
 
-/* Its arguments, as args.c writes them; it may use any of them. */
+/*
+ * Sets the arguments of a follow-up in its new row, in the form that args.c reads.  The
+ * follow-up's SQL need not use all of them.
+ */
 static void
 set_args(DwNewTask *task, Datum *args, const Oid *types, int n)
 {
@@ -39,7 +42,8 @@ set_args(DwNewTask *task, Datum *args, const Oid *types, int n)
 	task->values[Anum_task_args - 1] =
 		PointerGetDatum(construct_array(args, n, TEXTOID, -1, false, TYPALIGN_INT));
 	task->values[Anum_task_arg_types - 1] =
-		PointerGetDatum(construct_array(type_datums, n, REGTYPEOID, sizeof(Oid), true, TYPALIGN_INT));
+		PointerGetDatum(construct_array(type_datums, n, REGTYPEOID, sizeof(Oid), true,
+										TYPALIGN_INT));
 	task->nulls[Anum_task_args - 1] = task->nulls[Anum_task_arg_types - 1] = false;
 }
 
@@ -73,6 +77,7 @@ set_failure_args(DwNewTask *task, const DwEnded *ended)
 	set_args(task, args, types, DW_ON_FAILURE_ARGS);
 }
 
+/* Copies a column of the task that has ended to its follow-up. */
 static void
 inherit(DwNewTask *task, const DwEnded *ended, AttrNumber column)
 {
@@ -80,7 +85,10 @@ inherit(DwNewTask *task, const DwEnded *ended, AttrNumber column)
 	task->nulls[column - 1] = ended->nulls[column - 1];
 }
 
-/* Schedules what the task's options on_success or on_failure ask for. */
+/*
+ * Schedules the follow-up that the task's option on_success or on_failure asks for, if
+ * the option fits the outcome.  To be called by dw_conclude().
+ */
 void
 dw_follow_up(const DwEnded *ended)
 {
@@ -104,7 +112,7 @@ dw_follow_up(const DwEnded *ended)
 		set_success_args(&task, ended);
 	else
 		set_failure_args(&task, ended);
-	/* run before its time: who drops the queue may have looked there already */
+	/* run early by delay_run(): a session that drops the queue may have looked before */
 	if (task.due < ended->key->due)
 		(void) dw_queue_keep(task.queue);
 	(void) dw_schedule_successor(&task);

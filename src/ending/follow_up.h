@@ -12,7 +12,7 @@
 
 #include "../task/ended.h"
 
-/* id and rows; id, SQLSTATE and message */
+/* Number of a follow-up's arguments: id and rows, or id, SQLSTATE and message. */
 #define DW_ON_SUCCESS_ARGS	2
 #define DW_ON_FAILURE_ARGS	3
 

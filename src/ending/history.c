@@ -3,19 +3,23 @@
  * history.c
  *	  The record of how tasks ended, delay_wheel.history.
  *
- * Run by whoever ends a task: mostly by executors, in the transaction that has
- * run it or records its failure.  So there is a row exactly if that was
- * committed.  Rows go into one of three tables, see history_tables.c, by the
- * heap's functions.
+ * Run by the process that ends a task, mostly an executor, in the transaction that has
+ * run the task or records its failure.  So the row is there exactly if the end was
+ * committed.  Rows are written by functions of the heap, without SQL.
  *
- * The rows of a batch are collected, and written together just before its
- * commit: one record in the WAL for each page, instead of one for each row.
- * What a task of a batch runs itself within a subtransaction, by delay_run(),
- * is not collected, since that may be undone alone.
+ * There are three tables.  One of them, the current table, is written.  When it is old
+ * or large, the sweeper makes the next one current, and the oldest is emptied
+ * (history_tables.c).  The number of the current table is in a sequence, and usually in
+ * shared memory, too.
  *
- * Nothing here may fail for a reason of its own, since the task would fail
- * with it.  A lock is waited for, whatever lock_timeout says, but in a batch,
- * whose tasks can be run alone.
+ * The rows of a batch are collected, and written together just before the batch's
+ * commit, with one WAL record for each page instead of one for each row.  A task of a
+ * batch may itself run other tasks by delay_run() in a subtransaction, which may be
+ * undone alone.  So rows of subtransactions are not collected.
+ *
+ * Nothing here may fail for a reason of its own, since the task would fail with it.
+ * So a wait for a lock ignores lock_timeout, except in a batch, whose tasks can be run
+ * again alone.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,27 +63,29 @@
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
 
-/* What is kept of texts, in bytes.  Keys and tags are not longer anyway. */
+/* Limits of texts in a row, in bytes.  Keys and tags cannot be longer than MAX_KEY. */
 #define MAX_SQL		200
 #define MAX_MESSAGE	1000
 #define MAX_KEY		1000
 
-/* Where the end of a task that is gone is looked for: 0.5 MB, some thousand rows. */
+/* Number of a table's last pages that are searched for a task's end (some thousand rows). */
 #define NEWEST_PAGES	64
 
-/* The rows of the batch that goes on, if one does. */
+/* The rows of the batch that this executor runs, while it collects them. */
 static bool collecting = false;
 static List *collected = NIL;
 static MemoryContext collected_context = NULL;
 
-/*---- What is recorded ----*/
+/*---- Limits, and the current table ----*/
 
+/* The setting delay_wheel.history_max_age, in us. */
 int64
 dw_history_max_age_us(void)
 {
 	return (int64) dw_history_max_age * USECS_PER_MINUTE;
 }
 
+/* The setting delay_wheel.history_max_size, in pages. */
 BlockNumber
 dw_history_max_pages(void)
 {
@@ -87,8 +93,10 @@ dw_history_max_pages(void)
 }
 
 /*
- * How large it becomes, if it has room for so many pages: with others that have
- * grown while they were locked, not as large, so that it has some room left.
+ * Size, in pages, at which the current table is due to be replaced by the next one.
+ * room is the number of pages that the other tables leave it.  Usually that is a
+ * quarter of the whole history.  It is less if another table has grown larger, because
+ * it was locked and could not be emptied.
  */
 BlockNumber
 dw_history_turn_pages(BlockNumber room)
@@ -96,7 +104,7 @@ dw_history_turn_pages(BlockNumber room)
 	return Max(Min(dw_history_max_pages() / 4, room / 2), 1);
 }
 
-/* The number of the current table, from the sequence. */
+/* Reads the number of the current table from the sequence. */
 int
 dw_history_read_current(Oid sequence)
 {
@@ -116,6 +124,7 @@ dw_history_read_current(Oid sequence)
 	return (int) (value % DW_HISTORY_TABLES);
 }
 
+/* The number of the current table.  db may be NULL. */
 static int
 current_table(DwDatabase *db)
 {
@@ -124,8 +133,13 @@ current_table(DwDatabase *db)
 	return known > 0 ? (int) known - 1 : dw_history_read_current(dw_catalog()->history_seq);
 }
 
+/*
+ * Opens the current table, locked for writing.  The sweeper may make another table
+ * current during the wait for the lock; then tries again with that one, since the
+ * first may be the next to be emptied.
+ */
 static Relation
-dw_history_open_current(DwDatabase *db)
+open_current_table(DwDatabase *db)
 {
 	for (;;)
 	{
@@ -139,15 +153,19 @@ dw_history_open_current(DwDatabase *db)
 	}
 }
 
+/* Opens the current table for reading; NULL if a lock on it would have to wait. */
 static Relation
-dw_history_try_current(DwDatabase *db)
+try_open_current_table(DwDatabase *db)
 {
 	Oid			table = dw_catalog()->history[current_table(db)];
 
 	return ConditionalLockRelationOid(table, AccessShareLock) ? table_open(table, NoLock) : NULL;
 }
 
-/* Nothing is known before the first look: then the other tables have half of it. */
+/*
+ * Number of pages that the other tables leave to the current one.  Before the sweeper
+ * has looked for the first time, half of the history is assumed.
+ */
 static BlockNumber
 room(DwDatabase *db)
 {
@@ -156,25 +174,30 @@ room(DwDatabase *db)
 	return known > 0 ? known : dw_history_max_pages() / 2;
 }
 
+/* True if another row may be written to the current table, rel. */
 static bool
-dw_history_has_room(DwDatabase *db, Relation rel)
+history_has_room(DwDatabase *db, Relation rel)
 {
 	if (db != NULL)
 		return pg_atomic_read_u32(&db->history_is_full) == 0;
 	return RelationGetNumberOfBlocks(rel) < room(db);
 }
 
+/* Asks the sweeper to look at the history's tables at this time, or earlier. */
 void
 dw_history_ask(DwDatabase *db, TimestampTz at)
 {
 	if (!dw_atomic_lower(&db->history_turn_at, at))
 		return;
-	/* the timer looks at it when this has changed */
+	/* the timer looks at history_turn_at when control has changed */
 	pg_atomic_fetch_add_u32(&db->control, 1);
 	dw_wake_timer(db, DW_AWAKE);
 }
 
-/* A writer may be the first to see it, or the sweeper. */
+/*
+ * Notes whether the history is full, and reports a problem when it becomes full.  For
+ * the sweeper, and for writers, which may notice first.
+ */
 void
 dw_history_set_full(DwDatabase *db, bool full)
 {
@@ -182,11 +205,16 @@ dw_history_set_full(DwDatabase *db, bool full)
 		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
 }
 
-/* It is full before the sweeper is asked, or its look would not end that. */
+/*
+ * To be called after rows were written to rel, the last one to this page.  Asks the
+ * sweeper to replace the table when it will be old (after the first row), or now if it
+ * is large enough.  Notes before that if the history is full, since the sweeper resets
+ * this.
+ */
 static void
-dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
+note_written(DwDatabase *db, Relation rel, BlockNumber page)
 {
-	/* another one may be the current table by now */
+	/* another table may be current by now */
 	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
 		return;
 	if (page == 0)
@@ -197,6 +225,9 @@ dw_history_wrote(DwDatabase *db, Relation rel, BlockNumber page)
 		dw_history_ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
 }
 
+/*---- What is recorded ----*/
+
+/* True if the level of the queue, or else of the setting, has this end recorded. */
 static bool
 wants_history(const DwEnded *ended)
 {
@@ -215,7 +246,7 @@ wants_history(const DwEnded *ended)
 	return level >= (ended->outcome == DW_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
 }
 
-/* NULL if a rule has replaced the statement by one of another kind. */
+/* The command tag; NULL if a rule has replaced the statement by one of another kind. */
 static const char *
 command_tag_of(const DwSpiResult *result)
 {
@@ -253,6 +284,7 @@ set_history_column(DwHistoryRow *row, AttrNumber column, Datum value)
 	row->nulls[column - 1] = false;
 }
 
+/* Sets a column to the first max bytes of a text; leaves it null if the text is NULL. */
 static void
 set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 {
@@ -260,7 +292,10 @@ set_text(DwHistoryRow *row, AttrNumber column, const char *text, int max)
 		set_history_column(row, column, dw_clipped_text(text, strlen(text), max));
 }
 
-/* The beginning of a text of the task's row, which may be long. */
+/*
+ * Copies the first max bytes of a text column of the task's row, if it is not null.
+ * Does not detoast more of a long text than that.
+ */
 static void
 copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber from, int max)
 {
@@ -271,16 +306,19 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 	text = (struct varlena *) DatumGetPointer(ended->values[from - 1]);
 	if (VARATT_IS_EXTERNAL(text) || VARATT_IS_COMPRESSED(text))
 		text = PG_DETOAST_DATUM_SLICE(PointerGetDatum(text), 0, max + MAX_MULTIBYTE_CHAR_LEN);
-	set_history_column(row, column, dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
+	set_history_column(row, column,
+					   dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
+/* Sets the columns about the run: start, attempt, result, error. */
 static void
 set_run(DwHistoryRow *row, const DwEnded *ended)
 {
 	if (ended->started != 0)
 	{
 		set_history_column(row, Anum_history_started, TimestampTzGetDatum(ended->started));
-		set_history_column(row, Anum_history_attempt, Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
+		set_history_column(row, Anum_history_attempt,
+						   Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
 	}
 	if (ended->outcome == DW_DONE)
 	{
@@ -289,9 +327,9 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	}
 	if (ended->error != NULL)
 	{
-		set_text(row, Anum_history_sqlstate, unpack_sql_state(ended->error->sqlerrcode), NAMEDATALEN);
-		set_text(row, Anum_history_message,
-				 dw_error_message(ended->error), MAX_MESSAGE);
+		set_text(row, Anum_history_sqlstate,
+				 unpack_sql_state(ended->error->sqlerrcode), NAMEDATALEN);
+		set_text(row, Anum_history_message, dw_error_message(ended->error), MAX_MESSAGE);
 	}
 }
 
@@ -319,12 +357,9 @@ make_row(const DwEnded *ended)
 
 /*---- Writing ----*/
 
-/*
- * Opens the table that is written.  It may have become another one while we
- * waited for the lock; then the one we have may be the next to be emptied.
- */
+/* Calls open_current_table() with lock_timeout off, except in a batch. */
 static Relation
-open_current(DwDatabase *db)
+open_for_writing(DwDatabase *db)
 {
 	int			lock_timeout = LockTimeout;
 	Relation	rel = NULL;
@@ -333,7 +368,7 @@ open_current(DwDatabase *db)
 		LockTimeout = 0;
 	PG_TRY();
 	{
-		rel = dw_history_open_current(db);
+		rel = open_current_table(db);
 	}
 	PG_FINALLY();
 	{
@@ -344,8 +379,11 @@ open_current(DwDatabase *db)
 }
 
 /*
- * dw_history_newest_end() looks in the last pages, but who has written goes on in
- * the same page until that is full, be there thousands of others meanwhile.
+ * Makes this process write to a page near the end of the table.
+ *
+ * The heap lets a process go on in the page that it wrote to last, until the page is
+ * full, even if other processes have added thousands of pages meanwhile.  But
+ * dw_history_newest_end() searches the last NEWEST_PAGES pages only.
  */
 static void
 leave_old_page(Relation rel)
@@ -356,27 +394,29 @@ leave_old_page(Relation rel)
 		RelationSetTargetBlock(rel, InvalidBlockNumber);
 }
 
+/* Writes rows to the current table, unless the history is full. */
 static void
 write_rows(List *rows)
 {
 	DwDatabase *db = dw_my_database();
 	Relation	rel;
 
-	/* the task may just have dropped the extension */
+	/* the task itself may have dropped the extension */
 	if (!dw_catalog_is_there())
 		return;
-	rel = open_current(db);
-	if (dw_history_has_room(db, rel))
+	rel = open_for_writing(db);
+	if (history_has_room(db, rel))
 	{
 		leave_old_page(rel);
-		dw_history_wrote(db, rel, dw_history_insert(rel, rows));
+		note_written(db, rel, dw_history_insert(rel, rows));
 	}
 	table_close(rel, NoLock);
 }
 
 /*
- * Records the end of a task, if it is to be recorded, in the transaction of
- * that end.
+ * Records the end of a task or an attempt, if its history level says so.  To be called
+ * in the transaction of the end, by dw_conclude().  In a batch the row is written by
+ * dw_history_write_collected().
  */
 void
 dw_history_record(const DwEnded *ended)
@@ -395,6 +435,10 @@ dw_history_record(const DwEnded *ended)
 	MemoryContextSwitchTo(context);
 }
 
+/*
+ * For batches: from here on rows are collected, until dw_history_write_collected() or
+ * dw_history_forget().
+ */
 void
 dw_history_collect(void)
 {
@@ -405,6 +449,7 @@ dw_history_collect(void)
 	collecting = true;
 }
 
+/* Drops the collected rows, and collects no more.  For batches that were undone. */
 void
 dw_history_forget(void)
 {
@@ -414,6 +459,7 @@ dw_history_forget(void)
 		MemoryContextReset(collected_context);
 }
 
+/* Writes the collected rows in the current transaction, and collects no more. */
 void
 dw_history_write_collected(void)
 {
@@ -430,7 +476,10 @@ dw_history_write_collected(void)
 
 /*---- Reading ----*/
 
-/* The end that a row tells, if it is one of this task; that of an attempt is none. */
+/*
+ * The outcome in a row of the history, if the row tells the end of this task and the
+ * current user may read it; else NULL.  The end of an attempt is no end of the task.
+ */
 static const char *
 end_of(Relation rel, HeapTuple tuple, int64 id)
 {
@@ -439,7 +488,9 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 	char	   *outcome;
 
 	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
-		!has_privs_of_role(GetUserId(), DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
+		!has_privs_of_role(GetUserId(),
+						   DatumGetObjectId(heap_getattr(tuple, Anum_history_owner,
+														 desc, &isnull))))
 		return NULL;
 	outcome = TextDatumGetCString(heap_getattr(tuple, Anum_history_outcome, desc, &isnull));
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
@@ -449,16 +500,17 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 }
 
 /*
- * How a task ended that is gone, as dw_outcome_names has it, if the user may know that
- * and it is among the newest rows; else NULL.
+ * The name of the outcome (see dw_outcome_names) of a task that is gone.  NULL if the
+ * newest rows of the history do not have it, if the current user may not read it, or if
+ * the current table is locked.
  *
- * There is no index; but rows go all at once, and none comes into an old page, so
- * the newest are in the last ones.
+ * There is no index.  But rows are removed only with the whole table, so no new row
+ * gets into the free space of an old page, and the newest rows are in the last pages.
  */
 const char *
 dw_history_newest_end(int64 id)
 {
-	Relation	rel = dw_history_try_current(dw_my_database());
+	Relation	rel = try_open_current_table(dw_my_database());
 	const char *found = NULL;
 	Snapshot	snapshot;
 	TableScanDesc scan;
@@ -488,7 +540,10 @@ dw_history_newest_end(int64 id)
 
 /*---- Plain SQL ----*/
 
-/* Trigger on the tables: only who owns them writes, and nothing is replicated. */
+/*
+ * Trigger on the history's tables: only their owner may write to them.  Changes that a
+ * logical replication worker applies are ignored.
+ */
 Datum
 dw_history_guard(PG_FUNCTION_ARGS)
 {
@@ -499,7 +554,7 @@ dw_history_guard(PG_FUNCTION_ARGS)
 	if (!has_privs_of_role(GetUserId(), trigger->tg_relation->rd_rel->relowner))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel",
+				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_internal",
 						RelationGetRelationName(trigger->tg_relation)),
 				 errhint("Rows go by the settings \"%s\" and \"%s\".",
 						 "delay_wheel.history_max_age", "delay_wheel.history_max_size")));

@@ -16,16 +16,11 @@
 #include "../shmem/shared.h"
 #include "../task/ended.h"
 
-/* How old the current table becomes. */
+/* Age, in us, at which the current table is due to be replaced by the next one. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)
 
 extern void dw_history_record(const DwEnded *ended);
 extern const char *dw_history_newest_end(int64 id);
-
-/*
- * For batches: from here on rows are collected; they are written, in the
- * current transaction; they are forgotten, after its abort.
- */
 extern void dw_history_collect(void);
 extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);

@@ -3,35 +3,37 @@
  * keys.c
  *	  Keys: at most one pending task for each owner, queue and key.
  *
- * Run by backends that schedule and cancel by key, and by executors.
+ * Run by sessions that schedule and cancel by key, and by executors.
  *
- * No index could be unique: a task that runs is not pending, but its row is
- * there until its transaction ends, and who schedules its key must not wait
- * for that.  So those who look for a pending task and insert one take a lock
- * on the key, for as long as that takes, and look with a dirty snapshot, which
- * shows what open transactions do.  Nobody waits while he holds this lock, and
- * a transaction holds one of them at a time, however many keys it schedules.
- * Who moves a task inserts its row under the lock, too: else a scan could be
- * past the new one when the old one goes.
+ * A unique index cannot do this.  A running task is not pending, but its row is there
+ * until its transaction ends, and a session that schedules the same key must not wait
+ * for that.  So a session takes a lock on the key (key_lock.c) while it looks for a
+ * pending task and inserts one.  It looks with a dirty snapshot, which shows what open
+ * transactions do.  A process waits for nothing while it holds this lock, and holds one
+ * such lock at a time, however many keys it schedules.  A session that moves a task
+ * inserts the new row under the lock, too.  Otherwise a scan could pass the place of
+ * the new row before the insertion, and find the old row gone.
  *
- * Rows of a key, in the order of their ids:
+ * The rows of a key, in the order of their ids:
  *
- * - Being deleted by the executor that runs it: it runs, and does not count.
- * - Hit by a mark of delay_cancel_all(): it does not count either.
- * - Being inserted or deleted by another open transaction: that one's end
- *	 decides, so it is waited for, as UPDATE would.
- * - Else the one with the highest id is the pending task.  Others may be left:
- *	 an executor was terminated while its task had a successor, a dump was
- *	 restored.  They are superseded, and go when a newer one is claimed, or
- *	 when they are claimed themselves.
- * - Of another origin: it is not run until it is armed, so it does not keep
- *	 this database's own tasks from being scheduled, nor supersede them.  A
- *	 newer one of these supersedes it, as it would have where it came from.
+ * - A row that is being deleted by the executor that runs it: the task is running, and
+ *	 does not count.
+ * - A row that a mark of delay_cancel_all() has hit does not count either.
+ * - A row that another open transaction inserts or deletes: the end of this
+ *	 transaction decides, so the session waits for it, as UPDATE would.
+ * - Of the others, the row with the highest id is the pending task.
+ * - Rows with lower ids are superseded.  They can exist after an executor was
+ *	 terminated while its task had a successor, or after a dump was restored.  They are
+ *	 buried (pending.c) when a newer task is claimed, or refused at their own claim.
+ * - A row of another origin came with a copy from another database.  It does not run
+ *	 until it is armed.  So it neither keeps this database's own tasks from being
+ *	 scheduled nor supersedes them.  A newer task of this database supersedes it.
  *
- * A task that is kept has its row locked until the end of the transaction, so
- * that its run sees what that transaction did.  There may always be somebody
- * who keeps it, and it would never run; so if an executor was refused, who
- * would keep it next lets the executor go first.
+ * If a session keeps a pending task (if_exists => 'keep'), it locks the row until the
+ * end of its transaction, so that the task's run sees what the transaction did.
+ * Sessions that keep the task one after the other could starve it.  So once an
+ * executor has been refused the row, the next session that wants to keep the task lets
+ * the executor go first.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,9 +65,10 @@
 #include "keys.h"
 #include "pending.h"
 
-/* How long an executor that was refused is let go first, at most. */
+/* Longest time that a session waits for an executor that was refused, in ms. */
 #define COURTESY_MS		50
 
+/* True if the current transaction has inserted the row. */
 static bool
 is_own_insertion(const DwKeyRow *row)
 {
@@ -83,8 +86,9 @@ raise_exists(const DwKey *key, const DwKeyRow *row)
 }
 
 /*
- * Lets an executor claim the task, unless all are busy.  Not longer than that:
- * two transactions might have kept tasks that the other one wants to keep.
+ * Waits until an executor has claimed the task, COURTESY_MS at most: executors may all
+ * be busy, and two transactions may each have kept a task that the other one wants to
+ * keep.
  */
 static void
 let_executor_go_first(int64 id)
@@ -101,14 +105,18 @@ let_executor_go_first(int64 id)
 	dw_executor_forget_refused(id);
 }
 
-/* What came of one attempt to settle a key with a pending task. */
+/* The result of one attempt to settle a key that has a pending task. */
 typedef enum Settled
 {
-	SETTLED,
-	SETTLE_AGAIN,				/* the row is locked, or has changed */
-	SETTLE_LATER				/* an executor is to go first */
+	SETTLED,					/* the task is deleted, or kept */
+	SETTLE_AGAIN,				/* another transaction has the row: wait, look again */
+	SETTLE_LATER				/* an executor must go first */
 } Settled;
 
+/*
+ * Deletes (replace) or keeps the pending task of a key, or raises an error, as
+ * if_exists says.  The caller holds the key's lock.
+ */
 static Settled
 settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
 {
@@ -125,7 +133,7 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 		return SETTLED;
 	}
 
-	/* nobody else can claim it */
+	/* no executor can claim the task before the end of this transaction anyway */
 	if (is_own_insertion(row) || dw_row_is_locked_here(rel, task))
 		return SETTLED;
 	if (task->due <= dw_now() && dw_executor_was_refused(task->id))
@@ -134,10 +142,12 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 }
 
 /*
- * Makes room for a new task of the key.  True: the caller is to insert its row
- * and then to call dw_key_leave(), until when others of this key wait.  False:
- * *kept is pending, and will not begin before the end of this transaction.
- * The table is open, locked for writing.
+ * Prepares to insert a new task with a key.  rel is open and locked in RowExclusiveLock.
+ *
+ * True: the caller holds the key's lock; it inserts the row and then calls
+ * dw_key_leave().  Other processes that use the key wait until then.  False: *kept is
+ * the id of the pending task, which is kept: no executor begins it before the end of
+ * this transaction.  Raises an error if a task is pending and if_exists is DW_RAISE.
  */
 bool
 dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
@@ -182,8 +192,9 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 }
 
 /*
- * The same for a task that has failed and is to be put back.  False: there is
- * another one that is pending, or a newer one that runs.
+ * Prepares to insert the row of a failed task again (delay_retry()), with its old id.
+ * True: as in dw_key_enter().  False: another task of the key is pending, or a newer one
+ * is running; the lock is not held then.
  */
 bool
 dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
@@ -200,7 +211,7 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 		rows = dw_key_rows(rel, key);
 		row = dw_key_newest(rows, false);
 		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
-		/* one that runs would be retried itself, if it is not the older one */
+		/* an older task that runs is no obstacle; a newer one might be put back itself */
 		if (row == NULL || (claimed && row->task.id < id))
 			return true;
 
@@ -212,7 +223,10 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 	}
 }
 
-/* Does this very process run a task of the key?  Its row is gone for us. */
+/*
+ * True if this process is an executor and runs a task of the key.  The process's own
+ * snapshots do not show the row, which it has deleted.
+ */
 static bool
 runs_here(Relation rel, const DwKey *key)
 {
@@ -230,8 +244,9 @@ runs_here(Relation rel, const DwKey *key)
 }
 
 /*
- * Leaves out what others have not committed.  False if one of them has done so
- * meanwhile: the scan may have been past the row that it moved.
+ * Removes the rows from the list that other transactions were inserting during the scan.
+ * False if one of these transactions has ended meanwhile: it may have moved a task, and
+ * the scan may have missed the row.
  */
 static bool
 leave_out_uncommitted(List **rows)
@@ -253,10 +268,9 @@ leave_out_uncommitted(List **rows)
 }
 
 /*
- * Cancels the pending task of a key.
- *
- * Deletes all rows of the key that are not running, those that are superseded
- * and of other origins, too.  Returns what became of the newest one.
+ * Cancels the pending task of a key.  Deletes and concludes all rows of the key that
+ * are not running, also superseded ones and those of other origins.  Returns what became
+ * of the newest one.  Waits for other transactions that have a row locked.
  */
 DwTaken
 dw_key_cancel(Relation rel, const DwKey *key)
@@ -293,7 +307,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 				continue;
 			}
 			dw_conclude_row(rel, row->tuple, &row->task, DW_CANCELLED, NULL);
-			/* not the same row, maybe: it has two while it is being moved */
+			/* compare ids: a task that is being moved has two rows */
 			if (row->task.id == last->task.id)
 				taken = true;
 		}
@@ -308,17 +322,18 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		DW_INJECT("key-cancel-rows");
 		if (last != NULL || runs_here(rel, key) || dw_autonomous_has_key(key))
 			return DW_RUNNING;
-		/* one without a row may have been put back since */
+		/* a task that ran outside of a transaction may have been put back since */
 		if (ended == dw_autonomous_ended())
 			return DW_GONE;
 	}
 }
 
 /*
- * For executors whose task has failed: may its row, with the same id, be
- * inserted again?  If not, *newer is the task that is pending or running
- * instead.  The key stays locked until the end of this transaction, which
- * must be near: nothing but the insertion and the commit.
+ * For executors whose task has failed: true if the row, with the same id, may be
+ * inserted again.  If not, *newer is the id of a newer task of the key.
+ *
+ * If the task has a key, the key's lock is held until the end of the transaction.  The
+ * end must be near: nothing but the insertion and the commit may follow.
  */
 bool
 dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
@@ -330,7 +345,7 @@ dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
 	if (!dw_key_of(rel, tuple, &key))
 		return true;
 	dw_task_key(rel, tuple, &task);
-	/* left to the end of the transaction */
+	/* released by the end of the transaction */
 	dw_key_lock(&key);
 	row = dw_key_superseder(dw_key_rows(rel, &key), &task);
 	if (row != NULL)

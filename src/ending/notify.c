@@ -3,8 +3,8 @@
  * notify.c
  *	  Notifications of the end of a task.
  *
- * Run by whoever ends a task, see conclude.c: the notification is part of that
- * transaction, and so sent if, and when, what it tells is committed.
+ * Run by the process that ends a task, see conclude.c.  The notification is part of
+ * the transaction that ends the task, so it is sent when that transaction commits.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,10 +21,10 @@
 #include "../task/ended.h"
 #include "notify.h"
 
-/* As in async.c, where a payload must be shorter. */
+/* A payload must be shorter than this, in bytes: NOTIFY_PAYLOAD_MAX_LENGTH of async.c. */
 #define MAX_PAYLOAD		(BLCKSZ - NAMEDATALEN - 128)
 
-/* Is it the name of a channel? */
+/* True if the text can be the name of a notification channel. */
 bool
 dw_is_channel(const char *name)
 {
@@ -45,6 +45,7 @@ append_column(StringInfo payload, const DwEnded *ended, AttrNumber column, const
 		append_text(payload, name, TextDatumGetCString(ended->values[column - 1]));
 }
 
+/* The payload, as JSON; without key and tag if it would be too long with them. */
 static char *
 make_payload(const DwEnded *ended)
 {
@@ -59,7 +60,7 @@ make_payload(const DwEnded *ended)
 	length = payload.len;
 	append_column(&payload, ended, Anum_task_key, "key");
 	append_column(&payload, ended, Anum_task_tag, "tag");
-	/* escaped, they can be six times as long */
+	/* escaping can make key and tag six times as long */
 	if (payload.len + 1 >= MAX_PAYLOAD)
 	{
 		payload.len = length;
@@ -69,17 +70,17 @@ make_payload(const DwEnded *ended)
 	return payload.data;
 }
 
-/* Notifies the channel of the task's option, if it has one, at the commit. */
+/* Notifies the channel that the task's option notify names, if any, at the commit. */
 void
 dw_notify_end(const DwEnded *ended)
 {
 	char	   *channel;
 
-	/* it goes on */
+	/* an attempt has ended, not the task */
 	if (ended->outcome == DW_RETRIED)
 		return;
 	channel = dw_more_text(ended->values, ended->nulls, Anum_task_more, DW_MORE_NOTIFY);
-	/* plain SQL may have written anything */
+	/* the row may have been written by plain SQL, without checks */
 	if (channel != NULL && dw_is_channel(channel))
 		Async_Notify(channel, make_payload(ended));
 }

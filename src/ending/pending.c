@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * pending.c
- *	  A pending task is taken by a session, and older ones of its key are given up.
+ *	  Taking the row of a pending task, and burying older tasks of its key.
  *
- * Run by sessions that cancel, reschedule or run a task, and by executors that claim
- * a task with a key.  A task that is taken is gone from the table when the
- * transaction commits; what its end causes is up to the caller.  Tasks with the same
- * key that are older than a claimed one are superseded: they go to the failed tasks.
+ * Run by sessions that cancel, reschedule or run a task, and by executors that claim a
+ * task with a key.  To take a task means to delete its row in the session's
+ * transaction; the caller decides whether the task has ended, and concludes it then.
+ * Tasks that are older than a taken or claimed one of the same key are superseded.  To
+ * bury a superseded task means to delete its row and to record it as failed.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,8 +39,8 @@
 #include "pending.h"
 
 /*
- * Moves a superseded task to the failed ones.  Not if somebody has locked it:
- * then it is left to its own claim.
+ * Buries one superseded task.  If another transaction has locked the row, leaves the
+ * task alone: then its own claim finds that it is superseded.
  */
 static void
 bury(Relation rel, const DwKeyRow *row, int64 newer)
@@ -60,7 +61,10 @@ bury(Relation rel, const DwKeyRow *row, int64 newer)
 	dw_conclude_row(rel, row->tuple, &row->task, DW_FAILED, &error);
 }
 
-/* Not those that others are just changing. */
+/*
+ * Buries the rows of a key whose ids are lower than this one, except for rows that
+ * other open transactions insert or delete.
+ */
 static void
 bury_older(Relation rel, List *rows, int64 id)
 {
@@ -76,8 +80,9 @@ bury_older(Relation rel, List *rows, int64 id)
 	}
 }
 
+/* Buries the older tasks of the key of this row, if it has one. */
 static void
-dw_key_bury_older(Relation rel, HeapTuple tuple)
+bury_older_of_key(Relation rel, HeapTuple tuple)
 {
 	DwKey		key;
 	DwTaskKey	task;
@@ -89,9 +94,13 @@ dw_key_bury_older(Relation rel, HeapTuple tuple)
 }
 
 /*
- * The key has been locked since before the deletion: who looks at it later
- * takes the task for running, so that must be settled by then.  No retry of an
- * older one is on its way either, see dw_key_retry_allowed().
+ * For executors, after the deletion of a row with a key: false if the task is
+ * superseded by a newer one.  Else buries the older tasks of its key.
+ *
+ * The caller has held the key's lock since before the deletion.  After the lock is
+ * released, sessions that schedule the key see the task as running, so the decision
+ * must be made by then.  No older task of the key can be put back for a retry
+ * meanwhile: that takes the lock, too, see dw_key_retry_allowed().
  */
 bool
 dw_key_claimed(Relation rel, HeapTuple tuple)
@@ -112,8 +121,9 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 }
 
 /*
- * One attempt at that, with a row that was just found.  If *again, it may have
- * been changed meanwhile: somebody was at it, who was waited for.
+ * Tries once to take the pending task whose row was just found; arguments and result
+ * are as in dw_take_pending().  *again becomes true if another transaction had the row
+ * locked: its end has been waited for, and the caller has to find the row anew.
  */
 DwTaken
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
@@ -123,18 +133,18 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	*again = false;
 	dw_require_task_owner(key->id, key->owner);
 	dw_writes_for(key->owner);
-	/* not pending any more; but it may have begun before */
+	/* not pending any more, but an executor may have claimed it before the mark */
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
 		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
 	result = dw_row_delete(rel, key, hint);
 	if (result == TM_Ok)
 	{
-		/* or one of them would be the newest now */
-		dw_key_bury_older(rel, tuple);
+		/* otherwise an older task would become the newest one of the key */
+		bury_older_of_key(rel, tuple);
 		return DW_TAKEN;
 	}
-	/* deleted by plain SQL in this very command */
+	/* the current command has deleted the row by plain SQL */
 	if (result == TM_SelfModified)
 		return DW_GONE;
 	if (result == TM_BeingModified && !dw_row_wait(rel, key))
@@ -144,10 +154,12 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 }
 
 /*
- * Deletes the row of a pending task, having waited for whoever else changes
- * it.  The table is open, locked for writing.  On success *tuple is a copy of
- * the row, *key says what is in it, and *hint is what to tell of it.  An error
- * if the current user has not the rights of the owner.
+ * Deletes the row of a pending task, after waiting for other transactions that change
+ * it.  rel is open and locked in RowExclusiveLock.
+ *
+ * If the result is DW_TAKEN, *tuple is a copy of the row, *key has its main columns, and
+ * *hint is the hint that tells the timer of the task as it was.  Raises an error if the
+ * current user does not have the rights of the task's owner.
  */
 DwTaken
 dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
@@ -174,7 +186,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 				dw_require_task_owner(id, owner);
 				return DW_RUNNING;
 			}
-			/* it may have been running at that time, and be put back */
+			/* a task outside of a transaction has ended, maybe this one: look again */
 			if (ended != dw_autonomous_ended())
 				continue;
 			return DW_GONE;

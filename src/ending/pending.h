@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pending.h
- *	  A pending task is taken by a session, and older ones of its key are given up.
+ *	  Taking the row of a pending task, and burying older tasks of its key.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,18 +16,13 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
-/* What became of an attempt to take a task's row. */
+/* The result of an attempt to take a task. */
 typedef enum DwTaken
 {
-	DW_TAKEN,					/* its row is deleted, by this transaction */
+	DW_TAKEN,					/* this transaction has deleted its row */
 	DW_RUNNING,					/* an executor has claimed it */
-	DW_GONE						/* there is no such task, or not any more */
+	DW_GONE						/* no such task is pending */
 } DwTaken;
-
-/*
- * For executors, in between: false if the task is superseded.  Else older ones
- * of its key go to the failed tasks.
- */
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
 extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
 							   DwHint *hint);

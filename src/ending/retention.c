@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * retention.c
- *	  When the sweeper is to look for old rows.
+ *	  Asking the sweeper to look for old rows.
  *
- * Run by timers, and by the sweeper.  Failed tasks and the history are bounded by
- * settings.  At the start of a timer nobody knows what a server before has left, and
- * a changed setting may make rows too old or too many: so the sweeper is asked to
- * look.  What it does then is in failed.c and history_tables.c.
+ * Run by timers and the sweeper.  Settings limit the age and the number of failed tasks,
+ * and the age and the size of the history.  When a timer starts, shared memory does not
+ * tell which rows exist, and a changed setting may make rows too old or too many.  In
+ * both cases the sweeper is asked to look, see failed.c and history_tables.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "history.h"
 #include "retention.h"
 
-/* Anything may have to go, as far as we know. */
+/* Asks the sweeper to look at all failed tasks, now. */
 static void
 look_at_failed(DwDatabase *db)
 {
@@ -31,10 +31,9 @@ look_at_failed(DwDatabase *db)
 }
 
 /*
- * For timers and the sweeper: at their start, or when the clock was set; when settings may have changed.
- *
- * Nobody knows what a server before has left.  The sweeper will; it is enough
- * to find out whether it has to look.
+ * Asks the sweeper to look at failed tasks, if the table may have rows.  To be called
+ * outside of a transaction by a timer when it starts, and by the sweeper when the
+ * clock was set.
  */
 void
 dw_failed_begin(DwDatabase *db)
@@ -53,6 +52,11 @@ dw_failed_begin(DwDatabase *db)
 		look_at_failed(db);
 }
 
+/*
+ * Asks the sweeper to look at failed tasks, if their settings have changed since this
+ * process called the function last.  True if they have: the sweeper then begins anew,
+ * see dw_failed_restart().  The first call only remembers the settings.
+ */
 bool
 dw_failed_obey_settings(DwDatabase *db)
 {
@@ -70,6 +74,7 @@ dw_failed_obey_settings(DwDatabase *db)
 	return true;
 }
 
+/* Asks the sweeper to look at the history's tables, now. */
 static void
 look_at_history(DwDatabase *db)
 {
@@ -78,9 +83,8 @@ look_at_history(DwDatabase *db)
 }
 
 /*
- * Nobody knows what a server before has left.  The sweeper will; it is enough
- * to find out whether it has to look, which it must also if there is nothing,
- * but shared memory knows better.
+ * Asks the sweeper to look at the history, if any of its tables may have rows, or if
+ * shared memory still names a current table.  To be called like dw_failed_begin().
  */
 void
 dw_history_begin(DwDatabase *db)
@@ -97,6 +101,10 @@ dw_history_begin(DwDatabase *db)
 		look_at_history(db);
 }
 
+/*
+ * Asks the sweeper to look at the history, if its settings have changed since this
+ * process called the function last.
+ */
 void
 dw_history_obey_settings(DwDatabase *db)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * retention.h
- *	  When the sweeper is to look for old rows.
+ *	  Asking the sweeper to look for old rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,8 +13,6 @@
 #include "../shmem/shared.h"
 
 extern void dw_failed_begin(DwDatabase *db);
-
-/* True if they have: then the sweeper begins anew, see dw_failed_restart(). */
 extern bool dw_failed_obey_settings(DwDatabase *db);
 extern void dw_history_begin(DwDatabase *db);
 extern void dw_history_obey_settings(DwDatabase *db);

@@ -3,33 +3,33 @@
  * autonomous.c
  *	  Tasks whose statement cannot run in a transaction block.
  *
- * Run by executors; what concerns rows of such tasks also by whoever deletes
- * rows.
+ * Run by executors.
  *
- * VACUUM, CREATE INDEX CONCURRENTLY and the like, and procedures that commit,
- * begin and end transactions themselves.  So the statement is run as that of
- * a client is, at top level, and nothing of ours can be in its transactions:
- * the claim cannot be one with its effects.  Of the two things that can be had
- * instead the task's mode says which:
+ * VACUUM, CREATE INDEX CONCURRENTLY, procedures that commit and the like begin and
+ * end transactions themselves.  So the executor runs such a statement at top level,
+ * as a client's statement.  The claim (the deletion of the task's row) cannot be in
+ * the statement's transactions, and cannot commit together with its effects.  A
+ * second transaction, which settles the run, follows the statement.  The task's mode
+ * says what happens if the server or the executor ends in between:
  *
- * at_most_once		The claim is committed first.  In the same transaction the
- *					task is recorded as failed, with a message that says that
- *					its end is not known; the transaction that settles it takes
- *					that back.  So after a crash it stands there, to be judged
- *					by a person.
- * at_least_once	The row stays until the statement has ended; its deletion is
- *					undone when the claim has been judged.  After a crash it is
- *					found again.
+ * at_most_once		The claim is committed before the statement.  The same
+ *					transaction records the task as failed, with a message that
+ *					its end is not known.  The settling transaction deletes this
+ *					record.  After a crash the record stays, and a person decides.
+ * at_least_once	The claim is undone as soon as the verdict is known, and the
+ *					settling transaction deletes the row.  After a crash the row
+ *					is still there, so the task runs again.
  *
- * What is kept of the first ones' claim is in the executor's memory, and while
- * they run there is no row that others could find; so these look whether an
- * executor says that it runs the task (dw_executor_runs_autonomous).
+ * While an at_most_once task runs, the table has no row of the task; a copy is in the
+ * executor's memory.  A process that finds no row asks dw_executor_runs_autonomous()
+ * whether an executor runs the task.
  *
- * The rows of the second ones are there, and nobody has locked them.  So who
- * would delete one takes a lock of its id first, for just that long, and
- * looks whether an executor keeps it (dw_executor_keeps); the executor holds
- * that lock while it claims and says so.  It is an advisory lock of a class of
- * its own.  What is deleted by plain SQL, or locked, is not protected.
+ * While an at_least_once task runs, its row is there, and not locked.  So a process
+ * that is about to delete such a row takes an advisory lock on the task's id
+ * (dw_autonomous_enter() in row_lock.c), asks dw_executor_keeps() whether an executor
+ * runs the task, deletes the row, and releases the lock.  The executor holds the same
+ * lock from before its claim until it has published in its place in shared memory that
+ * it keeps the row.  Plain SQL that deletes or locks the row is not held back.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,12 +70,18 @@
 #include "claim.h"
 #include "session.h"
 
-/* Of this executor's task; others have been told before that is certain. */
+/*
+ * True if this executor has committed the claim of its at_most_once task.  Other
+ * processes cannot tell that: me->autonomous is set before the commit.
+ */
 static bool row_is_gone = false;
 
 /*---- Before the statement ----*/
 
-/* What stands there until the task is settled, and afterwards if it never is. */
+/*
+ * Records an at_most_once task as failed before it runs.  The settling transaction
+ * deletes the record; the record stays if this transaction never comes.
+ */
 static void
 record_begun(const DwClaim *claim, TimestampTz begun_at)
 {
@@ -90,8 +96,8 @@ record_begun(const DwClaim *claim, TimestampTz begun_at)
 }
 
 /*
- * Outside of transactions a setting is the session's, so that it outlasts all
- * those of the statement, and a rollback in it.
+ * Sets the task's search_path for the session, outside of a transaction.  So the
+ * setting outlasts each transaction of the statement, and a rollback in it.
  */
 static void
 set_mode_search_path(const DwClaim *claim)
@@ -104,8 +110,10 @@ set_mode_search_path(const DwClaim *claim)
 }
 
 /*
- * In the transaction of a claim, which it ends: from here on the task runs, and
- * task->mode is set.  The claim comes to be in the current memory context.
+ * Ends the transaction of a claim, by commit (at_most_once) or abort (at_least_once).
+ * From then on the task counts as running, other processes can see this in the
+ * executor's place, and task->mode is set.  *claim and *task get copies of the row in
+ * the current memory context.
  */
 void
 dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *task)
@@ -119,7 +127,7 @@ dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode, DwAutonomous *t
 	dw_deform(rel, claim->tuple, &claim->values, &claim->nulls);
 	table_close(rel, NoLock);
 
-	/* before anybody can see that the row is gone, or is there again */
+	/* published before others can see that the row is gone, or there again */
 	if (mode == DW_AT_MOST_ONCE)
 	{
 		record_begun(claim, task->begun_at);
@@ -163,7 +171,10 @@ result_code(const QueryCompletion *qc)
 	}
 }
 
-/* Of a rule's statements, the one that stands for the original. */
+/*
+ * The result to report for a statement.  If rules have made several statements of it,
+ * qc is that of the one that stands for the original.
+ */
 static DwSpiResult
 result_of(const List *plans, const QueryCompletion *qc)
 {
@@ -174,7 +185,10 @@ result_of(const List *plans, const QueryCompletion *qc)
 	return result;
 }
 
-/* What is done before a statement is executed needs a snapshot, which must not stay. */
+/*
+ * Analyzes and plans the statement.  This needs a snapshot; no snapshot may be active
+ * when the statement is executed.
+ */
 static List *
 plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInfo *params)
 {
@@ -184,7 +198,8 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 	PushActiveSnapshot(GetTransactionSnapshot());
 	*params = dw_args_params(sql,
 							 claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
-							 claim->values[Anum_task_arg_types - 1], claim->nulls[Anum_task_arg_types - 1]);
+							 claim->values[Anum_task_arg_types - 1],
+							 claim->nulls[Anum_task_arg_types - 1]);
 	if (*params != NULL)
 		queries = pg_analyze_and_rewrite_withcb(raw, sql, (*params)->parserSetup,
 												(*params)->parserSetupArg, NULL);
@@ -196,15 +211,15 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 }
 
 /*
- * Runs its statement, from the beginning of a transaction; the last one is
- * left to the caller to end.  The current memory context is to last.
+ * Runs the statement of a task with a mode, which may end and begin transactions.
+ * Begins the first transaction; the caller commits the last one.
  *
- * As exec_simple_query() does it.  What belongs to the statement is in a memory
- * context of the caller's, and what it needs to be run in that of the portal,
- * so both outlast the transactions in between.
+ * Works like exec_simple_query().  The statement's parse tree and plans are in the
+ * current memory context, which must outlast all transactions; the state of execution
+ * is in the portal's context, which does.
  *
- * The text is checked once more: it may have come by plain SQL, and BEGIN, say,
- * would not end.
+ * The text is checked once more.  It may have been written by plain SQL, and BEGIN,
+ * for example, would leave a transaction block open.
  */
 DwSpiResult
 dw_autonomous_run(const DwClaim *claim, const char *sql)
@@ -241,8 +256,8 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 /*---- After it ----*/
 
 /*
- * Deletes the row of a task that stayed while it ran; false if it is gone.  Who
- * has locked it by plain SQL is waited for.
+ * Deletes the row of an at_least_once task after its run.  Waits for transactions that
+ * have locked the row by plain SQL.  False if the row is gone.
  */
 static bool
 delete_kept(Relation rel, int64 id)
@@ -264,14 +279,15 @@ delete_kept(Relation rel, int64 id)
 }
 
 /*
- * In the transaction that settles it: the task is claimed again.  False if its
- * row was deleted meanwhile, or the whole extension.
+ * Claims the task again, in the transaction that is to settle its run, and fills in
+ * *claim.  False if plain SQL has deleted the row meanwhile, or the extension was
+ * dropped: then there is nothing to settle.
  */
 bool
 dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, DwClaim *claim)
 {
 	Relation	rel = dw_claim_open();
-	/* those of another extension, created since, have the same numbers */
+	/* if the extension was created anew meanwhile, its tasks have the same ids */
 	bool		there = RelationGetRelid(rel) == task->table;
 
 	if (!there)
@@ -279,7 +295,7 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 		table_close(rel, NoLock);
 		return false;
 	}
-	/* from here on others go by that, as for any claim */
+	/* as for any claim: others can tell by the xid that an executor has the row */
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
 	pg_memory_barrier();
 	dw_claim_read(db, rel, heap_copytuple(task->row), claim);
@@ -296,18 +312,24 @@ dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task, 
 	return there;
 }
 
+/*
+ * To be called after an error in the claim's transaction or the settling one, before
+ * the abort.  Publishes what is true after the abort: the row of an at_least_once task
+ * stays, and a task whose claim was not committed is not running.
+ */
 void
 dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task)
 {
 	if (task->mode == DW_AT_LEAST_ONCE)
 		pg_atomic_write_u64(&me->keeps, (uint64) me->current.id);
 	else if (task->mode == DW_IN_TRANSACTION)
-		/* its claim could not be committed: the row is there */
+		/* the claim could not be committed: the row is still there */
 		dw_autonomous_end(db, me);
 }
 
 /*
- * If the executor ended now, would its task be gone, and nobody know how it ended?
+ * True if the exit of this executor now would lose its task: the row is gone, the run
+ * is not settled, and only the record that its end is not known would remain.
  */
 bool
 dw_autonomous_is_lost(DwExecutor *me)
@@ -315,7 +337,12 @@ dw_autonomous_is_lost(DwExecutor *me)
 	return row_is_gone && pg_atomic_read_u64(&me->autonomous) != 0;
 }
 
-/* Who found neither row nor executor may have looked before and after the end. */
+/*
+ * Publishes that this executor runs no task outside of a transaction any more.
+ * Increments db->autonomous_ended: a session that has found neither row nor executor
+ * may have looked for the row before the end, and for the executor after it.  The
+ * counter tells the session to look again.
+ */
 void
 dw_autonomous_end(DwDatabase *db, DwExecutor *me)
 {

@@ -18,21 +18,20 @@
 #include "../statement/spi_run.h"
 #include "claim.h"
 
-/* What an executor knows of a task that it runs so, beyond its transactions. */
+/* A task with a mode that an executor runs.  Outlasts all transactions of the run. */
 typedef struct DwAutonomous
 {
-	DwMode		mode;
-	Oid			table;			/* that it is of: it may drop the extension */
-	HeapTuple	row;			/* a copy of the task's, nothing of it out of line */
-	TimestampTz begun_at;
+	DwMode		mode;			/* DW_IN_TRANSACTION until its run has begun */
+	Oid			table;			/* OID of the table delay_wheel.task at the claim: the
+								 * task may drop and create the extension */
+	HeapTuple	row;			/* a copy of the task's row, without TOAST pointers */
+	TimestampTz begun_at;		/* time of the record that its end is not known */
 } DwAutonomous;
 extern void dw_autonomous_begin(DwExecutor *me, DwClaim *claim, DwMode mode,
 								DwAutonomous *task);
 extern DwSpiResult dw_autonomous_run(const DwClaim *claim, const char *sql);
 extern bool dw_autonomous_reclaim(DwDatabase *db, DwExecutor *me, const DwAutonomous *task,
 								  DwClaim *claim);
-
-/* That transaction, or the claim's, was undone; or the task has ended. */
 extern void dw_autonomous_undone(DwDatabase *db, DwExecutor *me, const DwAutonomous *task);
 extern void dw_autonomous_end(DwDatabase *db, DwExecutor *me);
 extern bool dw_autonomous_is_lost(DwExecutor *me);

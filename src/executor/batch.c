@@ -3,37 +3,36 @@
  * batch.c
  *	  Several tasks of a lane in one transaction.
  *
- * Run by executors, under a backlog: when a lane has more tasks that are due,
- * most of the cost of a quick one is its transaction.  Nothing is fetched
- * ahead: a batch takes one task after the other from the ready list, as long
- * as its lane has some, and never waits for more.
+ * Run by executors, under a backlog: when more tasks of a lane (the tasks of one
+ * owner, queue and priority) are due, most of the cost of a quick task is its
+ * transaction.  So a batch takes one task after the other from the lane's ready list,
+ * as long as the list has some.  A batch fetches nothing ahead and waits for nothing.
  *
- * Nobody is to notice, so these are the rules:
+ * A task must not notice that others share its transaction.  These are the rules:
  *
- * - Only tasks join that are one plain statement, and have not failed before
- *	 (is_wanted).  What joins is due at the start of the transaction, so now()
- *	 is never before the due time.
- * - There are no subtransactions.  At any error all is undone: the tasks go
- *	 back to the front of the lane's ready list, the one at fault marked to be
- *	 run alone, where errors are the task's own.  Of errors whose fault is not
- *	 known, as at the commit, all are marked.  So each task fails a batch once
- *	 at most.
- * - Deferred triggers fire at the end of each task, as if it were its commit:
- *	 so constraints are checked task by task, under the settings of the task.
- *	 Then its settings are undone, and what else it left is removed.  Where that
- *	 is not possible, or it has used a foreign table, the batch ends.
- * - A task that has met a limit of the batch does not count, even if it has
+ * - A task joins only if it is one plain statement and has not failed before
+ *	 (may_join).  The task is due when the transaction starts, so now() is never
+ *	 before the due time.
+ * - There are no subtransactions.  Any error undoes the whole batch.  The tasks go
+ *	 back to the front of the lane's ready list.  The task at fault is flagged to run
+ *	 alone, where its errors are its own.  If the task at fault is not known, as at the
+ *	 commit, all tasks are flagged.  So each task fails one batch at most.
+ * - Deferred triggers fire at the end of each task, as if the task committed: so
+ *	 constraints are checked task by task, under the settings of the task.  Then the
+ *	 settings are undone, and the session is cleaned.  If something cannot be cleaned
+ *	 within the transaction, or the task has used a foreign table, the batch ends.
+ * - If a task meets a limit of the batch, the batch is undone, even if the task has
  *	 caught the error.
- * - A batch lives for MAX_LIFE_MS at most, waits for a lock no longer than
- *	 MAX_LOCK_WAIT_MS, and both are well below deadlock_timeout: whoever waits
- *	 for a batch, and looks for a deadlock after that time, does not find it any
- *	 more.  The task that waited runs alone, where it locks no more than itself.
- * - A cancel from outside is meant for the task that runs: it has failed.
- * - A task that is suspected of having crashed the server does not join.
+ * - A batch lives for MAX_LIFE_MS at most and waits for a lock for MAX_LOCK_WAIT_MS at
+ *	 most, both well below deadlock_timeout.  When a session that waits for a batch
+ *	 looks for a deadlock, the batch has ended.  The task that waited then runs alone,
+ *	 where it holds no other task's locks.
+ * - A cancel by another session is meant for the task that runs, which has failed then.
+ * - A suspect (a task that may have crashed the server) does not join.
  *
- * To others a batch is an open transaction whose end decides, as any other:
- * who looks for the row of a task of it waits.  Only a task that runs alone
- * can go on for ever, and so is said to be running.
+ * To other sessions a batch is an open transaction like any other: a session that needs
+ * the row of one of its tasks waits for its end.  Only a task that runs alone can take
+ * long, so only such a task is reported as running.
  *
  *-------------------------------------------------------------------------
  */
@@ -81,13 +80,15 @@
 #include "task_log.h"
 #include "task_timeout.h"
 
+/* Limit of the time from a batch's start to its commit, in ms. */
 #define MAX_LIFE_MS		100
+/* Limit of a batch's wait for a lock, in ms. */
 #define MAX_LOCK_WAIT_MS	10
 
-/* So many tasks run alone where even the smallest batches were undone. */
+/* Number of a lane's tasks that run alone after a batch of two tasks was undone. */
 #define ALONE_TASKS		100
 
-/* The batch that this process runs, if it does. */
+/* The batch that this process runs; valid while me->in_batch. */
 static struct
 {
 	DwDatabase *db;
@@ -95,35 +96,37 @@ static struct
 	enum
 	{
 		BATCH_RUNNING,
-		BATCH_COMMITTING,
-		BATCH_DONE
+		BATCH_COMMITTING,		/* all members have run */
+		BATCH_DONE				/* the transaction is committed */
 	}			state;
 	enum
 	{
-		CURRENT_OPEN,			/* it may become a member */
-		CURRENT_MEMBER,			/* it is the last one */
-		CURRENT_LEFT,			/* it is to be run alone */
-		CURRENT_FORGOTTEN		/* there is nothing to do for it here */
-	}			current;
-	uint32		size;			/* not more members than that */
-	TimestampTz started;
-	char	   *search_path;	/* of all members; may be NULL */
-	char	   *sql;			/* of the current task */
-	uint32		n;
-	DwRun		members[DW_BATCH_MAX];
+		CURRENT_OPEN,			/* it may become a member of the batch */
+		CURRENT_MEMBER,			/* it is the batch's last member */
+		CURRENT_LEFT,			/* it does not join, and must run alone */
+		CURRENT_FORGOTTEN		/* it is neither a member nor to be put back */
+	}			current;		/* state of the executor's current task */
+	uint32		size;			/* limit of the number of members */
+	TimestampTz started;		/* now() of the batch's transaction */
+	char	   *search_path;	/* search_path of all members; NULL if they have none */
+	char	   *sql;			/* SQL text of the current task */
+	uint32		n;				/* number of members */
+	DwRun		members[DW_BATCH_MAX];	/* the tasks that were claimed */
 }			batch;
 
-/* What belongs to one task. */
+/* Memory for one task of a batch, reset before the next one. */
 static MemoryContext batch_context = NULL;
 
-/*---- Who may join ----*/
+/*---- Which tasks may join ----*/
 
+/* Limit of a batch's life in ms, well below deadlock_timeout. */
 static int
 life_ms(void)
 {
 	return Min(MAX_LIFE_MS, DeadlockTimeout / 2);
 }
 
+/* Limit of a batch's wait for a lock in ms, far below deadlock_timeout. */
 static int
 lock_wait_ms(void)
 {
@@ -131,9 +134,9 @@ lock_wait_ms(void)
 }
 
 /*
- * Do the settings allow it?
- *
- * What takes long is to be logged: nothing of a batch is.
+ * True if the settings allow batches, and no batch has crashed the server just now.
+ * Tasks of a batch are not logged by log_min_duration, so the duration must be longer
+ * than a batch's life.
  */
 bool
 dw_batches_allowed(void)
@@ -143,8 +146,9 @@ dw_batches_allowed(void)
 }
 
 /*
- * Is it one statement that reads or writes rows, as far as can be told by its
- * letters?  One that could be, but begins with a comment, say, runs alone.
+ * True if the text is one statement that reads or writes rows.  Looks only at its first
+ * word and at semicolons, so the result may be false for such a statement, too, for
+ * example one that begins with a comment.  Such a task runs alone.
  */
 static bool
 is_plain(const char *sql)
@@ -166,7 +170,7 @@ is_plain(const char *sql)
 	return false;
 }
 
-/* They share the setting, which costs more than a comparison. */
+/* True if the task has the search_path of the batch, which is set once for all members. */
 static bool
 has_same_path(const DwClaim *claim)
 {
@@ -180,8 +184,10 @@ has_same_path(const DwClaim *claim)
 }
 
 /*
- * A timeout of its own would have to be watched if it were below the batch's.
- * The end of a run of a recurring task may wait for who changes that.
+ * For dw_claim(): true if the task may join the batch.
+ *
+ * A task with a timeout below the batch's life would need a timer of its own.  The end
+ * of a recurring task's run may wait for a session that changes the recurring task.
  */
 static bool
 may_join(const DwClaim *claim, void *arg)
@@ -199,13 +205,17 @@ may_join(const DwClaim *claim, void *arg)
 
 /*---- Running ----*/
 
-/* Our timeout is not active any more if it has struck. */
+/* True if the timeout that limits the batch's life has struck. */
 static bool
 life_is_over(void)
 {
 	return !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
+/*
+ * Begins a batch with the current task of this executor.  To be called under the
+ * ready lock, when the task has been taken.
+ */
 void
 dw_batch_begin(DwDatabase *db, DwExecutor *me)
 {
@@ -220,7 +230,7 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 	me->place.chunk = DW_NO_CHUNK;
 }
 
-/* The current task is claimed: it is a member from now on. */
+/* Makes the current task, which has been claimed, a member of the batch. */
 static DwRun *
 add_member(const DwEntry *entry)
 {
@@ -233,7 +243,7 @@ add_member(const DwEntry *entry)
 	return member;
 }
 
-/* The first one's search path is set for all of them. */
+/* Sets the search_path of the first member, for all members. */
 static void
 set_batch_search_path(const DwClaim *claim)
 {
@@ -246,9 +256,10 @@ set_batch_search_path(const DwClaim *claim)
 }
 
 /*
- * May a wait for a lock have been given up in the task that began then?
- * PostgreSQL does not say so: only when the last wait was to be.  One that
- * waited, and took as long altogether, runs alone.
+ * True if the task that began at this time may have met lock_timeout.  PostgreSQL does
+ * not tell, but tells the time when the last wait for a lock would have met it.  So the
+ * result is true for a task that has waited for a lock and has run for at least
+ * lock_wait_ms() altogether.
  */
 static bool
 lock_wait_is_over(TimestampTz began)
@@ -257,7 +268,10 @@ lock_wait_is_over(TimestampTz began)
 		dw_now() - began >= (int64) lock_wait_ms() * 1000;
 }
 
-/* A handler of the task may have caught the error: alone it would not have met it. */
+/*
+ * Raises an error if the task that began at this time has met a limit of the batch.
+ * The task may have caught PostgreSQL's own error, which it would not get alone.
+ */
 static void
 check_limits(TimestampTz began)
 {
@@ -272,6 +286,7 @@ check_limits(TimestampTz began)
 				 errmsg("batch waited for a lock")));
 }
 
+/* Runs the SQL of a member, and all that its own commit would run. */
 static void
 run_member(DwRun *member, const DwClaim *claim)
 {
@@ -295,13 +310,14 @@ run_member(DwRun *member, const DwClaim *claim)
 	member->outcome = DW_DONE;
 }
 
+/* Runs and settles a claimed task, or settles it if its verdict is not to run it. */
 static void
 do_member(DwRun *member, DwClaim *claim)
 {
 	if (dw_is_to_be_run(member, claim))
 		run_member(member, claim);
 	if (member->outcome == DW_NOT_ENDED)
-		/* alone, it finds the same, and can be left */
+		/* run alone, the task meets the same verdict, and its claim can be undone */
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("task is paused")));
@@ -309,14 +325,17 @@ do_member(DwRun *member, DwClaim *claim)
 	if (member->was_run)
 		DW_INJECT("batch-after-sql");
 	debug_query_string = NULL;
-	/* its own statements have done so; for what is next */
+	/* the next member must see what dw_settle() has written */
 	CommandCounterIncrement();
 }
 
 /*
- * Temporary objects are removed after the transaction that has used them.  What
- * a task does to queues, pauses and marks is to be committed before another one
- * is judged by it: else, if all is undone, that one would be forgotten.
+ * Takes the next task for the batch; false if the batch is to end.
+ *
+ * A batch ends after a task that has used temporary objects, which can be removed only
+ * after the transaction.  It also ends after a task that has changed queues, pauses or
+ * marks.  Otherwise the next task's verdict could follow from the change, the task be
+ * forgotten for it, and the change be undone with the batch.
  */
 static bool
 take_next_member(DwEntry *entry)
@@ -328,6 +347,7 @@ take_next_member(DwEntry *entry)
 	return dw_executor_next(batch.me, batch.started, entry);
 }
 
+/* Claims, runs and settles the current task, and the tasks that follow in the batch. */
 static void
 run_members(DwEntry *entry)
 {
@@ -342,7 +362,7 @@ run_members(DwEntry *entry)
 		MemoryContextReset(batch_context);
 		MemoryContextSwitchTo(batch_context);
 		dw_claim_snapshot();
-		/* the claim itself may be what crashes */
+		/* a suspect is not even claimed here: its claim may be what crashes */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
 			dw_claim(batch.db, batch.me, rel, entry, may_join, NULL, &claim);
 		if (result == DW_CLAIM_REJECTED)
@@ -364,7 +384,7 @@ run_members(DwEntry *entry)
 	table_close(rel, NoLock);
 }
 
-/* For tests: so that all goes the way of what was undone. */
+/* For tests: lets every dw_fail_batches-th batch fail at its commit. */
 static void
 fail_some(void)
 {
@@ -378,7 +398,10 @@ fail_some(void)
 #endif
 }
 
-/* What came of the members is told, and counted, when it is certain. */
+/*
+ * The batch's transaction, with the current task as its first.  The outcomes of the
+ * members are counted after the commit.
+ */
 static void
 run_and_commit(DwEntry *entry)
 {
@@ -390,7 +413,7 @@ run_and_commit(DwEntry *entry)
 
 	batch.state = BATCH_COMMITTING;
 	dw_history_write_collected();
-	/* it would cut the wait for a synchronous standby short */
+	/* the timeout would cut short the wait for a synchronous standby */
 	dw_timeout_disarm();
 	dw_cancel_forget();
 	DW_INJECT("batch-before-commit");
@@ -410,9 +433,9 @@ run_and_commit(DwEntry *entry)
 }
 
 /*
- * After an error: undoes all.  Returns the error if it is that of a cancel
- * which was meant for the current task, NULL if the fault is to be found when
- * the tasks run alone.
+ * For PG_CATCH: aborts the batch's transaction.  Returns the error if a cancel by
+ * another session was meant for the current task; the task then is no member any more.
+ * Returns NULL for other errors: a run alone shows whether the task is at fault.
  */
 static ErrorData *
 undo_batch(void)
@@ -444,9 +467,10 @@ undo_batch(void)
 }
 
 /*
- * Runs the current task and others of its lane after it.  False if the current
- * task, which *entry is then, is left, and the batch has ended: it is to be
- * run alone.
+ * Runs the current task, and then others of its lane, in one transaction.  *entry is
+ * the current task, before and after.  False if the batch has ended and the caller must
+ * run the current task alone.  Else the caller goes on to the next task; if me->in_batch
+ * is still set, it calls dw_batch_end() first.
  */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
@@ -460,8 +484,8 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 											  ALLOCSET_DEFAULT_SIZES);
 
 	/*
-	 * Not by set_config_option: a change of any setting makes undoing those of
-	 * each task look at all there are.
+	 * Not by set_config_option(): if a setting has been changed, undoing each task's
+	 * settings has to look through all settings.
 	 */
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
@@ -481,7 +505,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 
 	if (error == NULL && !(done && batch.current == CURRENT_LEFT))
 		return true;
-	/* the current task goes on alone: others may know that it can take long */
+	/* the current task runs alone from now on, so others see it as running */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_batch_end(db, me);
 	LWLockRelease(dw_ready_lock(db));
@@ -493,7 +517,10 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 
 /*---- The end, under the ready lock ----*/
 
-/* In the order in which they were taken: so the last one first. */
+/*
+ * Puts all tasks of an undone batch back.  The last one goes first, so that the ready
+ * list has them in their former order.
+ */
 static void
 put_all_back(DwDatabase *db, DwExecutor *me)
 {
@@ -501,17 +528,20 @@ put_all_back(DwDatabase *db, DwExecutor *me)
 		dw_put_back(db, &me->current, true);
 	for (int i = (int) batch.n - 1; i >= 0; i--)
 		dw_put_back(db, &batch.members[i].entry,
-				 batch.state == BATCH_COMMITTING ||
-				 (batch.current == CURRENT_MEMBER && i == batch.n - 1));
+					batch.state == BATCH_COMMITTING ||
+					(batch.current == CURRENT_MEMBER && i == batch.n - 1));
 
-	/* others may take some of them */
+	/* other executors may take some of the tasks */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
 	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*
- * Batches grow by one with each that went well, and halve with each that was
- * undone: so where one of N tasks fails they come to about the square root
+ * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and
+ * adapts the size of the lane's next batches.
+ *
+ * The size grows by one with each full batch that is committed, and halves with each
+ * batch that is undone.  Where one of N tasks fails, it comes to about the square root
  * of N, which costs least.
  */
 void

@@ -15,11 +15,6 @@
 #include "../shmem/shared.h"
 
 extern bool dw_batches_allowed(void);
-
-/*
- * The executor has taken a task with which it begins a batch, or ends one;
- * under the ready lock.  What was undone is put back.
- */
 extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
 extern bool dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry);

@@ -6,10 +6,12 @@
  * Run by executors, as the role that owns the tasks, for one task
  * (run_task.c) and for several that share a transaction (batch.c).
  *
- * The claim is the deletion of the task's row, before its SQL and in the same
- * transaction: whatever dies, whenever, either both took effect or neither.
- * Two executors may hold the same entry for a moment, and an entry may be
- * stale: the claim decides.  Steps X1 to X4 of the model in test/model.
+ * An entry names a task in memory: its id, its due time and the place of its row.
+ * The claim is the deletion of the task's row, before the task's SQL and in the
+ * same transaction.  Whatever dies, and whenever, either both take effect or neither
+ * does.  Two executors may hold the same entry for a moment, and an entry may be
+ * stale; only one claim of a row can succeed.  Steps X1 to X4 of the model in
+ * test/model.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,13 +51,18 @@
 #include "session.h"
 #include "verdict.h"
 
+/* Shortest and longest time, in us, until the timer reads a row that was locked again. */
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
 
 /*
- * It is a transaction block, as all that have several statements: other
- * extensions take what runs outside of one for a transaction of its own, and
- * commit its effects on other nodes at once.
+ * Begins a transaction in which tasks are claimed, run or settled.  It has an active
+ * snapshot, which sees what was committed when the transaction began.  After an
+ * error, AbortCurrentTransaction() is enough to end it.
+ *
+ * The transaction is an implicit transaction block.  Outside of a block, other
+ * extensions take each statement for a whole transaction, and commit its effects on
+ * other nodes at once.
  */
 void
 dw_claim_begin_transaction(void)
@@ -68,6 +75,7 @@ dw_claim_begin_transaction(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
+/* Replaces the active snapshot of the claim's transaction by a new one. */
 void
 dw_claim_snapshot(void)
 {
@@ -76,8 +84,9 @@ dw_claim_snapshot(void)
 }
 
 /*
- * What a task has set is in force at its commit, too: for its deferred
- * triggers, and for settings of the commit itself.  dw_session_clean undoes it.
+ * Commits the transaction of a claim.  Settings that the task has changed stay in
+ * force until the commit is over: deferred triggers and the commit itself (for
+ * example synchronous_commit) obey them.  dw_session_clean() undoes them later.
  */
 void
 dw_claim_commit_transaction(void)
@@ -91,14 +100,14 @@ dw_claim_commit_transaction(void)
 	DW_INJECT("run-after-commit");
 }
 
-/* The table of tasks, open until the end of the transaction at the latest. */
+/* Opens the table of tasks.  The lock lasts until the end of the transaction. */
 Relation
 dw_claim_open(void)
 {
 	return table_open(dw_catalog()->task, RowExclusiveLock);
 }
 
-/* A column of text, as a string; NULL if it is null. */
+/* Returns a text column of the claimed row as a string, or NULL if it is null. */
 char *
 dw_claim_text(const DwClaim *claim, AttrNumber column)
 {
@@ -108,10 +117,10 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 }
 
 /*
- * The row is locked, and not by a claim.  If it is a cancel or a reschedule of
- * ours, its end hints the task again.  A lock by plain SQL ends without a word:
- * the timer looks again in some minutes, and later each time as long as it is
- * the same row.
+ * Asks the timer to read the entry's row again later, because another transaction
+ * has the row locked and is no claim.  A cancel or a reschedule hints the task again
+ * when it ends.  A lock taken by plain SQL ends without a hint, so the timer has to
+ * look, after RECHECK_MIN.  The interval doubles as long as the same row is locked.
  */
 static void
 ask_for_recheck(DwDatabase *db, const DwEntry *entry)
@@ -132,7 +141,7 @@ ask_for_recheck(DwDatabase *db, const DwEntry *entry)
 	dw_wake_timer(db, DW_AWAKE);
 }
 
-/* Takes the row apart, once for all who look at it. */
+/* Deforms the claim's tuple into values, nulls and key, for all later users. */
 static void
 read_claimed_row(Relation rel, DwClaim *claim)
 {
@@ -153,7 +162,10 @@ read_claimed_row(Relation rel, DwClaim *claim)
 	key->tid = claim->tuple->t_self;
 }
 
-/* What there is to say of a row that the caller has deleted. */
+/*
+ * Fills in *claim for a row that the caller has claimed before.  tuple is a copy of
+ * the row, which *claim keeps.  The verdict is not filled in.
+ */
 void
 dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
 {
@@ -162,7 +174,7 @@ dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim)
 	dw_terms(db, &claim->key, claim->values, claim->nulls, &claim->terms);
 }
 
-/* Is it the task that the entry speaks of, unchanged and ours to run? */
+/* True if the row is still the task that the entry names, and is armed. */
 static bool
 matches_entry(const DwTaskKey *key, const DwEntry *entry)
 {
@@ -174,9 +186,10 @@ matches_entry(const DwTaskKey *key, const DwEntry *entry)
 }
 
 /*
- * A block beyond the end would be an error, not a miss.  What storage manager
- * remembers of the table's size spares us asking the kernel: who makes it
- * smaller has locked the table for himself, and made us forget it.
+ * True if the table has this block; reading a block beyond the end would raise an
+ * error.  The size that the storage manager has cached saves a system call.  The
+ * cached size is never too large: a process that truncates the table locks it
+ * exclusively and invalidates the cache.
  */
 static bool
 has_block(Relation rel, BlockNumber block)
@@ -187,7 +200,7 @@ has_block(Relation rel, BlockNumber block)
 		block < RelationGetNumberOfBlocks(rel);
 }
 
-/* A copy of the row at the entry's tid, or NULL; a stale tid is a miss. */
+/* Returns a copy of the row at the entry's tid, or NULL if the tid is stale. */
 static HeapTuple
 fetch_by_tid(Relation rel, const DwEntry *entry)
 {
@@ -201,8 +214,9 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 	ItemPointerSet(&tuple.t_self, entry->block, dw_entry_offset(entry));
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
-	/* the place may have been given to another row */
-	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id, RelationGetDescr(rel), &isnull)) == entry->id)
+	/* vacuum may have freed the tid for another row */
+	if (DatumGetInt64(heap_getattr(&tuple, Anum_task_id,
+								   RelationGetDescr(rel), &isnull)) == entry->id)
 		copy = heap_copytuple(&tuple);
 	else
 		copy = NULL;
@@ -210,7 +224,7 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 	return copy;
 }
 
-/* X1: before a deletion, so that a cancel knows who holds the row. */
+/* X1: before the deletion, so that a cancel can tell that an executor has the row. */
 static void
 publish_xid(DwExecutor *me)
 {
@@ -221,8 +235,9 @@ publish_xid(DwExecutor *me)
 }
 
 /*
- * A claim met the transaction of an executor: has that deleted the row?  Then
- * its end will be heard of.  The SQL of a task may have locked it just so.
+ * True if the row is being deleted by an executor, whose xid is xmax.  That executor
+ * then hints the task again if it is to run.  The SQL of a task that an executor runs
+ * may also have only locked the row; then the result is false.
  */
 static bool
 is_deleted_by_executor(Relation rel, const ItemPointerData *tid, TransactionId xmax)
@@ -238,10 +253,14 @@ is_deleted_by_executor(Relation rel, const ItemPointerData *tid, TransactionId x
 	return (infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_LOCKED_ONLY(infomask);
 }
 
-/* X2: tries to delete the row; true if there is nothing more to try. */
+/*
+ * X2: tries to delete the row, and judges the task under the lock of its key.  False
+ * if the row has changed since the snapshot, so that the caller has to look again.
+ * *result becomes DW_CLAIMED on success, and is left alone otherwise.
+ */
 static bool
-delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry, DwClaim *claim,
-		   DwClaimResult *result)
+delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
+				   DwClaim *claim, DwClaimResult *result)
 {
 	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
 	bool		stays = dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
@@ -250,7 +269,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 
 	if (stays && !dw_autonomous_enter(claim->key.id, true))
 	{
-		/* another executor runs it, and will hint it again if need be */
+		/* another executor runs the task, and hints it again if necessary */
 		if (has_key)
 			dw_key_leave();
 		return true;
@@ -265,7 +284,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		claim->verdict = dw_judge(db, rel, claim->tuple, &claim->key, claim->values,
 								  claim->nulls, &claim->sqlstate, &claim->reason);
 	}
-	/* the key's lock comes before this one, also in another look */
+	/* released now: the next try takes the key's lock first, as always */
 	if (stays && deleted != TM_Ok)
 		dw_autonomous_leave(claim->key.id);
 	if (has_key)
@@ -274,7 +293,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		!is_deleted_by_executor(rel, &claim->key.tid, failure.xmax) &&
 		!dw_task_is_cancelled(rel, claim->tuple))
 	{
-		/* what is cancelled is the sweeper's */
+		/* a cancelled task needs no recheck: the sweeper removes its row */
 		dw_key_claim_refused(me, rel, claim->tuple);
 		ask_for_recheck(db, entry);
 	}
@@ -282,8 +301,14 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 }
 
 /*
- * Claims the task of an entry that was taken before the active snapshot.  A
- * row that is_wanted, if given, does not want is left alone.
+ * Claims the task of an entry: deletes its row, and judges the task.  Fills in *claim
+ * if the result is DW_CLAIMED.  Does not wait for other transactions that have the row
+ * locked; waits only for locks that are held briefly: of the key, of the id, at commit.
+ *
+ * The caller has begun a transaction by dw_claim_begin_transaction(), has taken the
+ * entry from its ready list before the active snapshot, and has rel opened by
+ * dw_claim_open().  is_wanted may be NULL; if it returns false for the row, the row is
+ * left alone.
  */
 DwClaimResult
 dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
@@ -295,7 +320,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 	for (;;)
 	{
 		claim->tuple = fetch_by_tid(rel, entry);
-		/* X3 */
+		/* X3: the tid is stale, so search by id */
 		if (claim->tuple == NULL)
 			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)
@@ -316,16 +341,18 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		dw_writes_for(claim->key.owner);
 		if (delete_claimed_row(db, me, rel, entry, claim, &result))
 			break;
-		/* changed since the snapshot: look again */
+		/* the row has changed since the snapshot: look again */
 		CHECK_FOR_INTERRUPTS();
 		dw_claim_snapshot();
 	}
 	if (result == DW_CLAIMED)
 	{
 		/*
-		 * N3: whoever wrote the row, kept it or ended a pause.  After the
-		 * verdict, which has seen that the pause is over.  A batch hears of all
-		 * changes in catalogs here: locks that it has bring no news.
+		 * N3: transactions that have written the row, kept the task or ended a pause
+		 * are visible, but may not have told their catalog changes yet.  Waits for
+		 * them, after the verdict, which has seen the end of the pause.  A batch
+		 * learns of catalog changes only here: to take a lock that it holds already
+		 * brings no invalidations.
 		 */
 		dw_ending_wait();
 		CommandCounterIncrement();

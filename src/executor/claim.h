@@ -20,35 +20,30 @@
 #include "../task/attempts.h"
 #include "verdict.h"
 
-/* A task's row, in the memory context in which it was claimed. */
+/* A claimed task: its row and the verdict, in the memory context of dw_claim(). */
 typedef struct DwClaim
 {
-	HeapTuple	tuple;
-	DwTaskKey	key;
-	Datum	   *values;
+	HeapTuple	tuple;			/* a copy of the row */
+	DwTaskKey	key;			/* the row's columns that most functions need */
+	Datum	   *values;			/* all columns of the row */
 	bool	   *nulls;
-	DwTerms		terms;
-	DwVerdict	verdict;
-	int			sqlstate;		/* with a reason, if it is refused */
-	const char *reason;
+	DwTerms		terms;			/* timeout and attempts, with the queue's defaults */
+	DwVerdict	verdict;		/* whether the task is run */
+	int			sqlstate;		/* error code of a refusal; set for DW_REFUSE only */
+	const char *reason;			/* its message */
 } DwClaim;
 
 typedef enum DwClaimResult
 {
 	DW_CLAIMED,
-	DW_CLAIM_NOTHING,			/* it is gone, was moved, or somebody else has it,
-								 * whose end will be heard of */
-	DW_CLAIM_CANCELLED,			/* a mark has hit it: the row is the sweeper's */
-	DW_CLAIM_REJECTED			/* is_wanted said no: the row is as it was */
+	DW_CLAIM_NOTHING,			/* the row is gone, was moved, or another transaction
+								 * has it: the task is hinted again if necessary */
+	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
+	DW_CLAIM_REJECTED			/* is_wanted has returned false: the row is unchanged */
 } DwClaimResult;
 
+/* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */
 typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
-
-/*
- * Around the transaction in which tasks are claimed and run.  It has an active
- * snapshot that sees what was committed when it began; dw_claim_snapshot takes
- * a new one.
- */
 extern void dw_claim_begin_transaction(void);
 extern void dw_claim_snapshot(void);
 extern void dw_claim_commit_transaction(void);

@@ -1,18 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * executor.c
- *	  The processes that run tasks.
+ *	  The main loop, start and exit of executors, the processes that run tasks.
  *
- * An executor is a session of one database and one role (session.c).  It
- * takes due tasks of its role from the ready lists by itself; the timer
- * starts it, wakes it and makes it end.  It ends when it was idle for
- * delay_wheel.executor_idle_timeout, is an hour old, or stale: a login would
- * find other rights or settings now (recycle.c).
+ * Run by executors.
  *
- * Its place in shared memory names the task that it runs until the outcome
- * is committed.  If it is terminated before, its exit callback, which runs
- * when the abort is finished, hints that task again (A1, A2 of the model); the
- * tasks of a batch are put back.
+ * An executor is a session of one database and one role (session.c).  It takes due
+ * tasks of its role from the ready lists by itself; the timer starts it, wakes it and
+ * makes it end.  It ends when it was idle for delay_wheel.executor_idle_timeout, is an
+ * hour old, or is stale: a login would find other rights or settings now (recycle.c).
+ *
+ * An executor's place is its struct DwExecutor in shared memory.  The place names the
+ * task that the executor runs until the outcome is committed.  If the executor is
+ * terminated before, its exit callback hints this task again, after the abort (A1, A2
+ * of the model).  A hint makes the timer look at the task's row.  If the executor runs
+ * a batch, the callback puts the batch's tasks back instead.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,10 +64,10 @@
 
 static uint32 wait_event = 0;
 
-/* It has just looked for no task, since another one is on trial. */
+/* True if next_task() has not looked for work because another task is on trial. */
 static bool held_back = false;
 
-/* current_setting('delay_wheel.task_id') */
+/* Value of the setting delay_wheel.task_id: the task that this session runs, or ''. */
 static const char *
 show_task_id(void)
 {
@@ -80,7 +82,7 @@ show_task_id(void)
 	return text;
 }
 
-/* Called once by the postmaster. */
+/* Defines delay_wheel.task_id.  Called once by the postmaster. */
 void
 dw_executor_install(void)
 {
@@ -93,7 +95,7 @@ dw_executor_install(void)
 							   NULL, NULL, show_task_id);
 }
 
-/* Tells the timer that an executor came or went. */
+/* Tells the timer that an executor has come or gone. */
 static void
 tell_timer_of_place(void)
 {
@@ -102,8 +104,9 @@ tell_timer_of_place(void)
 }
 
 /*
- * Ends the current task, under the ready lock.  *was_full: its queue was.
- * *stopped: it was to be stopped, so a cancel may be on its way.
+ * Ends the current task in this executor's place, under the ready lock.  *was_full: the
+ * task's queue ran max_running tasks, so that another one may begin now.  *stopped: a
+ * session wanted to stop the task, so a cancel may still be pending.
  */
 static void
 finish_current(DwExecutor *me, bool *stopped, bool *was_full)
@@ -116,12 +119,12 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
-	/* the timer may want to give it back */
+	/* the lane is empty: the timer may want to free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(dw_executor_db, lane);
 }
 
-/* Notes why an executor ended, if it should not have. */
+/* Reports an unexpected end of this executor.  task is what it ran, or 0. */
 static void
 report_end(DwExecutor *me, bool connecting, int64 task)
 {
@@ -138,8 +141,8 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 }
 
 /*
- * What is left of the task stands in failed_task since it was begun.  If it was
- * a run of a recurring one, nobody has scheduled the next.
+ * Counts and logs the failure of an at_most_once task that this executor leaves.  The
+ * row of failed_task has been there since the task was begun.
  */
 static void
 report_lost(const DwHint *hint)
@@ -150,13 +153,14 @@ report_lost(const DwHint *hint)
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",
 					(long long) hint->id)));
-	/* it may have been a run, which nobody settles any more */
+	/* if it was a run of a recurring task, the timer has to schedule the next one */
 	dw_recurring_ask(dw_executor_db);
 }
 
 /*
- * Gives the place back.  Registered before the session is set up, so that it
- * runs after the abort of the transaction.
+ * Exit callback: ends the current task, if any, and frees the executor's place.
+ * Registered before the session is set up, so that it runs after the abort of the
+ * transaction.  Also notes whether the task may have ended the executor.
  */
 static void
 leave_place(int code, Datum arg)
@@ -176,9 +180,9 @@ leave_place(int code, Datum arg)
 	if (me == NULL)
 		return;
 
-	/* an error may have struck while one was held */
+	/* a FATAL error may have struck while this process held locks */
 	LWLockReleaseAll();
-	/* somebody but PostgreSQL has called exit(), which may well be a crash */
+	/* code < 0: other code than PostgreSQL's has called exit(), which counts as a crash */
 	if (code < 0 && me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
 		dw_crashes_exited(me);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -193,19 +197,24 @@ leave_place(int code, Datum arg)
 		finish_current(me, &stopped, &was_full);
 	}
 	put_back = me->put_back;
-	/* not to run again just so: what is to be stopped, or ends us; exit() is a crash */
+
+	/*
+	 * A task that was to be stopped, or that has ended this executor itself, must not
+	 * simply run again: the next claim takes the note for a failed attempt.  exit()
+	 * (code < 0) is not noted here, since it counts as a crash.
+	 */
 	if (unfinished && !put_back_here && !lost &&
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
 		dw_quit_note(dw_executor_db->oid, hint.id, stopped);
 	if (put_back)
-		;						/* nobody is to blame */
+		;						/* ended by another process of ours: nothing to blame */
 	else if (terminated && (connecting || (unfinished && !dw_executor_proved)))
-		/* by a person; but if over and over, rather by the task itself */
+		/* by another session; but if it happens again and again, rather by the task */
 		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_TERMINATED);
 	else if (connecting)
 		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
 	else if (unfinished && !dw_executor_proved)
-		/* it may well be the task that ended us: not at once again */
+		/* the task itself may have ended the executor: the owner's tasks wait a while */
 		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_ENDED);
 	gone = dw_executor_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
@@ -217,7 +226,7 @@ leave_place(int code, Datum arg)
 	dw_this_executor = NULL;
 	if (gone)
 	{
-		/* no extension, no tasks; the place waits for us to be given back */
+		/* the extension is gone; the launcher frees the database's place after us */
 		dw_wake_launcher();
 		return;
 	}
@@ -237,7 +246,10 @@ leave_place(int code, Datum arg)
 	tell_timer_of_place();
 }
 
-/* Takes the place that the timer prepared; false if it is ours no more. */
+/*
+ * Takes the place that the timer has prepared for this process.  False if the place
+ * was given to another executor since, or the database must have no executors now.
+ */
 static bool
 take_place(int place, const DwExecutorStart *start)
 {
@@ -269,7 +281,7 @@ take_place(int place, const DwExecutorStart *start)
 	return ours;
 }
 
-/* An executor of this owner works: its lanes wait no longer. */
+/* Lets the owner's lanes go on: an executor of the owner works. */
 static void
 unblock_owner(DwExecutor *me)
 {
@@ -278,7 +290,10 @@ unblock_owner(DwExecutor *me)
 	LWLockRelease(dw_ready_lock(dw_executor_db));
 }
 
-/* Is this executor to give its place to an owner that has none? */
+/*
+ * True if this executor must end, so that an owner without an executor gets a place.
+ * Counts one of the waiting owners as served.
+ */
 static bool
 give_way(void)
 {
@@ -291,12 +306,13 @@ give_way(void)
 }
 
 /*
- * Does this process keep too much memory, after a task at least: none would run
- * where each process has more from the start.  Looked at seldom while there is
- * work: it takes some microseconds.
+ * True if this process keeps more memory than executor_memory allows.  Never true
+ * before the first task has ended: if each process needed more from its start, no task
+ * would ever run.  While there is work, looks once a turn only, since a look takes some
+ * microseconds.
  */
 static bool
-keeps_too_much(bool is_idle)
+uses_too_much_memory(bool is_idle)
 {
 	static int64 looked = 0;
 
@@ -307,17 +323,18 @@ keeps_too_much(bool is_idle)
 }
 
 /*
- * Memberships have changed.  They hold at once in all sessions, and whoever has
- * been granted the right to grant one role can change those of all others as
- * often as he likes: we end only if we could not log in any more.
+ * Checks, after a change of role memberships, whether the owner may still log in; if
+ * not, makes this executor end.  Memberships take effect at once in all sessions, so
+ * there is no other reason to end.  A role that may grant one membership could
+ * otherwise make executors of all roles end as often as it likes.
  */
 static void
-look_at_access(DwExecutor *me)
+check_access(DwExecutor *me)
 {
 	uint32		look = DW_STALE_LOOK;
 	DwAccess	access;
 
-	/* news from now on make us look again */
+	/* reset before the check: a later change makes this executor check again */
 	if (pg_atomic_read_u32(&me->stale) != DW_STALE_LOOK ||
 		!pg_atomic_compare_exchange_u32(&me->stale, &look, DW_FRESH))
 		return;
@@ -329,8 +346,9 @@ look_at_access(DwExecutor *me)
 }
 
 /*
- * The task runs alone, as one that is not due yet does, or begins a batch.
- * Where batches did not go well, some are run alone in between.
+ * Begins a batch with the task that was taken, or lets the task run alone.  A task that
+ * is not due yet runs alone, and so do some tasks of a lane after its batches failed.
+ * To be called under the ready lock.
  */
 static void
 choose_way(DwExecutor *me, const DwEntry *entry)
@@ -344,8 +362,8 @@ choose_way(DwExecutor *me, const DwEntry *entry)
 }
 
 /*
- * Ends the current task, if any, and takes the next one; false if there is
- * none: then this executor counts as idle.
+ * Ends the current task, if any, and takes the next one.  False if there is none or the
+ * executor must not take one; then other processes see the executor as idle.
  */
 static bool
 next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
@@ -362,8 +380,8 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		dw_executor_proved = true;
 		unblock_owner(me);
 	}
-	look_at_access(me);
-	too_much = keeps_too_much(false);
+	check_access(me);
+	too_much = uses_too_much_memory(false);
 	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 	{
@@ -373,7 +391,8 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (dw_executor_must_end(me) || too_much || (dw_uptime() - turn_began > DW_TURN_US && give_way()))
+	if (dw_executor_must_end(me) || too_much ||
+		(dw_uptime() - turn_began > DW_TURN_US && give_way()))
 		me->must_exit = true;
 	held_back = dw_trial_wait(me) > 0;
 	if (!me->must_exit && !held_back &&
@@ -385,7 +404,7 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
-	/* somebody else may wait for the place */
+	/* another executor may run a task that the queue's max_running has held back */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
 		pg_atomic_read_u64(&dw_executor_db->ready) > 0)
 		look_again = DW_AWAKE;
@@ -403,7 +422,7 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 	return found;
 }
 
-/* Ends, unless it has just been called for work. */
+/* Makes this executor end, unless it has just been woken for work.  True if it ends. */
 static bool
 end_if_idle(DwExecutor *me)
 {
@@ -412,12 +431,12 @@ end_if_idle(DwExecutor *me)
 	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
 	idle = me->state == DW_EXECUTOR_IDLE;
 	if (idle)
-		me->must_exit = true;	/* do not call us any more */
+		me->must_exit = true;	/* other processes must not wake it any more */
 	LWLockRelease(dw_ready_lock(dw_executor_db));
 	return idle;
 }
 
-/* Signals, and new settings. */
+/* Handles signals and changed settings; the executor may have to end for them. */
 static void
 obey_interrupts(DwExecutor *me)
 {
@@ -425,7 +444,7 @@ obey_interrupts(DwExecutor *me)
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
-/* Waits for work; false when it is time to end. */
+/* Waits for work.  False when the executor must end. */
 static bool
 wait_for_work(DwExecutor *me)
 {
@@ -434,13 +453,13 @@ wait_for_work(DwExecutor *me)
 
 	if (me->must_exit || give_way())
 		return false;
-	if (keeps_too_much(true))
+	if (uses_too_much_memory(true))
 		return !end_if_idle(me);
-	/* it ended before we could be seen to be idle: nobody wakes us */
+	/* the trial has ended before this executor was seen as idle, and did not wake it */
 	if (held_back && trial == 0)
 		return true;
 
-	/* a wait for a synchronous standby takes the latch's word and leaves the rest to us */
+	/* a wait for a synchronous standby may have reset the latch, and left the signal */
 	obey_interrupts(me);
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   trial > 0 ? trial : dw_executor_idle_timeout,
@@ -451,6 +470,7 @@ wait_for_work(DwExecutor *me)
 	return trial > 0 || (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
 }
 
+/* Main function of executors.  place is the index of the prepared place. */
 void
 dw_executor_main(Datum place)
 {
@@ -458,7 +478,7 @@ dw_executor_main(Datum place)
 	DwExecutor *me;
 	DwEntry		entry;
 
-	/* a cancel is for a task: dw_run_task lets it in */
+	/* a cancel is meant for a task, and is let in only while a task's own code runs */
 	HOLD_CANCEL_INTERRUPTS();
 	dw_crashes_watch_signals();
 	dw_worker_begin();
@@ -471,7 +491,7 @@ dw_executor_main(Datum place)
 	dw_crashes_watch_panics();
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
-	/* from then on it is the SQL of the last task, as that of any session */
+	/* later pg_stat_activity shows the SQL of the last task, as for any session */
 	pgstat_report_activity(STATE_IDLE, "delay_wheel: waiting for the first task");
 	dw_executor_born = dw_uptime();
 

@@ -5,6 +5,12 @@
  *
  * Run by executors, as the role that owns the task.
  *
+ * The claim of a task is the deletion of its row.  The verdict tells whether a
+ * claimed task is run (verdict.c).  A run leads to an outcome, and settling the
+ * run means that the transaction that deletes the row records this outcome.  A
+ * task with a mode, at_most_once or at_least_once, runs outside of the claim's
+ * transaction.  A suspect is a task that may have crashed the server (trial.c).
+ *
  * An executor takes step after step until the task is over (enum Step):
  *
  *	CLAIM_AND_RUN --> OVER		committed, or there is nothing to do
@@ -14,16 +20,17 @@
  *		|  +--------> SETTLE	the commit failed, or the task has a mode
  *		+-----------> REST		an error that is not the task's
  *
- *	SETTLE --> OVER, or REST and SETTLE again, for as long as it takes
+ *	SETTLE --> OVER, or REST	for as long as it takes
  *	REPEAT --> CLAIM_AND_RUN
+ *	REST   --> the step that met the error, once more
  *
- * CLAIM_AND_RUN: the task is claimed (claim.c), and its SQL runs in a
- * subtransaction; if that fails, the parent, which still holds the claim, settles
- * the run (settle.c).  Only an error at the commit itself (a deferred constraint,
- * say) undoes the claim, too: then SETTLE claims the task again, and records that.
+ * CLAIM_AND_RUN: the executor claims the task (claim.c) and runs its SQL in a
+ * subtransaction.  If the SQL fails, the parent transaction still holds the claim,
+ * and settles the run (settle.c).  Only an error at the commit itself (a deferred
+ * constraint, say) undoes the claim, too.  Then SETTLE claims the task again in
+ * another transaction, and records the error there.
  *
- * A task that has a mode runs outside of the claim's transaction; SETTLE claims it
- * again (autonomous.c).
+ * SETTLE also claims a task with a mode again, after its statement (autonomous.c).
  *
  * Steps X5 to X7 of the model in test/model.
  *
@@ -81,42 +88,47 @@
 #include "trial.h"
 #include "verdict.h"
 
-/* Rests after errors that are not the task's.  What stops all may be over soon. */
+/*
+ * Shortest and longest pause, in ms, after an error that is not the task's.  The
+ * pauses double from the one to the other.
+ */
 #define REST_MIN_MS		100
 #define REST_MAX_MS		5000
-/* Size of a task's SQL in the log, in bytes. */
+/* Limit of a task's SQL in a message of the log, in bytes. */
 #define MAX_LOGGED_SQL	1024
-/* How often a task is done again at once, and the longest pause before. */
+/* Limit of the immediate repeats of one run, and of the pause before each, in us. */
 #define MAX_REPEATS		10
 #define REPEAT_MAX_US	(100 * 1000)
 
-/* What an executor does next for a task that it has taken. */
+/* The next step of the executor for its task.  The banner draws them. */
 typedef enum Step
 {
-	STEP_CLAIM_AND_RUN,
-	STEP_SETTLE,
-	STEP_REPEAT,
-	STEP_REST,
-	STEP_OVER
+	STEP_CLAIM_AND_RUN,			/* one transaction: claims, runs and settles */
+	STEP_SETTLE,				/* another transaction, which only settles */
+	STEP_REPEAT,				/* a short pause before the whole is done again */
+	STEP_REST,					/* a pause before the last step is tried again */
+	STEP_OVER					/* nothing is left to do */
 } Step;
 
-/* The task that this executor works at. */
+/* The task that this executor runs, across all steps; reset by begin_work(). */
 static struct
 {
 	DwDatabase *db;
 	DwExecutor *me;
 	DwRun		run;
-	bool		claimed;		/* an error from here on is the task's */
-	DwAutonomous autonomous;	/* if it has a mode, and was begun */
-	int			repeats;		/* of the run, at once */
-	int			rest_ms;		/* the last rest; 0: there was none yet */
-	ErrorData  *quit;			/* the task has ended its executor before */
-	bool		used_temp;		/* temporary objects: they are to be removed */
+	bool		claimed;		/* from now on an error is the task's own failure */
+	DwAutonomous autonomous;	/* set once a task with a mode has been claimed */
+	int			repeats;		/* number of immediate repeats so far */
+	int			rest_ms;		/* length of the last rest; 0 before the first one */
+	ErrorData  *quit;			/* the failure noted when an earlier run ended its
+								 * executor; NULL if there is none */
+	bool		used_temp;		/* the task's temporary objects must be removed */
 }			work;
 
-/* Holds what belongs to one task, beyond its transactions. */
+/* Memory that lasts until the task is over, longer than its transactions. */
 static MemoryContext task_context = NULL;
 
+/* Also forgets a cancel that is pending: it was meant for the task's own work. */
 static void
 disarm_timeout(void)
 {
@@ -124,7 +136,10 @@ disarm_timeout(void)
 	dw_cancel_forget();
 }
 
-/* The cancel may have come when nobody listened, or been caught by the task. */
+/*
+ * Raises an error if a session wants the task to be stopped.  The session's cancel
+ * may have arrived while cancels were held off, or the task may have caught it.
+ */
 static void
 obey_stop(const DwExecutor *me)
 {
@@ -134,7 +149,10 @@ obey_stop(const DwExecutor *me)
 				 errmsg("task was stopped")));
 }
 
-/* The task's own work is done. */
+/*
+ * Ends the part of a transaction in which the task's own code runs.  Raises an error
+ * if the task has written too much to the log or is to be stopped.
+ */
 static void
 end_work(const DwExecutor *me)
 {
@@ -144,7 +162,7 @@ end_work(const DwExecutor *me)
 	obey_stop(me);
 }
 
-/* Its error, in the current context. */
+/* Returns the current error of the task, in the current memory context. */
 static ErrorData *
 take_error(void)
 {
@@ -155,7 +173,10 @@ take_error(void)
 	return error;
 }
 
-/* Runs the SQL of a claimed task, which is this text, in this transaction. */
+/*
+ * Runs the SQL of a claimed task in the current transaction.  sql is the text of the
+ * task's column, as the caller has read it already.
+ */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
@@ -167,8 +188,9 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 }
 
 /*
- * Runs the SQL of a claimed task in a subtransaction.  Returns NULL, or the
- * error, with everything undone that the SQL did.
+ * Runs the SQL of a claimed task in a subtransaction.  Returns NULL if the SQL has
+ * succeeded.  Else undoes all that it did, and returns the error in task_context;
+ * *timed_out then tells whether it is that of the task's timeout.
  */
 static ErrorData *
 run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *timed_out)
@@ -179,7 +201,7 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	char	   *search_path = dw_claim_text(claimed, Anum_task_search_path);
 	ErrorData  *error = NULL;
 
-	/* the log may quote it when the transaction is over */
+	/* the log may quote the text after the transaction */
 	MemoryContextSwitchTo(task_context);
 	sql = dw_claim_text(claimed, Anum_task_sql);
 	debug_query_string = dw_logged_sql(sql);
@@ -190,9 +212,9 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	PG_TRY();
 	{
 		MemoryContextSwitchTo(context);
-		/* a cancel is for the task's own work */
+		/* only the task's own work may be cancelled */
 		RESUME_CANCEL_INTERRUPTS();
-		/* until the end of the transaction: deferred triggers belong to it */
+		/* set for the whole transaction: the task's deferred triggers need it, too */
 		if (search_path)
 			(void) set_config_option("search_path", search_path, PGC_USERSET,
 									 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
@@ -206,7 +228,7 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	}
 	PG_CATCH();
 	{
-		/* an error lets them in */
+		/* ereport() has let cancels in again */
 		HOLD_CANCEL_INTERRUPTS();
 		*timed_out = dw_timeout_struck();
 		disarm_timeout();
@@ -222,6 +244,8 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	return error;
 }
 
+/* Claims the task in the current transaction; keeps the table locked. */
+/* Claims the task in the current transaction; the table stays locked. */
 static DwClaimResult
 claim_once(DwClaim *claimed)
 {
@@ -234,13 +258,15 @@ claim_once(DwClaim *claimed)
 
 /*---- Settling a run whose transaction is over ----*/
 
+/* True if the task has a mode and its claim has been made, so that it may have run. */
+/* True if the task has a mode, and its claim's transaction has been ended. */
 static bool
 is_begun_outside(void)
 {
 	return work.autonomous.mode != DW_IN_TRANSACTION;
 }
 
-/* What was run outside of the claim's transaction. */
+/* STEP_SETTLE for a task with a mode: claims the task again and settles its run. */
 static Step
 settle_autonomous(void)
 {
@@ -257,7 +283,7 @@ settle_autonomous(void)
 						(long long) work.run.entry.id)));
 		return STEP_OVER;
 	}
-	/* its claim was made to run it: that is an attempt, however far it came */
+	/* the executor claimed the task to run it: an attempt, however far it came */
 	work.run.was_run = true;
 	work.run.outcome = work.run.error == NULL ? DW_DONE : DW_FAILED;
 	dw_settle(work.db, work.me, &work.run, &claimed);
@@ -268,8 +294,10 @@ settle_autonomous(void)
 }
 
 /*
- * The task failed and its transaction was undone: records that, if the task can be
- * claimed again, whatever the verdict is now.
+ * STEP_SETTLE for a task whose failed run was undone together with its claim.
+ * Claims the task again and records the failure; the new claim's verdict does not
+ * matter.  If another process has changed the task meanwhile, there is nothing to
+ * record.
  */
 static Step
 settle_undone(void)
@@ -291,7 +319,10 @@ settle_undone(void)
 
 /*---- Running ----*/
 
-/* True if the whole is to be done again at once. */
+/*
+ * True if the failed run is to be undone and repeated at once.  From then on no
+ * session can stop the task, until the repeat allows it again.
+ */
 static bool
 may_repeat(void)
 {
@@ -300,9 +331,9 @@ may_repeat(void)
 }
 
 /*
- * The commit of what a task has done: its deferred triggers can take long, too.
- * The timeout is not for the commit itself: it would cut the wait for a
- * synchronous standby short.
+ * Fires the task's deferred triggers and commits.  The triggers can take long, so the
+ * timeout is armed for them.  The timeout is not active during the commit itself,
+ * where it would cut short the wait for a synchronous standby.
  */
 static void
 commit_run(const DwExecutor *me, const DwClaim *claimed)
@@ -316,7 +347,7 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 	HOLD_CANCEL_INTERRUPTS();
 }
 
-/* The statement of a task with a mode, and the end of its last transaction. */
+/* Runs the statement of a task with a mode, and commits its last transaction. */
 static void
 run_statement(const DwClaim *claimed, const char *sql)
 {
@@ -332,15 +363,15 @@ run_statement(const DwClaim *claimed, const char *sql)
 }
 
 /*
- * For PG_CATCH: nothing interrupts what follows, until RESUME_INTERRUPTS(), and no
- * timeout is active.  Returns the error, in the task's memory context.
+ * For PG_CATCH: returns the error, in task_context.  Disables all timeouts and holds
+ * off interrupts; the caller ends the transaction, then calls RESUME_INTERRUPTS().
  */
 static ErrorData *
 catch_error(DwRun *run)
 {
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
-	/* a second error does not tell why the first one came */
+	/* an error of STEP_SETTLE says nothing about the cause of the run's own error */
 	if (run->error == NULL)
 		run->timed_out = dw_timeout_struck();
 	disable_all_timeouts(false);
@@ -350,8 +381,8 @@ catch_error(DwRun *run)
 }
 
 /*
- * Runs a claimed task with a mode, having ended the transaction of its claim.  What
- * came of it is settled in another one.
+ * Runs a claimed task with a mode: ends the claim's transaction, then runs the
+ * statement.  STEP_SETTLE settles the run in a transaction of its own.
  */
 static Step
 run_autonomous(DwClaim *claimed)
@@ -377,21 +408,22 @@ run_autonomous(DwClaim *claimed)
 	{
 		run->error = catch_error(run);
 		AbortOutOfAnyTransaction();
-		/* cursors that a loop was held by */
+		/* loops over cursors pin their portals */
 		PortalErrorCleanup();
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(task_context);
-	/* what it has set is not for us */
+	/* the task's settings must not affect STEP_SETTLE */
 	dw_session_clean(false);
 	DW_INJECT("run-after-sql");
 	return STEP_SETTLE;
 }
 
 /*
- * A task with a mode is refused where the executor was switched to the role, which
- * ends with each transaction.
+ * Changes the verdict of a task with a mode to a refusal if this executor is only
+ * switched to the task's role.  The switch ends with each transaction, so the
+ * task's later transactions would not run as the role.
  */
 static void
 refuse_mode(DwClaim *claimed)
@@ -405,6 +437,8 @@ refuse_mode(DwClaim *claimed)
 }
 
 /* The timer is to hand the task over once more. */
+/* Tells the timer about the task again, so that it is not forgotten. */
+/* Tells the timer about the task again, so that the task is not forgotten. */
 static void
 hint_again(void)
 {
@@ -414,9 +448,9 @@ hint_again(void)
 }
 
 /*
- * Begins the transaction and claims the task in it.  False if there is nothing to
- * do for the task: the transaction is undone, which is cheaper than a commit, and
- * those concerned are told.
+ * Begins a transaction and claims the task in it.  False if there is nothing to do
+ * for the task.  Then the transaction is aborted, which is cheaper than a commit,
+ * and a task that is pending or cancelled is handed on to the process in charge.
  */
 static bool
 claim_task(DwClaim *claimed)
@@ -427,7 +461,7 @@ claim_task(DwClaim *claimed)
 	dw_claim_begin_transaction();
 	if (entry->due > GetCurrentTransactionStartTimestamp())
 	{
-		/* the clock was set back since it was handed over */
+		/* the clock was set back since the timer handed the task over */
 		AbortCurrentTransaction();
 		hint_again();
 		return false;
@@ -444,14 +478,14 @@ claim_task(DwClaim *claimed)
 	return false;
 }
 
-/* True if the claimed task is to be run; else work.run says what becomes of it. */
+/* True if the claimed task is to be run; else work.run holds its outcome. */
 static bool
 is_to_be_run(DwClaim *claimed)
 {
 	MemoryContext context = MemoryContextSwitchTo(task_context);
 	bool		wanted;
 
-	/* one that has ended its executor has failed, whatever its mode */
+	/* a task that has ended its executor counts as failed, whatever its mode */
 	if (work.quit == NULL)
 		refuse_mode(claimed);
 	wanted = dw_is_to_be_run(&work.run, claimed);
@@ -459,7 +493,10 @@ is_to_be_run(DwClaim *claimed)
 	return wanted;
 }
 
-/* Runs a claimed task in the claim's transaction: done, or failed. */
+/*
+ * Runs a claimed task in the claim's transaction.  The outcome is DW_DONE or
+ * DW_FAILED.  A task that has ended its executor before is not run: it has failed.
+ */
 static void
 run_claimed(DwClaim *claimed)
 {
@@ -477,7 +514,10 @@ run_claimed(DwClaim *claimed)
 	run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
 }
 
-/* Claims the task and runs it, in one transaction. */
+/*
+ * STEP_CLAIM_AND_RUN: claims the task, runs it and settles the run, in one
+ * transaction.  Ends the claim's transaction early for a task with a mode.
+ */
 static Step
 claim_and_run(void)
 {
@@ -511,7 +551,7 @@ claim_and_run(void)
 		commit_run(work.me, &claimed);
 	else
 		dw_claim_commit_transaction();
-	/* after the commit: its triggers may have created something, too */
+	/* looked at after the commit: deferred triggers may have created objects, too */
 	work.used_temp = (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
 	dw_settled(work.db, run);
 	return STEP_OVER;
@@ -519,7 +559,10 @@ claim_and_run(void)
 
 /*---- Step by step ----*/
 
-/* The log has it once for each task, the view status always. */
+/*
+ * Reports an error that is not the task's.  The log gets one message for each task;
+ * the view status shows the error each time.
+ */
 static void
 report_problem(Step step, const ErrorData *error)
 {
@@ -533,7 +576,7 @@ report_problem(Step step, const ErrorData *error)
 	dw_problem_quoting(work.db, text, error->message);
 }
 
-/* The step has met an error, and is undone: which one comes next? */
+/* Returns the step that follows a step that was undone by an error. */
 static Step
 step_after_error(Step step, ErrorData *error)
 {
@@ -541,7 +584,7 @@ step_after_error(Step step, ErrorData *error)
 
 	if (step == STEP_CLAIM_AND_RUN && (work.claimed || is_begun_outside()))
 	{
-		/* an error at the commit is the task's own, unless it had one before */
+		/* the task's first error counts, not one met while that was settled */
 		if (run->error == NULL)
 		{
 			run->error = error;
@@ -550,12 +593,12 @@ step_after_error(Step step, ErrorData *error)
 		}
 		return STEP_SETTLE;
 	}
-	/* not the task's fault: the same again, for as long as it takes */
+	/* not the task's fault: the step is tried again for as long as it takes */
 	report_problem(step, error);
 	return STEP_REST;
 }
 
-/* One transaction's worth of work, with errors caught; returns the next step. */
+/* Takes STEP_CLAIM_AND_RUN or STEP_SETTLE and catches errors; returns the next step. */
 static Step
 take_step(Step step)
 {
@@ -582,7 +625,7 @@ take_step(Step step)
 	return error == NULL ? next : step_after_error(step, error);
 }
 
-/* Before a step that met an error which is not the task's is tried again. */
+/* STEP_REST: sleeps before a step that met an error not of the task is tried again. */
 static void
 rest_before_retry(void)
 {
@@ -594,14 +637,14 @@ rest_before_retry(void)
 					 work.rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	/* told to end, as after DROP EXTENSION; a task that is left is hinted */
+	/* the exit callback hints the task again, unless the extension was dropped */
 	if (work.me->must_exit)
 		proc_exit(0);
 }
 
 /*
- * Before the same is done again at once: transactions that met are not to meet
- * again.  A cancel that comes now hits the next run.
+ * STEP_REPEAT: sleeps for a random time, so that the transactions that collided do
+ * not collide again.  A cancel that arrives now takes effect in the next run.
  */
 static void
 pause_before_repeat(void)
@@ -619,7 +662,10 @@ pause_before_repeat(void)
 	dw_executor_obey_exit(work.db, work.me);
 }
 
-/* delay_wheel.log_min_duration: from the claim until the outcome is committed. */
+/*
+ * Logs a task that took delay_wheel.log_min_duration or longer, from its claim until
+ * its outcome was committed.
+ */
 static void
 log_long_task(const DwRun *run)
 {
@@ -638,7 +684,10 @@ log_long_task(const DwRun *run)
 			 errhidestmt(true)));
 }
 
-/* After the end of a transaction: removes what its tasks left in the session. */
+/*
+ * Removes what tasks have left in the session.  To be called after the end of their
+ * transaction.  used_temp: they may have created temporary objects.
+ */
 void
 dw_task_clean(bool used_temp)
 {
@@ -648,6 +697,7 @@ dw_task_clean(bool used_temp)
 	pgstat_report_stat(false);
 }
 
+/* Makes the task of an entry the one to work at, and task_context current and empty. */
 static void
 begin_work(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 {
@@ -662,7 +712,10 @@ begin_work(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 	MemoryContextSwitchTo(task_context);
 }
 
-/* Until its outcome is committed, or there is nothing to do for it. */
+/*
+ * Takes one step after the other, until the task's outcome is committed or there is
+ * nothing to do for the task.
+ */
 static void
 finish_task(Step step)
 {
@@ -697,8 +750,9 @@ finish_task(Step step)
 /*---- A task that was taken ----*/
 
 /*
- * Tasks are handed over a moment ahead of their due time, too short to sleep.
- * False if it is more than that: the clock was set back meanwhile.
+ * Spins until the due time: the timer hands tasks over up to DW_HEAD_START_US ahead,
+ * too short a time to sleep.  False if the due time is further away, because the
+ * clock was set back meanwhile.
  */
 static bool
 await_due(TimestampTz due)
@@ -715,7 +769,10 @@ await_due(TimestampTz due)
 	}
 }
 
-/* The row stays, until somebody removes it by plain SQL. */
+/*
+ * Reports a task whose mere claim crashes the server.  No executor runs the task; its
+ * row stays until a person deletes the row by plain SQL.
+ */
 static void
 leave_alone(void)
 {
@@ -729,8 +786,9 @@ leave_alone(void)
 }
 
 /*
- * What others have left in this process is not to crash a suspect: this
- * executor ends, and one that takes its place tries the task.
+ * If this executor has run anything before, puts a suspect back and makes this
+ * executor end; then returns true.  Remains of other tasks in this process could crash
+ * the suspect, so a new executor has to run it.  After many times returns false.
  */
 static bool
 leave_to_fresh(void)
@@ -746,8 +804,8 @@ leave_to_fresh(void)
 }
 
 /*
- * A task whose process has crashed is run alone, by a fresh executor.  False if this
- * executor is not to run it.
+ * Begins a trial if the task is a suspect, see trial.c.  False if this executor must
+ * not run the task.
  */
 static bool
 begin_suspect(void)
@@ -769,8 +827,9 @@ begin_suspect(void)
 }
 
 /*
- * Claims the task of an entry and runs it, if it is still there; returns when
- * its outcome is committed, or there is nothing to do for it.
+ * Claims the task of an entry and runs it alone, if it is still pending.  Returns
+ * when its outcome is committed or there is nothing to do for it.  The caller holds
+ * no lock and is in no transaction.  Errors are caught; the process may end.
  */
 void
 dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
@@ -789,8 +848,8 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
 }
 
 /*
- * The run of a task in a batch was cancelled, and the batch undone: the task has
- * failed with this error.
+ * Records the failure of a task that was cancelled while it ran in a batch.  The batch
+ * has been undone, and so has the task's claim.  error is that of the cancel.
  */
 void
 dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)

@@ -1,24 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The session of an executor: whose it is, and what is left between tasks.
+ *	  The session of an executor: its role, its settings, cleaning between tasks.
  *
- * Run by executors; dw_session_access also by the timer.
+ * Run by executors.
  *
- * An executor is a session of the role that owns the tasks, as if that had
- * logged in: its session user and current user are the role, its settings
- * are those of ALTER ROLE and ALTER DATABASE.  So there is nothing to escape
- * to.
+ * An executor is a session of the role that owns the tasks, as if the role had
+ * logged in: session user and current user are the role, and the settings are
+ * those of ALTER ROLE and ALTER DATABASE.  So a task cannot get back to another
+ * role's rights: the session never had them.
  *
- * A role without LOGIN gets one, too, since it often is the owner of
+ * A role without LOGIN gets executors, too, since it often is the owner of
  * functions with SECURITY DEFINER that schedule tasks.  From PostgreSQL 17 on
- * background workers may connect as such a role.  Before, the process
- * connects as the bootstrap superuser and is switched to the role from the
- * start of each transaction until after its commit, with
- * SECURITY_LOCAL_USERID_CHANGE, which refuses any way back.  Its session user
- * is the role, too: code that asks who has called it can ask nothing else.  The
- * difference that a task can see there: SET ROLE fails even for a role that was
- * granted.
+ * background workers may connect as such a role.  Before 17, the process connects
+ * as the bootstrap superuser, and is switched to the role from the start of each
+ * transaction until after its commit, with SECURITY_LOCAL_USERID_CHANGE, which
+ * refuses any way back.  The session user is set to the role as well, for code that
+ * asks for its caller.  A task in such an executor sees one difference: SET ROLE
+ * fails, even to a role that was granted.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,31 +46,25 @@
 #include "../base/worker.h"
 #include "session.h"
 
-#if !DW_ANY_ROLE_CONNECTS
-#include "access/genam.h"
-#include "access/table.h"
-#include "catalog/pg_db_role_setting.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/rel.h"
-
-#endif
+/*---- Switching to a role that cannot log in ----*/
 
 #if !DW_ANY_ROLE_CONNECTS
 
-/* The role to switch to in each transaction; InvalidOid: no need to. */
+/* The role to switch to in each transaction; InvalidOid if the process connected as it. */
 static Oid	switch_to = InvalidOid;
+
+/* User and security context outside of the transactions that are switched. */
 static Oid	session_user_id;
 static int	session_context;
 
-/* The value of each setting, as the postmaster handed it down. */
+/* The value of one setting, as this process has inherited it from the postmaster. */
 typedef struct SettingValue
 {
 	const char *name;
 	char	   *value;
 } SettingValue;
 
+/* Returns the values of all settings.  To be called before the process connects. */
 static SettingValue *
 inherited_settings(int *n)
 {
@@ -98,13 +91,14 @@ undo_setting(const char *name, const SettingValue *inherited, int n)
 	{
 		if (strcmp(inherited[i].name, setting->name) != 0 || inherited[i].value == NULL)
 			continue;
-		/* it is to rank below what ALTER DATABASE says */
+		/* the lowest rank that works: values of ALTER DATABASE must replace this one */
 		setting->source = setting->reset_source = PGC_S_DYNAMIC_DEFAULT;
 		(void) set_config_option(name, inherited[i].value, PGC_POSTMASTER,
 								 PGC_S_ENV_VAR, GUC_ACTION_SET, true, WARNING, false);
 	}
 }
 
+/* Undoes all settings of one row of pg_db_role_setting. */
 static void
 undo_settings(ArrayType *settings, const SettingValue *inherited, int n)
 {
@@ -124,7 +118,10 @@ undo_settings(ArrayType *settings, const SettingValue *inherited, int n)
 	}
 }
 
-/* Settings of ALTER ROLE: those of the owner instead of the session user's. */
+/*
+ * Undoes the settings of the role that the process connected as, and applies those
+ * of the owner.
+ */
 static void
 exchange_settings(Oid owner, const SettingValue *inherited, int n)
 {
@@ -156,7 +153,10 @@ exchange_settings(Oid owner, const SettingValue *inherited, int n)
 	table_close(rel, AccessShareLock);
 }
 
-/* A session that is switched to the role; what a login checks is checked. */
+/*
+ * Connects as the bootstrap superuser and prepares switching to the owner.  Makes the
+ * same checks as a login: FATAL if the owner may not connect.
+ */
 static void
 begin_switched(Oid database, Oid owner)
 {
@@ -172,10 +172,10 @@ begin_switched(Oid database, Oid owner)
 				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				 errmsg("role with OID %u may not connect to this database", owner)));
 	exchange_settings(owner, inherited, n);
-	/* a login ranks who it is above settings of that name; so must we */
+	/* the rank that a login uses: no setting can replace the session user */
 	SetConfigOption("session_authorization", GetUserNameFromId(owner, false),
 					PGC_SUSET, PGC_S_OVERRIDE);
-	/* another role may have got that name in this moment */
+	/* the role may have been renamed just now, and its name given to another role */
 	if (GetSessionUserId() != owner)
 		elog(FATAL, "role with OID %u was renamed", owner);
 	CommitTransactionCommand();
@@ -189,14 +189,18 @@ begin_switched(Oid database, Oid owner)
 
 #endif							/* !DW_ANY_ROLE_CONNECTS */
 
+/*---- Connecting ----*/
+
 /*
- * Background workers of the server are shared with parallel queries.  What
- * those may take at most is the server's to say; any session could raise it,
- * and keep others' executors from starting.
+ * The setting max_parallel_workers, and the largest value that PostgreSQL allows for
+ * it.  Executors and parallel queries share the server's background workers.  Any
+ * session can raise max_parallel_workers for itself; a task must not, since it would
+ * keep executors of other roles from starting.
  */
 static struct config_int *parallel_workers = NULL;
 static int	no_limit = 0;
 
+/* Makes the server's value of max_parallel_workers the largest that a task can set. */
 static void
 limit_parallel_workers(void)
 {
@@ -208,8 +212,9 @@ limit_parallel_workers(void)
 }
 
 /*
- * dw_worker_interrupts() for executors.  Returns false if the session may not be
- * like a new one any more, and must end without running another task.
+ * Handles signals and reads changed settings, as dw_worker_interrupts() does.  Returns
+ * false if the session may differ from a new one now: then the executor must end
+ * without running another task.
  */
 bool
 dw_session_interrupts(void)
@@ -221,12 +226,12 @@ dw_session_interrupts(void)
 		(void) dw_worker_interrupts();
 		return true;
 	}
-	/* the server may say more now */
+	/* a reload of the configuration may allow more */
 	limit = parallel_workers->max;
 	parallel_workers->max = no_limit;
 	if (dw_worker_interrupts())
 	{
-		/* what it says is not kept where the role or the database has its own */
+		/* the server's new value is not kept if the role or the database has its own */
 		if (parallel_workers->gen.reset_source > PGC_S_ARGV)
 			return false;
 		limit = parallel_workers->reset_val;
@@ -236,8 +241,8 @@ dw_session_interrupts(void)
 }
 
 /*
- * Connects this process as the role.  can_log_in is of interest to
- * PostgreSQL 15 and 16 only.  FATAL if it cannot connect.
+ * Connects this process to the database as the role.  can_log_in: the role has LOGIN;
+ * only PostgreSQL 15 and 16 use this.  FATAL if the role may not connect.
  */
 void
 dw_session_begin(Oid database, Oid owner, bool can_log_in)
@@ -250,7 +255,7 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 #endif
 		BackgroundWorkerInitializeConnectionByOid(database, owner, DW_CONNECT_FLAGS);
 
-	/* what tasks must not inherit from ALTER ROLE or the server */
+	/* values of ALTER ROLE or of the server that tasks must not inherit */
 	SetConfigOption("role", "none", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("application_name", "delay_wheel", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("idle_in_transaction_session_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
@@ -258,8 +263,8 @@ dw_session_begin(Oid database, Oid owner, bool can_log_in)
 }
 
 /*
- * Is the process connected as somebody else, and the role by its transactions
- * only?  Then none of these may be ended by the role's SQL.
+ * True if the process is connected as another role, and only switched to the tasks'
+ * role within transactions.  Then no SQL of the role may end a transaction.
  */
 bool
 dw_session_is_switched(void)
@@ -271,12 +276,18 @@ dw_session_is_switched(void)
 #endif
 }
 
+/*---- Transactions ----*/
+
+/*
+ * Starts a transaction that runs SQL of the role.  dw_session_commit_transaction()
+ * commits it; an abort needs nothing beyond PostgreSQL's own functions.
+ */
 void
 dw_session_start_transaction(void)
 {
 	StartTransactionCommand();
 #if !DW_ANY_ROLE_CONNECTS
-	/* an abort switches back by itself */
+	/* an abort restores user and context by itself */
 	if (OidIsValid(switch_to))
 	{
 		GetUserIdAndSecContext(&session_user_id, &session_context);
@@ -285,7 +296,7 @@ dw_session_start_transaction(void)
 #endif
 }
 
-/* Deferred triggers and the like run in here, still as the role. */
+/* Commits such a transaction.  Deferred triggers run in here, still as the role. */
 void
 dw_session_commit_transaction(void)
 {
@@ -296,7 +307,21 @@ dw_session_commit_transaction(void)
 #endif
 }
 
-/* RESET of one that ResetAllOptions() leaves alone, if it was set. */
+/*
+ * Runs all of a task's own code that the commit would run: deferred triggers, and the
+ * queries of cursors WITH HOLD.  Each of the two may cause more of the other.
+ */
+void
+dw_session_finish_work(void)
+{
+	do
+		AfterTriggerFireDeferred();
+	while (PreCommit_Portals(false));
+}
+
+/*---- Cleaning between tasks ----*/
+
+/* RESET of a setting that ResetAllOptions() leaves alone, if it was set. */
 static void
 reset_setting(const char *name, struct config_generic **setting)
 {
@@ -308,24 +333,9 @@ reset_setting(const char *name, struct config_generic **setting)
 }
 
 /*
- * What is left of a task's own work when its SQL is done: all that a commit
- * would run of it.
- *
- * Deferred triggers, and queries of cursors WITH HOLD; each may bring the other.
- */
-void
-dw_session_finish_work(void)
-{
-	do
-		AfterTriggerFireDeferred();
-	while (PreCommit_Portals(false));
-}
-
-/*
- * Between tasks of one transaction: ends what cannot stay until its end.
- *
- * Session locks stay: others must not have them before they can see what was
- * done under them.
+ * Removes what the next task of the same transaction must not find: cursors, prepared
+ * statements, sequence values.  Session locks stay until the end of the transaction:
+ * before the commit, other sessions could not see what was done under the locks.
  */
 void
 dw_session_clean_within(void)
@@ -336,8 +346,9 @@ dw_session_clean_within(void)
 }
 
 /*
- * Ends what a task may have left in the session.  What a procedural language
- * keeps, stays.
+ * Removes what tasks may have left in the session, except for the state that a
+ * procedural language keeps itself.  To be called outside of a transaction.
+ * used_temp: tasks may have left temporary objects.
  */
 void
 dw_session_clean(bool used_temp)
@@ -355,7 +366,7 @@ dw_session_clean(bool used_temp)
 	if (used_temp)
 	{
 		dw_session_start_transaction();
-		/* catalog rows with wide columns are not deleted without a snapshot */
+		/* PostgreSQL needs a snapshot to delete catalog rows with TOASTed columns */
 		PushActiveSnapshot(GetTransactionSnapshot());
 		ResetTempTableNamespace();
 		PopActiveSnapshot();

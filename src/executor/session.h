@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *	  The session of an executor: whose it is, and what is left between tasks.
+ *	  The session of an executor: its role, its settings, cleaning between tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,11 +13,6 @@
 extern void dw_session_begin(Oid database, Oid owner, bool can_log_in);
 extern bool dw_session_interrupts(void);
 extern bool dw_session_is_switched(void);
-
-/*
- * Around each transaction that runs SQL of the role: begins one and commits
- * it.  An abort needs nothing else.
- */
 extern void dw_session_start_transaction(void);
 extern void dw_session_commit_transaction(void);
 extern void dw_session_finish_work(void);

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * settle.c
- *	  What becomes of a claimed task.
+ *	  Settling a run: recording its outcome, or putting its task back.
  *
- * Run by executors.  A run leads to an outcome (DwRun), and dw_settle() makes it
- * so in the transaction that has deleted the task's row: the end is recorded, and
- * causes what it is to cause; a task that has failed and has attempts left is put
- * back.  dw_settled() counts it when that transaction is committed.  It is the same
- * for a task that runs alone, for one of a batch, and for one with a mode.
+ * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
+ * the run with dw_settle() in the transaction that has deleted the task's row (the
+ * claim): the task is concluded (conclude.c), recorded as failed, or put back for
+ * another attempt.  After the commit, dw_settled() counts the outcome.  Tasks that run
+ * alone, in a batch or with a mode are all settled here.
  *
- * A task that is put back is a new row with the same id: to all others it is as if
- * it had been rescheduled (C0 to C3 at the end of this transaction), and an entry
- * with the old due time that is still about is forgotten.
+ * A task that is put back is a new row with the same id and a later due time.  Other
+ * processes see a task that was rescheduled (C0 to C3 of the model, at the end of this
+ * transaction).  An executor that still has an entry with the old due time forgets the
+ * entry when it sees the new row.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +42,7 @@
 #include "../task/touched.h"
 #include "settle.h"
 
-/* Why a task is given up that is not run.  In the current memory context. */
+/* The error of a task whose verdict is DW_REFUSE, in the current memory context. */
 static ErrorData *
 refusal(const DwClaim *claim)
 {
@@ -55,8 +56,8 @@ refusal(const DwClaim *claim)
 }
 
 /*
- * True if the verdict is that the claimed task is run.  Else *run says what becomes
- * of the task instead; an error is in the current memory context.
+ * True if the verdict of the claim lets the task run.  Else fills in the outcome in
+ * *run, and for a refusal the error, in the current memory context.
  */
 bool
 dw_is_to_be_run(DwRun *run, const DwClaim *claim)
@@ -85,6 +86,7 @@ dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 	return false;
 }
 
+/* Concludes a claimed task.  error goes to its history and follow-up; it may be NULL. */
 static void
 conclude(const DwRun *run, const DwClaim *claim, const ErrorData *error)
 {
@@ -103,7 +105,7 @@ conclude(const DwRun *run, const DwClaim *claim, const ErrorData *error)
 
 /*---- Failures ----*/
 
-/* The context, and where in which SQL the error is, which psql would show. */
+/* The error's context, with the SQL and the position in it, as psql would show them. */
 static char *
 whole_context(const ErrorData *error)
 {
@@ -113,7 +115,10 @@ whole_context(const ErrorData *error)
 					error->context ? "\n" : "", error->context ? error->context : "");
 }
 
-/* What is not possible in a transaction may be possible with a mode. */
+/*
+ * The error's hint.  If the task has failed because its procedure commits, the hint
+ * tells of modes, in which a procedure can commit.
+ */
 static char *
 hint_of(const DwClaim *claim, const ErrorData *error)
 {
@@ -123,7 +128,7 @@ hint_of(const DwClaim *claim, const ErrorData *error)
 	return error->hint;
 }
 
-/* The task goes to the failed ones, with its error. */
+/* Ends a task as failed: writes its row of failed_task, with the error, and concludes it. */
 static void
 record_failure(const DwRun *run, const DwClaim *claim, const ErrorData *error)
 {
@@ -142,7 +147,7 @@ record_failure(const DwRun *run, const DwClaim *claim, const ErrorData *error)
 					dw_error_message(error))));
 }
 
-/* The task is put back, to be run again later. */
+/* Writes the task's row again, with the due time of its next attempt. */
 static void
 put_claimed_back(const DwRun *run, DwClaim *claim)
 {
@@ -155,13 +160,13 @@ put_claimed_back(const DwRun *run, DwClaim *claim)
 	conclude(run, claim, error);
 	hint.due = dw_next_attempt(&claim->terms, failed);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
-	/* it is less than max_attempts, which is a smallint */
+	/* fits: failed is less than max_attempts, which is a smallint */
 	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
 	nulls[Anum_task_attempts - 1] = false;
 	dw_keep_error(values, nulls, error);
 
 	DW_INJECT("retry-before-insert");
-	/* the hint is brought at the end of the transaction, if there is a place */
+	/* enters the database in shared memory; the end of the transaction hints there */
 	(void) dw_my_database();
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);
@@ -174,7 +179,10 @@ put_claimed_back(const DwRun *run, DwClaim *claim)
 					   failed, claim->terms.max_attempts, timestamptz_to_str(hint.due))));
 }
 
-/* A role that cancels a running task wants an end of it; a timeout does not. */
+/*
+ * True if the failed task may be tried again.  A role that cancels a running task
+ * wants no other attempt, so only a cancel by the task's timeout allows one.
+ */
 static bool
 has_attempts_left(const DwRun *run, const DwClaim *claim)
 {
@@ -182,7 +190,7 @@ has_attempts_left(const DwRun *run, const DwClaim *claim)
 		(run->error->sqlerrcode != ERRCODE_QUERY_CANCELED || run->timed_out);
 }
 
-/* True if there is no newer task of the same key.  Else *newer is its id. */
+/* True if no newer task has the same key.  Else *newer is the id of the newer task. */
 static bool
 is_newest_of_key(const DwClaim *claim, int64 *newer)
 {
@@ -193,7 +201,10 @@ is_newest_of_key(const DwClaim *claim, int64 *newer)
 	return allowed;
 }
 
-/* Says by which role the task was stopped; what it had failed with already is not lost. */
+/*
+ * Makes *error say which role has stopped the task.  If the task had failed already
+ * before it was stopped, the detail keeps this first error.
+ */
 static void
 explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 {
@@ -209,6 +220,7 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 	error->hint = NULL;
 }
 
+/* Adds to the detail that a newer task of the key is why there is no other attempt. */
 static void
 explain_newer(int64 newer, ErrorData *error)
 {
@@ -218,8 +230,8 @@ explain_newer(int64 newer, ErrorData *error)
 }
 
 /*
- * Decides whether a run that has failed is followed by another attempt.  From that
- * decision until the transaction has ended, nobody can stop the task any more.
+ * Puts a failed task back for another attempt, or records its failure.  If it is put
+ * back, no session can stop the task from this decision to the end of the transaction.
  */
 static void
 settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -244,9 +256,10 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 /*---- All outcomes ----*/
 
 /*
- * In the transaction that has deleted the task's row: makes it so that the run had
- * its outcome.  An error undoes that transaction; the run may then be settled again
- * in another one.
+ * Records the outcome of a run, with all that follows from it, in the transaction
+ * that has deleted the task's row.  run->outcome DW_FAILED becomes DW_RETRIED if the
+ * task is put back.  An error undoes the transaction; the caller may then claim the
+ * task and settle the run again in another transaction.
  */
 void
 dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
@@ -271,7 +284,10 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	}
 }
 
-/* That transaction is committed: counts the outcome; the task is suspected no more. */
+/*
+ * To be called after the commit of the transaction that has settled the run.  Counts
+ * the outcome, and clears the task of the suspicion that it crashed the server.
+ */
 void
 dw_settled(DwDatabase *db, const DwRun *run)
 {
@@ -280,8 +296,9 @@ dw_settled(DwDatabase *db, const DwRun *run)
 }
 
 /*
- * A mark has hit the task, and its claim was undone: the sweeper removes the row.
- * Counts that, and tells those who wait for the task.
+ * To be called when a claim has found that a mark (delay_cancel_all) has hit the task.
+ * The claim's transaction changes nothing; the sweeper removes the row.  Counts the
+ * cancellation, and tells sessions that wait for the task.
  */
 void
 dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settle.h
- *	  What becomes of a claimed task.
+ *	  Settling a run: recording its outcome, or putting its task back.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,17 +19,18 @@
 #include "../statement/spi_run.h"
 #include "claim.h"
 
-/* One run of a task: what it leads to.  The executor that runs the task fills it in. */
+/* One run of a task, and its outcome.  The executor that runs the task fills it in. */
 typedef struct DwRun
 {
 	DwEntry		entry;
-	DwOutcome	outcome;		/* DW_FAILED may become DW_RETRIED when it is settled */
-	bool		was_run;		/* its SQL was begun, or ended the executor before */
-	int			attempts;		/* before this one */
-	TimestampTz started;
-	DwSpiResult result;			/* if it is done */
-	ErrorData  *error;			/* if it has failed */
-	bool		timed_out;		/* the error is that of the task's timeout */
+	DwOutcome	outcome;		/* dw_settle() may change DW_FAILED to DW_RETRIED */
+	bool		was_run;		/* counts as an attempt: the SQL was begun, now or in an
+								 * executor that the task has ended */
+	int			attempts;		/* number of attempts before this one */
+	TimestampTz started;		/* time of the claim */
+	DwSpiResult result;			/* valid if the outcome is DW_DONE */
+	ErrorData  *error;			/* NULL unless the run or the verdict is a failure */
+	bool		timed_out;		/* the error is the cancel by the task's timeout */
 } DwRun;
 
 extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);

@@ -3,9 +3,11 @@
  * take.c
  *	  An executor takes its next task, or ends.
  *
- * Run by executors.  A task comes from the ready lists of the executor's role; a task
- * that is taken and not run is put back before all others of its lane.  An executor ends
- * when it is old, when its turn is over and another owner waits, or when somebody asks.
+ * Run by executors.  A lane is the tasks of one owner, queue and priority.  A lane's
+ * ready list holds the entries of its tasks that are due.  An executor takes entries
+ * from the ready lists of its role.  A task that was taken and not run is put back,
+ * before all others of its lane.  An executor ends when it is old, when another
+ * process has told it to, or when a login would find other rights or settings.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,17 +21,29 @@
 #include "take.h"
 #include "trial.h"
 
-/* What tasks make a session keep goes with it, at the latest after this. */
+/*
+ * Longest life of an executor, in us.  Its end frees memory that tasks have made the
+ * session keep.
+ */
 #define MAX_AGE_US	USECS_PER_HOUR
+
+/* The database of this executor. */
 DwDatabase *dw_executor_db = NULL;
 
-/* This executor has seen a task to its end. */
+/* True if this executor has ended a task, or a batch, and lived on. */
 bool dw_executor_proved = false;
 
-/* It has run several, perhaps, before it has seen one to its end. */
+/* True if this executor has taken a second task for a batch. */
 static bool in_a_row = false;
+
+/* Start of this executor, as dw_uptime() tells it. */
 int64 dw_executor_born = 0;
 
+/*
+ * Puts a task back before all others of its lane.  To be called under the ready lock,
+ * exclusively.  alone: the task must not join a batch next time.  If shared memory is
+ * short, the timer reads the task from the table again.
+ */
 void
 dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 {
@@ -47,7 +61,7 @@ dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 	}
 }
 
-/* For the executor: it has not run anything before its current task. */
+/* True if this executor has run nothing before its current task. */
 bool
 dw_executor_is_fresh(void)
 {
@@ -55,8 +69,9 @@ dw_executor_is_fresh(void)
 }
 
 /*
- * Notes what was taken from a ready list; true if the lane is to be loaded
- * again.
+ * Makes an entry that was taken from a ready list the executor's current task.  To be
+ * called under the ready lock.  True if the lane has few tasks left in memory: the
+ * caller is to call dw_ask_for_load() after it has released the lock.
  */
 bool
 dw_note_taken(DwExecutor *me, const DwEntry *entry)
@@ -65,7 +80,7 @@ dw_note_taken(DwExecutor *me, const DwEntry *entry)
 
 	me->current = *entry;
 	me->begun = false;
-	/* one that has called exit() did not take itself off; they are all gone by now */
+	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
 	pg_atomic_write_u32(&me->helpers, 0);
 	pg_atomic_fetch_sub_u64(&dw_executor_db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
@@ -74,6 +89,7 @@ dw_note_taken(DwExecutor *me, const DwEntry *entry)
 	return true;
 }
 
+/* Asks the timer to load more tasks of the lane from the table. */
 void
 dw_ask_for_load(const DwLane *lane)
 {
@@ -81,16 +97,18 @@ dw_ask_for_load(const DwLane *lane)
 	dw_wake_timer(dw_executor_db, DW_AWAKE);
 }
 
-/* Does it take no other task, and end? */
+/* True if this executor must take no other task, and end. */
 bool
 dw_executor_must_end(DwExecutor *me)
 {
-	return me->must_exit || dw_uptime() - dw_executor_born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != DW_FRESH;
+	return me->must_exit || dw_uptime() - dw_executor_born > MAX_AGE_US ||
+		pg_atomic_read_u32(&me->stale) != DW_FRESH;
 }
 
 /*
- * For the executor: takes another task of the lane of its current one, due
- * until then, which becomes its current one, if it is to go on with its batch.
+ * Takes the next task for the batch that this executor runs: from the lane of its
+ * current task, and due by the given time.  The taken task becomes the current one.
+ * False if there is none, or the batch is to end.
  */
 bool
 dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
@@ -99,7 +117,7 @@ dw_executor_next(DwExecutor *me, TimestampTz until, DwEntry *entry)
 	bool		found;
 
 	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
-	/* who starves waits for the end of a turn, not of a batch: that is short */
+	/* an owner without an executor waits for the whole batch: batches are short */
 	found = !dw_executor_must_end(me) && dw_trial_wait(me) == 0 &&
 		dw_ready_pop_next(dw_executor_db, me, until, entry);
 	if (found)

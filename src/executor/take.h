@@ -14,17 +14,17 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 
-/* After this long without a pause, give way to an owner who waits. */
+/*
+ * Length of an executor's turn, in us: after working this long without a pause, it
+ * gives way to an owner that waits for an executor.
+ */
 #define DW_TURN_US		(100 * 1000)
 
-/*
- * Puts a task before all others of its lane, under the ready lock, perhaps to be
- * run alone.  If memory is short, the timer reads it again.
- */
-extern void dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern DwDatabase *dw_executor_db;
 extern bool dw_executor_proved;
 extern int64 dw_executor_born;
+
+extern void dw_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern bool dw_note_taken(DwExecutor *me, const DwEntry *entry);
 extern void dw_ask_for_load(const DwLane *lane);
 extern bool dw_executor_must_end(DwExecutor *me);

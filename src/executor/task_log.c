@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * task_log.c
- *	  What a task writes to the server's log, and the bound of it.
+ *	  The limit of what a task may write to the server's log.
  *
  * Run by executors.
  *
- * There is no client that notices would go to, but a task can write to the
- * log: by RAISE WARNING or LOG, debug_print_plan, VERBOSE.  What comes
- * beyond delay_wheel.max_task_log is left out, and the task is cancelled.  If it
- * catches the cancel it fails at its end nevertheless: so what is not in the
- * log, which others may rely on, has no effect either.
+ * An executor has no client that would get notices, but a task can write to the
+ * server's log: by RAISE WARNING or LOG, debug_print_plan, VERBOSE.  Messages beyond
+ * delay_wheel.max_task_log are left out of the log, and the task is cancelled.  A
+ * task that catches the cancel fails at its end nevertheless.  So nothing that a task
+ * has done takes effect without its messages, which auditing may rely on.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,9 +24,9 @@
 #include "task_log.h"
 
 static emit_log_hook_type prev_hook = NULL;
-static bool counting = false;
-static bool exceeded = false;
-static uint64 written = 0;
+static bool counting = false;	/* the task's own code runs now */
+static bool exceeded = false;	/* the task has gone beyond the limit */
+static uint64 written = 0;		/* bytes that the task has written */
 
 static uint64
 length_of(const char *text)
@@ -34,7 +34,7 @@ length_of(const char *text)
 	return text == NULL ? 0 : strlen(text);
 }
 
-/* Without the prefixes of lines. */
+/* Size of a message in the log, in bytes, without log_line_prefix. */
 static uint64
 size_of(const ErrorData *error)
 {
@@ -44,7 +44,10 @@ size_of(const ErrorData *error)
 		(error->hide_stmt ? 0 : length_of(debug_query_string));
 }
 
-/* A message is about to be written.  FATAL ones are the last. */
+/*
+ * emit_log_hook: counts a message that is about to be written.  FATAL messages are
+ * not counted, since they are the last ones of the process.
+ */
 static void
 count_message(ErrorData *error)
 {
@@ -72,6 +75,7 @@ dw_task_log_install(void)
 	emit_log_hook = count_message;
 }
 
+/* Begins to count: from here on, until dw_task_log_end(), a task's own code runs. */
 void
 dw_task_log_begin(void)
 {
@@ -80,27 +84,28 @@ dw_task_log_begin(void)
 	written = 0;
 }
 
-/* It goes on. */
+/* Goes on counting for the same task, after dw_task_log_end(). */
 void
 dw_task_log_resume(void)
 {
 	counting = true;
 }
 
+/* Stops counting.  Whether the task has exceeded the limit is remembered. */
 void
 dw_task_log_end(void)
 {
 	counting = false;
 }
 
-/* Does it run now? */
+/* True if a task's own code runs now in this process. */
 bool
 dw_task_sql_runs(void)
 {
 	return counting;
 }
 
-/* Raises an error if the task has exceeded the bound. */
+/* Raises an error if the task has exceeded the limit. */
 void
 dw_task_log_check(void)
 {
@@ -111,10 +116,10 @@ dw_task_log_check(void)
 }
 
 /*
- * A cancel may have a reason that only who sent it knows: one that finds a
- * deadlock among several nodes says so when the error is about to be reported.
- * So the hooks that were there before ours are shown it, as something that is not
- * to be written.
+ * Lets another extension explain a cancel that it has sent.  Citus cancels a task that
+ * is in a deadlock among several nodes, and changes the error in its emit_log_hook
+ * only.  So the error is shown to the hooks before ours, as a message that must not be
+ * written to the log.
  */
 static void
 ask_for_reason(ErrorData *error)
@@ -128,7 +133,10 @@ ask_for_reason(ErrorData *error)
 	error->output_to_server = output;
 }
 
-/* If it has, that is what the task's error is. */
+/*
+ * Completes the error of a task.  If the task has exceeded the limit, this becomes its
+ * error; else another extension may explain a cancel.
+ */
 void
 dw_task_log_explain(ErrorData *error)
 {
@@ -143,7 +151,10 @@ dw_task_log_explain(ErrorData *error)
 	error->hint = pstrdup("The limit is the setting \"delay_wheel.max_task_log\".");
 }
 
-/* The text that is logged, and shown, as the SQL of the task that runs. */
+/*
+ * Returns the text that the log and views show as the running task's SQL: the SQL
+ * itself, or its first DW_MAX_ERROR_TEXT bytes in the current memory context.
+ */
 const char *
 dw_logged_sql(const char *sql)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * task_log.h
- *	  What a task writes to the server's log, and the bound of it.
+ *	  The limit of what a task may write to the server's log.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,8 +11,6 @@
 #include "postgres.h"
 
 extern void dw_task_log_install(void);
-
-/* From here on, until the end, the SQL of a task runs. */
 extern void dw_task_log_begin(void);
 extern void dw_task_log_end(void);
 extern void dw_task_log_resume(void);

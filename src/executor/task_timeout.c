@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * task_timeout.c
- *	  The timeout of what an executor runs.
+ *	  The timeout of a task or a batch.
  *
- * Run by executors; nobody arms the statement timeout for a background worker.
+ * Run by executors.  PostgreSQL does not arm statement_timeout in background workers,
+ * so its timer is free for this.
  *
- * A timeout is a cancel, and strikes once.  SQL can catch that (WHEN
- * query_canceled), and go on for ever.  So who has been cancelled, and does not
- * come to an end within some seconds, ends the process.  One that has not
- * taken notice of the cancel yet is left alone: it is somewhere where it cannot
- * be interrupted, and is cancelled when it gets out.
+ * A timeout is a cancel, and strikes once.  SQL can catch the cancel (WHEN
+ * query_canceled) and go on for ever.  So if the task has not ended GRACE_MS after
+ * its timeout, the process ends itself.  A task that has not noticed the cancel yet is
+ * left alone: it is in code that cannot be interrupted, and the cancel takes effect
+ * when it leaves this code.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,11 +22,13 @@
 
 #include "task_timeout.h"
 
+/* Time from the timeout until the process of a task that goes on is ended, in ms. */
 #define GRACE_MS		5000
 
 static bool armed = false;
 static volatile sig_atomic_t ends_process = false;
 
+/* Timeout handler: terminates this process, unless the cancel is still pending. */
 static void
 end_process(void)
 {
@@ -37,7 +40,7 @@ end_process(void)
 	SetLatch(MyLatch);
 }
 
-/* Registered when it is first needed: before, timeouts are not set up. */
+/* Id of the timeout that ends the process.  The first call registers the timeout. */
 static TimeoutId
 end_timeout(void)
 {
@@ -48,6 +51,7 @@ end_timeout(void)
 	return id;
 }
 
+/* Begins a timeout: after ms milliseconds, it cancels what this process runs.  0: none. */
 void
 dw_timeout_arm(int ms)
 {
@@ -63,6 +67,7 @@ dw_timeout_arm(int ms)
 	enable_timeouts(both, lengthof(both));
 }
 
+/* Disables the timeout, if dw_timeout_arm() has enabled it. */
 void
 dw_timeout_disarm(void)
 {
@@ -75,14 +80,14 @@ dw_timeout_disarm(void)
 	armed = false;
 }
 
-/* It was armed, and has struck. */
+/* True if the timeout was armed and has struck.  To be asked before it is disarmed. */
 bool
 dw_timeout_struck(void)
 {
 	return armed && !get_timeout_active(STATEMENT_TIMEOUT);
 }
 
-/* What ran did not end then, so this process is ended. */
+/* True if this process ends because a task went on after its timeout. */
 bool
 dw_timeout_ends_process(void)
 {

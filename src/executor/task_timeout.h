@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * task_timeout.h
- *	  The timeout of what an executor runs.
+ *	  The timeout of a task or a batch.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-/* After so many ms what runs is cancelled; 0 is never. */
 extern void dw_timeout_arm(int ms);
 extern void dw_timeout_disarm(void);
 extern bool dw_timeout_struck(void);

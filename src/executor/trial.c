@@ -3,18 +3,23 @@
  * trial.c
  *	  Running a task alone that is suspected of crashing the server.
  *
- * Run by executors.  Which process crashed is known without that (crashes.c);
- * but a task that damages shared memory can make others crash.  So while a task
- * is on trial no executor of the server begins another one, and the trial
- * begins when none runs: both for TRIAL_WAIT_US at most.  Then tasks that take
- * long, or wait for each other, go on side by side, still on trial.
+ * Run by executors.  A suspect is a task that ran when its process crashed.  A trial
+ * is the next run of a suspect: without other tasks beside it, so that it becomes
+ * clear whether the suspect is to blame.  The server knows which process has crashed
+ * (suspects.c), but a task that damages shared memory can make another process crash.
  *
- * It runs in a process of its own: what tasks before it have left in theirs
- * could crash it (run_task.c sees to that).
+ * The trial waits until no executor of the server runs a task, and then no other
+ * executor begins one; both for TRIAL_WAIT_US at most.  After that time tasks that
+ * take long, or that wait for each other, run beside the suspect, which is still on
+ * trial.
  *
- * The token, dw_shared->trial, is the place of the executor whose trial others
- * make way for.  It has it from when it begins to wait until its task has
- * ended; another suspect waits for the token, and no longer than for the rest.
+ * An executor that has run other tasks does not try a suspect, since their remains in
+ * the process could crash the suspect (run_task.c sees to that).
+ *
+ * The token, dw_shared->trial, names the place of the executor whose trial others
+ * make way for.  An executor holds the token from before it waits for the others
+ * until its task has ended.  Another executor with a suspect waits for the token, for
+ * TRIAL_WAIT_US at most, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,15 +36,19 @@
 #include "../shmem/shared.h"
 #include "trial.h"
 
+/* Limit of each wait: for the token, for others' tasks, and of others for the trial; us. */
 #define TRIAL_WAIT_US	(3 * USECS_PER_SEC)
+/* Pause between two looks at the token or the other executors, in ms. */
 #define LOOK_MS			10
 
+/* The token's value while this executor has it: its place plus 1.  0 means nobody. */
 static uint32
 token_of(const DwExecutor *me)
 {
 	return (uint32) (me - dw_executors) + 1;
 }
 
+/* True if this executor has got the token: nobody had it. */
 static bool
 take_token(const DwExecutor *me)
 {
@@ -48,13 +57,17 @@ take_token(const DwExecutor *me)
 	return pg_atomic_compare_exchange_u32(&dw_shared->trial, &nobody, token_of(me));
 }
 
+/* Keeps other executors from beginning tasks, for TRIAL_WAIT_US after the given time. */
 static void
 hold_others(int64 from)
 {
 	pg_atomic_write_u64(&dw_shared->trial_until, (uint64) (from + TRIAL_WAIT_US));
 }
 
-/* Suspects that wait for their turn run nothing. */
+/*
+ * True if another executor runs a task.  An executor whose suspect still waits for its
+ * trial does not count.
+ */
 static bool
 others_run(const DwExecutor *me)
 {
@@ -68,14 +81,16 @@ others_run(const DwExecutor *me)
 	return false;
 }
 
+/* True if a wait that began at this time may go on. */
 static bool
 is_recent(int64 since)
 {
 	return dw_uptime() - since < TRIAL_WAIT_US;
 }
 
+/* Sleeps for LOOK_MS.  Handles interrupts, and ends the process if it is told to exit. */
 static void
-look_later(DwDatabase *db, DwExecutor *me)
+sleep_before_look(DwDatabase *db, DwExecutor *me)
 {
 	static uint32 wait_event = 0;
 
@@ -86,6 +101,11 @@ look_later(DwDatabase *db, DwExecutor *me)
 	dw_executor_obey_exit(db, me);
 }
 
+/*
+ * Begins the trial of the current task.  Waits for the token and for the other
+ * executors' tasks, TRIAL_WAIT_US each at most.  No transaction may be open.  Ends the
+ * process if it is told to exit meanwhile.
+ */
 void
 dw_trial_begin(DwDatabase *db, DwExecutor *me)
 {
@@ -94,19 +114,23 @@ dw_trial_begin(DwDatabase *db, DwExecutor *me)
 
 	me->trial = DW_TRIAL_AWAITED;
 	while (!(mine = take_token(me)) && is_recent(since))
-		look_later(db, me);
+		sleep_before_look(db, me);
 	if (mine)
 	{
 		since = dw_uptime();
 		hold_others(since);
 		while (others_run(me) && is_recent(since))
-			look_later(db, me);
+			sleep_before_look(db, me);
 		hold_others(dw_uptime());
 	}
 	DW_INJECT("trial-begins");
 	me->trial = DW_ON_TRIAL;
 }
 
+/*
+ * Ends this executor's trial, if it has one, and wakes executors that have made way.
+ * Also called with the ready lock held, when the executor exits.
+ */
 void
 dw_trial_end(DwExecutor *me)
 {
@@ -123,8 +147,9 @@ dw_trial_end(DwExecutor *me)
 }
 
 /*
- * For how long is this executor not to begin a task, in ms; 0 if it may.  It
- * is woken when the trial is over.
+ * For how long, in ms, this executor must not begin a task because of another
+ * executor's trial; 0 if it may begin one.  Sets no timer, but the end of the trial
+ * sets the latch of idle executors.
  */
 long
 dw_trial_wait(const DwExecutor *me)

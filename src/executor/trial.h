@@ -13,10 +13,6 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 
-/*
- * Around the run of a task that is suspected.  The former waits, for some
- * seconds at most; no transaction may be open.
- */
 extern void dw_trial_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_trial_end(DwExecutor *me);
 extern long dw_trial_wait(const DwExecutor *me);

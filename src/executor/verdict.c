@@ -3,10 +3,11 @@
  * verdict.c
  *	  Whether a task that was claimed is run.
  *
- * Run by executors.  The row is deleted, but the transaction not yet
- * committed: from here on nobody else can change the task.  What was decided
- * before, by a mark, a pause or a newer task of the same key, is looked at
- * only now, so that none of it can come in between.
+ * Run by executors.  The executor has claimed the task: its transaction has deleted
+ * the row, but is not committed yet, so no other process can change the task.  Only
+ * now the executor looks for a mark (a row of delay_wheel.cancellation), for a pause,
+ * and for a newer task of the same key.  Before the deletion, any of them could still
+ * come in between.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +27,7 @@
 #include "../task/queues.h"
 #include "verdict.h"
 
-/* The option expires, in us after the due time. */
+/* The latest start by the option expires, in us after the due time. */
 static int64
 expires_after(const Datum *values, const bool *nulls)
 {
@@ -35,6 +36,7 @@ expires_after(const Datum *values, const bool *nulls)
 	return dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
 }
 
+/* The latest start by the option that skips late tasks, in us after the due time. */
 static int64
 skip_after(const Datum *values, const bool *nulls)
 {
@@ -45,7 +47,7 @@ skip_after(const Datum *values, const bool *nulls)
 	return Max(after, 0);
 }
 
-/* Of the two limits to its lateness, the one that was reached first decides. */
+/* Of the two limits of a task's lateness, the one that was reached first decides. */
 static DwVerdict
 judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 {
@@ -58,6 +60,12 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 	return skip < expires ? DW_SKIP : DW_REFUSE;
 }
 
+/*
+ * Decides whether a claimed task is run.  To be called in the transaction that has
+ * deleted the row; if the task has a key, dw_key_lock() is held.  values and nulls are
+ * those of the row.  For DW_REFUSE, *sqlstate and *reason tell why.  May bury older
+ * tasks of the key, see dw_key_claimed().
+ */
 DwVerdict
 dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		 const Datum *values, const bool *nulls, int *sqlstate, const char **reason)
@@ -78,7 +86,7 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		*reason = "the server crashed three times while the task ran, twice of them while it ran alone";
 		return DW_REFUSE;
 	}
-	/* if it is refused now */
+	/* the reason if judge_lateness() refuses the task */
 	*sqlstate = DW_ERRCODE_EXPIRED;
 	*reason = "the task has expired";
 	return judge_lateness(key, values, nulls);

@@ -16,11 +16,11 @@
 typedef enum DwVerdict
 {
 	DW_RUN,
-	DW_DROP,					/* it was cancelled: the claim is undone, the row
-								 * is the sweeper's */
-	DW_PUT_BACK,				/* it is paused: the claim is undone */
-	DW_REFUSE,					/* it goes to the failed ones */
-	DW_SKIP						/* it came too late: only its row goes */
+	DW_DROP,					/* a mark has cancelled it: the claim is undone, and the
+								 * sweeper removes the row */
+	DW_PUT_BACK,				/* its queue or owner is paused: the claim is undone */
+	DW_REFUSE,					/* it is recorded as failed */
+	DW_SKIP						/* it is too late, and is to be skipped then */
 } DwVerdict;
 extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 						  const Datum *values, const bool *nulls,

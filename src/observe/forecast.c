@@ -315,7 +315,6 @@ read_bounds(ArrayType *array, int *n)
 Datum
 dw_count_due(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZARRAYOID};
 	static const Oid columns[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, BOOLOID};
 	ReturnSetInfo *result;
 	TimestampTz *bounds;
@@ -323,7 +322,6 @@ dw_count_due(PG_FUNCTION_ARGS)
 	Period	   *periods;
 	int			n;
 
-	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
 	dw_require_shared();
 	result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	bounds = read_bounds(PG_GETARG_ARRAYTYPE_P(0), &n);
@@ -356,7 +354,6 @@ dw_next_due(PG_FUNCTION_ARGS)
 	Walk		walk;
 	ListCell   *cell;
 
-	dw_require_signature(fcinfo, TIMESTAMPTZOID, 0, NULL);
 	dw_require_shared();
 	rel = table_open(dw_catalog()->task, AccessShareLock);
 	walk = begin_walk(rel);

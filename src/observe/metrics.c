@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.c
- *	  Views for programs that look every few seconds: what waits, and how late
- *	  tasks began.
+ *	  The views "waiting" and "lateness": due tasks that wait, and how late tasks began.
  *
- * Their numbers are of a size that does not depend on how many tasks, owners and
- * queues there are, and come from shared memory alone.
+ * Run by sessions.
  *
- * Run by backends.
+ * The views are for monitoring programs that look every few seconds.  They read shared
+ * memory only, and have few rows for each database, however many tasks, owners and
+ * queues there are.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,11 +33,11 @@
 PG_FUNCTION_INFO_V1(dw_get_waiting);
 PG_FUNCTION_INFO_V1(dw_get_lateness);
 
-/* Bounds of lateness: powers of two, from 64 us up to 38 hours. */
+/* The view "lateness" has powers of two as bounds: from 2^6 us (64 us) to 2^37 us (38 hours). */
 #define LOWEST_BIT	6
 #define HIGHEST_BIT	37
 
-/* The name of a database that is served and that the user may see, or NULL. */
+/* Returns the name of a database; NULL if it has no place, or the user may not see it. */
 static char *
 visible_name(const DwDatabase *db)
 {
@@ -55,12 +55,19 @@ name_datum(const char *text)
 	return NameGetDatum(name);
 }
 
-/*---- What waits ----*/
+/*---- The view "waiting" ----*/
 
-static const char *const states[] = {"ready", "running", "limited", "blocked", "paused", "suspected"};
+/*
+ * The rows of a database: the states of lanes that dw_lane_state() knows, and one for
+ * tasks that are suspected of having crashed the server, which belong to no lane here.
+ */
+static const char *const states[] = {
+	"ready", "running", "limited", "blocked", "paused", "suspected"
+};
 
 #define SUSPECTED	(lengthof(states) - 1)
 
+/* The sums over all lanes of a state. */
 typedef struct Waiting
 {
 	int64		lanes;
@@ -68,7 +75,7 @@ typedef struct Waiting
 	TimestampTz first_due;
 } Waiting;
 
-/* The task that is first in line. */
+/* Returns the due time of the lane's first due task.  Under the ready lock. */
 static TimestampTz
 first_in_line(const DwLane *lane)
 {
@@ -78,7 +85,7 @@ first_in_line(const DwLane *lane)
 	return first != NULL ? first->due : lane->spare.due;
 }
 
-/* Adds a lane of the database, if it still is, to those of its state. */
+/* Adds a lane with due tasks to the sums of its state, if it still belongs to the database. */
 static void
 count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 {
@@ -104,6 +111,7 @@ count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Fills the sums for all states; the index is that of states. */
 static void
 collect_waiting(DwDatabase *db, Waiting *all)
 {
@@ -121,6 +129,7 @@ collect_waiting(DwDatabase *db, Waiting *all)
 	all[SUSPECTED].tasks = dw_crashes_suspects(db->oid);
 }
 
+/* The view "waiting": due tasks of each database, by the state of their lane. */
 Datum
 dw_get_waiting(PG_FUNCTION_ARGS)
 {
@@ -155,8 +164,9 @@ dw_get_waiting(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/*---- How late ----*/
+/*---- The view "lateness" ----*/
 
+/* Adds a row to the result: tasks that began less than "below" seconds after their due time. */
 static void
 put_lateness(ReturnSetInfo *result, const char *name, double below, uint64 tasks)
 {
@@ -169,6 +179,7 @@ put_lateness(ReturnSetInfo *result, const char *name, double below, uint64 tasks
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* The view "lateness": a cumulative histogram for each database. */
 Datum
 dw_get_lateness(PG_FUNCTION_ARGS)
 {
@@ -184,7 +195,7 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 
 		if (name == NULL)
 			continue;
-		/* what is counted meanwhile does not make a bound lower than one before it */
+		/* tasks are counted meanwhile; the numbers must not fall from one bound to the next */
 		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT; bit++)
 		{
 			below = Max(below, dw_lateness_below(db, UINT64CONST(1) << bit));

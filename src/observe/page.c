@@ -1,46 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * page.c
- *	  A JSON document that its client can read.
+ *	  A JSON document made readable for its client.
  *
- * In a database whose encoding is SQL_ASCII a text is bytes, which each role may
- * choose.  PostgreSQL sends a text as it is, but only if it is valid in the
- * client's encoding: else the query fails.  The page shows texts of many roles,
- * so one byte of one of them would keep the page from everybody.  A function that
- * cuts such a text cannot know where a character ends, either.
+ * Run by sessions, and by executors whose tasks call it; also if the library is not in
+ * shared_preload_libraries.
  *
- * Run by backends, and by executors whose tasks call it.  Also without the
- * library in shared_preload_libraries.
+ * The page (delay_wheel.page_data()) shows texts of many roles.  In a database whose encoding
+ * is SQL_ASCII, a text is a string of bytes that each role may choose.  PostgreSQL sends
+ * a text only if it is valid in the client's encoding; else the query fails.  So one
+ * role's invalid byte would keep the page from all users.  A function that cuts such a
+ * text, to show its beginning, may also cut a character, and so make bytes invalid.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
-#include "../base/signature.h"
 
 PG_FUNCTION_INFO_V1(dw_readable);
 
 /*
- * Replaces each byte that the client could not be sent.  None of them is part of
- * the document's structure, which is ASCII.
+ * SQL function: replaces each byte that is not valid in the client's encoding by a
+ * question mark.  No such byte belongs to the document's structure, which is ASCII.
  */
 Datum
 dw_readable(PG_FUNCTION_ARGS)
 {
-	static const Oid args[] = {JSONOID};
 	int			encoding = pg_get_client_encoding();
 	struct varlena *document;
 	char	   *c;
 	int			left;
 
-	dw_require_signature(fcinfo, JSONOID, lengthof(args), args);
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	/* elsewhere all texts are valid; and who asks for bytes gets them */
+	/* in other databases all texts are valid; a client with SQL_ASCII accepts all bytes */
 	if (GetDatabaseEncoding() != PG_SQL_ASCII || encoding == PG_SQL_ASCII)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 
@@ -54,8 +50,9 @@ dw_readable(PG_FUNCTION_ARGS)
 		if (IS_HIGHBIT_SET(*c))
 		{
 			/*
-			 * Encodings that no server can have hide ASCII in characters: the
-			 * backslash before a quote would be one's second half.
+			 * In encodings that only clients can have, the second byte of a
+			 * character may be ASCII, such as the backslash before a quote.
+			 * There each byte that is not ASCII is replaced.
 			 */
 			if (PG_VALID_BE_ENCODING(encoding))
 				length = pg_encoding_verifymbchar(encoding, c, left);

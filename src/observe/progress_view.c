@@ -3,8 +3,11 @@
  * progress_view.c
  *	  The views "progress" and "cancellations".
  *
- * Run by sessions.  Read only: under the spinlock of each kind of work, one at a
- * time, and with the snapshot of the query.
+ * Run by sessions.
+ *
+ * "progress" shows the work of timers and sweepers, as they publish it in shared memory.
+ * "cancellations" shows the marks: rows that cancel many tasks at once (task/marks.c),
+ * until the sweeper has removed these tasks.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,22 +43,28 @@
 #include "../task/marks.h"
 
 PG_FUNCTION_INFO_V1(dw_get_cancellations);
+PG_FUNCTION_INFO_V1(dw_get_progress);
 
-/* What the sweeper of this database does. */
+/* Columns of the view "progress" */
+#define PROGRESS_COLUMNS	14
+
+/* The state of this database's sweeper. */
 typedef struct SweepState
 {
 	bool		runs;
-	bool		waits;
+	bool		waits;			/* for transactions that may yet bring cancelled tasks */
 	int			npids;
-	Datum		pids[DW_SWEEP_WAITS];
+	Datum		pids[DW_SWEEP_WAITS];	/* of some of these transactions; 0: a prepared one */
 } SweepState;
-PG_FUNCTION_INFO_V1(dw_get_progress);
-#define PROGRESS_COLUMNS	14
+
+/*---- The view "cancellations" ----*/
 
 /*
- * The tasks that executors of this database run.  The row of one is there
- * until the end of its transaction, but deleted by it; an executor that has
- * only just looked at a row has not deleted it.
+ * Returns the tasks that executors of this database are running, for dw_mark_hits(); *n
+ * is their number.
+ *
+ * An executor that runs a task has deleted its row, which others see until the commit, or
+ * says that it keeps the row.  An executor that is only looking at a row does neither.
  */
 static DwMarkable *
 running_tasks(int *n)
@@ -92,6 +101,7 @@ running_tasks(int *n)
 	return tasks;
 }
 
+/* Returns the state of this database's sweeper. */
 static SweepState
 sweep_state(void)
 {
@@ -111,11 +121,15 @@ sweep_state(void)
 	return state;
 }
 
+/*
+ * Adds a row of the view for a mark to the result, if the current user may see the mark;
+ * running is the number of running tasks that it hits.
+ */
 static void
 put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const SweepState *sweep,
 				 int running)
 {
-	/* those of the table that are shown as they are */
+	/* columns of the table that are shown as they are */
 	static const AttrNumber same[] = {
 		Anum_cancellation_id, Anum_cancellation_made_at, Anum_cancellation_made_by,
 		Anum_cancellation_owners, Anum_cancellation_queue, Anum_cancellation_tag,
@@ -148,7 +162,7 @@ put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const Swe
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* How many of the tasks that run a mark hits. */
+/* Returns how many of the tasks a mark hits. */
 static int
 count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
 {
@@ -163,6 +177,7 @@ count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
 	return hits;
 }
 
+/* The view "cancellations": the marks of this database. */
 Datum
 dw_get_cancellations(PG_FUNCTION_ARGS)
 {
@@ -195,7 +210,12 @@ dw_get_cancellations(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Of a database that the user may see: a copy of what is known, and by whom. */
+/*---- The view "progress" ----*/
+
+/*
+ * Copies the progress of all kinds of work in a database, and the pids of the processes
+ * that do them.  False if the current user may not see the database.
+ */
 static bool
 copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
 {
@@ -214,6 +234,7 @@ copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
 	return dw_may_see_database(db);
 }
 
+/* Sets a column to a number; null if it is not known. */
 static void
 put_count(Datum *value, bool *isnull, int64 count)
 {
@@ -221,6 +242,7 @@ put_count(Datum *value, bool *isnull, int64 count)
 	*value = Int64GetDatum(count);
 }
 
+/* Adds a row of the view to the result: a kind of work in a database of this name. */
 static void
 put_progress(ReturnSetInfo *result, const char *name, DwWork work, const DwProgress *progress,
 			 pid_t pid)
@@ -253,6 +275,7 @@ put_progress(ReturnSetInfo *result, const char *name, DwWork work, const DwProgr
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* The view "progress": each kind of work that was done at least once, by database. */
 Datum
 dw_get_progress(PG_FUNCTION_ARGS)
 {

@@ -1,10 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *	  Functions behind the views: what is in memory, what runs, how late.
+ *	  Functions behind the views "running", "ring", "lanes", "queues" and "status".
  *
- * Run by backends.  They copy what they show under the lock that protects it
- * and make rows of it afterwards.
+ * Run by sessions.  They copy what they show under the lock that protects it, and make
+ * rows of the copy afterwards.
+ *
+ * Due tasks wait in the ready list of their lane (a combination of owner, queue and
+ * priority) until an executor takes them.  Tasks that are in memory but not due yet are
+ * counted as "near"; the others are only in the table.  The horizon of a lane is the due
+ * time before which all its tasks are in memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,8 +62,9 @@ PG_FUNCTION_INFO_V1(dw_get_status);
 PG_FUNCTION_INFO_V1(dw_is_running);
 
 /*
- * May the current user see how many tasks a role has, when, and what runs?  The
- * tasks themselves, with SQL, are for members of the role and pg_read_all_data.
+ * True if the current user may see how many tasks a role has, when they are due, and
+ * which are running.  The tasks themselves, with SQL, are shown to members of the role
+ * and of pg_read_all_data only.
  */
 bool
 dw_may_watch(Oid owner)
@@ -68,7 +74,10 @@ dw_may_watch(Oid owner)
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
 }
 
-/* What a ring is like just now, whether this database has one or not. */
+/*
+ * Returns a ring without slots, for computing with ticks: each database has one of this
+ * shape, if any.
+ */
 static DwRing
 ring_shape(void)
 {
@@ -78,10 +87,10 @@ ring_shape(void)
 	return shape;
 }
 
+/* SQL function: the slot and the cycle number (whole turns of the ring) of a due time. */
 Datum
 dw_place(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TIMESTAMPTZOID};
 	static const Oid columns[] = {INT4OID, INT8OID};
 	DwRing		shape = ring_shape();
 	TimestampTz due;
@@ -89,7 +98,6 @@ dw_place(PG_FUNCTION_ARGS)
 	Datum		values[2];
 	bool		nulls[2] = {0};
 
-	dw_require_signature(fcinfo, RECORDOID, lengthof(types), types);
 	due = PG_GETARG_TIMESTAMPTZ(0);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -99,7 +107,7 @@ dw_place(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
-/* Does the view "tasks" show it?  What hides it there tells nothing. */
+/* True if the current user may see the task in the view "tasks". */
 static bool
 may_see_task(int64 id)
 {
@@ -121,19 +129,22 @@ may_see_task(int64 id)
 	return result;
 }
 
+/*
+ * SQL function: how often the process that was running the task has crashed.  0 if the
+ * current user may not see the task.
+ */
 Datum
 dw_crashes(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID};
 	int			count = 0;
 
-	dw_require_signature(fcinfo, INT2OID, lengthof(types), types);
 	/* the view "tasks" can be read without the library */
 	if (dw_shared != NULL)
 		count = dw_crashes_of(MyDatabaseId, PG_GETARG_INT64(0));
 	PG_RETURN_INT16(count > 0 && may_see_task(PG_GETARG_INT64(0)) ? count : 0);
 }
 
+/* The view "running": the executors of this database, and their tasks. */
 Datum
 dw_get_running(PG_FUNCTION_ARGS)
 {
@@ -172,7 +183,7 @@ dw_get_running(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* This database's place, or NULL if it is not served. */
+/* Returns this database's place in shared memory; NULL if it has none. */
 static DwDatabase *
 find_my_database(void)
 {
@@ -184,6 +195,7 @@ find_my_database(void)
 	return db;
 }
 
+/* The view "ring": the slots of this database. */
 Datum
 dw_get_ring(PG_FUNCTION_ARGS)
 {
@@ -225,6 +237,7 @@ dw_get_ring(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* Sets a column to a lateness in ms; null if there is none (us is negative). */
 static void
 set_lateness(Datum *value, bool *isnull, double us)
 {
@@ -233,7 +246,8 @@ set_lateness(Datum *value, bool *isnull, double us)
 }
 
 /*
- * For copies of a lane and its owner.  The reason is NULL where the state says all.
+ * Returns the state of a lane for users.  *reason says why; NULL if the state says all.
+ * lane and owner may be copies; limit is what dw_lane_limit() has said of the lane.
  */
 const char *
 dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
@@ -260,11 +274,13 @@ dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, Timestamp
 }
 
 /*
- * Tasks of the lane that are due before this are in memory.  A horizon that has
- * passed says little, nor does that of a lane of which nothing was loaded yet,
- * which is before all times: there is nothing before next_far then.  DW_NEVER
- * if all are in memory, or none ever will be, since their role was dropped;
- * PG_INT64_MIN, while all are loaded anew, means that it is not known.
+ * Returns the due time before which all tasks of the lane are in memory.
+ *
+ * DW_NEVER if all tasks are in memory, or none ever will be since the role was dropped.
+ * PG_INT64_MIN if the time is not known, while the timer loads all tasks again.
+ *
+ * The published horizon may have passed, or be before all times if nothing was loaded
+ * yet.  Then next_far is returned: there is no task before it.
  */
 static TimestampTz
 horizon_of(DwLane *lane)
@@ -277,6 +293,7 @@ horizon_of(DwLane *lane)
 	return horizon < dw_now() ? next_far : horizon;
 }
 
+/* Sets a column to a horizon; null if there is none, or it is not known. */
 static void
 set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
 {
@@ -284,6 +301,7 @@ set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
 	*value = TimestampTzGetDatum(horizon);
 }
 
+/* Adds a row of the view "lanes" to the result, if the current user may see the lane. */
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 {
@@ -297,7 +315,7 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	bool		nulls[19] = {0};
 	TimestampTz now = dw_now();
 
-	/* who sees none of them takes no lock for any; it may be another one by then */
+	/* no lock for lanes that the user may not see; checked again, as the lane may change */
 	if (!dw_may_watch(dw_lanes[number].owner))
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
@@ -335,11 +353,12 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 }
 
 /*
- * The next lane of the database after a place; DW_NO_LANE if there is none.
- * Without a lock: sharers of a lock pass by who waits for it alone, so some
- * sessions that walk along thousands of lanes again and again would keep the
- * timer and the executors waiting.  A lane that comes or goes just now may be
- * missed, or be seen as it was.
+ * Returns the next lane of the database after a number; DW_NO_LANE if there is none.
+ *
+ * Takes no lock.  Processes that want a lock in shared mode overtake one that waits for
+ * it in exclusive mode.  So sessions that walk along thousands of lanes again and again
+ * would keep the timer and the executors waiting.  A lane that is entered or given back
+ * just now may be missed, or be seen as it was.
  */
 static int32
 next_lane(const DwDatabase *db, int32 place)
@@ -350,7 +369,7 @@ next_lane(const DwDatabase *db, int32 place)
 	return DW_NO_LANE;
 }
 
-/* The numbers of a database's lanes as they are just now. */
+/* Returns the numbers of a database's lanes, without a lock; *n is their number. */
 int32 *
 dw_list_lanes(DwDatabase *db, int *n)
 {
@@ -362,6 +381,7 @@ dw_list_lanes(DwDatabase *db, int *n)
 	return numbers;
 }
 
+/* The view "lanes": the lanes of this database. */
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
@@ -388,14 +408,14 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* A queue and its lanes, as it is just now. */
+/* A queue, and the sums over its lanes. */
 typedef struct QueueSum
 {
-	DwQueue		queue;
+	DwQueue		queue;			/* a copy */
 	int32		lanes;
-	int64		near;
-	int64		ready;
-	DwLimit		limit;			/* of a lane with ready tasks */
+	int64		near;			/* tasks in memory that are not due yet */
+	int64		ready;			/* due tasks */
+	DwLimit		limit;			/* of the queue, if it holds a lane with ready tasks back */
 	uint64		done;
 	uint64		failed;
 	uint64		retried;
@@ -409,7 +429,10 @@ compare_sums(const void *a, const void *b)
 	return (int) ((const QueueSum *) a)->queue.id - (int) ((const QueueSum *) b)->queue.id;
 }
 
-/* As for lanes, the lock is held for no longer than it takes to copy one. */
+/*
+ * Fills sums with the queues of a database, by id, without their lanes, and returns their
+ * number.  Takes the lock anew for each queue, to keep no process waiting.
+ */
 static int
 collect_queues(DwDatabase *db, QueueSum *sums)
 {
@@ -437,7 +460,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 	return n;
 }
 
-/* Numbers are as they are just now, without a lock; what limits the lane takes one. */
+/* Adds a lane to the sums of its queue.  Reads numbers without a lock, the limit under one. */
 static void
 add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
 {
@@ -458,7 +481,7 @@ add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum 
 		sum->limit = limit;
 }
 
-/* The queues of a database, by id. */
+/* Returns the queues of a database with their sums, by id; *n is their number. */
 static QueueSum *
 sum_queues(DwDatabase *db, int *n)
 {
@@ -477,6 +500,7 @@ sum_queues(DwDatabase *db, int *n)
 	return sums;
 }
 
+/* Adds a row of the view "queues" to the result. */
 static void
 put_queue(const QueueSum *sum, ReturnSetInfo *result)
 {
@@ -508,7 +532,7 @@ put_queue(const QueueSum *sum, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* The sums of a queue that the user may see, or NULL. */
+/* Returns the sums of a queue; NULL if there are none, or the user may not see the queue. */
 static QueueSum *
 visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 {
@@ -519,10 +543,12 @@ visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA) &&
 		!dw_queue_is_usable(rel, tuple))
 		return NULL;
-	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
+	key.queue.id = DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel),
+											  &isnull));
 	return n > 0 ? bsearch(&key, sums, n, sizeof(QueueSum), compare_sums) : NULL;
 }
 
+/* The view "queues": the declared queues of this database, as far as shared memory knows them. */
 Datum
 dw_get_queues(PG_FUNCTION_ARGS)
 {
@@ -558,11 +584,11 @@ dw_get_queues(PG_FUNCTION_ARGS)
 }
 
 /*
- * Tasks of all lanes that are due before this are in memory: DW_NEVER if all
- * are, PG_INT64_MIN if it is not known.
+ * Returns the due time before which the tasks of all lanes are in memory: DW_NEVER if all
+ * tasks are, PG_INT64_MIN if the time is not known.
  */
-TimestampTz
-dw_lowest_horizon(DwDatabase *db)
+static TimestampTz
+lowest_horizon(DwDatabase *db)
 {
 	TimestampTz lowest = DW_NEVER;
 
@@ -571,6 +597,7 @@ dw_lowest_horizon(DwDatabase *db)
 	return lowest;
 }
 
+/* Counts the executors of a database, and those that run a task; without a lock. */
 static void
 count_executors(DwDatabase *db, int32 *executors, int32 *running)
 {
@@ -587,6 +614,7 @@ count_executors(DwDatabase *db, int32 *executors, int32 *running)
 	}
 }
 
+/* Counts the lanes with due tasks whose owners can have no executor for now. */
 static int32
 count_parked(DwDatabase *db)
 {
@@ -601,7 +629,7 @@ count_parked(DwDatabase *db)
 	return n;
 }
 
-/* What is or is not done for a database; db may be NULL: it has no place. */
+/* Returns the state of a database for users; db is NULL if it has no place. */
 static const char *
 service_state(DwDatabase *db)
 {
@@ -621,8 +649,8 @@ service_state(DwDatabase *db)
 }
 
 /*
- * What keeps a database from being served before there is anybody who could
- * note it; NULL if nothing does.
+ * Returns the problem that keeps a stopped database from having a timer, which could note
+ * problems; NULL if there is none.
  */
 static const char *
 problem_of_service(const char *state)
@@ -636,7 +664,7 @@ problem_of_service(const char *state)
 	return NULL;
 }
 
-/* The current database has no place: there is little to say. */
+/* Adds the row of the view "status" for this database, which has no place, to the result. */
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
@@ -659,6 +687,7 @@ put_status_without_place(ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* Adds the row of the view "status" for a database that has a place to the result. */
 static void
 put_status(DwDatabase *db, ReturnSetInfo *result)
 {
@@ -679,7 +708,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	strlcpy(problem, db->last_problem, sizeof(problem));
 	problem_at = db->last_problem_at;
-	/* what it quotes is for who may read tasks */
+	/* text that it quotes from errors is shown to readers of all tasks only */
 	if (db->last_problem_plain < strlen(problem) &&
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
 		strlcpy(problem + db->last_problem_plain, "see the server's log",
@@ -691,7 +720,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	values[0] = NameGetDatum(&database);
 	values[1] = CStringGetTextDatum(state);
 	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
-	set_horizon(&values[3], &nulls[3], dw_lowest_horizon(db));
+	set_horizon(&values[3], &nulls[3], lowest_horizon(db));
 	values[4] = Int32GetDatum(db->nlanes);
 	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->near));
 	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->ready));
@@ -706,7 +735,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	set_lateness(&values[15], &nulls[15], dw_lateness_percentile(db, 1));
 	values[16] = Int64GetDatum((int64) db->account.used * sizeof(DwChunk));
 	values[17] = Int64GetDatum((int64) db->account.quota * sizeof(DwChunk));
-	/* it names tasks and roles */
+	/* a problem names tasks and roles */
 	nulls[18] = nulls[19] = problem[0] == '\0' ||
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	if (!nulls[18])
@@ -725,6 +754,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* The view "status": the databases that the current user may see. */
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
@@ -746,13 +776,15 @@ dw_get_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/*
+ * SQL function: true if an executor is running the task outside of a transaction, so that
+ * its row is in failed_task meanwhile.  False if the current user may not see the task.
+ */
 Datum
 dw_is_running(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {INT8OID};
 	Oid			owner;
 
-	dw_require_signature(fcinfo, BOOLOID, lengthof(types), types);
 	dw_require_shared();
 	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
 				   (has_privs_of_role(GetUserId(), owner) ||

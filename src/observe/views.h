@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.h
- *	  What views on shared memory have in common.
+ *	  Functions that several views on shared memory use.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,6 @@
 
 extern bool dw_may_watch(Oid owner);
 extern int32 *dw_list_lanes(DwDatabase *db, int *n);
-extern TimestampTz dw_lowest_horizon(DwDatabase *db);
 extern const char *dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit,
 								 TimestampTz now, const char **reason);
 

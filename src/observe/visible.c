@@ -1,28 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * visible.c
- *	  Rows of our tables that the reader may read, as foreign tables.
+ *	  Foreign tables that show the rows of our tables that the reader may read.
  *
- * The views show each role its own rows.  A condition in the view would not
- * keep the others' rows secret: PostgreSQL calls the reader's own conditions
- * first where they are leakproof and cheap, estimates them by statistics of
- * all rows, and counts in EXPLAIN ANALYZE the rows that they removed.  Time and
- * numbers would tell what stands in rows that are not shown.
+ * Run by sessions, and by executors whose tasks read views; also if the library is not
+ * in shared_preload_libraries.
  *
- * So the views read foreign tables, visible_task and others, whose scans
- * return a row only if the reader may read it.  To PostgreSQL there are no other
- * rows: its conditions, statistics and counts begin above the scan.  A scan is
- * given no more of the reader's conditions than an id, an owner, or a whole key,
- * to find rows by an index.
+ * The views show each role (the reader) its own rows.  A condition in the view would not
+ * keep the rows of others secret.  PostgreSQL calls the reader's own conditions first
+ * where they are leakproof and cheap.  PostgreSQL also estimates them by statistics of
+ * all rows, and counts in EXPLAIN ANALYZE the rows that they have removed.  So times and
+ * numbers would tell about rows that are not shown.
  *
- * A scan reads the whole table if the reader may read all rows, or if there is
- * no better way.  Of pending tasks it reads those parts of the index of lanes
- * that belong to roles of which the reader is a member.  A row is looked up by its
- * id first, and then shown or not: the time of it tells that the number is that
- * of somebody's row, but nothing of the row.
+ * Therefore the views read foreign tables, visible_task and others.  Their scans return
+ * a row only if the reader may read it.  To PostgreSQL there are no other rows: its
+ * conditions, statistics and counts begin above the scan.  Of the reader's conditions a
+ * scan is given only an id, an owner, or a whole key, to find rows by an index.
  *
- * Run by backends, and by executors whose tasks read views.  Also without
- * the library in shared_preload_libraries.
+ * If the reader may read all rows, or if there is no better way, a scan reads the whole
+ * table.  Of the pending tasks it reads those parts of the index of lanes (which begins
+ * with the owner) that belong to roles of which the reader is a member.  By an id, a scan
+ * looks a row up first and then returns it or not.  So the time tells that the row of
+ * another role has this id, but nothing about the row.
+ *
+ * PostgreSQL's planner and executor call the functions of this file by the table at its
+ * end (see fdwapi.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -62,30 +64,29 @@
 #include "utils/typcache.h"
 
 #include "../base/compat.h"
-#include "../base/signature.h"
 #include "../rows/catalog.h"
 
 PG_FUNCTION_INFO_V1(dw_visible_handler);
 
-/* How a scan finds its rows. */
+/* The way in which a scan finds rows, of which it returns those that may be read. */
 typedef enum Access
 {
-	ACCESS_ALL,					/* all that may be read */
-	ACCESS_ID,					/* by an id, or an array of ids */
-	ACCESS_OWNER,				/* of one owner */
-	ACCESS_KEY,					/* of one owner, queue and key */
-	ACCESS_FORWARD,				/* all, in the order of an index */
-	ACCESS_BACKWARD
+	ACCESS_ALL,					/* all rows, in any order */
+	ACCESS_ID,					/* rows with an id, or with one of an array of ids */
+	ACCESS_OWNER,				/* rows of one owner */
+	ACCESS_KEY,					/* rows of one owner, queue and key */
+	ACCESS_FORWARD,				/* all rows, in the order of an index */
+	ACCESS_BACKWARD				/* all rows, in the reverse order of an index */
 } Access;
 
-/* What a foreign table shows. */
+/* A table of ours that a foreign table can show. */
 typedef struct Source
 {
-	const char *table;			/* its option "table" */
+	const char *table;			/* name in the foreign table's option "table" */
 	int			natts;
-	AttrNumber	owner;
-	AttrNumber	id;				/* first column of the primary key; 0: no such access */
-	AttrNumber	order[2];		/* columns that an index is ordered by; 0: none */
+	AttrNumber	owner;			/* column of the owner */
+	AttrNumber	id;				/* first column of the primary key; 0: no ACCESS_ID */
+	AttrNumber	order[2];		/* columns of the index for ACCESS_FORWARD; 0: none */
 } Source;
 
 static const Source sources[] = {
@@ -103,37 +104,41 @@ static const Source sources[] = {
 #define SOURCE_HISTORY	(&sources[3])
 #define SOURCE_QUEUE	(&sources[4])
 
-/* What an access is given: values of these columns, the first ones of its index. */
+/*
+ * An argument of an access: the rows that are wanted have a given value in this column.
+ * The arguments of an access are the first columns of its index.
+ */
 typedef struct Argument
 {
 	AttrNumber	column;
 	Oid			type;
-	Oid			family;			/* whose operator "=" says so */
+	Oid			family;			/* operator family of the "=" that is recognized */
 } Argument;
 
 #define MAX_ARGUMENTS	3
 
+/* The state of a foreign scan. */
 typedef struct RowScan
 {
 	const Source *source;
 	Access		access;
 	Argument	arguments[MAX_ARGUMENTS];
 	int			narguments;
-	ExprState  *expressions[MAX_ARGUMENTS];
-	bool		is_array;		/* the one argument is one */
+	ExprState  *expressions[MAX_ARGUMENTS]; /* values of the arguments */
+	bool		is_array;		/* the only argument is an array: rows with any of its elements */
 	MemoryContext context;		/* lasts as long as the scan */
-	MemoryContext run;			/* until a rescan */
-	bool		begun;
+	MemoryContext run;			/* lasts until a rescan */
+	bool		begun;			/* rows have been read since the last rescan */
 
 	/* the rights of the reader */
 	Oid			reader;
-	bool		reads_all;
-	Oid			last_owner;
-	bool		last_may;
-	Oid		   *owners;			/* that may be read, if not all */
-	int			nowners;		/* -1: not looked up */
+	bool		reads_all;		/* may read the rows of all owners */
+	Oid			last_owner;		/* owner of the last row that was looked at */
+	bool		last_may;		/* whether the reader may read rows of last_owner */
+	Oid		   *owners;			/* unless reads_all: roles whose rows the reader may read */
+	int			nowners;		/* -1: not looked up yet */
 
-	/* where it is */
+	/* the position of the scan; for parts see begin_part() */
 	int			part;
 	int			nparts;
 	Relation	rel;
@@ -141,11 +146,12 @@ typedef struct RowScan
 	ScanKeyData keys[MAX_ARGUMENTS];
 	TableScanDesc table_scan;
 	IndexScanDesc index_scan;
-	TupleTableSlot *slot;
+	TupleTableSlot *slot;		/* the row that was read last, of our table */
 } RowScan;
 
 /*---- Tables and their columns ----*/
 
+/* Returns the source of a foreign table, by its option "table"; an error if there is none. */
 static const Source *
 table_behind(Oid foreign_table)
 {
@@ -164,12 +170,12 @@ table_behind(Oid foreign_table)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_FDW_TABLE_NOT_FOUND),
-			 errmsg("foreign table \"%s\" is none of extension \"%s\"",
+			 errmsg("foreign table \"%s\" does not belong to extension \"%s\"",
 					get_rel_name(foreign_table), "delay_wheel"),
 			 errdetail("Its option \"%s\" does not name a table that can be shown.", "table")));
 }
 
-/* The tables that it shows one after the other; returns how many. */
+/* Sets tables to the OIDs of the source's tables, and returns their number (history: several). */
 static int
 tables_of(const Source *source, Oid *tables)
 {
@@ -186,7 +192,7 @@ tables_of(const Source *source, Oid *tables)
 	return 1;
 }
 
-/* The index for the access. */
+/* Returns the index that the scan uses; InvalidOid: none, it reads the table. */
 static Oid
 index_of(const RowScan *scan)
 {
@@ -199,13 +205,16 @@ index_of(const RowScan *scan)
 		return cat->task_key_index;
 	if (scan->access == ACCESS_FORWARD || scan->access == ACCESS_BACKWARD)
 		return scan->source == SOURCE_TASK ? cat->task_pkey : cat->failed_at_index;
-	/* of pending tasks, owner by owner */
+	/* pending tasks are read owner by owner */
 	if (scan->source == SOURCE_TASK && (scan->access == ACCESS_OWNER || !scan->reads_all))
 		return cat->task_lane_index;
 	return InvalidOid;
 }
 
-/* Values of one are those of the other: the columns must be the same. */
+/*
+ * Raises an error unless the foreign table has the same columns as our table: values are
+ * copied from one to the other.
+ */
 static void
 require_columns(Relation foreign_table, Relation rel, const Source *source)
 {
@@ -219,15 +228,15 @@ require_columns(Relation foreign_table, Relation rel, const Source *source)
 	if (!same)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_INVALID_COLUMN_NUMBER),
-				 errmsg("foreign table \"%s\" has not the columns of table \"%s.%s\"",
-						RelationGetRelationName(foreign_table), "delay_wheel",
-						RelationGetRelationName(rel)),
+				 errmsg("foreign table \"%s\" does not have the columns of table \"%s.%s\"",
+						RelationGetRelationName(foreign_table),
+						get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
 				 errhint("One of them was altered.")));
 }
 
 /*---- Planning ----*/
 
-/* What the access is given; none if the table cannot be read so. */
+/* Sets arguments to those of the access, and returns their number; 0 if it has none here. */
 static int
 arguments_of(const Source *source, Access access, Argument *arguments)
 {
@@ -256,7 +265,7 @@ arguments_of(const Source *source, Access access, Argument *arguments)
 	return 0;
 }
 
-/* Is it that column, perhaps of another name for its type? */
+/* True if the expression is this column of the scan, perhaps relabeled as another type. */
 static bool
 is_column(Node *node, RelOptInfo *rel, AttrNumber column)
 {
@@ -267,8 +276,9 @@ is_column(Node *node, RelOptInfo *rel, AttrNumber column)
 }
 
 /*
- * If the clause says that the column is equal to something that needs no row of
- * the table, returns that.  *is_array: equal to one of an array.
+ * If the clause says that the argument's column is equal to an expression that needs no
+ * row of this table, returns the expression; else NULL.  With *is_array, the expression is
+ * an array, and the column is equal to one of its elements.
  */
 static Expr *
 equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argument,
@@ -295,12 +305,12 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 	}
 	else
 		return NULL;
-	/* that of the index */
+	/* the index has the collation of the database */
 	if (OidIsValid(collation) && collation != DEFAULT_COLLATION_OID)
 		return NULL;
 	if (get_op_opfamily_strategy(operator, argument->family) != BTEqualStrategyNumber)
 		return NULL;
-	/* a name is compared with a text by an operator of the same family, but is none */
+	/* the family also has operators for text and name, but a name cannot be used as a text */
 	op_input_types(operator, &left, &right);
 	if (left != right && argument->family != INTEGER_BTREE_FAM_OID)
 		return NULL;
@@ -318,8 +328,9 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 }
 
 /*
- * Expressions for all arguments of the access, from the clauses; NIL if one of
- * them is missing.  An array can stand for an id only.
+ * Returns expressions for all arguments of an access, found in the clauses; NIL if one is
+ * missing.  Only an id can be given as an array.  *relids is set to the relations in the
+ * clauses that were used.
  */
 static List *
 find_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access access,
@@ -352,7 +363,7 @@ find_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access 
 	return list_length(found) == n ? found : NIL;
 }
 
-/* Do the table's own conditions give the access what it needs? */
+/* True if the conditions on this table alone give all arguments of the access. */
 static bool
 has_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access access)
 {
@@ -364,8 +375,8 @@ has_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access a
 }
 
 /*
- * How large the tables are, which everybody can look up.  Nothing else is told
- * of them: conditions are estimated without statistics.
+ * GetForeignRelSize: estimates by the sizes of our tables, which any user can look up.
+ * Conditions are estimated without statistics, which would tell about hidden rows.
  */
 static void
 get_size(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
@@ -394,6 +405,7 @@ get_size(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 	rel->fdw_private = (void *) source;
 }
 
+/* Adds a path for an access; outer are the other tables that its arguments come from. */
 static void
 add_access(PlannerInfo *root, RelOptInfo *rel, Access access, double rows, Cost cost,
 		   List *pathkeys, Relids outer)
@@ -402,7 +414,7 @@ add_access(PlannerInfo *root, RelOptInfo *rel, Access access, double rows, Cost 
 													  list_make1_int(access)));
 }
 
-/* The order that an index gives, or its reverse. */
+/* Returns the pathkeys of the order that the source's index gives, or its reverse. */
 static List *
 order_of(PlannerInfo *root, RelOptInfo *rel, const Source *source, const Oid *types, bool backward)
 {
@@ -416,7 +428,7 @@ order_of(PlannerInfo *root, RelOptInfo *rel, const Source *source, const Oid *ty
 														  backward ? type->gt_opr : type->lt_opr,
 														  rel->relids);
 
-		/* one that nobody asks for */
+		/* the query has no use for this order */
 		if (pathkey == NIL)
 			break;
 		pathkeys = list_concat(pathkeys, pathkey);
@@ -424,6 +436,7 @@ order_of(PlannerInfo *root, RelOptInfo *rel, const Source *source, const Oid *ty
 	return pathkeys;
 }
 
+/* Adds paths for the accesses in order, both ways, if the query has use for the order. */
 static void
 add_ordered(PlannerInfo *root, RelOptInfo *rel, const Source *source, Cost cost)
 {
@@ -443,16 +456,20 @@ add_ordered(PlannerInfo *root, RelOptInfo *rel, const Source *source, Cost cost)
 	}
 }
 
-/* Of an equivalence class: what the access can be given by a join. */
+/* The arguments of an access, for is_column_of_scan(). */
 typedef struct Wanted
 {
 	Argument	arguments[MAX_ARGUMENTS];
 	int			n;
 } Wanted;
 
+/*
+ * Callback of the planner: true if a member of an equivalence class is a column of this
+ * table that can be an argument.
+ */
 static bool
-is_column_of_scan(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceMember *member,
-		  void *arg)
+is_column_of_scan(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec,
+				  EquivalenceMember *member, void *arg)
 {
 	const Wanted *wanted = (const Wanted *) arg;
 
@@ -463,9 +480,10 @@ is_column_of_scan(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, Equi
 }
 
 /*
- * For each row of other tables that has an id, or a key: looks that up.  The
- * clauses of one such join are tried one by one for an id, and all together for
- * a key, which is how the view "tasks" looks for newer ones.
+ * Adds paths for joins: for each row of other tables, its id or key is looked up here.
+ *
+ * For an id, each join clause is tried alone.  For a key, all clauses are tried together,
+ * with those on this table: so the view "tasks" looks for newer tasks of the same key.
  */
 static void
 add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access access, Cost cost)
@@ -484,7 +502,8 @@ add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access acces
 			clauses = lappend(clauses, lfirst(lc));
 	if (rel->has_eclass_joins)
 		clauses = list_concat(clauses,
-							  generate_implied_equalities_for_column(root, rel, is_column_of_scan, &wanted,
+							  generate_implied_equalities_for_column(root, rel,
+																	 is_column_of_scan, &wanted,
 																	 rel->lateral_referencers));
 	if (access == ACCESS_ID)
 		foreach(lc, clauses)
@@ -499,7 +518,8 @@ add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access acces
 		bool		again = false;
 		ListCell   *other;
 
-		if (find_arguments(root, rel, source, access, (List *) lfirst(lc), &is_array, &outer) == NIL)
+		if (find_arguments(root, rel, source, access, (List *) lfirst(lc), &is_array,
+						   &outer) == NIL)
 			continue;
 		outer = bms_del_member(bms_union(outer, rel->lateral_relids), rel->relid);
 		foreach(other, done)
@@ -512,6 +532,7 @@ add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access acces
 	}
 }
 
+/* GetForeignPaths: adds a path for each access that fits the query. */
 static void
 get_paths(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 {
@@ -535,6 +556,10 @@ get_paths(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 	add_joins(root, rel, source, ACCESS_KEY, cost_of_one);
 }
 
+/*
+ * GetForeignPlan.  PostgreSQL checks all clauses above the scan, also those that gave
+ * arguments.
+ */
 static ForeignScan *
 get_plan(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table, ForeignPath *path, List *tlist,
 		 List *clauses, Plan *outer_plan)
@@ -543,7 +568,8 @@ get_plan(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table, ForeignPath *pat
 	Access		access = (Access) linitial_int(path->fdw_private);
 	bool		is_array;
 	Relids		relids;
-	List	   *expressions = find_arguments(root, rel, source, access, clauses, &is_array, &relids);
+	List	   *expressions = find_arguments(root, rel, source, access, clauses, &is_array,
+											 &relids);
 
 	return make_foreignscan(tlist, extract_actual_clauses(clauses, false), rel->relid,
 							expressions,
@@ -553,7 +579,7 @@ get_plan(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table, ForeignPath *pat
 
 /*---- Rights ----*/
 
-/* The roles whose rows may be read; who may read all is not asked. */
+/* Sets scan->owners to the roles whose rows the reader may read, if these are not all. */
 static void
 look_up_owners(RowScan *scan)
 {
@@ -581,7 +607,10 @@ look_up_owners(RowScan *scan)
 	MemoryContextSwitchTo(before);
 }
 
-/* A queue can be used by members of its owner, and of roles it is declared for. */
+/*
+ * True if the reader is a member of a role that the queue was declared for.  nulls and
+ * values are the columns of delay_wheel.queue.
+ */
 static bool
 may_use_queue(RowScan *scan, bool *nulls, Datum *values)
 {
@@ -602,6 +631,7 @@ may_use_queue(RowScan *scan, bool *nulls, Datum *values)
 	return false;
 }
 
+/* True if the reader may read the row in scan->slot. */
 static bool
 may_read(RowScan *scan)
 {
@@ -623,8 +653,9 @@ may_read(RowScan *scan)
 }
 
 /*
- * Before a row of a certain owner is looked for: whether there is one is not to
- * be told, also not by the time that it takes.
+ * True if rows of the owner that the reader has named may be looked for.  If not, the scan
+ * must not even take the time of a look, which would tell whether there are such rows.
+ * By an id a scan always looks.
  */
 static bool
 may_ask(const RowScan *scan)
@@ -633,6 +664,7 @@ may_ask(const RowScan *scan)
 		has_privs_of_role(scan->reader, DatumGetObjectId(scan->keys[0].sk_argument));
 }
 
+/* Sets the reader, the current user, and whether it may read all rows. */
 static void
 look_up_rights(RowScan *scan)
 {
@@ -644,7 +676,8 @@ look_up_rights(RowScan *scan)
 /*---- Scanning ----*/
 
 /*
- * Parts of a scan are the tables of the history, or owners; else there is one.
+ * Begins the part scan->part of a scan.  The parts are the tables of the history, or the
+ * owners whose pending tasks are read one after the other; other scans have one part.
  */
 static void
 begin_part(RowScan *scan, Snapshot snapshot)
@@ -679,7 +712,7 @@ begin_part(RowScan *scan, Snapshot snapshot)
 	index_rescan(scan->index_scan, scan->keys, nkeys, NULL, 0);
 }
 
-/* Another table is still to come, or another owner of the same one. */
+/* Ends a part.  Closes the table only if the next part is another one. */
 static void
 end_part(RowScan *scan)
 {
@@ -697,7 +730,7 @@ end_part(RowScan *scan)
 	scan->rel = NULL;
 }
 
-/* What the index is to be asked for; false if a value is null, so that there is no row. */
+/* Fills the scan keys from the arguments; false if a value is null, so that no row matches. */
 static bool
 evaluate_arguments(RowScan *scan, ExprContext *econtext)
 {
@@ -712,23 +745,24 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 
 		if (isnull)
 			return false;
-		/* a scan lasts longer than what it is evaluated in */
+		/* the scan lasts longer than the context that expressions are evaluated in */
 		get_typlenbyval(type, &length, &by_value);
 		value = datumCopy(value, by_value, length);
 		if (scan->is_array)
 			type = get_element_type(type);
 		else if (argument->family != INTEGER_BTREE_FAM_OID)
-			type = argument->type;	/* by another name */
+			type = argument->type;	/* the type may be relabeled, as varchar for text */
 		ScanKeyEntryInitialize(&scan->keys[i], scan->is_array ? SK_SEARCHARRAY : 0, i + 1,
 							   BTEqualStrategyNumber, type,
 							   type == TEXTOID ? DEFAULT_COLLATION_OID : InvalidOid,
-							   get_opcode(get_opfamily_member(argument->family, argument->type, type,
-															  BTEqualStrategyNumber)),
+							   get_opcode(get_opfamily_member(argument->family, argument->type,
+															  type, BTEqualStrategyNumber)),
 							   value);
 	}
 	return true;
 }
 
+/* Begins the scan at its first row, when the first row is asked for after a rescan. */
 static void
 begin_row_scan(RowScan *scan, ForeignScanState *node)
 {
@@ -750,6 +784,7 @@ begin_row_scan(RowScan *scan, ForeignScanState *node)
 		begin_part(scan, node->ss.ps.state->es_snapshot);
 }
 
+/* Ends the scan, and prepares it for another begin_row_scan(). */
 static void
 end_scan(RowScan *scan)
 {
@@ -772,6 +807,7 @@ end_scan(RowScan *scan)
 	MemoryContextReset(scan->run);
 }
 
+/* Reads the next row of the part, readable or not, into scan->slot; false at the end. */
 static bool
 next_of_part(RowScan *scan)
 {
@@ -781,7 +817,7 @@ next_of_part(RowScan *scan)
 							  BackwardScanDirection : ForwardScanDirection, scan->slot);
 }
 
-/* The next row that is to be shown, in scan->slot. */
+/* Reads the next row that the reader may read into scan->slot; false at the end. */
 static bool
 next_row(RowScan *scan, Snapshot snapshot)
 {
@@ -800,6 +836,7 @@ next_row(RowScan *scan, Snapshot snapshot)
 	return false;
 }
 
+/* BeginForeignScan; rows are looked for when the first one is asked for. */
 static void
 begin_foreign_scan(ForeignScanState *node, int flags)
 {
@@ -813,7 +850,10 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 	scan->access = (Access) linitial_int(plan->fdw_private);
 	scan->is_array = lsecond_int(plan->fdw_private);
 	scan->nowners = -1;
-	/* as PostgreSQL looks at those to tables: a cursor may be handed to a function of others */
+	/*
+	 * The rights count at this moment, as PostgreSQL's own for tables do: a cursor may be
+	 * read later by a function of another user.
+	 */
 	look_up_rights(scan);
 	scan->context = CurrentMemoryContext;
 	scan->run = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel scan",
@@ -821,13 +861,15 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 	if (plan->fdw_exprs != NIL)
 		scan->narguments = arguments_of(scan->source, scan->access, scan->arguments);
 	for (int i = 0; i < scan->narguments; i++)
-		scan->expressions[i] = ExecInitExpr((Expr *) list_nth(plan->fdw_exprs, i), (PlanState *) node);
+		scan->expressions[i] = ExecInitExpr((Expr *) list_nth(plan->fdw_exprs, i),
+											(PlanState *) node);
 	(void) tables_of(scan->source, tables);
 	rel = table_open(tables[0], AccessShareLock);
 	require_columns(node->ss.ss_currentRelation, rel, scan->source);
 	table_close(rel, NoLock);
 }
 
+/* IterateForeignScan: returns the next row, an empty slot at the end. */
 static TupleTableSlot *
 iterate_foreign_scan(ForeignScanState *node)
 {
@@ -849,12 +891,14 @@ iterate_foreign_scan(ForeignScanState *node)
 	return ExecStoreVirtualTuple(slot);
 }
 
+/* ReScanForeignScan: the arguments may have changed. */
 static void
 rescan_foreign_scan(ForeignScanState *node)
 {
 	end_scan((RowScan *) node->fdw_state);
 }
 
+/* EndForeignScan. */
 static void
 end_foreign_scan(ForeignScanState *node)
 {
@@ -863,8 +907,9 @@ end_foreign_scan(ForeignScanState *node)
 }
 
 /*
- * EXPLAIN tells how rows are found, as the plan has it: that is the query's and the
- * size of the table's.  What the scan met is nobody's business.
+ * ExplainForeignScan: shows the access of the plan, which depends only on the query and
+ * the size of the table.  Counts of the scan are not shown, since they depend on hidden
+ * rows.
  */
 static void
 explain_foreign_scan(ForeignScanState *node, struct ExplainState *es)
@@ -882,13 +927,15 @@ explain_foreign_scan(ForeignScanState *node, struct ExplainState *es)
 	ExplainPropertyText("Access", names[linitial_int(plan->fdw_private)], es);
 }
 
-/* Everything else, as writing, is refused by PostgreSQL, since it is not here. */
+/*
+ * The handler of the foreign-data wrapper.  PostgreSQL refuses everything that has no
+ * function here, such as writing.
+ */
 Datum
 dw_visible_handler(PG_FUNCTION_ARGS)
 {
 	FdwRoutine *routine = makeNode(FdwRoutine);
 
-	dw_require_signature(fcinfo, FDW_HANDLEROID, 0, NULL);
 	routine->GetForeignRelSize = get_size;
 	routine->GetForeignPaths = get_paths;
 	routine->GetForeignPlan = get_plan;

@@ -62,7 +62,6 @@ dw_cron_times(PG_FUNCTION_ARGS)
 	TimestampTz t;
 	int			n;
 
-	dw_require_signature(fcinfo, TIMESTAMPTZOID, lengthof(types), types);
 	dw_refuse_null(PG_ARGISNULL(0), "schedule");
 	dw_refuse_null(PG_ARGISNULL(2), "after");
 	dw_refuse_null(PG_ARGISNULL(3), "n");

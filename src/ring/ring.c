@@ -293,6 +293,7 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
+/* Returns the place of a chunk, which is in a list, or of no chunk. */
 static DwPlace
 place_of(DwPool *pool, uint32 chunkno)
 {
@@ -593,7 +594,7 @@ dw_ring_cycle(const DwRing *ring, int64 due)
 }
 
 /*
- * Sets the current tick.  It may also go back.
+ * Sets the current tick, which may also go back.
  *
  * From now on, a walk over the slots from the current tick on would meet two kinds of
  * entries too late, the strays: entries that are still in slots that the hand has passed,

@@ -6,9 +6,9 @@
  * The ring is a timing wheel.  Time is divided into ticks.  The ring has nslots
  * slots; slot number (tick mod nslots) holds the tasks that are due in the tick.
  * So a slot holds tasks of this turn of the ring and of later ones.  The cycle
- * number of a task is the number of whole turns until it is due.  It is computed
- * from the due time and never counted down, so a step of the clock cannot make it
- * wrong.
+ * number of a task is the number of whole turns until it is due.  The code computes
+ * it from the due time and never counts it down, so a step of the clock cannot make
+ * it wrong.
  *
  * An entry is what memory knows of one task: 24 bytes.  Entries live in chunks of
  * 1 KB, which come from one bounded pool that all databases share.  Each chunk
@@ -41,7 +41,7 @@
 /* Stands for no chunk; chunks are numbers below the pool's nchunks. */
 #define DW_NO_CHUNK			UINT32_MAX
 
-/* What memory knows of one task.  Times are in microseconds. */
+/* One task, as far as memory knows it.  Times are in microseconds. */
 typedef struct DwEntry
 {
 	int64		due;

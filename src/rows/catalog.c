@@ -202,18 +202,20 @@ relation_named(Oid schema, const char *name)
 
 /*
  * Looks up the extension's relations by name; false if the extension, or one of them,
- * is not there.  A foreign schema of our name cannot mislead us: if the extension
- * exists, the schema belongs to it.
+ * is not there.  Foreign schemas of our names cannot mislead us: if the extension
+ * exists, both schemas belong to it.
  */
 bool
 dw_catalog_lookup(DwCatalog *result)
 {
 	Oid			schema;
+	Oid			internal;
 
 	if (!OidIsValid(get_extension_oid("delay_wheel", true)))
 		return false;
 	schema = get_namespace_oid("delay_wheel", true);
-	if (!OidIsValid(schema))
+	internal = get_namespace_oid("delay_wheel_internal", true);
+	if (!OidIsValid(schema) || !OidIsValid(internal))
 		return false;
 
 	result->task = relation_named(schema, "task");
@@ -233,10 +235,10 @@ dw_catalog_lookup(DwCatalog *result)
 	result->pause_pkey = relation_named(schema, "pause_pkey");
 	result->cancellation = relation_named(schema, "cancellation");
 	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
-	result->history[0] = relation_named(schema, "history_0");
-	result->history[1] = relation_named(schema, "history_1");
-	result->history[2] = relation_named(schema, "history_2");
-	result->history_seq = relation_named(schema, "history_seq");
+	result->history[0] = relation_named(internal, "history_0");
+	result->history[1] = relation_named(internal, "history_1");
+	result->history[2] = relation_named(internal, "history_2");
+	result->history_seq = relation_named(internal, "history_seq");
 	result->recurring = relation_named(schema, "recurring_task");
 	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
 	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
@@ -294,14 +296,15 @@ check_columns(Oid table, const Oid *types, int n)
 			TupleDescAttr(desc, i)->atttypid != types[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s.%s\" has been altered", "delay_wheel",
-							RelationGetRelationName(rel)),
+					 errmsg("table \"%s.%s\" has been altered",
+							get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
 					 errdetail("Column %d is not as extension \"%s\" created it.",
 							   i + 1, "delay_wheel")));
 	/* released at once, since DROP EXTENSION locks the tables in another order */
 	table_close(rel, AccessShareLock);
 }
 
+/* Checks the columns of all tables; the types are those of the install script. */
 static void
 check_tables(const DwCatalog *cat)
 {

@@ -71,7 +71,7 @@ enum
 	Natts_failed = Anum_failed_more
 };
 
-/* Columns of delay_wheel.history_0 and the others. */
+/* Columns of delay_wheel_internal.history_0 and the others. */
 enum
 {
 	Anum_history_task = 1,
@@ -220,7 +220,7 @@ typedef struct DwCatalog
 /* True if timer or sweeper has found that the extension is not in this database (any more). */
 extern bool dw_extension_gone;
 
-/* What dw_catalog() has found last; only valid while dw_catalog_valid. */
+/* The OIDs that dw_catalog() has found last; only valid while dw_catalog_valid. */
 extern DwCatalog dw_known_catalog;
 extern bool dw_catalog_valid;
 

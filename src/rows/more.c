@@ -115,7 +115,7 @@ set_option(Datum *values, bool *nulls, int column, const char *key, JsonbValue *
 	nulls[column - 1] = false;
 }
 
-/* True if a text of so many bytes can be added: jsonb limits the size of an object. */
+/* True if a text of this size can be added; jsonb limits the size of an object. */
 bool
 dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes)
 {

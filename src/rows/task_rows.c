@@ -371,8 +371,8 @@ set_failed_text(Datum *values, bool *nulls, AttrNumber column, const char *text)
 }
 
 /*
- * Inserts a row into failed_task for a task that has failed for good, after so many
- * attempts.  task and task_nulls are the columns of the task's row.  The number of
+ * Inserts a row into failed_task for a task that has failed for good, after this number
+ * of attempts.  task and task_nulls are the columns of the task's row.  The number of
  * crashes is taken from shared memory.
  */
 void

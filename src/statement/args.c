@@ -128,6 +128,8 @@ static const struct
 	{"xmloption", "content"},
 };
 
+/*---- Error contexts and fixed settings ----*/
+
 /* Error context callback; arg is an ArgumentContext. */
 static void
 argument_callback(void *arg)
@@ -142,6 +144,7 @@ argument_callback(void *arg)
 		errcontext("argument %d of task", context->number);
 }
 
+/* Begin the error context "argument n of task ..."; the caller sets context->number. */
 static void
 push_argument_context(ArgumentContext *context, const char *sql)
 {
@@ -177,6 +180,7 @@ enter_fixed_settings(int *nest_level)
 								 GUC_ACTION_SAVE, true, 0, false);
 }
 
+/* Leave the fixed settings, if they are entered. */
 static void
 leave_fixed_settings(int *nest_level)
 {
@@ -184,6 +188,8 @@ leave_fixed_settings(int *nest_level)
 		AtEOXact_GUC(true, *nest_level);
 	*nest_level = 0;
 }
+
+/*---- Types ----*/
 
 /*
  * True if values of this type are read from text in the same way under all
@@ -274,9 +280,11 @@ check_type(Oid type)
 				 errhint("Cast the argument to text.")));
 }
 
+/*---- Writing arguments as text ----*/
+
 /*
- * Look up how to write values of a type.  What is looked up lives in the memory
- * context.  A type whose values cannot be stored as text raises an error.
+ * Look up how to write values of a type; the output function's state lives in the
+ * memory context.  A type whose values cannot be stored as text raises an error.
  */
 void
 dw_writer_init(DwWriter *writer, Oid type, MemoryContext context)
@@ -379,6 +387,8 @@ write_argument(const DwArgument *argument, int *nest_level)
 	}
 	return CStringGetTextDatum(string);
 }
+
+/*---- Arguments of a task that is scheduled ----*/
 
 /* Raise an error for too many arguments.  PostgreSQL limits a client's parameters likewise. */
 static void
@@ -555,122 +565,6 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	return count;
 }
 
-static Oid	stranger(Oid type);
-
-/* Returns a stranger among the column types of a row type; see stranger(). */
-static Oid
-stranger_in_columns(Oid type)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-	Oid			found = InvalidOid;
-
-	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
-		if (!TupleDescAttr(desc, i)->attisdropped)
-			found = stranger(TupleDescAttr(desc, i)->atttypid);
-	ReleaseTupleDesc(desc);
-	return found;
-}
-
-/*
- * Returns a role whose code may run when a value of the type is read, and which
- * lacks the rights of the current user, the task's owner; InvalidOid if there is no
- * such role.
- *
- * The owner of a row type counts even if no column has a domain: he could add such
- * a column at this very moment.
- */
-static Oid
-stranger(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	FormData_pg_type form;
-
-	check_stack_depth();
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	form = *(Form_pg_type) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
-
-	if (form.typtype == TYPTYPE_BASE)
-		return OidIsValid(form.typelem) ? stranger(form.typelem) : InvalidOid;
-	if (form.typtype == TYPTYPE_ENUM)
-		return InvalidOid;
-	if (!has_privs_of_role(form.typowner, GetUserId()))
-		return form.typowner;
-	switch (form.typtype)
-	{
-		case TYPTYPE_DOMAIN:
-			return stranger(form.typbasetype);
-		case TYPTYPE_RANGE:
-			return stranger(get_range_subtype(type));
-		case TYPTYPE_MULTIRANGE:
-			return stranger(get_multirange_range(type));
-		case TYPTYPE_COMPOSITE:
-			return stranger_in_columns(type);
-		default:
-			return InvalidOid;
-	}
-}
-
-/* Read a value by an input function, with the rights of that role. */
-static Datum
-read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
-{
-	Datum		result = (Datum) 0;
-
-	PG_TRY();
-	{
-		DwRestricted state;
-
-		dw_restricted_begin(&state, role);
-		result = OidInputFunctionCall(input, string, io_param, typmod);
-		dw_restricted_end(&state);
-	}
-	PG_FINALLY();
-	{
-		dw_restricted_leave();
-	}
-	PG_END_TRY();
-	return result;
-}
-
-/*
- * Read a value by its type's input function, under the fixed settings if need be.
- * A domain is read as its base type.  check_domains() evaluates its CHECKs later,
- * since a user's function in a CHECK must not see the fixed settings.
- */
-static Datum
-read_other(Oid type, const char *string, int *nest_level)
-{
-	int32		typmod = -1;
-	Oid			base = getBaseTypeAndTypmod(type, &typmod);
-	Oid			role = InvalidOid;
-	Oid			input;
-	Oid			io_param;
-
-	if (!input_is_fixed(base) && get_typtype(base) != TYPTYPE_ENUM)
-	{
-		enter_fixed_settings(nest_level);
-		role = stranger(base);
-	}
-	getTypeInputInfo(base, &input, &io_param);
-	if (OidIsValid(role))
-		return read_as(role, input, unconstify(char *, string), io_param, typmod);
-	return OidInputFunctionCall(input, unconstify(char *, string),
-								io_param, typmod);
-}
-
-/* Raise an error if the type of a stored argument was dropped. */
-static void
-check_type_exists(Oid type)
-{
-	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("type with OID %u does not exist", type),
-				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
-}
-
 /*
  * Take the elements of the array that a caller passed as the parameter "what".
  * Returns their number.  An array of several dimensions raises an error.
@@ -751,7 +645,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("number of arguments (%d) does not match number of argument types (%d)",
 						count, type_count),
-				 errhint("Without arg_types, all arguments take their types from the statement; '-' in it lets one do so.")));
+				 errhint("Without arg_types, all arguments take their types from the statement; '-' in arg_types does so for one.")));
 
 	*stored_args = *stored_types = (Datum) 0;
 	*isnull = (count == 0);
@@ -774,6 +668,126 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	pop_argument_context(&context);
 	write_arguments(arguments, count, stored_args, stored_types);
 	return count;
+}
+
+/*---- Strangers ----*/
+
+static Oid	stranger(Oid type);
+
+/* Returns a stranger among the column types of a row type; see stranger(). */
+static Oid
+stranger_in_columns(Oid type)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+	Oid			found = InvalidOid;
+
+	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			found = stranger(TupleDescAttr(desc, i)->atttypid);
+	ReleaseTupleDesc(desc);
+	return found;
+}
+
+/*
+ * Returns a role whose code may run when a value of the type is read, and which
+ * lacks the rights of the current user, the task's owner; InvalidOid if there is no
+ * such role.
+ *
+ * The owner of a row type counts even if no column has a domain: he could add such
+ * a column at this very moment.
+ */
+static Oid
+stranger(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	FormData_pg_type form;
+
+	check_stack_depth();
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = *(Form_pg_type) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+
+	if (form.typtype == TYPTYPE_BASE)
+		return OidIsValid(form.typelem) ? stranger(form.typelem) : InvalidOid;
+	if (form.typtype == TYPTYPE_ENUM)
+		return InvalidOid;
+	if (!has_privs_of_role(form.typowner, GetUserId()))
+		return form.typowner;
+	switch (form.typtype)
+	{
+		case TYPTYPE_DOMAIN:
+			return stranger(form.typbasetype);
+		case TYPTYPE_RANGE:
+			return stranger(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return stranger(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			return stranger_in_columns(type);
+		default:
+			return InvalidOid;
+	}
+}
+
+/*---- Reading stored arguments ----*/
+
+/* Read a value by an input function, with the rights of that role. */
+static Datum
+read_as(Oid role, Oid input, char *string, Oid io_param, int32 typmod)
+{
+	Datum		result = (Datum) 0;
+
+	PG_TRY();
+	{
+		DwRestricted state;
+
+		dw_restricted_begin(&state, role);
+		result = OidInputFunctionCall(input, string, io_param, typmod);
+		dw_restricted_end(&state);
+	}
+	PG_FINALLY();
+	{
+		dw_restricted_leave();
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * Read a value by its type's input function, under the fixed settings if need be.
+ * A domain is read as its base type.  check_domains() evaluates its CHECKs later,
+ * since a user's function in a CHECK must not see the fixed settings.
+ */
+static Datum
+read_other(Oid type, const char *string, int *nest_level)
+{
+	int32		typmod = -1;
+	Oid			base = getBaseTypeAndTypmod(type, &typmod);
+	Oid			role = InvalidOid;
+	Oid			input;
+	Oid			io_param;
+
+	if (!input_is_fixed(base) && get_typtype(base) != TYPTYPE_ENUM)
+	{
+		enter_fixed_settings(nest_level);
+		role = stranger(base);
+	}
+	getTypeInputInfo(base, &input, &io_param);
+	if (OidIsValid(role))
+		return read_as(role, input, unconstify(char *, string), io_param, typmod);
+	return OidInputFunctionCall(input, unconstify(char *, string),
+								io_param, typmod);
+}
+
+/* Raise an error if the type of a stored argument was dropped. */
+static void
+check_type_exists(Oid type)
+{
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(type)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type with OID %u does not exist", type),
+				 errdetail("The type that the argument had when the task was scheduled has been dropped.")));
 }
 
 /*
@@ -834,6 +848,8 @@ check_domains(const DwBinding *binding, ArgumentContext *context)
 						 NULL, NULL);
 	}
 }
+
+/*---- Hooks of the parser and of parameter lists ----*/
 
 /* Make a Param node stand for the parameter with that number. */
 static void
@@ -1005,6 +1021,8 @@ fetch_parameter(ParamListInfo params, int number, bool speculative,
 	return &binding->readings[number - binding->nargs - 1].value;
 }
 
+/*---- Bindings ----*/
+
 /*
  * Error context callback: points an error about an untyped argument to its place in
  * the SQL, as the parser does for a literal.
@@ -1105,6 +1123,8 @@ dw_args_types(ParamListInfo params, int *nargs)
 	*nargs = binding->nargs;
 	return binding->types;
 }
+
+/*---- Parameter lists ----*/
 
 /*
  * Take the arrays of a task's row apart; returns the number of arguments.  The

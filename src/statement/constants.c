@@ -74,6 +74,7 @@ is_word(const Reader *reader, const char *word)
 		text[length] != '$' && !IS_HIGHBIT_SET(text[length]);
 }
 
+/* True if the token is an integer or a string. */
 static bool
 is_constant(const Reader *reader)
 {

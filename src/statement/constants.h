@@ -15,7 +15,7 @@ typedef struct DwConstants
 {
 	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
 	int			count;
-	Oid		   *types;			/* InvalidOid: of the type unknown */
+	Oid		   *types;			/* InvalidOid: the type unknown */
 	Datum	   *values;			/* C strings for the type unknown */
 	int		   *locations;		/* byte offsets of the constants in the original text */
 	int		   *ends;			/* offsets of the tokens after them in the original text */

@@ -94,7 +94,7 @@ typedef struct Key
 /* An entry for a text that came again; with its plan, if the text can have one */
 typedef struct KeptPlan
 {
-	uint64		hash;			/* must be first */
+	uint64		hash;			/* hash key, must be first */
 	dlist_node	node;
 	MemoryContext context;		/* holds key and binding */
 	Key			key;
@@ -133,6 +133,8 @@ static const int catalogs[] = {
 	AUTHOID, AUTHMEMMEMROLE, CASTSOURCETARGET, CLAOID, COLLOID, ENUMOID,
 	NAMESPACEOID, OPEROID, PROCOID, RELOID, TSCONFIGOID, TSDICTOID, TYPEOID
 };
+
+/*---- Entries ----*/
 
 /* Called when an entry of one of these caches changes. */
 static void
@@ -298,6 +300,8 @@ settle_plan(KeptPlan *plan)
 		forget_plan(dlist_tail_element(KeptPlan, node, &plans));
 }
 
+/*---- Texts that can have a plan ----*/
+
 /* True if the text contains one of these words, as a whole word. */
 static bool
 says_moment(const char *text)
@@ -424,6 +428,8 @@ can_be_kept(const char *sql)
 	}
 	return !has_moment(sql);
 }
+
+/*---- Making plans ----*/
 
 /* Prepares a plan; with any_values, it is a generic plan from the first run on. */
 static SPIPlanPtr
@@ -578,6 +584,8 @@ find_plan(const Key *key, ParamListInfo params)
 		dw_args_bind(plan->binding, params);
 	return plan;
 }
+
+/*---- Running ----*/
 
 /* Runs the plan of an entry; false if there is no entry, or no plan. */
 static bool

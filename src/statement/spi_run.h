@@ -13,7 +13,7 @@
 #include "nodes/params.h"
 #include "tcop/cmdtag.h"
 
-/* What the last statement of a text did */
+/* The command that was the last statement of a text, and its row count */
 typedef struct DwSpiResult
 {
 	int			code;			/* SPI's, for example SPI_OK_UPDATE */

@@ -60,10 +60,10 @@
 /* Limit for the digits of a number that may differ; so many always are an integer constant */
 #define MAX_KNOWN_DIGITS	9
 
-/* Why a statement cannot be a task, or part of one */
+/* The reason why a statement cannot be a task, or part of one */
 typedef struct Refusal
 {
-	const char *command;		/* its name in messages */
+	const char *command;		/* the statement's name in messages */
 	int			code;			/* SQLSTATE */
 	const char *detail;
 	const char *hint;
@@ -90,7 +90,7 @@ typedef struct Checked
 /* The last text that passed the check and whose numbers do not matter */
 static struct
 {
-	int			length;			/* 0: none */
+	int			length;			/* 0: no text is remembered */
 	int			nargs;
 	char		text[MAX_KNOWN_TEXT];
 }			known;
@@ -126,6 +126,8 @@ text_errposition(const char *sql, int location)
 	return errposition(pg_mbstrlen_with_len(sql, location) + 1);
 }
 
+/*---- Statements that cannot be part of a task ----*/
+
 /*
  * Returns the value of a boolean option in a list of DefElem.  If the list has the
  * option several times, the last one counts.
@@ -146,6 +148,7 @@ option_is_on(List *options, const char *name, bool default_value)
 	return result;
 }
 
+/* True if a list of DefElem has the option. */
 static bool
 has_option(List *options, const char *name)
 {
@@ -266,6 +269,7 @@ refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
 	}
 }
 
+/* Refuse COPY from and to the client. */
 static bool
 refuses_copy(CopyStmt *stmt, Refusal *refusal)
 {
@@ -457,6 +461,8 @@ check_statement(const char *sql, RawStmt *raw, bool autonomous)
 			 text_errposition(sql, begin_of(sql, raw))));
 }
 
+/*---- Parameters ----*/
+
 /*
  * Returns the meaning of $n inside a statement.  The server analyzes queries, and
  * the queries inside some utility statements, with the task's arguments.  PREPARE and
@@ -597,6 +603,8 @@ check_parameters(const Checked *checked, List *statements)
 		check_all_used(used, nargs);
 }
 
+/*---- Texts that differ in numbers only ----*/
+
 /* True if the character could be part of an identifier or of a dollar quote's tag. */
 static bool
 is_word_char(char c)
@@ -703,6 +711,8 @@ remember_text(const char *sql, int nargs, List *statements)
 	known.nargs = nargs;
 }
 
+/*---- The check ----*/
+
 /* Does the checks that dw_check_sql() tells of. */
 static void
 check_text(const Checked *checked)
@@ -724,7 +734,7 @@ check_text(const Checked *checked)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a task with a mode must be a single statement"),
-				 errdetail("Several statements would be a transaction."),
+				 errdetail("Several statements would run in one transaction."),
 				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
 				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 

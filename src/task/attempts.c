@@ -90,7 +90,7 @@ dw_is_transient(int sqlstate)
 }
 
 /*
- * Returns the due time of the next attempt, after so many failed ones.
+ * Returns the due time of the next attempt, after the given number of failed ones.
  *
  * The pause doubles with each attempt.  Some jitter (up to a quarter) keeps tasks
  * that failed together from coming back together.

@@ -83,6 +83,25 @@ dw_key_lock(const DwKey *key)
 	(void) LockAcquire(&key_lock, ExclusiveLock, false, false);
 }
 
+/*
+ * Takes the lock of a task's key, as dw_key_lock() does.  True if the task has a key:
+ * then the caller must call dw_key_leave().
+ *
+ * A session that moves a task holds the lock while it inserts the new row.  An
+ * executor holds it from before it deletes the row until it has decided whether the
+ * task is run.
+ */
+bool
+dw_key_lock_of(Relation rel, HeapTuple tuple)
+{
+	DwKey		key;
+
+	if (!dw_key_of(rel, tuple, &key))
+		return false;
+	dw_key_lock(&key);
+	return true;
+}
+
 /* Releases the lock that dw_key_lock() or dw_key_lock_of() has taken last. */
 void
 dw_key_leave(void)
@@ -184,7 +203,7 @@ dw_key_newest(List *rows, bool any_origin)
 
 /*
  * Returns a committed row (or one of this transaction) that supersedes the task, or
- * NULL.  That is a newer one that has the task's origin, or that of this database.
+ * NULL.  A task is superseded by a newer one of the same origin, or of this database's.
  */
 DwKeyRow *
 dw_key_superseder(List *rows, const DwTaskKey *task)
@@ -232,23 +251,4 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 		return false;
 	dw_task_key(rel, tuple, &task);
 	return dw_key_superseder(dw_key_rows(rel, &key), &task) != NULL;
-}
-
-/*
- * Takes the lock of a task's key, as dw_key_lock() does.  True if the task has a key:
- * then the caller must call dw_key_leave().
- *
- * A session that moves a task holds the lock while it inserts the new row.  An
- * executor holds it from before it deletes the row until it has decided whether the
- * task is run.
- */
-bool
-dw_key_lock_of(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-
-	if (!dw_key_of(rel, tuple, &key))
-		return false;
-	dw_key_lock(&key);
-	return true;
 }

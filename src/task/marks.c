@@ -18,8 +18,8 @@
  * or tried again.
  *
  * A task can be spared: its column spared then holds the id of a mark, and only marks
- * with a higher id hit the task.  This is for a task that is moved or put back to
- * where an old mark, which did not hit it before, would hit it.
+ * with a higher id hit the task.  A session spares a task that it moves or puts back to
+ * where an old mark, which did not hit the task before, would hit it.
  *
  * Numbers count within one origin, the database that a row was written in.  A mark
  * that came with a copy of another database (backend/arm.c) hits the tasks that came
@@ -108,6 +108,7 @@ static bool own_marks = false;
 
 /*---- The copy of the marks ----*/
 
+/* Fills the owners of a mark, sorted, from an array of roles. */
 static void
 read_owners(DwMark *mark, Datum array)
 {
@@ -124,6 +125,7 @@ read_owners(DwMark *mark, Datum array)
 	qsort(mark->owners, mark->nowners, sizeof(Oid), oid_cmp);
 }
 
+/* Fills *mark from a row of delay_wheel.cancellation; allocates in the current context. */
 static void
 read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 {
@@ -152,6 +154,7 @@ read_mark(Relation rel, HeapTuple tuple, DwMark *mark)
 		DatumGetTimestampTz(values[Anum_cancellation_due_until - 1]);
 }
 
+/* For qsort() of by_owner. */
 static int
 compare_owners(const void *a, const void *b)
 {
@@ -163,6 +166,7 @@ compare_owners(const void *a, const void *b)
 	return oid_cmp(&left->owner, &right->owner);
 }
 
+/* Fills by_owner from the marks of the copy. */
 static void
 list_by_owner(void)
 {

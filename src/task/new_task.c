@@ -186,7 +186,7 @@ dw_new_task_check_sql(const DwNewTask *task, int nargs)
 		dw_check_sql(sql, nargs);
 }
 
-/* Both of the above: checks the task's SQL, and keeps the search_path. */
+/* Checks the task's SQL, and keeps the search_path, by the two functions above. */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {

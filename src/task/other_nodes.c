@@ -8,11 +8,11 @@
  * A task runs exactly once because the deletion of its row and its effects are
  * one transaction.  That holds for effects on other nodes only if all nodes
  * commit by two-phase commit.  Citus uses two-phase commit only if more than one
- * of its nodes, or a shard of this one, was written.  It does not notice that the
- * row of the task is deleted, since C code does that.  So Citus would commit on
- * the one node that was written, and then here; after a crash in between the task
- * would run again.  This file asks Citus for two-phase commit.  Citus then uses
- * it on the nodes that were written, and only there.
+ * of its nodes, or a shard of this one, was written.  Citus does not notice that C
+ * code deletes the row of the task.  So Citus would commit on the one node that was
+ * written, and then here; after a crash in between the task would run again.  This
+ * file asks Citus for two-phase commit.  Citus then uses it on the nodes that were
+ * written, and only there.
  *
  * Citus is asked by a function of its own library.  From PostgreSQL 16 on,
  * extensions hide all symbols but those that SQL calls.  There, if Citus takes
@@ -51,6 +51,7 @@
 #include "utils/relcache.h"
 
 #include "../base/compat.h"
+#include "../base/signature.h"
 #include "../shmem/executors.h"
 #include "my_session.h"
 #include "other_nodes.h"
@@ -174,7 +175,7 @@ static bool
 is_foreign(const RangeTblEntry *rte)
 {
 	return rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE &&
-		get_rel_namespace(rte->relid) != get_namespace_oid("delay_wheel", true);
+		!dw_is_our_schema(get_rel_namespace(rte->relid));
 }
 
 /* ExecutorStart_hook: closes the batch if the query's list of tables has a foreign one. */

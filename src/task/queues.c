@@ -106,7 +106,7 @@ typedef struct KnownQueue
 	DwQueueForTask queue;
 	Oid			owner;
 	int			nusers;
-	Oid		   *users;			/* roles that the queue was declared for; 0: all roles */
+	Oid		   *users;			/* roles that the queue was declared for; InvalidOid: all */
 } KnownQueue;
 
 /* The queues that this session has read last, and the one that is being looked at. */
@@ -253,6 +253,7 @@ may_use_found_queue(void)
 	return false;
 }
 
+/* True if no queue was changed since *found was read. */
 static bool
 found_is_current(DwDatabase *db)
 {
@@ -435,6 +436,7 @@ dw_owner_is_paused(Oid owner)
 				compare_oids) != NULL;
 }
 
+/* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
@@ -622,9 +624,9 @@ dw_queue_history(DwDatabase *db, int16 queue)
  *
  * The timer has not noticed the pause yet, or did not know of it when it entered the
  * lane.  The next executor would take the task again, so this executor pauses the
- * lane itself.  If db->control has changed since the executor read the tables, the
- * timer is about to read them, and does so.  The timer loads the lane again from this
- * task on, so that tasks keep their order.
+ * lane itself.  But if db->control has changed since the executor read the tables, the
+ * executor leaves the lane to the timer, which is about to read them.  The timer loads
+ * the lane again from this task on, so that tasks keep their order.
  */
 void
 dw_queue_put_back(DwDatabase *db, const DwEntry *entry)

@@ -12,8 +12,8 @@
  *
  * No process keeps the number of a role's pending tasks: a counter would have to
  * follow every transaction, its subtransactions and its end.  If there is a limit
- * (delay_wheel.max_pending), the session counts the role's rows.  It may then schedule
- * a tenth of what is left before it counts again.  Several sessions that count at the
+ * (delay_wheel.max_pending), the session counts the role's rows.  The session may then
+ * schedule a tenth of what is left before it counts again.  Several sessions that count at the
  * same time get a tenth each, so together they can exceed the limit by that much.
  *
  *-------------------------------------------------------------------------
@@ -37,7 +37,6 @@
 #include "utils/timestamp.h"
 
 #include "../base/settings.h"
-#include "../base/signature.h"
 #include "../rows/task_rows.h"
 #include "key_lock.h"
 #include "marks.h"
@@ -124,11 +123,9 @@ list_functions(void)
 static Datum
 change_rights(FunctionCallInfo fcinfo, const char *command)
 {
-	static const Oid types[] = {NAMEARRAYOID};
 	const char *roles;
 	const char *functions;
 
-	dw_require_signature(fcinfo, VOIDOID, lengthof(types), types);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -159,6 +156,8 @@ dw_disallow(PG_FUNCTION_ARGS)
 }
 
 /*
+ * SQL function, called at the end of each script of the extension.
+ *
  * Revokes all privileges on the extension's objects, except those that PUBLIC has by
  * design: to read views, call functions and use the schema.  All others came from
  * default privileges, which were meant for an application's own tables.
@@ -195,7 +194,6 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 	SPITupleTable *revokes;
 	uint64		n;
 
-	dw_require_signature(fcinfo, VOIDOID, 0, NULL);
 	if (!creating_extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -207,7 +205,8 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 	revokes = SPI_tuptable;
 	n = SPI_processed;
 	for (uint64 i = 0; i < n; i++)
-		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) != SPI_OK_UTILITY)
+		if (SPI_execute(SPI_getvalue(revokes->vals[i], revokes->tupdesc, 1), false, 0) !=
+			SPI_OK_UTILITY)
 			elog(ERROR, "could not change the rights");
 	SPI_finish();
 	PG_RETURN_VOID();

@@ -59,6 +59,8 @@
 /* Class (field 4) of the advisory locks of task ids; see key_lock.c for other classes. */
 #define TASK_LOCK_CLASS	0xDE1B
 
+/*---- Rows, and the transactions that hold them ----*/
+
 /*
  * Finds the open transactions that have deleted or locked a row.  *ours is set to
  * true if this transaction is among them, *others to an array of the other ones;
@@ -76,7 +78,8 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	int			n = 0;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
+	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page,
+															   ItemPointerGetOffsetNumber(tid)));
 	infomask = header->t_infomask;
 	holders[0].xid = HeapTupleHeaderGetRawXmax(header);
 	UnlockReleaseBuffer(buffer);
@@ -185,12 +188,13 @@ make_hint(const DwTaskKey *key, DwHint *hint)
 }
 
 /*
- * Deletes the row of a task, without waiting for other transactions.  rel is
- * delay_wheel.task, opened and locked for writing; *key is the row as just found.
+ * Deletes the row of a task, without waiting for other transactions (only, for a moment,
+ * for the advisory lock of a task that may have a mode).  rel is delay_wheel.task, opened
+ * and locked for writing; *key is the row as just found.
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
  * another transaction has locked it or an executor is running the task.  *hint is set
- * to the hint of the row as it was.  It is delivered if this transaction is rolled back.
+ * to the hint of the row as it was, which is delivered if this transaction is rolled back.
  */
 TM_Result
 dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
@@ -224,8 +228,9 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 
 /*
  * Locks the row of a task until the end of the transaction, so that no executor
- * claims it and no other transaction changes it before.  Does not wait for others;
- * the parameters and the result are as for dw_row_delete().
+ * claims it and no other transaction changes it before.  Does not wait for others.
+ * rel and *key are as for dw_row_delete(); returns TM_Ok, or the reason why the row was
+ * not locked.
  */
 TM_Result
 dw_row_keep(Relation rel, const DwTaskKey *key)
@@ -243,6 +248,8 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	ReleaseBuffer(buffer);
 	return result;
 }
+
+/*---- Tasks with a mode ----*/
 
 static LOCKTAG
 task_lock_tag(int64 id)
@@ -299,7 +306,8 @@ failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *want
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
 	{
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull));
+		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
+														  &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 
@@ -355,6 +363,8 @@ dw_autonomous_ended(void)
 
 	return db == NULL ? 0 : pg_atomic_read_u32(&db->autonomous_ended);
 }
+
+/*---- Locks of whole tables ----*/
 
 /*
  * True if one of the relations cannot be locked for writing at once: another transaction

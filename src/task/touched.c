@@ -21,8 +21,8 @@
  * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
  *			been released, since an executor may have failed to claim the task and
  *			forgotten it.
- * kept		The row is locked and left as it is.  Hint after both, if the task is due;
- *			else no executor has tried to claim it.
+ * kept		The row is locked and left as it is.  Hint after a commit and after an
+ *			abort, but only if the task is due: no executor claims it earlier.
  *
  * The tasks that the transaction ended are noted in the same way, for sessions that
  * wait for them (backend/wait.c).  Callbacks must not fail, wait or allocate, so the
@@ -33,8 +33,9 @@
  * and ended tasks, are told at the first moment, since other processes rely on that
  * once they get our locks.  Hints are delivered, and waiting sessions released, at the
  * last moment: so a task finds all that its transaction did.  A process that finds the
- * task earlier could miss changes in catalogs.  So if there are any, the transaction
- * publishes its xid meanwhile (shmem/committing.c).
+ * task earlier could miss changes in catalogs.  So a transaction that has made any
+ * publishes its xid meanwhile (shmem/committing.c), and so does one that has ended a
+ * task in a subtransaction.
  *
  * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer
  * reads the lane again from there.
@@ -77,7 +78,7 @@
 /* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
 #define MAX_HINTS	1024
 
-/* What the transaction did to a row; see above. */
+/* The effect of the transaction on a row; see above. */
 typedef enum TouchKind
 {
 	TOUCH_WRITTEN,
@@ -122,7 +123,7 @@ static int	ended_size = 0;
 /* The transaction has committed, and hints are to be delivered when its locks are gone. */
 static bool delivers = false;
 
-/* What else the transaction did; see the functions that set these. */
+/* Other effects of the transaction; see the functions that set these. */
 static bool more_ended = false;	/* cancelled tasks that are not in ended */
 static bool all_touched = false;
 static bool extension_created = false;
@@ -189,6 +190,7 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 	lower_lane(lane, due, false);
 }
 
+/* Notes a hint; after MAX_HINTS, or once a lane is noted, only its lane and due time. */
 static void
 remember_hint(const DwHint *hint, TouchKind kind)
 {
@@ -458,7 +460,8 @@ tell_waiters(DwDatabase *db, bool committed)
 
 /*
  * The first moment of a commit, when it is visible, or of an abort: raises db->control
- * and tells waiting sessions.  False if there is nothing to deliver later.
+ * and tells waiting sessions.  False if there is nothing to deliver later, or the
+ * database has no place.
  */
 static bool
 tell_at_once(bool committed)
@@ -486,7 +489,7 @@ tell_at_once(bool committed)
 	return true;
 }
 
-/* The last moment, when the locks are gone: delivers hints and all other news to the timer. */
+/* The last moment, when the locks are gone: tells the timer all that it must know. */
 static void
 deliver_all(bool committed)
 {
@@ -658,6 +661,9 @@ note_nameless_end(void)
 	PopActiveSnapshot();
 }
 
+/*---- Callbacks ----*/
+
+/* Calls the functions above at the end of the transaction. */
 static void
 touched_xact_callback(XactEvent event, void *arg)
 {
@@ -713,7 +719,7 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 /*
  * After the abort of a subtransaction: forgets what it wrote, and delivers hints of what
  * it had locked, since its locks are gone.  Lanes stay noted (nlows): at worst the timer
- * reads one again for nothing.  Those with locked rows are reloaded now.
+ * reads one again for nothing.  Lanes with locked rows are reloaded now.
  */
 static void
 touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
@@ -768,7 +774,8 @@ warn_of_binary(void)
 	warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel", MySubscription->name),
+			 errmsg("subscription \"%s\" does not replicate tasks of delay_wheel",
+					MySubscription->name),
 			 errdetail("In binary, their owners are sent as OIDs, which may mean other roles here."),
 			 errhint("Use ALTER SUBSCRIPTION ... SET (binary = false).")));
 }

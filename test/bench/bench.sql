@@ -22,7 +22,7 @@ BEGIN
 	EXECUTE format('CREATE SEQUENCE %I', name || '_id');
 	EXECUTE format('ALTER TABLE %I ALTER id SET DEFAULT nextval(%L), ALTER origin SET DEFAULT %s,
 		ALTER owner SET DEFAULT %s, ALTER queue SET DEFAULT 0, ALTER priority SET DEFAULT 0',
-		name, name || '_id', delay_wheel.origin(), 'shop'::regrole::oid || '::oid::regrole');
+		name, name || '_id', delay_wheel_internal.origin(), 'shop'::regrole::oid || '::oid::regrole');
 	EXECUTE format('ALTER TABLE %I OWNER TO shop', name);
 	EXECUTE format('ALTER SEQUENCE %I OWNER TO shop', name || '_id');
 END $$;
@@ -116,7 +116,7 @@ END $$;
 CREATE PROCEDURE skip_locked_drain(batch int) LANGUAGE plpgsql AS $$
 DECLARE
 	task text;
-	origin_here CONSTANT bigint := delay_wheel.origin();
+	origin_here CONSTANT bigint := delay_wheel_internal.origin();
 BEGIN
 	LOOP
 		FOR task IN

@@ -218,7 +218,7 @@ for my $call (
 	q{delay_schedule_at(now(), 'SELECT 1')}, q{delay_schedule_at(now(), 'SELECT $1', 1)},
 	q{delay_cancel(1)}, q{delay_reschedule(1, '1 s')}, q{delay_reschedule_at(1, now())},
 	q{count(*) FROM delay_wheel.running}, q{count(*) FROM delay_wheel.ring},
-	q{count(*) FROM delay_wheel.status}, q{delay_wheel.count_due('{2100-01-01}')}, q{delay_wheel.next_due()},
+	q{count(*) FROM delay_wheel.status}, q{delay_wheel_internal.count_due('{2100-01-01}')}, q{delay_wheel_internal.next_due()},
 	q{count(*) FROM delay_wheel.forecast}, q{delay_wheel.ring_svg()}, q{delay_wheel.forecast_svg()},
 	q{delay_wheel.lateness_svg()}, q{count(*) FROM delay_wheel.progress}, q{count(*) FROM delay_wheel.waiting},
 	q{count(*) FROM delay_wheel.lateness}, q{delay_wheel.page_data()})

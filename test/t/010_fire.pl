@@ -312,7 +312,7 @@ wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'all that was left has 
   or diag($node->safe_psql('postgres', q{
 	SELECT * FROM delay_wheel.status;
 	SELECT id, due, clock_timestamp() - due, owner FROM delay_wheel.task ORDER BY due LIMIT 20;
-	SELECT * FROM delay_wheel.get_running();
+	SELECT * FROM delay_wheel_internal.get_running();
   }));
 
 sub count_is_zero

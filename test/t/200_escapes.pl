@@ -83,8 +83,8 @@ for my $query (
 	'SELECT * FROM delay_wheel.running',
 	'SELECT * FROM delay_wheel.status',
 	'SELECT * FROM delay_wheel.ring WHERE tasks > 0',
-	'SELECT * FROM delay_wheel.get_running()',
-	'SELECT * FROM delay_wheel.get_status()',
+	'SELECT * FROM delay_wheel_internal.get_running()',
+	'SELECT * FROM delay_wheel_internal.get_status()',
 	'SELECT * FROM delay_wheel.tasks WHERE eve.tell(sql)',
 	'SELECT * FROM delay_wheel.tasks WHERE sql OPERATOR(eve.===) sql',
 	'SELECT * FROM delay_wheel.tasks ORDER BY eve.tell(sql)',
@@ -127,7 +127,7 @@ is(out_as('watcher', 'SELECT database FROM delay_wheel.status ORDER BY 1'), "oth
 is(out_as('watcher', 'SELECT (SELECT count(*) FROM delay_wheel.tasks), (SELECT count(*) FROM delay_wheel.failed)'), '0|0',
 	'but no tasks');
 my @views = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class
-	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' ORDER BY 1});
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' ORDER BY 1});
 cmp_ok(scalar(@views), '>=', 5, 'there are views');
 for my $view (@views)
 {

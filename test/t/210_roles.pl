@@ -290,7 +290,7 @@ my $done = wait_until(
 	180,
 	sub {
 		my ($n, $executors) = split /\|/, sql(q{SELECT (SELECT count(*) FROM seen),
-			(SELECT count(*) FROM delay_wheel.get_running())});
+			(SELECT count(*) FROM delay_wheel_internal.get_running())});
 		$most = $executors if $executors > $most;
 		return $n >= 2000;
 	});
@@ -344,7 +344,7 @@ foreach my $i (4 .. 6)
 	schedule_as("many_$i", "insert into seen (what) values ('on time $i')");
 	wait_for($node, "SELECT count(*) = 1 FROM seen WHERE what = 'on time $i'", "another role's task runs beside three that hang", 60);
 }
-is(sql(q{SELECT count(*) <= 8 FROM delay_wheel.get_running()}), 't',
+is(sql(q{SELECT count(*) <= 8 FROM delay_wheel_internal.get_running()}), 't',
 	'there are never more than twice max_executors');
 note(sql(q{SELECT string_agg(owner::text || ' ' || n, ', ') FROM (SELECT owner, count(*) n FROM delay_wheel.running GROUP BY 1) x}));
 $holder->query_safe('SELECT pg_advisory_unlock(42)');

@@ -46,7 +46,7 @@ sub nothing_due
 	my ($node, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE due <= now() AND origin = delay_wheel.origin()',
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel.task WHERE due <= now() AND origin = delay_wheel_internal.origin()',
 		$what, 60, expected => 0);
 }
 
@@ -124,7 +124,7 @@ sub changes_only
 	my $id = schedule($publisher, 'changes only', '1 hour');
 	caught_up();
 	wait_for($subscriber, 'SELECT unarmed FROM delay_wheel.status', 'a task came by a change, which the view status tells', 60);
-	my $origin = $subscriber->safe_psql('postgres', 'SELECT delay_wheel.origin()');
+	my $origin = $subscriber->safe_psql('postgres', 'SELECT delay_wheel_internal.origin()');
 	my $own = $publisher->safe_psql('postgres', "INSERT INTO delay_wheel.task (due, origin, owner, sql)
 		VALUES (now(), $origin, 'anna', \$\$INSERT INTO public.effects VALUES ('came home')\$\$) RETURNING id");
 	wait_for($subscriber, q{SELECT count(*) FROM effects WHERE label = 'came home'}, 'one that is its own is run', 60, expected => 1);

@@ -73,8 +73,8 @@ eval { $open->quit };
 $old->start;
 $old->safe_psql($_, q{UPDATE delay_wheel.task SET due = now() - interval '1 day'}) for qw(postgres second everything);
 is($old->safe_psql('everything', q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'marked'}), 5, 'tasks are cancelled, and still there');
-my @tables = qw(task failed_task queue pause cancellation recurring_task history_0 history_1 history_2);
-my $rows = q{SELECT md5(string_agg(r, ';' ORDER BY r)) FROM (SELECT to_jsonb(t)::text FROM delay_wheel.%s t) _(r)};
+my @tables = ((map { "delay_wheel.$_" } qw(task failed_task queue pause cancellation recurring_task)), map { "delay_wheel_internal.history_$_" } 0 .. 2);
+my $rows = q{SELECT md5(string_agg(r, ';' ORDER BY r)) FROM (SELECT to_jsonb(t)::text FROM %s t) _(r)};
 
 sub all_rows
 {

@@ -66,7 +66,7 @@ sub swept
 {
 	my ($what, $db) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellation WHERE origin = delay_wheel.origin()',
+	return wait_for($node, 'SELECT count(*) FROM delay_wheel.cancellation WHERE origin = delay_wheel_internal.origin()',
 		"$what: the cancellation goes", 120, expected => 0, db => $db);
 }
 

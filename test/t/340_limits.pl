@@ -66,7 +66,7 @@ sub set_queue
 			ON CONFLICT (name) DO UPDATE SET max_running = EXCLUDED.max_running, rate = EXCLUDED.rate, paused = EXCLUDED.paused});
 	wait_for($node, qq{
 		SELECT q.paused = $with{paused} AND (s.state = 'paused') = $with{paused}
-		FROM delay_wheel.queue q JOIN delay_wheel.get_queues() s USING (id) WHERE q.name = '$name'},
+		FROM delay_wheel.queue q JOIN delay_wheel_internal.get_queues() s USING (id) WHERE q.name = '$name'},
 		"queue $name: " . join(', ', map { "$_ $with{$_}" } sort keys %with));
 	return;
 }

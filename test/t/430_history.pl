@@ -21,12 +21,12 @@ restart_after_crash = on
 delay_wheel.history = all
 delay_wheel.history_max_size = 4MB
 };
-my @tables = map { "delay_wheel.history_$_" } 0 .. 2;
+my @tables = map { "delay_wheel_internal.history_$_" } 0 .. 2;
 # what all files of the tables may have beyond the limit: free space maps, and
 # pages by which tables grow at once when several processes write
 my $limit = (4 * 1024 + 512) * 1024;
 my $sizes = 'SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE oid IN (' . join(', ', map { "'$_'::regclass" } @tables) . ')';
-my $current = 'SELECT last_value FROM delay_wheel.history_seq';
+my $current = 'SELECT last_value FROM delay_wheel_internal.history_seq';
 
 my $node = new_node('history', conf => $conf);
 $node->safe_psql('postgres', 'CREATE TABLE effects (n int)');
@@ -93,7 +93,7 @@ note("$largest bytes at most, $turns turns seen");
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects}), 80000, 'each task was run once');
 is($node->safe_psql('postgres', q{SELECT sum(n_tup_upd + n_tup_del + n_dead_tup) FROM pg_stat_all_tables
 	WHERE schemaname = 'delay_wheel' AND relname LIKE 'history\_%'}), 0, 'nothing was updated or deleted, no row is dead');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.history_0 WHERE sql <> 'INSERT INTO effects VALUES ($1)' OR outcome <> 'done'}), 0,
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_internal.history_0 WHERE sql <> 'INSERT INTO effects VALUES ($1)' OR outcome <> 'done'}), 0,
 	'rows are as they should be');
 my $kept = $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.history');
 note("$kept rows are kept");
@@ -149,7 +149,7 @@ $_->quit for $reader, $locker;
 sub insert_history
 {
 	my ($table, $ended) = @_;
-	$node->safe_psql('postgres', qq{INSERT INTO delay_wheel.history_$table (task, due, started, ended, owner, queue, outcome, sql)
+	$node->safe_psql('postgres', qq{INSERT INTO delay_wheel_internal.history_$table (task, due, started, ended, owner, queue, outcome, sql)
 		SELECT -1, $ended, $ended, $ended, current_user::regrole, 0, 'done', 'SELECT $table' FROM generate_series(1, 500)});
 	return;
 }

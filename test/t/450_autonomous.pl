@@ -429,8 +429,8 @@ foreach my $call ("delay_cancel($id)", "delay_wait($id, '0')")
 	my (undef, undef, $err) = $node->psql('postgres', "SELECT delay_wheel.allow('granted'); SET ROLE granted; SELECT $call");
 	like($err, qr/permission denied for task $id/, "$call is not another role's");
 }
-is((split /\n/, query("SET ROLE granted; SELECT delay_wheel.is_running($id)"))[-1], 'f', 'nor whether it runs');
-is((split /\n/, query("SET ROLE plain; SELECT delay_wheel.is_running($id)"))[-1], 't', 'but its own');
+is((split /\n/, query("SET ROLE granted; SELECT delay_wheel_internal.is_running($id)"))[-1], 'f', 'nor whether it runs');
+is((split /\n/, query("SET ROLE plain; SELECT delay_wheel_internal.is_running($id)"))[-1], 't', 'but its own');
 release();
 came_to($id, '1|1|0|', 'it comes to its end');
 

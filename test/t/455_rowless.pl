@@ -148,7 +148,7 @@ group claim => sub {
 	attach($node, 'run-before-commit', 'error', 0, 4);
 	$id = query(q{SELECT delay_schedule_task('INSERT INTO begun DEFAULT VALUES', mode => 'at_most_once')});
 	wait_until($limit, sub { return log_since($node, $position) =~ /injected at "run-before-commit"/ });
-	my $taken = query("SELECT delay_wheel.is_running($id)");
+	my $taken = query("SELECT delay_wheel_internal.is_running($id)");
 	detach($node, 'run-before-commit');
 	wait_for($node, "SELECT count(*) FROM begun WHERE id = $id", 'it runs', $limit, expected => 1);
 	is($taken, 'f', 'after an error it does not run without a row');

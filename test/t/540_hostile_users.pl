@@ -70,7 +70,7 @@ sub wait_until_done
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_for($node, q{SELECT NOT EXISTS (SELECT FROM delay_wheel.task WHERE due <= now() AND origin = delay_wheel.origin())
+	wait_for($node, q{SELECT NOT EXISTS (SELECT FROM delay_wheel.task WHERE due <= now() AND origin = delay_wheel_internal.origin())
 		AND NOT EXISTS (SELECT FROM delay_wheel.running)}, $what);
 	return;
 }
@@ -239,7 +239,7 @@ group attacks => sub {
 	$node->safe_psql('postgres', qq{
 		TRUNCATE seen;
 		DELETE FROM delay_wheel.failed_task;
-		TRUNCATE delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2;
+		TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
 		SELECT delay_queue('q $secret', users => '{victim}', max_running => 1);
 		SET SESSION AUTHORIZATION victim;
 		SELECT delay_queue('own $secret');
@@ -270,9 +270,9 @@ group attacks => sub {
 		CREATE VIEW evil.view AS SELECT * FROM delay_wheel.tasks});
 	$node->safe_psql('postgres', 'ANALYZE');
 	my @views = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' ORDER BY 1});
 	my @tables = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'f', 'S') ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'f', 'S') ORDER BY 1});
 	my @queries;
 	for my $view (@views)
 	{
@@ -290,9 +290,9 @@ group attacks => sub {
 	push @queries, map { ("TABLE $_", "COPY $_ TO STDOUT", "BEGIN; LOCK $_ IN ACCESS SHARE MODE; ROLLBACK", "CREATE TABLE evil.x (LIKE $_ INCLUDING ALL); TABLE evil.x", "CREATE TABLE evil.y () INHERITS ($_)",
 			"CREATE TRIGGER t BEFORE INSERT ON $_ FOR EACH ROW EXECUTE FUNCTION evil.at_commit()", "CREATE RULE r AS ON INSERT TO $_ DO ALSO SELECT 1", "ALTER TABLE $_ OWNER TO mallory",
 			"CREATE POLICY p ON $_", "CREATE INDEX ON $_ ((evil.tell('x')))", "TRUNCATE $_", "SELECT setval('$_', 1)", "SELECT nextval('$_')") } @tables;
-	push @queries, 'SELECT delay_wheel.get_running()', 'SELECT delay_wheel.get_queues()', 'SELECT delay_wheel.get_lanes()', 'SELECT delay_wheel.get_cancellations()', 'TABLE evil.view', 'TABLE pg_stats', 'TABLE pg_statistic',
+	push @queries, 'SELECT delay_wheel_internal.get_running()', 'SELECT delay_wheel_internal.get_queues()', 'SELECT delay_wheel_internal.get_lanes()', 'SELECT delay_wheel_internal.get_cancellations()', 'TABLE evil.view', 'TABLE pg_stats', 'TABLE pg_statistic',
 		'SELECT query FROM pg_stat_activity', 'CREATE OR REPLACE VIEW delay_wheel.tasks AS SELECT 1', 'ALTER EXTENSION delay_wheel DROP FUNCTION delay_arm()', 'DROP EXTENSION delay_wheel', 'DROP SCHEMA delay_wheel CASCADE',
-		'CREATE FUNCTION delay_wheel.f() RETURNS int LANGUAGE sql AS \'SELECT 1\'', 'CREATE OR REPLACE FUNCTION delay_wheel.origin() RETURNS bigint LANGUAGE sql AS \'SELECT 1\'', 'ALTER FUNCTION delay_arm() OWNER TO mallory';
+		'CREATE FUNCTION delay_wheel.f() RETURNS int LANGUAGE sql AS \'SELECT 1\'', 'CREATE OR REPLACE FUNCTION delay_wheel_internal.origin() RETURNS bigint LANGUAGE sql AS \'SELECT 1\'', 'ALTER FUNCTION delay_arm() OWNER TO mallory';
 	my $debug = "SET client_min_messages = debug5;\n";
 	($out, $err) = as('mallory', $debug . join(";\n", @queries) . ";\nSELECT 'end of the queries';");
 	like($out, qr/^end of the queries$/m, 'the queries have been sent: ' . scalar(@queries));
@@ -327,13 +327,13 @@ group attacks => sub {
 		map { my $t = $_; map { "UPDATE delay_wheel.$t SET $_ WHERE owner = 'victim'::regrole" } 'sql = ' . $evil, "owner = 'writer'", "origin = 0", "tag = NULL", "search_path = 'evil'", "more = NULL" } 'task', 'failed_task', 'recurring_task');
 	push @writes, (
 		map { ("INSERT INTO delay_wheel.task (due, owner, sql) VALUES (now(), $_, $evil)",
-			"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES (1, now(), now(), delay_wheel.origin(), $_, 0, 0, 1, 'XX000', 'x', $evil)",
+			"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES (1, now(), now(), delay_wheel_internal.origin(), $_, 0, 0, 1, 'XX000', 'x', $evil)",
 			"INSERT INTO delay_wheel.recurring_task (owner, starts, every, name, time_zone, sql, next_due, task) VALUES ($_, now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
-			"INSERT INTO delay_wheel.history_0 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), $_, 0, 'done', 'x')",
+			"INSERT INTO delay_wheel_internal.history_0 (task, due, ended, owner, queue, outcome, sql) VALUES (1, now(), now(), $_, 0, 'done', 'x')",
 			"INSERT INTO delay_wheel.pause (owner) VALUES ($_)",
-			"INSERT INTO delay_wheel.cancellation VALUES (nextval('delay_wheel.task_id_seq'), delay_wheel.origin(), now(), 'writer', ARRAY[$_]::regrole[], NULL, NULL, NULL, NULL, 0)") } "'victim'", "'boss'", "'-'", "'10'", "'4294967295'", 'NULL'),
-		"INSERT INTO delay_wheel.cancellation VALUES (nextval('delay_wheel.task_id_seq'), delay_wheel.origin(), now(), 'writer', NULL, NULL, NULL, NULL, NULL, 0)",
-		"UPDATE delay_wheel.queue SET users = '{writer}', max_running = 1", 'DELETE FROM delay_wheel.queue', "INSERT INTO delay_wheel.queue (name, owner) VALUES ('w', 'writer')", 'DELETE FROM delay_wheel.history_0', "UPDATE delay_wheel.history_0 SET sql = 'x'",
+			"INSERT INTO delay_wheel.cancellation VALUES (nextval('delay_wheel.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', ARRAY[$_]::regrole[], NULL, NULL, NULL, NULL, 0)") } "'victim'", "'boss'", "'-'", "'10'", "'4294967295'", 'NULL'),
+		"INSERT INTO delay_wheel.cancellation VALUES (nextval('delay_wheel.task_id_seq'), delay_wheel_internal.origin(), now(), 'writer', NULL, NULL, NULL, NULL, NULL, 0)",
+		"UPDATE delay_wheel.queue SET users = '{writer}', max_running = 1", 'DELETE FROM delay_wheel.queue', "INSERT INTO delay_wheel.queue (name, owner) VALUES ('w', 'writer')", 'DELETE FROM delay_wheel_internal.history_0', "UPDATE delay_wheel_internal.history_0 SET sql = 'x'",
 		"MERGE INTO delay_wheel.task t USING (SELECT $pending\::bigint AS id) s ON s.id = t.id WHEN MATCHED THEN UPDATE SET sql = $evil",
 		"INSERT INTO delay_wheel.task (id, due, sql) VALUES ($pending, now(), $evil) ON CONFLICT (id) DO UPDATE SET sql = EXCLUDED.sql", 'ALTER TABLE delay_wheel.task DISABLE TRIGGER ALL', 'SET session_replication_role = replica',
 		"WITH w AS (UPDATE delay_wheel.task SET sql = $evil WHERE id = $pending RETURNING 1) SELECT * FROM w", "INSERT INTO delay_wheel.task (due, sql, queue) SELECT now(), 'SELECT 1', id FROM delay_wheel.queue";
@@ -342,7 +342,7 @@ group attacks => sub {
 		"INSERT INTO delay_wheel.task (due, sql, more) VALUES (now(), 'SELECT 1', '{\"recurring\": $definition, \"on_success\": \"SELECT evil.loot(''more'')\", \"notify\": \"x\"}')",
 		"INSERT INTO delay_wheel.task (due, sql, more) VALUES (now(), 'SELECT 1/0', '{\"recurring\": $definition, \"on_failure\": \"RESET ROLE; SELECT evil.loot(''more'')\"}')",
 		"INSERT INTO delay_wheel.recurring_task (starts, every, name, time_zone, sql, next_due, task) VALUES (now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
-		"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES ($failed, now(), now(), delay_wheel.origin(), 'writer', 0, 0, 1, 'XX000', 'x', $evil); SELECT delay_retry($failed)",
+		"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES ($failed, now(), now(), delay_wheel_internal.origin(), 'writer', 0, 0, 1, 'XX000', 'x', $evil); SELECT delay_retry($failed)",
 		"INSERT INTO delay_wheel.prepared SELECT 'g', r.oid, q, p, now() FROM pg_roles r, generate_series(-300, 300, 30) q, generate_series(-300, 300, 100) p; BEGIN; SELECT delay_schedule('1 hour', 'SELECT 1'); PREPARE TRANSACTION 'g'; COMMIT PREPARED 'g'");
 	$position = log_position($node);
 	($out, $err) = as('writer', join(";\n", @writes, @own) . ";\nSELECT 'end of the writes';");
@@ -452,7 +452,7 @@ group create => sub {
 		CREATE EXTENSION delay_wheel SCHEMA trap});
 	is($node->safe_psql('prepared', $ours), '', 'created in a schema of somebody else, the extension refers to nothing there');
 	is($node->safe_psql('prepared', q{SELECT DISTINCT a.grantee::regrole, a.privilege_type FROM (
-			SELECT relacl, relowner FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace UNION ALL SELECT nspacl, nspowner FROM pg_namespace WHERE nspname = 'delay_wheel' UNION ALL
+			SELECT relacl, relowner FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL SELECT nspacl, nspowner FROM pg_namespace WHERE nspname IN ('delay_wheel', 'delay_wheel_internal') UNION ALL
 			SELECT proacl, proowner FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel') o(acl, owner),
 			LATERAL aclexplode(acl) a WHERE a.grantee <> owner ORDER BY 1, 2}), "-|EXECUTE\n-|SELECT\n-|USAGE\npg_database_owner|SELECT", 'default privileges give nobody anything of it');
 	($out, $err) = as('mallory', q{SET search_path = pg_catalog; SELECT count(*) FROM delay_wheel.task; SELECT trap.delay_schedule('0', 'SELECT 1'); SELECT trap.delay_arm(); CREATE TABLE delay_wheel.t (); BEGIN; LOCK delay_wheel.tasks}, 'prepared');
@@ -510,8 +510,8 @@ group operators => sub {
 		WHERE (d.refclassid, d.refobjid) NOT IN (TABLE ours) AND d.refclassid NOT IN ('pg_extension'::regclass, 'pg_namespace'::regclass)};
 	$node->safe_psql('postgres', 'CREATE DATABASE trapped TEMPLATE template0');
 	my $types = $node->safe_psql('postgres', q{SELECT string_agg(DISTINCT t::regtype::text, ';') FROM (
-			SELECT atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace = 'delay_wheel'::regnamespace AND attnum > 0 UNION ALL
-			SELECT unnest(coalesce(proallargtypes, proargtypes::oid[])) FROM pg_proc WHERE pronamespace = 'delay_wheel'::regnamespace UNION ALL
+			SELECT atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND attnum > 0 UNION ALL
+			SELECT unnest(coalesce(proallargtypes, proargtypes::oid[])) FROM pg_proc WHERE pronamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) UNION ALL
 			SELECT unnest('{int4,timestamp,date,oid,name,numeric,float8,float4,"\"char\"",_oid,_int8,json}'::regtype[])) _(t)
 		JOIN pg_type ON pg_type.oid = t AND typtype = 'b'});
 	$node->safe_psql('trapped', qq{
@@ -547,7 +547,7 @@ group operators => sub {
 	$node->safe_psql($db, 'SET search_path = trap, pg_catalog; CREATE EXTENSION delay_wheel SCHEMA trap');
 	is($node->safe_psql($db, $foreign), '', "nothing is bound but what is PostgreSQL's or its own");
 	($out, $err) = as('boss', join(';', 'SET search_path = trap, pg_catalog', (map { "TABLE $_" }
-			split(/\n/, $node->safe_psql($db, q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v'}))),
+			split(/\n/, $node->safe_psql($db, q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v'}))),
 			'SELECT 1 FROM delay_wheel.page_data() p, delay_wheel.forecast_svg() f, delay_wheel.ring_svg() r, delay_wheel.lateness_svg() l', "SELECT delay_wheel.allow('victim')"), $db);
 	is($err, '', 'what it does meets nothing either');
 	# what comes beside it for who watches: where his search_path leads there, too
@@ -582,7 +582,7 @@ group leaks => sub {
 		SELECT delay_cancel_all(tag => 'tag 7')});
 	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
 	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
-	$node->safe_psql('postgres', q{ANALYZE delay_wheel.task; ANALYZE delay_wheel.failed_task; ANALYZE delay_wheel.recurring_task; ANALYZE delay_wheel.history_0; ANALYZE delay_wheel.history_1; ANALYZE delay_wheel.history_2; ANALYZE delay_wheel.queue});
+	$node->safe_psql('postgres', q{ANALYZE delay_wheel.task; ANALYZE delay_wheel.failed_task; ANALYZE delay_wheel.recurring_task; ANALYZE delay_wheel_internal.history_0; ANALYZE delay_wheel_internal.history_1; ANALYZE delay_wheel_internal.history_2; ANALYZE delay_wheel.queue});
 
 	# comparisons that count what they are given, and are leakproof, as those of PostgreSQL
 	# are: of a superuser, since nobody else can make any; in the operator class of statistics
@@ -599,49 +599,49 @@ group leaks => sub {
 	};
 	my %columns;
 	push @{ $columns{ (split /\|/)[0] } }, (split /\|/)[1] for split /\n/, $node->safe_psql('postgres',
-		q{SELECT c.relname, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
-			WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' AND attnum > 0 AND relname <> 'failed_rows' ORDER BY 1, attnum});
-	my %rows_of = map { $_ => 1 } qw(tasks failed newest_failed history recurring queues cancellations lanes running);
+		q{SELECT c.oid::regclass, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+			WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND attnum > 0 AND relname <> 'failed_rows' ORDER BY 1, attnum});
+	my %rows_of = map { $_ => 1 } 'delay_wheel_internal.newest_failed', map { "delay_wheel.$_" } qw(tasks failed history recurring queues cancellations lanes running);
 	my (@called, @plans);
 	for my $view (sort grep { $rows_of{$_} } keys %columns)
 	{
-		my ($mine) = out_as('mallory', "SELECT count(*) FROM delay_wheel.$view");
+		my ($mine) = out_as('mallory', "SELECT count(*) FROM $view");
 		# all of its columns in one query, none of which decides
-		my $n = $calls->('mallory', "SELECT count(*) FROM delay_wheel.$view WHERE " . join(' AND ', map { "($_\::text OPERATOR(public.>>=) '' OR true)" } @{ $columns{$view} }));
+		my $n = $calls->('mallory', "SELECT count(*) FROM $view WHERE " . join(' AND ', map { "($_\::text OPERATOR(public.>>=) '' OR true)" } @{ $columns{$view} }));
 		my $one = 0;
 		for my $column (@{ $columns{$view} })
 		{
-			my $given = $calls->('mallory', "SELECT count(*) FROM delay_wheel.$view WHERE $column\::text OPERATOR(public.>>=) 'x'");
+			my $given = $calls->('mallory', "SELECT count(*) FROM $view WHERE $column\::text OPERATOR(public.>>=) 'x'");
 			# at most once for each row of his own
 			push @called, "$view.$column: $given of $mine" if $given > $mine;
 			$one += $given;
 			push @called, "$view.$column by a join: $given of $mine"
-				if ($given = $calls->('mallory', "SELECT count(*) FROM (VALUES ('x')) g(x) JOIN delay_wheel.$view v ON v.$column\::text OPERATOR(public.>>=) g.x")) > $mine;
+				if ($given = $calls->('mallory', "SELECT count(*) FROM (VALUES ('x')) g(x) JOIN $view v ON v.$column\::text OPERATOR(public.>>=) g.x")) > $mine;
 		}
-		push @called, "$view: never" if $view eq 'tasks' && $one == 0;
+		push @called, "$view: never" if $view eq 'delay_wheel.tasks' && $one == 0;
 	}
 	is(join("\n", @called), '', 'a leakproof comparison of the reader is called for his own rows only, at most');
 
 	# plans, counts and estimates: the same for what is there and for what is not, to who has nothing
 	my ($id, $failed) = split /\|/, $node->safe_psql('postgres', q{SELECT (SELECT min(id) FROM delay_wheel.task WHERE key = 'unpaid 4'), (SELECT min(id) FROM delay_wheel.failed_task WHERE key = 'fails 4')});
 	my %pairs = (
-		tasks => [ [ "owner = 'victim'::regrole AND key = 'unpaid 4711'", "owner = 'victim'::regrole AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
+		'delay_wheel.tasks' => [ [ "owner = 'victim'::regrole AND key = 'unpaid 4711'", "owner = 'victim'::regrole AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
 			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ 'id = 1000000', "id = $id" ], [ 'id > 1000000000', 'id > 0' ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
 			[ 'priority = 1 AND id < 0', 'priority = 0 AND id < 1' ], [ "queue = 'none'", "queue = 'hidden'" ], [ 'id IN (1000000, 1000001)', "id IN ($id, 1000001)" ], [ 'id IN (SELECT 1000000 FROM generate_series(1, 3))', "id IN (SELECT $id FROM generate_series(1, 3))" ] ],
-		failed => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ 'id = 1000000', "id = $failed" ], [ "failed_at > '2500-01-01'", "failed_at > '1999-01-01'" ] ],
-		newest_failed => [ [ "message > 'z'", "message > 'd'" ] ],
-		history => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
-		recurring => [ [ "name = 'none'", "name = 'every 4'" ], [ "sql > 'z'", "sql > 'S'" ],],
-		queues => [ [ "name = 'none'", "name = 'hidden'" ] ]);
+		'delay_wheel.failed' => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ 'id = 1000000', "id = $failed" ], [ "failed_at > '2500-01-01'", "failed_at > '1999-01-01'" ] ],
+		'delay_wheel_internal.newest_failed' => [ [ "message > 'z'", "message > 'd'" ] ],
+		'delay_wheel.history' => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
+		'delay_wheel.recurring' => [ [ "name = 'none'", "name = 'every 4'" ], [ "sql > 'z'", "sql > 'S'" ],],
+		'delay_wheel.queues' => [ [ "name = 'none'", "name = 'hidden'" ] ]);
 	for my $view (sort keys %pairs)
 	{
 		for my $pair (@{ $pairs{$view} })
 		{
 			my @plan = map {
 				my $where = $_;
-				my ($plan) = out_as('stranger', "EXPLAIN SELECT * FROM delay_wheel.$view WHERE $where;
-					EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM delay_wheel.$view WHERE $where;
-					SELECT count(*) FROM delay_wheel.$view WHERE $where");
+				my ($plan) = out_as('stranger', "EXPLAIN SELECT * FROM $view WHERE $where;
+					EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM $view WHERE $where;
+					SELECT count(*) FROM $view WHERE $where");
 				# what was asked is in the plan
 				join "\n", grep { !/Filter: |Cond: |Index Cond|Recheck|InitPlan|SubPlan/ || /Rows Removed/ } split /\n/, $plan;
 			} @$pair;
@@ -651,7 +651,7 @@ group leaks => sub {
 	is(join("\n", @plans), '', 'plans, counts and estimates of what is there are those of what is not');
 	# nor does anything but an id lead to a page that holds it: the pages that are read are the same
 	my @pages;
-	for my $pair (grep({ $_->[0] !~ /\bid\b/ } @{ $pairs{tasks} }), [ "owner = 'boss'::regrole", "owner = 'victim'::regrole" ])
+	for my $pair (grep({ $_->[0] !~ /\bid\b/ } @{ $pairs{'delay_wheel.tasks'} }), [ "owner = 'boss'::regrole", "owner = 'victim'::regrole" ])
 	{
 		my @hits = map {
 			my @runs = out_as('stranger', join(';', ("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM delay_wheel.tasks WHERE $_") x 3)) =~ /"Plan": \{.*?"Shared Hit Blocks": (\d+)/sg;
@@ -720,7 +720,7 @@ group locks => sub {
 
 	# ours, and what stands for their large values
 	my @relations = split /\n/, $node->safe_psql('postgres', q{
-		WITH ours AS (SELECT * FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace)
+		WITH ours AS (SELECT * FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace))
 		SELECT oid::regclass FROM ours WHERE relkind <> 'S' OR relname = 'task_id_seq'
 		UNION SELECT t.oid::regclass FROM pg_class t JOIN ours o ON t.oid = o.reltoastrelid
 		UNION SELECT i.indexrelid::regclass FROM pg_index i JOIN ours o ON i.indrelid = o.reltoastrelid});
@@ -777,8 +777,8 @@ group locks => sub {
 group kept_locks => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE outsider LOGIN');
 	my @relations = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'f', 'S', 'v') ORDER BY relkind <> 'r'});
-	my @tables = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'r'});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'f', 'S', 'v') ORDER BY relkind <> 'r'});
+	my @tables = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'});
 	my $t = 'delay_wheel.task';
 	my @statements = (
 		(map { "TABLE $_" } @relations), (map { "PREPARE p AS DELETE FROM $_" } @relations),
@@ -792,7 +792,7 @@ group kept_locks => sub {
 		"ANALYZE $t", "REINDEX TABLE $t", "GRANT SELECT ON $t TO PUBLIC", "SELECT table_to_xmlschema('$t', true, true, '')", "SELECT currtid2('$t', '(0,1)')", "SELECT pg_sequence_last_value('delay_wheel.task_id_seq')",
 		"SELECT brin_summarize_new_values('delay_wheel.task_pkey')", 'SELECT delay_wheel.page_data()');
 	# a savepoint gives back what a statement that fails had locked, if it does
-	my $modes = q{SELECT 'modes ' || string_agg(DISTINCT mode, ' ') FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE pid = pg_backend_pid() AND relnamespace = 'delay_wheel'::regnamespace};
+	my $modes = q{SELECT 'modes ' || string_agg(DISTINCT mode, ' ') FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE pid = pg_backend_pid() AND relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace)};
 	my ($said) = as('outsider', join '', map { "BEGIN; SAVEPOINT s;\n$_;\n\\if :ERROR\nROLLBACK TO s;\n\\endif\n$modes;\nROLLBACK; DEALLOCATE ALL;\n" } @statements);
 	my %modes = map { $_ => 1 } map { split ' ' } $said =~ /^modes (.*)$/mg;
 	is(join(' ', sort keys %modes), 'AccessShareLock RowExclusiveLock RowShareLock', 'the locks that ' . @statements . ' statements keep');
@@ -808,7 +808,7 @@ group kept_locks => sub {
 	out_as('victim', q{SELECT delay_schedule('0', 'INSERT INTO seen VALUES (''beside locks that are kept'')'), delay_schedule('0', 'SELECT 1/0')});
 	wait_for($node, q{SELECT count(*) FROM seen WHERE what = 'beside locks that are kept'}, 'nor do tasks', 20, expected => 1);
 	($out, $err) = as('boss', q{SET lock_timeout = '2s'; SELECT delay_queue('kept'); SELECT delay_queue_drop('kept'); SELECT delay_pause_database(); SELECT delay_resume_database(); SELECT delay_arm();
-		VACUUM delay_wheel.task, delay_wheel.history_0, delay_wheel.prepared; ANALYZE delay_wheel.task});
+		VACUUM delay_wheel.task, delay_wheel_internal.history_0, delay_wheel.prepared; ANALYZE delay_wheel.task});
 	is($err, '', 'nor administrators, nor VACUUM');
 	$keeper->query_safe('ROLLBACK');
 	$keeper->quit;
@@ -833,7 +833,7 @@ group crashes => sub {
 	$node->stop;
 	append_to_file($node->data_dir . '/delay_wheel.crashes', "delay_wheel crashes 1: database, task, crashes, in a batch, when\n$database $pending 2 0 $now\n");
 	$node->start;
-	my $crashes = "SELECT delay_wheel.crashes($pending), (SELECT crashes FROM delay_wheel.tasks WHERE id = $pending)";
+	my $crashes = "SELECT delay_wheel_internal.crashes($pending), (SELECT crashes FROM delay_wheel.tasks WHERE id = $pending)";
 	is(out_as($_, $crashes), '2|2', "the crashes of the victim's task are told: $_") for qw(victim writer boss);
 	is(out_as($_, $crashes), '0|', "they are not: $_") for qw(mallory watcher);
 };

@@ -186,7 +186,7 @@ group outcome => sub {
 #
 group failed => sub {
 	my $failed = 'INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) SELECT';
-	my $rest = q{now(), delay_wheel.origin(), r.oid, 0, 0, 1, '22012', 'x', 'SELECT 1/0' FROM generate_series(1, %d) i, pg_roles r WHERE rolname};
+	my $rest = q{now(), delay_wheel_internal.origin(), r.oid, 0, 0, 1, '22012', 'x', 'SELECT 1/0' FROM generate_series(1, %d) i, pg_roles r WHERE rolname};
 
 	# the victim's are the oldest
 	$node->safe_psql('postgres', "$failed i, now() - interval '2 days' + i * interval '1 s', " . sprintf($rest, 100) . " = 'victim'");
@@ -215,7 +215,7 @@ group readers => sub {
 	wait_for($node, q{SELECT lanes > 13000 FROM delay_wheel.status WHERE database = 'postgres'}, 'there are many lanes');
 	for my $function (qw(get_queues get_status get_lanes))
 	{
-		holds_nobody_up("readers of $function", 'nobody', "DO 'BEGIN LOOP PERFORM count(*) FROM delay_wheel.$function(); END LOOP; END'", sessions => 6, limit => 100);
+		holds_nobody_up("readers of $function", 'nobody', "DO 'BEGIN LOOP PERFORM count(*) FROM delay_wheel_internal.$function(); END LOOP; END'", sessions => 6, limit => 100);
 	}
 };
 

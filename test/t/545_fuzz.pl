@@ -289,20 +289,20 @@ sub escaped { my ($s) = @_; $s =~ s/\\/\\\\/g; $s =~ s/'/\\'/g; return $s; }
 #
 my %columns;
 for my $line (split /\n/, $node->safe_psql('postgres', q{
-	SELECT c.relname, a.attname, format_type(a.atttypid, NULL), a.attnotnull, a.atthasdef
+	SELECT c.oid::regclass, a.attname, format_type(a.atttypid, NULL), a.attnotnull, a.atthasdef
 	FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-	WHERE c.relnamespace = 'delay_wheel'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+	WHERE c.relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND c.relkind = 'r' AND a.attnum > 0
 	ORDER BY c.relname, a.attnum}))
 {
 	my ($table, @column) = split /\|/, $line;
 	push @{ $columns{$table} }, \@column;
 }
-is(join(' ', sort keys %columns), 'cancellation failed_task history_0 history_1 history_2 pause prepared queue recurring_task task', 'all tables are known');
+is(join(' ', sort keys %columns), join(' ', sort((map { "delay_wheel.$_" } qw(cancellation failed_task pause prepared queue recurring_task task)), map { "delay_wheel_internal.history_$_" } 0 .. 2)), 'all tables are known');
 
 # One of those that are likely to be looked at by workers
 sub row_for
 {
-	my $table = one_of(('task') x 6, ('recurring_task') x 3, sort keys %columns);
+	my $table = one_of(('delay_wheel.task') x 6, ('delay_wheel.recurring_task') x 3, sort keys %columns);
 	my (@names, @values);
 
 	for my $column (@{ $columns{$table} })
@@ -334,7 +334,7 @@ sub row_for
 		push @names, $name;
 		push @values, $value;
 	}
-	my $row = "INSERT INTO delay_wheel.$table (" . join(', ', @names) . ') VALUES (' . join(', ', @values) . ') ON CONFLICT DO NOTHING;';
+	my $row = "INSERT INTO $table (" . join(', ', @names) . ') VALUES (' . join(', ', @values) . ') ON CONFLICT DO NOTHING;';
 	return one_of($row, $row, "BEGIN; $row PREPARE TRANSACTION 'fuzz'; COMMIT PREPARED 'fuzz'; ROLLBACK;",
 		"BEGIN; SAVEPOINT a; $row ROLLBACK TO a; COMMIT;");
 }
@@ -350,7 +350,7 @@ my $tidy = q{
 	SELECT setval('delay_wheel.task_id_seq', (SELECT max(m) FROM (SELECT last_value FROM delay_wheel.task_id_seq UNION ALL SELECT max(id) FROM delay_wheel.task WHERE id < 1e15) v(m)));
 };
 my @views = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class
-	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('v', 'r') ORDER BY 1});
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('v', 'r') ORDER BY 1});
 
 #
 # One psql that sends them all; each is a line, which its messages name.

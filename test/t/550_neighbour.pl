@@ -257,10 +257,10 @@ is($node->safe_psql('postgres', 'SELECT string_agg(id, $$ $$) FROM told'), $id, 
 # failed_rows is for two other views only
 for my $role (qw(b postgres))
 {
-	for my $view (split /\n/, $node->safe_psql('postgres', qq{SELECT relname FROM pg_class
-		WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'v' AND ('$role' = 'postgres' OR relname <> 'failed_rows') ORDER BY 1}))
+	for my $view (split /\n/, $node->safe_psql('postgres', qq{SELECT oid::regclass FROM pg_class
+		WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'v' AND ('$role' = 'postgres' OR relname <> 'failed_rows') ORDER BY 1}))
 	{
-		my $count = "SELECT count(*) FROM delay_wheel.$view;";
+		my $count = "SELECT count(*) FROM $view;";
 		my ($rc, $out, $err) = $node->psql('postgres', "SET SESSION AUTHORIZATION $role; $count SET $forced = off; SET max_parallel_workers_per_gather = 0; SET jit = off; $count");
 		my @counts = split /\n/, $out // '';
 
@@ -465,7 +465,7 @@ $_->quit for @keepers;
 # an old prepared transaction holds it all up
 $node->safe_psql('postgres', "BEGIN; SELECT delay_schedule('0', $effect, 7202::bigint); PREPARE TRANSACTION 'old'");
 my $ages = q{SELECT max(age(relfrozenxid)) < 100000 AND max(mxid_age(relminmxid)) < 10000 FROM pg_class
-	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'r'};
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'};
 $node->safe_psql('postgres', 'CALL burn(120000)');
 is($node->safe_psql('postgres', $ages), 'f', 'a prepared transaction keeps rows from being frozen');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel%' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)}), 0,
@@ -630,7 +630,7 @@ $small->safe_psql('postgres', "CREATE TABLESPACE place LOCATION '$place'");
 $small->safe_psql('postgres', 'CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler');
 $small->safe_psql('postgres', "SET default_table_access_method = other; SET default_tablespace = place; CREATE EXTENSION delay_wheel; RESET default_table_access_method; $setup");
 is($small->safe_psql('postgres', q{SELECT DISTINCT amname, reltablespace <> 0 FROM pg_class c JOIN pg_am a ON a.oid = relam
-	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind = 'r'}), 'heap|t', 'our tables are heaps, in the default tablespace');
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind = 'r'}), 'heap|t', 'our tables are heaps, in the default tablespace');
 schedule($small, 1, 50);
 is($small->safe_psql('postgres', q{SELECT state FROM delay_wheel.status}), 'stopped', 'without background workers nothing runs, and the view says so');
 for my $workers (1 .. 3)
@@ -653,7 +653,7 @@ $small->stop('immediate');
 $small->start;
 each_once($small, 1, 500, 'after a crash just after CREATE EXTENSION its tasks are there', db => 'fresh');
 is($small->safe_psql('fresh', 'SELECT (SELECT count(*) FROM delay_wheel.recurring), (SELECT count(*) FROM delay_wheel.queues)'), '1|1', 'so is the rest');
-$small->safe_psql('postgres', q{BEGIN; TRUNCATE delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2, delay_wheel.failed_task;
+$small->safe_psql('postgres', q{BEGIN; TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2, delay_wheel.failed_task;
 	SELECT count(delay_schedule('0', 'SELECT 1 / 0')) FROM generate_series(1, 20); COMMIT});
 wait_for($small, 'SELECT count(*) FROM delay_wheel.failed', 'tables that were truncated are written', 60, expected => 20);
 $small->stop('immediate');

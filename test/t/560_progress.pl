@@ -201,9 +201,9 @@ SKIP:
 # The history's tables are locked by somebody.
 #
 my $reader = $node->background_psql('postgres');
-$reader->query_safe('BEGIN; LOCK delay_wheel.history_0, delay_wheel.history_1, delay_wheel.history_2 IN ACCESS SHARE MODE');
+$reader->query_safe('BEGIN; LOCK delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 IN ACCESS SHARE MODE');
 set('history_max_age', '1 min');
-query(q{DO $$BEGIN FOR i IN 0..2 LOOP EXECUTE format('UPDATE delay_wheel.history_%s SET ended = ended - interval ''1 day''', i); END LOOP; END$$});
+query(q{DO $$BEGIN FOR i IN 0..2 LOOP EXECUTE format('UPDATE delay_wheel_internal.history_%s SET ended = ended - interval ''1 day''', i); END LOOP; END$$});
 set('history_max_age', '2 min');
 shows('history', 'phase, active', 'waiting|t', 'emptying waits for who has locked the tables');
 $reader->quit;

@@ -201,9 +201,9 @@ export('many');
 $d = feed();
 is_deeply([ $d->{failed}{total}, $d->{failed}{newest}, scalar @{ $d->{failed}{rows} } ], [ 10001, 1000, 50 ], '10,000 failed tasks: the newest are shown, the rest is counted, not for ever');
 cmp_ok(-s "$feeds/many.json", '<', 200_000, 'and the feed stays small');
-is($node->safe_psql('postgres', q{SELECT array_agg(id) = (SELECT array_agg(id) FROM (SELECT id FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 1000) f) FROM (SELECT id FROM delay_wheel.newest_failed) n}),
+is($node->safe_psql('postgres', q{SELECT array_agg(id) = (SELECT array_agg(id) FROM (SELECT id FROM delay_wheel.failed ORDER BY failed_at DESC, id DESC LIMIT 1000) f) FROM (SELECT id FROM delay_wheel_internal.newest_failed) n}),
 	't', 'newest_failed has the newest 1,000');
-my $plan = $node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel.newest_failed');
+my $plan = $node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT * FROM delay_wheel_internal.newest_failed');
 unlike($plan, qr/Sort/, 'which are not sorted');
 my @scans = $plan =~ /Foreign Scan on visible_failed_task.*\n((?:\s+(?!->)\S.*\n?)*)/g;
 is(scalar @scans, 1, 'but read by one scan') or diag($plan);

@@ -34,7 +34,7 @@ sub pids
 	my $dbh = $c->{primary}->connect('postgres') or return;
 	my $rows = eval {
 		$dbh->selectall_arrayref('SELECT a.pid, a.backend_type, r.task FROM pg_stat_activity a'
-			  . ' LEFT JOIN delay_wheel.get_running() r USING (pid) WHERE a.backend_type LIKE ?'
+			  . ' LEFT JOIN delay_wheel_internal.get_running() r USING (pid) WHERE a.backend_type LIKE ?'
 			  . ' AND a.pid <> pg_backend_pid() ORDER BY a.backend_start, a.pid', undef, $like);
 	} // [];
 

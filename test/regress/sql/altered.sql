@@ -127,8 +127,8 @@ ALTER TABLE delay_wheel.task ALTER COLUMN timeout TYPE bigint;
 SELECT delay_schedule('0', 'SELECT 1');
 ROLLBACK;
 BEGIN;
-ALTER FOREIGN TABLE delay_wheel.visible_queue ADD COLUMN note text;
-SELECT count(*) FROM delay_wheel.visible_queue;
+ALTER FOREIGN TABLE delay_wheel_internal.visible_queue ADD COLUMN note text;
+SELECT count(*) FROM delay_wheel_internal.visible_queue;
 ROLLBACK;
 SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
 

@@ -18,7 +18,7 @@ CREATE ROLE regress_dw_carl LOGIN;
 CREATE FUNCTION pg_temp.copied(owner text, label text, due timestamptz DEFAULT now() - interval '1 day') RETURNS bigint
 LANGUAGE sql AS $$
 INSERT INTO delay_wheel.task (due, origin, owner, sql)
-	VALUES (due, delay_wheel.origin() # 1, owner::regrole, format('INSERT INTO public.arm_effect VALUES (%L)', label)) RETURNING id
+	VALUES (due, delay_wheel_internal.origin() # 1, owner::regrole, format('INSERT INTO public.arm_effect VALUES (%L)', label)) RETURNING id
 $$;
 CREATE FUNCTION pg_temp.unarmed() RETURNS boolean
 LANGUAGE sql AS $$ SELECT unarmed FROM delay_wheel.status WHERE database = current_database() $$;
@@ -81,7 +81,7 @@ INSERT INTO delay_wheel.task (due, origin, owner, sql, args, arg_types, search_p
 UPDATE delay_wheel.task SET due = now() + interval '1 hour' WHERE id = :id;
 CREATE TABLE arm_row AS SELECT to_jsonb(t) - 'origin' AS j FROM delay_wheel.task t;
 SELECT delay_arm();
-SELECT j = to_jsonb(t) - 'origin' AS same, origin = delay_wheel.origin() AS ours FROM delay_wheel.task t, arm_row;
+SELECT j = to_jsonb(t) - 'origin' AS same, origin = delay_wheel_internal.origin() AS ours FROM delay_wheel.task t, arm_row;
 SELECT delay_reschedule(:id, '0');
 SELECT pg_temp.wait_until_done();
 SELECT * FROM arm_effect;

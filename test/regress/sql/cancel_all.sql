@@ -26,7 +26,7 @@ CREATE FUNCTION pg_temp.pending() RETURNS text LANGUAGE sql AS $$
 $$;
 -- the rows of what is cancelled are gone, and so are the cancellations
 CREATE FUNCTION pg_temp.swept() RETURNS text LANGUAGE sql AS $$
-	SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellation WHERE origin = delay_wheel.origin())')
+	SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.cancellation WHERE origin = delay_wheel_internal.origin())')
 $$;
 \set d '''2100-01-01 00:00:00+00''::timestamptz'
 
@@ -243,7 +243,7 @@ RESET SESSION AUTHORIZATION;
 SELECT count(*) FROM delay_wheel.cancellation;
 -- the trigger is for our table only
 CREATE TABLE cancel_all_table (owners text);
-CREATE TRIGGER t BEFORE INSERT ON cancel_all_table FOR EACH ROW EXECUTE FUNCTION delay_wheel.cancellation_guard();
+CREATE TRIGGER t BEFORE INSERT ON cancel_all_table FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.cancellation_guard();
 SELECT code, message FROM pg_temp.error_of('INSERT INTO cancel_all_table VALUES (1)');
 ROLLBACK;
 
@@ -253,12 +253,12 @@ INSERT INTO delay_wheel.cancellation VALUES (1000000, 1, now(), 'regress_dw_all_
 INSERT INTO delay_wheel.task (id, due, origin, owner, sql) VALUES
 	(999991, :d, 1, 'regress_dw_all_other', 'SELECT $$(''copied, hit'')$$'), (999992, :d, 1, 'regress_dw_all_owner', 'SELECT $$(''copied, other owner'')$$'),
 	(1000001, :d, 1, 'regress_dw_all_other', 'SELECT $$(''copied, later'')$$'), (999993, :d, 2, 'regress_dw_all_other', 'SELECT $$(''other copy'')$$'),
-	(999994, :d, delay_wheel.origin(), 'regress_dw_all_other', 'SELECT $$(''ours'')$$');
+	(999994, :d, delay_wheel_internal.origin(), 'regress_dw_all_other', 'SELECT $$(''ours'')$$');
 SELECT pg_temp.pending();
 SELECT id, state, waiting_for FROM delay_wheel.cancellations;
 SELECT delay_cancel(999991);
 SELECT delay_arm(), pg_temp.pending();
-SELECT count(*) FILTER (WHERE origin <> delay_wheel.origin()) AS unarmed, count(*), (SELECT count(*) FROM delay_wheel.cancellation) AS cancellations FROM delay_wheel.task;
+SELECT count(*) FILTER (WHERE origin <> delay_wheel_internal.origin()) AS unarmed, count(*), (SELECT count(*) FROM delay_wheel.cancellation) AS cancellations FROM delay_wheel.task;
 -- ours hits copies
 INSERT INTO delay_wheel.task (id, due, origin, owner, tag, sql) VALUES (1, :d, 1, 'regress_dw_all_other', 'copied', 'SELECT 1');
 SELECT delay_cancel_all(tag => 'copied') > 0 AS ok;

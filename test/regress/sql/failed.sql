@@ -36,7 +36,7 @@ SELECT pg_temp.wait_until_done();
 BEGIN;
 SELECT delay_retry(:id);
 SELECT count(*) AS failed FROM delay_wheel.failed;
-SELECT id = :id AS same_id, due = now() AS due_now, origin = delay_wheel.origin() AS armed, owner = current_user::regrole AS owner, queue, priority,
+SELECT id = :id AS same_id, due = now() AS due_now, origin = delay_wheel_internal.origin() AS armed, owner = current_user::regrole AS owner, queue, priority,
 	attempts, spared, sql, args, arg_types, key, tag FROM delay_wheel.task;
 SELECT delay_retry(:id);
 ROLLBACK;

@@ -32,7 +32,7 @@ SET delay_wheel.no_such_setting = 1;
 -- everybody may look, nobody but superusers may change
 SELECT c.oid::regclass AS relation, p.privilege
 	FROM pg_class c, unnest('{SELECT, INSERT, UPDATE, DELETE, TRUNCATE}'::text[]) p(privilege)
-	WHERE relnamespace = 'delay_wheel'::regnamespace AND relkind IN ('r', 'v', 'f', 'S')
+	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('r', 'v', 'f', 'S')
 		AND CASE WHEN relkind = 'S' THEN p.privilege IN ('SELECT', 'UPDATE') AND has_sequence_privilege('public', c.oid, p.privilege)
 			ELSE has_table_privilege('public', c.oid, p.privilege) END
 	ORDER BY 1, 2;

@@ -45,11 +45,11 @@ SELECT state, reason, running, ready, lanes FROM delay_wheel.queues WHERE name =
 -- who sees it: who may use the queue; lanes, only of one's own
 SET ROLE regress_dw_alice;
 SELECT name, state, running FROM delay_wheel.queues WHERE name LIKE 'lanes%';
-SELECT count(*) FROM delay_wheel.get_queues();
+SELECT count(*) FROM delay_wheel_internal.get_queues();
 SELECT DISTINCT owner, queue FROM delay_wheel.lanes WHERE queue LIKE 'lanes%';
 SET ROLE regress_dw_bob;
 SELECT name, state, running FROM delay_wheel.queues WHERE name LIKE 'lanes%';
-SELECT count(*) FROM delay_wheel.get_queues();
+SELECT count(*) FROM delay_wheel_internal.get_queues();
 SELECT DISTINCT owner, queue FROM delay_wheel.lanes WHERE queue LIKE 'lanes%';
 SET ROLE regress_dw_watcher;
 SELECT name, state, running FROM delay_wheel.queues WHERE name LIKE 'lanes%' ORDER BY name;
@@ -93,7 +93,7 @@ SELECT pg_advisory_unlock(4712);
 SELECT pg_temp.wait_for('done = 3 AND running = 0 FROM delay_wheel.queues WHERE name = ''lanes_open''');
 
 SELECT delay_queue_drop('lanes_narrow'), delay_queue_drop('lanes_slow'), delay_queue_drop('lanes_open');
-SELECT pg_temp.wait_for('count(*) = 0 FROM delay_wheel.get_queues()');
+SELECT pg_temp.wait_for('count(*) = 0 FROM delay_wheel_internal.get_queues()');
 SELECT delay_wheel.disallow('regress_dw_alice', 'regress_dw_bob');
 DELETE FROM delay_wheel.failed_task;
 DROP ROLE regress_dw_alice, regress_dw_bob, regress_dw_watcher;

@@ -21,7 +21,7 @@ CREATE FUNCTION pg_temp.counted(bounds timestamptz[], OUT n bigint, OUT tasks bi
 LANGUAGE sql AS $$
 	SELECT row_number() OVER (ORDER BY c.due_from NULLS FIRST), c.tasks, c.exact,
 		   (SELECT count(*) FROM delay_wheel.tasks t WHERE (c.due_from IS NULL OR t.due >= c.due_from) AND (c.due_until IS NULL OR t.due < c.due_until))
-		FROM delay_wheel.count_due(bounds) c ORDER BY 1
+		FROM delay_wheel_internal.count_due(bounds) c ORDER BY 1
 $$;
 CREATE FUNCTION pg_temp.well_formed() RETURNS TABLE (picture text, xml boolean) LANGUAGE sql AS $$
 	VALUES ('ring', xml_is_well_formed_document(delay_wheel.ring_svg())),
@@ -33,15 +33,15 @@ $$;
 -- Few tasks are counted
 --
 SET SESSION AUTHORIZATION regress_dw_pictures;
-SELECT * FROM delay_wheel.count_due('{}');
-SELECT delay_wheel.next_due();
+SELECT * FROM delay_wheel_internal.count_due('{}');
+SELECT delay_wheel_internal.next_due();
 SELECT step, count(*), sum(tasks), bool_and(exact) FROM delay_wheel.forecast GROUP BY step ORDER BY step;
 SELECT * FROM pg_temp.well_formed();
 -- bounds belong to what follows
 SELECT delay_schedule_at(t, 'SELECT 1') > 0 AS ok FROM unnest('{2100-01-01, 2100-01-02, 2100-01-02 00:00:00.000001, 2100-01-03}'::timestamptz[]) t;
-SELECT * FROM delay_wheel.count_due('{2100-01-02, 2100-01-02 00:00:00.000001, 2100-01-03}');
-SELECT * FROM delay_wheel.count_due('{-infinity, infinity}');
-SELECT delay_wheel.next_due() = '2100-01-01' AS next;
+SELECT * FROM delay_wheel_internal.count_due('{2100-01-02, 2100-01-02 00:00:00.000001, 2100-01-03}');
+SELECT * FROM delay_wheel_internal.count_due('{-infinity, infinity}');
+SELECT delay_wheel_internal.next_due() = '2100-01-01' AS next;
 SELECT step, sum(tasks) FROM delay_wheel.forecast WHERE tasks > 0 GROUP BY step;
 -- in several lanes, with dead entries among them
 CREATE TABLE pictures_ids AS
@@ -53,23 +53,23 @@ SELECT count(*), bool_and(exact) AS exact, bool_and(tasks = counted) AS same, su
 -- those of this transaction, too; those that were rolled back not
 BEGIN;
 SELECT delay_schedule_at('2100-01-05', 'SELECT 1') > 0 AS ok;
-SELECT tasks FROM delay_wheel.count_due('{2100-01-04, 2100-01-06}') WHERE due_from = '2100-01-04';
+SELECT tasks FROM delay_wheel_internal.count_due('{2100-01-04, 2100-01-06}') WHERE due_from = '2100-01-04';
 ROLLBACK;
-SELECT tasks FROM delay_wheel.count_due('{2100-01-04, 2100-01-06}') WHERE due_from = '2100-01-04';
+SELECT tasks FROM delay_wheel_internal.count_due('{2100-01-04, 2100-01-06}') WHERE due_from = '2100-01-04';
 
 --
 -- Nobody else's
 --
 SET SESSION AUTHORIZATION regress_dw_other;
-SELECT * FROM delay_wheel.count_due('{2100-01-01}');
-SELECT delay_wheel.next_due();
+SELECT * FROM delay_wheel_internal.count_due('{2100-01-01}');
+SELECT delay_wheel_internal.next_due();
 SELECT delay_schedule_at('2099-12-31', 'SELECT 1') > 0 AS ok;
 SELECT * FROM pg_temp.counted('{2100-01-01}');
 SET SESSION AUTHORIZATION regress_dw_pictures;
-SELECT delay_wheel.next_due() = '2100-01-01' AS next;
+SELECT delay_wheel_internal.next_due() = '2100-01-01' AS next;
 SELECT * FROM pg_temp.counted('{2100-01-01, 2100-01-04}') WHERE n < 3;
 SET SESSION AUTHORIZATION regress_dw_monitor;
-SELECT delay_wheel.next_due() < '2100-01-01' AS sees_next, sum(tasks) >= 1505 AS sees_all FROM delay_wheel.count_due('{2100-01-01}');
+SELECT delay_wheel_internal.next_due() < '2100-01-01' AS sees_next, sum(tasks) >= 1505 AS sees_all FROM delay_wheel_internal.count_due('{2100-01-01}');
 SELECT step, tasks >= 1505 AS sees_all FROM delay_wheel.forecast WHERE step = 'later';
 SELECT * FROM pg_temp.well_formed();
 RESET SESSION AUTHORIZATION;
@@ -91,18 +91,18 @@ SELECT count(*), bool_and(exact) AS exact, bool_and(tasks = counted) AS same, su
 BEGIN;
 SELECT delay_cancel_all(due_from => '2100-06-02', due_until => '2100-06-02 12:00') > 0 AS ok;
 SELECT n, exact, abs(tasks - counted) < 0.05 * counted AS about FROM pg_temp.counted('{2100-06-02, 2100-06-03}') WHERE n = 2;
-SELECT tasks, exact FROM delay_wheel.count_due('{2100-06-02, 2100-06-02 12:00}') WHERE due_until = '2100-06-02 12:00';
+SELECT tasks, exact FROM delay_wheel_internal.count_due('{2100-06-02, 2100-06-02 12:00}') WHERE due_until = '2100-06-02 12:00';
 ROLLBACK;
 -- they do not make those of others estimates, nor are they among them
 SET SESSION AUTHORIZATION regress_dw_other;
 SELECT * FROM pg_temp.counted('{2100-01-01}');
 SET SESSION AUTHORIZATION regress_dw_monitor;
-SELECT exact, abs(tasks - 25000) < 1250 AS about FROM delay_wheel.count_due('{2100-06-02, 2100-06-03}') WHERE due_from = '2100-06-02';
+SELECT exact, abs(tasks - 25000) < 1250 AS about FROM delay_wheel_internal.count_due('{2100-06-02, 2100-06-03}') WHERE due_from = '2100-06-02';
 SET SESSION AUTHORIZATION regress_dw_pictures;
 -- cancelled all at once: their rows are still there
 BEGIN;
 SELECT delay_cancel_all(due_until => '2100-01-02 12:00') > 0 AS ok;
-SELECT * FROM delay_wheel.count_due('{2100-01-01, 2100-01-02, 2100-01-02 12:00, 2100-01-04}') WHERE due_until <= '2100-01-04';
+SELECT * FROM delay_wheel_internal.count_due('{2100-01-01, 2100-01-02, 2100-01-02 12:00, 2100-01-04}') WHERE due_until <= '2100-01-04';
 RESET SESSION AUTHORIZATION;
 SELECT count(*) FROM delay_wheel.task WHERE owner = 'regress_dw_pictures'::regrole AND due < '2100-01-02 12:00';
 COMMIT;
@@ -113,12 +113,12 @@ RESET SESSION AUTHORIZATION;
 --
 -- Errors
 --
-SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.count_due('{2100-01-02, 2100-01-01}')$$);
-SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.count_due('{2100-01-02, 2100-01-02}')$$);
-SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.count_due('{2100-01-02, NULL}')$$);
-SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.count_due('{{2100-01-02}, {2100-01-03}}')$$);
-SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel.count_due(ARRAY(SELECT now() + i * interval '1 s' FROM generate_series(1, 501) i))$$);
-SELECT count(*) FROM delay_wheel.count_due(ARRAY(SELECT now() + i * interval '1 s' FROM generate_series(1, 500) i));
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{2100-01-02, 2100-01-01}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{2100-01-02, 2100-01-02}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{2100-01-02, NULL}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due('{{2100-01-02}, {2100-01-03}}')$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT delay_wheel_internal.count_due(ARRAY(SELECT now() + i * interval '1 s' FROM generate_series(1, 501) i))$$);
+SELECT count(*) FROM delay_wheel_internal.count_due(ARRAY(SELECT now() + i * interval '1 s' FROM generate_series(1, 500) i));
 
 --
 -- The periods: a minute lies in one hour, an hour in one day; none is left out
@@ -147,9 +147,9 @@ RESET TimeZone;
 -- what is cancelled is not the next one, also before its row is removed
 BEGIN;
 SELECT delay_cancel_all(due_until => now() + interval '1 hour') > 0 AS ok;
-SELECT delay_wheel.next_due() BETWEEN now() + interval '59 min' AND now() + interval '71 min' AS next;
+SELECT delay_wheel_internal.next_due() BETWEEN now() + interval '59 min' AND now() + interval '71 min' AS next;
 ROLLBACK;
-SELECT delay_wheel.next_due() BETWEEN now() + interval '9 min' AND now() + interval '11 min' AS next;
+SELECT delay_wheel_internal.next_due() BETWEEN now() + interval '9 min' AND now() + interval '11 min' AS next;
 
 --
 -- Pictures: full, paused, with names that must not be taken for markup
@@ -175,6 +175,10 @@ SELECT * FROM pg_temp.well_formed();
 SELECT delay_wheel.ring_svg() LIKE '%Timer: paused%' AS says_so;
 SELECT delay_resume_database();
 SELECT pg_temp.wait_for($$state = 'running' FROM delay_wheel.status WHERE database = current_database()$$);
+-- whatever the settings of the session
+SET standard_conforming_strings = off;
+SELECT * FROM pg_temp.well_formed();
+RESET standard_conforming_strings;
 -- each slot is in the picture, once
 SELECT count(*) AS segments, sum(coalesce(m[3], m[1])::int - m[1]::int + 1) = current_setting('delay_wheel.slots')::int AS all_slots
 	FROM regexp_matches(delay_wheel.ring_svg(), '<title>slots? (\d+)( to (\d+))?: ', 'g') m;
@@ -185,6 +189,17 @@ SELECT sum(replace(m[1], ',', '')::int) = (SELECT max(tasks) FROM delay_wheel.la
 SELECT delay_schedule_at(now() - interval '10 days', 'SELECT 1') AS id \gset
 SELECT pg_temp.wait_for($$max(tasks) > max(tasks) FILTER (WHERE below < 'Infinity') FROM delay_wheel.lateness WHERE database = current_database()$$);
 SELECT delay_wheel.lateness_svg() LIKE '%<title>1 d 14 h or more: %' AS picture, (delay_wheel.page_data() -> 'lateness' -> -1 -> 1)::text AS page;
+
+--
+-- What pictures write: text that can stand in XML, also the begin and the end of it; numbers and times for people
+--
+SELECT delay_wheel_internal.svg_escape(t) FROM unnest(ARRAY['<a b="1">&''', E'\\x41\\', E'\t\n', E'\x01\r\x7f\uFFFE\uFFFF', 'ü日😀']) t;
+SELECT count(*), count(*) FILTER (WHERE delay_wheel_internal.svg_escape(chr(c)) = '&#' || c || ';') AS same
+	FROM generate_series(128, 1114111, 127) c WHERE c NOT BETWEEN 55296 AND 57343;
+SELECT n, delay_wheel_internal.svg_escape(left('abcdefghijklmnopqrstuvwxyz', n), 12) FROM generate_series(11, 14) n;
+SELECT us, delay_wheel_internal.svg_duration(us) FROM unnest('{0, 999.4, 999.6, 9949, 9951, 999499, 999501, 59.4e6, 59.6e6, 200e6, 3599.6e6, 18720e6, 86399.6e6, 273600e6}'::float8[]) us;
+SELECT n, delay_wheel_internal.svg_short(n), delay_wheel_internal.svg_count(n, 'task'), delay_wheel_internal.svg_count(n, 'task', false)
+	FROM unnest('{0, 1, 999, 1000, 1949, 99949, 99950, 999499, 999500, 9223372036854775807}'::numeric[]) n;
 
 SELECT delay_cancel_all(due_from => '-infinity') > 0 AS ok;
 SELECT delay_wheel.disallow('regress_dw_pictures', 'regress_dw_other', 'regress_dw <b>&amp;"''ü');

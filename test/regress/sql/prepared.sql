@@ -83,7 +83,7 @@ SELECT pg_temp.wait_for('count(*) = 1 FROM prepared_effect');
 
 -- tasks that came with a copy are armed by it, or not
 TRUNCATE prepared_effect;
-INSERT INTO delay_wheel.task (due, origin, sql) VALUES (now(), delay_wheel.origin() # 1, $$INSERT INTO prepared_effect VALUES ('armed')$$);
+INSERT INTO delay_wheel.task (due, origin, sql) VALUES (now(), delay_wheel_internal.origin() # 1, $$INSERT INTO prepared_effect VALUES ('armed')$$);
 BEGIN;
 SELECT delay_arm();
 PREPARE TRANSACTION 'regress_dw_arm';

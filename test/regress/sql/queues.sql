@@ -190,13 +190,13 @@ SELECT name, owner, users, rate, paused FROM delay_wheel.queues ORDER BY name;
 SELECT delay_queue_drop('of anna');
 -- as a replica, and by a trigger of one's own making
 SET ROLE regress_dw_dba;
-SELECT delay_wheel.queue_changed();
-SELECT delay_wheel.queue_guard();
+SELECT delay_wheel_internal.queue_changed();
+SELECT delay_wheel_internal.queue_guard();
 RESET ROLE;
-SELECT delay_wheel.queue_changed();
-SELECT delay_wheel.queue_guard();
+SELECT delay_wheel_internal.queue_changed();
+SELECT delay_wheel_internal.queue_guard();
 BEGIN;
-CREATE TRIGGER guard BEFORE INSERT ON delay_wheel.queue EXECUTE FUNCTION delay_wheel.queue_guard();
+CREATE TRIGGER guard BEFORE INSERT ON delay_wheel.queue EXECUTE FUNCTION delay_wheel_internal.queue_guard();
 INSERT INTO delay_wheel.queue (name) VALUES ('x');
 ROLLBACK;
 -- what the table itself refuses

@@ -242,12 +242,12 @@ SELECT pg_temp.wait_for($$EXISTS (SELECT FROM rights_effect WHERE label = 'of a 
 CREATE SCHEMA regress_dw_plain AUTHORIZATION regress_dw_plain;
 SET SESSION AUTHORIZATION regress_dw_plain;
 CREATE TABLE regress_dw_plain.t (owner text, i int);
-CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel.task_changed();
-CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
-SELECT delay_wheel.task_changed();
+CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel_internal.task_changed();
+CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
+SELECT delay_wheel_internal.task_changed();
 RESET SESSION AUTHORIZATION;
-SELECT delay_wheel.task_changed();
-SELECT delay_wheel.task_guard();
+SELECT delay_wheel_internal.task_changed();
+SELECT delay_wheel_internal.task_guard();
 CREATE FUNCTION pg_temp.with_trigger(definition text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE definition;
@@ -256,15 +256,15 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE || ': ' || SQLERRM;
 END $$;
-SELECT pg_temp.with_trigger('CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel.task_changed()');
-SELECT pg_temp.with_trigger('CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard()');
+SELECT pg_temp.with_trigger('CREATE TRIGGER changed AFTER INSERT ON regress_dw_plain.t EXECUTE FUNCTION delay_wheel_internal.task_changed()');
+SELECT pg_temp.with_trigger('CREATE TRIGGER guard BEFORE INSERT ON regress_dw_plain.t FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard()');
 BEGIN;
-CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.task EXECUTE FUNCTION delay_wheel.task_guard();
+CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.task EXECUTE FUNCTION delay_wheel_internal.task_guard();
 DELETE FROM delay_wheel.task;
 ROLLBACK;
 BEGIN;
 CREATE TABLE delay_wheel.ownerless (owner text);
-CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.ownerless FOR EACH ROW EXECUTE FUNCTION delay_wheel.task_guard();
+CREATE TRIGGER guard BEFORE DELETE ON delay_wheel.ownerless FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.task_guard();
 INSERT INTO delay_wheel.ownerless VALUES ('other');
 DELETE FROM delay_wheel.ownerless;
 ROLLBACK;

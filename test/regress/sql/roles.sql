@@ -144,7 +144,7 @@ ROLLBACK;
 -- failed tasks of others are not compared, however large a value is
 BEGIN;
 INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql, tag)
-	SELECT nextval('delay_wheel.task_id_seq'), now(), now(), delay_wheel.origin(), 'regress_dw_bob', 0, 0, 1, '22012', left(v, 900), left(v, 900), left(v, 1000)
+	SELECT nextval('delay_wheel.task_id_seq'), now(), now(), delay_wheel_internal.origin(), 'regress_dw_bob', 0, 0, 1, '22012', left(v, 900), left(v, 900), left(v, 1000)
 	FROM (SELECT string_agg(md5(i::text), '') AS v FROM generate_series(1, 32) i) t;
 SET LOCAL SESSION AUTHORIZATION regress_dw_alice;
 SELECT idx_scan AS scans FROM pg_stat_xact_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'delay_wheel.failed_task'::regclass) \gset

@@ -16,27 +16,27 @@ CREATE TABLE views_effect (label text);
 -- whole, none for what is past.
 SELECT bool_and((p.slot - h.slot + :slots) % :slots = (s % :slots + :slots) % :slots) AS slots_follow, min(p.slot) >= 0 AND max(p.slot) < :slots AS in_range
 	FROM (SELECT now() AS t0) t, generate_series(-2 * :slots, 2 * :slots, 7) s,
-		delay_wheel.place(t0) h, delay_wheel.place(t0 + s * :tick * interval '1 s') p;
+		delay_wheel_internal.place(t0) h, delay_wheel_internal.place(t0 + s * :tick * interval '1 s') p;
 SELECT n, p.slot = h.slot AS same_slot, q.cycle_num = n AS turns
 	FROM generate_series(0, 1000, 250) n,
-		delay_wheel.place(now()) h, delay_wheel.place(now() + n * :slots * :tick * interval '1 s') p,
-		delay_wheel.place(clock_timestamp() + (n * :slots + 0.5) * :tick * interval '1 s') q
+		delay_wheel_internal.place(now()) h, delay_wheel_internal.place(now() + n * :slots * :tick * interval '1 s') p,
+		delay_wheel_internal.place(clock_timestamp() + (n * :slots + 0.5) * :tick * interval '1 s') q
 	ORDER BY n;
-SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel.place('1900-01-01 00:00:00.000001+00');
-SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num > 0 AS far FROM delay_wheel.place('294276-12-31 23:59:59.999999+00');
-SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel.place('4714-11-24 00:00:00+00 BC');
-SELECT delay_wheel.place(NULL);
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel_internal.place('1900-01-01 00:00:00.000001+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num > 0 AS far FROM delay_wheel_internal.place('294276-12-31 23:59:59.999999+00');
+SELECT slot BETWEEN 0 AND :slots - 1 AS slot_ok, cycle_num FROM delay_wheel_internal.place('4714-11-24 00:00:00+00 BC');
+SELECT delay_wheel_internal.place(NULL);
 
 -- the article's example: 3610 seconds from slot 1 on are slot 11, a turn later
 SELECT (p.slot - h.slot + :slots) % :slots = (3610 / :tick)::int % :slots AS ten_slots_on,
 	   p.cycle_num IN (floor(3610 / :tick / :slots), floor(3609 / :tick / :slots)) AS a_turn_later
-	FROM delay_wheel.place(now()) h, delay_wheel.place(now() + interval '3610 s') p;
+	FROM delay_wheel_internal.place(now()) h, delay_wheel_internal.place(now() + interval '3610 s') p;
 
 -- in the view, the same
 BEGIN;
 SELECT delay_schedule('3610 s', 'SELECT 1', VARIADIC NULL::text[]) AS id \gset
 SELECT t.slot = p.slot AND abs(t.cycle_num - p.cycle_num) <= 1 AS as_placed, queue, priority, key, tag, attempts, last_error, armed
-	FROM delay_wheel.tasks t, delay_wheel.place(now() + interval '3610 s') p WHERE id = :id;
+	FROM delay_wheel.tasks t, delay_wheel_internal.place(now() + interval '3610 s') p WHERE id = :id;
 ROLLBACK;
 
 -- all that delay_schedule_task() and delay_every() take; and which one a run is of
@@ -84,30 +84,30 @@ BEGIN
 	RETURN QUERY SELECT btrim(m[1]) FROM regexp_matches(lines, '^(.*access.*)$', 'gin') m ORDER BY 1;
 END $$;
 SELECT query, access FROM unnest(ARRAY[
-	'* FROM delay_wheel.visible_task', '* FROM delay_wheel.visible_task WHERE id = 1', '* FROM delay_wheel.visible_task WHERE id = ANY (ARRAY[1, 2])',
-	'* FROM delay_wheel.visible_task WHERE owner = 10::oid', '* FROM delay_wheel.visible_task ORDER BY id LIMIT 1',
-	'* FROM delay_wheel.visible_task ORDER BY id DESC LIMIT 1', '* FROM delay_wheel.visible_task ORDER BY due LIMIT 1',
-	'* FROM generate_series(1, 2) i JOIN delay_wheel.visible_task t ON t.id = i',
+	'* FROM delay_wheel_internal.visible_task', '* FROM delay_wheel_internal.visible_task WHERE id = 1', '* FROM delay_wheel_internal.visible_task WHERE id = ANY (ARRAY[1, 2])',
+	'* FROM delay_wheel_internal.visible_task WHERE owner = 10::oid', '* FROM delay_wheel_internal.visible_task ORDER BY id LIMIT 1',
+	'* FROM delay_wheel_internal.visible_task ORDER BY id DESC LIMIT 1', '* FROM delay_wheel_internal.visible_task ORDER BY due LIMIT 1',
+	'* FROM generate_series(1, 2) i JOIN delay_wheel_internal.visible_task t ON t.id = i',
 	'sql FROM delay_wheel.tasks WHERE id = 1',
-	'* FROM delay_wheel.visible_failed_task WHERE id = 1', '* FROM delay_wheel.visible_failed_task ORDER BY failed_at, id LIMIT 1',
-	'* FROM delay_wheel.visible_recurring_task', '* FROM delay_wheel.visible_recurring_task WHERE id = 1',
-	'* FROM delay_wheel.visible_history', '* FROM delay_wheel.visible_queue']) query
+	'* FROM delay_wheel_internal.visible_failed_task WHERE id = 1', '* FROM delay_wheel_internal.visible_failed_task ORDER BY failed_at, id LIMIT 1',
+	'* FROM delay_wheel_internal.visible_recurring_task', '* FROM delay_wheel_internal.visible_recurring_task WHERE id = 1',
+	'* FROM delay_wheel_internal.visible_history', '* FROM delay_wheel_internal.visible_queue']) query
 	LEFT JOIN LATERAL pg_temp.access(query) access ON true;
-SELECT format, access FROM unnest('{JSON,XML,YAML}'::text[]) format, pg_temp.access('* FROM delay_wheel.visible_task WHERE id = 1', format) access;
+SELECT format, access FROM unnest('{JSON,XML,YAML}'::text[]) format, pg_temp.access('* FROM delay_wheel_internal.visible_task WHERE id = 1', format) access;
 -- a newer one of the same key is the task; found by the key
 INSERT INTO delay_wheel.task (due, sql, key) SELECT now() + '1 day', 'SELECT ' || i, 'views_key' FROM generate_series(1, 3) i;
 SELECT sql FROM delay_wheel.tasks WHERE key = 'views_key';
 SELECT count(*) FROM delay_wheel.tasks t JOIN delay_wheel.task r USING (id) WHERE r.key = 'views_key';
 -- a name is no text
 SET LOCAL cpu_tuple_cost = 1;
-SELECT count(*) FROM (SELECT 'views_key'::name AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE "default"
+SELECT count(*) FROM (SELECT 'views_key'::name AS k OFFSET 0) n JOIN delay_wheel_internal.visible_task t ON t.key = n.k COLLATE "default"
 	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
 -- nor is a key looked for in another collation than that of the index, or one that is null, or what differs from row to row
 SELECT coll, access FROM unnest('{default,C}'::text[]) coll, pg_temp.access(format(
-	'* FROM (SELECT ''k''::text AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k COLLATE %I WHERE t.owner = 10::oid AND t.queue = 0', coll)) access;
-SELECT count(*) FROM (SELECT NULL::text AS k OFFSET 0) n JOIN delay_wheel.visible_task t ON t.key = n.k
+	'* FROM (SELECT ''k''::text AS k OFFSET 0) n JOIN delay_wheel_internal.visible_task t ON t.key = n.k COLLATE %I WHERE t.owner = 10::oid AND t.queue = 0', coll)) access;
+SELECT count(*) FROM (SELECT NULL::text AS k OFFSET 0) n JOIN delay_wheel_internal.visible_task t ON t.key = n.k
 	WHERE t.owner = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND t.queue = 0;
-SELECT * FROM pg_temp.access('* FROM delay_wheel.visible_task WHERE id = (random() * 10)::bigint');
+SELECT * FROM pg_temp.access('* FROM delay_wheel_internal.visible_task WHERE id = (random() * 10)::bigint');
 RESET cpu_tuple_cost;
 -- a cursor, in pieces, while rows are scheduled and it is rewound
 DECLARE c SCROLL CURSOR FOR SELECT 1 FROM delay_wheel.tasks WHERE tag = 'views_many';
@@ -122,7 +122,7 @@ SAVEPOINT s;
 DROP EXTENSION delay_wheel;
 ROLLBACK TO s;
 CLOSE c;
-DELETE FROM delay_wheel.visible_task;
+DELETE FROM delay_wheel_internal.visible_task;
 ROLLBACK;
 
 -- What is due within the next turn is in memory, in its slot; what is due in
@@ -149,8 +149,8 @@ SELECT delay_cancel(:id5);
 SELECT delay_queue_drop('views_far');
 
 -- The current index is the clock's.
-SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, delay_wheel.place(clock_timestamp()) p WHERE database = current_database()');
-SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, delay_wheel.place(clock_timestamp()) p WHERE is_current');
+SELECT pg_temp.wait_for('current_index = p.slot FROM delay_wheel.status, delay_wheel_internal.place(clock_timestamp()) p WHERE database = current_database()');
+SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, delay_wheel_internal.place(clock_timestamp()) p WHERE is_current');
 
 -- running: which task, since when, until it is done
 SELECT pg_advisory_lock(4711);

@@ -53,17 +53,17 @@ RESET ROLE;
 DROP TABLE wait_ended;
 DELETE FROM delay_wheel.failed_task;
 -- among the newest, be there as many as there may; which of the tables is written does not matter
-INSERT INTO delay_wheel.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
+INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
 	SELECT -i, now(), now(), now(), CURRENT_USER::regrole, 0, 1, 'done', repeat('x', 1000) FROM generate_series(1, 1000) i;
-INSERT INTO delay_wheel.history_1 SELECT * FROM delay_wheel.history_0 WHERE task < 0;
-INSERT INTO delay_wheel.history_2 SELECT * FROM delay_wheel.history_0 WHERE task < 0;
+INSERT INTO delay_wheel_internal.history_1 SELECT * FROM delay_wheel_internal.history_0 WHERE task < 0;
+INSERT INTO delay_wheel_internal.history_2 SELECT * FROM delay_wheel_internal.history_0 WHERE task < 0;
 -- also of an executor that has written a row in the first page
 SELECT delay_schedule_task('SELECT 1', queue => 'wait all') AS id \gset
 SELECT pg_temp.wait_until_done();
 SELECT delay_wait(:id), delay_wait(-1);
-DELETE FROM delay_wheel.history_0 WHERE task < 0;
-DELETE FROM delay_wheel.history_1 WHERE task < 0;
-DELETE FROM delay_wheel.history_2 WHERE task < 0;
+DELETE FROM delay_wheel_internal.history_0 WHERE task < 0;
+DELETE FROM delay_wheel_internal.history_1 WHERE task < 0;
+DELETE FROM delay_wheel_internal.history_2 WHERE task < 0;
 SELECT delay_queue_drop('wait all'), delay_queue_drop('wait errors');
 SELECT delay_wheel.disallow('regress_dw_wait_stranger');
 DROP ROLE regress_dw_wait_stranger;
