@@ -53,14 +53,14 @@ static Ending *ending = NULL;
 /* True if this process has published a transaction. */
 static bool published = false;
 
-/* Bytes of shared memory for this. */
+/* Bytes of shared memory for the published transactions. */
 Size
 dw_ending_size(void)
 {
 	return add_size(offsetof(Ending, xids), mul_size(MaxBackends, sizeof(pg_atomic_uint32)));
 }
 
-/* Creates and initializes it, or attaches to it. */
+/* Creates and initializes this array, or attaches to it. */
 void
 dw_ending_attach(void)
 {

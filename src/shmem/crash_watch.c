@@ -40,6 +40,8 @@ static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
+/*---- Blame ----*/
+
 /*
  * Blames the task of this executor, since its SQL has called exit().  Called by
  * executors.
@@ -55,8 +57,6 @@ dw_crashes_exited(const DwExecutor *me)
 	dw_suspects_report(me, count);
 	dw_suspects_ask_for_save();
 }
-
-/*---- What the postmaster finds at its end ----*/
 
 /*
  * True if a helper of the executor died untold.  The number is below 0 if a helper was
@@ -87,8 +87,8 @@ died_first(const DwExecutor *e)
 }
 
 /*
- * Makes suspects of all tasks whose process died untold.  It is proof against one on
- * trial only if no other process can have died first.
+ * Makes suspects of all tasks whose process died untold.  A crash on trial counts only
+ * if exactly one process can have died first.
  */
 static void
 blame_who_died(void)
@@ -252,9 +252,9 @@ end_helping(int code, Datum arg)
 /*
  * Counts a parallel worker of a task's query in the place of the executor, once.
  *
- * What takes it off again (the callback and the handlers) is set up first.  If a signal
- * strikes after "helped" is set and before the helper is counted, the helper is taken
- * off in vain.
+ * The callback and the handlers, which take the worker off again, are set up first.  If
+ * a signal strikes after "helped" is set and before the worker is counted, the worker
+ * is taken off in vain.
  */
 static void
 begin_helping(void)

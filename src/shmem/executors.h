@@ -15,13 +15,14 @@
 #include "../ring/ring.h"
 #include "shared.h"
 
-/* What the timer tells a new executor, in bgw_extra. */
+/* Arguments that the timer passes to a new executor, in bgw_extra. */
 typedef struct DwExecutorStart
 {
 	uint32		generation;		/* of the place that it is to take */
 	bool		can_log_in;		/* True if the role has LOGIN */
 } DwExecutorStart;
 
+/* State of a place, and of its executor. */
 typedef enum DwExecutorState
 {
 	DW_EXECUTOR_FREE = 0,		/* nobody uses the place */

@@ -10,8 +10,8 @@
  * so that references to the former lane are noticed as stale.
  *
  * The arrays dw_lanes and dw_owners, and the hash tables that find a place in them, are
- * under the table lock.  What executors and timer change often (lists, pauses, blocks)
- * is under the ready lock of the database.
+ * under the table lock.  Lists, pauses and blocks, which executors and the timer change
+ * often, are under the ready lock of the database.
  *
  * Lanes with ready tasks are listed in the order of their turns, for each owner by
  * itself, since an executor runs the tasks of one owner only.  Lanes of the same owner
@@ -232,6 +232,7 @@ find_owner(DwDatabase *db, Oid role)
 	return entry ? &dw_owners[entry->owner] : NULL;
 }
 
+/* The list of blocked owners, or of ready ones. */
 static DwOwners *
 list_of(DwDatabase *db, DwOwnerList list)
 {
@@ -257,6 +258,7 @@ dw_owner_unlist(DwDatabase *db, DwOwner *owner)
 		list->tail = owner->prev;
 }
 
+/* Appends an owner, which is in no list, to one of the lists. */
 static void
 link_owner_last(DwDatabase *db, DwOwner *owner, DwOwnerList which)
 {
@@ -272,6 +274,7 @@ link_owner_last(DwDatabase *db, DwOwner *owner, DwOwnerList which)
 	list->tail = owner - dw_owners;
 }
 
+/* Puts an owner, which is in no list, at the head of one of the lists. */
 static void
 link_owner_first(DwDatabase *db, DwOwner *owner, DwOwnerList which)
 {
@@ -478,9 +481,7 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 {
 	bool		found = false;
 
-	/*
-	 * any user can call this, as often as he likes; do not take locks that others need
-	 */
+	/* any user can call this again and again: do not take locks that others need */
 	for (int i = 0; i < dw_max_lanes && !found; i++)
 	{
 		DwLane	   *lane = &dw_lanes[i];

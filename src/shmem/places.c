@@ -146,8 +146,8 @@ dw_database_enter(Oid database, bool pin)
 }
 
 /*
- * Pins a place that the caller knows from before; false if it does not belong to the
- * database any more.  Takes no lock.
+ * Pins a place that the caller knows from before; false if the place does not belong to
+ * the database any more.  Takes no lock.
  */
 bool
 dw_database_pin(DwDatabase *db, Oid database)

@@ -19,7 +19,7 @@ struct DwDatabase;
 /* The total number of tasks, rows or steps is not known. */
 #define DW_TOTAL_UNKNOWN	(-1)
 
-/* What users see of a kind of work. */
+/* The texts by which users know a kind of work. */
 typedef struct DwWorkTexts
 {
 	const char *name;

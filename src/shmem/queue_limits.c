@@ -66,6 +66,7 @@ dw_lane_queue(const DwLane *lane)
 	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
 }
 
+/* True if the queue is declared with a limit. */
 static bool
 is_limited(const DwQueue *queue)
 {

@@ -123,6 +123,7 @@ dw_inbox(DwDatabase *db)
 	return (DwHint *) ((char *) db + inbox_offset());
 }
 
+/* The ring of the database; its ring lock protects it. */
 DwRing *
 dw_ring(DwDatabase *db)
 {
@@ -139,12 +140,17 @@ dw_dirty_lanes(DwDatabase *db)
 	return (pg_atomic_uint64 *) ((char *) db + dirty_offset());
 }
 
+/*
+ * Protects the ring and its account.  Locks of databases are in pairs: ring lock, ready
+ * lock.
+ */
 LWLock *
 dw_ring_lock(DwDatabase *db)
 {
 	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db)].lock;
 }
 
+/* Protects the ready lists of the database, and what its executors run. */
 LWLock *
 dw_ready_lock(DwDatabase *db)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shared.h
- *	  What the processes of delay_wheel share: databases, lanes, executors.
+ *	  Shared memory of delay_wheel: databases, lanes and their owners.
  *
  * A lane is one combination of owner, queue and priority in one database.  Each
  * database has a timer, which keeps the tasks of its near future in memory: in
@@ -109,9 +109,9 @@ typedef struct DwLaneRef
 } DwLaneRef;
 
 /*
- * A hint: the session that committed a task tells the timer its key and row.  The timer
- * looks the row up in the table, so a hint may be doubled or wrong.  A hint may also be
- * lost, if a reload of the lane is asked for.
+ * A hint: the session that committed a task tells the timer its key and row.  The
+ * executor that takes the task looks at the row itself, so a hint may be doubled or
+ * wrong.  A hint may also be lost, if a reload of the lane is asked for.
  */
 typedef struct DwHint
 {
@@ -236,14 +236,14 @@ typedef struct DwLane
 } DwLane;
 
 /*
- * Whether timer and sweeper must end, so that new ones start with new settings or a new
- * clock.
+ * Whether timer and sweeper of a database must end, so that new ones can start with new
+ * settings or a new clock, if any are still wanted.
  */
 typedef enum DwRestart
 {
 	DW_RESTART_NONE = 0,
 	DW_RESTART_SOON,			/* settings have changed; not more often than once a second */
-	DW_RESTART_NOW				/* delay_wheel.enabled has changed, or the clock was set */
+	DW_RESTART_NOW				/* the database has become a template, or the clock was set */
 } DwRestart;
 
 /* The list of its database that an owner is in. */
@@ -490,7 +490,7 @@ typedef struct DwQuit
 	int64		id;				/* of the task; 0: this note is free */
 } DwQuit;
 
-/* What does not belong to one database, and is not in an array of its own. */
+/* The part of shared memory that does not belong to one database or to an array. */
 typedef struct DwShared
 {
 	LWLock	   *table_lock;

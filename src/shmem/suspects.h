@@ -45,6 +45,7 @@ typedef struct DwSuspect
 	TimestampTz crashed_at;
 } DwSuspect;
 
+/* All suspects, in shared memory. */
 typedef struct DwSuspects
 {
 	pg_atomic_uint32 n;			/* number of suspects; also read without the lock */
