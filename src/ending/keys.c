@@ -65,7 +65,7 @@
 #include "keys.h"
 #include "pending.h"
 
-/* Longest time that a session waits for an executor that was refused, in ms. */
+/* Longest time that a session waits for an executor that was refused. */
 #define COURTESY_US		(50 * 1000)
 
 /* True if the current transaction has inserted the row. */
