@@ -65,8 +65,8 @@
 #include "keys.h"
 #include "pending.h"
 
-/* Longest time that a session waits for an executor that was refused, in ms. */
-#define COURTESY_MS		50
+/* Longest time that a session waits for an executor that was refused. */
+#define COURTESY_US		(50 * 1000)
 
 /* True if the current transaction has inserted the row. */
 static bool
@@ -86,7 +86,7 @@ raise_exists(const DwKey *key, const DwKeyRow *row)
 }
 
 /*
- * Waits until an executor has claimed the task, COURTESY_MS at most: executors may all
+ * Waits until an executor has claimed the task, COURTESY_US at most: executors may all
  * be busy, and two transactions may each have kept a task that the other one wants to
  * keep.
  */
@@ -94,8 +94,10 @@ static void
 let_executor_go_first(int64 id)
 {
 	static uint32 wait_event = 0;
+	int64		until = dw_uptime() + COURTESY_US;
 
-	for (int i = 0; i < COURTESY_MS && dw_executor_was_refused(id); i++)
+	/* other events set the latch, too */
+	while (dw_uptime() < until && dw_executor_was_refused(id))
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1,
 						 dw_wait_event(wait_event, "DelayWheelKey"));
