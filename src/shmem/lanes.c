@@ -45,10 +45,7 @@
 /* So many terminations of an executor, in a row, do not make the pause longer. */
 #define TERMINATED_PATIENCE	5
 
-/*
- * Minimum interval, in microseconds, between log messages about one owner's lack of
- * workers.
- */
+/* Minimum interval between log messages about one owner's lack of workers. */
 #define LOG_INTERVAL_US		USECS_PER_MINUTE
 
 typedef struct LaneKey

@@ -36,16 +36,16 @@
 #include "queue_limits.h"
 #include "shared.h"
 
-/* How far the rate may fall behind the clock, in microseconds. */
+/* How far the rate may fall behind the clock. */
 #define TOLERANCE_US	(100 * 1000)
 
 /*
- * Microseconds for which a place is kept, which an owner waits at least before a place is
- * kept for it, and between two such times.
+ * For how long a place is kept, how long an owner waits at least before a place is kept
+ * for it, and the time between two such places.
  */
 #define TURN_US			(100 * 1000)
 
-/* Microseconds before a place is kept again, if its owner did not use the last one. */
+/* Time before a place is kept again, if its owner did not use the last one. */
 #define UNUSED_TURN_US	USECS_PER_SEC
 
 DwQueue    *dw_queues = NULL;

@@ -40,7 +40,7 @@ DwLane	   *dw_lanes = NULL;
 DwOwner    *dw_owners = NULL;
 char *dw_databases = NULL;
 
-/* Minimum time, in microseconds, that a timer runs before new settings end it. */
+/* Minimum time that a timer runs before new settings end it. */
 #define RESTART_PAUSE_US	USECS_PER_SEC
 
 /*---- Layout and access ----*/

@@ -96,8 +96,8 @@ typedef struct DwProgress
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
 
 /*
- * The timer hands a task over so many microseconds before its due time, since it
- * takes about as long to wake an executor (near.c).
+ * How much earlier than its due time the timer hands a task over, since it takes about
+ * that long to wake an executor (near.c).
  */
 #define DW_HEAD_START_US	100
 
@@ -519,7 +519,7 @@ typedef struct DwShared
 	uint32		database_size;	/* bytes of a database with inbox and ring */
 } DwShared;
 
-/* Minimum interval, in microseconds, at which a rate wakes a timer. */
+/* Minimum interval at which a rate wakes a timer. */
 #define DW_COALESCE_US		1000
 
 /*

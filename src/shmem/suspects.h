@@ -27,8 +27,8 @@
 #define DW_MAX_SUSPECTS	64
 
 /*
- * For so many microseconds after the crash of a batch no batch is begun: the crash may
- * be the fault of another task of the batch than the one that ran.
+ * How long after the crash of a batch no batch is begun: the crash may be the fault of
+ * another task of the batch than the one that ran.
  */
 #define DW_NO_BATCHES_US	USECS_PER_MINUTE
 

@@ -14,8 +14,8 @@
 #include "shared.h"
 
 /*
- * Microseconds after which a waiting session looks at the row at the latest: nobody
- * tells it that plain SQL has deleted the row.
+ * Maximum time between two looks of a waiting session at the row: nobody tells the
+ * session that plain SQL has deleted it.
  */
 #define DW_WAIT_LOOK_US		USECS_PER_MINUTE
 
