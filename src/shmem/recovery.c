@@ -27,7 +27,6 @@
 
 #include "access/xlog.h"
 #include "storage/fd.h"
-#include "sys/stat.h"
 
 #include "../base/settings.h"
 #include "recovery.h"

@@ -18,8 +18,6 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
 #include "catalog/pg_authid.h"
 #include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"

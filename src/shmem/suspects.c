@@ -329,7 +329,10 @@ dw_crashes_pass_on(Oid database, int64 from, int64 to)
 	DwSuspect    *suspect;
 
 	if (to == 0)
+	{
 		dw_crashes_forget(database, from);
+		return;
+	}
 	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
@@ -447,7 +450,7 @@ dw_crashes_save(void)
 	if (pg_atomic_exchange_u32(&dw_suspects->unsaved, 0) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
-	n = pg_atomic_read_u32(&dw_suspects->n);
+	n = Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS);
 	memcpy(copy, dw_suspects->suspects, n * sizeof(DwSuspect));
 	SpinLockRelease(&dw_suspects->lock);
 	dw_suspects_write_file(copy, n);
