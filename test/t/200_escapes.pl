@@ -98,7 +98,7 @@ for my $query (
 	'SELECT * FROM delay_wheel.prepared',
 	'COPY delay_wheel.task TO STDOUT',
 	'LOCK delay_wheel.task IN ACCESS SHARE MODE',
-	"SELECT * FROM pg_stats WHERE schemaname = 'delay_wheel'",
+	"SELECT * FROM pg_stats WHERE schemaname LIKE 'delay_wheel%'",
 	'SELECT * FROM pg_statistic',
 	"SELECT * FROM pg_stat_activity WHERE pid = $executor",
 	"SELECT pg_stat_get_backend_activity(id) FROM pg_stat_get_backend_idset() id",

@@ -92,7 +92,7 @@ cmp_ok($largest, '>', 2400 * 1024, 'most of the space is used');
 note("$largest bytes at most, $turns turns seen");
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effects}), 80000, 'each task was run once');
 is($node->safe_psql('postgres', q{SELECT sum(n_tup_upd + n_tup_del + n_dead_tup) FROM pg_stat_all_tables
-	WHERE schemaname = 'delay_wheel' AND relname LIKE 'history\_%'}), 0, 'nothing was updated or deleted, no row is dead');
+	WHERE schemaname = 'delay_wheel_internal' AND relname LIKE 'history\_%'}), 0, 'nothing was updated or deleted, no row is dead');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel_internal.history_0 WHERE sql <> 'INSERT INTO effects VALUES ($1)' OR outcome <> 'done'}), 0,
 	'rows are as they should be');
 my $kept = $node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.history');
@@ -134,7 +134,7 @@ $node->safe_psql('postgres', 'CREATE ROLE hasty LOGIN; ALTER ROLE hasty SET lock
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE ' . join(', ', @tables));
 my $id = $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION hasty; SELECT delay_schedule('0', 'SELECT 1')});
-wait_for($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation::regclass::text LIKE 'delay_wheel.history%' AND mode = 'RowExclusiveLock'},
+wait_for($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation::regclass::text LIKE 'delay_wheel_internal.history%' AND mode = 'RowExclusiveLock'},
 	'a task waits for the table', 60, expected => 1);
 # longer than the timeout
 sleep(0.2);
