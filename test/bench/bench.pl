@@ -560,7 +560,7 @@ sub row_snapshot
 #
 # What recording the ends of tasks costs, where they come fastest.
 #
-my @history_tables = map { "delay_wheel.history_$_" } 0 .. 2;
+my @history_tables = map { "delay_wheel_internal.history_$_" } 0 .. 2;
 
 sub history_drain
 {

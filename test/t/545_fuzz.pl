@@ -133,6 +133,8 @@ my %pool = (
 	'integer' => sub { rand() < 0.3 ? 'NULL' : one_of(@integers) },
 	'bigint' => sub {
 		rand() < 0.5 ? '(SELECT max(id) - ' . int(rand(30)) . ' FROM delay_wheel.tasks)' : one_of(@bigs, '(SELECT max(id) FROM delay_wheel.failed)', 'NULL') },
+	'double precision' => sub { one_of('0', '-1.5', '1e300', "'NaN'", "'Infinity'", "'-Infinity'", 'NULL') . '::float8' },
+	'numeric' => sub { one_of('0', '-0.1', '123456789.25', '1e30', "'NaN'", "'Infinity'", 'NULL') . '::numeric' },
 	'timestamp with time zone' => sub { one_of(@times, 'NULL') . '::timestamptz' },
 	'timestamp with time zone[]' => sub {
 		one_of('NULL::timestamptz[]', "'{}'::timestamptz[]", "'{NULL}'::timestamptz[]", "'{{-infinity,infinity}}'::timestamptz[]",
