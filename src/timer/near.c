@@ -1,24 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * near.c
- *	  The near future in memory: the timer's side of ring and lanes.
+ *	  The tasks of the near future in memory: ring, heap, and what is due.
  *
- * An entry waits in the ring until its slot opens, then in a heap of the
- * timer's own that orders the open slot by microsecond, and becomes ready at
- * its due time.  The heap is of fixed size: what it cannot take stays in its
- * slot and is looked at again each millisecond.
+ * Run by the timer.  It takes the ring lock to change the ring, and the ready lock to
+ * change ready lists and spares, but never both at a time.
  *
- * All of this goes by a clock that is DW_HEAD_START_US fast: that long it takes
- * to wake the timer, and then an executor.  An executor that is faster waits
- * for the due time itself.
+ * An entry is a task in memory.  It waits in the ring, whose slots hold the tasks of one
+ * tick each, until the timer opens its slot; then in a heap in the timer's own memory,
+ * which orders the entries of open slots by microsecond.  At its due time the timer hands
+ * it over: the entry is ready, and stands in its lane's ready list.  The heap has a fixed
+ * size.  Entries that do not fit into the heap stay in their slot, and the timer tries
+ * again each millisecond.
  *
- * All of this is a cache of the table.  When memory is short, the far end of
- * a lane is dropped and the lane's cursor pulled back to the lowest key
- * dropped (a cut); that is always allowed.  A lane that has nothing in memory
- * keeps one entry in its own record, so each can always make progress.
+ * The functions here use a clock that is DW_HEAD_START_US fast, since waking the timer and
+ * then an executor takes about that long.  An executor that is early waits for the due
+ * time itself.
  *
- * Run by timers only.  Takes the ring lock to change the ring and the ready
- * lock to change ready lists and spares, one at a time.
+ * Entries are a cache of the table delay_wheel.task.  A lane's cursor is its first key (due
+ * time and id) that is not in memory.  When memory is short, the timer cuts lanes: it
+ * pulls a lane's cursor back and drops the entries from the cursor on, which can be loaded
+ * again at any time.  A lane without any entry in memory can keep one entry in its own
+ * record (its spare), so that each lane makes progress however full memory is.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,19 +39,22 @@
 #include "../shmem/shared.h"
 #include "near.h"
 
+/* Maximum number of entries in the heap. */
 #define HEAP_SIZE		16384
-/* entries handled before the timer looks at other things */
+/* Entries that the timer handles before it looks at its other work. */
 #define SLICE			1008
-/* how long before its first due time a slot is opened */
+/* Microseconds before its first due time at which a slot is opened. */
 #define LEAD_US			50000
+/* Maximum number of lanes in expected[]. */
 #define MAX_EXPECTED	8
-/* entries handed over under one lock */
+/* Maximum number of entries handed over while the ready lock is held once. */
 #define HAND_OVER_BATCH	32
-/* a ready list of no more entries is gone through under the lock */
+/* Maximum length of a ready list, in entries, that is filtered under the ready lock. */
 #define FILTER_LOCKED	4096
+/* Maximum number of keys in a sample. */
 #define SAMPLE			1024
 
-/* A place in the order of a lane. */
+/* A position in a lane, whose tasks are ordered by due time and id. */
 typedef struct Key
 {
 	TimestampTz due;
@@ -58,28 +64,35 @@ typedef struct Key
 static DwDatabase *db = NULL;
 static DwRing *ring = NULL;
 
+/* Entries of open slots that are not due yet, the earliest first. */
 static DwEntry *heap = NULL;
 static uint32 heap_count = 0;
 
-/* A slot that is being opened, if take.chunks_left > 0. */
+/* How far entries of the slot that is being opened are taken out; chunks_left 0: none is. */
 static DwTake take;
+/* The entries of one slice, just taken out of that slot. */
 static DwEntry *taken = NULL;
 
-/* The heap was full: the ring is looked at again then. */
+/* The ring is not looked at before this time, since the heap was full. */
 static TimestampTz ring_pause = PG_INT64_MIN;
 
-/* What of each lane is to be dropped; DW_NEVER is nothing. */
+/*
+ * By lane number: the key from which on dw_near_apply_cuts() will drop the lane's entries;
+ * due is DW_NEVER if it drops none.
+ */
 static Key *cuts = NULL;
+/* The numbers of the lanes that have a cut. */
 static int32 *cut_lanes = NULL;
 static uint32 ncuts = 0;
 
-/* Lanes with a task in their spare place that is not due yet. */
+/* Lanes whose spare holds an entry that is not due yet, by due time. */
 static DwLaneHeap spares;
 
-/* Lanes with tasks due soon, for which an executor may be started ahead. */
+/* Lanes with tasks due soon: the timer may start executors for them ahead of time. */
 static DwLane *expected[MAX_EXPECTED];
 static int	nexpected = 0;
 
+/* The time by the fast clock. */
 static TimestampTz
 ahead_now(void)
 {
@@ -99,13 +112,14 @@ compare_entry_keys(const void *a, const void *b)
 	return 0;
 }
 
+/* True if the entry's key is before (due, id). */
 static bool
 key_before(const DwEntry *entry, TimestampTz due, int64 id)
 {
 	return entry->due < due || (entry->due == due && entry->id < id);
 }
 
-/*---- The heap of the open slot, by due and id ----*/
+/*---- The heap of open slots, by due time and id ----*/
 
 static bool
 entry_before(const DwEntry *a, const DwEntry *b)
@@ -113,6 +127,7 @@ entry_before(const DwEntry *a, const DwEntry *b)
 	return key_before(a, b->due, b->id);
 }
 
+/* Adds an entry; the caller has made sure that the heap has room. */
 static void
 heap_push(const DwEntry *entry)
 {
@@ -126,6 +141,7 @@ heap_push(const DwEntry *entry)
 	heap[i] = *entry;
 }
 
+/* Puts the entry at position i, or below if an entry below is earlier. */
 static void
 heap_sift_down(uint32 i, const DwEntry *entry)
 {
@@ -145,6 +161,7 @@ heap_sift_down(uint32 i, const DwEntry *entry)
 	heap[i] = *entry;
 }
 
+/* Takes the earliest entry out; the heap must not be empty. */
 static DwEntry
 heap_pop(void)
 {
@@ -156,6 +173,7 @@ heap_pop(void)
 	return top;
 }
 
+/* Drops the entries for which keep() returns false. */
 static void
 heap_filter(DwKeep keep, void *arg)
 {
@@ -175,6 +193,7 @@ heap_filter(DwKeep keep, void *arg)
 
 /*---- Counting ----*/
 
+/* Counts entries in ring, heap and waiting spares, which are not ready yet. */
 static void
 add_to_waiting(DwLane *lane, int by)
 {
@@ -183,11 +202,11 @@ add_to_waiting(DwLane *lane, int by)
 }
 
 /*
- * How many entries a lane should hold at most.
+ * Returns the number of entries that each lane is entitled to: its share of the database's
+ * part of the pool.
  *
- * A lane's share of the database's part of the pool.  What others leave
- * unused is lent: only when the pool is empty must a lane give back what it
- * holds beyond its share.
+ * A lane may hold more, since memory that other lanes leave unused is lent.  It must give
+ * back what it holds beyond its share when the pool is empty.
  */
 uint32
 dw_near_limit(void)
@@ -199,7 +218,7 @@ dw_near_limit(void)
 
 /*---- Dropping ----*/
 
-/* Sets the lane's cursor and publishes its horizon. */
+/* Sets the lane's cursor to (due, id), and publishes the due time as the lane's horizon. */
 void
 dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 {
@@ -209,6 +228,14 @@ dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id)
 	pg_memory_barrier();
 }
 
+/*
+ * Makes the timer load the lane again from (due, id) on, because its entries from there on
+ * are out of date or take memory that is needed elsewhere.
+ *
+ * Pulls the lane's cursor back to (due, id), unless the cursor is before it.  The entries
+ * from the cursor on are still in memory afterwards: the caller must call
+ * dw_near_apply_cuts(), which drops them for all lanes in one pass.
+ */
 void
 dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 {
@@ -219,11 +246,11 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	if (cursor_moves)
 		dw_near_set_cursor(lane, due, id);
 
-	/* what is dropped, or was never in memory, must be loaded */
+	/* the tasks whose entries are dropped, or were never in memory, must be loaded */
 	dw_atomic_lower(&lane->next_far, due);
 	dw_lane_dirty(db, lane);
 
-	/* nothing from the cursor on is in memory */
+	/* no entry from the cursor on is in memory, so no entry is to be dropped */
 	if (!cursor_moves)
 		return;
 	if (cut->due == DW_NEVER)
@@ -232,6 +259,7 @@ dw_near_cut(DwLane *lane, TimestampTz due, int64 id)
 	cut->id = lane->cursor_id;
 }
 
+/* True if the entry, of ring or heap, is to be kept; else counts it as no longer waiting. */
 static bool
 survives_cut(const DwEntry *entry, void *arg)
 {
@@ -243,6 +271,7 @@ survives_cut(const DwEntry *entry, void *arg)
 	return false;
 }
 
+/* True if the entry, of the ready list of a lane that has a cut, is to be kept. */
 static bool
 ready_survives_cut(const DwEntry *entry, void *arg)
 {
@@ -252,9 +281,12 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 }
 
 /*
- * Drops from a lane's ready list what is not to be kept, or just looks at it;
- * returns how many were dropped.  A long list is taken away meanwhile:
- * executors go on with other lanes rather than wait for the lock.
+ * Calls keep() for each entry of the lane's ready list, drops those for which it returns
+ * false, and returns the number of entries dropped.  The caller must not hold the ready
+ * lock.
+ *
+ * A long list is taken away from the lane meanwhile and filtered without the lock, so that
+ * executors take tasks of other lanes and need not wait.
  */
 static uint32
 filter_ready(DwLane *lane, DwKeep keep, void *arg)
@@ -273,7 +305,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	if (is_long)
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	count -= list.count;
-	/* what was put back meanwhile is first */
+	/* entries that executors have put back meanwhile come first */
 	dw_list_append(dw_pool, &lane->ready, &list);
 	if (dw_ready_count(lane) > 0)
 		dw_ready_list(db, lane);
@@ -281,7 +313,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	return count;
 }
 
-/* Drops from a lane's spare; under the ready lock. */
+/* Drops the lane's spare if it is beyond the lane's cut; the caller holds the ready lock. */
 static void
 cut_spare(DwLane *lane)
 {
@@ -299,7 +331,10 @@ cut_spare(DwLane *lane)
 	lane->spare_state = DW_SPARE_FREE;
 }
 
-/* Else there is nothing to be dropped from the ring, which may be large. */
+/*
+ * True if some lane that has a cut has entries in the ring, the heap or its spare.  If not,
+ * the ring, which may be large, need not be gone through.
+ */
 static bool
 any_cut_waits(void)
 {
@@ -309,6 +344,10 @@ any_cut_waits(void)
 	return false;
 }
 
+/*
+ * Drops the entries beyond the cuts that dw_near_cut() has noted, in one pass for all
+ * lanes.  Takes the ring lock and the ready lock.
+ */
 void
 dw_near_apply_cuts(void)
 {
@@ -329,7 +368,7 @@ dw_near_apply_cuts(void)
 	{
 		DwLane	   *lane = &dw_lanes[cut_lanes[i]];
 
-		/* one lane at a time, not to keep executors waiting */
+		/* one lane at a time, so that executors do not wait long for the lock */
 		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		cut_spare(lane);
@@ -339,16 +378,20 @@ dw_near_apply_cuts(void)
 	ncuts = 0;
 }
 
-/* A sample of keys, to find one with a given part of all entries before it. */
+/*
+ * A random sample of the keys in memory.  It tells the key that has a given part of all
+ * entries before it.
+ */
 typedef struct Sample
 {
-	int			lane;			/* DW_NO_LANE: of any */
-	Key			from;			/* of what is there or after it */
-	uint64		seen;
-	int			n;
+	int			lane;			/* number of the lane to be sampled; DW_NO_LANE: all lanes */
+	Key			from;			/* entries before this key are left out */
+	uint64		seen;			/* entries met so far that are not left out */
+	int			n;				/* number of keys in the sample */
 	Key			keys[SAMPLE];
 } Sample;
 
+/* Shows the entry to the sample; returns true always, so that no filter drops it. */
 static bool
 add_to_sample(const DwEntry *entry, void *arg)
 {
@@ -358,7 +401,7 @@ add_to_sample(const DwEntry *entry, void *arg)
 	if ((sample->lane != DW_NO_LANE && entry->lane != sample->lane) ||
 		key_before(entry, sample->from.due, sample->from.id))
 		return true;
-	/* reservoir sampling; the spread need not be of good quality */
+	/* reservoir sampling; the random numbers need not be good ones */
 	i = sample->seen++;
 	if (sample->n < SAMPLE)
 		i = sample->n++;
@@ -372,6 +415,10 @@ add_to_sample(const DwEntry *entry, void *arg)
 	return true;
 }
 
+/*
+ * Samples the entries from this key on, in ring and heap, and sorts the sample.  With a
+ * lane: only of this lane, and also of its ready list; NULL: of all lanes.
+ */
 static void
 take_sample(Sample *sample, DwLane *lane, Key from)
 {
@@ -390,7 +437,7 @@ take_sample(Sample *sample, DwLane *lane, Key from)
 	qsort(sample->keys, sample->n, sizeof(Key), compare_entry_keys);
 }
 
-/* The lane that holds most, if that is more than its share. */
+/* Returns the lane that holds most entries, or NULL if no lane holds more than its share. */
 static DwLane *
 greediest_lane(void)
 {
@@ -408,6 +455,10 @@ greediest_lane(void)
 	return found;
 }
 
+/*
+ * Cuts the entry's lane at the key *arg, if the entry is not before this key and the lane
+ * has no cut yet.  Returns true always, so that no filter drops the entry.
+ */
 static bool
 cut_lanes_beyond(const DwEntry *entry, void *arg)
 {
@@ -416,15 +467,15 @@ cut_lanes_beyond(const DwEntry *entry, void *arg)
 	if (!key_before(entry, key->due, key->id) && cuts[entry->lane].due == DW_NEVER)
 	{
 		dw_near_cut(&dw_lanes[entry->lane], key->due, key->id);
-		dw_lanes[entry->lane].refill_at = 0;	/* see wait_for_room */
+		dw_lanes[entry->lane].refill_at = 0;	/* make_room() sets it after the cut */
 	}
 	return true;
 }
 
 /*
- * A lane that memory has no room for is not loaded again before it has used
- * up half of what it holds, its next tasks: else lanes would push each other
- * out for ever.  A lane that holds nothing finds a place: the spare.
+ * Memory has no room for more entries of the lane: the lane is not loaded again before
+ * executors have taken half of the entries that it holds.  Otherwise lanes would push each
+ * other out of memory for ever.  A lane that holds nothing can always use its spare.
  */
 static void
 wait_for_room(DwLane *lane)
@@ -433,10 +484,11 @@ wait_for_room(DwLane *lane)
 }
 
 /*
- * Makes room in the pool for an entry: the greediest lane gives back what it
- * holds beyond its share, and half of that; if there is none, half of all
- * goes that waits for a later time than the entry.  False if nothing could be
- * dropped.
+ * Makes room in the pool for an entry with the key "wanted", by cuts.  If some lane holds
+ * more than its share, the lane that holds most is cut to half of its share.  Otherwise
+ * half of all entries in ring and heap from the key "wanted" on are dropped.
+ *
+ * Returns false if no entry could be dropped.
  */
 static bool
 make_room(Key wanted)
@@ -478,7 +530,7 @@ make_room(Key wanted)
 	return true;
 }
 
-/* Gives memory back that another database is entitled to. */
+/* Gives back memory beyond the database's quota: other databases are entitled to it. */
 void
 dw_near_obey_quota(void)
 {
@@ -490,6 +542,7 @@ dw_near_obey_quota(void)
 
 /*---- Placing ----*/
 
+/* Adds the entry to the lane's ready list; returns false if memory has no room for it. */
 static bool
 push_ready(DwLane *lane, const DwEntry *entry)
 {
@@ -503,7 +556,7 @@ push_ready(DwLane *lane, const DwEntry *entry)
 	return pushed;
 }
 
-/* The slot of this entry is open: its tick has begun, or is about to. */
+/* True if the tick of the entry's slot has begun, by the fast clock "now". */
 static bool
 slot_is_open(const DwEntry *entry, TimestampTz now)
 {
@@ -511,8 +564,10 @@ slot_is_open(const DwEntry *entry, TimestampTz now)
 }
 
 /*
- * Puts an entry where it belongs: ready list, heap of the open slot, or ring.
- * False if memory has no place for it; then nothing was changed.
+ * Puts an entry where it belongs by its due time: into the lane's ready list, the heap, or
+ * the ring.  Takes the ready lock or the ring lock.
+ *
+ * Returns false, and changes nothing, if memory has no room for the entry.
  */
 bool
 dw_near_place(DwLane *lane, const DwEntry *entry)
@@ -531,7 +586,7 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	}
 
 	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
-	/* the clock may have been set back: no slot before the current one */
+	/* if the clock was set back, the ring goes back before it gets an entry of an earlier tick */
 	dw_ring_advance(ring, dw_ring_tick(ring, now));
 	inserted = dw_ring_insert(ring, dw_pool, &db->account, entry);
 	LWLockRelease(dw_ring_lock(db));
@@ -541,8 +596,9 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Is this beyond what waits of the lane, but due?  Then what waits is due, too,
- * and is to be handed over first.
+ * True if a task of the lane that is next to be loaded is already due, but the lane has
+ * entries that were not handed over yet.  These are earlier: they must be handed over
+ * before the task is loaded, since executors take a lane's tasks in order.
  */
 bool
 dw_near_is_behind(const DwLane *lane, TimestampTz due)
@@ -550,7 +606,10 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
 	return lane->waiting > 0 && due <= ahead_now();
 }
 
-/* The place in the lane's own record, for a lane that has nothing else. */
+/*
+ * Puts the entry into the lane's spare, which only a lane without other entries may use.
+ * Returns false if the lane has any.
+ */
 static bool
 place_in_spare(DwLane *lane, const DwEntry *entry)
 {
@@ -579,8 +638,11 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Like dw_near_place, but takes room from others if need be.  That may cut
- * the lane itself; then the entry is not placed.
+ * Like dw_near_place(), but if memory is full, drops other entries to make room, or puts
+ * the entry into the lane's spare.
+ *
+ * Returns false if the entry is not in memory.  The caller must then see to it that the
+ * lane's cursor is not after the entry; to make room may have cut this very lane.
  */
 bool
 dw_near_place_hard(DwLane *lane, const DwEntry *entry)
@@ -592,10 +654,10 @@ dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 	if (dw_near_place(lane, entry))
 		return true;
 	DW_INJECT("place-no-room");
-	/* once for the greedy, once for all: then it is really full */
+	/* first by a cut of the lane that holds most, then by cuts of all */
 	for (int i = 0; i < 2 && make_room(wanted); i++)
 	{
-		/* this very lane was cut: what comes after its cursor must wait */
+		/* this very lane was cut before the entry, so the entry stays in the table */
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
 			!key_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
@@ -610,7 +672,7 @@ dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 
 /*---- Handing over ----*/
 
-/* An entry left heap, ring or spare: finds its next place. */
+/* Puts an entry that has left heap, ring or spare where it belongs now. */
 static void
 move_on(const DwEntry *entry)
 {
@@ -619,15 +681,15 @@ move_on(const DwEntry *entry)
 	add_to_waiting(lane, -1);
 	if (dw_near_place(lane, entry) || place_in_spare(lane, entry))
 		return;
-	/* the table keeps it until there is room */
+	/* memory has no room: the entry is dropped, and loaded again later */
 	dw_near_cut(lane, entry->due, entry->id);
 	dw_near_apply_cuts();
 }
 
 /*
- * Puts due entries, which have left heap or ring, into the ready lists of
- * their lanes: some under one lock, but not so many that executors would wait
- * for it.
+ * Moves n due entries, which have left heap or ring, to the ready lists of their lanes.
+ * Holds the ready lock for HAND_OVER_BATCH entries at most, so that executors do not wait
+ * long for it.
  */
 static void
 hand_over(const DwEntry *entries, uint32 n)
@@ -649,12 +711,13 @@ hand_over(const DwEntry *entries, uint32 n)
 		pg_atomic_fetch_sub_u64(&db->near, i - first);
 		pg_atomic_fetch_add_u64(&db->ready, i - first);
 		LWLockRelease(dw_ready_lock(db));
-		/* there is no room for this one */
+		/* memory has no room for this entry */
 		if (i < stop)
 			move_on(&entries[i++]);
 	}
 }
 
+/* Hands over due entries of the heap, about SLICE at most; returns their number. */
 static uint32
 hand_over_heap(TimestampTz now)
 {
@@ -673,6 +736,7 @@ hand_over_heap(TimestampTz now)
 	return handed_over;
 }
 
+/* Hands over spares that are due, SLICE at most; returns their number. */
 static uint32
 hand_over_spares(TimestampTz now)
 {
@@ -690,13 +754,14 @@ hand_over_spares(TimestampTz now)
 	return n;
 }
 
-/* Free places in the heap; those that one step of a pass may need are kept. */
+/* Returns the number of free places in the heap, less those that one slice may need. */
 static uint32
 heap_room(void)
 {
 	return HEAP_SIZE > heap_count + SLICE ? HEAP_SIZE - heap_count - SLICE : 0;
 }
 
+/* Returns the slot of the ring for this due time. */
 static DwSlot *
 slot_of(TimestampTz due)
 {
@@ -704,8 +769,9 @@ slot_of(TimestampTz due)
 }
 
 /*
- * How long before its first due time a slot is opened, so that its order and
- * an executor are there in time.  What the heap cannot hold is not.
+ * Returns how many microseconds before this due time, the first of its slot, the timer
+ * opens the slot.  It opens a slot early to have the entries sorted and an executor started
+ * in time, unless the heap has no room for all entries of the slot.
  */
 static int64
 lead_of(TimestampTz due)
@@ -714,10 +780,11 @@ lead_of(TimestampTz due)
 }
 
 /*
- * Up to when entries are taken out of the slot of the first due time.  If the
- * heap cannot hold all of them, just as many as should fit into half of what
- * is free, were they spread evenly: so a slot with a million entries is gone
- * through some hundred times at most.
+ * Returns the due time up to which entries are taken out of the slot of "due".
+ *
+ * If the heap has no room for all of them, the time is such that the entries would fill
+ * half of the room if they were spread evenly over the slot.  So a slot with a million
+ * entries is gone through some hundred times at most.
  */
 static TimestampTz
 take_until(TimestampTz due, TimestampTz now)
@@ -731,6 +798,7 @@ take_until(TimestampTz due, TimestampTz now)
 			   dw_ring_last_due(ring, tick));
 }
 
+/* Notes that the lane has a task due soon. */
 static void
 expect(DwLane *lane)
 {
@@ -742,8 +810,8 @@ expect(DwLane *lane)
 }
 
 /*
- * A lane that has a task due soon, of those that were found while handing
- * over; NULL if there is no more.
+ * Returns a lane that has a task due soon, and forgets it; NULL if none is left.
+ * dw_near_hand_over() finds these lanes when it opens a slot.
  */
 DwLane *
 dw_near_expected(void)
@@ -751,7 +819,7 @@ dw_near_expected(void)
 	return nexpected > 0 ? expected[--nexpected] : NULL;
 }
 
-/* When the ring must be looked at next. */
+/* Returns when the timer must look at the ring next, by the fast clock. */
 static TimestampTz
 ring_next(void)
 {
@@ -762,7 +830,10 @@ ring_next(void)
 	return Max(due - lead_of(due), ring_pause);
 }
 
-/* Takes a slice out of the slot that is next; returns how many came out. */
+/*
+ * Takes entries, SLICE at most, out of the ring's next slot into "taken"; returns their
+ * number.
+ */
 static uint32
 take_slice(TimestampTz now)
 {
@@ -777,7 +848,7 @@ take_slice(TimestampTz now)
 	}
 	if (take.chunks_left > 0)
 	{
-		/* what is not due yet stays where it is, if the heap is full */
+		/* if the heap is full, entries that are not due yet stay in the slot */
 		if (take.until_due > now && heap_room() == 0)
 		{
 			take.until_due = now;
@@ -789,14 +860,17 @@ take_slice(TimestampTz now)
 	return n;
 }
 
-/* Opens a slot, a slice of it; returns how many came out. */
+/*
+ * Opens a slice of the ring's next slot: hands over entries that are due, and pushes the
+ * others onto the heap.  Returns the number of entries taken out of the slot.
+ */
 static uint32
 open_slot(TimestampTz now)
 {
 	uint32		n = take_slice(now);
 	uint32		ndue = 0;
 
-	/* out of the ring, into the heap even if the tick has not begun yet */
+	/* into the heap even if the slot's tick has not begun yet, since the slot is open */
 	for (uint32 i = 0; i < n; i++)
 	{
 		if (taken[i].due <= now)
@@ -811,7 +885,10 @@ open_slot(TimestampTz now)
 	return n;
 }
 
-/* Hands over what is due; true if there is more to do at once. */
+/*
+ * Hands over entries that are due, and opens slots whose time has come; a slice of each.
+ * Returns true if the timer must call it again at once.
+ */
 bool
 dw_near_hand_over(void)
 {
@@ -828,7 +905,10 @@ dw_near_hand_over(void)
 	return n > 0 || take.chunks_left > 0;
 }
 
-/* When something in memory is due next. */
+/*
+ * Returns when dw_near_hand_over() must be called next, by the true clock; DW_NEVER if no
+ * entry is in memory.
+ */
 TimestampTz
 dw_near_next(void)
 {
@@ -840,6 +920,7 @@ dw_near_next(void)
 	return dw_time_add(next, -DW_HEAD_START_US);
 }
 
+/* The lane has nothing in memory; the caller holds the ready lock. */
 static void
 reset_lane(DwLane *lane)
 {
@@ -854,7 +935,10 @@ reset_lane(DwLane *lane)
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
-/* Begins with nothing in memory, whatever a former timer left. */
+/*
+ * Removes all that a former timer has left in memory.  The timer must call it before it
+ * uses any other function of this file.
+ */
 void
 dw_near_reset(DwDatabase *database)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * near.h
- *	  The near future in memory: the timer's side of ring and lanes.
+ *	  The tasks of the near future in memory: ring, heap, and what is due.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,13 +18,6 @@ extern bool dw_near_place(DwLane *lane, const DwEntry *entry);
 extern bool dw_near_place_hard(DwLane *lane, const DwEntry *entry);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
 extern uint32 dw_near_limit(void);
-
-/*
- * What the lane has in memory from (due, id) on is not to be trusted, or to
- * be dropped, and must be loaded.  Pulls the cursor back to there; what is in
- * memory from the cursor on is dropped by dw_near_apply_cuts(), for all lanes
- * in one pass.
- */
 extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);
 extern void dw_near_apply_cuts(void);
 extern void dw_near_set_cursor(DwLane *lane, TimestampTz due, int64 id);
