@@ -3,29 +3,32 @@
  * dispatch.c
  *	  Which executors are woken, started and ended: decided by the timer.
  *
- * Owners with ready tasks first get their idle executors woken, then a new
- * one, one at a time: those on their way count.  Owners that have none come
- * first, and the last place is only for such.  If all places are taken,
- * the executor that has been idle longest must go, and busy ones give way
+ * Run by the timer.  An executor is a background worker that runs the tasks of one role
+ * (their owner) in one database.  A place is an element of the array dw_executors: an
+ * executor needs one.
+ *
+ * For an owner with ready tasks the timer first wakes its idle executors, and then starts a
+ * new one.  It starts no second one for the owner before the first has connected.  Owners
+ * without any executor come first, and the last place is only for them.  If all places are
+ * taken, the executor that has been idle longest must end, and busy executors give way
  * after their turn (db->starving).
  *
- * There may be thousands of owners, each with many lanes, and few executors:
- * a look ends with as many owners as could get one, and with the lanes of one
- * as soon as it is known to need one.
+ * There may be thousands of owners, each with many lanes, and few executors.  So one look
+ * of the timer ends when it has found as many owners as could get an executor, and it looks
+ * at the lanes of an owner only until one needs an executor.
  *
- * A task may take for ever, and cannot be taken back.  If all executors are
- * stuck, each with one task for more than a second, an owner that has none
- * gets one more, up to twice max_executors: so owners whose tasks hang delay
- * no other.
+ * A task may run for ever, and a running task cannot be moved to another process.  If all
+ * executors are stuck, each with one task for more than a second, an owner without any gets
+ * one more, up to twice max_executors.  So owners whose tasks hang do not delay others.
  *
- * A lane that is paused, or whose queue is at its limit, wants no executor
- * (queue_limits.c).  The timer looks again when the rate allows the next task; of
- * everything else it is told.
+ * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).
+ * The timer looks again when the queue's rate allows the next task.  All other changes are
+ * reported to the timer, so it need not look for them.
  *
- * Executors are dynamic background workers that the postmaster never
- * restarts.  One that cannot be had (no worker slot, a role that may not
- * connect: asked before, so that it costs no process) makes the lanes of its
- * owner wait, longer each time.
+ * Executors are dynamic background workers, which the postmaster never restarts.  If an
+ * executor cannot be had (no background worker is free, or the role may not connect), its
+ * owner is blocked: its lanes wait before the timer tries again, longer each time.  The
+ * timer asks for the role's rights before it starts a process.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,39 +56,43 @@
 #include "dispatch.h"
 #include "orphans.h"
 
-/* An executor of a former timer that has not come up by then never will. */
+/*
+ * Microseconds in which an executor must have come up that a former timer started.  After
+ * them its place is free, since this timer cannot ask the postmaster about it.
+ */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
-/* An executor is stuck that has run the same task for so long. */
+/* Microseconds after which an executor that runs the same task counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
-/* A rate wakes the timer no more often than that. */
+/* Minimum interval, in microseconds, at which a queue's rate wakes the timer. */
 #define COALESCE_US		1000
 
-/* This timer's workers, by place. */
+/* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
-/* For how many tasks of a queue executors were woken in this round. */
+/* A round is one look of the timer at all owners with ready tasks. */
 typedef struct Woken
 {
-	uint32		round;
-	uint32		count;
+	uint32		round;			/* the round in which the executors were woken */
+	uint32		count;			/* executors woken for tasks of the queue in this round */
 } Woken;
 
+/* By index in dw_queues. */
 static Woken *woken = NULL;
 static uint32 this_round = 0;
 
-/* How many executors a database, and an owner in it, has. */
+/* Numbers of executors of a database, and of one owner in it. */
 typedef struct Staff
 {
-	uint32		total;
-	uint32		stuck;
-	uint32		leaving;		/* told to end */
-	uint32		of_owner;
-	uint32		arriving;		/* of the owner, not connected yet */
+	uint32		total;			/* of the database */
+	uint32		stuck;			/* of the database: have run one task for STUCK_US */
+	uint32		leaving;		/* of the database: told to end */
+	uint32		of_owner;		/* of the owner */
+	uint32		arriving;		/* of the owner: not connected yet */
 } Staff;
 
-/* Frees a place whose worker is gone without ever having taken it. */
+/* Frees a place whose executor ended, or never came up, before it took the place. */
 static void
 free_if_dead(DwDatabase *db, uint32 place)
 {
@@ -115,7 +122,7 @@ free_if_dead(DwDatabase *db, uint32 place)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* Reserves a place; -1 if there is none. */
+/* Reserves a free place for an executor of the owner; returns its number, -1 if none is free. */
 static int
 reserve_place(DwDatabase *db, Oid owner)
 {
@@ -146,6 +153,7 @@ reserve_place(DwDatabase *db, Oid owner)
 	return place;
 }
 
+/* Returns a hint for the log about how to unblock the owner; NULL if there is none. */
 static const char *
 hint_for(DwBlock reason)
 {
@@ -162,7 +170,10 @@ hint_for(DwBlock reason)
 	}
 }
 
-/* The owner must wait.  Said once, and again when the reason is another one. */
+/*
+ * Blocks the owner, for this reason, for some time.  Writes a line to the log if the owner
+ * was not blocked before for the same reason.
+ */
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 {
@@ -191,7 +202,12 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	CommitTransactionCommand();
 }
 
-/* Asks what a login would find out by failing, and by a line in the log. */
+/*
+ * Returns why the role cannot have an executor, or DW_BLOCK_NONE.  A login would find out,
+ * too, but would cost a process and an error in the log.
+ *
+ * Sets *can_log_in to whether the role has the attribute LOGIN.
+ */
 static DwBlock
 ask_access(Oid owner, bool *can_log_in)
 {
@@ -215,6 +231,7 @@ ask_access(Oid owner, bool *can_log_in)
 	}
 }
 
+/* Frees a place that was reserved for an executor that could not be started. */
 static void
 free_place(int place)
 {
@@ -224,7 +241,10 @@ free_place(int place)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* False if there is no place, or no background worker to be had. */
+/*
+ * Reserves a place and asks the postmaster for a background worker.  Returns false if no
+ * place or no background worker is free.
+ */
 static bool
 register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 {
@@ -249,13 +269,16 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	worker.bgw_main_arg = Int32GetDatum(place);
 	memcpy(worker.bgw_extra, &start, sizeof(start));
 	worker.bgw_notify_pid = MyProcPid;
-	/* the handle is kept */
+	/* the handle must live as long as this timer */
 	context = MemoryContextSwitchTo(TopMemoryContext);
 	registered = RegisterDynamicBackgroundWorker(&worker, &handle);
 	MemoryContextSwitchTo(context);
 	if (!registered)
 	{
-		/* that of the one before still tells when its worker can be had */
+		/*
+		 * handles[place] stays: its worker may still be ending, and count_ended_workers()
+		 * tells when the worker is free
+		 */
 		free_place(place);
 		return false;
 	}
@@ -266,8 +289,10 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 }
 
 /*
- * False if there is no worker for it.  An owner that cannot have any is
- * blocked; one that only gets no other one goes on with what it has.
+ * Starts an executor for the owner.  Returns false if no place or background worker is free.
+ *
+ * Blocks the owner if it cannot have an executor; but if only no background worker is free,
+ * an owner that has executors already (is_first is false) goes on with these.
  */
 static bool
 start_executor(DwDatabase *db, Oid owner, bool is_first)
@@ -286,7 +311,10 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 	return block != DW_BLOCK_NO_WORKER;
 }
 
-/* Wakes up to so many idle executors of an owner; returns how many. */
+/*
+ * Wakes idle executors of the owner, "want" at most; returns their number.  The caller holds
+ * the ready lock.
+ */
 static uint32
 wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 {
@@ -306,7 +334,10 @@ wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 	return n;
 }
 
-/* Executors that are about to take a task of the owner, each one of them. */
+/*
+ * Returns the number of the owner's executors that are starting, connecting or woken: each
+ * is about to take a task.
+ */
 static uint32
 executors_coming(DwDatabase *db, const DwOwner *owner)
 {
@@ -324,6 +355,7 @@ executors_coming(DwDatabase *db, const DwOwner *owner)
 	return n;
 }
 
+/* Counts the executors of the database and of the owner. */
 static Staff
 count_staff(DwDatabase *db, Oid owner)
 {
@@ -351,7 +383,10 @@ count_staff(DwDatabase *db, Oid owner)
 	return staff;
 }
 
-/* How many executors there may be before an owner gets another one. */
+/*
+ * Returns the number of executors that the database must not have reached yet, so that the
+ * owner gets another one.
+ */
 static uint32
 places_for(const Staff *staff)
 {
@@ -364,7 +399,7 @@ places_for(const Staff *staff)
 	return limit;
 }
 
-/* Is it one that does not end anyway? */
+/* True if e is an executor of the database that was not told to end. */
 static bool
 is_in_service(DwDatabase *db, const DwExecutor *e)
 {
@@ -372,8 +407,8 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 }
 
 /*
- * Of the others' executors the one that has been idle longest ends, if it has
- * been for so long.
+ * Of the executors of other owners, ends the one that has been idle longest, if it has been
+ * idle for "idle_for" microseconds.
  */
 static void
 end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
@@ -402,9 +437,8 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 }
 
 /*
- * Makes those executors end that delay_wheel.max_executors does not allow.
- *
- * Idle ones first; busy ones end after their task.
+ * Makes executors end if there are more than delay_wheel.max_executors: idle ones first.
+ * Busy executors end after their task.
  */
 void
 dw_dispatch_end_surplus(DwDatabase *db)
@@ -430,7 +464,7 @@ dw_dispatch_end_surplus(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* Makes all executors of the database end. */
+/* Makes all executors of the database end, busy ones after their task. */
 void
 dw_dispatch_end_all(DwDatabase *db)
 {
@@ -449,10 +483,12 @@ dw_dispatch_end_all(DwDatabase *db)
 }
 
 /*
- * Gives an owner another executor if it may have one; else one of somebody
- * else's that is not needed makes room, unless enough do so already for those
- * who wait before it.  An owner that has none gets the place of any idle one.
- * Returns false if it has to wait.
+ * Starts another executor for the owner if the owner may have one.  Otherwise ends an idle
+ * executor of another owner to make room, unless more executors are ending already than
+ * owners wait before this one ("waiting").  For an owner without any executor each idle one
+ * may end; for the others, only one that has been idle for STUCK_US.
+ *
+ * Returns false if the owner has to wait.
  */
 static bool
 provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
@@ -462,7 +498,7 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 	if (staff.total < places_for(&staff) &&
 		start_executor(db, owner, staff.of_owner == 0))
 		return true;
-	/* as many as one may have */
+	/* the owner has as many executors as one owner may have */
 	if (staff.of_owner > 0 && staff.of_owner + 1 >= (uint32) dw_max_executors)
 		return true;
 	if (staff.leaving <= waiting)
@@ -470,7 +506,10 @@ provide_executor(DwDatabase *db, Oid owner, uint32 waiting)
 	return false;
 }
 
-/* Starts an executor ahead of time, if the lane's owner has none. */
+/*
+ * Starts an executor for the lane, which has a task due soon, if the lane's owner has none
+ * and may have one.  Executors that exist are not woken ahead of time.
+ */
 void
 dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 {
@@ -488,7 +527,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 		(void) start_executor(db, lane->owner, true);
 }
 
-/* A right was granted, or the like: those who wait may try at once. */
+/* Lets all blocked owners try again at once, since rights have changed. */
 static void
 unblock_all(DwDatabase *db)
 {
@@ -497,7 +536,10 @@ unblock_all(DwDatabase *db)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* The count of this round for the lane's queue; NULL if it has no limits. */
+/*
+ * Returns the count of executors woken in this round for the lane's queue; NULL if the queue
+ * has no place in dw_queues, and so no limits.
+ */
 static uint32 *
 woken_for_queue(const DwLane *lane)
 {
@@ -515,9 +557,12 @@ woken_for_queue(const DwLane *lane)
 }
 
 /*
- * How many tasks of the lane may begin now, beyond those that *coming
- * executors take, and those that are woken for: those are woken here.  If a
- * limit is the reason, *look_again is lowered.
+ * Wakes idle executors for the tasks of the lane that may begin now, and returns the number
+ * of tasks for which executors are still missing.
+ *
+ * *coming is the number of executors that are about to take tasks of the owner; it is
+ * lowered by those that the lane uses.  *look_again is lowered to the time at which a limit
+ * of the queue lets more tasks of the lane begin.
  */
 static uint32
 lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
@@ -547,7 +592,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 		n = want > 0 ? wake_executors(db, dw_lane_owner(lane), want) : 0;
 		want -= n;
 		*count += n;
-		/* those who were woken use up what the rate allows now */
+		/* if executors were woken, they use up the rate, and the timer looks again then */
 		if (n == 0)
 			until = DW_NEVER;
 	}
@@ -557,8 +602,8 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 }
 
 /*
- * Wakes idle executors of an owner, for its lanes from this one on.  Returns
- * the first for which there are not enough, or NULL.
+ * Wakes idle executors of the owner for its lanes that have ready tasks, from the lane
+ * "from" on.  Returns the first lane that needs another executor, or NULL.
  */
 static DwLane *
 lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
@@ -581,8 +626,8 @@ lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
 }
 
 /*
- * Wakes executors for all owners that have idle ones, also for those far back
- * in the list, or who can have no other one.
+ * Wakes idle executors of all owners, also of owners that are far back in the list, or that
+ * are blocked and cannot get another executor.
  */
 static void
 wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
@@ -600,7 +645,7 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 	}
 }
 
-/* How many of this timer's background workers ended since the last look. */
+/* Returns how many background workers of this timer have ended since the last call. */
 static uint32
 count_ended_workers(DwDatabase *db)
 {
@@ -611,7 +656,7 @@ count_ended_workers(DwDatabase *db)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		/* of those on their way see free_if_dead */
+		/* free_if_dead() deals with executors that are starting */
 		if (handles[i] == NULL ||
 			(e->state == DW_EXECUTOR_STARTING && e->database == db->oid) ||
 			GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
@@ -623,7 +668,10 @@ count_ended_workers(DwDatabase *db)
 	return n;
 }
 
-/* Does anybody but the owners of this database wait for a background worker? */
+/*
+ * True if a background worker is missing for a sweeper, or for a timer or an owner of
+ * another database.
+ */
 static bool
 others_lack_worker(DwDatabase *db)
 {
@@ -641,10 +689,13 @@ others_lack_worker(DwDatabase *db)
 }
 
 /*
- * Background workers that have come free are for those who wait for one.  The
- * postmaster wakes us when it has taken notice of the end of one of ours.
- * Nobody wakes sweepers, and others than us: if some of them wait, all just try
- * from time to time, or they would never find one free.
+ * Lets owners that lack a background worker try again at once, one for each background
+ * worker of this timer that has ended.  The postmaster wakes the timer when it has noticed
+ * the end.
+ *
+ * Sweepers and other databases are not woken when a worker of this timer ends.  If any of
+ * them lacks a worker, this function does nothing: then all try from time to time, since
+ * otherwise this timer would always be faster.
  */
 static void
 retry_without_worker(DwDatabase *db)
@@ -660,8 +711,8 @@ retry_without_worker(DwDatabase *db)
 }
 
 /*
- * Of those who can have no executor, how many wait for a background worker.
- * There is no use in more than there may be executors.
+ * Returns the number of owners without any executor that lack a background worker.  Stops
+ * at the number of places: the result is not needed more exactly.
  */
 static uint32
 count_without_worker(DwDatabase *db)
@@ -678,10 +729,13 @@ count_without_worker(DwDatabase *db)
 }
 
 /*
- * Wakes idle executors, and lists owners who could use another one: those who
- * have none before the others, and either in turn.  No more are listed than
- * there may be places; *left_out tells of others.  Returns how many wait for a
- * background worker.
+ * Wakes idle executors, and lists in *missing the owners that need another one.  Owners
+ * without any executor come before the others; within both groups owners keep the order of
+ * their turns.
+ *
+ * Sets *left_out if there are more owners without any than could get a place; these are not
+ * listed.  Lowers *look_again to the time at which the limits of queues let more tasks
+ * begin.  Returns the number of owners that lack a background worker.
  */
 static uint32
 find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
@@ -709,7 +763,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 		if (lane == NULL)
 			continue;
 		staff = count_staff(db, owner->role);
-		/* not somebody else's place for each task that a limit lets in */
+		/* do not end another owner's executor for each single task that a rate lets begin */
 		while (lane != NULL && staff.of_owner == 0 && staff.total >= places_for(&staff) &&
 			   !dw_limits_is_turn(lane, now, &turn))
 		{
@@ -732,8 +786,9 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 }
 
 /*
- * Brings due tasks and executors together.  Returns when to look again at the
- * latest, DW_NEVER if a change will be told.
+ * Wakes, starts and ends executors, so that ready tasks get one.  Returns when the timer
+ * must call it again at the latest, unless a change is reported before; DW_NEVER if only
+ * after a change.
  */
 TimestampTz
 dw_dispatch(DwDatabase *db)
@@ -767,7 +822,7 @@ dw_dispatch(DwDatabase *db)
 			starving++;
 	}
 	list_free(missing);
-	/* some may just have been blocked */
+	/* provide_executor() may have blocked owners */
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	look_again = Min(look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
@@ -776,17 +831,17 @@ dw_dispatch(DwDatabase *db)
 		dw_sweeper_ask_to_make_way(db);
 
 	if (waiting > 0)
-		/* by then, others may be stuck, or have been idle for long */
+		/* by then more executors may be stuck, or have been idle for long enough to end */
 		look_again = Min(look_again, now + STUCK_US);
 	else if (left_out)
-		/* those in front could not have one */
+		/* the listed owners got executors, or were blocked: now the others have their turn */
 		look_again = now;
 	return look_again;
 }
 
 /*
- * What a timer before has left may be by a clock that was set back since:
- * everybody may try at once, and what runs has just begun.
+ * Resets times that a former timer has left in shared memory, since the clock may have been
+ * set back.  Blocked owners may try again at once, and running tasks count as just begun.
  */
 static void
 forget_times(DwDatabase *db)
@@ -803,8 +858,8 @@ forget_times(DwDatabase *db)
 }
 
 /*
- * To be called first.  Executors that a former timer started are there and
- * go on by themselves.
+ * The timer must call it before any other function of this file.  Executors that a former
+ * timer has started go on running.
  */
 void
 dw_dispatch_begin(DwDatabase *db)
