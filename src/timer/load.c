@@ -3,30 +3,32 @@
  * load.c
  *	  Loading tasks of the near future from the table into memory.
  *
- * Each lane has a cursor: the first key (due, id) of it that is not in
- * memory.  Its due time is published as the lane's horizon: who commits a
- * task up to there brings a hint, who commits one beyond only lowers the
- * lane's next_far.  A load reads the table from the cursor on, up to the end
- * of the window, to the share of memory that the lane has, or for about a
- * millisecond, whichever comes first; so a long load is a row of short ones,
- * with inbox and due tasks looked after in between.
+ * Run by the timer.  It takes no lock that could make it wait, since it has due tasks to
+ * hand over meanwhile.
  *
- * The timer has thousands of lanes to see to, and looks only at those that
- * somebody has something to say of (dw_lane_dirty), and at those whose time has
- * come: the agenda.
+ * Each lane has a cursor: its first key (due time and id) that is not in memory.  The
+ * cursor's due time is published as the lane's horizon.  A session that commits a task up
+ * to the horizon sends a hint to the timer; a session that commits a later task lowers the
+ * lane's next_far instead.
  *
- * To read again from some time on (reload_from: an inbox was full, plain SQL
- * wrote rows, an error) is to cut the lane there, and to load it.
+ * A load reads the table from the cursor on.  It ends at the end of the window (the time
+ * ahead of now that is kept in memory), when the lane has used its share of memory, or after
+ * about a millisecond.  So a long load consists of many short ones, and the timer empties
+ * its inbox and hands over due tasks in between.
  *
- * The order of the steps, L1 to L7 of the model in test/model, is what makes
- * sure that no task is overlooked: each row is either visible to the
- * snapshot, or its committer sees the horizon that was published before it.
+ * There may be thousands of lanes.  The timer looks only at lanes that another process has
+ * marked as dirty (dw_lane_dirty), and at lanes whose time in the agenda has come.
  *
- * Rows of another origin, which came with a copy of another database, lie
- * beside the lanes in the index, and are passed over.
+ * A lane's reload_from is set when its tasks from some due time on must be read again: an
+ * inbox was full, plain SQL wrote rows, or an error struck.  The timer then cuts the lane
+ * there (it drops its entries from there on, see near.c), and loads it.
  *
- * Run by timers only.  Takes no lock that can make it wait: it has due tasks
- * to hand over.
+ * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is
+ * overlooked: each row is either visible to the load's snapshot, or the session that commits
+ * the row sees the horizon, which was published before the snapshot was taken.
+ *
+ * Rows of another origin came with a copy of another database.  They are in the same index,
+ * beside the lanes, and are passed over.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,52 +66,60 @@
 #include "orphans.h"
 #include "queue_watch.h"
 
-/* Rows and time after which a load pauses. */
+/* Index entries, and microseconds, after which a load pauses. */
 #define SLICE_ROWS		1000
 #define SLICE_US		1000
-/* the clock is read after so many steps of a look for lanes */
+/* Steps of discovery between two looks at the clock. */
 #define SLICE_STEP		16
-/* after an error, or when the table is locked */
+/* Microseconds before the next try after an error. */
 #define RETRY_US		USECS_PER_SEC
+/* Microseconds before the next try if a table is locked, or discovery met an error. */
 #define LOCKED_RETRY_US (100 * 1000)
-/* when what is in memory has yet to be handed over */
+/* Microseconds before the next try if a lane has due entries yet to be handed over. */
 #define BEHIND_US		1000
-/* one part in so many of the time goes into forgetting prepared transactions */
+/* Deleting rows of prepared transactions takes at most one part in this many of the time. */
 #define FORGETTING_SHARE	100
 
 static DwDatabase *db = NULL;
 
-/* When lanes are to be looked at. */
+/* The lanes, each with the time at which the timer must look at it. */
 static DwLaneHeap agenda;
-/* Lanes to be loaded now, in turn. */
+/* Lanes to be loaded now, each with the time since when it waits. */
 static DwLaneHeap to_load;
-/* Lanes that may be given back: a bitmap. */
+/* A bitmap of lanes that seem to be empty, and may be given back. */
 static uint64 *idle_lanes = NULL;
 static bool any_idle = false;
-/* Those that are being looked at. */
+/* Numbers of the lanes at which look_at_lanes() is looking. */
 static int32 *looked_at = NULL;
 
-/* A look for lanes, as far as it has come. */
+/*
+ * Discovery: a look at the whole table for lanes that are not in shared memory.  It is done
+ * in slices.
+ */
 static struct
 {
 	bool		under_way;
-	TimestampTz from;			/* of the reload that it belongs to */
-	DwTaskKey	reached;
+	TimestampTz from;			/* value of the database's reload_from, which asked for it */
+	DwTaskKey	reached;		/* the next slice begins here */
 	bool		unarmed;		/* it has met tasks of another origin */
-	bool		lanes_missing;	/* or lanes for which there was no place */
+	bool		lanes_missing;	/* it has met lanes for which shared memory has no place */
 } discovery;
 
-/* The table holds lanes for which there was no place. */
+/* lanes_missing of the last discovery that reached the table's end. */
 static bool lanes_missing = false;
-/* Tasks read into memory by this slice. */
+/* Tasks read into memory and not yet counted in the view "progress". */
 static int64 placed = 0;
-/* A look for lanes failed: not before then. */
+/* Discovery failed, and is not tried again before this time. */
 static TimestampTz discover_after = PG_INT64_MIN;
-/* Prepared transactions have ended, but were forgotten just now. */
+/* Rows of prepared transactions are not deleted again before this time. */
 static TimestampTz forget_prepared_after = PG_INT64_MIN;
-/* The log has it that there are unarmed tasks. */
+/* True if this timer has told the log that there are tasks of another origin. */
 static bool unarmed_announced = false;
 
+/*
+ * Begins with no lane loaded, and asks for a look at the whole table.  The timer must call
+ * it after dw_near_reset() and before any other function of this file.
+ */
 void
 dw_load_reset(DwDatabase *database)
 {
@@ -120,15 +130,18 @@ dw_load_reset(DwDatabase *database)
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	dw_load_settings_changed();
 	dw_orphans_reset(database);
-	/* a crash may undo what the timer commits, which it must not wait for */
+	/* the timer must not wait for a commit to be flushed; its work can be done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	/* R1 */
 	dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 }
 
-/*---- Lanes that nobody has entered ----*/
+/*---- Discovery: lanes of the table that are not in shared memory ----*/
 
-/* A look has ended; the log has it once in the life of a timer. */
+/*
+ * Discovery has ended; "met" tells whether it met tasks of another origin.  Publishes that,
+ * and writes it to the log once in the life of a timer.
+ */
 static void
 report_unarmed(bool met)
 {
@@ -146,6 +159,11 @@ report_unarmed(bool met)
 			 errhint("Look at them with \"SELECT * FROM delay_wheel.tasks WHERE NOT armed\", and at delay_wheel.recurring, and call delay_arm(), or cancel them.")));
 }
 
+/*
+ * Enters the lane of this key, its first one, into shared memory, unless it is there, and
+ * has it loaded.  If there is no place for the lane, writes that to the log, but not again
+ * for lanes that the discovery before has missed.
+ */
 static void
 enter_found_lane(const DwTaskKey *first)
 {
@@ -168,9 +186,11 @@ enter_found_lane(const DwTaskKey *first)
 }
 
 /*
- * Enters the lanes that the table holds, by a skip scan, for about a slice's
- * time.  Also finds out whether there are tasks of another origin.  Returns
- * whether the table's end was reached.
+ * Enters the lanes that the table holds into shared memory, for about SLICE_US.  Goes
+ * through the index by a skip scan: from the first key of a lane to that of the next lane.
+ * Also finds out whether there are tasks of another origin.
+ *
+ * Returns true if the table's end was reached.
  */
 static bool
 enter_lanes_of_table(Relation rel)
@@ -183,7 +203,7 @@ enter_lanes_of_table(Relation rel)
 	bool		ended = true;
 
 	dw_lane_scan_keys_only(scan);
-	/* step by step also among dead entries, so that many in a row take no longer */
+	/* dead entries count as steps, too, so that many of them in a row end a slice */
 	for (int n = 1; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -194,7 +214,7 @@ enter_lanes_of_table(Relation rel)
 				enter_found_lane(&key);
 			else
 				discovery.unarmed = true;
-			/* nothing else of this lane */
+			/* skip the rest of this lane */
 			discovery.reached.due = discovery.reached.id = PG_INT64_MAX;
 			dw_lanes_scan_seek(scan, &discovery.reached);
 		}
@@ -209,8 +229,10 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Removes what ended prepared transactions left: who ended them looked at it
- * before, or we read everything anyway.
+ * Deletes the rows of delay_wheel.prepared, in which prepared transactions note what they
+ * have scheduled.  A visible row is of a transaction that has ended.  It is not needed any
+ * more: the session that ended the transaction has read the row before, or the timer reads
+ * the whole table of tasks.  Does nothing if the table is locked.
  */
 static void
 empty_prepared(void)
@@ -235,7 +257,10 @@ empty_prepared(void)
 	table_close(rel, NoLock);
 }
 
-/* The database's reload_from: cuts all lanes, and looks for unknown ones. */
+/*
+ * Begins what the database's reload_from asks for: cuts all lanes there, and starts
+ * discovery.
+ */
 static void
 begin_discovery(void)
 {
@@ -256,8 +281,9 @@ begin_discovery(void)
 }
 
 /*
- * A slice of the look, with a snapshot of its own: whoever commits a row where
- * it has been already has entered the lane, or lowers reload_from once more.
+ * Does a slice of discovery, with a snapshot of its own.  A session may commit a row in a
+ * part of the index that discovery has passed; it has then entered the row's lane, or it
+ * lowers reload_from again.
  */
 static void
 go_on_discovering(void)
@@ -302,9 +328,11 @@ go_on_discovering(void)
 }
 
 /*
- * Prepared transactions have ended; the next time if it cannot be done now.
- * While an old snapshot is held the table only grows, and takes longer each
- * time.
+ * Prepared transactions have ended: deletes their rows in delay_wheel.prepared.  If that
+ * fails, it is tried again later.
+ *
+ * While some session holds an old snapshot, dead rows stay, and going through the table
+ * takes longer each time.  So the pause until the next time grows with the time taken.
  */
 static void
 forget_prepared(void)
@@ -312,7 +340,7 @@ forget_prepared(void)
 	int64		began = dw_uptime();
 	bool		ok = false;
 
-	/* before the snapshot: who sets it has committed */
+	/* cleared before the snapshot is taken: the process that set it had committed before */
 	(void) pg_atomic_exchange_u32(&db->prepared_ended, 0);
 
 	PG_TRY();
@@ -344,10 +372,12 @@ forget_prepared(void)
 /*---- Loading one lane ----*/
 
 /*
- * Reads rows into memory until some limit, moving the lane's cursor along:
- * it is always the first key that is not in memory, also when making room
- * for a row cuts this very lane.  Returns the due time of the first row that
- * is left in the table.
+ * Reads rows that are due before "to" into memory, until a limit is reached, and moves the
+ * lane's cursor along.  The cursor is at all times the first key that is not in memory,
+ * also when this very lane is cut to make room for a row.
+ *
+ * Returns the due time of the first row that was not read, as far as is known; DW_NEVER if
+ * the lane has no more rows.
  */
 static TimestampTz
 scan_lane(Relation rel, DwLane *lane, TimestampTz to)
@@ -368,7 +398,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
 
-		/* also among dead ones, so that many in a row take no longer */
+		/* a pause is possible at a dead entry, too, so that many in a row end a slice */
 		if (!visible && !pause)
 			continue;
 		DW_INJECT("load-row");
@@ -396,7 +426,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	}
 	dw_lane_scan_end(scan);
 
-	/* all up to the end of the window is in memory */
+	/* all tasks up to the end of the window are in memory */
 	if (lane->cursor_due < to)
 	{
 		lane->cursor_due = to;
@@ -406,8 +436,8 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 }
 
 /*
- * One load: steps L1 to L7.  What was cut from the lane is dropped already
- * (L2).
+ * Loads a slice of the lane: steps L1 and L3 to L7 of the model.  The caller has applied
+ * the lane's cuts before (L2), and looks at the lane again afterwards.
  */
 static void
 load_lane(DwLane *lane)
@@ -458,13 +488,16 @@ load_lane(DwLane *lane)
 		return;
 	}
 
-	/* L6; who called us looks at the lane again */
+	/* L6 */
 	dw_near_set_cursor(lane, lane->cursor_due, lane->cursor_id);
 	dw_atomic_lower(&lane->next_far, first_left);
 	DW_INJECT("load-after-cursor");
 }
 
-/* A row was locked by a stranger: it is time to look again. */
+/*
+ * An executor found a task's row locked by plain SQL, and left the task to the timer.  If
+ * the time has come to try it again, has it loaded again.
+ */
 static void
 recheck_locked(DwLane *lane, TimestampTz now)
 {
@@ -478,9 +511,12 @@ recheck_locked(DwLane *lane, TimestampTz now)
 }
 
 /*
- * When a lane must be loaded.  A lane that has enough in memory waits until
- * it runs low; executors tell when they have taken so many.  Other entries leave
- * by cuts, after which each lane is looked at.
+ * Returns when the lane must be loaded; DW_NEVER if not before another process reports
+ * something.
+ *
+ * A lane that has enough entries in memory is not loaded before it runs low: executors wake
+ * the timer when they have taken so many tasks that fewer than load_below are left.  Entries
+ * also leave by cuts, but the timer looks at each lane that was cut.
  */
 static TimestampTz
 load_time(DwLane *lane, TimestampTz now)
@@ -492,7 +528,7 @@ load_time(DwLane *lane, TimestampTz now)
 
 	if (far == DW_NEVER || lane->orphan)
 		return DW_NEVER;
-	/* half a window ahead, so that a load is worth its while */
+	/* half a window ahead, so that a load finds many tasks */
 	at = Max(dw_time_add(far, -dw_window_us() / 2), lane->load_after);
 	if (dw_near_is_behind(lane, lane->cursor_due))
 		at = Max(at, now + BEHIND_US);
@@ -504,12 +540,14 @@ load_time(DwLane *lane, TimestampTz now)
 	return enough ? DW_NEVER : at;
 }
 
-/*---- Which lanes to look at ----*/
+/*---- The agenda: which lanes to look at, and when ----*/
 
 /*
- * Decides when the lane is to be loaded.  Those to be loaded now take turns, as
- * they have come: by no due time, since an owner may have thousands of lanes cut
- * again and again, by pausing and resuming his tasks.
+ * Decides when the lane is to be loaded, and enters it into the agenda or into to_load.
+ *
+ * Lanes in to_load take turns in the order in which they were entered, not by due time:
+ * otherwise an owner that pauses and resumes thousands of lanes again and again could keep
+ * other lanes from being loaded.
  */
 static void
 schedule_load(DwLane *lane, TimestampTz now)
@@ -536,7 +574,7 @@ schedule_load(DwLane *lane, TimestampTz now)
 	}
 }
 
-/* Somebody wants the timer to look at some lanes. */
+/* Puts the lanes that other processes have marked as dirty at the top of the agenda. */
 static void
 note_dirty_lanes(void)
 {
@@ -550,7 +588,7 @@ note_dirty_lanes(void)
 		{
 			int32		number = w * 64 + pg_rightmost_one_pos64(word);
 
-			/* it may have been given back, and be another database's */
+			/* the lane may have been given back, and now belong to another database */
 			if (dw_lanes[number].database == db->oid)
 				dw_lane_heap_set(&agenda, number, PG_INT64_MIN);
 		}
@@ -558,7 +596,10 @@ note_dirty_lanes(void)
 	DW_INJECT("dirty-after-take");
 }
 
-/* Looks at the lanes whose time has come; cuts those that are to be read again. */
+/*
+ * Looks at the lanes whose time in the agenda has come: cuts the lanes that must be read
+ * again, and decides when each is to be loaded.
+ */
 static void
 look_at_lanes(TimestampTz now)
 {
@@ -577,16 +618,16 @@ look_at_lanes(TimestampTz now)
 			/* L1 */
 			dw_near_cut(lane, dw_atomic_take(&lane->reload_from), PG_INT64_MIN);
 	}
-	/* L2, for all of them in one pass */
+	/* L2, for all these lanes in one pass */
 	dw_near_apply_cuts();
 	for (int i = 0; i < n; i++)
 		schedule_load(&dw_lanes[looked_at[i]], now);
 }
 
 /*
- * The view "progress" has what follows from a look at all lanes, until each has in
- * memory what it can have.  Loads in between, of a lane that runs low, are not
- * worth it.
+ * Publishes the progress of loading for the view "progress".  The view shows the work that
+ * begins with discovery and ends when each lane has in memory what it can have.  Later
+ * loads, of single lanes that run low, are too short to be shown.
  */
 static void
 note_load_progress(void)
@@ -605,8 +646,8 @@ note_load_progress(void)
 }
 
 /*
- * Loads what is to be loaded, lane after lane, for about a slice's time.
- * Returns whether there was any: some of it may be due.
+ * Loads the lanes in to_load, one after the other, for about SLICE_US.  Returns true if any
+ * was loaded: then the timer must look for due tasks.
  */
 static bool
 load_lanes(TimestampTz now)
@@ -629,7 +670,7 @@ load_lanes(TimestampTz now)
 	return loaded;
 }
 
-/* All lanes are to be looked at: settings may have changed. */
+/* Has the timer look at all lanes, since settings may have changed. */
 void
 dw_load_settings_changed(void)
 {
@@ -638,7 +679,8 @@ dw_load_settings_changed(void)
 }
 
 /*
- * Does a slice of what is to be loaded; true if there is more to do at once.
+ * Does a slice of the work that is due: discovery, rows of prepared transactions, loads, and
+ * tasks of dropped roles.  Returns true if the timer must call it again at once.
  */
 bool
 dw_load_some(void)
@@ -656,7 +698,7 @@ dw_load_some(void)
 	if (dw_extension_gone)
 		return false;
 
-	/* F1, F2: the flag is cleared before what it stands for is read */
+	/* F1, F2: the flag is cleared before the bitmap of dirty lanes is read */
 	if (pg_atomic_exchange_u32(&db->any_lane_dirty, 0) != 0)
 		note_dirty_lanes();
 	look_at_lanes(now);
@@ -666,7 +708,10 @@ dw_load_some(void)
 	return more || discovery.under_way;
 }
 
-/* When a lane must be loaded next, if nobody lowers anything. */
+/*
+ * Returns when dw_load_some() must be called next, unless another process reports something
+ * before; DW_NEVER if only then.
+ */
 TimestampTz
 dw_load_next(void)
 {
@@ -682,8 +727,8 @@ dw_load_next(void)
 }
 
 /*
- * A lane that has nothing in memory, nothing running and, as its last load or
- * the last look for lanes found, nothing in the table is not needed.
+ * Gives the lane back if it is not needed: it has no task in memory, none runs, and its last
+ * load, or discovery, found none in the table.  Returns true if the lane was given back.
  */
 static bool
 leave_if_idle(DwLane *lane)
@@ -707,11 +752,11 @@ leave_if_idle(DwLane *lane)
 }
 
 /*
- * Gives empty lanes back when places are short.
+ * Gives empty lanes back if places for lanes are short.
  *
- * Lanes are kept while more than half of all places are free: their owners are
- * likely to come back.  One that turns out not to be idle is noted again when
- * it is looked at the next time.
+ * Empty lanes are kept while at least half of all places are free, since their owners are
+ * likely to schedule more tasks.  A lane of the bitmap that is not empty any more is taken
+ * out of it; schedule_load() puts it in again when it is empty.
  */
 void
 dw_load_tidy(void)
@@ -720,7 +765,7 @@ dw_load_tidy(void)
 
 	if (!any_idle || dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
 		return;
-	/* what the table has is not known now */
+	/* before discovery has ended, it is not known which lanes have tasks in the table */
 	if (dw_atomic_read(&db->reload_from) != DW_NEVER || discovery.under_way)
 		return;
 	for (int w = 0; w < DW_LANE_WORDS; w++)
