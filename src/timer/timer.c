@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * timer.c
- *	  The process that turns a database's ring.
+ *	  The timer: the process that hands over tasks of one database when they are due.
  *
- * One for each database that has the extension.  It never runs a task: it
- * takes hints from the inbox, loads the near future from the table, hands due
- * tasks over to the ready lists, sees to executors, and sleeps until exactly
- * the next of these things is to be done.  There is no poll: each event that
- * could be missed is covered by the handshake in sleep_until_needed(), steps
- * H1 to H3 of the model in test/model.
+ * Run by the timer.  Each database that has the extension has one.  It is a session of the
+ * bootstrap superuser, but runs no SQL and no task.
  *
- * It is a session of the bootstrap superuser, but runs no SQL at all.
+ * The timer takes hints of committed tasks from its inbox, loads the tasks of the near
+ * future from the table, moves due tasks to the ready lists, and starts executors.  In
+ * between it sleeps exactly until the next of these things is to be done.  It does not
+ * poll: the handshake in sleep_until_needed(), steps H1 to H3 of the model in test/model,
+ * makes sure that no event is missed.
  *
- * If it ends, for whatever reason, the launcher starts another one, which
- * begins with nothing in memory and reads the table.  It is also asked to:
- * by who needs the database without sessions (hold.c), and when settings of
- * the database have changed.  So it does when the clock was set back: times
- * until which something waits, here and in shared memory, would be too late.
+ * If the timer ends, for whatever reason, the launcher starts another one, which begins
+ * with nothing in memory and reads the table.  The timer is asked to end by commands that
+ * need the database without sessions (hold.c), and when settings of the database have
+ * changed.  It also ends when the clock was set back: otherwise times in its memory and in
+ * shared memory, until which something waits, would be too late.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,27 +63,29 @@
 #include <sys/timerfd.h>
 #endif
 
+/* Maximum number of hints that the timer takes from the inbox at a time. */
 #define INBOX_SLICE		256
 
 static DwDatabase *db = NULL;
 
-/* This process ends because somebody asked it to. */
+/* True if this timer ends because another process asked it to. */
 static bool let_go = false;
 
-/* db->control as it was when queues, pauses and marks were looked at. */
+/* Value of db->control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
-/* db->account.quota as it was when we gave back what is beyond it. */
+/* Value of db->account.quota before the timer last gave back memory beyond it. */
 static uint32 quota_seen = 0;
 
-/* What the timer sleeps on: latch, postmaster death, the kernel's timer. */
+/* The events that end a sleep: latch, postmaster death, the kernel's timer. */
 static WaitEventSet *events = NULL;
 static int	timer_fd = -1;
 static uint32 wait_event = 0;
 
 /*
- * Tasks that were cancelled, or have run in a transaction of somebody else.  A
- * run that was lost just now is to be passed on first.
+ * Forgets suspects (tasks that may have crashed the server) whose row is gone, for example
+ * since they were cancelled.  Keeps suspects of the last hour, since a recurring task's lost
+ * run must first be passed on to its next run.
  */
 static void
 dw_crashes_tidy(DwDatabase *db)
@@ -107,15 +109,15 @@ dw_crashes_tidy(DwDatabase *db)
 	dw_read_end(rel);
 }
 
-/* Tells that this process ends; the launcher starts another one. */
+/* Exit callback: records how this timer ends, and wakes the launcher to start another one. */
 static void
 give_database_back(int code, Datum arg)
 {
-	/* an error may have struck while one was held */
+	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
 	dw_progress_leave(db, DW_WORK_LOAD, DW_WORK_ORPHANS);
 
-	/* without the extension its executors have no place here either */
+	/* without the extension, there is nothing left for executors to run */
 	if (dw_extension_gone)
 		dw_dispatch_end_all(db);
 
@@ -135,7 +137,10 @@ give_database_back(int code, Datum arg)
 	dw_wake_launcher();
 }
 
-/* Takes the database that the launcher gave us. */
+/*
+ * Takes over the database that the launcher has chosen, and connects to it.  Exits if the
+ * database was given to another one meanwhile, or a command needs it without sessions.
+ */
 static void
 take_database(Datum number)
 {
@@ -152,7 +157,7 @@ take_database(Datum number)
 	}
 	if (pg_atomic_read_u32(&db->holds) > 0)
 	{
-		/* since just now; who begins to hold it from here on sees our pid */
+		/* a command that begins to hold the database later finds timer_pid set */
 		db->timer_state = DW_TIMER_NONE;
 		db->let_go = true;
 		LWLockRelease(dw_shared->table_lock);
@@ -166,8 +171,9 @@ take_database(Datum number)
 }
 
 /*
- * Does somebody need the database without us, or us to start anew?  Who does
- * has stored that before setting our latch (dw_call_timer).
+ * True if this timer must end: a command needs the database without sessions, or a restart
+ * was requested.  The other process has stored that before it set this timer's latch, see
+ * dw_call_timer().
  */
 static bool
 timer_asked_to_end(void)
@@ -176,7 +182,7 @@ timer_asked_to_end(void)
 	return let_go;
 }
 
-/* Another timer does not know the times of before. */
+/* If the clock was set back, has this timer end: the next one knows no outdated times. */
 static void
 obey_clock(void)
 {
@@ -191,7 +197,7 @@ obey_clock(void)
 	dw_call_timer(db, DW_RESTART_NOW);
 }
 
-/* To be called whenever settings may have changed. */
+/* Applies settings; called whenever they may have changed. */
 static void
 obey_settings(void)
 {
@@ -199,14 +205,15 @@ obey_settings(void)
 	dw_dispatch_end_surplus(db);
 	(void) dw_failed_obey_settings(db);
 	dw_history_obey_settings(db);
-	/* there may be more executors now, or another window to load */
+	/* more executors may be allowed now, and the window of a load may be longer */
 	pg_atomic_write_u32(&db->executors_dirty, 1);
 	dw_load_settings_changed();
 }
 
 /*
- * Of a database without the extension this is a look only: it ends before the
- * launcher takes it for a timer, and goes on to the next database.
+ * Exits if the database does not have the extension.  The launcher starts a timer also to
+ * find that out; the timer then ends before its state is DW_TIMER_RUNNING, and the launcher
+ * goes on to the next database.
  */
 static void
 require_extension(void)
@@ -218,7 +225,7 @@ require_extension(void)
 		proc_exit(0);
 }
 
-/* From here on committers wake this process. */
+/* Publishes this timer, so that committing sessions wake it, and prepares its parts. */
 static void
 begin_service(void)
 {
@@ -229,7 +236,7 @@ begin_service(void)
 	dw_quota_update();
 	pg_atomic_write_u32(&db->timer_proc, dw_my_proc());
 	pg_memory_barrier();
-	/* it starts one timer at a time */
+	/* the launcher starts one timer at a time, and has waited for this one */
 	dw_wake_launcher();
 
 	DW_INJECT("begin-before-reset");
@@ -245,8 +252,9 @@ begin_service(void)
 }
 
 /*
- * Queues, pauses and marks: looks at what was changed, and at what is to be
- * done by now.  Returns when the next thing is.
+ * Looks at queues, pauses and marks of delay_cancel_all(), if these were changed or their
+ * time has come; "first" is true if this timer has not looked before.  Returns when the timer
+ * must call it again, unless they are changed before.
  */
 static TimestampTz
 look_at_control(bool first)
@@ -256,7 +264,7 @@ look_at_control(bool first)
 	TimestampTz queues_at;
 	TimestampTz sweeper_at;
 
-	/* before what it stands for is read */
+	/* the counter is read before the tables, so that a later change is noticed */
 	control_seen = control;
 	pg_memory_barrier();
 	queues_at = dw_queues_look(db, changed);
@@ -266,7 +274,10 @@ look_at_control(bool first)
 
 /*---- Inbox ----*/
 
-/* Steps D1 to D4. */
+/*
+ * Deals with a hint of a committed task: steps D1 to D4 of the model.  A task before the
+ * lane's cursor is put into memory.
+ */
 static void
 take_hint(const DwHint *hint)
 {
@@ -280,7 +291,7 @@ take_hint(const DwHint *hint)
 		dw_atomic_lower(&db->reload_from, hint->due);
 		return;
 	}
-	/* D3: the cursor will come to it */
+	/* D3: a later load will read the task, since it is beyond the cursor */
 	if (hint->due > lane->cursor_due ||
 		(hint->due == lane->cursor_due && hint->id >= lane->cursor_id))
 	{
@@ -302,6 +313,7 @@ take_hint(const DwHint *hint)
 	}
 }
 
+/* Deals with the hints in the inbox, INBOX_SLICE at most; returns true if there were any. */
 static bool
 drain_inbox(void)
 {
@@ -317,6 +329,7 @@ drain_inbox(void)
 
 /*---- Sleeping ----*/
 
+/* Creates the set of events that end a sleep. */
 static void
 create_events(void)
 {
@@ -335,9 +348,10 @@ create_events(void)
 
 #ifdef __linux__
 /*
- * Sets the kernel's timer to an absolute time.  A step of the clock cancels
- * it, which wakes us to look at the new time.  False if there was one since it
- * was set before: what we would sleep until is out of date.
+ * Sets the kernel's timer to an absolute time.  When the clock is set, the kernel cancels
+ * its timer, and this process wakes up and looks at the new time.
+ *
+ * Returns false if the clock was set since the last call: "until" may be out of date.
  */
 static bool
 arm_timer(TimestampTz until)
@@ -348,7 +362,7 @@ arm_timer(TimestampTz until)
 	if (until != DW_NEVER)
 	{
 		unix_us = dw_time_add(until, (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
-		/* a value of zero would disarm it; the kernel takes 292 years */
+		/* zero would disarm the kernel's timer; its maximum is 292 years after 1970 */
 		unix_us = Min(Max(unix_us, 1), PG_INT64_MAX / 1000 - 1);
 		spec.it_value.tv_sec = unix_us / USECS_PER_SEC;
 		spec.it_value.tv_nsec = unix_us % USECS_PER_SEC * 1000;
@@ -362,6 +376,7 @@ arm_timer(TimestampTz until)
 	return false;
 }
 
+/* Makes the kernel's timer not readable, after it has expired or was cancelled. */
 static void
 clear_timer(void)
 {
@@ -372,7 +387,7 @@ clear_timer(void)
 }
 #endif
 
-/* H3 */
+/* Step H3: sleeps until this time, or until an event. */
 static void
 wait_for_event(TimestampTz until)
 {
@@ -399,7 +414,10 @@ wait_for_event(TimestampTz until)
 #endif
 }
 
-/* H2: is there anything that came before our sleep was known? */
+/*
+ * Step H2: true if another process has stored something for this timer, which it may have
+ * done before it could see that the timer sleeps.
+ */
 static bool
 anything_new(void)
 {
@@ -418,9 +436,11 @@ anything_new(void)
 }
 
 /*
- * The handshake: first the time is published, then everything is looked at
- * again.  A committer stores first and then reads the time.  So one of the
- * two sees the other.
+ * Sleeps until this time, or until another process wakes this timer.
+ *
+ * The handshake: the timer first publishes until when it sleeps, and then looks again at
+ * what other processes store for it.  A committing session first stores, and then reads
+ * until when the timer sleeps.  So at least one of the two sees what the other has stored.
  */
 static void
 sleep_until_needed(TimestampTz until)
@@ -441,6 +461,7 @@ sleep_until_needed(TimestampTz until)
 	ResetLatch(MyLatch);
 }
 
+/* Main function of the background worker; the argument is the number of its database. */
 void
 dw_timer_main(Datum number)
 {
@@ -448,7 +469,7 @@ dw_timer_main(Datum number)
 	TimestampTz control_at;
 	MemoryContext round_context;
 
-	/* a cancel has nothing to cancel */
+	/* the timer runs no query that pg_cancel_backend() could cancel */
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();

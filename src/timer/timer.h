@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer.h
- *	  The process that turns a database's ring.
+ *	  The timer: the process that hands over tasks of one database when they are due.
  *
  *-------------------------------------------------------------------------
  */
