@@ -1,25 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * give_way.c
- *	  Long tasks give way to who waits for a lock on delay_wheel's tables.
+ *	  Long tasks give way to sessions that wait for a lock on delay_wheel's tables.
  *
- * A running task has a lock on delay_wheel.task until its end, since its
- * claim is the deletion of its row; it may have others, on the sequence if it
- * schedules tasks itself.  Somebody who wants the table for himself (VACUUM
- * FULL, ALTER TABLE, DROP EXTENSION) waits for the end of all tasks that run,
- * and whoever wants to schedule a task queues up behind him: for as long as
- * the longest task runs.  So one that has run for a while is terminated then,
- * which puts it back; it runs again afterwards.
+ * Run by the timer, every LONG_US while tasks run.
  *
- * Run by the timer: every LONG_US as long as tasks run, and at no other time.
- * The first look takes each lock that a task may have, if it is to be had at
- * once.  Only if one is not, the lock manager is asked who waits for whom.
+ * An executor claims a task by deleting its row, so a running task holds a lock on
+ * delay_wheel.task until its end.  A task may hold more locks, such as on the sequence if it
+ * schedules tasks itself.  A session that needs the table alone (VACUUM FULL, ALTER TABLE,
+ * DROP EXTENSION) waits for the end of all running tasks, and sessions that want to schedule
+ * tasks queue up behind that session.  They would wait as long as the longest task runs.  So
+ * the timer then terminates tasks that have run for LONG_US.  Such a task is put back, and
+ * runs again later.
  *
- * A session in delay_wait() may have a lock on the tables, too, if its
- * transaction has read or written tasks.  Then the one who waits for it, the
- * task that queues up behind that one, and the session that waits for the task
- * are a deadlock, which PostgreSQL cannot see.  So when a claim does not get
- * on, those who wait for tasks are made to look whether it is their doing.
+ * The timer first tries to take each lock that a task may hold, without waiting.  Only if one
+ * of them is not free does it ask the lock manager which process waits for which.
+ *
+ * A session in delay_wait() may hold a lock on the tables, too, if its transaction has read
+ * or written tasks.  There may be a deadlock then that PostgreSQL cannot see: a command waits
+ * for the session's lock, an executor that claims a task queues up behind the command, and
+ * the session waits for the task.  So if a claim takes LONG_US, the timer makes sessions in
+ * delay_wait() check whether they are the cause.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,10 +41,10 @@
 #include "../task/row_lock.h"
 #include "give_way.h"
 
-/* A task that has run for so long gives way. */
+/* Microseconds after which a running task gives way, and after which a claim is stuck. */
 #define LONG_US		(500 * 1000)
 
-/* Has it claimed its task, and run it for long? */
+/* True if the executor, of this database, has claimed its task LONG_US ago or earlier. */
 static bool
 runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
@@ -52,7 +53,10 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 		pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
 }
 
-/* Has it a task, but not begun to claim it?  One that runs outside of it has. */
+/*
+ * True if the executor, of this database, has had a task for LONG_US and could not claim it.
+ * Tasks that run outside of a transaction, or keep their row, are claimed already.
+ */
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
@@ -81,8 +85,9 @@ any_runs_long(const DwDatabase *db, TimestampTz now)
 }
 
 /*
- * When the first of the tasks that run, or are about to, has run for long, or
- * the next look is due.
+ * Returns when to look next: when the first of the tasks that run, or are about to, will
+ * have run for LONG_US, but no earlier than LONG_US after the last look ("looked").
+ * DW_NEVER if no task runs.
  */
 static TimestampTz
 next_look(const DwDatabase *db, TimestampTz looked, TimestampTz now)
@@ -103,7 +108,10 @@ next_look(const DwDatabase *db, TimestampTz looked, TimestampTz now)
 	return next;
 }
 
-/* Terminates the executor with this pid, if its task has run for long. */
+/*
+ * Terminates the executor with this pid if its task has run for LONG_US, so that the task is
+ * put back.  The process "waiter" waits for a lock on this relation; the log names both.
+ */
 static void
 make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 {
@@ -111,7 +119,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 	int64		task = 0;
 	char	   *text;
 
-	/* it cannot leave its place, and so not end, without this lock */
+	/* an executor cannot leave its place, and so cannot end, without this lock */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
@@ -135,7 +143,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel %s", text)));
 }
 
-/* Puts back the long tasks that hold a lock for which somebody else waits. */
+/* Puts back long tasks that hold a lock on one of these relations for which others wait. */
 static void
 put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 {
@@ -159,6 +167,7 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 	}
 }
 
+/* Puts back long tasks if another process waits for a lock on one of delay_wheel's tables. */
 static void
 look_who_waits(DwDatabase *db)
 {
@@ -179,8 +188,9 @@ look_who_waits(DwDatabase *db)
 }
 
 /*
- * Looks, if it is time, whether somebody waits behind a long task, and puts
- * it back.  Returns when to look again; DW_NEVER if nothing runs.
+ * If it is time to look: puts back long tasks for whose locks other processes wait, and makes
+ * sessions in delay_wait() check for deadlocks.  Returns when to call it again; DW_NEVER if
+ * no task runs.
  */
 TimestampTz
 dw_give_way(DwDatabase *db)

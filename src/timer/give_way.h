@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * give_way.h
- *	  Long tasks give way to who waits for a lock on delay_wheel's tables.
+ *	  Long tasks give way to sessions that wait for a lock on delay_wheel's tables.
  *
  *-------------------------------------------------------------------------
  */
