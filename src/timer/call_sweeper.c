@@ -3,9 +3,9 @@
  * call_sweeper.c
  *	  The timer starts the sweeper when there is something to remove.
  *
- * Run by the timer.  It looks whether there are marks of delay_cancel_all(), waits for
- * the times at which old rows are to go, and starts a sweeper, or wakes the one that
- * there is.
+ * Run by the timer.  It looks for marks (the rows in which delay_cancel_all() notes which
+ * tasks it cancels), and for the times at which old rows must be removed.  If there is work
+ * for the sweeper, the timer starts one, or wakes the one that runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,34 +25,41 @@
 #include "../task/marks.h"
 #include "call_sweeper.h"
 
-/* who has made way comes back so much later */
+/* Pause after a sweeper has ended to free its background worker, in microseconds. */
 #define STAY_AWAY_US	(10 * USECS_PER_SEC)
 
-/* when the table of marks is locked */
+/* Microseconds before the next look if the table of marks is locked. */
 #define RETRY_US		(100 * 1000)
 
-/* after an error */
+/* Minimum and maximum pause after a sweeper's error; it doubles with each error in a row. */
 #define BACKOFF_MIN_US	USECS_PER_SEC
 #define BACKOFF_MAX_US	(5 * USECS_PER_MINUTE)
 
-/* for want of a background worker: others come and go */
+/* Maximum pause if no background worker is free, since one may come free soon. */
 #define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
 
-/* one that lived as long was all right */
+/* A sweeper that has lived this long ends the row of errors. */
 #define HEALTHY_US		USECS_PER_MINUTE
 
-/* one of a former timer that has not come up by then never will */
+/* Time in which a sweeper that a former timer started must have come up. */
 #define START_LIMIT_US	USECS_PER_MINUTE
+/* Interval at which the timer checks whether its sweeper has come up. */
 #define START_LOOK_US	USECS_PER_SEC
 
-/* What this timer knows. */
+/* The last sweeper that this timer has started; NULL once its end was noticed. */
 static BackgroundWorkerHandle *handle = NULL;
-static bool look_needed = false;	/* there may be marks */
+/* True if marks may have been made or removed since the timer last looked for them. */
+static bool look_needed = false;
+/* True if that look has found marks. */
 static bool sweeper_needed = false;
+/* The timer starts no sweeper before this time. */
 static TimestampTz not_before = PG_INT64_MIN;
+/* The last pause, in microseconds; 0 if the last sweeper had no problem. */
 static int64 backoff = 0;
+/* True if the log has the present lack of a background worker. */
 static bool told_no_worker = false;
 
+/* Starts no sweeper for some time: twice the last pause, but "max" microseconds at most. */
 static void
 put_call_off(int64 max)
 {
@@ -60,7 +67,10 @@ put_call_off(int64 max)
 	not_before = dw_now() + backoff;
 }
 
-/* Are there marks to be swept?  False in *known if that cannot be told now. */
+/*
+ * True if there are marks to be swept.  Sets *known to false if that cannot be found out
+ * now, because a table is locked or an error struck.
+ */
 static bool
 any_marks(DwDatabase *db, bool *known)
 {
@@ -93,7 +103,10 @@ any_marks(DwDatabase *db, bool *known)
 	return found;
 }
 
-/* Takes notice of one that ended, or never came up. */
+/*
+ * Checks whether the sweeper has failed, has never come up, or has ended to free its
+ * background worker; the next sweeper must wait then.
+ */
 static void
 notice_end(DwDatabase *db)
 {
@@ -123,7 +136,7 @@ notice_end(DwDatabase *db)
 	LWLockRelease(dw_shared->table_lock);
 }
 
-/* The one that there is, or is on its way, looks again; false if none is. */
+/* Makes the sweeper look again for work; returns false if none runs or is starting. */
 static bool
 call_sweeper(DwDatabase *db)
 {
@@ -142,13 +155,17 @@ call_sweeper(DwDatabase *db)
 	return there;
 }
 
+/* Reports that no background worker is free for a sweeper. */
 static void
 no_worker(DwDatabase *db)
 {
 	const char *text = "cannot remove cancelled tasks: no background worker is free";
 
 	dw_problem(db, text);
-	/* one that has just ended keeps its place for a moment: the second try counts */
+	/*
+	 * the log has it only after a second try, since the postmaster may not yet have noticed
+	 * the end of a worker
+	 */
 	if (backoff > BACKOFF_MIN_US && !told_no_worker)
 	{
 		told_no_worker = true;
@@ -160,6 +177,7 @@ no_worker(DwDatabase *db)
 	}
 }
 
+/* Starts a sweeper; returns false, and puts the next try off, if no worker is free. */
 static bool
 start_sweeper(DwDatabase *db)
 {
@@ -184,7 +202,7 @@ start_sweeper(DwDatabase *db)
 	worker.bgw_main_arg = Int32GetDatum(dw_database_number(db));
 	memcpy(worker.bgw_extra, &db->oid, sizeof(Oid));
 	worker.bgw_notify_pid = MyProcPid;
-	/* the handle is kept */
+	/* the handle must live as long as this timer */
 	context = MemoryContextSwitchTo(TopMemoryContext);
 	registered = RegisterDynamicBackgroundWorker(&worker, &started);
 	MemoryContextSwitchTo(context);
@@ -208,8 +226,9 @@ start_sweeper(DwDatabase *db)
 }
 
 /*
- * For timers: starts the sweeper if there is something to remove.  Returns
- * when it wants to be called again.
+ * Starts the sweeper, or wakes it, if there is work for it.  "changed" is true if marks may
+ * have changed since the last call.  Returns when the timer must call it again, unless
+ * another process raises db->control before.
  */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
@@ -229,7 +248,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 			return now + RETRY_US;
 		look_needed = false;
 	}
-	/* it would end at once; another timer looks again */
+	/* a restart is due: a sweeper would end at once, and the next timer looks again */
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
@@ -239,7 +258,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		return trim_at;
 	}
 
-	/* it tells when it ends, and what is left to do then */
+	/* a sweeper that runs raises db->control when it ends; then the timer looks again */
 	if (call_sweeper(db))
 		return db->sweeper_state == DW_SWEEPER_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)
@@ -248,7 +267,8 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 }
 
 /*
- * For timers: an owner needs a background worker.  One that waits ends, for some time.
+ * An owner lacks a background worker for an executor: makes the sweeper end if it only
+ * waits.  The next one starts after a pause.
  */
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
@@ -259,15 +279,13 @@ dw_sweeper_ask_to_make_way(DwDatabase *db)
 		SetLatch(dw_proc_latch(proc));
 }
 
-/*
- * For timers: has the sweeper's background worker ended since it was asked last?
- */
+/* True if a sweeper's background worker has ended since the last call. */
 bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {
 	pid_t		pid;
 
-	/* of one on its way see notice_end */
+	/* notice_end() deals with a sweeper that is starting */
 	if (handle == NULL || db->sweeper_state == DW_SWEEPER_STARTING ||
 		GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
 		return false;
