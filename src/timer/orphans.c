@@ -3,22 +3,21 @@
  * orphans.c
  *	  Tasks of roles that do not exist any more.
  *
- * DROP ROLE does not know of our rows.  When a role is gone, its lanes are
- * marked as orphans: nothing of them is in memory any more, nothing is
- * loaded, and no executor is started for them.  Their rows are moved to
- * failed_task, in slices of about a millisecond.
+ * Run by the timer.  It takes no lock that could make it wait: a row that another process
+ * has locked is left for later.
  *
- * It is noticed when the role is dropped (the one who does so tells all
- * timers), when the table is read for its lanes, and when an executor is to
- * be started.  Rows that come later, from sessions of the role that are still
- * connected, lower the lane's next_far, as all do whose due time is beyond
- * its horizon, which is before all times.
+ * DROP ROLE does not know of delay_wheel's rows.  When a role is gone, the timer marks the
+ * role's lanes as orphans.  An orphan has no tasks in memory, is not loaded, and gets no
+ * executor.  Its rows are moved to delay_wheel.failed_task, in slices of about a
+ * millisecond.
  *
- * Whether a role exists is read from pg_authid itself: the timer may be told
- * of a commit before the invalidations of its caches.
+ * The timer learns of it from the session that drops the role, or when it reads the table
+ * for lanes, or when it is about to start an executor.  Sessions of the role that are still
+ * connected may schedule more tasks.  An orphan's horizon is before all times, so each such
+ * task lowers the lane's next_far, and the timer moves it, too.
  *
- * Run by timers only.  Takes no lock that can make it wait: a row that
- * somebody has locked is left for later.
+ * Whether a role exists is read from the table pg_authid and not from the timer's caches,
+ * since the timer may learn of a commit before its caches are invalidated.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,36 +54,42 @@
 #include "near.h"
 #include "orphans.h"
 
-/* Time after which a slice ends; the clock is read after so many steps. */
+/* Microseconds after which a slice ends, and steps between two looks at the clock. */
 #define SLICE_US		1000
 #define SLICE_STEP		16
-/* after an error, or when a table is locked */
+/* Microseconds before the next try after an error, or if a table is locked. */
 #define RETRY_US		(100 * 1000)
-/* whoever has locked a row by plain SQL ends without a word */
+/*
+ * Microseconds before locked rows are tried again; a session that has locked a row by plain
+ * SQL does not tell the timer when it ends.
+ */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
 
 static DwDatabase *db = NULL;
-/* Some orphan may have tasks. */
+/* True if some orphan may have tasks that were not moved yet. */
 static bool any_wanted = false;
 
-/* The next lane, by number, whose owner is to be looked at. */
+/* Number of the next lane whose owner must be checked. */
 static int	check_at = 0;
-/* the tables were locked, or an error struck: not before then */
+/* Nothing is done before this time, since a table was locked or an error struck. */
 static TimestampTz check_after = PG_INT64_MIN;
 
-/* Which lane is being emptied, up to where, and with what result so far. */
+/* The orphan whose rows are being moved; the next slice begins at "reached". */
 static int32 emptying = DW_NO_LANE;
 static DwTaskKey reached;
+/* True if rows of this orphan were left because they were locked. */
 static bool rows_locked = false;
+/* Rows of this orphan that were moved, in committed slices. */
 static int64 moved = 0;
 
-/* What a slice did, which counts when it has committed. */
+/* The result of a slice; it counts only when the slice has committed. */
 typedef struct Slice
 {
-	int64		moved;
-	bool		ended;
+	int64		moved;			/* number of rows */
+	bool		ended;			/* the lane's last row was reached */
 } Slice;
 
+/* The timer must call it before any other function of this file; all owners are checked. */
 void
 dw_orphans_reset(DwDatabase *database)
 {
@@ -95,14 +100,17 @@ dw_orphans_reset(DwDatabase *database)
 	dw_orphans_check_all();
 }
 
-/* The owners of all lanes are to be looked at. */
+/* Asks for a check of the owners of all lanes; dw_orphans_some() does it. */
 void
 dw_orphans_check_all(void)
 {
 	check_at = 0;
 }
 
-/* Executors that are still connected as the role must not go on. */
+/*
+ * Makes executors end that are still connected as the dropped role.  The caller holds the
+ * ready lock.
+ */
 static void
 end_executors(Oid owner)
 {
@@ -119,8 +127,8 @@ end_executors(Oid owner)
 }
 
 /*
- * The owner does not exist: its lanes get no executor any more, and their
- * tasks become failed ones.  For the timer, outside of locks.
+ * Marks the lanes of an owner that does not exist as orphans, so that dw_orphans_some() moves
+ * their tasks, and makes its executors end.  The caller must not hold any LWLock.
  */
 void
 dw_owner_dropped(DwDatabase *database, Oid owner)
@@ -142,9 +150,9 @@ dw_owner_dropped(DwDatabase *database, Oid owner)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/*---- Who is an orphan ----*/
+/*---- Checking owners ----*/
 
-/* Looks at owners, as many as fit into a slice. */
+/* Checks whether owners of lanes exist, for about SLICE_US. */
 static void
 check_owners(void)
 {
@@ -166,8 +174,9 @@ check_owners(void)
 	}
 }
 
-/*---- What becomes of their tasks ----*/
+/*---- Moving the tasks of orphans ----*/
 
+/* Writes the row of a failed task for this row of an orphan, which was deleted. */
 static void
 record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -183,7 +192,10 @@ record_orphan(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	dw_failed_write(values, nulls, key->attempts, dw_now(), &error);
 }
 
-/* Moves rows of the lane to failed_task. */
+/*
+ * Moves rows of the lane to delay_wheel.failed_task, from "reached" on, for about SLICE_US.
+ * Cancelled tasks are deleted only.
+ */
 static void
 move_to_failed(Relation rel, Slice *slice)
 {
@@ -229,8 +241,8 @@ move_to_failed(Relation rel, Slice *slice)
 }
 
 /*
- * Begins a transaction that may write, without waiting for any lock.  NULL if
- * some table is locked.
+ * Begins a transaction that may write, and locks its tables without waiting.  Returns the
+ * table of tasks; NULL, without a transaction, if some table is locked.
  */
 static Relation
 begin_moving(void)
@@ -247,6 +259,7 @@ begin_moving(void)
 	return NULL;
 }
 
+/* Begins to move the tasks of an orphan. */
 static void
 begin_lane(DwLane *lane)
 {
@@ -255,11 +268,12 @@ begin_lane(DwLane *lane)
 	reached = dw_lane_begin(lane);
 	rows_locked = false;
 	moved = 0;
-	/* lowered again by what comes from here on */
+	/* a session that commits a task from here on lowers it again */
 	(void) dw_atomic_take(&lane->next_far);
 	pg_memory_barrier();
 }
 
+/* All rows of the orphan were moved, except locked ones, which are tried again later. */
 static void
 end_lane(DwLane *lane)
 {
@@ -282,7 +296,7 @@ end_lane(DwLane *lane)
 	pgstat_report_stat(true);
 }
 
-/* The lane to be emptied next; NULL if there is none now. */
+/* Returns the orphan whose tasks are to be moved next; NULL if there is none now. */
 static DwLane *
 next_orphan(void)
 {
@@ -296,14 +310,14 @@ next_orphan(void)
 	return NULL;
 }
 
-/* The lane may have tasks that nobody has moved yet, if it is an orphan. */
+/* Tells this file that the lane has tasks in the table, which must be moved if it is an orphan. */
 void
 dw_orphans_wanted(const DwLane *lane)
 {
 	any_wanted |= lane->orphan;
 }
 
-/* Empties a lane, a slice of it. */
+/* Moves a slice of the orphan's tasks, unless its role exists again. */
 static void
 empty_lane(Relation rel, DwLane *lane, Slice *slice)
 {
@@ -311,7 +325,7 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 		begin_lane(lane);
 	if (dw_role_exists(lane->owner))
 	{
-		/* a new role of that number */
+		/* a new role has got the OID of the dropped one */
 		lane->orphan = false;
 		dw_atomic_lower(&lane->next_far, PG_INT64_MIN);
 		dw_lane_dirty(db, lane);
@@ -322,7 +336,10 @@ empty_lane(Relation rel, DwLane *lane, Slice *slice)
 	move_to_failed(rel, slice);
 }
 
-/* Does a slice of what is to be done; true if there is more to do at once. */
+/*
+ * Checks owners, and moves tasks of orphans, a slice of each, in one transaction.  Returns
+ * true if the timer must call it again at once.
+ */
 bool
 dw_orphans_some(void)
 {
@@ -362,7 +379,7 @@ dw_orphans_some(void)
 
 	if (!ok)
 	{
-		/* from the beginning: what was moved is moved no more */
+		/* the slice was rolled back: begin again with the first row of the lane */
 		if (emptying != DW_NO_LANE)
 		{
 			dw_atomic_lower(&dw_lanes[emptying].next_far, PG_INT64_MIN);
@@ -389,14 +406,17 @@ dw_orphans_some(void)
 	return ok && dw_orphans_next() <= now;
 }
 
-/* When there is something to do next, if nobody lowers anything. */
+/*
+ * Returns when dw_orphans_some() must be called next, unless another process reports
+ * something before; DW_NEVER if only then.
+ */
 TimestampTz
 dw_orphans_next(void)
 {
 	return check_at < dw_max_lanes || next_orphan() != NULL ? check_after : DW_NEVER;
 }
 
-/* The lane is just being emptied: it must not be given back. */
+/* True if the tasks of the lane are being moved, so that it must not be given back. */
 bool
 dw_orphans_holds(const DwLane *lane)
 {
