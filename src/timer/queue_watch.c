@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * queue_watch.c
- *	  The timer keeps what shared memory knows of queues and pauses up to date.
+ *	  The timer keeps queues and pauses in shared memory up to date.
  *
- * Run by the timer.  When a transaction has changed queues or pauses, it reads their
- * tables, gives each queue a place, and pauses lanes or lets them go on.  Queues of a
- * role that was dropped are given to the bootstrap superuser.
+ * Run by the timer.  When a transaction has changed queues or pauses, the timer reads their
+ * tables, gives each declared queue a place (an element of the array dw_queues), and pauses
+ * or resumes lanes.  Queues of a dropped role are given to the bootstrap superuser.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,13 +38,15 @@
 #include "near.h"
 #include "queue_watch.h"
 
-/* after an error, or when the tables are locked */
+/* Microseconds before the next try after an error. */
 #define RETRY_US		USECS_PER_SEC
+/* Microseconds before the next try if a table is locked. */
 #define LOCKED_RETRY_US (100 * 1000)
 
-/* The log has it that there are more queues than places. */
+/* True if the log has it that more queues are declared than there are places. */
 static bool missing_announced = false;
 
+/* Fills a free place for this queue, with its statistics at zero. */
 static void
 enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 {
@@ -58,6 +60,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	pg_atomic_init_u64(&place->skipped, 0);
 }
 
+/* Copies the options of a declared queue to its place. */
 static void
 set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 {
@@ -68,13 +71,13 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->timeout = queue->timeout;
 	place->max_attempts = queue->max_attempts;
 	place->retry_delay = queue->retry_delay;
-	/* counted again when the lanes are attached */
+	/* attach_lane() counts running tasks again */
 	place->running = 0;
 }
 
 /*
- * Gives each declared queue a place, and back those of queues that are none
- * any more.  Returns whether some were.
+ * Frees the places of queues that are not declared any more, and gives each declared queue a
+ * place, if one is free.  Returns true if any place was freed.
  */
 static bool
 place_queues(DwDatabase *db)
@@ -120,7 +123,7 @@ place_queues(DwDatabase *db)
 	return left;
 }
 
-/* Also counts its executors as those of the queue. */
+/* Sets the lane's queue_place, and counts the lane's executors for its queue. */
 static void
 attach_lane(DwLane *lane)
 {
@@ -131,6 +134,7 @@ attach_lane(DwLane *lane)
 		dw_queues[lane->queue_place].running += lane->running;
 }
 
+/* Reports that queues lack a place; once until all have one. */
 static void
 report_missing(DwDatabase *db)
 {
@@ -149,10 +153,11 @@ report_missing(DwDatabase *db)
 }
 
 /*
- * What was read of the tables goes into shared memory.  A lane that was paused
- * and is not any more is read again before: tasks may have come to its ready
- * list in any order, and executors have put back some.  So is one whose queue
- * is gone: what is in memory may be what was cancelled before.
+ * Brings shared memory up to date with the tables of queues and pauses, which were read.
+ *
+ * A lane that is resumed is cut first and read again: while it was paused, tasks may have
+ * come to its ready list in any order, and executors may have put tasks back.  A lane whose
+ * queue is not declared any more is cut, too, since its tasks in memory may be cancelled.
  */
 static void
 apply_tables(DwDatabase *db)
@@ -197,7 +202,8 @@ apply_tables(DwDatabase *db)
 }
 
 /*
- * For the timer: pauses a lane that it has just entered, if its owner's tasks are paused.
+ * Pauses a lane that the timer has just entered into shared memory, if all tasks of its
+ * owner are paused.
  */
 void
 dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
@@ -210,7 +216,10 @@ dw_queues_attach_new_lane(DwDatabase *db, DwLane *lane)
 	LWLockRelease(dw_ready_lock(db));
 }
 
-/* The last one is remembered: many queues have the same owner. */
+/*
+ * True if the role exists.  *known is a role known to exist, so that one role is not looked
+ * up for each of its queues.
+ */
 static bool
 role_exists(Oid role, Oid *known)
 {
@@ -222,7 +231,7 @@ role_exists(Oid role, Oid *known)
 	return true;
 }
 
-/* The users that exist; NULL if all do. */
+/* Returns the users of this array whose role exists; NULL if all exist. */
 static ArrayType *
 users_that_exist(Datum users, Oid *known)
 {
@@ -241,7 +250,11 @@ users_that_exist(Datum users, Oid *known)
 	return construct_array(roles, left, REGROLEOID, sizeof(Oid), true, TYPALIGN_INT);
 }
 
-/* Caller has locked the table for writing. */
+/*
+ * Gives this queue to the bootstrap superuser if its owner was dropped, and removes dropped
+ * roles from its users.  Returns true if the row was changed.  The caller has locked the
+ * table for writing.
+ */
 static bool
 adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 {
@@ -256,7 +269,7 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 	users = nulls[Anum_queue_users - 1] ? NULL : users_that_exist(values[Anum_queue_users - 1], known);
 	if (users == NULL && role_exists(owner, known))
 		return false;
-	/* somebody else who changes it makes us look again */
+	/* if another transaction changes the row, the timer looks again after its commit */
 	if (heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
 					false, &failure, false) != TM_Ok)
 		return false;
@@ -277,10 +290,12 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 }
 
 /*
- * PostgreSQL does not know of our rows when a role is dropped.  Queues of such
- * a role are given to the bootstrap superuser, and it is taken off the lists
- * of users: else a dump would carry its number, which may mean another role
- * elsewhere.  In the transaction of a look, with the tables read.
+ * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from
+ * the users of queues.  PostgreSQL does not do that, and a dump would contain the OID of the
+ * role, which may be another role's on another server.
+ *
+ * Runs in the caller's transaction, which has read the tables.  Does nothing if a table is
+ * locked.  Returns true if any row was changed.
  */
 static bool
 adopt_queues(void)
@@ -305,8 +320,9 @@ adopt_queues(void)
 }
 
 /*
- * Brings queues and pauses in shared memory up to date, if they were changed.
- * Returns when it wants to be called again.
+ * Brings queues and pauses in shared memory up to date.  "changed" is true if they may have
+ * changed since the last call.  Returns when the timer must call it again, since a table was
+ * locked or an error struck; else DW_NEVER.
  */
 TimestampTz
 dw_queues_look(DwDatabase *db, bool changed)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_watch.h
- *	  The timer keeps what shared memory knows of queues and pauses up to date.
+ *	  The timer keeps queues and pauses in shared memory up to date.
  *
  *-------------------------------------------------------------------------
  */
