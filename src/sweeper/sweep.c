@@ -3,28 +3,33 @@
  * sweep.c
  *	  Removing the rows of cancelled tasks, and then the marks.
  *
- * Run by the sweeper.  It goes through the index of lanes, all of them and of
- * any origin, in passes; a pass is made of slices of some milliseconds, each
- * a transaction with a snapshot of its own, which removes the rows that the
- * marks of this pass hit.  Where no mark can hit anything (other owners,
- * queues, due times) the index is stepped over.  No lock is waited for, but the
- * one of those who send notifications: a row that somebody has locked is left
- * for another pass.
+ * Run by the sweeper.  delay_cancel_all() does not delete rows: it commits a mark, a row
+ * of delay_wheel.cancellation that tells which tasks are cancelled.  A mark hits a task that
+ * matches it and has a lower id than the mark.
  *
- * When can a mark go?  When no row is left that it hits, nor can come to be.
- * Rows can come from transactions that had drawn a lower number than the mark
- * before it was committed, or had begun to move a task, or to run one that is
- * tried again, without knowing of the mark.  They all held a lock on the task
- * table then, until their end, prepared ones, too, and had said before whose tasks
- * they bring (writers.c).  So when a mark is first seen here, which is after its
- * commit, the lock manager is asked who holds such a lock, and who does not bring
- * tasks of these owners is left out.  A task of mode at_most_once that was claimed by one of these has
- * neither row nor lock while it runs, and may be put back then; so executors
- * that run such a task are waited for next.  A pass that began when all of
- * these had ended, and could remove all it met, is the last one of the mark:
- * what it hits does not move any more, so nothing can slip past the pass.
+ * The sweeper goes through the index of lanes (of all lanes, and of any origin) in passes.
+ * A pass consists of slices of some milliseconds.  Each slice is a transaction with a
+ * snapshot of its own, and removes rows that the marks of this pass hit.  Parts of the index
+ * where no mark can hit a task (other owners, queues, due times) are skipped.  The sweeper
+ * waits for no lock, except the one that PostgreSQL takes to send notifications.  A row that
+ * another process has locked is left for another pass.
  *
- * If this process ends in the middle, the next one begins anew.
+ * A mark can be removed when it hits no row, and no more rows can appear that it hits.  Such
+ * rows can come from transactions that, before the mark was committed, had drawn a lower id
+ * than the mark's, or had begun to move a task or to run a task that is tried again.  Each
+ * of these transactions, also if prepared, holds a lock on the task table until its end, and
+ * has published before whose tasks it brings (writers.c).  Therefore:
+ *
+ * 1. When the sweeper first sees a mark, which is after the mark's commit, it asks the lock
+ *    manager for the holders of such a lock, and leaves out those that bring tasks of other
+ *    owners.  It waits until these holders have ended.
+ * 2. A holder may have claimed a task of mode at_most_once.  Such a task has neither row nor
+ *    lock while it runs, and may be put back.  So the sweeper also waits for executors that
+ *    run such a task.
+ * 3. A pass that begins after both, and can remove all rows that the mark hits, is the
+ *    mark's last one.  These rows are not moved any more, so the pass cannot miss one.
+ *
+ * If the sweeper ends in the middle, the next one begins anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,68 +68,79 @@
 #include "../task/touched.h"
 #include "sweep.h"
 
-/* Time after which a slice ends; the clock is read after so many steps. */
+/* Microseconds after which a slice ends, and steps between two looks at the clock. */
 #define SLICE_US		5000
 #define SLICE_STEP		16
-/* how often the progress is written into the marks */
+/* Interval, in microseconds, at which the number of removed rows is written to the marks. */
 #define PROGRESS_US		USECS_PER_SEC
-/* while transactions are waited for, or locked rows */
+/*
+ * Minimum and maximum pause while the sweeper waits for transactions, executors or locked
+ * rows, in microseconds; it doubles each time.
+ */
 #define WAIT_MIN_US		(10 * 1000)
 #define WAIT_MAX_US		USECS_PER_MINUTE
-/* when a table is locked */
+/* Microseconds before the next try if a table is locked. */
 #define RETRY_US		(100 * 1000)
-/* memory is read again if so many of a lane's tasks, and a quarter of it, went */
+/*
+ * The timer reads a lane into memory again if a pass has removed this many of its tasks, and
+ * at least a quarter of the number in memory.
+ */
 #define MANY_TASKS		1000
 
-/* What is known of a mark. */
+/* What the sweeper knows of a mark. */
 typedef struct Sweep
 {
 	int64		id;
 	const DwMark *mark;			/* valid during a slice */
-	VirtualTransactionId *holders;	/* may bring more that it hits */
+	VirtualTransactionId *holders;	/* transactions that may bring more tasks that it hits */
 	int			nholders;
-	bool		swept;			/* by a pass at least */
-	bool		in_pass;
-	bool		last_pass;		/* if nothing is left */
-	bool		left;			/* some row was locked */
-	int64		removed;		/* rows, not yet added up in the table */
+	bool		swept;			/* at least one pass has removed rows for it */
+	bool		in_pass;		/* the present pass removes rows for it */
+	bool		last_pass;		/* the present pass is its last one, unless a row is left */
+	bool		left;			/* its latest pass could not remove some row, which was locked */
+	int64		removed;		/* rows removed and not yet added to the mark's row */
 } Sweep;
 
 static DwDatabase *db = NULL;
 static MemoryContext sweep_context = NULL;
 
-/* In order of their numbers. */
+/* The marks of this database, in order of their ids. */
 static Sweep *sweeps = NULL;
 static int	nsweeps = 0;
 
-/* For the view "progress": marks met since there was none, rows of this slice. */
+/* For the view "progress": marks met since there was none, and rows removed by this slice. */
 static int	nmet = 0;
 static int64 slice_removed = 0;
 
+/* True while a pass goes on; its next slice begins at the key "cursor". */
 static bool passing = false;
 static DwTaskKey cursor;
+/* When the number of removed rows is to be written to the marks again. */
 static TimestampTz progress_at = PG_INT64_MIN;
+/* The next pause while the sweeper waits, in microseconds. */
 static int64 wait_us = WAIT_MIN_US;
 
-/* The lane that the pass is in, and the marks that may hit tasks of it. */
+/* The lane that the pass has reached, and the marks that may hit tasks of this lane. */
 static DwTaskKey lane;
 static bool in_lane = false;
 static Sweep **lane_sweeps = NULL;
 static int	nlane_sweeps = 0;
+/* Rows of this lane that the pass has removed, and their lowest due time. */
 static int64 lane_removed = 0;
 static TimestampTz lane_lowest = DW_NEVER;
 
+/* The sweeper must call it before dw_sweep_some(), once. */
 void
 dw_sweep_begin(DwDatabase *database)
 {
 	db = database;
 	sweep_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweep",
 										  ALLOCSET_DEFAULT_SIZES);
-	/* a crash may undo what is committed here: it is done again then */
+	/* commits need not be flushed: after a crash, the rows are removed again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 }
 
-/*---- Marks, and who may bring more tasks ----*/
+/*---- Marks, and transactions that may bring more tasks ----*/
 
 static int
 compare_marks(const void *a, const void *b)
@@ -135,7 +151,7 @@ compare_marks(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Marks of this database, in order of their numbers. */
+/* Returns the marks of this database, *n of them, in order of their ids. */
 static const DwMark **
 list_marks(int *n)
 {
@@ -151,6 +167,7 @@ list_marks(int *n)
 	return list;
 }
 
+/* True if the transaction may bring tasks of an owner whose tasks the mark hits. */
 static bool
 may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 {
@@ -161,8 +178,8 @@ may_bring_more(VirtualTransactionId holder, const DwMark *mark)
 }
 
 /*
- * Who holds a lock on the task table that all take who write to it, and brings
- * tasks of these owners.
+ * Notes the transactions that may bring more tasks that the mark hits: those that hold a
+ * lock for writing on the task table, and bring tasks of an owner that the mark hits.
  */
 static void
 note_holders(Sweep *sweep, const DwMark *mark)
@@ -180,7 +197,10 @@ note_holders(Sweep *sweep, const DwMark *mark)
 	pfree(found);
 }
 
-/* Takes in which marks there are now: new ones are seen first here. */
+/*
+ * Brings "sweeps" up to date with the marks that are committed now.  For a new mark, notes
+ * the transactions that may bring more tasks.
+ */
 static void
 follow_marks(void)
 {
@@ -219,6 +239,7 @@ follow_marks(void)
 	pfree(list);
 }
 
+/* Removes transactions that have ended from the mark's holders. */
 static void
 forget_ended_holders(Sweep *sweep)
 {
@@ -233,8 +254,8 @@ forget_ended_holders(Sweep *sweep)
 }
 
 /*
- * Does the executor run a task without a row that the mark may hit when it is
- * put back?  The flag goes when that is visible.
+ * True if the executor runs a task that has no row meanwhile, and that the mark would hit if
+ * the task was put back.  The executor clears "autonomous" only when the new row is visible.
  */
 static bool
 may_put_back(DwExecutor *e, const DwMark *mark)
@@ -243,11 +264,12 @@ may_put_back(DwExecutor *e, const DwMark *mark)
 
 	if (id == 0 || id >= mark->id || e->database != MyDatabaseId)
 		return false;
-	/* what it runs is noted before */
+	/* the executor sets "current" before "autonomous" */
 	pg_read_barrier();
 	return dw_mark_hits_lane(mark, dw_origin_stamp(), e->owner, dw_lanes[e->current.lane].queue);
 }
 
+/* True if may_put_back() is true for any executor. */
 static bool
 any_may_put_back(const DwMark *mark)
 {
@@ -257,6 +279,7 @@ any_may_put_back(const DwMark *mark)
 	return false;
 }
 
+/* Returns the pid of the process that runs the transaction; 0 if it is prepared or ended. */
 static int
 holder_pid(VirtualTransactionId holder)
 {
@@ -265,6 +288,7 @@ holder_pid(VirtualTransactionId holder)
 	return proc && dw_proc_lxid(proc) == holder.localTransactionId ? proc->pid : 0;
 }
 
+/* Adds the pid to the array, unless it is there or the array is full. */
 static void
 add_pid(int *pids, int *n, int pid)
 {
@@ -275,7 +299,7 @@ add_pid(int *pids, int *n, int pid)
 		pids[(*n)++] = pid;
 }
 
-/* For the view: that we wait, and for whom. */
+/* Publishes for the view whether the sweeper waits, and for which processes. */
 static void
 publish_waits(bool waits)
 {
@@ -300,6 +324,7 @@ publish_waits(bool waits)
 
 /*---- The marks' own rows ----*/
 
+/* Adds the number of removed rows to the mark's row, unless the row is locked or gone. */
 static void
 write_progress(Sweep *sweep)
 {
@@ -319,6 +344,7 @@ write_progress(Sweep *sweep)
 	sweep->removed = 0;
 }
 
+/* Does so for all marks, if PROGRESS_US have passed or the pass has ended. */
 static void
 write_all_progress(bool ended)
 {
@@ -334,7 +360,10 @@ write_all_progress(bool ended)
 
 /*---- Passes ----*/
 
-/* Begins a pass if one is needed. */
+/*
+ * Begins a pass if any mark needs one, and can have one now; else returns false.  "waited" is
+ * true if the sweeper has made a pause since the last pass.
+ */
 static bool
 begin_sweep_pass(bool waited)
 {
@@ -345,9 +374,9 @@ begin_sweep_pass(bool waited)
 		Sweep	   *sweep = &sweeps[i];
 
 		forget_ended_holders(sweep);
-		/* in this order: a holder may be about to run its task so */
+		/* in this order, since a holder may be about to run its task without a row */
 		sweep->last_pass = sweep->nholders == 0 && !any_may_put_back(sweep->mark);
-		/* what was locked in the last one is not looked at again at once */
+		/* rows that were locked in the last pass are tried again only after a pause */
 		sweep->in_pass = !sweep->swept || (sweep->last_pass && (waited || !sweep->left));
 		needed |= sweep->in_pass;
 	}
@@ -364,7 +393,10 @@ begin_sweep_pass(bool waited)
 	return true;
 }
 
-/* The last rows of the pass are removed by this transaction, too. */
+/*
+ * Ends the pass, and deletes the marks for which it was the last one.  This is done in the
+ * transaction that has removed the pass's last rows.
+ */
 static void
 end_sweep_pass(void)
 {
@@ -379,7 +411,7 @@ end_sweep_pass(void)
 		if (sweep->last_pass && !sweep->left)
 			sweep->left = dw_mark_take(sweep->id) == NULL;
 	}
-	/* those that are gone are found missing */
+	/* the next slice reads the marks again, and finds those missing that were deleted */
 	dw_marks_changed();
 }
 
@@ -391,8 +423,9 @@ is_same_lane(const DwTaskKey *a, const DwTaskKey *b)
 }
 
 /*
- * The lane is done.  If much of it was in memory, as is likely, memory is read
- * again: else all that would come to executors in its time.
+ * The pass has reached the end of the lane.  If it has removed many tasks that are probably
+ * in memory, the timer must load the lane again.  Otherwise executors would get all these
+ * tasks when they are due, and find each one missing.
  */
 static void
 leave_lane(void)
@@ -412,7 +445,10 @@ leave_lane(void)
 	lane_lowest = DW_NEVER;
 }
 
-/* Which marks of the pass may hit tasks of the lane of this key? */
+/*
+ * Sets lane_sweeps to the marks of the pass that may hit tasks of the lane of this key.  If
+ * that is another lane than before, ends the former one.
+ */
 static void
 look_up_marks_of_lane(const DwTaskKey *key)
 {
@@ -431,8 +467,8 @@ look_up_marks_of_lane(const DwTaskKey *key)
 }
 
 /*
- * Is this a due time that some mark hits?  If not, *key becomes where to go on:
- * in this lane, or the next one.
+ * True if some mark may hit a task of this due time.  If not, sets *key to where the pass
+ * goes on, in this lane or the next one.
  */
 static bool
 is_of_interest(DwTaskKey *key)
@@ -458,7 +494,10 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
-/* Not while an executor runs the task. */
+/*
+ * Deletes a row that a mark hits.  Returns TM_BeingModified if the row is locked, or an
+ * executor runs the task without having deleted its row.
+ */
 static TM_Result
 delete_hit_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -474,7 +513,7 @@ delete_hit_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	return result;
 }
 
-/* Removes a row if it is hit. */
+/* Removes the row if a mark of the pass hits it. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
@@ -488,7 +527,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 
 		if (!dw_mark_hits(sweep->mark, &task))
 			continue;
-		/* the first of them has it; if that fails, it is left for all */
+		/* the first mark that hits the row counts it; if the row stays, all marks note that */
 		if (result == TM_Invisible)
 		{
 			DW_INJECT("sweep-before-delete");
@@ -502,7 +541,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 				slice_removed++;
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
-				/* who waits for it was told by the mark */
+				/* sessions in delay_wait() have learnt of the cancelling from the mark */
 				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
 					dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
 			}
@@ -512,7 +551,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 	}
 }
 
-/* A slice of the pass; true if that was the last one. */
+/* Does a slice of the pass; returns true if it has reached the end of the index. */
 static bool
 sweep_slice(Relation rel)
 {
@@ -555,8 +594,8 @@ sweep_slice(Relation rel)
 }
 
 /*
- * Begins a transaction that may write, without waiting for any lock.  NULL if
- * some table is locked.
+ * Begins a transaction that may write, and locks its tables without waiting.  Returns the
+ * table of tasks; NULL, without a transaction, if some table is locked.
  */
 static Relation
 begin_sweeping(void)
@@ -573,7 +612,7 @@ begin_sweeping(void)
 	return NULL;
 }
 
-/* What is committed. */
+/* Publishes the progress of a slice, which has been committed, for the view "progress". */
 static void
 note_sweep_progress(void)
 {
@@ -586,9 +625,9 @@ note_sweep_progress(void)
 }
 
 /*
- * Does a slice of what is to be done.  Returns when there is more to do, unless
- * a mark is made; a time that has passed is now, DW_NEVER is when there are no
- * marks of this database.
+ * Does a slice of the work, in a transaction of its own.  Returns when it must be called
+ * again, unless a mark is made before: a time in the past means at once, DW_NEVER that this
+ * database has no marks.
  */
 TimestampTz
 dw_sweep_some(void)
@@ -622,7 +661,10 @@ dw_sweep_some(void)
 	}
 	else if (begin_sweep_pass(waited))
 	{
-		/* the slices' snapshots come after the look at who has ended */
+		/*
+		 * the slices come in later transactions, so that their snapshots are taken after the
+		 * check which holders have ended
+		 */
 		publish_waits(false);
 		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
 		waited = false;
