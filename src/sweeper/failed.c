@@ -3,24 +3,26 @@
  * failed.c
  *	  How long failed tasks are kept.
  *
- * Failed tasks go when they are older than delay_wheel.failed_max_age, or
- * when there are more than delay_wheel.failed_max_count: then the oldest of those
- * owners that have most, until each has as many, so that no role makes room by
- * throwing away what is another one's.  The sweeper removes them (dw_failed_trim), and nobody looks before there
- * is something to remove: db->failed_trim_at is when the oldest one is to go,
- * and whoever records a failure lowers it if nothing is known, or if
- * there may be too many by now.  The count of failures since the server's
- * start tells that: the sweeper, having counted the rows, says in
- * db->failed_limit up to which it may grow.
+ * Run by the sweeper.  It removes rows of delay_wheel.failed_task that are older than
+ * delay_wheel.failed_max_age, and the oldest ones if there are more than
+ * delay_wheel.failed_max_count.  In the second case it removes rows of the owners that have
+ * most, until these owners have equally many.  So a role with many failures does not push
+ * out failed tasks of other roles.
  *
- * Both limits can be exceeded by a hundredth for a while, so that it is many
- * rows that go at a time.
+ * The sweeper does not poll.  db->failed_trim_at is when it must remove the oldest row.  A
+ * process that records a failure lowers this time if it is not set, or if there may be too
+ * many rows.  The process compares the database's counter of failures for that with
+ * db->failed_limit, the value that the counter may reach; the sweeper sets the limit when it
+ * has counted the rows.
  *
- * A pass counts the rows of each owner, if there may be too many, which finds
- * how many of whose are to go, and then deletes from the oldest one on.  Each slice of it is a transaction; the place that it
- * has come to is kept, or each slice would step over what those before it
- * have deleted.  What was counted holds when the pass has come to its end: one
- * that is given up, also by the end of the process, is as if it had not begun.
+ * Both limits can be exceeded by a hundredth for a while, so that the sweeper removes many
+ * rows at a time.
+ *
+ * A pass first counts the rows of each owner, if there may be too many, and then deletes
+ * from the oldest row on.  It consists of slices, each a transaction, and each begins where
+ * the one before has ended; otherwise it would have to step over all deleted rows.  The
+ * counts take effect at the end of the pass.  A pass that is given up, or cut off by the end
+ * of the process, is as if it had not begun, except for the rows that it has deleted.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,34 +51,42 @@
 #include "../task/my_session.h"
 #include "failed.h"
 
-/* What ends a slice; the clock is read after so many rows. */
+/* A slice ends after this many deleted rows, or microseconds. */
 #define SLICE_DELETED	1000
 #define SLICE_US		5000
+/* Rows between two looks at the clock. */
 #define SLICE_STEP		16
-/* the table is locked, or an error struck */
+/* Microseconds before the next try if the table is locked, or after an error. */
 #define RETRY_US		USECS_PER_MINUTE
-/* whoever has locked a row ends without a word */
+/*
+ * Microseconds before locked rows are tried again; a session that has locked a row does not
+ * tell the sweeper when it ends.
+ */
 #define LOCKED_ROW_US	(5 * USECS_PER_MINUTE)
-/* passes for the number of rows may take a hundredth of the time */
+/*
+ * The pause after a pass, as a multiple of the time that the pass took, and its minimum and
+ * maximum in microseconds.
+ */
 #define PAUSE_FACTOR	100
 #define PAUSE_MIN		USECS_PER_SEC
 #define PAUSE_MAX		USECS_PER_MINUTE
 
-/* A place in the order of (failed_at, id). */
+/* A position in the index, whose order is (failed_at, id). */
 typedef struct Place
 {
 	TimestampTz failed_at;
 	int64		id;
 } Place;
 
+/* An owner of failed tasks. */
 typedef struct Owner
 {
 	Oid			role;
-	int64		rows;
-	int64		surplus;		/* so many of them are yet to go */
+	int64		rows;			/* counted by this pass */
+	int64		surplus;		/* rows that the pass has yet to delete */
 } Owner;
 
-/* What the sweeper knows of its current pass. */
+/* The sweeper's current pass. */
 static struct
 {
 	enum
@@ -86,26 +96,25 @@ static struct
 		DELETING
 	}			phase;
 	int64		began;			/* by dw_uptime() */
-	Place		reached;
-	int64		counted;
-	int64		deleted;
-	uint64		failed;			/* db->failed when the counting began */
-	HTAB	   *owners;			/* of Owner, while rows are counted, and after */
-	int64		surplus;		/* so many are yet to go, of all */
-	uint64		limit;			/* failed_limit by that; 0: they were not counted */
-	bool		any_locked;
-	TimestampTz oldest;			/* of those that stay; DW_NEVER: there is none */
+	Place		reached;		/* the next slice begins here */
+	int64		counted;		/* rows of all owners */
+	int64		deleted;		/* rows of all owners */
+	uint64		failed;			/* db->failed when the pass began */
+	HTAB	   *owners;			/* of Owner; NULL if the pass does not count rows */
+	int64		surplus;		/* rows of all owners that the pass has yet to delete */
+	uint64		limit;			/* the new db->failed_limit; 0: rows were not counted */
+	bool		any_locked;		/* a row could not be deleted, since it was locked */
+	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: none */
 }			pass;
 
-/*---- The sweeper ----*/
-
-/* For the sweeper: what it has counted does not hold any more. */
+/* Gives up the current pass: settings or the clock have changed, so it does not hold. */
 void
 dw_failed_restart(void)
 {
 	pass.phase = NO_PASS;
 }
 
+/* Frees the table of owners. */
 static void
 forget_owners(void)
 {
@@ -114,6 +123,10 @@ forget_owners(void)
 	pass.owners = NULL;
 }
 
+/*
+ * Returns the owner of this failed task; NULL if the pass has not counted rows, or with
+ * HASH_FIND if the owner is not known.  HASH_ENTER adds the owner.
+ */
 static Owner *
 owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 {
@@ -127,6 +140,7 @@ owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 	return owner;
 }
 
+/* Begins the pass's second part, with the oldest row. */
 static void
 begin_deleting(void)
 {
@@ -136,6 +150,7 @@ begin_deleting(void)
 	pass.reached = before_all;
 }
 
+/* Begins a pass; it counts rows first if there may be too many. */
 static void
 begin_trim_pass(DwDatabase *db)
 {
@@ -146,7 +161,7 @@ begin_trim_pass(DwDatabase *db)
 	pass.began = dw_uptime();
 	pass.oldest = DW_NEVER;
 	pass.failed = pg_atomic_read_u64(&db->failed);
-	/* before what it stands for is read */
+	/* the counter is read before the rows, so that no failure is missing in both */
 	pg_memory_barrier();
 	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->failed_limit))
 	{
@@ -161,7 +176,7 @@ begin_trim_pass(DwDatabase *db)
 		begin_deleting();
 }
 
-/* Has the slice lasted long enough? */
+/* True if a slice that began then, and has gone through so many rows, must end. */
 static bool
 slice_is_over(int64 began, int rows)
 {
@@ -178,7 +193,10 @@ compare_owners_by_rows(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Those that have least keep all; what is left is shared among the others. */
+/*
+ * Shares delay_wheel.failed_max_count among the owners, and sets the surplus of each.  Owners
+ * with few rows keep all of them; the others have equal parts of what is left.
+ */
 static void
 share_room(void)
 {
@@ -203,6 +221,10 @@ share_room(void)
 	pfree(owners);
 }
 
+/*
+ * Counts a slice of the rows, from the newest on.  After the last one, sets the limits and
+ * begins to delete.
+ */
 static void
 count_rows(Relation rel)
 {
@@ -237,8 +259,8 @@ count_rows(Relation rel)
 }
 
 /*
- * The oldest ones go, of those owners that have too many, and of all if they are
- * too old.  Returns whether that was all.
+ * Deletes a slice of the rows, from the oldest on: rows of owners that have too many, and
+ * rows of all owners that are too old.  Returns true if no more rows are to be deleted.
  */
 static bool
 delete_oldest(Relation rel)
@@ -298,7 +320,7 @@ delete_oldest(Relation rel)
 	return ended;
 }
 
-/* Returns when the next pass is needed. */
+/* Ends the pass, and publishes its results.  Returns when the next pass is needed. */
 static TimestampTz
 end_trim_pass(DwDatabase *db)
 {
@@ -309,28 +331,37 @@ end_trim_pass(DwDatabase *db)
 	pass.phase = NO_PASS;
 	forget_owners();
 	dw_progress_end(db, DW_WORK_FAILED);
-	/* autovacuum is to know */
+	/* tells autovacuum of the deleted rows */
 	pgstat_report_stat(true);
 	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
 	if (pass.limit != 0)
 		pg_atomic_write_u64(&db->failed_limit, pass.limit);
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{
-		/* not for each row: up to an hour's worth at a time */
+		/* wait longer than the age, up to an hour, so that many rows go at a time */
 		next = dw_time_add(pass.oldest, dw_failed_max_age_us());
 		next = dw_time_add(next, Min(dw_failed_max_age_us() / 100, USECS_PER_HOUR));
 		next = Max(next, now + pause);
 	}
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
-	/* whoever asked while it lasted was heard by a slice that could not do it */
+	/*
+	 * a process may have asked for a pass while this one went on: that reset failed_trim_at,
+	 * but this pass had counted before
+	 */
 	if (dw_failed_max_count >= 0 &&
 		pg_atomic_read_u64(&db->failed) >= pg_atomic_read_u64(&db->failed_limit))
 		next = Min(next, now + pause);
 	return next;
 }
 
-/* One slice.  False if the table is locked; *gone: there is none. */
+/*
+ * Does a slice of a pass, in the caller's transaction; begins a pass if none goes on.
+ *
+ * Sets *db to the database, and *ended if the pass has deleted its last row.  Returns false
+ * if the table is locked or the database has no place; also if the extension does not exist,
+ * which sets *gone.
+ */
 static bool
 trim_slice(DwDatabase **db, bool *gone, bool *ended)
 {
@@ -350,7 +381,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 		dw_progress_begin(*db, DW_WORK_FAILED, DW_PHASE_WAITING);
 		return false;
 	}
-	/* invalidations came with the lock; the snapshot comes after both */
+	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
 	if (pass.phase == NO_PASS)
 		begin_trim_pass(*db);
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -366,7 +397,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 	return true;
 }
 
-/* What is committed. */
+/* Publishes the progress of a slice, which has been committed, for the view "progress". */
 static void
 note_trim_progress(DwDatabase *db)
 {
@@ -378,9 +409,9 @@ note_trim_progress(DwDatabase *db)
 }
 
 /*
- * For the sweeper: removes failed tasks that are too old or too many, a slice
- * of them, in a transaction of its own.  Sets *more if there is more to do at
- * once; if not, returns when there will be, as far as is known by now.
+ * Removes a slice of the failed tasks that are too old or too many, in a transaction of its
+ * own.  Sets *more to true if it must be called again at once.  Otherwise returns when it
+ * must be called again, as far as is known now; DW_NEVER if no row is to be removed.
  */
 TimestampTz
 dw_failed_trim(bool *more)
@@ -400,7 +431,7 @@ dw_failed_trim(bool *more)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/* the server's default may be one that waits or fails */
+		/* default_transaction_isolation may be serializable, which could wait or fail */
 		XactIsoLevel = XACT_READ_COMMITTED;
 		ok = trim_slice(&my_db, &no_table, &no_more);
 		DW_INJECT("trim-before-commit");
@@ -419,7 +450,7 @@ dw_failed_trim(bool *more)
 
 	if (!ok)
 	{
-		/* from the beginning: what was deleted is deleted no more */
+		/* the slice was rolled back: begin a new pass */
 		pass.phase = NO_PASS;
 		return gone ? DW_NEVER : dw_now() + RETRY_US;
 	}
