@@ -1,32 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * history_tables.c
- *	  The tables of delay_wheel.history: which one is written, and how they
- *	  are kept within bounds.
+ *	  The tables of delay_wheel.history: which one is written, and when old
+ *	  ones are emptied.
  *
- * There are three, written in turn, so that what is old goes by truncation:
- * without a scan, dead rows, or work for vacuum.  The sequence history_seq has
- * the number of the current one; shared memory has it, too, once the timer
- * has looked.  A writer who is late may write to the one before, which harms
- * nothing: it is the last to be emptied.
+ * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are
+ * removed by truncation: without a scan, dead rows, or work for vacuum.  The sequence
+ * history_seq holds the number of the current table, which is written now.  Shared memory
+ * holds this number, too, once the timer or the sweeper has read it.  A session that has read
+ * the number late may still write to the table before, which does no harm: of all tables
+ * this one is emptied last.
  *
- * The next table becomes the current one when that has a quarter of
- * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age
- * old; it is the oldest one, and emptied before.  So there are always between a
- * half and three quarters of the size, once it was reached; and rows go when
- * they are between two thirds of the age and the whole of it old.  Tables are
- * emptied also if nothing is written any more (expired), or the limit was
- * lowered.
+ * The next table becomes the current one when the current table has reached a quarter of
+ * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age old.  The next
+ * table is the oldest one, and is emptied before.  So the history has between a half and
+ * three quarters of the maximum size, once it has grown so far, and rows are removed when
+ * they are between two thirds of the maximum age and the whole of it old.  Tables are also
+ * emptied if nothing is written any more (they have expired), or if a limit was lowered.
  *
- * The sweeper does this (dw_history_turn), a truncation or a step to the next
- * table at a time, each in a transaction of its own.  It keeps nothing in
- * mind: what is to be done is read from the tables, so a crash in between
- * leaves nothing to be cleaned up.  Nobody looks before there is something to
- * do: db->history_turn_at is when; who writes lowers it.
+ * The sweeper does one step at a time, a truncation or a turn to the next table, each in a
+ * transaction of its own.  It reads from the tables which step is due, so a crash between
+ * two steps leaves nothing to be cleaned up.  The sweeper does not poll: db->history_turn_at
+ * is when a step is due, and sessions that write lower this time.
  *
- * A table that somebody has locked, if only to read, is not waited for, but
- * tried again.  Meanwhile the current one grows, until all have reached the
- * limit; then nothing more is recorded, which the view status tells.
+ * If another session has locked a table, even to read it, the sweeper does not wait but
+ * tries again later.  Meanwhile the current table grows, until the three have reached the
+ * maximum size.  Then no more history is recorded, and the view "status" tells so.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,43 +61,47 @@
 #include "history_tables.h"
 
 /*
- * A table is locked, or an error struck: it is tried again after a pause that is
- * as long as this has lasted, within these limits
+ * Minimum and maximum pause before the next try, in microseconds, if a table is locked or an
+ * error struck.  In between the pause is as long as this has lasted.
  */
 #define RETRY_MIN_US	(20 * 1000)
 #define RETRY_MAX_US	(10 * USECS_PER_SEC)
-/* and from when on that is a problem */
+/* Microseconds that this must last to be reported as a problem. */
 #define PROBLEM_US		(5 * USECS_PER_MINUTE)
 
+/* Returns the number of the table that is written after this one. */
 static int
 next_table(int number)
 {
 	return (number + 1) % DW_HISTORY_TABLES;
 }
 
-/*---- The sweeper ----*/
-
-/* What there is, as of one look. */
+/* The state of the tables, read by one transaction. */
 typedef struct Tables
 {
-	int			current;
+	int			current;		/* number of the table that is written, from 0 */
 	struct
 	{
 		BlockNumber pages;
-		TimestampTz first;		/* its oldest row; now if none is visible */
+		TimestampTz first;		/* "ended" of its first row; now if no row is visible;
+								 * DW_NEVER if it has no pages */
 	}			table[DW_HISTORY_TABLES];
-	uint64		pages;			/* of all */
+	uint64		pages;			/* of the three tables together */
 } Tables;
 
+/* The result of a step. */
 typedef enum Turn
 {
-	TURN_NOT_YET,
-	TURN_DONE,					/* there may be more to do */
-	TURN_LOCKED,
-	TURN_GONE					/* there is no extension */
+	TURN_NOT_YET,				/* no step is due */
+	TURN_DONE,					/* a step was done; the next one may be due */
+	TURN_LOCKED,				/* a table is locked, or an error struck */
+	TURN_GONE					/* the extension does not exist */
 } Turn;
 
-/* When the first row was written; nobody deletes rows in front of it. */
+/*
+ * Returns "ended" of the table's first row, or "now" if no row is visible.  The first row is
+ * the oldest one, since rows are removed by truncation only.
+ */
 static TimestampTz
 first_ended(Relation rel, TimestampTz now)
 {
@@ -114,7 +117,7 @@ first_ended(Relation rel, TimestampTz now)
 	return first;
 }
 
-/* False if one of them is locked. */
+/* Reads the state of the tables; returns false if a table is locked or was just dropped. */
 static bool
 read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 {
@@ -125,7 +128,7 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 
 		if (!ConditionalLockRelationOid(cat->history[i], AccessShareLock))
 			return false;
-		/* it may have been dropped just before */
+		/* the table may have been dropped before we had the lock */
 		rel = try_table_open(cat->history[i], NoLock);
 		if (rel == NULL)
 			return false;
@@ -138,7 +141,7 @@ read_tables(const DwCatalog *cat, TimestampTz now, Tables *tables)
 	return true;
 }
 
-/* How many pages the current table may have. */
+/* Returns how many pages the current table may have, so that all keep the maximum size. */
 static BlockNumber
 room_of_current(const Tables *tables)
 {
@@ -147,7 +150,7 @@ room_of_current(const Tables *tables)
 	return others < dw_history_max_pages() ? dw_history_max_pages() - (BlockNumber) others : 1;
 }
 
-/* Those who write are to know. */
+/* Publishes the current table, and how far it may grow, for sessions that write. */
 static void
 publish(DwDatabase *db, const Tables *tables)
 {
@@ -158,7 +161,11 @@ publish(DwDatabase *db, const Tables *tables)
 	dw_history_set_full(db, tables->table[tables->current].pages >= left);
 }
 
-/* As TRUNCATE does, but for triggers, which would run as us, and publications. */
+/*
+ * Empties the table as TRUNCATE does, with two differences: no triggers, which would run as
+ * the bootstrap superuser, and no record for logical replication.  Returns false if the
+ * table is locked.
+ */
 static bool
 empty_table(Oid table)
 {
@@ -185,9 +192,10 @@ empty_table(Oid table)
 	return true;
 }
 
-/* What the transaction has emptied. */
+/* Pages of the table that the present step has emptied. */
 static BlockNumber emptied = 0;
 
+/* Empties the table with this number; returns TURN_DONE or TURN_LOCKED. */
 static Turn
 empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int number)
 {
@@ -198,7 +206,10 @@ empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int num
 	return TURN_DONE;
 }
 
-/* Is the table, which is not the current one, to be emptied? */
+/*
+ * True if the table, which is not the current one, must be emptied: it is too old, or all
+ * three are too large.
+ */
 static bool
 has_expired(const Tables *tables, int number, TimestampTz now)
 {
@@ -207,7 +218,7 @@ has_expired(const Tables *tables, int number, TimestampTz now)
 		 dw_time_add(tables->table[number].first, dw_history_max_age_us()) <= now);
 }
 
-/* When something is to be done, if nothing more is written. */
+/* Returns when the next step will be due by age, if nothing more is written. */
 static TimestampTz
 next_time(const Tables *tables)
 {
@@ -222,6 +233,10 @@ next_time(const Tables *tables)
 	return next;
 }
 
+/*
+ * Does a step in the caller's transaction, if one is due, and publishes the state of the
+ * tables.  With TURN_NOT_YET, *next becomes the time of the next step.
+ */
 static Turn
 look_at_tables(DwDatabase *db, TimestampTz *next)
 {
@@ -257,7 +272,10 @@ look_at_tables(DwDatabase *db, TimestampTz *next)
 	return TURN_NOT_YET;
 }
 
-/* It could not be done; when to try again. */
+/*
+ * A step could not be done: returns when to try again, and reports a problem if this has
+ * lasted for long.  db is NULL if the database has no place.
+ */
 static TimestampTz
 put_turn_off(DwDatabase *db)
 {
@@ -278,9 +296,9 @@ put_turn_off(DwDatabase *db)
 }
 
 /*
- * Empties a table whose time has come, or goes on to the next one, in a
- * transaction of its own.  Sets *more if there is more to do at once; if not,
- * returns when there will be, as far as is known by now.
+ * Empties a table if it is time, or turns to the next table, in a transaction of its own.
+ * Sets *more to true if it must be called again at once.  Otherwise returns when it must be
+ * called again, as far as is known now; DW_NEVER if there is nothing to be removed.
  */
 TimestampTz
 dw_history_turn(bool *more)
@@ -299,7 +317,7 @@ dw_history_turn(bool *more)
 
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
-		/* the server's default may be one that waits or fails */
+		/* default_transaction_isolation may be serializable, which could wait or fail */
 		XactIsoLevel = XACT_READ_COMMITTED;
 		PushActiveSnapshot(GetTransactionSnapshot());
 		db = dw_my_database();

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * history_tables.h
- *	  The tables of delay_wheel.history: which one is written, and how they
- *	  are kept within bounds.
+ *	  The tables of delay_wheel.history: which one is written, and when old
+ *	  ones are emptied.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,8 +10,6 @@
 #define DW_HISTORY_TABLES_H
 
 #include "postgres.h"
-
-/*---- For the sweeper ----*/
 
 extern TimestampTz dw_history_turn(bool *more);
 
