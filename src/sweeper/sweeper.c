@@ -1,22 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.c
- *	  The process that removes rows of cancelled tasks, old failed ones, and
- *	  the oldest history, and sees to it that recurring tasks have their runs.
+ *	  The sweeper: the process that removes rows of cancelled tasks, old failed
+ *	  tasks and the oldest history, and checks that recurring tasks have their
+ *	  next runs.
  *
- * At most one for each database, a session of the bootstrap superuser that
- * runs no SQL.  The timer starts it when there is something to remove, and it
- * ends when there is not; in between it works in slices of some milliseconds
- * (sweep.c, failed.c, history_tables.c) and rests twice as long after each, so that tasks find
- * processors and disks as they did before.  While it waits for transactions
- * to end it looks at them again after pauses of up to a minute; if an owner has
- * no executor for want of a background worker, it rather ends, and another one
- * looks again some time later.
+ * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
+ * superuser that runs no SQL.
  *
- * It pins the place of its database, since it may outlive the timer.  It
- * ends like the timer when somebody needs the database without sessions
- * (hold.c), or settings have changed.  When it ends, for whatever reason, it
- * raises db->control, so that the timer looks whether another one is needed.
+ * The timer starts the sweeper when there is something to remove, and the sweeper ends when
+ * there is not.  In between it works in slices of some milliseconds (sweep.c, failed.c,
+ * history_tables.c), and rests twice as long after each slice, so that it slows tasks down
+ * only a little.  While it waits for transactions to end, it looks at them again after pauses
+ * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
+ * sweeper ends, and the timer starts another one some time later.
+ *
+ * The sweeper pins the place of its database, since it may outlive the timer.  It ends, as
+ * the timer does, when a command needs the database without sessions (hold.c), or when
+ * settings have changed.  Whenever it ends, it raises db->control, so that the timer checks
+ * whether another sweeper is needed.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,21 +48,25 @@
 #include "sweep.h"
 #include "sweeper.h"
 
-/* Rest after a slice, as a multiple of the time that it took. */
+/* Rest after a slice, as a multiple of the time that the slice took. */
 #define REST			2
+/* Minimum rest after a slice, in microseconds. */
 #define MIN_REST_US		1000
 
-/* it does not end if there is something to do so soon, whoever waits for it to end */
+/*
+ * The sweeper does not end if more work is due within this time, in microseconds, even if an
+ * owner lacks a background worker.
+ */
 #define LINGER_US		USECS_PER_SEC
 
-/*---- The sweeper's part ----*/
-
 static DwDatabase *my_db = NULL;
+/* True if the sweeper ends in the regular way; not by an error, or a SIGTERM. */
 static bool finished = false;
+/* True if the sweeper ends to free its background worker. */
 static bool made_way = false;
 static uint32 wait_event = 0;
 
-/* Tells the timer, if there is one, that there is no sweeper (any more). */
+/* Tells the timer, if there is one, that the sweeper has ended. */
 static void
 tell_timer_of_end(DwDatabase *db)
 {
@@ -69,12 +75,13 @@ tell_timer_of_end(DwDatabase *db)
 		dw_wake_timer(db, DW_AWAKE);
 }
 
+/* Exit callback: records how the sweeper ends, and gives its database back. */
 static void
 end_serving(int code, Datum arg)
 {
 	bool		failed = !finished && !dw_worker_terminated();
 
-	/* an error may have struck while one was held */
+	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
 	dw_progress_leave(my_db, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -89,7 +96,7 @@ end_serving(int code, Datum arg)
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
-		/* what it had taken to do it */
+		/* the sweeper had taken these requests and has not done the work: ask again */
 		pg_atomic_write_u32(&my_db->recurring_look, 1);
 		dw_atomic_lower(&my_db->failed_trim_at, PG_INT64_MIN);
 		dw_atomic_lower(&my_db->history_turn_at, PG_INT64_MIN);
@@ -98,11 +105,15 @@ end_serving(int code, Datum arg)
 		dw_problem(my_db, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
-	/* it may wait to give the place back */
+	/* the launcher may wait for the pin to go, to give back the database's place */
 	dw_wake_launcher();
 }
 
-/* Takes the database that the timer gave us; see hold.c. */
+/*
+ * Takes over the database that the timer has chosen, and connects to it.  Exits if the
+ * database does not need this sweeper any more, or a command needs the database without
+ * sessions (hold.c).
+ */
 static void
 begin_serving(Datum number)
 {
@@ -134,14 +145,17 @@ begin_serving(Datum number)
 	pg_memory_barrier();
 }
 
-/* Does somebody need the database without us, or have settings changed? */
+/* True if the sweeper must end: a command needs the database, or settings have changed. */
 static bool
 sweeper_asked_to_end(void)
 {
 	return pg_atomic_read_u32(&my_db->holds) > 0 || dw_restart_at(my_db) != DW_NEVER;
 }
 
-/* Does some of a work whose time is in shared memory, if it has come; when it is again. */
+/*
+ * Does a slice of a kind of work, by calling work(), if its time in shared memory (*time)
+ * has come.  Returns when the work is due next.
+ */
 static TimestampTz
 do_in_time(pg_atomic_uint64 *time, TimestampTz (*work) (bool *more))
 {
@@ -150,14 +164,14 @@ do_in_time(pg_atomic_uint64 *time, TimestampTz (*work) (bool *more))
 
 	if (at > dw_now())
 		return at;
-	/* what is asked for from here on counts */
+	/* reset before the work is done, so that a request made meanwhile is not lost */
 	(void) dw_atomic_take(time);
 	at = work(&more);
 	dw_atomic_lower(time, more ? PG_INT64_MIN : at);
 	return dw_atomic_read(time);
 }
 
-/* Trims failed tasks and the history. */
+/* Removes a slice of old failed tasks and of old history; returns when more is due. */
 static TimestampTz
 trim(void)
 {
@@ -167,7 +181,10 @@ trim(void)
 	return Min(failed_at, history_at);
 }
 
-/* By either clock; true if it was woken before. */
+/*
+ * Rests until this time, by the same clock as "now".  Returns true if another process has
+ * woken the sweeper before.
+ */
 static bool
 rest_until(int64 now, int64 until)
 {
@@ -184,8 +201,8 @@ rest_until(int64 now, int64 until)
 }
 
 /*
- * Rests until there is more to do, unless an owner needs the background worker
- * meanwhile: then it returns false.
+ * Rests until more work is due, or until another process wakes the sweeper.  Returns false,
+ * without a rest, if an owner lacks a background worker: then the sweeper must end.
  */
 static bool
 rest_long(TimestampTz more_at)
@@ -193,7 +210,7 @@ rest_long(TimestampTz more_at)
 	bool		stays;
 
 	pg_atomic_write_u32(&my_db->sweeper_rests, 1);
-	/* either we see that one does, or the timer that we rest */
+	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
 	pg_memory_barrier();
 	stays = !dw_owners_lack_worker(my_db);
 	if (stays)
@@ -203,8 +220,9 @@ rest_long(TimestampTz more_at)
 }
 
 /*
- * Rests after a piece of work, whoever calls; then until there is more.  False
- * if it is to make way.
+ * Rests after a slice that began then (by dw_uptime()), even if another process wakes the
+ * sweeper, unless the sweeper is asked to end; and then until more work is due.  Returns
+ * false if the sweeper must end to free its background worker.
  */
 static bool
 rest(int64 began, TimestampTz more_at)
@@ -223,12 +241,13 @@ rest(int64 began, TimestampTz more_at)
 	return true;
 }
 
+/* Main function of the background worker; the argument is the number of its database. */
 void
 dw_sweeper_main(Datum number)
 {
 	MemoryContext round_context;
 
-	/* a cancel has nothing to cancel */
+	/* the sweeper runs no query that pg_cancel_backend() could cancel */
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
@@ -249,7 +268,7 @@ dw_sweeper_main(Datum number)
 		MemoryContextSwitchTo(round_context);
 		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
 			dw_failed_restart();
-		/* before what it stands for is read */
+		/* the flag is cleared before the marks are read, so that no request is lost */
 		pg_atomic_write_u32(&my_db->sweep_wanted, 0);
 		pg_memory_barrier();
 		sweep_at = dw_sweep_some();
@@ -257,7 +276,7 @@ dw_sweeper_main(Datum number)
 		repair_at = dw_recurring_repair(my_db);
 		if (dw_worker_clock_set_back() > 0)
 		{
-			/* some time just noted may be too late */
+			/* times in shared memory may be too late by the new clock: set them again */
 			dw_failed_restart();
 			dw_failed_begin(my_db);
 			dw_history_begin(my_db);
@@ -274,7 +293,10 @@ dw_sweeper_main(Datum number)
 		made_way = !rest(began, Min(Min(sweep_at, trim_at), repair_at));
 		if (made_way)
 		{
-			/* the others' times are in shared memory, or found by the marks */
+			/*
+			 * the timer learns of other work from the times in shared memory, and from the
+			 * marks, but not of this work
+			 */
 			if (repair_at != DW_NEVER)
 				pg_atomic_write_u32(&my_db->recurring_look, 1);
 			break;

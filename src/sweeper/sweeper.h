@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.h
- *	  The process that removes rows of cancelled and of old failed tasks.
+ *	  The sweeper: the process that removes old rows of one database.
  *
  *-------------------------------------------------------------------------
  */
