@@ -7,9 +7,9 @@
  * Run by the sweeper.  There are three tables, which are written in turn.  So old rows are
  * removed by truncation: without a scan, dead rows, or work for vacuum.  The sequence
  * history_seq holds the number of the current table, which is written now.  Shared memory
- * holds this number, too, once the timer or the sweeper has read it.  A session that has read
- * the number late may still write to the table before, which does no harm: of all tables
- * this one is emptied last.
+ * holds this number, too, once a sweeper has read it.  A session that has read the number
+ * before it changed may still write to the former table.  That does no harm, since of all
+ * tables the former one is emptied last.
  *
  * The next table becomes the current one when the current table has reached a quarter of
  * delay_wheel.history_max_size, or is a third of delay_wheel.history_max_age old.  The next

@@ -66,6 +66,7 @@ is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
 }
 
+/* True if any executor of the database is stuck in a claim. */
 static bool
 any_is_stuck(const DwDatabase *db, TimestampTz now)
 {
@@ -75,6 +76,7 @@ any_is_stuck(const DwDatabase *db, TimestampTz now)
 	return false;
 }
 
+/* True if any executor of the database has run its task for LONG_US. */
 static bool
 any_runs_long(const DwDatabase *db, TimestampTz now)
 {
