@@ -4,8 +4,9 @@
  *	  Removing the rows of cancelled tasks, and then the marks.
  *
  * Run by the sweeper.  delay_cancel_all() does not delete rows: it commits a mark, a row
- * of delay_wheel.cancellation that tells which tasks are cancelled.  A mark hits a task that
- * matches it and has a lower id than the mark.
+ * of delay_wheel.cancellation that tells which tasks are cancelled.  Tasks and marks draw
+ * their numbers from one sequence.  A mark hits a task that matches it and has a lower
+ * number.
  *
  * The sweeper goes through the index of lanes (of all lanes, and of any origin) in passes.
  * A pass consists of slices of some milliseconds.  Each slice is a transaction with a
@@ -15,8 +16,8 @@
  * another process has locked is left for another pass.
  *
  * A mark can be removed when it hits no row, and no more rows can appear that it hits.  Such
- * rows can come from transactions that, before the mark was committed, had drawn a lower id
- * than the mark's, or had begun to move a task or to run a task that is tried again.  Each
+ * rows can come from transactions that, before the mark was committed, had drawn a lower
+ * number, or had begun to move a task or to run a task that is tried again.  Each
  * of these transactions, also if prepared, holds a lock on the task table until its end, and
  * has published before whose tasks it brings (writers.c).  Therefore:
  *
@@ -90,7 +91,7 @@
 /* What the sweeper knows of a mark. */
 typedef struct Sweep
 {
-	int64		id;
+	int64		id;				/* number of the mark */
 	const DwMark *mark;			/* valid during a slice */
 	VirtualTransactionId *holders;	/* transactions that may bring more tasks that it hits */
 	int			nholders;
@@ -104,7 +105,7 @@ typedef struct Sweep
 static DwDatabase *db = NULL;
 static MemoryContext sweep_context = NULL;
 
-/* The marks of this database, in order of their ids. */
+/* The marks of this database, in order of their numbers. */
 static Sweep *sweeps = NULL;
 static int	nsweeps = 0;
 
@@ -151,7 +152,7 @@ compare_marks(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Returns the marks of this database, *n of them, in order of their ids. */
+/* Returns the marks of this database, *n of them, in order of their numbers. */
 static const DwMark **
 list_marks(int *n)
 {

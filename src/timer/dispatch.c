@@ -171,8 +171,8 @@ hint_for(DwBlock reason)
 }
 
 /*
- * Blocks the owner, for this reason, for some time.  Writes a line to the log if the owner
- * was not blocked before for the same reason.
+ * Blocks the owner, for this reason, for some time.  Writes a line to the log if
+ * dw_owner_blocked() finds that one is due: it is not, if the reason is the same as before.
  */
 static void
 block_owner(DwDatabase *db, Oid owner, DwBlock reason)

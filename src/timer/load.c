@@ -229,10 +229,11 @@ enter_lanes_of_table(Relation rel)
 }
 
 /*
- * Deletes the rows of delay_wheel.prepared, in which prepared transactions note what they
- * have scheduled.  A visible row is of a transaction that has ended.  It is not needed any
- * more: the session that ended the transaction has read the row before, or the timer reads
- * the whole table of tasks.  Does nothing if the table is locked.
+ * Deletes the rows of delay_wheel.prepared, in which PREPARE TRANSACTION notes from which
+ * due time on each lane that the transaction has touched must be read again.  A row that is
+ * visible belongs to a transaction that has ended.  The row is not needed any more: the
+ * session that ended the transaction has read the row before, or the timer reads the whole
+ * table of tasks.  Does nothing if the table is locked.
  */
 static void
 empty_prepared(void)
