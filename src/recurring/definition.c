@@ -514,15 +514,15 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 static bool
 wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
 {
-	bool		let_in = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
+	bool		cancellable = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
 		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
 	bool		found;
 	bool		busy;
 
-	if (let_in)
+	if (cancellable)
 		RESUME_CANCEL_INTERRUPTS();
 	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
-	if (let_in)
+	if (cancellable)
 		HOLD_CANCEL_INTERRUPTS();
 	return found;
 }
@@ -632,6 +632,8 @@ dw_recurring_has_run(const DwDefinition *def)
 	table_close(rel, NoLock);
 	return run == DW_RUN_OF_IT;
 }
+
+/*---- All definitions ----*/
 
 /*
  * True if there is a definition of another origin (it came with a copy) that has a next
