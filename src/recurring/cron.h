@@ -18,7 +18,7 @@
 
 /*
  * A schedule.  Fields of integer types are sets: bit n is set if the value n matches.
- * Has no pointers, so it can be copied by assignment and compared by memcmp().
+ * Has no pointers, so it can be copied by assignment.
  */
 typedef struct DwCron
 {
