@@ -38,6 +38,7 @@ typedef struct DwCron
 	bool		any_hour;		/* True if the field "hour" begins with *: a time that the
 								 * clock shows twice is due twice, see cron.c */
 } DwCron;
+
 extern bool dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint);
 extern bool dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next);
 

@@ -81,13 +81,13 @@ typedef enum DwRunRow
 	DW_RUN_OF_OTHERS			/* the task is something else: plain SQL, or a partly
 								 * restored dump, has put a wrong id into the definition */
 } DwRunRow;
+
 extern DwRunRow dw_definition_find_run(Relation tasks, const DwDefinition *def);
 extern bool dw_runs_without_row(int64 id);
 extern void dw_recurring_ended(const DwEnded *ended);
 extern bool dw_recurring_may_end(Relation rel, HeapTuple tuple);
 extern bool dw_recurring_unarmed(void);
 extern bool dw_recurring_uses_queue(int16 queue);
-
 extern void dw_recurring_begin(DwDatabase *db);
 extern void dw_recurring_ask(DwDatabase *db);
 extern bool dw_recurring_has_run(const DwDefinition *def);

@@ -26,6 +26,7 @@ typedef struct DwRecurrence
 	Interval	every;			/* the interval; positive */
 	DwCron		cron;
 } DwRecurrence;
+
 extern bool dw_recurrence_next(const DwRecurrence *recurrence, TimestampTz after,
 							   TimestampTz *next);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
