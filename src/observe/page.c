@@ -19,6 +19,7 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 
+#include "../base/compat.h"
 
 PG_FUNCTION_INFO_V1(dw_readable);
 
