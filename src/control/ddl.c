@@ -1,37 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * ddl.c
- *	  Commands of others that delay_wheel must know of.
+ *	  SQL commands of users that delay_wheel must act on.
  *
- * A ProcessUtility hook, run by all backends, for
+ * Run by all backends.  A ProcessUtility hook acts on these commands:
  *
- * CREATE EXTENSION delay_wheel: a timer is started when it has committed;
- * DROP DATABASE, CREATE DATABASE, ALTER DATABASE RENAME and SET TABLESPACE:
- * they need a database without sessions, so ours end before (hold.c);
- * commands for databases and roles: what they change is taken in when they
- * have committed (recycle.c);
- * DROP ROLE: the timers of all databases look for tasks of it;
- * SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: the task that
- * does so is the last one of its batch; SET CONSTRAINTS is refused in a session
- * that is not the task's own (restricted.c);
- * PREPARE TRANSACTION: the name is noted, for what the transaction touched
- * is written down under it (touched.c);
- * COMMIT PREPARED and ROLLBACK PREPARED: what the prepared transaction touched
- * is told to the timer when it has ended, by this one's own end; so is an
- * extension that it created;
- * CREATE RULE, CREATE TRIGGER, foreign keys, partitions, DEPENDS ON EXTENSION,
- * COMMENT and others: they wait for a lock before they look at rights, so who
- * lacks these is refused here;
- * CREATE TABLE for a shard of one of our tables: refused;
- * any: the history of tasks has the last one (history.c).
+ * - CREATE EXTENSION delay_wheel: the launcher starts a timer after the commit.
+ * - DROP DATABASE, CREATE DATABASE, ALTER DATABASE RENAME and SET TABLESPACE: these need
+ *   a database without sessions, so our workers end before (hold.c).
+ * - Commands that change what a login would find (rights and settings of databases and
+ *   roles): executors and timers start anew after the commit (recycle.c).
+ * - DROP ROLE: the timers of all databases look for tasks of the role.
+ * - SET CONSTRAINTS, TRUNCATE, COPY, ANALYZE, IMPORT FOREIGN SCHEMA: a task that runs one
+ *   of these is the last one of its batch.  SET CONSTRAINTS is refused in a session that
+ *   runs another role's task (statement/restricted.c).
+ * - PREPARE TRANSACTION: its name is noted.  Under that name the transaction writes down
+ *   what it touched (task/touched.c).
+ * - COMMIT PREPARED and ROLLBACK PREPARED: the backend tells the timer what the prepared
+ *   transaction touched, and of an extension that it created.
+ * - CREATE RULE, CREATE TRIGGER, foreign keys, partitions, DEPENDS ON EXTENSION, COMMENT
+ *   and others: PostgreSQL waits for a lock before it checks rights.  So users without
+ *   the right are refused here.
+ * - CREATE TABLE for a shard of one of our tables: refused.
+ * - Any command: the last one of a task is noted for the history (ending/history.c).
  *
- * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE),
- * so that is noticed by an object access hook: the timer looks at what is left.
+ * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object
+ * access hook notices that, and the timer looks at the tables again.
  *
- * Who is concerned by a command is found before it, since names may be gone
- * afterwards, and told when it has succeeded.  What must happen before, as holds,
- * looks at rights itself; what it disturbs, if the command then fails, goes on
- * by itself.
+ * The hook finds the databases and roles that a command concerns before the command,
+ * since their names may be gone afterwards.  It notes them after the command has
+ * succeeded.  A hold must begin before the command; so it checks the user's rights
+ * itself.  If such a command then fails, the workers that have ended are started again.
  *
  *-------------------------------------------------------------------------
  */
@@ -92,8 +91,11 @@ static object_access_hook_type prev_object_access = NULL;
 /*---- Two-phase commit ----*/
 
 /*
- * The end of a prepared transaction gives its locks back before it can be told
- * of (see queues.c): what others have in memory is to hold no longer already.
+ * Makes all processes read queues, pauses and marks again (task/queues.c, task/marks.c).
+ *
+ * Called before COMMIT PREPARED and ROLLBACK PREPARED, which give the transaction's locks
+ * back before this backend can tell what the transaction has changed.  Copies in other
+ * processes must be out of date by then.
  */
 static void
 raise_control(void)
@@ -105,10 +107,12 @@ raise_control(void)
 }
 
 /*
- * Whose is the prepared transaction with that xid, if it is one of this database
- * and the current user may end it?  Else InvalidOid.  Who names one that he may
- * not end fails, and is to make nobody read anything anew before that.  This is
- * what the view pg_prepared_xacts tells, without the many others.
+ * Returns the owner of the prepared transaction with this xid; InvalidOid if it does not
+ * belong to this database, or if the current user may not end it.  In the last case the
+ * command will fail, and must not make other processes read anything again before it
+ * does.
+ *
+ * The view pg_prepared_xacts has the same answer, but reads all prepared transactions.
  */
 static Oid
 who_prepared(TransactionId xid)
@@ -124,11 +128,14 @@ who_prepared(TransactionId xid)
 }
 
 /*
- * The rows that a transaction wrote when it was prepared are seen dirty, since
- * it has not ended.  Whatever its end is, the lanes are looked at then: the
- * row locks of its cancels are gone in both cases.  Its xid is published, as a
- * commit would do, until the command is over.  False if there is no extension
- * (yet).
+ * Called before COMMIT PREPARED and ROLLBACK PREPARED.  Notes all that the prepared
+ * transaction touched as touched by this backend's own transaction, whose end tells the
+ * timer.  Returns false if the database has no extension (yet).
+ *
+ * The prepared transaction has not ended yet, so its rows are read with a dirty snapshot.
+ * It does not matter how it ends: in both cases its row locks are gone, and the timer
+ * must look at its lanes.  Its xid is published until the command is over, as a commit
+ * does (shmem/committing.c).
  */
 static bool
 touch_what_was_prepared(const char *gid)
@@ -173,7 +180,7 @@ touch_what_was_prepared(const char *gid)
 		DwDatabase *db;
 		DwLaneRef	lane;
 
-		/* else it is of one that has ended, which has told */
+		/* a row of a transaction that has ended: its end has told the timer */
 		if (!TransactionIdIsValid(dirty.xmin))
 			continue;
 		if (dirty.xmin != asked)
@@ -183,7 +190,10 @@ touch_what_was_prepared(const char *gid)
 			continue;
 		xid = asked;
 		db = dw_my_database();
-		/* plain SQL may have written it: nobody fills the lanes with those of others */
+		/*
+		 * check the owner, since plain SQL can write such rows: a role must not use up
+		 * the lanes by entering those of other roles
+		 */
 		if (db != NULL && OidIsValid(owner) && has_privs_of_role(whose, owner) &&
 			dw_lane_enter(db, owner, queue, priority, &lane))
 			dw_touch_lane(lane, due);
@@ -202,13 +212,18 @@ touch_what_was_prepared(const char *gid)
 	return true;
 }
 
+/* True for COMMIT PREPARED and ROLLBACK PREPARED. */
 static bool
 is_end_of_prepared(const TransactionStmt *stmt)
 {
 	return stmt->kind == TRANS_STMT_COMMIT_PREPARED || stmt->kind == TRANS_STMT_ROLLBACK_PREPARED;
 }
 
-/* Returns whether the extension may come to be by this, unnamed. */
+/*
+ * Handles PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED before they are
+ * executed.  Returns true if the command may create the extension: COMMIT PREPARED in a
+ * database that has none yet.
+ */
 static bool
 before_transaction_statement(TransactionStmt *stmt, bool top_level)
 {
@@ -221,6 +236,7 @@ before_transaction_statement(TransactionStmt *stmt, bool top_level)
 
 /*---- Commands that need a database without sessions ----*/
 
+/* Returns the option of a command that has this name, or NULL. */
 static DefElem *
 option_named(List *options, const char *name)
 {
@@ -232,6 +248,7 @@ option_named(List *options, const char *name)
 	return NULL;
 }
 
+/* True if the current user may create databases. */
 static bool
 may_create_databases(void)
 {
@@ -247,6 +264,7 @@ may_create_databases(void)
 	return result;
 }
 
+/* True if the database is marked as a template. */
 static bool
 is_template(Oid database)
 {
@@ -259,7 +277,11 @@ is_template(Oid database)
 	return result;
 }
 
-/* Nobody makes us end who has not the right to the command. */
+/*
+ * Holds the database for a command that only its owner may execute.  Does nothing if the
+ * user does not own the database: nobody else can make our workers end, and the command
+ * will fail.
+ */
 static void
 hold_own_database(const char *name)
 {
@@ -269,6 +291,7 @@ hold_own_database(const char *name)
 		dw_hold_database(database);
 }
 
+/* Holds the database that CREATE DATABASE copies, if the user may copy it. */
 static void
 hold_template(CreatedbStmt *stmt)
 {
@@ -281,6 +304,7 @@ hold_template(CreatedbStmt *stmt)
 		dw_hold_database(database);
 }
 
+/* Holds the database that a command needs without sessions, if it is such a command. */
 static void
 hold_for(Node *statement, bool top_level)
 {
@@ -293,7 +317,7 @@ hold_for(Node *statement, bool top_level)
 		return;
 	}
 
-	/* the others are refused in a transaction block */
+	/* PostgreSQL refuses the other commands in a transaction block */
 	if (IsInTransactionBlock(top_level))
 		return;
 	if (IsA(statement, DropdbStmt))
@@ -308,8 +332,9 @@ hold_for(Node *statement, bool top_level)
 /*---- Commands that wait for a lock before they look at rights ----*/
 
 /*
- * Tables for large values have names, too; whose they are does not matter here,
- * since PostgreSQL itself refuses the same in the end.
+ * True if the relation is, or may be, one of the extension's.  TOAST tables can be named,
+ * too.  Those of other tables need not be told apart: PostgreSQL refuses the same
+ * commands for them in the end.
  */
 static bool
 may_be_ours(Oid relation)
@@ -320,11 +345,15 @@ may_be_ours(Oid relation)
 }
 
 /*
- * A role that may not even read the table would get into the queue for its
- * lock that way.  Everybody who schedules or runs tasks would have to wait
- * behind it, for instance for the end of another session of that same role,
- * and long tasks would be put back for its sake (give_way.c).  PostgreSQL has
- * that with any table; ours belong to all who schedule.
+ * Raises an error if a command names a relation of ours and the current user does not own
+ * it.  With a right other than ACL_NO_RIGHTS, that right is enough.
+ *
+ * Such a command waits for the lock of the table before PostgreSQL checks the user's
+ * rights.  So a role that may not even read the table could queue for its lock, for
+ * instance behind a long transaction of its own.  All sessions that schedule and all
+ * executors would wait behind it, and the timer would put long tasks back to let it pass
+ * (timer/give_way.c).  All tables of PostgreSQL have this weakness; ours are shared by
+ * all roles that schedule.
  */
 static void
 refuse_lock(RangeVar *name, AclMode right)
@@ -337,14 +366,14 @@ refuse_lock(RangeVar *name, AclMode right)
 	if (right == ACL_NO_RIGHTS)
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relation)),
 					   get_rel_name(relation));
-	/* rights to columns only are the command's business */
+	/* a right to some column is enough here: the command itself checks columns */
 	if (pg_class_aclcheck(relation, user, right) != ACLCHECK_OK &&
 		pg_attribute_aclcheck_all(relation, user, right, ACLMASK_ANY) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relation)),
 					   get_rel_name(relation));
 }
 
-/* What the foreign keys among these constraints refer to. */
+/* Refuses locks of the tables that foreign keys among these constraints refer to. */
 static void
 refuse_references(List *constraints)
 {
@@ -359,6 +388,7 @@ refuse_references(List *constraints)
 	}
 }
 
+/* Refuses locks of the other tables that ALTER TABLE names. */
 static void
 refuse_locks_of_alter(AlterTableStmt *stmt)
 {
@@ -379,7 +409,10 @@ refuse_locks_of_alter(AlterTableStmt *stmt)
 	}
 }
 
-/* What a command names by the kind of object and a list of names. */
+/*
+ * Refuses the lock of an object that a command names by type and a list of names, if the
+ * object is a relation or a column.
+ */
 static void
 refuse_lock_on(ObjectType type, Node *object)
 {
@@ -406,6 +439,7 @@ refuse_lock_on(ObjectType type, Node *object)
 		refuse_lock(makeRangeVarFromNameList(names), ACL_NO_RIGHTS);
 }
 
+/* Refuses locks of the tables of a publication. */
 static void
 refuse_publication(List *objects)
 {
@@ -420,6 +454,7 @@ refuse_publication(List *objects)
 	}
 }
 
+/* Refuses locks of the relations in a list of parents or of FROM items. */
 static void
 refuse_relations(List *relations)
 {
@@ -431,9 +466,10 @@ refuse_relations(List *relations)
 }
 
 /*
- * Citus, told to distribute a table of ours, makes its shards.  What scheduling
- * and running tasks go by is the table itself, so all would look distributed,
- * and be wrong.  A shard has the name of its table, and a number.
+ * Raises an error if Citus is about to create a shard of one of our tables (its name is
+ * that of the table, followed by _ and a number).  Tasks are scheduled and run by means
+ * of the local table itself.  If Citus distributed it, all nodes would seem to share the
+ * tasks, which would be wrong.
  */
 static void
 refuse_shard(const RangeVar *name)
@@ -455,6 +491,10 @@ refuse_shard(const RangeVar *name)
 				 errhint("Tables of delay_wheel are local to each node, as its tasks are.")));
 }
 
+/*
+ * Raises an error if the command would wait for a lock of one of our relations, and the
+ * user lacks the right to the command.  Also refuses shards.
+ */
 static void
 refuse_locks(Node *statement)
 {
@@ -472,14 +512,14 @@ refuse_locks(Node *statement)
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
 			refuse_shard(((CreateStmt *) statement)->relation);
-			/* its foreign keys come as ALTER TABLE */
+			/* PostgreSQL executes its foreign keys as ALTER TABLE */
 			refuse_relations(((CreateStmt *) statement)->inhRelations);
 			break;
 		case T_AlterObjectDependsStmt:
-			/* of a trigger, too */
+			/* for a trigger, the relation is its table */
 			refuse_lock(((AlterObjectDependsStmt *) statement)->relation, ACL_NO_RIGHTS);
 			break;
-			/* from here on locks that stop autovacuum only */
+			/* the following commands take a lock that stops autovacuum, but no task */
 		case T_CommentStmt:
 			refuse_lock_on(((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
 			break;
@@ -507,8 +547,12 @@ refuse_locks(Node *statement)
 /*---- Commands that change what a login would find ----*/
 
 /*
- * GRANT by somebody without grant options is a warning only, if the database
- * grants him anything; ALTER DATABASE OWNER TO its owner is nobody's error.
+ * Returns what a command on a database concerns; NIL if the user may not execute the
+ * command.
+ *
+ * The rights are checked here, since PostgreSQL raises no error in two cases: GRANT by a
+ * user without grant options is only a warning, if that user has any right on the
+ * database; and ALTER DATABASE OWNER TO the present owner is allowed to everybody.
  */
 static List *
 concern_database(const char *name, bool allowed_by_grant, bool settings)
@@ -524,6 +568,10 @@ concern_database(const char *name, bool allowed_by_grant, bool settings)
 	return dw_concern(NIL, database, InvalidOid, settings);
 }
 
+/*
+ * Adds what a command on roles concerns.  With members, the members of these roles as
+ * well.
+ */
 static List *
 concern_roles(List *concerns, List *roles, bool members)
 {
@@ -541,19 +589,21 @@ concern_roles(List *concerns, List *roles, bool members)
 	return concerns;
 }
 
+/* Returns what ALTER ROLE, or ALTER GROUP, concerns. */
 static List *
 concern_role(AlterRoleStmt *stmt)
 {
 	DefElem    *members = option_named(stmt->options, "rolemembers");
 	List	   *concerns;
 
-	/* from 16 on, everybody may change nothing */
+	/* since PostgreSQL 16, every user may execute ALTER ROLE without options */
 	if (stmt->options == NIL)
 		return NIL;
 	concerns = concern_roles(NIL, list_make1(stmt->role), false);
 	return members ? concern_roles(concerns, (List *) members->arg, true) : concerns;
 }
 
+/* Returns what ALTER ROLE ... SET concerns. */
 static List *
 concern_settings(AlterRoleSetStmt *stmt)
 {
@@ -565,6 +615,7 @@ concern_settings(AlterRoleSetStmt *stmt)
 	return dw_concern(NIL, database, role, true);
 }
 
+/* Returns what GRANT and REVOKE on databases concern. */
 static List *
 concern_grant(GrantStmt *stmt)
 {
@@ -577,7 +628,10 @@ concern_grant(GrantStmt *stmt)
 	return concerns;
 }
 
-/* Whom the command concerns, if it succeeds. */
+/*
+ * Returns a list of the databases and roles that a command concerns if it succeeds: a
+ * login there would find something changed.  dw_recycle() takes the list.
+ */
 static List *
 concerned_by(Node *statement)
 {
@@ -594,7 +648,7 @@ concerned_by(Node *statement)
 		case T_GrantStmt:
 			return concern_grant((GrantStmt *) statement);
 		case T_DropOwnedStmt:
-			/* what was granted to them on the database, too */
+			/* also revokes the roles' rights on the database */
 			return concern_roles(NIL, ((DropOwnedStmt *) statement)->roles, true);
 		case T_AlterOwnerStmt:
 			if (((AlterOwnerStmt *) statement)->objectType != OBJECT_DATABASE)
@@ -609,9 +663,12 @@ concerned_by(Node *statement)
 	}
 }
 
+/*---- Other commands ----*/
+
 /*
- * SET CONSTRAINTS cannot be undone before the next task of a batch.  The others
- * may work on foreign tables, as queries do (other_nodes.c).
+ * True if a task that executes this command must be the last one of its batch.  SET
+ * CONSTRAINTS cannot be undone before the next task of the batch.  The other commands may
+ * work on foreign tables, as queries do (task/other_nodes.c).
  */
 static bool
 closes_batch(Node *statement)
@@ -621,6 +678,9 @@ closes_batch(Node *statement)
 		IsA(statement, ImportForeignSchemaStmt);
 }
 
+/*
+ * True if the launcher must look for new, dropped or changed databases after the command.
+ */
 static bool
 changes_databases(Node *statement)
 {
@@ -630,13 +690,18 @@ changes_databases(Node *statement)
 
 /*---- Roles that are dropped ----*/
 
+/* A role that DROP ROLE drops. */
 typedef struct Dropped
 {
-	char	   *role;
-	bool		here;			/* has tasks in this database */
-	bool		elsewhere;		/* may have some in others */
+	char	   *role;			/* its name */
+	bool		here;			/* the role has tasks in this database */
+	bool		elsewhere;		/* the role may have tasks in other databases */
 } Dropped;
 
+/*
+ * True if the role has tasks in this database.  Does not wait: false if the table is
+ * locked.
+ */
 static bool
 has_tasks_here(Oid role)
 {
@@ -652,7 +717,10 @@ has_tasks_here(Oid role)
 	return result;
 }
 
-/* What to say when the roles are gone. */
+/*
+ * Returns a list of Dropped for DROP ROLE, made before the command: which of the roles
+ * have tasks.
+ */
 static List *
 look_for_tasks(List *roles)
 {
@@ -675,6 +743,7 @@ look_for_tasks(List *roles)
 	return result;
 }
 
+/* Tells the user, after DROP ROLE, which of the dropped roles had tasks. */
 static void
 tell_of_tasks(List *roles)
 {
@@ -700,9 +769,10 @@ tell_of_tasks(List *roles)
 /*---- SET CONSTRAINTS ----*/
 
 /*
- * The command concerns what the whole transaction has done, and fires triggers
- * for that.  A session that runs another role's task has not left it to that
- * task when triggers of its own fire.
+ * Raises an error in a session that runs another role's task (a restricted session).
+ *
+ * SET CONSTRAINTS can fire the triggers for all that the transaction has done so far.
+ * The session has not allowed the task to decide when its own deferred triggers fire.
  */
 static void
 refuse_set_constraints(void)
@@ -715,7 +785,10 @@ refuse_set_constraints(void)
 
 /*---- The hooks ----*/
 
-/* By its name, or as one that another extension needs. */
+/*
+ * True if CREATE EXTENSION may create delay_wheel: by its name, or (CASCADE) as an
+ * extension that another one requires.
+ */
 static bool
 may_create_extension(Node *statement)
 {
@@ -725,13 +798,14 @@ may_create_extension(Node *statement)
 		(strcmp(stmt->extname, "delay_wheel") == 0 || option_named(stmt->options, "cascade"));
 }
 
+/* The ProcessUtility hook. */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *statement = pstmt->utilityStmt;
-	/* the tree may be gone after the command: COMMIT frees much */
+	/* ask all of the tree before the command: COMMIT, for one, may free the tree */
 	bool		may_create = may_create_extension(statement);
 	CommandTag	tag = CreateCommandTag(statement);
 	bool		changes = changes_databases(statement);
@@ -750,7 +824,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	}
 	else
 	{
-		/* who cannot drop them is not to learn from statistics what was found */
+		/*
+		 * A user who cannot drop roles must not make us search for tasks: statistics of
+		 * the table's index would show whether any were found.
+		 */
 		if (drops && has_createrole_privilege(GetUserId()))
 			dropped_roles = look_for_tasks(((DropRoleStmt *) statement)->roles);
 		if (IsA(statement, ConstraintsSetStmt))
@@ -772,7 +849,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (ends_prepared)
 		dw_ending_withdraw();
 
-	/* hear of what the prepared transaction has brought along */
+	/* take in catalog changes of the prepared transaction */
 	if (was_prepared)
 		AcceptInvalidationMessages();
 	if ((may_create || was_prepared) && dw_catalog_lookup(&cat))
@@ -785,6 +862,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	tell_of_tasks(dropped_roles);
 }
 
+/* The object access hook: notices that the extension is dropped. */
 static void
 object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
 {
@@ -794,11 +872,12 @@ object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 		object == get_extension_oid("delay_wheel", true))
 	{
 		dw_touch_all();
-		/* the queues and pauses of another one, created at once, are others */
+		/* queues and pauses are gone, even if the extension is created again at once */
 		dw_touch_control();
 	}
 }
 
+/* Installs the hooks.  Called once by the postmaster. */
 void
 dw_ddl_install(void)
 {

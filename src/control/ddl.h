@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ddl.h
- *	  Commands of others that delay_wheel must know of.
+ *	  SQL commands of users that delay_wheel must act on.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,10 @@
  * delay_wheel.c
  *	  Entry point of the library.
  *
- * Run once by the postmaster, when the library is preloaded; all processes
- * inherit what is installed here.  Without preloading the library can be
- * loaded, so that a dump can be restored, but its functions refuse to work.
+ * Run once by the postmaster, when the library is preloaded; all other processes inherit
+ * the hooks and callbacks that are installed here.  The library can also be loaded by a
+ * session of a server that has not preloaded it, so that a dump can be restored; its
+ * functions raise errors then.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,6 +34,7 @@ PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
+/* Installs all hooks and callbacks, and registers the launcher. */
 void
 _PG_init(void)
 {
@@ -51,7 +53,7 @@ _PG_init(void)
 	dw_executor_install();
 	dw_define_settings();
 
-	/* pg_upgrade must find nothing of us running */
+	/* the servers that pg_upgrade starts must run nothing of ours */
 	if (IsBinaryUpgrade)
 		return;
 

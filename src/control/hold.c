@@ -1,26 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  A database without our sessions, for commands that need it so.
+ *	  Keeping our workers out of a database, for commands that need it without sessions.
  *
- * DROP DATABASE and the like fail while anybody is connected to the database.
- * Run by the backend of such a command, before it.  Who holds a database has
- * pinned its place, so that the launcher cannot give it to another one, and
- * has raised DwDatabase.holds: no timer and no executor connects any more.
- * Those that are there end: the timer and idle executors at a word, executors
- * that run a task after a moment by SIGTERM, which puts the task back.  The
- * sweeper ends like the timer.
+ * Run by the backend of such a command (DROP DATABASE and the like), before the command.
  *
- * A database without a place has no hold.  The launcher may have a look taken
- * into it, by a session of a moment, which is waited for.
+ * These commands fail while any session is connected to the database.  So the backend
+ * takes a hold: it pins the place of the database in shared memory, so that the launcher
+ * cannot give the place to another database, and raises DwDatabase.holds.  Then no timer,
+ * sweeper or executor connects any more, and those that are connected end.  Timer,
+ * sweeper and idle executors end when they are asked.  Executors that run a task get
+ * SIGTERM after a short time, and put the task back.
  *
- * The hold ends with the transaction, or the subtransaction, whatever comes
- * of the command; then the launcher looks what has become of the database.
- * The callbacks cannot fail, wait or allocate.
+ * If there is no free place for the database, there is no hold, and the database has no
+ * such workers.  But a worker of the launcher may be connected to it for a moment, to
+ * look for the extension (dw_look_main()); the backend waits for the end of that worker.
  *
- * A worker looks at holds under the table lock, in which it also notes its
- * pid, before it connects.  So who has raised holds, and then taken the table
- * lock, knows the pids of all that may be connected or come to be.
+ * The hold ends with the transaction or subtransaction, whether the command succeeds or
+ * not.  Then the launcher looks what has become of the database.  The callbacks that end
+ * the hold cannot fail, wait or allocate memory.
+ *
+ * A worker, before it connects, checks db->holds and notes its pid, both under one
+ * acquisition of the table lock.  So a backend that raises db->holds, and then takes the
+ * table lock, finds there the pids of all workers that are or will be connected.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,31 +44,40 @@
 #include "../shmem/shared.h"
 #include "hold.h"
 
-/* An executor may finish a task that is as short. */
+/* An executor that runs a task has this long, in microseconds, before it gets SIGTERM. */
 #define GRACE_US	(100 * 1000)
-/* Then it is left to the command to say that there is somebody. */
+/*
+ * Maximum wait for workers to end, in microseconds.  After that, the command itself
+ * fails, since there are sessions.
+ */
 #define PATIENCE_US	(5 * USECS_PER_SEC)
 
 typedef struct Hold
 {
-	DwDatabase *db;
-	SubTransactionId subid;
+	DwDatabase *db;				/* the place of the database, pinned */
+	SubTransactionId subid;		/* the subtransaction that took the hold */
 } Hold;
 
-/* What this transaction holds; has room for all places. */
+/* Holds of this transaction, in the order of subid; has room for all places. */
 static Hold *holds = NULL;
 static int	nholds = 0;
 
 static uint32 wait_event = 0;
 
-/* Is it an executor of the database, and not this very process? */
+/*
+ * True if the place in shared memory is in use by an executor of the database, other than
+ * this process.
+ */
 static bool
 is_other_executor(DwDatabase *db, DwExecutor *e)
 {
 	return e->database == db->oid && e->state != DW_EXECUTOR_FREE && e != dw_this_executor;
 }
 
-/* Lists the workers of the database that may be connected. */
+/*
+ * Lists the pids of workers of the database that are or may get connected, other than the
+ * launcher's; returns their number.  Takes the table lock.
+ */
 static int
 list_workers(DwDatabase *db, pid_t *pids)
 {
@@ -84,7 +95,10 @@ list_workers(DwDatabase *db, pid_t *pids)
 	return n;
 }
 
-/* A worker that has left its place is a session until it has ended. */
+/*
+ * True if one of these processes still has a session: a worker gives up its place in
+ * shared memory before its session has ended.
+ */
 static bool
 any_connected(const pid_t *pids, int n)
 {
@@ -94,12 +108,16 @@ any_connected(const pid_t *pids, int n)
 	return false;
 }
 
+/*
+ * Asks timer, sweeper and executors of the database to end; with busy_ones, sends SIGTERM
+ * to executors that run a task, once.
+ */
 static void
 send_away(DwDatabase *db, bool busy_ones)
 {
 	dw_call_timer(db, DW_RESTART_NONE);
 
-	/* none can leave its place, and so end, without this lock */
+	/* an executor needs this lock to give its place up and end: so pids stay valid */
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
@@ -120,6 +138,7 @@ send_away(DwDatabase *db, bool busy_ones)
 	LWLockRelease(dw_ready_lock(db));
 }
 
+/* Sleeps for 10 ms, or less if the latch is set. */
 static void
 wait_a_moment(void)
 {
@@ -129,6 +148,7 @@ wait_a_moment(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/* Makes the workers of the database end, and waits for that up to PATIENCE_US. */
 static void
 wait_until_gone(DwDatabase *db)
 {
@@ -150,6 +170,10 @@ wait_until_gone(DwDatabase *db)
 	pfree(left);
 }
 
+/*
+ * Waits, up to PATIENCE_US, while the launcher's worker looks for the extension in the
+ * database.
+ */
 static void
 wait_for_look(Oid database)
 {
@@ -161,9 +185,9 @@ wait_for_look(Oid database)
 }
 
 /*
- * Makes timer and executors of the database end and waits until they are
- * gone, some seconds at most; no others come before the end of this
- * (sub)transaction.
+ * Makes our workers in the database end, and waits for that, up to some seconds.  No
+ * other worker connects to the database before the end of this (sub)transaction.  Has no
+ * effect if this transaction already holds the database.
  */
 void
 dw_hold_database(Oid database)
@@ -177,7 +201,7 @@ dw_hold_database(Oid database)
 		holds = MemoryContextAlloc(TopMemoryContext, dw_max_databases * sizeof(Hold));
 
 	wait_for_look(database);
-	/* also if it is not served: the launcher might just be about to ask */
+	/* also if it is not served: the launcher may be about to look for the extension */
 	db = dw_database_enter(database, true);
 	if (db == NULL)
 		return;
@@ -188,7 +212,9 @@ dw_hold_database(Oid database)
 	wait_until_gone(db);
 }
 
-/* Ends the holds of the subtransaction and of those inside; their numbers grow. */
+/*
+ * Ends the holds of a subtransaction and of all inside it (those have greater numbers).
+ */
 static void
 release(SubTransactionId subid)
 {

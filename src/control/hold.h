@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hold.h
- *	  A database without our sessions, for commands that need it so.
+ *	  Keeping our workers out of a database, for commands that need it without sessions.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,26 +3,30 @@
  * launcher.c
  *	  The process that starts a timer for each database.
  *
- * One in the server, started when recovery has finished, and restarted by
- * the postmaster.  It is connected to the shared catalogs only, so it stands
- * in nobody's way.
+ * Run by the launcher; dw_look_main() is run by a background worker of its own.  The
+ * postmaster starts the one launcher of the server when recovery has finished, and
+ * restarts it if it ends.  The launcher is connected to the shared catalogs only, so no
+ * command on a database has to wait for it.
  *
- * It cannot see which databases have the extension.  At its start it starts a
- * timer in each, one after the other; a timer that finds no extension ends at
- * once.  Later, it does so when asked: in new databases, which may be copies
- * of one that has it, after CREATE EXTENSION, and when a task was scheduled
- * and no timer is there (DwDatabase.wanted).  A timer that ended otherwise is
- * started again, unless somebody holds the database (hold.c).  In between the
- * launcher sleeps on its latch.
+ * A database that is served has a place: its part of shared memory, of which there are
+ * delay_wheel.max_databases.  The launcher cannot see which databases have the extension.
+ * So at its start it starts a timer in each database, one after the other; a timer that
+ * finds no extension ends at once.  We call that a probe.  Later the launcher probes new
+ * databases, which may be copies of one that has the extension.  It starts a timer when
+ * a process asks for one (DwDatabase.wanted): after CREATE EXTENSION, and when a task is
+ * scheduled while there is no timer.  A timer that ends for another reason is started
+ * again, unless a command holds the database (hold.c).  In between the launcher sleeps on
+ * its latch.
  *
- * If there are more databases with the extension than places, the others wait.
- * Who finds no place says so (DwShared.turned_away): when there is one, all
- * databases without are looked into again.  While there is none a process that
- * needs no place looks into the others (dw_look_main), so that the log tells of
- * those that wait, and of no others.
+ * If more databases have the extension than there are places, some databases wait.  A
+ * session there that finds no place sets DwShared.turned_away.  When a place is free
+ * again, the launcher probes all databases without a place.  While no place is free, the
+ * launcher cannot start timers to probe databases.  It starts a worker that needs no
+ * place instead, which looks for the extension and ends (dw_look_main()).  So the log
+ * reports that databases wait only if there are such databases.
  *
- * A server that came out of recovery may have to wait for its DBA first, see
- * recovery.c.
+ * A server that came out of recovery may have to wait for its DBA before it serves any
+ * database, see shmem/recovery.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,48 +71,56 @@
 #include "../timer/dispatch.h"
 #include "launcher.h"
 
+/* Shortest and longest pause before a timer that ended by itself is started again. */
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
-/* for want of a background worker: others come and go */
+/*
+ * Longest pause before the next try if no background worker was free.  It is short, since
+ * other extensions' workers come and go.
+ */
 #define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
-/* a timer that lived as long was all right */
+/* A timer that lived this long is started again without a pause. */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
-/* one that a former launcher started, and is not there by then, never will be */
+/*
+ * Maximum time in which a timer that a former launcher has registered must have started;
+ * after that it counts as dead.
+ */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
-/* What the launcher remembers of each place for a database. */
+/* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
-	BackgroundWorkerHandle *handle;
-	int64		start_after;	/* by dw_uptime(), as all times here */
-	int64		backoff;
-	int			refusals;		/* in a row, for want of a background worker */
+	BackgroundWorkerHandle *handle;	/* the timer that this launcher registered, or NULL */
+	int64		start_after;	/* start no timer before this time */
+	int64		backoff;		/* the last pause before a start; 0: there was none */
+	int			refusals;		/* number of starts in a row that found no free background
+								 * worker */
 } Place;
 
-static Place *places = NULL;
+static Place *places = NULL;	/* one for each place in shared memory, by its index */
 static uint32 wait_event = 0;
 
-/* Databases of which it is not known whether they have the extension. */
+/* OIDs of databases that the launcher must probe. */
 static List *to_probe = NIL;
 
-/* Databases that were looked into. */
+/* OIDs of databases that the launcher has probed. */
 static List *probed = NIL;
 
-/* The process that looks into a database for which there is no place, or NULL. */
-static BackgroundWorkerHandle *look = NULL;
+/* The worker that runs dw_look_main(), or NULL; and when it can be started again. */
+static BackgroundWorkerHandle *look_worker = NULL;
 static int64 look_after = 0;
 
 /*
- * Gives the place of a database back, unless it is pinned.  Only the launcher
- * does so, when the database has neither timer nor extension; caller holds
- * the table lock exclusively.
+ * Gives back the place of a database, unless a transaction has pinned it or executors
+ * still use it.  Only the launcher does so, when the database has neither timer nor
+ * extension.  The caller holds the table lock exclusively.
  */
 static void
 dw_database_leave(DwDatabase *db)
 {
 	Oid			database = db->oid;
 
-	/* its executors are on their way out, but use it until they are gone */
+	/* its executors are about to end, but use the place until then */
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == database)
 			return;
@@ -128,6 +140,7 @@ dw_database_leave(DwDatabase *db)
 	dw_pool_reclaim(dw_pool, &db->account);
 }
 
+/* Registers the launcher with the postmaster.  Called once by the postmaster. */
 void
 dw_launcher_register(void)
 {
@@ -144,6 +157,7 @@ dw_launcher_register(void)
 	RegisterBackgroundWorker(&worker);
 }
 
+/* Exit callback of the launcher: clears the launcher's entries in shared memory. */
 static void
 leave(int code, Datum arg)
 {
@@ -151,20 +165,24 @@ leave(int code, Datum arg)
 	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 }
 
-/* Can a timer connect to the database, and should it? */
+/*
+ * True if a timer can and should connect to the database.  Templates are not served, so
+ * that they can be copied.
+ */
 static bool
 is_to_be_served(Form_pg_database database)
 {
-	/* a limit of -2 marks one whose DROP was interrupted */
+	/* a limit of -2 marks a database whose DROP was interrupted */
 	return database->datallowconn && !database->datistemplate && database->datconnlimit != -2;
 }
 
+/* Adds one database to to_probe, or to *known if it was probed before. */
 static void
 list_database(Form_pg_database database, List **known)
 {
 	DwDatabase *db = dw_database_find(database->oid);
 
-	/* has become a template, which is to be copied: a timer there ends */
+	/* the database may have become a template: end its timer, so that it can be copied */
 	if (db != NULL && database->datistemplate)
 		dw_call_timer(db, DW_RESTART_NOW);
 	if (!is_to_be_served(database))
@@ -175,7 +193,10 @@ list_database(Form_pg_database database, List **known)
 		to_probe = lappend_oid(to_probe, database->oid);
 }
 
-/* Adds databases that were not looked into; forgets those that are no more. */
+/*
+ * Reads the list of databases: adds new ones to to_probe, and removes dropped ones from
+ * probed.
+ */
 static void
 list_databases(void)
 {
@@ -185,7 +206,7 @@ list_databases(void)
 	List	   *known = NIL;
 
 	StartTransactionCommand();
-	/* the server's default may be one that waits */
+	/* default_transaction_isolation may be serializable, deferrable, which waits */
 	XactIsoLevel = XACT_READ_COMMITTED;
 	(void) GetTransactionSnapshot();
 	rel = table_open(DatabaseRelationId, AccessShareLock);
@@ -206,6 +227,7 @@ list_databases(void)
 	probed = known;
 }
 
+/* True if the database with this OID exists, and is_to_be_served(). */
 static bool
 database_is_to_be_served(Oid oid)
 {
@@ -219,7 +241,7 @@ database_is_to_be_served(Oid oid)
 	rel = table_open(DatabaseRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(oid));
-	/* without a database, an index is there only if the init file had it */
+	/* without a database, the index can be used only if the relcache init file had it */
 	scan = systable_beginscan(rel, DatabaseOidIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	result = HeapTupleIsValid(tuple) && is_to_be_served((Form_pg_database) GETSTRUCT(tuple));
@@ -230,6 +252,9 @@ database_is_to_be_served(Oid oid)
 	return result;
 }
 
+/*
+ * Sets the pause before the next start of a timer to twice the last pause, `max` at most.
+ */
 static void
 put_start_off(Place *place, int64 max)
 {
@@ -237,7 +262,7 @@ put_start_off(Place *place, int64 max)
 	place->start_after = dw_uptime() + place->backoff;
 }
 
-/* Starts the timer of a place.  False if there is no background worker. */
+/* Starts the timer of a place.  False if no background worker is free. */
 static bool
 start_timer(int number)
 {
@@ -255,7 +280,7 @@ start_timer(int number)
 	db->let_go = false;
 	db->timer_terminated = false;
 	db->absent = false;
-	/* what it reads from here on is new */
+	/* a restart was asked of the last timer: the new one reads all settings anew */
 	pg_atomic_write_u32(&db->restart, DW_RESTART_NONE);
 	LWLockRelease(dw_shared->table_lock);
 
@@ -283,8 +308,9 @@ start_timer(int number)
 	db->timer_refused = true;
 	LWLockRelease(dw_shared->table_lock);
 	/*
-	 * A timer that has just ended keeps its place until the postmaster takes
-	 * notice, and a shutdown ends the timers first: the second one counts.
+	 * Report the second refusal in a row, not the first: a timer that has just ended
+	 * occupies its background worker until the postmaster notices its end; and at a
+	 * shutdown timers end, and cannot be started, before the launcher ends.
 	 */
 	if (++place->refusals == 2)
 	{
@@ -299,7 +325,7 @@ start_timer(int number)
 	return false;
 }
 
-/* A timer was registered, but is gone without a word. */
+/* Resets the state of a timer that was registered, but has died without doing so. */
 static void
 notice_dead_timer(int number)
 {
@@ -322,8 +348,9 @@ notice_dead_timer(int number)
 }
 
 /*
- * Decides what becomes of a place whose timer does not run: given back, or
- * when to start another one.
+ * Decides about a place whose timer does not run: gives the place back, or starts a
+ * timer, or leaves that for later.  Sets *starting if a timer is starting, and lowers
+ * *look_again to the time of the next decision.
  */
 static void
 serve_place(int number, bool *starting, int64 *look_again)
@@ -343,14 +370,14 @@ serve_place(int number, bool *starting, int64 *look_again)
 		return;
 	}
 
-	/* its end will wake us */
+	/* a command holds the database; the end of the hold wakes the launcher */
 	if (pg_atomic_read_u32(&db->holds) > 0)
 		return;
 
 	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
 	if (!database_is_to_be_served(db->oid))
 	{
-		/* dropped, or a template that others want to copy */
+		/* the database was dropped, or is a template */
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
@@ -371,7 +398,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 
 	if (place->handle)
 	{
-		/* it ran, and ended */
+		/* the timer ran, and has ended */
 		pfree(place->handle);
 		place->handle = NULL;
 		if (db->let_go || db->timer_terminated ||
@@ -385,18 +412,21 @@ serve_place(int number, bool *starting, int64 *look_again)
 		*starting = true;
 		return;
 	}
-	/* not now, but not forgotten: a place that nobody wants is given back */
+	/* keep the request for later: without it the place might be given back */
 	if (wanted)
 		pg_atomic_write_u32(&db->wanted, 1);
 	if (place->start_after > dw_uptime())
 		*look_again = Min(*look_again, place->start_after);
 }
 
-/* Is the database one that waits for a place? */
+/*
+ * Main function of the worker that looks for the extension in a database for which there
+ * is no place.  If it is there, sets turned_away: the database waits for a place.
+ */
 void
 dw_look_main(Datum database)
 {
-	/* a cancel has nothing to cancel */
+	/* this process runs no query that a cancel could stop */
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
@@ -406,11 +436,16 @@ dw_look_main(Datum database)
 		pg_atomic_write_u32(&dw_shared->turned_away, 1);
 	CommitTransactionCommand();
 	pg_atomic_write_u32(&dw_shared->looked, 1);
-	/* the launcher is told of our end */
+	/* the postmaster tells the launcher (bgw_notify_pid) */
 	proc_exit(0);
 }
 
-/* False if the database is to be tried again. */
+/*
+ * Starts a worker that looks for the extension in a database.  Returns true if the
+ * database is done with: the worker is started, or the database is not to be served.
+ * False if the launcher must try again: now another worker runs, or no background worker
+ * is free, or turned_away is set.
+ */
 static bool
 start_look(Oid oid, int64 *look_again)
 {
@@ -422,8 +457,11 @@ start_look(Oid oid, int64 *look_again)
 		.bgw_notify_pid = MyProcPid,
 	};
 
-	/* that some database waits is known: when there is a place all are tried */
-	if (look != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+	/*
+	 * with turned_away set, another look tells nothing new: all databases are probed when
+	 * a place is free
+	 */
+	if (look_worker != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
 		return false;
 	if (!database_is_to_be_served(oid))
 		return true;
@@ -434,13 +472,16 @@ start_look(Oid oid, int64 *look_again)
 		strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
 		strlcpy(worker.bgw_function_name, "dw_look_main", BGW_MAXLEN);
 
-		/* who needs the database without sessions waits from here on */
+		/*
+		 * from here on, a command that needs this database without sessions waits
+		 * (hold.c)
+		 */
 		pg_atomic_write_u32(&dw_shared->looked, 0);
 		pg_atomic_write_u32(&dw_shared->looks_into, oid);
 		pg_memory_barrier();
-		if (RegisterDynamicBackgroundWorker(&worker, &look))
+		if (RegisterDynamicBackgroundWorker(&worker, &look_worker))
 			return true;
-		look = NULL;
+		look_worker = NULL;
 		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 		look_after = dw_uptime() + NO_WORKER_MAX_US;
 	}
@@ -448,17 +489,20 @@ start_look(Oid oid, int64 *look_again)
 	return false;
 }
 
-/* One that was terminated has said nothing: the database is looked into again. */
+/*
+ * Takes notice that the worker has ended.  If it was terminated before it had an answer,
+ * the database is added to to_probe again.
+ */
 static void
 notice_end_of_look(void)
 {
 	Oid			oid = pg_atomic_read_u32(&dw_shared->looks_into);
 	pid_t		pid;
 
-	if (look == NULL || GetBackgroundWorkerPid(look, &pid) != BGWH_STOPPED)
+	if (look_worker == NULL || GetBackgroundWorkerPid(look_worker, &pid) != BGWH_STOPPED)
 		return;
-	pfree(look);
-	look = NULL;
+	pfree(look_worker);
+	look_worker = NULL;
 	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 	if (pg_atomic_read_u32(&dw_shared->looked) != 0)
 		return;
@@ -468,8 +512,8 @@ notice_end_of_look(void)
 }
 
 /*
- * Finds out whether a database has the extension, by starting its timer if
- * there is a place.  False if it is to be tried again.
+ * Finds out whether a database has the extension, by starting its timer if there is a
+ * place, else by start_look().  False if the launcher must try again.
  */
 static bool
 probe(Oid oid, bool *starting, int64 *look_again)
@@ -485,17 +529,20 @@ probe(Oid oid, bool *starting, int64 *look_again)
 		if (dw_database(i) == db)
 			serve_place(i, starting, look_again);
 
-	/* for want of a background worker it shall not keep others from a place */
+	/*
+	 * No background worker was free for the timer: give the place back, so that other
+	 * databases can have it.
+	 */
 	if (known || *starting || db->oid != oid || pg_atomic_read_u32(&db->holds) > 0)
 		return true;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_database_leave(db);
 	LWLockRelease(dw_shared->table_lock);
-	/* unless somebody has just scheduled there */
+	/* the place could not be given back if a task was just scheduled there */
 	return db->oid == oid;
 }
 
-/* Says, once for an episode, that there are databases that wait for a place. */
+/* Logs that databases wait for a place, once until no database waits any more. */
 static void
 report_no_place(void)
 {
@@ -512,7 +559,10 @@ report_no_place(void)
 	reported = waiting;
 }
 
-/* One round; returns when the next one is due at the latest. */
+/*
+ * Looks at all places and probes databases.  Returns when the launcher must do so again
+ * at the latest, by dw_uptime(); DW_NEVER if it can sleep until it is woken.
+ */
 static int64
 serve_all(void)
 {
@@ -533,7 +583,7 @@ serve_all(void)
 		probed = NIL;
 		list_databases();
 	}
-	/* one probe at a time: worker slots are few */
+	/* one probe at a time: background workers are few */
 	while (to_probe != NIL && !starting)
 	{
 		Oid			oid = linitial_oid(to_probe);
@@ -548,8 +598,9 @@ serve_all(void)
 }
 
 /*
- * Says so when there are fewer background workers than what is served now may
- * need: at the start, where one database counts, and once for each increase.
+ * Warns if max_worker_processes is less than what the databases served now may need.  At
+ * the start, one database counts.  Later warns again only if the number needed has grown,
+ * or max_executors has changed.
  */
 static void
 check_worker_slots(void)
@@ -581,12 +632,13 @@ check_worker_slots(void)
 					 "max_worker_processes", needed, "delay_wheel.max_executors")));
 }
 
+/* Main function of the launcher. */
 void
 dw_launcher_main(Datum arg)
 {
-	bool		held = true;	/* until we know better */
+	bool		held = true;	/* the launcher must wait for the DBA, see recovery.c */
 
-	/* a cancel has nothing to cancel */
+	/* this process runs no query that a cancel could stop */
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();

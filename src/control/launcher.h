@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-
 extern void dw_launcher_register(void);
 extern PGDLLEXPORT void dw_launcher_main(Datum arg);
 extern PGDLLEXPORT void dw_look_main(Datum database);

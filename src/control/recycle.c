@@ -1,25 +1,33 @@
 /*-------------------------------------------------------------------------
  *
  * recycle.c
- *	  Commands that change what a login would find: workers start anew.
+ *	  Workers start anew when rights or settings that their login took over change.
  *
- * An executor is a session like one that logs in; but it lasts.  So that a
- * task finds the settings of ALTER ROLE and ALTER DATABASE as they are, and
- * that nobody has a session who must not log in any more, executors end when
- * these have changed, after the task that they run.
+ * Run by the backend of a command that changes such rights or settings.
  *
- * Run by the backend of such a command, which finds whom it concerns before (a
- * role may be gone afterwards), and remembers them when it has succeeded: who
- * lacks the right to it disturbs nobody.  When the transaction commits the places of executors are looked
- * through without a lock: one that is taken for the wrong role ends
- * needlessly, and one that is entered afterwards connects after the commit.
- * Memberships, which hold at once in all sessions, make executors look whether
- * they could still log in: a role that may grant some role can change those of
- * any other as often as it likes.  They look when the commit has told what it
- * changed in catalogs.
- * Owners that wait for a right are tried again when the commit has told what it
- * changed in catalogs: the timer lasts, and goes by what it remembers of them.
- * The callbacks cannot fail, wait or allocate.
+ * An executor is a session of the tasks' owner, and lasts for many tasks.  It has the
+ * settings of ALTER ROLE and ALTER DATABASE from its login, and its role may lose the
+ * right to log in.  So executors end, after the task that they run, when such settings or
+ * rights have changed.
+ *
+ * A concern is a database, a role or both for which a command changes something.  The
+ * backend finds the concerns before the command, since a role may be gone afterwards
+ * (ddl.c), and remembers them here when the command has succeeded.  So a command that
+ * fails, for instance for lack of rights, recycles no worker.
+ *
+ * At the commit, the backend reads the executors' places in shared memory without a lock.
+ * An executor that is taken for one of another role ends needlessly, which does no harm.
+ * An executor that gets its place later connects after the commit, and needs no recycling.
+ *
+ * Memberships take effect in all sessions at once, so executors need not end for them.
+ * They only check whether their role could still log in.  If they ended, a role that may
+ * grant any role could recycle the executors of all others as often as it liked.
+ *
+ * Owners whose tasks wait for a right are tried again.  Both this and the check of
+ * executors follow after the commit has sent its invalidation messages, since timer and
+ * executors would look at their old copies of the catalogs otherwise.
+ *
+ * The callbacks cannot fail, wait or allocate memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,19 +49,23 @@
 #include "../shmem/shared.h"
 #include "recycle.h"
 
-/* Beyond that, those are concerned whom all of them have in common. */
+/*
+ * Maximum number of concerns of a transaction.  More are merged into one, for the
+ * database and the role that all of them have in common, or for all databases or all
+ * roles.
+ */
 #define MAX_CONCERNS	256
 
-/* Who logs in there, as that one, would find it changed. */
+/* A login of this role to this database would find something changed. */
 typedef struct Concern
 {
-	Oid			database;		/* InvalidOid: all */
-	Oid			role;			/* InvalidOid: all */
-	bool		settings;
-	DwStale		how;			/* what becomes of executors */
+	Oid			database;		/* InvalidOid: all databases */
+	Oid			role;			/* InvalidOid: all roles */
+	bool		settings;		/* settings have changed, not only rights */
+	DwStale		how;			/* whether executors end, or check their role */
 } Concern;
 
-/* Whom this transaction concerns. */
+/* The concerns of this transaction. */
 typedef struct Concerns
 {
 	Concern		list[MAX_CONCERNS];
@@ -61,12 +73,20 @@ typedef struct Concerns
 } Concerns;
 
 static Concerns executors;
-/* kept apart: what any role may change for itself is never a timer's business */
+
+/*
+ * Concerns of timers.  They are kept apart, so that they are not merged with concerns of
+ * settings that any role may change for itself: these must never restart a timer.
+ */
 static Concerns timers;
+
+/* the launcher must list the databases again */
 static bool databases_changed = false;
-/* it has committed, and has locks yet */
+
+/* the transaction has committed; recycle_release_callback() must do the rest */
 static bool retries = false;
 
+/* Merges all concerns into one that covers them. */
 static void
 merge(Concerns *all)
 {
@@ -83,6 +103,7 @@ merge(Concerns *all)
 	all->n = 1;
 }
 
+/* Adds a concern, unless there is one for the same database and role. */
 static void
 remember_concern(Concerns *all, const Concern *concern)
 {
@@ -98,9 +119,10 @@ remember_concern(Concerns *all, const Concern *concern)
 }
 
 /*
- * The command has succeeded.  If this transaction commits, executors that are
- * concerned run no other task, owners whose tasks wait for a right are tried
- * again, and such timers start anew.
+ * Remembers the concerns of a command that has succeeded.  If this transaction commits,
+ * executors that they concern run no other task, or check their role (DW_STALE_LOOK);
+ * timers whose settings have changed start anew; and owners whose tasks wait for a right
+ * are tried again.
  */
 void
 dw_recycle(const List *found)
@@ -112,13 +134,14 @@ dw_recycle(const List *found)
 		Concern    *concern = lfirst(lc);
 
 		remember_concern(&executors, concern);
-		/* a timer is a session of the bootstrap superuser */
+		/* a timer's session has the settings of the bootstrap superuser */
 		if (concern->settings &&
 			(concern->role == InvalidOid || concern->role == BOOTSTRAP_SUPERUSERID))
 			remember_concern(&timers, concern);
 	}
 }
 
+/* Adds a concern to a list. */
 static List *
 add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 {
@@ -129,9 +152,9 @@ add_concern(List *found, Oid database, Oid role, bool settings, DwStale how)
 }
 
 /*
- * Whom a command concerns, as a list: executors of this database and role
- * (either may be InvalidOid, for all), and timers if settings are changed that
- * are theirs, too.
+ * Adds to a list of concerns: executors of this role in this database end.  InvalidOid
+ * stands for all roles or databases.  With `settings`, also timers start anew, if the
+ * settings are among theirs.
  */
 List *
 dw_concern(List *found, Oid database, Oid role, bool settings)
@@ -140,9 +163,9 @@ dw_concern(List *found, Oid database, Oid role, bool settings)
 }
 
 /*
- * The same for the role and its members; executors end only if they may not log in any more.
- *
- * Only those are looked for that have an executor, or wait for one.
+ * Adds to a list of concerns: executors of the role, and of its members, check whether
+ * their role may still log in.  Of the members, only those are added that have an
+ * executor, or tasks that no executor can run for now.
  */
 List *
 dw_concern_members(List *found, Oid role)
@@ -159,14 +182,17 @@ dw_concern_members(List *found, Oid role)
 	return found;
 }
 
-/* If this transaction commits, the launcher looks which databases there are. */
+/* Makes the launcher list the databases again if this transaction commits. */
 void
 dw_recycle_databases(void)
 {
 	databases_changed = true;
 }
 
-/* DW_FRESH: not at all. */
+/*
+ * Returns what becomes of executors of a role in a database; DW_FRESH if no concern is
+ * about them.
+ */
 static DwStale
 concerned(const Concerns *all, Oid database, Oid role)
 {
@@ -179,7 +205,7 @@ concerned(const Concerns *all, Oid database, Oid role)
 	return how;
 }
 
-/* Those that concerns of this kind are about. */
+/* Tells executors of concerns of one kind (DW_STALE_END or DW_STALE_LOOK). */
 static void
 recycle_executors(DwStale wanted)
 {
@@ -204,6 +230,7 @@ recycle_executors(DwStale wanted)
 	}
 }
 
+/* Makes the timers start anew whose settings have changed. */
 static void
 recycle_timers(void)
 {
@@ -216,7 +243,10 @@ recycle_timers(void)
 	}
 }
 
-/* Owners that no executor could be had for may have got the right. */
+/*
+ * Makes timers try the blocked owners again that the concerns are about: an owner that no
+ * executor could run for may have got the right.
+ */
 static void
 retry_blocked(void)
 {
@@ -239,6 +269,10 @@ retry_blocked(void)
 	}
 }
 
+/*
+ * Tells executors and timers at the commit.  The rest follows when the locks are
+ * released.
+ */
 static void
 recycle_xact_callback(XactEvent event, void *arg)
 {
@@ -263,13 +297,16 @@ recycle_xact_callback(XactEvent event, void *arg)
 	}
 }
 
-/* Called for each resource owner of the transaction. */
+/*
+ * Tells executors that must check their role, and blocked owners, when the transaction
+ * has released its locks; its invalidation messages are sent by then.  Called for each
+ * resource owner and phase.
+ */
 static void
 recycle_release_callback(ResourceReleasePhase phase, bool committed, bool top_level, void *arg)
 {
 	if (!retries || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
-	/* who looks finds what was told */
 	recycle_executors(DW_STALE_LOOK);
 	retry_blocked();
 	executors.n = 0;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recycle.h
- *	  Commands that change what a login would find: workers start anew.
+ *	  Workers start anew when rights or settings that their login took over change.
  *
  *-------------------------------------------------------------------------
  */

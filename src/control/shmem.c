@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  Shared memory is requested, and set up.
+ *	  Request and set-up of shared memory.
  *
- * Run by the postmaster, at its start and after a crash.  Each part of shared memory
- * has a function that tells its size and one that sets it up; this file calls them,
- * as CreateSharedMemoryAndSemaphores() does in PostgreSQL.  All is in the main
- * segment, of a size that the settings fix at the start of the server; nothing grows.
+ * Run by the postmaster, at its start and after a crash.  Each part of shared memory has
+ * a function that returns its size and one that sets it up; this file calls them, as
+ * CreateSharedMemoryAndSemaphores() does in PostgreSQL.  All parts are in the main
+ * segment.  Their sizes follow from the settings at the start of the server, and do not
+ * change while it runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,6 +38,7 @@
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
+/* The hook in which the postmaster asks for the size of shared memory. */
 static void
 request_memory(void)
 {
@@ -61,6 +63,7 @@ request_memory(void)
 	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
 }
 
+/* Initializes all parts.  Pointers to them are set already. */
 static void
 init_shared(void)
 {
@@ -108,6 +111,7 @@ init_shared(void)
 	dw_crashes_init();
 }
 
+/* The hook that allocates the parts, or attaches to them (EXEC_BACKEND). */
 static void
 startup_memory(void)
 {
@@ -145,7 +149,7 @@ startup_memory(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Called once by the postmaster, when the library is preloaded. */
+/* Installs the hooks.  Called once by the postmaster, when the library is preloaded. */
 void
 dw_shared_install(void)
 {

@@ -4,22 +4,23 @@
  *	  Cron schedules: from their text to sets of values, and from these to
  *	  the next time in a time zone.
  *
- * Nothing here knows the clock or a catalog, and nothing raises an error.
+ * Run by sessions, executors and the sweeper.  The functions here use neither the clock
+ * nor a catalog, and raise no error.
  *
- * A schedule speaks of local times, and clocks are changed.  There are two
- * kinds of schedule, as in Vixie's cron:
+ * A schedule is made of local times, and local clocks are set forward and back (summer
+ * time).  There are two kinds of schedule, as in Vixie's cron:
  *
- * fixed hours	each local time counts once: it is due when the clock shows it,
- *				or a later time, for the first time.  So one that the clock
- *				leaves out is due at the end of the gap (several of them
- *				together), and one that comes twice is due at the first.
- * any hour		every instant counts at which the clock shows a time that
- *				matches: *:00, *:15 ... are 15 minutes apart, whatever the
- *				clock does.
+ * fixed hours	each local time is due once: when the clock first shows that time or a
+ *				later one.  So local times that the clock leaves out are due together
+ *				at the end of the gap, and a local time that comes twice is due the
+ *				first time.
+ * any hour		(the field "hour" begins with *) each instant is due at which the clock
+ *				shows a matching time.  So *:00, *:15 ... are 15 minutes apart,
+ *				whatever happens to the clock.
  *
- * Times are counted in seconds here: instants since the Unix epoch, and local
- * times, as if they were UTC, too.  Time zones come as spans of one offset each,
- * from pg_next_dst_boundary().
+ * This file counts in seconds.  An instant is counted from the Unix epoch; so is a local
+ * time, as if the clock showed UTC.  The offset is local time minus UTC.  A time zone is
+ * read as a sequence of spans with one offset each, by pg_next_dst_boundary().
  *
  *-------------------------------------------------------------------------
  */
@@ -39,14 +40,21 @@
 #define DAYS_PER_WEEK	7
 #define EPOCH_DIFF		((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (int64) SECS_PER_DAY)
 
-/* The calendar repeats itself, weekdays and all. */
+/*
+ * Period of the Gregorian calendar, weekdays included, in seconds: 400 years.  A schedule
+ * without a match in one period never has a match.
+ */
 #define CALENDAR_CYCLE	(INT64CONST(146097) * SECS_PER_DAY)
 
-/* Time zones written as POSIX has it go up to 167 hours. */
+/*
+ * Limit of the offset of a time zone, in seconds.  POSIX time zones allow up to 167
+ * hours.
+ */
 #define MAX_OFFSET		(INT64CONST(7) * SECS_PER_DAY)
 
-/*---- Reading ----*/
+/*---- Reading a schedule ----*/
 
+/* The fields of a schedule, in their order; the second may be left out. */
 typedef enum FieldNumber
 {
 	SECOND_FIELD,
@@ -63,9 +71,10 @@ typedef struct Field
 	const char *name;
 	int			min;
 	int			max;
-	int			cycle;			/* so many values, then they begin again */
-	const char *names;			/* of the values from min on, 3 letters each */
-	const char *hint;
+	int			cycle;			/* number of different values; the first follows the last */
+	const char *names;			/* names of the values from min on, 3 letters each,
+								 * without separators; "" if they have no names */
+	const char *hint;			/* errhint() for a wrong value */
 } Field;
 
 static const Field fields[NFIELDS] = {
@@ -78,10 +87,11 @@ static const Field fields[NFIELDS] = {
 	"Days of the week are 0 to 7, or sun to sat; 0 and 7 are Sunday, friL is the last Friday of a month, and fri#2 the second one."}
 };
 
+/* Words that can stand for a whole schedule. */
 static const struct
 {
 	const char *word;
-	const char *fields;
+	const char *fields;			/* the schedule that the word means */
 }			abbreviations[] = {
 	{"@hourly", "0 * * * *"},
 	{"@daily", "0 0 * * *"},
@@ -92,14 +102,19 @@ static const struct
 	{"@annually", "0 0 1 1 *"}
 };
 
+/*
+ * State of the reader.  A field is a list of elements, which are separated by commas.
+ * The read_*() functions take text from the element and return false at an error; then
+ * problem and hint are set.
+ */
 typedef struct Reader
 {
-	const Field *field;
-	const char *element;		/* what is between two commas */
-	const char *at;				/* what is left of it */
-	const char *end;
-	const char *problem;
-	const char *hint;
+	const Field *field;			/* the field that is being read */
+	const char *element;		/* begin of the element that is being read */
+	const char *at;				/* the next character of the element */
+	const char *end;			/* end of the element */
+	const char *problem;		/* errdetail() of the error */
+	const char *hint;			/* errhint() of the error */
 } Reader;
 
 static bool
@@ -108,6 +123,7 @@ is_blank(char c)
 	return c != '\0' && strchr(" \t\n\r\f\v", c) != NULL;
 }
 
+/* Notes an error.  Returns false, so that the caller can return the result. */
 static bool
 fail(Reader *reader, const char *problem, const char *hint)
 {
@@ -116,6 +132,7 @@ fail(Reader *reader, const char *problem, const char *hint)
 	return false;
 }
 
+/* Notes that the current element has a wrong form; returns false. */
 static bool
 not_understood(Reader *reader)
 {
@@ -130,6 +147,7 @@ not_understood(Reader *reader)
 				psprintf("Write *, a value, or a range such as 2-4, each with a step such as /2 or without. %s", reader->field->hint));
 }
 
+/* Notes that a value is too small or too large for the current field; returns false. */
 static bool
 out_of_range(Reader *reader, const char *what, int value)
 {
@@ -137,7 +155,10 @@ out_of_range(Reader *reader, const char *what, int value)
 				reader->field->hint);
 }
 
-/* Goes past a character, which may be a letter of either case. */
+/*
+ * True if the next character of the element is c (lower case), in either case of letters;
+ * then the reader goes past that character.
+ */
 static bool
 take_char(Reader *reader, char c)
 {
@@ -147,6 +168,10 @@ take_char(Reader *reader, char c)
 	return true;
 }
 
+/*
+ * Reads an unsigned number; false, without an error noted, if there is no digit.  Stops
+ * reading at 1000, before the number overflows: no field has such a value.
+ */
 static bool
 read_cron_number(Reader *reader, int *value)
 {
@@ -158,6 +183,10 @@ read_cron_number(Reader *reader, int *value)
 	return reader->at > begin;
 }
 
+/*
+ * Reads a number, or the name of a value, as in "mon"; false, without an error noted, if
+ * there is neither.
+ */
 static bool
 read_value(Reader *reader, int *value)
 {
@@ -175,8 +204,8 @@ read_value(Reader *reader, int *value)
 }
 
 /*
- * One that ends before it begins goes on from the lowest value: 22-2 is 22, 23,
- * 0, 1, 2.
+ * Returns the set of values from first to last in steps.  If last is less than first, the
+ * range goes on from the lowest value: in the field "hour", 22-2 is 22, 23, 0, 1, 2.
  */
 static uint64
 range_of(const Field *field, int first, int last, int step)
@@ -194,7 +223,10 @@ range_of(const Field *field, int first, int last, int step)
 	return set;
 }
 
-/* What stands behind a weekday: L, or # and a number. */
+/*
+ * Reads the text behind a weekday: L (the last one of a month), or # and a number (the
+ * n-th one of a month).
+ */
 static bool
 read_which_weekday(Reader *reader, int weekday, DwCron *cron)
 {
@@ -217,6 +249,10 @@ read_which_weekday(Reader *reader, int weekday, DwCron *cron)
 	return reader->at == reader->end || not_understood(reader);
 }
 
+/*
+ * Reads one element of a field and adds its values to the set, or to the sets of *cron
+ * for L and #.
+ */
 static bool
 read_element(Reader *reader, DwCron *cron, uint64 *set)
 {
@@ -260,6 +296,7 @@ read_element(Reader *reader, DwCron *cron, uint64 *set)
 	return true;
 }
 
+/* Reads a field, which is the given text, into a set of values. */
 static bool
 read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *set)
 {
@@ -280,7 +317,10 @@ read_field(Reader *reader, const char *text, int length, DwCron *cron, uint64 *s
 	}
 }
 
-/* How many words there are; where the first ones begin, and how long they are. */
+/*
+ * Splits a text at blanks and returns the number of words.  Sets begin and length of the
+ * first max words.
+ */
 static int
 split(const char *text, const char **words, int *lengths, int max)
 {
@@ -306,6 +346,10 @@ split(const char *text, const char **words, int *lengths, int max)
 	}
 }
 
+/*
+ * Returns the schedule that an abbreviation such as @daily means; NULL if the word is
+ * none.
+ */
 static const char *
 abbreviated(const char *word, int length)
 {
@@ -316,6 +360,7 @@ abbreviated(const char *word, int length)
 	return NULL;
 }
 
+/* Notes that a word which begins with @ is not an abbreviation; returns false. */
 static bool
 wrong_word(Reader *reader, const char *word, int length)
 {
@@ -327,6 +372,7 @@ wrong_word(Reader *reader, const char *word, int length)
 				"There are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually.");
 }
 
+/* Reads a whole schedule. */
 static bool
 read_schedule(Reader *reader, const char *text, DwCron *cron)
 {
@@ -364,16 +410,16 @@ read_schedule(Reader *reader, const char *text, DwCron *cron)
 	cron->days = (uint32) sets[DAY_FIELD];
 	cron->months = (uint16) sets[MONTH_FIELD];
 	cron->weekdays = (uint8) sets[WEEKDAY_FIELD];
-	/* as Vixie's cron has it: what counts is the first character */
+	/* as in Vixie's cron: a field that begins with * counts as *, also with a step */
 	cron->any_hour = *words[HOUR_FIELD - first] == '*';
 	cron->both_days = *words[DAY_FIELD - first] == '*' || *words[WEEKDAY_FIELD - first] == '*';
 	return true;
 }
 
 /*
- * Reads a schedule.  False if it is none: *problem is then what is wrong with
- * it, a sentence for errdetail(), and *hint one for errhint(); both static or in
- * the current memory context.
+ * Reads a schedule from its text.  Returns false if the text is not a schedule; then
+ * *problem is a sentence for errdetail() that says why, and *hint one for errhint().
+ * Both are static or allocated in the current memory context.
  */
 bool
 dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char **hint)
@@ -390,7 +436,7 @@ dw_cron_parse(const char *text, DwCron *cron, const char **problem, const char *
 
 /*---- The calendar ----*/
 
-/* The lowest value of a set from this one on; -1 if there is none. */
+/* Returns the lowest value of a set that is not less than `from`; -1 if there is none. */
 static int
 next_value(uint64 set, int from)
 {
@@ -399,7 +445,10 @@ next_value(uint64 set, int from)
 	return from + pg_rightmost_one_pos64(set >> from);
 }
 
-/* The first time of the day that matches, from this one on, both in seconds. */
+/*
+ * Returns the first matching time of a day that is not before `from`; -1 if there is
+ * none.  Both are seconds since midnight.
+ */
 static int
 next_time_of_day(const DwCron *cron, int from)
 {
@@ -418,19 +467,25 @@ next_time_of_day(const DwCron *cron, int from)
 	return (hour * MINS_PER_HOUR + minute) * SECS_PER_MINUTE + second;
 }
 
-/* Which of seven days in a row are such weekdays, if the first is this one. */
+/*
+ * Returns a set of days among seven consecutive ones: bit n is set if the n-th day,
+ * counted from 0, is one of the given weekdays.  The first day is a `weekday`.
+ */
 static uint64
 week_from(int weekday, uint8 weekdays)
 {
 	return ((weekdays | weekdays << DAYS_PER_WEEK) >> weekday) & 0x7f;
 }
 
-/* The days of a month that match, of which the first has this Julian number. */
+/*
+ * Returns the set of matching days of a month; bit 1 is its first day.  `first` is the
+ * Julian day number of that first day.
+ */
 static uint32
 days_of_month(const DwCron *cron, int year, int month, int first)
 {
 	int			length = day_tab[isleap(year)][month - 1];
-	int			last_week = length - DAYS_PER_WEEK; /* days before it */
+	int			last_week = length - DAYS_PER_WEEK; /* days before the last seven */
 	uint64		all = ((UINT64CONST(1) << length) - 1) << 1;
 	uint64		by_date = cron->days;
 	uint64		by_weekday;
@@ -444,7 +499,10 @@ days_of_month(const DwCron *cron, int year, int month, int first)
 	return (uint32) (all & (cron->both_days ? by_date & by_weekday : by_date | by_weekday));
 }
 
-/* The first local time in [from, before) that matches. */
+/*
+ * Finds the first matching local time that is at or after `from` and before `before`;
+ * false if there is none.
+ */
 static bool
 next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
 {
@@ -459,7 +517,7 @@ next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
 		second += SECS_PER_DAY;
 		julian--;
 	}
-	if (julian < 0)				/* maybe so, at the beginning of timestamps */
+	if (julian < 0)				/* possible near the lowest timestamp */
 		julian = second = 0;
 	j2date((int) julian, &year, &month, &day);
 	for (;; day = 0)
@@ -491,7 +549,10 @@ next_match(const DwCron *cron, int64 from, int64 before, int64 *match)
 
 /*---- Time zones ----*/
 
-/* The offset of local time at an instant, and until when it is the same. */
+/*
+ * Sets *offset to the offset of a time zone at instant t, and *until to the instant at
+ * which that offset ends, PG_INT64_MAX if it never does.
+ */
 static void
 offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 {
@@ -504,7 +565,10 @@ offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 	found = pg_next_dst_boundary(&t, &before, &dst, &boundary, &after, &dst, zone);
 	if (found == 0)
 	{
-		/* also the answer at the last change in its table, but not after it */
+		/*
+		 * At exactly the last change in the zone's table pg_next_dst_boundary() says
+		 * wrongly that no change follows.  One second later its answer is right.
+		 */
 		pg_time_t	later = t + 1;
 
 		found = pg_next_dst_boundary(&later, &before, &dst, &boundary, &after, &dst, zone);
@@ -513,7 +577,13 @@ offset_at(pg_tz *zone, pg_time_t t, int64 *offset, pg_time_t *until)
 	*until = found > 0 && boundary > t ? boundary : PG_INT64_MAX;
 }
 
-/* The first local time that the clock has not shown up to an instant. */
+/*
+ * Returns the first local time that the clock has not reached at any instant up to the
+ * given one.
+ *
+ * The clock may have been set back since it showed a later time than now.  It is enough
+ * to look at the spans of the last two weeks: offsets are less than a week.
+ */
 static int64
 not_shown_until(pg_tz *zone, pg_time_t instant)
 {
@@ -533,7 +603,10 @@ not_shown_until(pg_tz *zone, pg_time_t instant)
 	}
 }
 
-/* When the clock shows a local time, or a later one, first: not before t. */
+/*
+ * Returns the first instant, not before t, at which the clock shows the given local time
+ * or a later one.
+ */
 static pg_time_t
 first_shown(pg_tz *zone, int64 local, pg_time_t t)
 {
@@ -549,6 +622,10 @@ first_shown(pg_tz *zone, int64 local, pg_time_t t)
 	}
 }
 
+/*
+ * Finds the first instant after `after` at which a schedule with fixed hours is due;
+ * false if there is none.
+ */
 static bool
 next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)
 {
@@ -561,6 +638,10 @@ next_of_fixed_hours(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t 
 	return true;
 }
 
+/*
+ * Finds the first instant after `after` at which a schedule for any hour is due; false if
+ * there is none.  Searches the local times of one span after the other.
+ */
 static bool
 next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *next)
 {
@@ -585,9 +666,9 @@ next_of_any_hour(const DwCron *cron, pg_tz *zone, pg_time_t after, pg_time_t *ne
 }
 
 /*
- * The first time of a schedule that is later than `after`.  False if there is
- * none: the date does not exist, or the end of timestamps is reached, or
- * `after` is infinite.
+ * Finds the first time after `after` at which a schedule is due.  Returns false if there
+ * is none: no date matches, the next one is beyond the range of timestamps, or `after` is
+ * infinite.
  */
 bool
 dw_cron_next(const DwCron *cron, pg_tz *zone, TimestampTz after, TimestampTz *next)

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * cron_times.c
- *	  Cron schedules in SQL: their texts, time zones, and the view ahead.
+ *	  Cron schedules and time zones from SQL, and delay_wheel.cron_times().
+ *
+ * Run by sessions, and by executors whose tasks call these functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,10 +21,12 @@
 #include "cron.h"
 #include "cron_times.h"
 
+/* Maximum number of times that one call of cron_times() returns. */
 #define MAX_TIMES	10000
 
 PG_FUNCTION_INFO_V1(dw_cron_times);
 
+/* Reads a schedule that a user wrote.  Raises an error if the text is not a schedule. */
 void
 dw_cron_read(const char *text, DwCron *cron)
 {
@@ -38,6 +42,10 @@ dw_cron_read(const char *text, DwCron *cron)
 				 errhint("%s", hint)));
 }
 
+/*
+ * Returns the time zone of a name that a user wrote.  Raises an error if there is no such
+ * zone, or if PostgreSQL refuses it (one with leap seconds).
+ */
 pg_tz *
 dw_time_zone(const char *name)
 {
@@ -52,6 +60,10 @@ dw_time_zone(const char *name)
 	return zone;
 }
 
+/*
+ * delay_wheel.cron_times(schedule, time_zone, after, n): the next n times of a schedule
+ * after a time.  The time zone may be null, for that of the session.
+ */
 Datum
 dw_cron_times(PG_FUNCTION_ARGS)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cron_times.h
- *	  delay_wheel.cron_times(): the next times of a schedule.
+ *	  Cron schedules and time zones from SQL, and delay_wheel.cron_times().
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,6 @@
 
 #include "cron.h"
 
-/* The same two for SQL functions: what is wrong is an error (cron_times.c). */
 extern void dw_cron_read(const char *text, DwCron *cron);
 extern pg_tz *dw_time_zone(const char *name);
 

@@ -3,10 +3,15 @@
  * definition.c
  *	  The definitions of recurring tasks, and the runs that they name.
  *
- * Rows of delay_wheel.recurring_task: finding, locking and writing them, the
- * time of the next run, and its task.  See recurring.c for how they are used.
+ * Run by sessions, executors, timers and the sweeper.
  *
- * Run by backends, executors, and the sweeper.
+ * A definition is a row of delay_wheel.recurring_task; it says what is to be done, and
+ * when.  A run is an ordinary task that names its definition.  The definition names its
+ * current run, which is pending or running.  Ideal times are the times of the interval
+ * or the cron schedule; next_due is the ideal time of the current run.
+ *
+ * This file finds, locks and writes definitions, computes next_due, and inserts the next
+ * run when a run ends.  backend/recurring.c describes the locks and their order.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,20 +56,23 @@
 #include "definition.h"
 #include "recurrence.h"
 
-/* what is kept of an error, in bytes */
+/* Maximum length of a definition's last_error, in bytes. */
 #define MAX_ERROR		1000
 
-/*---- Definitions ----*/
-
-/* so many are looked at for those of another origin */
+/* Maximum number of rows that the timer reads to find one of another origin. */
 #define UNARMED_LOOK	1000
 
+/*---- Definitions ----*/
+/* Returns an int8 column of a definition; 0 if it is null. */
 int64
 dw_definition_number(const DwDefinition *def, AttrNumber column)
 {
 	return def->nulls[column - 1] ? 0 : DatumGetInt64(def->values[column - 1]);
 }
 
+/*
+ * Sets a column of a definition in memory.  dw_definition_write() writes it to the table.
+ */
 void
 dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
 {
@@ -72,12 +80,14 @@ dw_definition_set(DwDefinition *def, AttrNumber column, Datum value)
 	def->nulls[column - 1] = false;
 }
 
+/* Sets a column of a definition to null, in memory. */
 void
 dw_definition_set_null(DwDefinition *def, AttrNumber column)
 {
 	def->nulls[column - 1] = true;
 }
 
+/* Sets a timestamptz column of a definition, in memory. */
 void
 dw_definition_set_time(DwDefinition *def, AttrNumber column, TimestampTz value)
 {
@@ -90,12 +100,17 @@ add_one(DwDefinition *def, AttrNumber column)
 	dw_definition_set(def, column, Int64GetDatum(dw_definition_number(def, column) + 1));
 }
 
+/* True if the definition is paused: it gets no run before it is resumed. */
 bool
 dw_definition_is_paused(const DwDefinition *def)
 {
 	return DatumGetBool(def->values[Anum_recurring_paused - 1]);
 }
 
+/*
+ * Pauses a definition, in memory, and logs that.  Its runs crash the server, so it gets
+ * no run before somebody resumes it.
+ */
 void
 dw_definition_pause_for_crashes(DwDefinition *def)
 {
@@ -107,24 +122,33 @@ dw_definition_pause_for_crashes(DwDefinition *def)
 			 errhint("When the cause is mended, resume it by delay_resume_recurring().")));
 }
 
+/* True if runs that were missed are made up for (catch_up = 'all'). */
 static bool
 catches_up(const DwDefinition *def)
 {
 	return strcmp(TextDatumGetCString(def->values[Anum_recurring_catch_up - 1]), "all") == 0;
 }
 
+/* Returns the role that owns a definition and its runs. */
 Oid
 dw_definition_owner(const DwDefinition *def)
 {
 	return DatumGetObjectId(def->values[Anum_recurring_owner - 1]);
 }
 
+/*
+ * True if the definition was written, or armed by delay_arm(), in this database of this
+ * cluster.  One that came with a copy gets no run before it is armed.
+ */
 bool
 dw_definition_is_armed(const DwDefinition *def)
 {
 	return dw_definition_number(def, Anum_recurring_origin) == dw_origin_stamp();
 }
 
+/*
+ * Fills *def from a row.  Values may point into the row, which must last as long as *def.
+ */
 void
 dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
 {
@@ -132,7 +156,10 @@ dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def)
 	dw_deform(rel, tuple, &def->values, &def->nulls);
 }
 
-/* The definition as it is now; false if there is none. */
+/*
+ * Reads the newest committed version of a definition, found by id; false if there is
+ * none.
+ */
 bool
 dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 {
@@ -146,6 +173,12 @@ dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 	return tuple != NULL;
 }
 
+/*
+ * Locks the row of a definition, which the caller has read, for an update or a delete.
+ * The caller has locked the table (RowExclusiveLock).  Returns TM_Ok if the version that
+ * was read is still the newest one; TM_WouldBlock with LockWaitSkip if another
+ * transaction has the row; else see heap_lock_tuple().
+ */
 TM_Result
 dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
 {
@@ -161,12 +194,14 @@ dw_definition_lock(Relation rel, const DwDefinition *def, LockWaitPolicy wait)
 	return result;
 }
 
+/* Writes a definition to the table.  The caller has locked its row. */
 void
 dw_definition_write(Relation rel, DwDefinition *def)
 {
 	dw_recurring_update(rel, &def->tid, def->values, def->nulls);
 }
 
+/* Deletes a definition.  The caller has locked its row. */
 void
 dw_definition_delete(Relation rel, const DwDefinition *def)
 {
@@ -181,7 +216,10 @@ dw_definition_delete(Relation rel, const DwDefinition *def)
 
 /*---- The next run ----*/
 
-/* NULL, or why its times cannot be told: plain SQL wrote it, or a zone is gone. */
+/*
+ * Reads a definition's interval or schedule.  Returns NULL, or a sentence that says why
+ * its times cannot be computed: plain SQL wrote a wrong value, or the time zone is gone.
+ */
 static const char *
 read_recurrence(const DwDefinition *def, DwRecurrence *r)
 {
@@ -213,7 +251,12 @@ read_recurrence(const DwDefinition *def, DwRecurrence *r)
 	return NULL;
 }
 
-/* Sets next_due to the first ideal time after one; to null if there is no run any more. */
+/*
+ * Sets next_due, in memory, to the first ideal time after the given time; to null if
+ * there is none, or if the definition has come to its end (until, max_runs).  If the
+ * definition is invalid, logs that, and sets next_due to null and last_error to the
+ * reason.
+ */
 void
 dw_definition_set_next(DwDefinition *def, TimestampTz after)
 {
@@ -243,8 +286,9 @@ dw_definition_set_next(DwDefinition *def, TimestampTz after)
 }
 
 /*
- * Runs of an ideal time up to this would be skipped, see verdict.c: there may be
- * millions of them, so none is made.
+ * Returns the latest ideal time whose run would be skipped as too late by now (see
+ * executor/verdict.c); DT_NOBEGIN if the definition has no skip_after.  There may be
+ * millions of such times, so no runs are inserted for them.
  */
 static TimestampTz
 too_late(const DwDefinition *def)
@@ -256,7 +300,11 @@ too_late(const DwDefinition *def)
 	return dw_now() - Max(skip_after, 0) - 1;
 }
 
-/* The same when it begins, or begins anew: what has passed is not made up for. */
+/*
+ * Sets next_due, in memory, for a definition that is new, changed or resumed.  Ideal
+ * times in the past are left out, unless the definition catches up; so are those that had
+ * a run.
+ */
 void
 dw_definition_set_first(DwDefinition *def)
 {
@@ -272,7 +320,7 @@ dw_definition_set_first(DwDefinition *def)
 	dw_definition_set_next(def, after);
 }
 
-/* What a run has of its definition as it stands there. */
+/* See definition.h. */
 const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 	{Anum_recurring_timeout, Anum_task_timeout},
 	{Anum_recurring_max_attempts, Anum_task_max_attempts},
@@ -286,9 +334,9 @@ const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 };
 
 /*
- * Inserts the task of that run, if there is to be one, and names it.
- *
- * Inserts the next run, if there is to be one, and names it.
+ * Inserts the task of the next run, and sets the definition's column "task" to its id, in
+ * memory.  Inserts none, and sets the column to null, if there is no next time or the
+ * definition is paused or not armed.
  */
 void
 dw_definition_insert_run(DwDefinition *def)
@@ -315,6 +363,10 @@ dw_definition_insert_run(DwDefinition *def)
 	dw_definition_set(def, Anum_recurring_task, Int64GetDatum(dw_schedule_successor(&task)));
 }
 
+/*
+ * Looks for the task that a definition names as its current run, with the latest
+ * snapshot.  The caller has locked the table of tasks.
+ */
 DwRunRow
 dw_definition_find_run(Relation tasks, const DwDefinition *def)
 {
@@ -336,6 +388,10 @@ dw_definition_find_run(Relation tasks, const DwDefinition *def)
 
 /*---- The end of a run ----*/
 
+/*
+ * Notes the end of the current run in the definition, in memory: its last_* columns and
+ * its counters.  dw_definition_advance() is called after that.
+ */
 void
 dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 {
@@ -362,7 +418,10 @@ dw_definition_note_end(DwDefinition *def, const DwEnded *ended)
 		add_one(def, Anum_recurring_failures);
 }
 
-/* From the ideal time of the run that has ended. */
+/*
+ * Sets next_due, in memory, to the ideal time that follows the run that has ended.  Ideal
+ * times that have passed are left out, unless the definition catches up.
+ */
 void
 dw_definition_advance(DwDefinition *def)
 {
@@ -378,9 +437,9 @@ dw_definition_advance(DwDefinition *def)
 }
 
 /*
- * Does an executor run a task whose row is gone already, see autonomous.h?
- *
- * Does an executor run a task whose row is gone already, see autonomous.h?
+ * True if an executor of this database runs the task with this id.  An executor that runs
+ * a task outside of a transaction may have deleted its row before, see
+ * executor/autonomous.c.  Takes the ready lock.
  */
 bool
 dw_runs_without_row(int64 id)
@@ -398,7 +457,10 @@ dw_runs_without_row(int64 id)
 	return found;
 }
 
-/* The definition of which the task says that it is a run; 0: of none. */
+/*
+ * Returns the id of the definition that a task names in its row; 0 if the task names
+ * none.
+ */
 static int64
 definition_of(const Datum *values, const bool *nulls)
 {
@@ -407,7 +469,11 @@ definition_of(const Datum *values, const bool *nulls)
 	return dw_more_number(values, nulls, Anum_task_more, DW_MORE_RECURRING, &id) ? id : 0;
 }
 
-/* Locks the definition as it is now, if the task is its current run. */
+/*
+ * Finds the newest version of a definition and locks its row, if the task is its current
+ * run; false if it is not.  With LockWaitSkip also false, and *busy is set, if another
+ * transaction has the row.
+ */
 static bool
 lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, DwDefinition *def,
 			bool *busy)
@@ -418,7 +484,7 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 		TM_Result	result;
 
 		CHECK_FOR_INTERRUPTS();
-		/* the owner: who may write rows by plain SQL can name any definition */
+		/* the owner is compared since plain SQL can write any definition's id into a task */
 		if (!dw_definition_find(rel, id, def) ||
 			dw_definition_number(def, Anum_recurring_task) != task->id ||
 			dw_definition_owner(def) != task->owner)
@@ -431,36 +497,40 @@ lock_of_run(Relation rel, int64 id, const DwTaskKey *task, LockWaitPolicy wait, 
 			*busy = true;
 			return false;
 		}
-		/* deleted by plain SQL in this very command */
+		/* this same command has deleted the row, by plain SQL */
 		if (result == TM_SelfModified || result == TM_Invisible)
 			return false;
 	}
 }
 
 /*
- * The same, having waited for who changes it.  A cancel is let in if it can
- * still undo the run; but what becomes of one that has failed, or has committed
- * its work, must be written down.
+ * Locks the definition as lock_of_run() does, and waits for a transaction that changes
+ * it.
+ *
+ * A cancel can interrupt the wait if the run has succeeded in this transaction, since
+ * that is undone then.  It cannot if the run has failed, or has committed its work (a run
+ * with a mode): its end must be recorded.
  */
 static bool
 wait_for_definition(Relation rel, int64 id, const DwEnded *ended, DwDefinition *def)
 {
-	bool		let_in = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
+	bool		cancellable = QueryCancelHoldoffCount > 0 && ended->outcome == DW_DONE &&
 		!dw_more_has(ended->values, ended->nulls, Anum_task_more, DW_MORE_MODE);
 	bool		found;
 	bool		busy;
 
-	if (let_in)
+	if (cancellable)
 		RESUME_CANCEL_INTERRUPTS();
 	found = lock_of_run(rel, id, ended->key, LockWaitBlock, def, &busy);
-	if (let_in)
+	if (cancellable)
 		HOLD_CANCEL_INTERRUPTS();
 	return found;
 }
 
 /*
- * A run that was left out, since it came too late after a crash, is not cleared
- * by that: else a task that is soon too late would crash the server for ever.
+ * Hands the count of crashes of a run that was skipped, since it came too late after a
+ * crash, to the next run.  Else runs that are always skipped after they crashed the
+ * server would crash it for ever.
  */
 static void
 pass_suspicion_on(const DwEnded *ended, int64 next)
@@ -469,6 +539,10 @@ pass_suspicion_on(const DwEnded *ended, int64 next)
 		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
 }
 
+/*
+ * Notes the end of a run in its definition and inserts the next run, if the task is the
+ * current run of that definition.
+ */
 static void
 end_run(int64 id, const DwEnded *ended)
 {
@@ -489,11 +563,12 @@ end_run(int64 id, const DwEnded *ended)
 }
 
 /*
- * For dw_conclude: if the task is the current run of a recurring task,
- * schedules the next one.  Waits for who changes that task.
+ * Called for each task that ends, by dw_conclude(): if it is the current run of a
+ * recurring task, inserts the next run.  Waits for transactions that change the
+ * definition.
  *
- * If it is the executor's own task, whose work is done by now, a limit for
- * locks that is meant for its SQL is not to make it fail.
+ * If an executor ends its own task, its lock_timeout does not limit that wait: the task's
+ * work is done, and the timeout was meant for the task's SQL.
  */
 void
 dw_recurring_ended(const DwEnded *ended)
@@ -518,9 +593,10 @@ dw_recurring_ended(const DwEnded *ended)
 }
 
 /*
- * For the sweeper, which must not wait: true if it may delete the row of a
- * task, to be concluded then, which may be a run of a recurring task.  It has
- * locked the table of recurring tasks for writing.
+ * True if the sweeper can delete the row of a task, and conclude the task, without
+ * waiting for the lock of a definition.  If the task is a current run, locks its
+ * definition; false if another transaction has that lock.  The caller has locked the
+ * table of recurring tasks (RowExclusiveLock).
  */
 bool
 dw_recurring_may_end(Relation rel, HeapTuple tuple)
@@ -546,6 +622,7 @@ dw_recurring_may_end(Relation rel, HeapTuple tuple)
 	return !busy;
 }
 
+/* True if the task that the definition names exists and is a run of it. */
 bool
 dw_recurring_has_run(const DwDefinition *def)
 {
@@ -556,9 +633,14 @@ dw_recurring_has_run(const DwDefinition *def)
 	return run == DW_RUN_OF_IT;
 }
 
+/*---- All definitions ----*/
+
 /*
- * For the timer, which must not wait: is there one of another origin, which may
- * have no pending run?  Only the first ones are looked at, as copies bring them.
+ * True if there is a definition of another origin (it came with a copy) that has a next
+ * time: it gets no run before delay_arm().  Reads only the first rows of the table, where
+ * a copy puts such definitions.
+ *
+ * Run by the timer, which does not wait: false if the table is locked.
  */
 bool
 dw_recurring_unarmed(void)
@@ -587,7 +669,7 @@ dw_recurring_unarmed(void)
 	return found;
 }
 
-/* Does the definition of a recurring task name this queue? */
+/* True if the definition of a recurring task names this queue. */
 bool
 dw_recurring_uses_queue(int16 queue)
 {
@@ -610,15 +692,20 @@ dw_recurring_uses_queue(int16 queue)
 	return found;
 }
 
+/* Asks the sweeper to look for lost runs and for definitions of dropped roles. */
 void
 dw_recurring_ask(DwDatabase *db)
 {
 	pg_atomic_write_u32(&db->recurring_look, 1);
-	/* the timer looks at it when this has changed */
+	/* the timer reads recurring_look when control has changed, and calls the sweeper */
 	pg_atomic_fetch_add_u32(&db->control, 1);
 	dw_wake_timer(db, DW_AWAKE);
 }
 
+/*
+ * Asks as dw_recurring_ask() does, if there may be any recurring tasks.  Run by the timer
+ * at its start and after a role was dropped, outside of a transaction.
+ */
 void
 dw_recurring_begin(DwDatabase *db)
 {

@@ -3,11 +3,12 @@
  * recurrence.c
  *	  The ideal times of a recurring task.
  *
- * Run by backends, executors and the sweeper.  Pure: no clock, no catalog.
+ * Run by sessions, executors and the sweeper.  The functions here use neither the clock
+ * nor a catalog, and raise no error.
  *
- * The n-th time is computed from the first one, not from the one before it: 31
- * January and n months is the 31st again wherever there is one, and a day that
- * is put off by a change to summer time does not put off the next ones.
+ * The n-th time of an interval is computed from the first time, not from the time before
+ * it.  So 31 January plus n months is the 31st again in each month that has one, and a
+ * time that moves by the change to summer time does not move the later ones.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,10 +25,13 @@
 #include "cron.h"
 #include "recurrence.h"
 
-/* of the Gregorian calendar, on average */
+/* Average length of a month in the Gregorian calendar, in microseconds. */
 #define US_PER_MONTH	(30.436875 * USECS_PER_DAY)
 
-/* The date that is some months and days later; clipped to the end of the month. */
+/*
+ * Adds months, and then days, to a date.  A day beyond the end of the month becomes its
+ * last day before the days are added.  False if the date is out of range.
+ */
 static bool
 add_to_date(struct pg_tm *tm, int64 months, int64 days)
 {
@@ -53,7 +57,7 @@ add_to_date(struct pg_tm *tm, int64 months, int64 days)
 	return true;
 }
 
-/* The time that is n intervals after another one; false if there is none. */
+/* Adds n intervals to a time; false if the result is out of range. */
 bool
 dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,
 				   TimestampTz *result)
@@ -82,7 +86,7 @@ dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone
 	return !pg_add_s64_overflow(from, us, result) && IS_VALID_TIMESTAMP(*result);
 }
 
-/* How many intervals there are up to a time, more or less. */
+/* Returns an estimate of the number of intervals between the first time and `until`. */
 static int64
 estimate(const DwRecurrence *r, TimestampTz until)
 {
@@ -93,7 +97,10 @@ estimate(const DwRecurrence *r, TimestampTz until)
 	return n < 1 ? 0 : n > (double) (PG_INT64_MAX / 2) ? PG_INT64_MAX / 2 : (int64) n;
 }
 
-/* The estimate is wrong by no more than a few. */
+/*
+ * Finds the first time of an interval after `after`; false if it is out of range.  Begins
+ * with the estimate, which is wrong by a few intervals at most.
+ */
 static bool
 next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 {
@@ -110,10 +117,7 @@ next_interval(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 	return true;
 }
 
-/*
- * The first ideal time after the given one; false if there is none.  Never an
- * error.
- */
+/* Finds the first ideal time after the given time; false if there is none. */
 bool
 dw_recurrence_next(const DwRecurrence *r, TimestampTz after, TimestampTz *next)
 {

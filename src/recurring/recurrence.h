@@ -15,16 +15,18 @@
 
 #include "cron.h"
 
-/* An interval that is counted from a first time, or a cron schedule. */
+/* The rule for ideal times: an interval counted from a first time, or a cron schedule. */
 typedef struct DwRecurrence
 {
-	pg_tz	   *zone;
-	TimestampTz starts;			/* no time is before that; with an interval, it is
-								 * the first one */
-	bool		is_cron;
-	Interval	every;			/* positive */
+	pg_tz	   *zone;			/* time zone of the schedule, and of months and days in
+								 * the interval */
+	TimestampTz starts;			/* no ideal time is earlier; with an interval, this is
+								 * the first ideal time */
+	bool		is_cron;		/* cron is set; else every */
+	Interval	every;			/* the interval; positive */
 	DwCron		cron;
 } DwRecurrence;
+
 extern bool dw_recurrence_next(const DwRecurrence *recurrence, TimestampTz after,
 							   TimestampTz *next);
 extern bool dw_intervals_after(TimestampTz from, int64 n, const Interval *every, pg_tz *zone,

@@ -1,17 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * repair.c
- *	  What concerns all recurring tasks: copies, queues, and runs that got lost.
+ *	  Repair of recurring tasks: lost runs, definitions of dropped roles.
  *
- * A chain of runs (recurring.c) breaks if the row of a run is deleted by plain
- * SQL, or does not come along with a copy, and if an executor dies in the middle
- * of a run outside of a transaction.  So the timer, when it starts, and an
- * executor that ends so, ask the sweeper to look.  A run is lost if no row has
- * its id, in a snapshot taken under the lock of its definition, and no executor
- * runs it: rows that open or prepared transactions delete are seen then, and who
- * names another run needs the lock.
+ * Run by the sweeper, which never waits for a lock here: it skips rows and tables that
+ * are locked, and tries again later.
  *
- * Run by backends, by timers, and by the sweeper, which waits for nobody.
+ * Each run of a recurring task inserts the next run when it ends (definition.c).  This
+ * chain breaks if plain SQL deletes the row of a run, if a copy of the tables lacks that
+ * row, or if an executor dies during a run outside of a transaction.  So the timer, when
+ * it starts, and an executor that dies in this way ask the sweeper to look
+ * (dw_recurring_ask()).
+ *
+ * A run is lost if no row has its id, in a snapshot taken while its definition is
+ * locked, and no executor runs it.  Such a snapshot still shows a row that an open or
+ * prepared transaction has deleted.  The lock keeps other processes from giving the
+ * definition another run meanwhile.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,14 +46,11 @@
 #include "definition.h"
 #include "repair.h"
 
-/* so many definitions are looked at in a transaction of the sweeper's */
+/* Maximum number of definitions that the sweeper checks in one transaction. */
 #define REPAIR_SLICE	500
-/* a definition, or a table, was locked */
+/* Pause before the sweeper tries again, in us, if a definition or a table was locked. */
 #define REPAIR_RETRY_US	(10 * USECS_PER_SEC)
-
-/*---- Repair, by the sweeper ----*/
-
-/* Is the run that the definition names neither pending nor running? */
+/* True if the run that the definition names is neither pending nor running. */
 static bool
 is_lost(const DwDefinition *def)
 {
@@ -59,8 +60,9 @@ is_lost(const DwDefinition *def)
 }
 
 /*
- * Outside of a transaction it may have begun; what is known of that stands in
- * delay_wheel.failed.
+ * True if a lost run may have begun: the row of a run of mode at_most_once is deleted
+ * before its SQL is run (executor/autonomous.c).  Its record in delay_wheel.failed says
+ * what is known.
  */
 static bool
 may_have_begun(const DwDefinition *def)
@@ -70,6 +72,11 @@ may_have_begun(const DwDefinition *def)
 	return mode != NULL && strcmp(mode, "at_most_once") == 0;
 }
 
+/*
+ * Gives a definition whose run is lost a new run.  The caller has locked the definition.
+ * A run that may have begun counts as failed, and the new run has the next ideal time;
+ * else the new run has the ideal time of the lost one.
+ */
 static void
 repair_run(Relation rel, DwDefinition *def)
 {
@@ -93,7 +100,10 @@ repair_run(Relation rel, DwDefinition *def)
 	dw_crashes_pass_on(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
-/* False if it is locked, or has just changed. */
+/*
+ * Checks one definition; deletes it if its owner was dropped, and repairs it if its run
+ * is lost.  False if it needs that, but is locked, or has just changed.
+ */
 static bool
 repair(Relation rel, DwDefinition *def)
 {
@@ -104,7 +114,9 @@ repair(Relation rel, DwDefinition *def)
 		return true;
 	if (dw_definition_lock(rel, def, LockWaitSkip) != TM_Ok)
 		return false;
-	/* whoever ends the run, or puts another one into its place, needs the lock */
+	/*
+	 * check again under the lock: a process that ends or replaces the run needs it, too
+	 */
 	if (orphan)
 		dw_definition_delete(rel, def);
 	else if (is_lost(def))
@@ -112,7 +124,10 @@ repair(Relation rel, DwDefinition *def)
 	return true;
 }
 
-/* Those after an id; returns the last one, PG_INT64_MAX at the end. */
+/*
+ * Checks up to REPAIR_SLICE definitions whose id is greater than `after`.  Returns the id
+ * of the last one; PG_INT64_MAX if there are no more.
+ */
 static int64
 repair_some(Relation rel, int64 after, bool *any_locked, int *looked_at)
 {
@@ -144,7 +159,10 @@ repair_some(Relation rel, int64 after, bool *any_locked, int *looked_at)
 	return after;
 }
 
-/* Begins a transaction that may write, without waiting for any lock; or NULL. */
+/*
+ * Begins a transaction that locks all tables that a repair writes.  Returns the table of
+ * tasks; NULL, and no transaction is open, if one of the locks is not free.
+ */
 static Relation
 begin_repair(void)
 {
@@ -161,8 +179,9 @@ begin_repair(void)
 }
 
 /*
- * For the sweeper: looks at all of them, a slice at a time, in transactions of
- * its own.  Returns when to go on; DW_NEVER if that was all.
+ * Checks all definitions, one slice per call, each in a transaction of its own, if a
+ * process has asked for that or a retry is due.  Returns when the sweeper must call
+ * again; DW_NEVER if not before somebody asks.
  */
 TimestampTz
 dw_recurring_repair(DwDatabase *db)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * repair.h
- *	  The sweeper looks for lost runs of recurring tasks.
+ *	  Repair of recurring tasks: lost runs, definitions of dropped roles.
  *
  *-------------------------------------------------------------------------
  */
