@@ -32,7 +32,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/spin.h"
-#include "sys/timerfd.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
