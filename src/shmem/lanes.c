@@ -127,7 +127,8 @@ dw_lanes_init(void)
 		pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
 		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
 		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
-		dw_lane_stats_init(lane);
+		dw_counters_init(&lane->counters);
+	dw_lane_lateness_init(&lane->lateness);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
 	dw_shared->free_lane = 0;
@@ -407,7 +408,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	dw_queue_attach_lane(db, lane);
 	lane->passed_over = 0;
 	lane->waits_since = 0;
-	dw_lane_stats_init(lane);
+	dw_counters_init(&lane->counters);
+	dw_lane_lateness_init(&lane->lateness);
 	join_peers(db, lane);
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;

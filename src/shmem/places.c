@@ -79,13 +79,8 @@ dw_database_init(DwDatabase *db)
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
-	pg_atomic_init_u64(&db->done, 0);
-	pg_atomic_init_u64(&db->failed, 0);
-	pg_atomic_init_u64(&db->retried, 0);
-	pg_atomic_init_u64(&db->skipped, 0);
-	pg_atomic_init_u64(&db->lateness_max, 0);
-	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
-		pg_atomic_init_u64(&db->lateness[i], 0);
+	dw_counters_init(&db->counters);
+	dw_lateness_init(&db->lateness);
 	for (int i = 0; i < DW_LANE_WORDS; i++)
 		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
 	dw_progress_init(db->progress);

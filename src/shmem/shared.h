@@ -43,6 +43,8 @@
 #include "utils/timestamp.h"
 
 #include "../ring/ring.h"
+#include "lateness.h"
+#include "outcome.h"
 
 /*
  * Kinds of long work.  The timer does those before DW_FIRST_OF_SWEEPER, the sweeper the
@@ -157,9 +159,6 @@ typedef enum DwPause
 	DW_PAUSED_NO_PLACE			/* the array dw_queues has no place for the queue */
 } DwPause;
 
-/* Buckets of a lane's histogram of lateness, see stats.c. */
-#define DW_LANE_BUCKETS	64
-
 /*
  * A lane: one combination of owner, queue and priority in one database.  Whatever can be
  * blocked or limited is so by lanes, so each has its own cursor into the table.
@@ -226,13 +225,8 @@ typedef struct DwLane
 	int64		recheck_id;		/* id of the task whose row is locked */
 
 	/* statistics, since the lane was entered */
-	pg_atomic_uint64 done;
-	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;	/* failed attempts that are followed by another one */
-	pg_atomic_uint64 cancelled;
-	pg_atomic_uint64 skipped;	/* tasks not run, since it was too late for them */
-	pg_atomic_uint64 lateness_max;	/* microseconds */
-	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];	/* a histogram, see stats.c */
+	DwCounters	counters;
+	DwLaneLateness lateness;
 } DwLane;
 
 /*
@@ -299,9 +293,6 @@ typedef struct DwOwner
 
 /* In place of an index in dw_queues: no declared queue. */
 #define DW_NO_QUEUE		(-1)
-
-/* Buckets of a database's histogram of lateness, see stats.c. */
-#define DW_LATENESS_BUCKETS 512
 
 /*
  * Flags in DwDatabase.unarmed.  An unarmed task has another origin than this server, so
@@ -457,12 +448,8 @@ typedef struct DwDatabase
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */
 	pg_atomic_uint64 ready;		/* tasks in ready lists */
-	pg_atomic_uint64 done;
-	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;	/* failed attempts that are followed by another one */
-	pg_atomic_uint64 skipped;	/* tasks not run, since it was too late for them */
-	pg_atomic_uint64 lateness_max;	/* microseconds */
-	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];	/* a histogram, see stats.c */
+	DwCounters	counters;
+	DwLateness	lateness;
 
 	DwProgress	progress[DW_WORKS];
 } DwDatabase;

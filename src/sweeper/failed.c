@@ -99,7 +99,7 @@ static struct
 	Place		reached;		/* the next slice begins here */
 	int64		counted;		/* rows of all owners */
 	int64		deleted;		/* rows of all owners */
-	uint64		failed;			/* db->failed when the pass began */
+	uint64		failed;			/* counter of failed tasks when the pass began */
 	HTAB	   *owners;			/* of Owner; NULL if the pass does not count rows */
 	int64		surplus;		/* rows of all owners that the pass has yet to delete */
 	uint64		limit;			/* the new db->failed_limit; 0: rows were not counted */
@@ -160,7 +160,7 @@ begin_trim_pass(DwDatabase *db)
 	memset(&pass, 0, sizeof(pass));
 	pass.began = dw_uptime();
 	pass.oldest = DW_NEVER;
-	pass.failed = pg_atomic_read_u64(&db->failed);
+	pass.failed = dw_counted(&db->counters, DW_FAILED);
 	/* the counter is read before the rows, so that no failure is missing in both */
 	pg_memory_barrier();
 	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->failed_limit))
@@ -350,7 +350,7 @@ end_trim_pass(DwDatabase *db)
 	 * but this pass had counted before
 	 */
 	if (dw_failed_max_count >= 0 &&
-		pg_atomic_read_u64(&db->failed) >= pg_atomic_read_u64(&db->failed_limit))
+		dw_counted(&db->counters, DW_FAILED) >= pg_atomic_read_u64(&db->failed_limit))
 		next = Min(next, now + pause);
 	return next;
 }

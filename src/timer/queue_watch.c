@@ -53,11 +53,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	memset(place, 0, sizeof(DwQueue));
 	place->database = db->oid;
 	place->id = id;
-	pg_atomic_init_u64(&place->done, 0);
-	pg_atomic_init_u64(&place->failed, 0);
-	pg_atomic_init_u64(&place->retried, 0);
-	pg_atomic_init_u64(&place->cancelled, 0);
-	pg_atomic_init_u64(&place->skipped, 0);
+	dw_counters_init(&place->counters);
 }
 
 /* Copies the options of a declared queue to its place. */
