@@ -84,10 +84,10 @@ list_workers(DwDatabase *db, pid_t *pids)
 	int			n = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	if (db->timer_pid != 0)
-		pids[n++] = db->timer_pid;
-	if (db->sweeper_pid != 0)
-		pids[n++] = db->sweeper_pid;
+	if (db->timer.pid != 0)
+		pids[n++] = db->timer.pid;
+	if (db->sweeper.pid != 0)
+		pids[n++] = db->sweeper.pid;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (is_other_executor(db, &dw_executors[i]) && dw_executors[i].pid != 0)
 			pids[n++] = dw_executors[i].pid;

@@ -110,7 +110,7 @@ sweep_state(void)
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	db = dw_database_find(MyDatabaseId);
-	if (db != NULL && db->sweeper_state == DW_SWEEPER_RUNNING)
+	if (db != NULL && db->sweeper.state == DW_PROCESS_RUNNING)
 	{
 		state.runs = true;
 		state.waits = db->sweep_waits;
@@ -228,7 +228,7 @@ copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
 		SpinLockAcquire(&db->progress[i].lock);
 		copy[i] = db->progress[i];
 		SpinLockRelease(&db->progress[i].lock);
-		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer_pid : db->sweeper_pid;
+		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer.pid : db->sweeper.pid;
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return dw_may_see_database(db);

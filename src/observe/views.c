@@ -631,11 +631,11 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
-	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
+	if (db->timer.state == DW_PROCESS_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
 		return "disabled";
-	if (db->timer_state == DW_TIMER_RUNNING && db->paused)
+	if (db->timer.state == DW_PROCESS_RUNNING && db->paused)
 		return "paused";
-	return states[db->timer_state];
+	return states[db->timer.state];
 }
 
 /*
@@ -647,7 +647,7 @@ problem_of_service(const char *state)
 {
 	if (strcmp(state, "stopped") != 0)
 		return NULL;
-	if (pg_atomic_read_u32(&dw_shared->launcher_proc) == 0)
+	if (!dw_process_is_there(&dw_shared->launcher))
 		return "the launcher is not running: \"max_worker_processes\" may be too low";
 	if (pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
 		return DW_TIMER_REFUSED;

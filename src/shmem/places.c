@@ -46,7 +46,8 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->holds, 0);
 	pg_atomic_init_u32(&db->restart, 0);
 	pg_atomic_init_u32(&db->wanted, 0);
-	pg_atomic_init_u32(&db->timer_proc, 0);
+	dw_process_init(&db->timer);
+	dw_process_init(&db->sweeper);
 	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
 	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
 	pg_atomic_init_u32(&db->any_lane_dirty, 0);
@@ -63,7 +64,6 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->unarmed, 0);
 	/* another value than this place had for its last database */
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
-	pg_atomic_init_u32(&db->sweeper_proc, 0);
 	pg_atomic_init_u32(&db->sweep_wanted, 0);
 	pg_atomic_init_u32(&db->sweeper_rests, 0);
 	SpinLockInit(&db->inbox_lock);
@@ -200,7 +200,7 @@ dw_quota_update(void)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
 			n++;
 	for (int i = 0; i < dw_max_databases && n > 0; i++)
 	{

@@ -291,17 +291,14 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 void
 dw_wake_timer(DwDatabase *db, TimestampTz needed)
 {
-	uint32		proc;
-
 	pg_memory_barrier();
-	proc = pg_atomic_read_u32(&db->timer_proc);
-	if (proc == 0)
+	if (!dw_process_is_there(&db->timer))
 	{
 		pg_atomic_write_u32(&db->wanted, 1);
 		dw_wake_launcher();
 	}
 	else if (dw_atomic_read(&db->sleep_until) > needed)
-		SetLatch(dw_proc_latch(proc));
+		(void) dw_process_wake(&db->timer);
 }
 
 /*
@@ -312,19 +309,14 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
 {
-	uint32		proc;
 	uint32		known = pg_atomic_read_u32(&db->restart);
 
 	/* never lower it: a restart that is due at once stays so */
 	while (known < restart && !pg_atomic_compare_exchange_u32(&db->restart, &known, restart))
 		;
 	pg_memory_barrier();
-	proc = pg_atomic_read_u32(&db->timer_proc);
-	if (proc != 0)
-		SetLatch(dw_proc_latch(proc));
-	proc = pg_atomic_read_u32(&db->sweeper_proc);
-	if (proc != 0)
-		SetLatch(dw_proc_latch(proc));
+	(void) dw_process_wake(&db->timer);
+	(void) dw_process_wake(&db->sweeper);
 }
 
 /*
@@ -342,7 +334,7 @@ dw_restart_at(DwDatabase *db)
 		case DW_RESTART_NONE:
 			return DW_NEVER;
 		case DW_RESTART_SOON:
-			return dw_now() + Max(db->timer_started + RESTART_PAUSE_US - dw_uptime(), 0);
+			return dw_now() + Max(db->timer.started + RESTART_PAUSE_US - dw_uptime(), 0);
 		default:
 			return PG_INT64_MIN;
 	}
@@ -352,10 +344,7 @@ dw_restart_at(DwDatabase *db)
 void
 dw_wake_launcher(void)
 {
-	uint32		proc = pg_atomic_read_u32(&dw_shared->launcher_proc);
-
-	if (proc != 0)
-		SetLatch(dw_proc_latch(proc));
+	(void) dw_process_wake(&dw_shared->launcher);
 }
 
 /*
@@ -370,7 +359,7 @@ dw_roles_dropped(void)
 		DwDatabase *db = dw_database(i);
 
 		/* a timer that starts later looks by itself */
-		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
+		if (db->oid == InvalidOid || !dw_process_is_there(&db->timer))
 			continue;
 		pg_atomic_write_u32(&db->roles_dropped, 1);
 		/* the role may have owned queues */

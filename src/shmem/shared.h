@@ -45,6 +45,7 @@
 #include "../ring/ring.h"
 #include "lateness.h"
 #include "outcome.h"
+#include "process.h"
 
 /*
  * Kinds of long work.  The timer does those before DW_FIRST_OF_SWEEPER, the sweeper the
@@ -305,20 +306,6 @@ typedef struct DwOwner
 
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
 
-typedef enum DwTimerState
-{
-	DW_TIMER_NONE = 0,
-	DW_TIMER_STARTING,
-	DW_TIMER_RUNNING
-} DwTimerState;
-
-typedef enum DwSweeperState
-{
-	DW_SWEEPER_NONE = 0,
-	DW_SWEEPER_STARTING,
-	DW_SWEEPER_RUNNING
-} DwSweeperState;
-
 /*
  * Maximum number of pids that the view shows of transactions that the sweeper waits
  * for.
@@ -330,21 +317,9 @@ typedef struct DwDatabase
 {
 	/* table lock */
 	Oid			oid;			/* InvalidOid if the place is free */
-	DwTimerState timer_state;
-	int64		timer_started;	/* by dw_uptime() */
-	bool		let_go;			/* the last timer ended because a hold or restart asked it to */
-	bool		timer_terminated;	/* the last timer ended because of a SIGTERM */
-	bool		timer_refused;	/* the next timer could not start: no background worker was
-								 * free */
+	DwProcess	timer;
+	DwProcess	sweeper;
 	bool		absent;			/* True until a timer has found the extension in the database */
-	pid_t		timer_pid;
-	DwSweeperState sweeper_state;
-	int64		sweeper_started;	/* by dw_uptime() */
-	bool		sweeper_failed;	/* the last sweeper ended by an error */
-	bool		sweeper_made_way;	/* the last sweeper ended to free its background worker */
-	bool		sweeper_refused; /* a sweeper is needed, and no background worker was free
-								  * for it */
-	pid_t		sweeper_pid;
 	bool		sweep_waits;	/* the sweeper waits for open transactions; the first of
 								 * these are: */
 	int			sweep_npids;
@@ -364,7 +339,6 @@ typedef struct DwDatabase
 	pg_atomic_uint32 restart;
 
 	pg_atomic_uint32 wanted;	/* any process sets it: the launcher must start a timer */
-	pg_atomic_uint32 timer_proc; /* dw_my_proc() of the timer; 0: none */
 
 	/*
 	 * handshake with the sleeping timer: it publishes how long it sleeps, then checks
@@ -393,7 +367,6 @@ typedef struct DwDatabase
 	pg_atomic_uint32 waiters;	/* sessions in delay_wait(), see wait.c */
 	pg_atomic_uint32 autonomous_ended;	/* raised when a task that runs outside of a
 										 * transaction has ended, see autonomous.c */
-	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper; 0: none */
 	pg_atomic_uint32 sweep_wanted;	/* the sweeper must look again for marks */
 	pg_atomic_uint32 sweeper_rests;	/* the sweeper has a long pause, and can end to free its
 									 * background worker */
@@ -482,7 +455,7 @@ typedef struct DwShared
 {
 	LWLock	   *table_lock;
 	LWLock	   *database_locks;	/* a ring lock and a ready lock for each database */
-	pg_atomic_uint32 launcher_proc;	/* dw_my_proc() of the launcher; 0: none */
+	DwProcess	launcher;
 	pg_atomic_uint32 databases_changed;	/* the launcher must list the databases again */
 	pg_atomic_uint32 turned_away;	/* a database with the extension found no place */
 	pg_atomic_uint32 looks_into; /* OID of the database in which a worker of the launcher

@@ -71,7 +71,7 @@ static void
 tell_timer_of_end(DwDatabase *db)
 {
 	pg_atomic_fetch_add_u32(&db->control, 1);
-	if (pg_atomic_read_u32(&db->timer_proc) != 0)
+	if (dw_process_is_there(&db->timer))
 		dw_wake_timer(db, DW_AWAKE);
 }
 
@@ -85,12 +85,9 @@ end_serving(int code, Datum arg)
 	LWLockReleaseAll();
 	dw_progress_leave(my_db, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	pg_atomic_write_u32(&my_db->sweeper_proc, 0);
+	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
+					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
 	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
-	my_db->sweeper_state = DW_SWEEPER_NONE;
-	my_db->sweeper_pid = 0;
-	my_db->sweeper_failed = failed;
-	my_db->sweeper_made_way = made_way;
 	my_db->sweep_waits = false;
 	my_db->sweep_npids = 0;
 	LWLockRelease(dw_shared->table_lock);
@@ -123,14 +120,19 @@ begin_serving(Datum number)
 
 	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	if (db->oid != oid || db->sweeper_state != DW_SWEEPER_STARTING || !dw_database_pin(db, oid))
+	if (db->oid != oid || db->sweeper.state != DW_PROCESS_STARTING || !dw_database_pin(db, oid))
 	{
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
 	held = pg_atomic_read_u32(&db->holds) > 0;
-	db->sweeper_state = held ? DW_SWEEPER_NONE : DW_SWEEPER_RUNNING;
-	db->sweeper_pid = held ? 0 : MyProcPid;
+	if (held)
+		dw_process_ends(&db->sweeper, DW_PROCESS_FINISHED);
+	else
+	{
+		dw_process_takes_over(&db->sweeper);
+		dw_process_runs(&db->sweeper);
+	}
 	LWLockRelease(dw_shared->table_lock);
 	if (held)
 	{
@@ -141,8 +143,7 @@ begin_serving(Datum number)
 	my_db = db;
 	before_shmem_exit(end_serving, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
-	pg_atomic_write_u32(&db->sweeper_proc, dw_my_proc());
-	pg_memory_barrier();
+	dw_process_publish(&db->sweeper);
 }
 
 /* True if the sweeper must end: a command needs the database, or settings have changed. */

@@ -675,14 +675,14 @@ count_ended_workers(DwDatabase *db)
 static bool
 others_lack_worker(DwDatabase *db)
 {
-	if (db->sweeper_refused)
+	if (db->sweeper.refused)
 		return true;
 	for (int i = 0; i < dw_max_databases; i++)
 	{
 		DwDatabase *other = dw_database(i);
 
 		if (other != db && OidIsValid(other->oid) &&
-			(other->timer_refused || other->sweeper_refused || dw_owners_lack_worker(other)))
+			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker(other)))
 			return true;
 	}
 	return false;

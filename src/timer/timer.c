@@ -121,11 +121,8 @@ give_database_back(int code, Datum arg)
 		dw_dispatch_end_all(db);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	pg_atomic_write_u32(&db->timer_proc, 0);
-	db->timer_state = DW_TIMER_NONE;
-	db->timer_pid = 0;
-	db->let_go = let_go;
-	db->timer_terminated = dw_worker_terminated();
+	dw_process_ends(&db->timer,
+					let_go || dw_worker_terminated() ? DW_PROCESS_FINISHED : DW_PROCESS_FAILED);
 	db->absent = dw_extension_gone;
 	if (dw_extension_gone)
 		dw_quits_forget_database(db->oid);
@@ -149,21 +146,20 @@ take_database(Datum number)
 	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	if (db->oid != oid || db->timer_state != DW_TIMER_STARTING)
+	if (db->oid != oid || db->timer.state != DW_PROCESS_STARTING)
 	{
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
 	if (pg_atomic_read_u32(&db->holds) > 0)
 	{
-		/* a command that begins to hold the database later finds timer_pid set */
-		db->timer_state = DW_TIMER_NONE;
-		db->let_go = true;
+		/* a command that begins to hold the database later finds the pid set */
+		dw_process_ends(&db->timer, DW_PROCESS_FINISHED);
 		LWLockRelease(dw_shared->table_lock);
 		dw_wake_launcher();
 		proc_exit(0);
 	}
-	db->timer_pid = MyProcPid;
+	dw_process_takes_over(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
 	before_shmem_exit(give_database_back, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
@@ -230,11 +226,10 @@ begin_service(void)
 {
 	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->timer_state = DW_TIMER_RUNNING;
+	dw_process_runs(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
-	pg_atomic_write_u32(&db->timer_proc, dw_my_proc());
-	pg_memory_barrier();
+	dw_process_publish(&db->timer);
 	/* the launcher starts one timer at a time, and has waited for this one */
 	dw_wake_launcher();
 
