@@ -312,7 +312,7 @@ start_timer(int number)
 	if (++place->refusals == 2)
 	{
 		pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-		dw_problem(db, DW_TIMER_REFUSED);
+		dw_problem(&db->problem, DW_TIMER_REFUSED);
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),

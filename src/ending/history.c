@@ -202,7 +202,7 @@ void
 dw_history_set_full(DwDatabase *db, bool full)
 {
 	if (pg_atomic_exchange_u32(&db->history_is_full, full ? 1 : 0) == 0 && full)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+		dw_problem(&db->problem, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
 }
 
 /*

@@ -137,7 +137,7 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 		snprintf(text, sizeof(text), "an executor ended while it ran task " INT64_FORMAT, task);
 	else
 		return;
-	dw_problem(dw_executor_db, text);
+	dw_problem(&dw_executor_db->problem, text);
 }
 
 /*

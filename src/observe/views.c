@@ -681,7 +681,7 @@ put_status_without_place(ReturnSetInfo *result)
 static void
 put_status(DwDatabase *db, ReturnSetInfo *result)
 {
-	char		problem[sizeof(db->last_problem)];
+	char		problem[sizeof(db->problem.text)];
 	TimestampTz problem_at;
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
@@ -695,15 +695,9 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 
 	if (name == NULL)
 		return;
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	strlcpy(problem, db->last_problem, sizeof(problem));
-	problem_at = db->last_problem_at;
 	/* text that it quotes from errors is shown to readers of all tasks only */
-	if (db->last_problem_plain < strlen(problem) &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
-		strlcpy(problem + db->last_problem_plain, "see the server's log",
-				sizeof(problem) - db->last_problem_plain);
-	LWLockRelease(dw_ready_lock(db));
+	problem_at = dw_problem_read(&db->problem, problem, sizeof(problem),
+								 has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA));
 	count_executors(db, &executors, &running);
 
 	namestrcpy(&database, name);

@@ -129,7 +129,7 @@ dw_read_failed(DwDatabase *database, const char *what)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message),
+	dw_problem_quoting(&database->problem, psprintf("could not %s: %s", what, error->message),
 					   error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);

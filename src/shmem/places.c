@@ -66,7 +66,8 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->control, (uint32) dw_now());
 	pg_atomic_init_u32(&db->sweep_wanted, 0);
 	pg_atomic_init_u32(&db->sweeper_rests, 0);
-	SpinLockInit(&db->inbox_lock);
+	dw_inbox_init(dw_inbox(db));
+	dw_problem_init(&db->problem);
 	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
 	pg_atomic_init_u64(&db->failed_limit, 0);

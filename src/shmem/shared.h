@@ -21,7 +21,7 @@
  *				database's timer changes them; views read them.
  * ready lock	one per database: the ready lists of its lanes, and what its
  *				executors run.  Timer and executors change them.
- * inbox lock	one per database: a spinlock for the inbox
+ * inbox, problem	a spinlock each per database: its inbox; its last problem
  * progress		a spinlock for each kind of long work of a database
  * (atomics)	committing sessions write these without any lock
  *
@@ -43,57 +43,12 @@
 #include "utils/timestamp.h"
 
 #include "../ring/ring.h"
+#include "inbox.h"
 #include "lateness.h"
 #include "outcome.h"
+#include "problem.h"
 #include "process.h"
-
-/*
- * Kinds of long work.  The timer does those before DW_FIRST_OF_SWEEPER, the sweeper the
- * others.
- */
-typedef enum DwWork
-{
-	DW_WORK_LOAD = 0,			/* read tasks of the near future into memory */
-	DW_WORK_ORPHANS,			/* move the tasks of dropped roles to the failed ones */
-	DW_WORK_SWEEP,				/* delete rows that delay_cancel_all() has marked */
-	DW_WORK_FAILED,				/* delete old rows of failed tasks */
-	DW_WORK_HISTORY,			/* empty the oldest table of the history */
-	DW_WORK_RECURRING			/* check that each recurring task has its next run */
-} DwWork;
-
-#define DW_WORKS			(DW_WORK_RECURRING + 1)
-
-/* The state of such work.  Before DW_PHASE_DONE, but for NONE, the work goes on. */
-typedef enum DwPhase
-{
-	DW_PHASE_NONE = 0,			/* this work was never done */
-	DW_PHASE_LOOKING,			/* searching for lanes that need the work */
-	DW_PHASE_LOADING,
-	DW_PHASE_MOVING,
-	DW_PHASE_SWEEPING,
-	DW_PHASE_COUNTING,
-	DW_PHASE_DELETING,
-	DW_PHASE_EMPTYING,
-	DW_PHASE_CHECKING,
-	DW_PHASE_WAITING,			/* for other transactions; the process may end meanwhile */
-	DW_PHASE_DONE,				/* the work has ended */
-	DW_PHASE_INTERRUPTED		/* the process ended before the work did */
-} DwPhase;
-
-/* The present run of one kind of work in one database, or its last run. */
-typedef struct DwProgress
-{
-	slock_t		lock;			/* one process writes, views read */
-	DwPhase		phase;
-	TimestampTz started;		/* wall clock, for views */
-	int64		began;			/* the same moment, by dw_uptime() */
-	int64		ended;			/* end of the last run, by dw_uptime() */
-	int64		done;			/* tasks, rows or pages that were worked on */
-	int64		total;			/* of how many; DW_TOTAL_UNKNOWN if not known */
-	int32		steps;			/* parts of the work that are complete */
-	int32		steps_total;	/* of how many; DW_TOTAL_UNKNOWN if not known */
-	int64		times;			/* number of runs that were begun */
-} DwProgress;
+#include "progress.h"
 
 /* Length of a bitmap of lanes, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
@@ -103,26 +58,6 @@ typedef struct DwProgress
  * that long to wake an executor (near.c).
  */
 #define DW_HEAD_START_US	100
-
-/* A reference to a lane.  It is stale if the lane has another generation by now. */
-typedef struct DwLaneRef
-{
-	uint16		index;
-	uint32		generation;
-} DwLaneRef;
-
-/*
- * A hint: the session that committed a task tells the timer its key and row.  The
- * executor that takes the task looks at the row itself, so a hint may be doubled or
- * wrong.  A hint may also be lost, if a reload of the lane is asked for.
- */
-typedef struct DwHint
-{
-	TimestampTz due;
-	int64		id;
-	ItemPointerData tid;
-	DwLaneRef	lane;
-} DwHint;
 
 /*
  * State of a lane's spare entry (DwLane.spare), which holds one task of the lane when
@@ -396,11 +331,6 @@ typedef struct DwDatabase
 	/* delay_wheel.enabled is off in this database; the timer writes it */
 	pg_atomic_uint32 disabled;
 
-	/* inbox lock */
-	slock_t		inbox_lock;
-	uint32		inbox_head;		/* index of the oldest hint */
-	uint32		inbox_count;
-
 	/* ring lock; also the pool's spinlock: the pool memory of this database */
 	DwAccount	account;
 
@@ -414,9 +344,6 @@ typedef struct DwDatabase
 	DwOwners	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
-	TimestampTz last_problem_at;
-	char		last_problem[256];
-	int			last_problem_plain;	/* length of the part that quotes no error message */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */
@@ -424,6 +351,7 @@ typedef struct DwDatabase
 	DwCounters	counters;
 	DwLateness	lateness;
 
+	DwProblem	problem;
 	DwProgress	progress[DW_WORKS];
 } DwDatabase;
 
@@ -488,8 +416,6 @@ typedef struct DwShared
  */
 #define DW_ENTRY_ALONE	0x8000
 
-#define DW_FIRST_OF_SWEEPER	DW_WORK_SWEEP
-
 /* In shared memory.  dw_shared is NULL if the library was not preloaded. */
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
@@ -499,16 +425,12 @@ extern void dw_require_shared(void);
 
 extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
-extern DwHint *dw_inbox(DwDatabase *db);
+extern DwInbox *dw_inbox(DwDatabase *db);
 extern DwRing *dw_ring(DwDatabase *db);
 extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
-extern void dw_problem(DwDatabase *db, const char *text);
-extern void dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted);
 
-extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
-extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);

@@ -330,7 +330,7 @@ end_trim_pass(DwDatabase *db)
 
 	pass.phase = NO_PASS;
 	forget_owners();
-	dw_progress_end(db, DW_WORK_FAILED);
+	dw_progress_end(db->progress, DW_WORK_FAILED);
 	/* tells autovacuum of the deleted rows */
 	pgstat_report_stat(true);
 	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
@@ -378,7 +378,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 		return false;
 	if (!ConditionalLockRelationOid(cat.failed, RowExclusiveLock))
 	{
-		dw_progress_begin(*db, DW_WORK_FAILED, DW_PHASE_WAITING);
+		dw_progress_begin((*db)->progress, DW_WORK_FAILED, DW_PHASE_WAITING);
 		return false;
 	}
 	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
@@ -386,7 +386,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 		begin_trim_pass(*db);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	rel = table_open(dw_catalog()->failed, NoLock);
-	dw_progress_begin(*db, DW_WORK_FAILED,
+	dw_progress_begin((*db)->progress, DW_WORK_FAILED,
 					  pass.phase == COUNTING ? DW_PHASE_COUNTING : DW_PHASE_DELETING);
 	if (pass.phase == COUNTING)
 		count_rows(rel);
@@ -402,10 +402,10 @@ static void
 note_trim_progress(DwDatabase *db)
 {
 	if (pass.phase == COUNTING)
-		dw_progress_set(db, DW_WORK_FAILED, pass.counted,
+		dw_progress_set(db->progress, DW_WORK_FAILED, pass.counted,
 						Max(pass.counted, dw_failed_max_count));
 	else
-		dw_progress_set(db, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
+		dw_progress_set(db->progress, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
 }
 
 /*

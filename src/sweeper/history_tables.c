@@ -199,7 +199,7 @@ static BlockNumber emptied = 0;
 static Turn
 empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int number)
 {
-	dw_progress_begin(db, DW_WORK_HISTORY, DW_PHASE_EMPTYING);
+	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_EMPTYING);
 	if (!empty_table(cat->history[number]))
 		return TURN_LOCKED;
 	emptied = tables->table[number].pages;
@@ -285,13 +285,13 @@ put_turn_off(DwDatabase *db)
 
 	if (db == NULL)
 		return now + RETRY_MAX_US;
-	dw_progress_begin(db, DW_WORK_HISTORY, DW_PHASE_WAITING);
+	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_WAITING);
 	(void) dw_atomic_lower(&db->history_locked_since, now);
 	lasts = now - dw_atomic_read(&db->history_locked_since);
 	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
 	pg_atomic_write_u64(&db->history_turn_after, (uint64) again);
 	if (lasts > PROBLEM_US)
-		dw_problem(db, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
+		dw_problem(&db->problem, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
 	return again;
 }
 
@@ -343,10 +343,10 @@ dw_history_turn(bool *more)
 	if (result != TURN_GONE)
 	{
 		(void) dw_atomic_take(&db->history_locked_since);
-		dw_progress_add(db, DW_WORK_HISTORY, emptied);
+		dw_progress_add(db->progress, DW_WORK_HISTORY, emptied);
 	}
 	if (result == TURN_NOT_YET)
-		dw_progress_end(db, DW_WORK_HISTORY);
+		dw_progress_end(db->progress, DW_WORK_HISTORY);
 	pgstat_report_stat(true);
 	*more = result == TURN_DONE;
 	return next;

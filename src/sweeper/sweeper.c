@@ -83,7 +83,7 @@ end_serving(int code, Datum arg)
 
 	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
-	dw_progress_leave(my_db, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
+	dw_progress_leave(my_db->progress, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
 					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
@@ -99,7 +99,7 @@ end_serving(int code, Datum arg)
 		dw_atomic_lower(&my_db->history_turn_at, PG_INT64_MIN);
 	}
 	if (failed)
-		dw_problem(my_db, "the sweeper ended by an error, see the server's log");
+		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
 	/* the launcher may wait for the pin to go, to give back the database's place */

@@ -159,7 +159,7 @@ no_worker(DwDatabase *db)
 {
 	const char *text = "cannot remove cancelled tasks: no background worker is free";
 
-	dw_problem(db, text);
+	dw_problem(&db->problem, text);
 	/*
 	 * the log has it only after a second try, since the postmaster may not yet have noticed
 	 * the end of a worker

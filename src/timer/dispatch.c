@@ -193,7 +193,7 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	name = GetUserNameFromId(owner, true);
 	text = psprintf("cannot run tasks of role \"%s\": %s",
 					name ? name : psprintf("%u", owner), dw_block_text(reason));
-	dw_problem(db, text);
+	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
 					 ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),

@@ -265,7 +265,7 @@ empty_prepared(void)
 static void
 begin_discovery(void)
 {
-	dw_progress_begin(db, DW_WORK_LOAD, DW_PHASE_LOOKING);
+	dw_progress_begin(db->progress, DW_WORK_LOAD, DW_PHASE_LOOKING);
 	discovery.from = dw_atomic_take(&db->reload_from);
 	discovery.under_way = true;
 	discovery.unarmed = discovery.lanes_missing = false;
@@ -305,7 +305,7 @@ go_on_discovering(void)
 				lanes_missing = discovery.lanes_missing;
 				report_unarmed(discovery.unarmed || dw_recurring_unarmed());
 				empty_prepared();
-				dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
+				dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_LOADING);
 			}
 			discovery.under_way = !ended;
 			ok = true;
@@ -324,7 +324,7 @@ go_on_discovering(void)
 		discovery.under_way = false;
 		dw_atomic_lower(&db->reload_from, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
-		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_WAITING);
+		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_WAITING);
 	}
 }
 
@@ -633,17 +633,17 @@ look_at_lanes(TimestampTz now)
 static void
 note_load_progress(void)
 {
-	dw_progress_add(db, DW_WORK_LOAD, placed);
+	dw_progress_add(db->progress, DW_WORK_LOAD, placed);
 	placed = 0;
-	if (!dw_progress_is_active(db, DW_WORK_LOAD))
+	if (!dw_progress_is_active(db->progress, DW_WORK_LOAD))
 		return;
-	dw_progress_steps(db, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
+	dw_progress_steps(db->progress, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
 	if (discovery.under_way || dw_atomic_read(&db->reload_from) != DW_NEVER)
 		return;
 	if (to_load.n > 0 || dw_lane_heap_first_key(&agenda) <= dw_now() + BEHIND_US)
-		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
+		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_LOADING);
 	else
-		dw_progress_end(db, DW_WORK_LOAD);
+		dw_progress_end(db->progress, DW_WORK_LOAD);
 }
 
 /*

@@ -144,7 +144,7 @@ report_missing(DwDatabase *db)
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
 				 errdetail("Tasks of some queues are not run."),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_queues")));
-		dw_problem(db, "too many queues are declared: tasks of some are not run");
+		dw_problem(&db->problem, "too many queues are declared: tasks of some are not run");
 	}
 }
 

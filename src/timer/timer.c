@@ -114,7 +114,7 @@ give_database_back(int code, Datum arg)
 {
 	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
-	dw_progress_leave(db, DW_WORK_LOAD, DW_WORK_ORPHANS);
+	dw_progress_leave(db->progress, DW_WORK_LOAD, DW_WORK_ORPHANS);
 
 	/* without the extension, there is nothing left for executors to run */
 	if (dw_extension_gone)
@@ -312,7 +312,7 @@ static bool
 drain_inbox(void)
 {
 	DwHint		hints[INBOX_SLICE];
-	uint32		n = dw_inbox_drain(db, hints, INBOX_SLICE);
+	uint32		n = dw_inbox_drain(dw_inbox(db), hints, INBOX_SLICE);
 
 	if (n > 0)
 		DW_INJECT("drain-after-take");
@@ -415,13 +415,7 @@ wait_for_event(TimestampTz until)
 static bool
 anything_new(void)
 {
-	bool		inbox;
-
-	SpinLockAcquire(&db->inbox_lock);
-	inbox = db->inbox_count > 0;
-	SpinLockRelease(&db->inbox_lock);
-
-	return inbox ||
+	return !dw_inbox_is_empty(dw_inbox(db)) ||
 		pg_atomic_read_u32(&db->control) != control_seen ||
 		db->account.quota != quota_seen ||
 		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
