@@ -279,7 +279,7 @@ start_timer(int number)
 	dw_process_starts(&db->timer);
 	db->absent = false;
 	/* a restart was asked of the last timer: the new one reads all settings anew */
-	pg_atomic_write_u32(&db->restart, DW_RESTART_NONE);
+	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel timer");
@@ -370,7 +370,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	if (pg_atomic_read_u32(&db->holds) > 0)
 		return;
 
-	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
+	wanted = dw_news_take(&db->timer_news, DW_NEWS_START);
 	if (!database_is_to_be_served(db->oid))
 	{
 		/* the database was dropped, or is a template */
@@ -384,7 +384,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	if (db->absent && !wanted)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-		if (pg_atomic_read_u32(&db->wanted) == 0)
+		if (!dw_news_is_told(&db->timer_news, DW_NEWS_START))
 			dw_database_leave(db);
 		LWLockRelease(dw_shared->table_lock);
 		place->backoff = 0;
@@ -410,7 +410,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	}
 	/* keep the request for later: without it the place might be given back */
 	if (wanted)
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	if (place->start_after > dw_uptime())
 		*look_again = Min(*look_again, place->start_after);
 }
@@ -520,7 +520,7 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	if (db == NULL)
 		return start_look(oid, look_again);
 	if (db->timer.state == DW_PROCESS_NONE)
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_database(i) == db)
 			serve_place(i, starting, look_again);

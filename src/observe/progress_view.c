@@ -113,9 +113,9 @@ sweep_state(void)
 	if (db != NULL && db->sweeper.state == DW_PROCESS_RUNNING)
 	{
 		state.runs = true;
-		state.waits = db->sweep_waits;
-		for (int i = 0; i < db->sweep_npids; i++)
-			state.pids[state.npids++] = Int32GetDatum(db->sweep_pids[i]);
+		state.waits = db->sweeper_news.waits;
+		for (int i = 0; i < db->sweeper_news.npids; i++)
+			state.pids[state.npids++] = Int32GetDatum(db->sweeper_news.pids[i]);
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return state;

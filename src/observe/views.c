@@ -732,7 +732,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[18] = CStringGetTextDatum(service_problem);
 		nulls[18] = false;
 	}
-	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
+	values[20] = BoolGetDatum(dw_unarmed_met(&db->timer_news));
 	values[21] = Int64GetDatum(dw_counted(&db->counters, DW_RETRIED));
 	values[22] = Int64GetDatum(dw_counted(&db->counters, DW_SKIPPED));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

@@ -194,7 +194,7 @@ dw_recurring_repair(DwDatabase *db)
 
 	if (after == PG_INT64_MAX)
 	{
-		if (pg_atomic_exchange_u32(&db->recurring_look, 0) == 0 && look_at > dw_now())
+		if (!dw_recurring_look_take(&db->sweeper_news) && look_at > dw_now())
 			return look_at;
 		after = PG_INT64_MIN;
 		any_locked = false;

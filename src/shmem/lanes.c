@@ -517,8 +517,8 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	 * meanwhile either sees the new generation, and lowers the database's reload_from
 	 * instead; or the values that it has lowered are seen here.
 	 */
-	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->next_far));
-	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->reload_from));
+	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->next_far));
+	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->reload_from));
 
 	dw_lane_owner(lane)->nlanes--;
 	leave_owner(dw_lane_owner(lane));

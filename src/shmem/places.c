@@ -44,39 +44,14 @@ dw_database_init(DwDatabase *db)
 	db->blocked_until = DW_NEVER;
 	/* a process that holds the database has pinned its place, so there is none */
 	pg_atomic_init_u32(&db->holds, 0);
-	pg_atomic_init_u32(&db->restart, 0);
-	pg_atomic_init_u32(&db->wanted, 0);
 	dw_process_init(&db->timer);
+	dw_timer_news_init(&db->timer_news);
 	dw_process_init(&db->sweeper);
-	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
-	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
-	pg_atomic_init_u32(&db->any_lane_dirty, 0);
-	pg_atomic_init_u32(&db->executors_dirty, 0);
-	pg_atomic_init_u32(&db->starving, 0);
-	pg_atomic_init_u32(&db->rights_changed, 0);
-	pg_atomic_init_u32(&db->prepared_ended, 0);
-	/* a transaction may have been prepared before this place was made */
-	pg_atomic_init_u32(&db->nameless, 1);
+	dw_sweeper_news_init(&db->sweeper_news);
 	pg_atomic_init_u32(&db->disabled, 0);
-	pg_atomic_init_u32(&db->roles_dropped, 0);
-	pg_atomic_init_u32(&db->recurring_look, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
-	pg_atomic_init_u32(&db->unarmed, 0);
-	/* another value than this place had for its last database */
-	pg_atomic_init_u32(&db->control, (uint32) dw_now());
-	pg_atomic_init_u32(&db->sweep_wanted, 0);
-	pg_atomic_init_u32(&db->sweeper_rests, 0);
 	dw_inbox_init(dw_inbox(db));
 	dw_problem_init(&db->problem);
-	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
-	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
-	pg_atomic_init_u64(&db->failed_limit, 0);
-	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
-	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
-	pg_atomic_init_u64(&db->history_locked_since, (uint64) DW_NEVER);
-	pg_atomic_init_u32(&db->history_current, 0);
-	pg_atomic_init_u32(&db->history_room, 0);
-	pg_atomic_init_u32(&db->history_is_full, 0);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);

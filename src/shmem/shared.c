@@ -190,7 +190,7 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 
 	/* full barrier; the flag is set last, since the timer clears the flag first */
 	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
-	pg_atomic_write_u32(&db->any_lane_dirty, 1);
+	dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 }
 
 /*
@@ -206,26 +206,32 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 	pg_memory_barrier();
 	if (!dw_process_is_there(&db->timer))
 	{
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 		dw_wake_launcher();
 	}
-	else if (dw_atomic_read(&db->sleep_until) > needed)
+	else if (dw_timer_sleeps_beyond(&db->timer_news, needed))
 		(void) dw_process_wake(&db->timer);
 }
 
+/* Asks the sweeper to do the job at this time, unless it will do so before. */
+void
+dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
+{
+	if (!dw_job_ask(&db->sweeper_news, job, at))
+		return;
+	/* the timer looks at the times of jobs when control has changed */
+	dw_control_raise(&db->timer_news);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
 /*
- * Wakes timer and sweeper from any sleep, to check db->holds and db->restart.
- *
- * Raises db->restart to the given value first; a more urgent value stays.
+ * Wakes timer and sweeper from any sleep, to check whether the database is held, or a
+ * restart was asked for; asks for that before.
  */
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
 {
-	uint32		known = pg_atomic_read_u32(&db->restart);
-
-	/* never lower it: a restart that is due at once stays so */
-	while (known < restart && !pg_atomic_compare_exchange_u32(&db->restart, &known, restart))
-		;
+	dw_restart_ask(&db->timer_news, restart);
 	pg_memory_barrier();
 	(void) dw_process_wake(&db->timer);
 	(void) dw_process_wake(&db->sweeper);
@@ -241,7 +247,7 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 TimestampTz
 dw_restart_at(DwDatabase *db)
 {
-	switch (pg_atomic_read_u32(&db->restart))
+	switch (dw_restart_asked(&db->timer_news))
 	{
 		case DW_RESTART_NONE:
 			return DW_NEVER;
@@ -273,11 +279,11 @@ dw_roles_dropped(void)
 		/* a timer that starts later looks by itself */
 		if (db->oid == InvalidOid || !dw_process_is_there(&db->timer))
 			continue;
-		pg_atomic_write_u32(&db->roles_dropped, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_ROLES);
 		/* the role may have owned queues */
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 		pg_memory_barrier();
-		pg_atomic_write_u32(&db->any_lane_dirty, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 }

@@ -49,6 +49,8 @@
 #include "problem.h"
 #include "process.h"
 #include "progress.h"
+#include "sweeper_news.h"
+#include "timer_news.h"
 
 /* Length of a bitmap of lanes, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
@@ -165,17 +167,6 @@ typedef struct DwLane
 	DwLaneLateness lateness;
 } DwLane;
 
-/*
- * Whether timer and sweeper of a database must end, so that new ones can start with new
- * settings or a new clock, if any are still wanted.
- */
-typedef enum DwRestart
-{
-	DW_RESTART_NONE = 0,
-	DW_RESTART_SOON,			/* settings have changed; not more often than once a second */
-	DW_RESTART_NOW				/* the database has become a template, or the clock was set */
-} DwRestart;
-
 /* The list of its database that an owner is in. */
 typedef enum DwOwnerList
 {
@@ -230,22 +221,7 @@ typedef struct DwOwner
 /* In place of an index in dw_queues: no declared queue. */
 #define DW_NO_QUEUE		(-1)
 
-/*
- * Flags in DwDatabase.unarmed.  An unarmed task has another origin than this server, so
- * it does not run before delay_arm().  MET: such tasks are in the table.  LOOKING: the
- * timer is reading the table to find out; a session that commits a newer answer clears
- * this flag.
- */
-#define DW_UNARMED_MET		0x01
-#define DW_UNARMED_LOOKING	0x02
-
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
-
-/*
- * Maximum number of pids that the view shows of transactions that the sweeper waits
- * for.
- */
-#define DW_SWEEP_WAITS	16
 
 /* A database that is served. */
 typedef struct DwDatabase
@@ -253,12 +229,10 @@ typedef struct DwDatabase
 	/* table lock */
 	Oid			oid;			/* InvalidOid if the place is free */
 	DwProcess	timer;
+	DwTimerNews timer_news;
 	DwProcess	sweeper;
+	DwSweeperNews sweeper_news;
 	bool		absent;			/* True until a timer has found the extension in the database */
-	bool		sweep_waits;	/* the sweeper waits for open transactions; the first of
-								 * these are: */
-	int			sweep_npids;
-	int			sweep_pids[DW_SWEEP_WAITS];	/* 0 stands for a prepared transaction */
 	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
 
@@ -270,64 +244,9 @@ typedef struct DwDatabase
 
 	/* commands that need the database without sessions of ours, see hold.c */
 	pg_atomic_uint32 holds;
-	/* a DwRestart: whether timer and sweeper must end */
-	pg_atomic_uint32 restart;
-
-	pg_atomic_uint32 wanted;	/* any process sets it: the launcher must start a timer */
-
-	/*
-	 * handshake with the sleeping timer: it publishes how long it sleeps, then checks
-	 * these flags; others set a flag, then read how long it sleeps
-	 */
-	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the timer does not sleep */
-	pg_atomic_uint64 reload_from;	/* as a lane's, for all lanes, and for tasks whose lane
-									 * is not known */
-	pg_atomic_uint32 any_lane_dirty; /* the bitmap dw_dirty_lanes() is not empty */
-	pg_atomic_uint32 executors_dirty;	/* the timer must check whether executors are needed */
-	pg_atomic_uint32 starving;	/* owners that need an executor to give up its place for
-								 * theirs */
-	pg_atomic_uint32 rights_changed; /* blocked owners may try again at once */
-	pg_atomic_uint32 prepared_ended; /* a prepared transaction ended: delete what is done of
-									  * delay_wheel.prepared */
-	pg_atomic_uint32 nameless;	/* upper bound of prepared transactions whose name we do not
-								 * know; 0: none is open */
-	pg_atomic_uint32 roles_dropped;	/* a role was dropped: the timer must look for its lanes */
-
-	/*
-	 * raised when a change of a queue, a pause or a mark of delay_cancel_all() was
-	 * committed
-	 */
-	pg_atomic_uint32 control;
-
 	pg_atomic_uint32 waiters;	/* sessions in delay_wait(), see wait.c */
 	pg_atomic_uint32 autonomous_ended;	/* raised when a task that runs outside of a
 										 * transaction has ended, see autonomous.c */
-	pg_atomic_uint32 sweep_wanted;	/* the sweeper must look again for marks */
-	pg_atomic_uint32 sweeper_rests;	/* the sweeper has a long pause, and can end to free its
-									 * background worker */
-
-	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
-
-	/* retention of failed tasks, see failed.c and stats.c */
-	pg_atomic_uint64 failed_trim_at; /* when the sweeper must trim them; DW_NEVER: not asked */
-	pg_atomic_uint64 failed_trim_after;	/* not before then, since it has just done so */
-	pg_atomic_uint64 failed_limit;	/* ask the sweeper when the counter "failed" reaches this
-									 * value */
-
-	/* tables of the history, see history_tables.c */
-	pg_atomic_uint64 history_turn_at;	/* when the sweeper must look at them; DW_NEVER: not
-										 * asked */
-	pg_atomic_uint64 history_turn_after; /* not before then, since it has just done so */
-	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
-											 * emptying the oldest one; DW_NEVER: none does */
-	pg_atomic_uint32 history_current;	/* number of the table that is written, from 1; 0:
-										 * not known yet */
-	pg_atomic_uint32 history_room;	/* pages that this table may have; 0: not known yet */
-	pg_atomic_uint32 history_is_full;	/* nothing is recorded until a table was emptied */
-
-	/* the sweeper must check that each recurring task has its next run */
-	pg_atomic_uint32 recurring_look;
-
 	/* delay_wheel.enabled is off in this database; the timer writes it */
 	pg_atomic_uint32 disabled;
 
@@ -433,6 +352,7 @@ extern LWLock *dw_ready_lock(DwDatabase *db);
 
 extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
+extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);

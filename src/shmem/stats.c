@@ -57,19 +57,6 @@ dw_failed_max_age_us(void)
 }
 
 /*
- * Asks the sweeper to look at failed tasks at that time, unless it will do so before.
- */
-void
-dw_failed_ask(DwDatabase *db, TimestampTz at)
-{
-	if (!dw_atomic_lower(&db->failed_trim_at, at))
-		return;
-	/* the timer looks at failed_trim_at when this has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
-}
-
-/*
  * Counts n failures whose rows were committed, and asks the sweeper to delete old ones
  * when that is due.
  */
@@ -78,8 +65,8 @@ dw_failed_recorded(DwDatabase *db, uint64 n)
 {
 	uint64		failed = dw_count(&db->counters, DW_FAILED, n);
 
-	if (dw_failed_max_count >= 0 && failed >= pg_atomic_read_u64(&db->failed_limit))
-		dw_failed_ask(db, Max(dw_now(), dw_atomic_read(&db->failed_trim_after)));
-	else if (dw_failed_max_age >= 0 && dw_atomic_read(&db->failed_trim_at) == DW_NEVER)
-		dw_failed_ask(db, dw_now() + dw_failed_max_age_us());
+	if (dw_failed_max_count >= 0 && failed >= dw_failed_limit(&db->sweeper_news))
+		dw_ask_sweeper(db, DW_JOB_FAILED, dw_job_soonest(&db->sweeper_news, DW_JOB_FAILED));
+	else if (dw_failed_max_age >= 0 && dw_job_at(&db->sweeper_news, DW_JOB_FAILED) == DW_NEVER)
+		dw_ask_sweeper(db, DW_JOB_FAILED, dw_now() + dw_failed_max_age_us());
 }

@@ -19,6 +19,5 @@ extern void dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome);
 
 extern int64 dw_failed_max_age_us(void);
 extern void dw_failed_recorded(DwDatabase *db, uint64 n);
-extern void dw_failed_ask(DwDatabase *db, TimestampTz at);
 
 #endif							/* DW_STATS_H */

@@ -163,7 +163,7 @@ begin_trim_pass(DwDatabase *db)
 	pass.failed = dw_counted(&db->counters, DW_FAILED);
 	/* the counter is read before the rows, so that no failure is missing in both */
 	pg_memory_barrier();
-	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->failed_limit))
+	if (dw_failed_max_count >= 0 && pass.failed >= dw_failed_limit(&db->sweeper_news))
 	{
 		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Owner), .hcxt = TopMemoryContext};
 
@@ -333,9 +333,9 @@ end_trim_pass(DwDatabase *db)
 	dw_progress_end(db->progress, DW_WORK_FAILED);
 	/* tells autovacuum of the deleted rows */
 	pgstat_report_stat(true);
-	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
+	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, (now + pause));
 	if (pass.limit != 0)
-		pg_atomic_write_u64(&db->failed_limit, pass.limit);
+		dw_failed_limit_set(&db->sweeper_news, pass.limit);
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{
 		/* wait longer than the age, up to an hour, so that many rows go at a time */
@@ -350,7 +350,7 @@ end_trim_pass(DwDatabase *db)
 	 * but this pass had counted before
 	 */
 	if (dw_failed_max_count >= 0 &&
-		dw_counted(&db->counters, DW_FAILED) >= pg_atomic_read_u64(&db->failed_limit))
+		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))
 		next = Min(next, now + pause);
 	return next;
 }

@@ -156,8 +156,7 @@ publish(DwDatabase *db, const Tables *tables)
 {
 	BlockNumber left = room_of_current(tables);
 
-	pg_atomic_write_u32(&db->history_current, tables->current + 1);
-	pg_atomic_write_u32(&db->history_room, left);
+	dw_history_publish(&db->sweeper_news, tables->current, left);
 	dw_history_set_full(db, tables->table[tables->current].pages >= left);
 }
 
@@ -286,10 +285,9 @@ put_turn_off(DwDatabase *db)
 	if (db == NULL)
 		return now + RETRY_MAX_US;
 	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_WAITING);
-	(void) dw_atomic_lower(&db->history_locked_since, now);
-	lasts = now - dw_atomic_read(&db->history_locked_since);
+	lasts = dw_history_locked_for(&db->sweeper_news, now);
 	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
-	pg_atomic_write_u64(&db->history_turn_after, (uint64) again);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, again);
 	if (lasts > PROBLEM_US)
 		dw_problem(&db->problem, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
 	return again;
@@ -342,7 +340,7 @@ dw_history_turn(bool *more)
 		return put_turn_off(db);
 	if (result != TURN_GONE)
 	{
-		(void) dw_atomic_take(&db->history_locked_since);
+		dw_history_unlocked(&db->sweeper_news);
 		dw_progress_add(db->progress, DW_WORK_HISTORY, emptied);
 	}
 	if (result == TURN_NOT_YET)

@@ -317,9 +317,7 @@ publish_waits(bool waits)
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->sweep_waits = waits;
-	db->sweep_npids = n;
-	memcpy(db->sweep_pids, pids, n * sizeof(int));
+	dw_sweeper_waits(&db->sweeper_news, waits, pids, n);
 	LWLockRelease(dw_shared->table_lock);
 }
 

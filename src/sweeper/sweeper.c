@@ -70,7 +70,7 @@ static uint32 wait_event = 0;
 static void
 tell_timer_of_end(DwDatabase *db)
 {
-	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_control_raise(&db->timer_news);
 	if (dw_process_is_there(&db->timer))
 		dw_wake_timer(db, DW_AWAKE);
 }
@@ -87,16 +87,15 @@ end_serving(int code, Datum arg)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
 					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
-	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
-	my_db->sweep_waits = false;
-	my_db->sweep_npids = 0;
+	dw_sweeper_rests(&my_db->sweeper_news, false);
+	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
 		/* the sweeper had taken these requests and has not done the work: ask again */
-		pg_atomic_write_u32(&my_db->recurring_look, 1);
-		dw_atomic_lower(&my_db->failed_trim_at, PG_INT64_MIN);
-		dw_atomic_lower(&my_db->history_turn_at, PG_INT64_MIN);
+		dw_recurring_look_ask(&my_db->sweeper_news);
+		for (int i = 0; i < DW_JOBS; i++)
+			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
 	}
 	if (failed)
 		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
@@ -154,30 +153,31 @@ sweeper_asked_to_end(void)
 }
 
 /*
- * Does a slice of a kind of work, by calling work(), if its time in shared memory (*time)
- * has come.  Returns when the work is due next.
+ * Does a slice of a job, by calling work(), if its time has come.  Returns when the job is
+ * due next.
  */
 static TimestampTz
-do_in_time(pg_atomic_uint64 *time, TimestampTz (*work) (bool *more))
+do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 {
+	DwSweeperNews *news = &my_db->sweeper_news;
 	bool		more = false;
-	TimestampTz at = dw_atomic_read(time);
+	TimestampTz at = dw_job_at(news, job);
 
 	if (at > dw_now())
 		return at;
-	/* reset before the work is done, so that a request made meanwhile is not lost */
-	(void) dw_atomic_take(time);
+	/* before the work is done, so that a request made meanwhile is not lost */
+	dw_job_begin(news, job);
 	at = work(&more);
-	dw_atomic_lower(time, more ? PG_INT64_MIN : at);
-	return dw_atomic_read(time);
+	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
+	return dw_job_at(news, job);
 }
 
 /* Removes a slice of old failed tasks and of old history; returns when more is due. */
 static TimestampTz
 trim(void)
 {
-	TimestampTz failed_at = do_in_time(&my_db->failed_trim_at, dw_failed_trim);
-	TimestampTz history_at = do_in_time(&my_db->history_turn_at, dw_history_turn);
+	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
+	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
 
 	return Min(failed_at, history_at);
 }
@@ -210,13 +210,12 @@ rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	pg_atomic_write_u32(&my_db->sweeper_rests, 1);
 	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
-	pg_memory_barrier();
+	dw_sweeper_rests(&my_db->sweeper_news, true);
 	stays = !dw_owners_lack_worker(my_db);
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
-	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
+	dw_sweeper_rests(&my_db->sweeper_news, false);
 	return stays;
 }
 
@@ -234,7 +233,7 @@ rest(int64 began, TimestampTz more_at)
 	while (rest_until(dw_uptime(), rested))
 		if (sweeper_asked_to_end())
 			return true;
-	if (pg_atomic_read_u32(&my_db->sweep_wanted) != 0)
+	if (dw_marks_look_asked(&my_db->sweeper_news))
 		return true;
 	if (more_at > dw_now() + LINGER_US)
 		return rest_long(more_at);
@@ -270,8 +269,7 @@ dw_sweeper_main(Datum number)
 		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
 			dw_failed_restart();
 		/* the flag is cleared before the marks are read, so that no request is lost */
-		pg_atomic_write_u32(&my_db->sweep_wanted, 0);
-		pg_memory_barrier();
+		dw_marks_look_begin(&my_db->sweeper_news);
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
 		repair_at = dw_recurring_repair(my_db);
@@ -287,7 +285,7 @@ dw_sweeper_main(Datum number)
 			break;
 		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{
-			if (pg_atomic_read_u32(&my_db->sweep_wanted) == 0)
+			if (!dw_marks_look_asked(&my_db->sweeper_news))
 				break;
 			continue;
 		}
@@ -299,7 +297,7 @@ dw_sweeper_main(Datum number)
 			 * marks, but not of this work
 			 */
 			if (repair_at != DW_NEVER)
-				pg_atomic_write_u32(&my_db->recurring_look, 1);
+				dw_recurring_look_ask(&my_db->sweeper_news);
 			break;
 		}
 	}

@@ -242,7 +242,7 @@ refresh_copy(void)
 
 	pg_memory_barrier();
 	if (db != NULL)
-		control = pg_atomic_read_u32(&db->control);
+		control = dw_control_read(&db->timer_news);
 	if (copy_valid && !own_marks && db == copy_database && control == copy_control)
 		return;
 

@@ -257,7 +257,7 @@ may_use_found_queue(void)
 static bool
 found_is_current(DwDatabase *db)
 {
-	return db != NULL && found->control == pg_atomic_read_u32(&db->control);
+	return db != NULL && found->control == dw_control_read(&db->timer_news);
 }
 
 /*
@@ -302,7 +302,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	choose_known_queue(name);
 	if (!lock_found_queue(db, name))
 	{
-		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
+		uint32		control = db ? dw_control_read(&db->timer_news) : 0;
 
 		pg_read_barrier();
 		lock_queue_by_name(name);
@@ -583,7 +583,7 @@ keep_tables_current(DwDatabase *db)
 
 	/* a pause is first visible, then raises control, then returns to its client */
 	pg_memory_barrier();
-	control = db ? pg_atomic_read_u32(&db->control) : 0;
+	control = db ? dw_control_read(&db->timer_news) : 0;
 	if (!dw_queue_tables.is_valid || dw_queue_tables.control != control || dw_control_is_touched())
 	{
 		pg_memory_barrier();
@@ -635,7 +635,7 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->paused == DW_NOT_PAUSED && dw_queue_tables.is_valid &&
-		pg_atomic_read_u32(&db->control) == dw_queue_tables.control)
+		dw_control_read(&db->timer_news) == dw_queue_tables.control)
 	{
 		lane->paused = pause_of(lane->owner, lane->queue);
 		dw_ready_obey_pause(db, lane);

@@ -375,7 +375,7 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 	pg_memory_barrier();
 	/* the lane's place was given to another lane meanwhile, see dw_lane_leave() */
 	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
-		dw_atomic_lower(&db->reload_from, due);
+		dw_reload_ask(&db->timer_news, due);
 }
 
 /*
@@ -411,7 +411,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation)
 	{
-		dw_atomic_lower(&db->reload_from, hint->due);
+		dw_reload_ask(&db->timer_news, hint->due);
 		needed = DW_AWAKE;
 	}
 	return needed;
@@ -481,7 +481,7 @@ tell_at_once(bool committed)
 	/* a prepared transaction may have changed control; an abort only costs a look */
 	if (control_changed || prepared_ended)
 	{
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 	tell_waiters(db, committed);
@@ -513,20 +513,20 @@ deliver_all(bool committed)
 	}
 	if (all_touched)
 	{
-		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
 	if (committed && unarmed_news != UNARMED_NO_NEWS)
-		pg_atomic_write_u32(&db->unarmed, unarmed_news == UNARMED_LEFT ? DW_UNARMED_MET : 0);
+		dw_unarmed_set(&db->timer_news, unarmed_news == UNARMED_LEFT);
 	if (prepared_ended)
 	{
-		pg_atomic_write_u32(&db->prepared_ended, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_PREPARED);
 		needed = DW_AWAKE;
 	}
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension ends, and must be followed by another */
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 		dw_wake_launcher();
 		needed = DW_AWAKE;
 	}
@@ -623,7 +623,7 @@ write_prepared(void)
 	PopActiveSnapshot();
 	/* after the rows, see note_nameless_end() */
 	if (prepare_gid[0] == '\0' && dw_my_database() != NULL)
-		pg_atomic_fetch_add_u32(&dw_my_database()->nameless, 1);
+		dw_nameless_note(&dw_my_database()->timer_news);
 }
 
 /*
@@ -649,7 +649,7 @@ note_nameless_end(void)
 	db = dw_my_database_find();
 	if (db == NULL)
 		return;
-	nameless = pg_atomic_read_u32(&db->nameless);
+	nameless = dw_nameless_read(&db->timer_news);
 	if (nameless == 0 || !dw_catalog_lookup(&cat))
 		return;
 	dw_touch_all();
@@ -657,7 +657,7 @@ note_nameless_end(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	/* a process that prepares one after this look raises nameless after writing its rows */
 	if (!dw_prepared_is_open(""))
-		pg_atomic_compare_exchange_u32(&db->nameless, &nameless, 0);
+		dw_nameless_forget(&db->timer_news, nameless);
 	PopActiveSnapshot();
 }
 
@@ -866,7 +866,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 		if (dw_lane_find_or_enter(owner, queue, priority, &lane))
 			return lane;
 		if (i == 10)
-			dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+			dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		dw_wake_timer(db, DW_AWAKE);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
 						 dw_wait_event(wait_event, "DelayWheelLane"));

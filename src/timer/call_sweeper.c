@@ -145,8 +145,7 @@ call_sweeper(DwDatabase *db)
 	there = db->sweeper.state != DW_PROCESS_NONE;
 	if (there)
 	{
-		pg_atomic_write_u32(&db->sweep_wanted, 1);
-		pg_memory_barrier();
+		dw_marks_look_ask(&db->sweeper_news);
 		(void) dw_process_wake(&db->sweeper);
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -229,8 +228,8 @@ TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
 	TimestampTz now = dw_now();
-	TimestampTz trim_at = Min(dw_atomic_read(&db->failed_trim_at),
-							  dw_atomic_read(&db->history_turn_at));
+	TimestampTz trim_at = Min(dw_job_at(&db->sweeper_news, DW_JOB_FAILED),
+							  dw_job_at(&db->sweeper_news, DW_JOB_HISTORY));
 
 	look_needed |= changed;
 	notice_end(db);
@@ -247,7 +246,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
-		(!sweeper_needed && trim_at > now && pg_atomic_read_u32(&db->recurring_look) == 0))
+		(!sweeper_needed && trim_at > now && !dw_recurring_look_asked(&db->sweeper_news)))
 	{
 		dw_process_not_needed(&db->sweeper);
 		return trim_at;
@@ -268,7 +267,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
 {
-	if (pg_atomic_read_u32(&db->sweeper_rests) != 0)
+	if (dw_sweeper_is_resting(&db->sweeper_news))
 		(void) dw_process_wake(&db->sweeper);
 }
 

@@ -11,7 +11,7 @@
  * new one.  It starts no second one for the owner before the first has connected.  Owners
  * without any executor come first, and the last place is only for them.  If all places are
  * taken, the executor that has been idle longest must end, and busy executors give way
- * after their turn (db->starving).
+ * after their turn (dw_starving_take()).
  *
  * There may be thousands of owners, each with many lanes, and few executors.  So one look
  * of the timer ends when it has found as many owners as could get an executor, and it looks
@@ -803,11 +803,11 @@ dw_dispatch(DwDatabase *db)
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
-	if (pg_atomic_exchange_u32(&db->rights_changed, 0) != 0)
+	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
 		unblock_all(db);
 	if (pg_atomic_read_u32(&db->disabled) != 0)
 	{
-		pg_atomic_write_u32(&db->starving, 0);
+		dw_starving_set(&db->timer_news, 0);
 		return DW_NEVER;
 	}
 
@@ -826,7 +826,7 @@ dw_dispatch(DwDatabase *db)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	look_again = Min(look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
-	pg_atomic_write_u32(&db->starving, starving);
+	dw_starving_set(&db->timer_news, starving);
 	if (dw_owners_lack_worker(db))
 		dw_sweeper_ask_to_make_way(db);
 

@@ -348,7 +348,7 @@ dw_orphans_some(void)
 	Slice		slice = {0};
 	bool		ok = false;
 
-	if (pg_atomic_exchange_u32(&db->roles_dropped, 0) != 0)
+	if (dw_news_take(&db->timer_news, DW_NEWS_ROLES))
 	{
 		dw_orphans_check_all();
 		dw_recurring_begin(db);

@@ -356,7 +356,7 @@ dw_queues_look(DwDatabase *db, bool changed)
 	if (ok)
 		apply_tables(db);
 	if (adopted)
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
 	return look_at;
 }

@@ -201,7 +201,7 @@ obey_settings(void)
 	(void) dw_failed_obey_settings(db);
 	dw_history_obey_settings(db);
 	/* more executors may be allowed now, and the window of a load may be longer */
-	pg_atomic_write_u32(&db->executors_dirty, 1);
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 	dw_load_settings_changed();
 }
 
@@ -224,7 +224,7 @@ require_extension(void)
 static void
 begin_service(void)
 {
-	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_runs(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
@@ -253,7 +253,7 @@ begin_service(void)
 static TimestampTz
 look_at_control(bool first)
 {
-	uint32		control = pg_atomic_read_u32(&db->control);
+	uint32		control = dw_control_read(&db->timer_news);
 	bool		changed = first || control != control_seen;
 	TimestampTz queues_at;
 	TimestampTz sweeper_at;
@@ -282,7 +282,7 @@ take_hint(const DwHint *hint)
 		lane->database != db->oid)
 	{
 		/* the lane was given back meanwhile */
-		dw_atomic_lower(&db->reload_from, hint->due);
+		dw_reload_ask(&db->timer_news, hint->due);
 		return;
 	}
 	/* D3: a later load will read the task, since it is beyond the cursor */
@@ -416,11 +416,11 @@ static bool
 anything_new(void)
 {
 	return !dw_inbox_is_empty(dw_inbox(db)) ||
-		pg_atomic_read_u32(&db->control) != control_seen ||
+		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
-		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
-		pg_atomic_read_u32(&db->any_lane_dirty) != 0 ||
-		pg_atomic_read_u32(&db->executors_dirty) != 0;
+		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS);
 }
 
 /*
@@ -435,7 +435,7 @@ sleep_until_needed(TimestampTz until)
 {
 	DW_INJECT("sleep-before-publish");
 	/* H1 */
-	pg_atomic_write_u64(&db->sleep_until, (uint64) until);
+	dw_timer_sleeps(&db->timer_news, until);
 	/* B4 */
 	pg_memory_barrier();
 	DW_INJECT("sleep-after-publish");
@@ -445,7 +445,7 @@ sleep_until_needed(TimestampTz until)
 		wait_for_event(until);
 	}
 	/* W0 */
-	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	ResetLatch(MyLatch);
 }
 
@@ -481,7 +481,7 @@ dw_timer_main(Datum number)
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();
-		if (pg_atomic_read_u32(&db->control) != control_seen || control_at <= dw_now())
+		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now())
 			control_at = look_at_control(false);
 		more = drain_inbox();
 		quota_seen = db->account.quota;
@@ -491,7 +491,7 @@ dw_timer_main(Datum number)
 		while ((expected = dw_near_expected()) != NULL)
 			dw_dispatch_expect(db, expected);
 
-		if (pg_atomic_exchange_u32(&db->executors_dirty, 0) != 0 || handed_over ||
+		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||
 			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
 			dispatch_at = dw_dispatch(db);
 
