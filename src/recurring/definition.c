@@ -697,7 +697,7 @@ void
 dw_recurring_ask(DwDatabase *db)
 {
 	dw_recurring_look_ask(&db->sweeper_news);
-	/* the timer reads recurring_look when control has changed, and calls the sweeper */
+	/* the timer sees the request when control has changed, and calls the sweeper */
 	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);
 }

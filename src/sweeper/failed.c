@@ -9,10 +9,10 @@
  * most, until these owners have equally many.  So a role with many failures does not push
  * out failed tasks of other roles.
  *
- * The sweeper does not poll.  db->failed_trim_at is when it must remove the oldest row.  A
- * process that records a failure lowers this time if it is not set, or if there may be too
+ * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is when it must remove the oldest
+ * row.  A process that records a failure lowers this time if it is not set, or if there may be too
  * many rows.  The process compares the database's counter of failures for that with
- * db->failed_limit, the value that the counter may reach; the sweeper sets the limit when it
+ * the failed limit, the value that the counter may reach; the sweeper sets the limit when it
  * has counted the rows.
  *
  * Both limits can be exceeded by a hundredth for a while, so that the sweeper removes many
@@ -102,7 +102,7 @@ static struct
 	uint64		failed;			/* counter of failed tasks when the pass began */
 	HTAB	   *owners;			/* of Owner; NULL if the pass does not count rows */
 	int64		surplus;		/* rows of all owners that the pass has yet to delete */
-	uint64		limit;			/* the new db->failed_limit; 0: rows were not counted */
+	uint64		limit;			/* the new failed limit; 0: rows were not counted */
 	bool		any_locked;		/* a row could not be deleted, since it was locked */
 	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: none */
 }			pass;
@@ -346,7 +346,7 @@ end_trim_pass(DwDatabase *db)
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
 	/*
-	 * a process may have asked for a pass while this one went on: that reset failed_trim_at,
+	 * a process may have asked for a pass while this one went on: that began the job,
 	 * but this pass had counted before
 	 */
 	if (dw_failed_max_count >= 0 &&

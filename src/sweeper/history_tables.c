@@ -20,8 +20,8 @@
  *
  * The sweeper does one step at a time, a truncation or a turn to the next table, each in a
  * transaction of its own.  It reads from the tables which step is due, so a crash between
- * two steps leaves nothing to be cleaned up.  The sweeper does not poll: db->history_turn_at
- * is when a step is due, and sessions that write lower this time.
+ * two steps leaves nothing to be cleaned up.  The sweeper does not poll: the time of
+ * DW_JOB_HISTORY (sweeper_news.c) is when a step is due, and sessions that write lower this time.
  *
  * If another session has locked a table, even to read it, the sweeper does not wait but
  * tries again later.  Meanwhile the current table grows, until the three have reached the

@@ -17,7 +17,7 @@
  *
  * The sweeper pins the place of its database, since it may outlive the timer.  It ends, as
  * the timer does, when a command needs the database without sessions (hold.c), or when
- * settings have changed.  Whenever it ends, it raises db->control, so that the timer checks
+ * settings have changed.  Whenever it ends, it raises control, so that the timer checks
  * whether another sweeper is needed.
  *
  *-------------------------------------------------------------------------

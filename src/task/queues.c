@@ -6,7 +6,7 @@
  * Run by sessions that schedule, and by timer and executors.
  *
  * The tables delay_wheel.queue and delay_wheel.pause are the truth;
- * backend/declare.c changes them.  Each change that commits raises db->control.
+ * backend/declare.c changes them.  Each change that commits raises control.
  * So all processes that keep a part of the tables in memory notice:
  *
  * session		keeps the queues that it scheduled into last
@@ -100,8 +100,8 @@ history_column(Relation rel, HeapTuple tuple)
 /* A queue that this session has read. */
 typedef struct KnownQueue
 {
-	bool		is_valid;		/* can be used while db->control stays the same */
-	uint32		control;		/* db->control as read before the queue's row */
+	bool		is_valid;		/* can be used while control stays the same */
+	uint32		control;		/* control as read before the queue's row */
 	char		name[NAMEDATALEN];
 	DwQueueForTask queue;
 	Oid			owner;
@@ -624,7 +624,7 @@ dw_queue_history(DwDatabase *db, int16 queue)
  *
  * The timer has not noticed the pause yet, or did not know of it when it entered the
  * lane.  The next executor would take the task again, so this executor pauses the
- * lane itself.  But if db->control has changed since the executor read the tables, the
+ * lane itself.  But if control has changed since the executor read the tables, the
  * executor leaves the lane to the timer, which is about to read them.  The timer loads
  * the lane again from this task on, so that tasks keep their order.
  */

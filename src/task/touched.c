@@ -290,7 +290,7 @@ dw_touch_extension(void)
 }
 
 /*
- * Notes that this transaction changes queues, pauses or marks.  At its end db->control is
+ * Notes that this transaction changes queues, pauses or marks.  At its end control is
  * raised, so that all processes read them again.
  */
 void
@@ -459,7 +459,7 @@ tell_waiters(DwDatabase *db, bool committed)
 }
 
 /*
- * The first moment of a commit, when it is visible, or of an abort: raises db->control
+ * The first moment of a commit, when it is visible, or of an abort: raises control
  * and tells waiting sessions.  False if there is nothing to deliver later, or the
  * database has no place.
  */
@@ -633,7 +633,7 @@ write_prepared(void)
  * them without a command that we could see.  So we do not know the name of what they
  * have prepared (prepare_gid is empty).  A worker ends a prepared transaction within a
  * transaction of its own, which has no xid.  While anything without a name may be
- * prepared (db->nameless), the commit of such a transaction makes the timer read all
+ * prepared (DwTimerNews.nameless), the commit of such a transaction makes the timer read all
  * lanes again.  The prepared transaction is visible before that commit, and cannot be
  * published: a load may find its tasks a moment too early.
  */

@@ -222,7 +222,7 @@ start_sweeper(DwDatabase *db)
 /*
  * Starts the sweeper, or wakes it, if there is work for it.  "changed" is true if marks may
  * have changed since the last call.  Returns when the timer must call it again, unless
- * another process raises db->control before.
+ * another process raises control before.
  */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
@@ -252,7 +252,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 		return trim_at;
 	}
 
-	/* a sweeper that runs raises db->control when it ends; then the timer looks again */
+	/* a sweeper that runs raises control when it ends; then the timer looks again */
 	if (call_sweeper(db))
 		return db->sweeper.state == DW_PROCESS_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)

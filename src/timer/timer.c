@@ -70,7 +70,7 @@ static DwDatabase *db = NULL;
 /* True if this timer ends because another process asked it to. */
 static bool let_go = false;
 
-/* Value of db->control before the timer last looked at queues, pauses and marks. */
+/* Value of control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
 /* Value of db->account.quota before the timer last gave back memory beyond it. */
