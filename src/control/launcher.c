@@ -125,13 +125,8 @@ dw_database_leave(DwDatabase *db)
 		if (dw_executors[i].database == database)
 			return;
 
-	db->oid = InvalidOid;
-	pg_memory_barrier();
-	if (pg_atomic_read_u32(&db->pins) != 0)
-	{
-		db->oid = database;
+	if (!dw_database_give_back(db))
 		return;
-	}
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_ready_reset(db);
 	LWLockRelease(dw_ready_lock(db));
@@ -339,7 +334,7 @@ notice_dead_timer(int number)
 	if (db->timer.state == DW_PROCESS_NONE || !dead)
 		return;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_ends(&db->timer, DW_PROCESS_FAILED);
+	dw_process_is_lost(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
 }
 
@@ -367,7 +362,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	}
 
 	/* a command holds the database; the end of the hold wakes the launcher */
-	if (pg_atomic_read_u32(&db->holds) > 0)
+	if (dw_database_is_held(db))
 		return;
 
 	wanted = dw_news_take(&db->timer_news, DW_NEWS_START);
@@ -529,7 +524,7 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	 * No background worker was free for the timer: give the place back, so that other
 	 * databases can have it.
 	 */
-	if (known || *starting || db->oid != oid || pg_atomic_read_u32(&db->holds) > 0)
+	if (known || *starting || db->oid != oid || dw_database_is_held(db))
 		return true;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_database_leave(db);

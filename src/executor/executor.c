@@ -261,7 +261,7 @@ take_place(int place, const DwExecutorStart *start)
 	if (ours)
 	{
 		dw_executor_db = dw_database_find(me->database);
-		if (dw_executor_db == NULL || pg_atomic_read_u32(&dw_executor_db->holds) > 0)
+		if (dw_executor_db == NULL || dw_database_is_held(dw_executor_db))
 		{
 			me->state = DW_EXECUTOR_FREE;
 			me->database = InvalidOid;

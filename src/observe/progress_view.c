@@ -225,9 +225,7 @@ copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
 	*database = db->oid;
 	for (int i = 0; i < DW_WORKS && OidIsValid(db->oid); i++)
 	{
-		SpinLockAcquire(&db->progress[i].lock);
-		copy[i] = db->progress[i];
-		SpinLockRelease(&db->progress[i].lock);
+		dw_progress_copy(db->progress, i, &copy[i]);
 		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer.pid : db->sweeper.pid;
 	}
 	LWLockRelease(dw_shared->table_lock);

@@ -631,7 +631,7 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
-	if (db->timer.state == DW_PROCESS_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
+	if (db->timer.state == DW_PROCESS_RUNNING && dw_database_is_disabled(db))
 		return "disabled";
 	if (db->timer.state == DW_PROCESS_RUNNING && db->paused)
 		return "paused";

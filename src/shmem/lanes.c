@@ -35,6 +35,7 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "lanes.h"
+#include "places.h"
 #include "queue_limits.h"
 #include "shared.h"
 #include "stats.h"
@@ -128,7 +129,7 @@ dw_lanes_init(void)
 		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
 		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
 		dw_counters_init(&lane->counters);
-	dw_lane_lateness_init(&lane->lateness);
+		dw_lane_lateness_init(&lane->lateness);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
 	dw_shared->free_lane = 0;
@@ -689,7 +690,7 @@ dw_owners_lack_worker(DwDatabase *db)
 	int32		head = db->blocked_owners.head;
 
 	return head != DW_NO_OWNER && dw_owners[head].block == DW_BLOCK_NO_WORKER &&
-		pg_atomic_read_u32(&db->disabled) == 0;
+		!dw_database_is_disabled(db);
 }
 
 /*

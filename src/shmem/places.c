@@ -153,6 +153,45 @@ dw_database_unpin(DwDatabase *db)
 		dw_wake_launcher();
 }
 
+/*
+ * Frees the place, unless a process has pinned it: then false.  Needs the table lock,
+ * exclusively.
+ */
+bool
+dw_database_give_back(DwDatabase *db)
+{
+	Oid			database = db->oid;
+
+	db->oid = InvalidOid;
+	/* either a process that pins the place sees that, or we see its pin */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->pins) == 0)
+		return true;
+	db->oid = database;
+	return false;
+}
+
+/* A command needs the database without sessions of ours.  The caller has pinned it. */
+void
+dw_database_hold(DwDatabase *db)
+{
+	pg_atomic_fetch_add_u32(&db->holds, 1);
+}
+
+/* The command has ended. */
+void
+dw_database_release(DwDatabase *db)
+{
+	pg_atomic_fetch_sub_u32(&db->holds, 1);
+}
+
+/* The timer notes whether delay_wheel.enabled is off in its database. */
+void
+dw_database_disable(DwDatabase *db, bool disabled)
+{
+	pg_atomic_write_u32(&db->disabled, disabled ? 1 : 0);
+}
+
 /* True if dw_database_enter() could make a place. */
 bool
 dw_database_place_free(void)

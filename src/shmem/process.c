@@ -75,7 +75,22 @@ dw_process_publish(DwProcess *process)
 	pg_memory_barrier();
 }
 
-/* The process has ended, or has never come up.  Needs the table lock, exclusively. */
+/*
+ * The process was registered, and counts as dead.  Its pid stays: a process that comes up
+ * late may be connected.  Needs the table lock, exclusively.
+ */
+void
+dw_process_is_lost(DwProcess *process)
+{
+	pg_atomic_write_u32(&process->proc, 0);
+	process->state = DW_PROCESS_NONE;
+	process->end = DW_PROCESS_FAILED;
+}
+
+/*
+ * This process ends.  Needs the table lock, exclusively, but for the launcher, of which
+ * only proc is read.
+ */
 void
 dw_process_ends(DwProcess *process, DwProcessEnd end)
 {

@@ -47,6 +47,7 @@ extern void dw_process_not_needed(DwProcess *process);
 extern void dw_process_takes_over(DwProcess *process);
 extern void dw_process_runs(DwProcess *process);
 extern void dw_process_publish(DwProcess *process);
+extern void dw_process_is_lost(DwProcess *process);
 extern void dw_process_ends(DwProcess *process, DwProcessEnd end);
 extern DwProcessEnd dw_process_take_end(DwProcess *process);
 extern bool dw_process_wake(DwProcess *process);

@@ -200,3 +200,12 @@ dw_progress_leave(DwProgress *all, DwWork first, DwWork last)
 			set_phase(progress, DW_PHASE_INTERRUPTED);
 	}
 }
+
+/* Copies what is known of a kind of work, for a view. */
+void
+dw_progress_copy(DwProgress *all, DwWork work, DwProgress *copy)
+{
+	SpinLockAcquire(&all[work].lock);
+	*copy = all[work];
+	SpinLockRelease(&all[work].lock);
+}

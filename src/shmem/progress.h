@@ -89,6 +89,7 @@ extern void dw_progress_leave(DwProgress *all, DwWork first, DwWork last);
 /* By DwWork, and by DwPhase. */
 extern const DwWorkTexts dw_works[];
 extern const char *const dw_phases[];
+extern void dw_progress_copy(DwProgress *all, DwWork work, DwProgress *copy);
 extern bool dw_progress_runs(const DwProgress *progress);
 
 #endif							/* DW_PROGRESS_H */

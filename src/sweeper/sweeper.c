@@ -124,7 +124,7 @@ begin_serving(Datum number)
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
-	held = pg_atomic_read_u32(&db->holds) > 0;
+	held = dw_database_is_held(db);
 	if (held)
 		dw_process_ends(&db->sweeper, DW_PROCESS_FINISHED);
 	else
@@ -149,7 +149,7 @@ begin_serving(Datum number)
 static bool
 sweeper_asked_to_end(void)
 {
-	return pg_atomic_read_u32(&my_db->holds) > 0 || dw_restart_at(my_db) != DW_NEVER;
+	return dw_database_is_held(my_db) || dw_restart_at(my_db) != DW_NEVER;
 }
 
 /*

@@ -117,7 +117,7 @@ notice_end(DwDatabase *db)
 	if (db->sweeper.state == DW_PROCESS_STARTING &&
 		(handle ? GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED :
 		 now - db->sweeper.started > START_LIMIT_US))
-		dw_process_ends(&db->sweeper, DW_PROCESS_FAILED);
+		dw_process_is_lost(&db->sweeper);
 	switch (dw_process_take_end(&db->sweeper))
 	{
 		case DW_PROCESS_FAILED:

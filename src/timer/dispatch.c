@@ -49,6 +49,7 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -521,7 +522,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, dw_now(), &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (limit == DW_LIMIT_NONE && pg_atomic_read_u32(&db->disabled) == 0 &&
+	if (limit == DW_LIMIT_NONE && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
@@ -805,7 +806,7 @@ dw_dispatch(DwDatabase *db)
 		free_if_dead(db, i);
 	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
 		unblock_all(db);
-	if (pg_atomic_read_u32(&db->disabled) != 0)
+	if (dw_database_is_disabled(db))
 	{
 		dw_starving_set(&db->timer_news, 0);
 		return DW_NEVER;

@@ -151,7 +151,7 @@ take_database(Datum number)
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
-	if (pg_atomic_read_u32(&db->holds) > 0)
+	if (dw_database_is_held(db))
 	{
 		/* a command that begins to hold the database later finds the pid set */
 		dw_process_ends(&db->timer, DW_PROCESS_FINISHED);
@@ -173,7 +173,7 @@ take_database(Datum number)
 static bool
 timer_asked_to_end(void)
 {
-	let_go = pg_atomic_read_u32(&db->holds) > 0 || dw_restart_at(db) <= dw_now();
+	let_go = dw_database_is_held(db) || dw_restart_at(db) <= dw_now();
 	return let_go;
 }
 
@@ -196,7 +196,7 @@ obey_clock(void)
 static void
 obey_settings(void)
 {
-	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
+	dw_database_disable(db, !dw_enabled);
 	dw_dispatch_end_surplus(db);
 	(void) dw_failed_obey_settings(db);
 	dw_history_obey_settings(db);
