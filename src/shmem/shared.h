@@ -85,7 +85,10 @@ typedef enum DwBlock
 	DW_BLOCK_ENDED				/* an executor ended by itself during its first task */
 } DwBlock;
 
-/* Why no task of a lane is started, though its owner could get an executor. */
+/*
+ * Why no task of a lane is started, though its owner could get an executor.  Decided in
+ * task/queues.c (pause_of) and, for a lane that is entered, in dw_queue_attach_lane().
+ */
 typedef enum DwPause
 {
 	DW_NOT_PAUSED = 0,
