@@ -696,7 +696,7 @@ dw_recurring_uses_queue(int16 queue)
 void
 dw_recurring_ask(DwDatabase *db)
 {
-	dw_recurring_look_ask(&db->sweeper_news);
+	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
 	/* the timer sees the request when control has changed, and calls the sweeper */
 	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);

@@ -87,13 +87,13 @@ end_serving(int code, Datum arg)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
 					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
-	dw_sweeper_rests(&my_db->sweeper_news, false);
+	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
 		/* the sweeper had taken these requests and has not done the work: ask again */
-		dw_recurring_look_ask(&my_db->sweeper_news);
+		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
 	}
@@ -211,11 +211,11 @@ rest_long(TimestampTz more_at)
 	bool		stays;
 
 	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
-	dw_sweeper_rests(&my_db->sweeper_news, true);
+	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_owners_lack_worker(my_db);
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
-	dw_sweeper_rests(&my_db->sweeper_news, false);
+	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	return stays;
 }
 
@@ -233,7 +233,7 @@ rest(int64 began, TimestampTz more_at)
 	while (rest_until(dw_uptime(), rested))
 		if (sweeper_asked_to_end())
 			return true;
-	if (dw_marks_look_asked(&my_db->sweeper_news))
+	if (dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 		return true;
 	if (more_at > dw_now() + LINGER_US)
 		return rest_long(more_at);
@@ -269,7 +269,7 @@ dw_sweeper_main(Datum number)
 		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
 			dw_failed_restart();
 		/* the flag is cleared before the marks are read, so that no request is lost */
-		dw_marks_look_begin(&my_db->sweeper_news);
+		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
 		repair_at = dw_recurring_repair(my_db);
@@ -285,7 +285,7 @@ dw_sweeper_main(Datum number)
 			break;
 		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{
-			if (!dw_marks_look_asked(&my_db->sweeper_news))
+			if (!dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 				break;
 			continue;
 		}
@@ -297,7 +297,7 @@ dw_sweeper_main(Datum number)
 			 * marks, but not of this work
 			 */
 			if (repair_at != DW_NEVER)
-				dw_recurring_look_ask(&my_db->sweeper_news);
+				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 			break;
 		}
 	}

@@ -145,7 +145,7 @@ call_sweeper(DwDatabase *db)
 	there = db->sweeper.state != DW_PROCESS_NONE;
 	if (there)
 	{
-		dw_marks_look_ask(&db->sweeper_news);
+		dw_sweeper_tell(&db->sweeper_news, DW_LOOK_FOR_MARKS);
 		(void) dw_process_wake(&db->sweeper);
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -246,7 +246,8 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
-		(!sweeper_needed && trim_at > now && !dw_recurring_look_asked(&db->sweeper_news)))
+		(!sweeper_needed && trim_at > now &&
+		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
 	{
 		dw_process_not_needed(&db->sweeper);
 		return trim_at;
@@ -267,7 +268,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
 {
-	if (dw_sweeper_is_resting(&db->sweeper_news))
+	if (dw_sweeper_is_told(&db->sweeper_news, DW_SWEEPER_RESTS))
 		(void) dw_process_wake(&db->sweeper);
 }
 
