@@ -147,16 +147,11 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
 	/* by a mark that came with the copy, or by one of this database */
 	bool		cancelled = dw_task_is_cancelled(arming->rel, tuple);
-	TM_FailureData failure;
-	TM_Result	result;
 	Datum	   *values;
 	bool	   *nulls;
-	bool		has_key;
 
 	DW_INJECT("arm-before-delete");
-	result = heap_delete(arming->rel, &key->tid, GetCurrentCommandId(true),
-						 InvalidSnapshot, true, &failure, false);
-	if (result != TM_Ok)
+	if (dw_heap_delete(arming->rel, &key->tid, true) != TM_Ok)
 	{
 		/* the row is gone, or has moved: the next pass finds it in its new place */
 		arming->changed = true;
@@ -166,10 +161,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 		return;
 	dw_deform(arming->rel, tuple, &values, &nulls);
 	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
-	has_key = dw_key_lock_of(arming->rel, tuple);
-	(void) dw_task_insert(values, nulls);
-	if (has_key)
-		dw_key_leave();
+	(void) dw_task_insert_again(arming->rel, tuple, values, nulls);
 	arming->armed++;
 }
 

@@ -211,9 +211,7 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 static bool
 delete_queue_row(Relation rel, HeapTuple tuple)
 {
-	TM_FailureData failure;
-	TM_Result	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-									 InvalidSnapshot, true, &failure, false);
+	TM_Result	result = dw_heap_delete(rel, &tuple->t_self, true);
 
 	if (result == TM_SelfModified)
 		ereport(ERROR,
@@ -267,7 +265,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 			}
 		if (!delete_queue_row(rel, tuple))
 			continue;
-		dw_queue_insert(values, nulls);
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
 		return true;
 	}
 }
@@ -403,7 +401,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 			values[i] = change->values[i];
 			nulls[i] = change->nulls[i];
 		}
-	dw_queue_insert(values, nulls);
+	dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
 	dw_touch_control();
 }
 
@@ -656,7 +654,7 @@ set_owner_paused(Oid owner, bool paused)
 
 		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
 		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-		dw_pause_insert(values, nulls);
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
 		dw_touch_control();
 	}
 	else if (!paused)

@@ -407,7 +407,6 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 {
 	LOCAL_FCINFO(options, DW_NARGS);
 	DwNewTask	task;
-	int			nargs;
 
 	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, fcinfo->fncollation, NULL, NULL);
 	for (int i = 0; i < DW_NARGS; i++)
@@ -416,14 +415,7 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 		if (i == ARG_SQL || option_of[i] != 0)
 			options->args[option_of[i]] = fcinfo->args[i];
 
-	dw_refuse_null(options->args[DW_ARG_SQL].isnull, "SQL text");
-	dw_new_task_init(&task, DatumGetTextPP(options->args[DW_ARG_SQL].value));
-	nargs = dw_option_args(options, &task);
-	dw_options_read(options, task.values, task.nulls);
-	dw_new_task_queue(&task, options->args[DW_ARG_QUEUE].isnull ? NULL :
-					  text_to_cstring(DatumGetTextPP(options->args[DW_ARG_QUEUE].value)),
-					  dw_option_priority(options));
-	dw_new_task_check(&task, nargs);
+	dw_new_task_check(&task, dw_options_read(options, &task));
 
 	dw_definition_set(def, Anum_recurring_queue, Int16GetDatum(task.queue));
 	dw_definition_set(def, Anum_recurring_priority, Int16GetDatum(task.priority));
@@ -520,7 +512,7 @@ create(DwDefinition *def)
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
 				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
 	dw_definition_insert_run(def);
-	dw_recurring_insert(def->values, def->nulls);
+	dw_table_insert(dw_catalog()->recurring, def->values, def->nulls, Natts_recurring);
 	return dw_definition_number(def, Anum_recurring_task);
 }
 

@@ -34,6 +34,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../ending/keys.h"
@@ -193,7 +194,6 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 	DwHint		hint;
-	int64		mark;
 
 	if (dw_max_pending >= 0)
 		dw_require_room(row->owner);
@@ -206,17 +206,11 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	dw_writes_for(row->owner);
-	/* spare the task from the marks that have committed; later ones may cancel it */
-	mark = dw_mark_on_row(values, nulls);
-	if (mark != 0)
-	{
-		values[Anum_task_spared - 1] = Int64GetDatum(mark);
-		nulls[Anum_task_spared - 1] = false;
-	}
+	dw_marks_spare(values, nulls);
 	/* crashes may still be counted if the server was killed just when the task failed */
 	dw_crashes_forget(MyDatabaseId, row->id);
-	hint.tid = dw_task_insert(values, nulls);
-	dw_touch_written(&hint);
+	hint.tid = dw_task_insert(retrying->task, values, nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
 /*
@@ -231,13 +225,11 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 	foreach(lc, rows)
 	{
 		HeapTuple	tuple = lfirst(lc);
-		TM_FailureData failure;
 		FailedRow	older;
 
 		read_failed_row(retrying->failed, tuple, &older);
 		if (older.owner == row->owner)
-			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
-							   InvalidSnapshot, true, &failure, false);
+			(void) dw_heap_delete(retrying->failed, &tuple->t_self, true);
 	}
 	CommandCounterIncrement();
 }
@@ -356,10 +348,7 @@ static void
 refuse(Outcome why, const FailedRow *row)
 {
 	if (why == NO_OWNER)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role with OID %u does not exist", row->owner),
-				 errdetail("The role that scheduled the task was dropped.")));
+		dw_require_role(row->owner);
 	if (why == NO_QUEUE)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -389,11 +378,7 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	Outcome		outcome;
 
 	dw_require_writable(function);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("task id must not be null")));
-
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	begin_retrying(&retrying, discards);
 	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
 	if (outcome != DEALT_WITH && outcome != NOT_THERE)

@@ -51,11 +51,11 @@
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
 #include "../rows/catalog.h"
@@ -73,6 +73,7 @@
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/other_nodes.h"
+#include "../task/rights.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
@@ -115,17 +116,6 @@ is_own_session(Oid owner)
 	if (dw_this_executor != NULL)
 		return dw_this_executor->owner == owner;
 	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
-}
-
-/* Raises an error if the task's owner does not exist any more. */
-static void
-require_role(Oid owner)
-{
-	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role with OID %u does not exist", owner),
-				 errdetail("The role that scheduled the task was dropped.")));
 }
 
 /*---- The search path ----*/
@@ -523,7 +513,7 @@ run_and_conclude(Taken *task)
 		.started = dw_now()
 	};
 
-	require_role(task->key.owner);
+	dw_require_role(task->key.owner);
 	if (task->key.origin != dw_origin_stamp())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -548,10 +538,7 @@ dw_run(PG_FUNCTION_ARGS)
 	Taken		task = {.function = "delay_run()"};
 
 	dw_require_writable("delay_run()");
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("task id must not be null")));
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	if (!take_for_run(PG_GETARG_INT64(0), &task))
 		PG_RETURN_BOOL(false);
 	run_and_conclude(&task);

@@ -571,14 +571,6 @@ get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 	return true;
 }
 
-/* Sets a column of the task's row. */
-static void
-put_column(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
-{
-	task->values[column - 1] = value;
-	task->nulls[column - 1] = isnull;
-}
-
 /* Fills in the task's arguments from the row. */
 static void
 put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
@@ -587,8 +579,8 @@ put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
 
 	for (int i = 0; i < template->nargs; i++)
 		(void) get_argument(&template->args[i], row, &arguments[i]);
-	put_column(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
-	put_column(task, Anum_task_arg_types, template->arg_types, false);
+	dw_new_task_set(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
+	dw_new_task_set(task, Anum_task_arg_types, template->arg_types, false);
 }
 
 /*
@@ -628,9 +620,9 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	}
 	if (template->nargs > 0)
 		put_args(&task, template, row);
-	put_column(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
-	put_column(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
-	(void) dw_schedule_checked(&task);
+	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
+	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
 /* Error context callback; arg is a TriggerData. */

@@ -42,6 +42,7 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/history.h"
 #include "../rows/catalog.h"
@@ -363,10 +364,7 @@ dw_wait(PG_FUNCTION_ARGS)
 	int64		deadline = DW_NEVER;	/* by dw_uptime() */
 	const char *result;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("task id must not be null")));
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_shared();
 	PreventCommandDuringRecovery("delay_wait()");
 	PreventCommandIfParallelMode("delay_wait()");

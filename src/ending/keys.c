@@ -144,6 +144,24 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 }
 
 /*
+ * Takes the lock of a key and reads the rows of the key.  Returns the newest one of this
+ * database's own, or NULL; *open is the transaction that is inserting or deleting it.
+ */
+static DwKeyRow *
+lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
+{
+	DwKeyRow   *row;
+
+	CHECK_FOR_INTERRUPTS();
+	dw_key_lock(key);
+	*rows = dw_key_rows(rel, key);
+	row = dw_key_newest(*rows, false);
+	if (row != NULL)
+		*open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
+	return row;
+}
+
+/*
  * Prepares to insert a new task with a key.  rel is open and locked in RowExclusiveLock.
  *
  * True: the caller holds the key's lock; it inserts the row and then calls
@@ -157,18 +175,13 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 	for (;;)
 	{
 		List	   *rows;
-		DwKeyRow	   *row;
 		TransactionId open;
+		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
 		Settled		settled;
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		row = dw_key_newest(rows, false);
 		if (row == NULL || dw_key_row_is_claimed(row, rows))
 			return true;
 
-		open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
 		if (TransactionIdIsValid(open))
 		{
 			dw_key_leave();
@@ -204,20 +217,14 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 	for (;;)
 	{
 		List	   *rows;
-		DwKeyRow	   *row;
 		TransactionId open;
-		bool		claimed;
+		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
+		bool		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		row = dw_key_newest(rows, false);
-		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
 		/* an older task that runs is no obstacle; a newer one might be put back itself */
 		if (row == NULL || (claimed && row->task.id < id))
 			return true;
 
-		open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
 		dw_key_leave();
 		if (claimed || !TransactionIdIsValid(open))
 			return false;
@@ -234,11 +241,12 @@ runs_here(Relation rel, const DwKey *key)
 {
 	HeapTuple	tuple;
 	DwKey		own;
+	DwTaskKey	task;
 
 	if (dw_this_executor == NULL || dw_this_executor->state != DW_EXECUTOR_BUSY)
 		return false;
 	tuple = dw_task_find(rel, dw_this_executor->current.id, SnapshotAny);
-	return tuple != NULL && dw_key_of(rel, tuple, &own) &&
+	return tuple != NULL && dw_key_of(rel, tuple, &own, &task) &&
 		own.owner == key->owner && own.queue == key->queue &&
 		DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID,
 											 PointerGetDatum(own.key),
@@ -344,9 +352,8 @@ dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
 	DwTaskKey	task;
 	DwKeyRow	   *row;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return true;
-	dw_task_key(rel, tuple, &task);
 	/* released by the end of the transaction */
 	dw_key_lock(&key);
 	row = dw_key_superseder(dw_key_rows(rel, &key), &task);

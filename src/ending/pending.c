@@ -80,19 +80,6 @@ bury_older(Relation rel, List *rows, int64 id)
 	}
 }
 
-/* Buries the older tasks of the key of this row, if it has one. */
-static void
-bury_older_of_key(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-	DwTaskKey	task;
-
-	if (!dw_key_of(rel, tuple, &key))
-		return;
-	dw_task_key(rel, tuple, &task);
-	bury_older(rel, dw_key_rows(rel, &key), task.id);
-}
-
 /*
  * For executors, after the deletion of a row with a key: false if the task is
  * superseded by a newer one.  Else buries the older tasks of its key.
@@ -109,9 +96,8 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 	DwTaskKey	task;
 	List	   *rows;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return true;
-	dw_task_key(rel, tuple, &task);
 	dw_executor_forget_refused(task.id);
 	rows = dw_key_rows(rel, &key);
 	if (dw_key_superseder(rows, &task) != NULL)
@@ -129,6 +115,8 @@ DwTaken
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
 {
 	TM_Result	result;
+	DwKey		own_key;
+	DwTaskKey	task;
 
 	*again = false;
 	dw_require_task_owner(key->id, key->owner);
@@ -141,7 +129,8 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	if (result == TM_Ok)
 	{
 		/* otherwise an older task would become the newest one of the key */
-		bury_older_of_key(rel, tuple);
+		if (dw_key_of(rel, tuple, &own_key, &task))
+			bury_older(rel, dw_key_rows(rel, &own_key), task.id);
 		return DW_TAKEN;
 	}
 	/* the current command has deleted the row by plain SQL */

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/skey.h"
@@ -436,6 +437,18 @@ dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
 	memcpy(all_values, values, n * sizeof(Datum));
 	memcpy(all_nulls, nulls, n * sizeof(bool));
 	return heap_form_tuple(desc, all_values, all_nulls);
+}
+
+/*
+ * Deletes a row.  If another transaction has the row locked, waits for its end, or
+ * returns TM_BeingModified if wait is false.
+ */
+TM_Result
+dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
+{
+	TM_FailureData failure;
+
+	return heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, wait, &failure, false);
 }
 
 /*

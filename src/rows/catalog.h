@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/htup.h"
+#include "access/tableam.h"
 #include "utils/relcache.h"
 
 #include "../shmem/shared.h"
@@ -243,6 +244,7 @@ extern bool dw_may_have_rows(Oid table);
 extern const DwCatalog *dw_catalog(void);
 extern bool dw_catalog_is_there(void);
 extern int64 dw_origin_stamp(void);
+extern TM_Result dw_heap_delete(Relation rel, ItemPointer tid, bool wait);
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 
 #endif							/* DW_CATALOG_H */

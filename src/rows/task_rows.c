@@ -189,11 +189,11 @@ dw_tasks_unlocked(void)
 }
 
 /*
- * Inserts a row into delay_wheel.task, with its index entries, and makes it visible to
- * later commands of this transaction.  Returns where the row is.
+ * Inserts a row into delay_wheel.task (rel), with its index entries, and makes it visible
+ * to later commands of this transaction.  Returns where the row is.
  */
 ItemPointerData
-dw_task_insert(Datum *values, bool *nulls)
+dw_task_insert(Relation rel, Datum *values, bool *nulls)
 {
 	static const AttrNumber pkey_columns[] = {Anum_task_id, 0};
 	static const AttrNumber lane_columns[] = {
@@ -203,7 +203,6 @@ dw_task_insert(Datum *values, bool *nulls)
 	static const AttrNumber key_columns[] = {
 		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
-	Relation	rel = dw_tasks_open();
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
 		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
@@ -217,7 +216,6 @@ dw_task_insert(Datum *values, bool *nulls)
 	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
 	tid = tuple->t_self;
 	heap_freetuple(tuple);
-	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	return tid;
 }
@@ -304,7 +302,6 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	TM_FailureData failure;
 
 	ScanKeyInit(&keys[0], Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	ScanKeyInit(&keys[1], Anum_failed_failed_at, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ,
@@ -312,8 +309,7 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 2, keys);
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
-		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, &failure, false);
+		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
@@ -421,20 +417,14 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 
 /*---- Tables that are seldom written ----*/
 
-static void
-insert_into(Oid table, Datum *values, bool *nulls, int n)
+/* Opens a table, and inserts a row of n columns; all indexes count as an administrator's. */
+void
+dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
 
 	insert_row(rel, values, nulls, n, NULL, 0);
 	table_close(rel, NoLock);
-}
-
-/* Inserts a row into delay_wheel.prepared. */
-void
-dw_prepared_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->prepared, values, nulls, Natts_prepared);
 }
 
 /*
@@ -469,34 +459,6 @@ dw_prepared_is_open(const char *gid)
 	UnlockRelationOid(dw_catalog()->prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return open;
-}
-
-/* Inserts a row into delay_wheel.queue. */
-void
-dw_queue_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->queue, values, nulls, Natts_queue);
-}
-
-/* Inserts a row into delay_wheel.pause. */
-void
-dw_pause_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
-}
-
-/* Inserts a row into delay_wheel.cancellation. */
-void
-dw_cancellation_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
-}
-
-/* Inserts a row into delay_wheel.recurring_task. */
-void
-dw_recurring_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
 }
 
 /*

@@ -67,7 +67,7 @@ typedef enum DwIfExists
 extern void dw_tasks_lock(void);
 extern Relation dw_tasks_open(void);
 extern void dw_tasks_unlocked(void);
-extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
+extern ItemPointerData dw_task_insert(Relation rel, Datum *values, bool *nulls);
 extern Datum dw_clipped_text(const char *text, int length, int max);
 extern const char *dw_error_message(const ErrorData *error);
 extern void dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
@@ -76,12 +76,8 @@ extern void dw_failed_delete(int64 id, TimestampTz failed_at);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 extern BlockNumber dw_history_insert(Relation rel, List *rows);
-extern void dw_prepared_insert(Datum *values, bool *nulls);
+extern void dw_table_insert(Oid table, Datum *values, bool *nulls, int n);
 extern bool dw_prepared_is_open(const char *gid);
-extern void dw_queue_insert(Datum *values, bool *nulls);
-extern void dw_pause_insert(Datum *values, bool *nulls);
-extern void dw_cancellation_insert(Datum *values, bool *nulls);
-extern void dw_recurring_insert(Datum *values, bool *nulls);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);

@@ -169,22 +169,15 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	return true;
 }
 
-/*
- * Makes the hint by which the timer is told of a row.  If there is no lane for the row
- * (all places are taken), returns false, and the timer will read all lanes.
- */
-static bool
-make_hint(const DwTaskKey *key, DwHint *hint)
+/* Notes the hint by which the timer is told of a row that is about to be locked. */
+static void
+touch_row(const DwTaskKey *key, DwTouchKind kind, DwHint *hint)
 {
 	hint->id = key->id;
 	hint->due = key->due;
 	hint->tid = key->tid;
-	if (dw_lane_find_or_enter(key->owner, key->queue, key->priority, &hint->lane))
-		return true;
-	/* no place is left for another lane, or for this database */
-	hint->lane = dw_no_lane;
-	dw_touch_all();
-	return false;
+	hint->lane = dw_lane_if_any(key->owner, key->queue, key->priority);
+	dw_touch_row(hint, kind);
 }
 
 /*
@@ -200,17 +193,14 @@ TM_Result
 dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 {
 	ItemPointerData tid = key->tid;
-	TM_FailureData failure;
 	TM_Result	result;
 
 	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
-	if (make_hint(key, hint))
-		dw_touch_locked(hint);
+	touch_row(key, DW_TOUCH_LOCKED, hint);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
 	DW_INJECT("take-before-delete");
-	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-						 InvalidSnapshot, false, &failure, false);
+	result = dw_heap_delete(rel, &tid, false);
 	if (result == TM_BeingModified)
 	{
 		TransactionId *others;
@@ -218,8 +208,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 
 		/* heap_delete() passes over our own lock only if it may wait */
 		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
-			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-								 InvalidSnapshot, true, &failure, false);
+			result = dw_heap_delete(rel, &tid, true);
 	}
 	if (key->has_more)
 		dw_autonomous_leave(key->id);
@@ -241,8 +230,7 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	DwHint		hint;
 	TM_Result	result;
 
-	if (make_hint(key, &hint))
-		dw_touch_kept(&hint);
+	touch_row(key, DW_TOUCH_KEPT, &hint);
 	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
 							 LockWaitSkip, false, &buffer, &failure);
 	ReleaseBuffer(buffer);

@@ -15,7 +15,7 @@
  * reloaded: reload_from tells the timer to read the lane again from that due time on.
  *
  * The rows that a transaction wrote and locked are noted in the order of the calls,
- * with the subtransaction:
+ * with the subtransaction and a DwTouchKind:
  *
  * written	Hint after a commit.
  * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
@@ -78,19 +78,11 @@
 /* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
 #define MAX_HINTS	1024
 
-/* The effect of the transaction on a row; see above. */
-typedef enum TouchKind
-{
-	TOUCH_WRITTEN,
-	TOUCH_LOCKED,
-	TOUCH_KEPT
-} TouchKind;
-
 typedef struct Touched
 {
 	DwHint		hint;
 	SubTransactionId subid;
-	TouchKind	kind;
+	DwTouchKind kind;
 } Touched;
 
 /* A lane that the timer must read again from a due time on. */
@@ -190,13 +182,16 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 	lower_lane(lane, due, false);
 }
 
-/* Notes a hint; after MAX_HINTS, or once a lane is noted, only its lane and due time. */
-static void
-remember_hint(const DwHint *hint, TouchKind kind)
+/*
+ * Notes what this transaction did, or is about to do, to the row of a hint.  After
+ * MAX_HINTS rows, or once a lane is noted, only the lane and the due time are noted.
+ */
+void
+dw_touch_row(const DwHint *hint, DwTouchKind kind)
 {
 	if (nlows > 0 || ntouched >= MAX_HINTS)
 	{
-		lower_lane(hint->lane, hint->due, kind != TOUCH_WRITTEN);
+		lower_lane(hint->lane, hint->due, kind != DW_TOUCH_WRITTEN);
 		return;
 	}
 	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
@@ -206,40 +201,13 @@ remember_hint(const DwHint *hint, TouchKind kind)
 	ntouched++;
 }
 
-/* Notes that this transaction wrote a task's row.  If it commits, the timer is told. */
-void
-dw_touch_written(const DwHint *hint)
-{
-	remember_hint(hint, TOUCH_WRITTEN);
-}
-
-/*
- * Notes that this transaction is about to delete a task's row; the hint is that of the
- * old row.  If the transaction is rolled back, the timer is told.
- */
-void
-dw_touch_locked(const DwHint *hint)
-{
-	remember_hint(hint, TOUCH_LOCKED);
-}
-
-/*
- * Notes that this transaction is about to lock a task's row, and leaves it as it is.  At
- * the end, the timer is told if the task is due.
- */
-void
-dw_touch_kept(const DwHint *hint)
-{
-	remember_hint(hint, TOUCH_KEPT);
-}
-
 /* True if the timer must be told of the row at the end of the (sub)transaction. */
 static bool
 is_news(const Touched *t, bool committed)
 {
-	if (t->kind == TOUCH_KEPT)
+	if (t->kind == DW_TOUCH_KEPT)
 		return t->hint.due <= dw_now();
-	return committed == (t->kind == TOUCH_WRITTEN);
+	return committed == (t->kind == DW_TOUCH_WRITTEN);
 }
 
 /*
@@ -589,7 +557,7 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 	values[Anum_prepared_queue - 1] = Int16GetDatum(queue);
 	values[Anum_prepared_priority - 1] = Int16GetDatum(priority);
 	values[Anum_prepared_due - 1] = TimestampTzGetDatum(due);
-	dw_prepared_insert(values, nulls);
+	dw_table_insert(dw_catalog()->prepared, values, nulls, Natts_prepared);
 }
 
 /*
