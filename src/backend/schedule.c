@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -250,14 +249,6 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 
 /*---- Cancelling ----*/
 
-/* Returns the text in which SQL functions report a DwTaken. */
-static Datum
-return_taken(DwTaken state)
-{
-	PG_RETURN_TEXT_P(cstring_to_text(state == DW_TAKEN ? "cancelled" :
-									 state == DW_RUNNING ? "running" : "gone"));
-}
-
 /*
  * Cancels a pending task; with stop_running, also stops a running one.  Returns the
  * result of delay_cancel().
@@ -307,11 +298,11 @@ dw_cancel(PG_FUNCTION_ARGS)
 }
 
 /* Cancels the pending task with a key, in the current transaction. */
-DwTaken
+DwTakeResult
 dw_schedule_cancel(const DwKey *key)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	DwTaken		state = dw_key_cancel(rel, key);
+	DwTakeResult state = dw_key_cancel(rel, key);
 
 	if (state == DW_TAKEN)
 		CommandCounterIncrement();
@@ -324,6 +315,7 @@ Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	DwKey		key;
+	DwTakeResult result;
 
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
@@ -332,7 +324,9 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	/* the user need not (any more) have the right to schedule into the queue */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
-	return return_taken(dw_schedule_cancel(&key));
+	result = dw_schedule_cancel(&key);
+	PG_RETURN_TEXT_P(cstring_to_text(result == DW_TAKEN ? "cancelled" :
+									 result == DW_RUNNING ? "running" : "gone"));
 }
 
 /*---- Rescheduling ----*/

@@ -15,6 +15,6 @@
 #include "../task/new_task.h"
 
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
-extern DwTaken dw_schedule_cancel(const DwKey *key);
+extern DwTakeResult dw_schedule_cancel(const DwKey *key);
 
 #endif							/* DW_SCHEDULE_H */

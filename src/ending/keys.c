@@ -11,8 +11,8 @@
  * pending task and inserts one.  It looks with a dirty snapshot, which shows what open
  * transactions do.  A process waits for nothing while it holds this lock, and holds one
  * such lock at a time, however many keys it schedules.  A session that moves a task
- * inserts the new row under the lock, too.  Otherwise a scan could pass the place of
- * the new row before the insertion, and find the old row gone.
+ * inserts the new row under the lock, too.  Otherwise a scan could be past the new row
+ * before the insertion, and find the old row gone.
  *
  * The rows of a key, in the order of their ids:
  *
@@ -55,7 +55,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../ring/ring.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
@@ -67,23 +66,6 @@
 
 /* Longest time that a session waits for an executor that was refused. */
 #define COURTESY_US		(50 * 1000)
-
-/* True if the current transaction has inserted the row. */
-static bool
-is_own_insertion(const DwKeyRow *row)
-{
-	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data));
-}
-
-static void
-raise_exists(const DwKey *key, const DwKeyRow *row)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_UNIQUE_VIOLATION),
-			 errmsg("a task with key \"%s\" is already pending", text_to_cstring(key->key)),
-			 errdetail("It is task %lld.", (long long) row->task.id),
-			 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
-}
 
 /*
  * Waits until an executor has claimed the task, COURTESY_US at most: executors may all
@@ -126,7 +108,11 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 	DwHint		hint;
 
 	if (if_exists == DW_RAISE)
-		raise_exists(key, row);
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg("a task with key \"%s\" is already pending", text_to_cstring(key->key)),
+				 errdetail("It is task %lld.", (long long) task->id),
+				 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
 	if (if_exists == DW_REPLACE)
 	{
 		if (dw_row_delete(rel, task, &hint) != TM_Ok)
@@ -136,7 +122,8 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 	}
 
 	/* no executor can claim the task before the end of this transaction anyway */
-	if (is_own_insertion(row) || dw_row_is_locked_here(rel, task))
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data)) ||
+		dw_row_is_locked_here(rel, task))
 		return SETTLED;
 	if (task->due <= dw_now() && dw_executor_was_refused(task->id))
 		return SETTLE_LATER;
@@ -282,7 +269,7 @@ leave_out_uncommitted(List **rows)
  * are not running, also superseded ones and those of other origins.  Returns what became
  * of the newest one.  Waits for other transactions that have a row locked.
  */
-DwTaken
+DwTakeResult
 dw_key_cancel(Relation rel, const DwKey *key)
 {
 	bool		taken = false;

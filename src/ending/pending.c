@@ -111,7 +111,7 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
  * are as in dw_take_pending().  *again becomes true if another transaction had the row
  * locked: its end has been waited for, and the caller has to find the row anew.
  */
-DwTaken
+DwTakeResult
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
 {
 	TM_Result	result;
@@ -150,7 +150,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
  * *hint is the hint that tells the timer of the task as it was.  Raises an error if the
  * current user does not have the rights of the task's owner.
  */
-DwTaken
+DwTakeResult
 dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
 {
 	if (dw_executor_runs_here(id))
@@ -159,7 +159,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		DwTaken		state;
+		DwTakeResult state;
 		bool		again;
 		uint32		ended = dw_autonomous_ended();
 		Oid			owner;

@@ -64,9 +64,6 @@ typedef enum DwIfExists
 /* Message of a superseded task, which is given up since there is a newer one of its key. */
 #define DW_SUPERSEDED_MESSAGE	"a newer task of the same key is pending or running"
 
-extern void dw_tasks_lock(void);
-extern Relation dw_tasks_open(void);
-extern void dw_tasks_unlocked(void);
 extern ItemPointerData dw_task_insert(Relation rel, Datum *values, bool *nulls);
 extern Datum dw_clipped_text(const char *text, int length, int max);
 extern const char *dw_error_message(const ErrorData *error);
@@ -83,6 +80,7 @@ extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
+extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);
 

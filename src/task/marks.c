@@ -48,7 +48,6 @@
 
 #include "access/detoast.h"
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -452,16 +451,6 @@ dw_marks_hit(Relation rel, HeapTuple tuple)
 	return latest_hit(&task) != 0;
 }
 
-/* True if a mark hits the task, or one that has been removed would have. */
-static bool
-is_hit(Relation rel, HeapTuple tuple)
-{
-	int			n;
-
-	(void) dw_marks(&n);
-	return dw_marks_hit(rel, tuple);
-}
-
 /*
  * True if a mark of delay_cancel_all() hits the task: a committed one, or one of this
  * transaction.  Reads the marks again, with a snapshot of its own, if any were
@@ -474,10 +463,13 @@ is_hit(Relation rel, HeapTuple tuple)
 bool
 dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 {
-	if (!is_hit(rel, tuple))
+	int			n;
+
+	(void) dw_marks(&n);
+	if (!dw_marks_hit(rel, tuple))
 		return false;
-	copy_valid = false;
-	return is_hit(rel, tuple);
+	(void) dw_marks_anew(&n);
+	return dw_marks_hit(rel, tuple);
 }
 
 /*---- The marks' own rows ----*/

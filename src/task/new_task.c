@@ -114,7 +114,7 @@ dw_new_task_check(DwNewTask *task, int nargs)
 {
 	static struct config_generic *search_path = NULL;
 	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
-	TimestampTz latest = dw_finite_due(dw_time_add(task->due, task->spread));
+	TimestampTz latest = task->due;
 
 	if (dw_check_sql_text && nargs != DW_SQL_CHECKED)
 	{
@@ -123,6 +123,8 @@ dw_new_task_check(DwNewTask *task, int nargs)
 		else
 			dw_check_sql(sql, nargs);
 	}
+	if (task->spread > 0)
+		latest = dw_finite_due(dw_time_add(latest, task->spread));
 	if (!task->nulls[Anum_task_expires - 1])
 		dw_check_expires(latest, task->values[Anum_task_expires - 1]);
 
@@ -169,7 +171,7 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 }
 
 /*
- * Schedules a task that takes the place of one that ends, and returns its id.  Its SQL
+ * Schedules a task that follows one that ends, and returns its id.  Its SQL
  * was checked when the first task was scheduled.  No limit applies: neither of pending
  * tasks nor of lanes.
  */

@@ -26,11 +26,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -41,7 +39,6 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -284,27 +281,23 @@ static bool
 failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	ListCell   *lc;
 
-	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	foreach(lc, dw_failed_rows(rel, id, snapshot))
 	{
+		HeapTuple	tuple = (HeapTuple) lfirst(lc);
 		bool		isnull;
 		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
 														  &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 
-		found = !isnull && owner == wanted->owner && queue == wanted->queue &&
+		if (!isnull && owner == wanted->owner && queue == wanted->queue &&
 			DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, text,
-												 PointerGetDatum(wanted->key)));
+												 PointerGetDatum(wanted->key))))
+			return true;
 	}
-	systable_endscan(scan);
-	return found;
+	return false;
 }
 
 /*

@@ -166,10 +166,7 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 			return;
 		}
 	lows = reserve_touched(lows, nlows, &lows_size, sizeof(LaneLow));
-	lows[nlows].lane = lane;
-	lows[nlows].due = due;
-	lows[nlows].locked = locked;
-	nlows++;
+	lows[nlows++] = (LaneLow) {lane, due, locked};
 }
 
 /*
@@ -195,10 +192,7 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 		return;
 	}
 	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
-	touched[ntouched].hint = *hint;
-	touched[ntouched].subid = GetCurrentSubTransactionId();
-	touched[ntouched].kind = kind;
-	ntouched++;
+	touched[ntouched++] = (Touched) {*hint, GetCurrentSubTransactionId(), kind};
 }
 
 /* True if the timer must be told of the row at the end of the (sub)transaction. */
@@ -228,10 +222,7 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 		return;
 	}
 	ended = reserve_touched(ended, nended, &ended_size, sizeof(Ended));
-	ended[nended].id = id;
-	ended[nended].outcome = outcome;
-	ended[nended].subid = GetCurrentSubTransactionId();
-	nended++;
+	ended[nended++] = (Ended) {id, outcome, GetCurrentSubTransactionId()};
 }
 
 /*
@@ -534,7 +525,7 @@ ended_in_subtransaction(void)
  * tasks too early could miss anything.
  */
 static void
-publish_ending(void)
+publish_committing(void)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
 
@@ -542,7 +533,7 @@ publish_ending(void)
 		(ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !control_changed))
 		return;
 	if (ended_in_subtransaction() || has_catalog_news())
-		dw_ending_publish(xid);
+		dw_committing_publish(xid);
 }
 
 /* Writes a row of delay_wheel.prepared: a lane and a due time.  InvalidOid stands for all lanes. */
@@ -639,7 +630,7 @@ touched_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			note_nameless_end();
-			publish_ending();
+			publish_committing();
 			if (ntouched > 0)
 				DW_INJECT("commit-before-visible");
 			break;
@@ -651,7 +642,7 @@ touched_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			if (tell_at_once(false))
 				deliver_all(false);
-			dw_ending_withdraw();
+			dw_committing_withdraw();
 			forget_touched();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -675,7 +666,7 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 	if (!committed || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
 	/* step N4 */
-	dw_ending_withdraw();
+	dw_committing_withdraw();
 	if (!delivers)
 		return;
 	deliver_all(true);
@@ -784,8 +775,8 @@ dw_accept_replicated(TriggerData *trigger, HeapTuple row)
  * for lanes or databases are taken.  The last lane is remembered, since most sessions
  * schedule into one lane only.
  */
-bool
-dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
+static bool
+find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 {
 	static DwLaneRef last;
 	static Oid	last_owner = InvalidOid;
@@ -821,18 +812,19 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 {
 	static uint32 wait_event = 0;
 	DwLaneRef	lane;
-	DwDatabase *db = dw_my_database();
-
-	if (db == NULL)
-	{
-		dw_warn_no_place();
-		return dw_no_lane;
-	}
 
 	for (int i = 0; i < 100; i++)
 	{
-		if (dw_lane_find_or_enter(owner, queue, priority, &lane))
+		DwDatabase *db;
+
+		if (find_or_enter_lane(owner, queue, priority, &lane))
 			return lane;
+		db = dw_my_pinned_database();
+		if (db == NULL)
+		{
+			dw_warn_no_place();
+			return dw_no_lane;
+		}
 		if (i == 10)
 			dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
 		dw_wake_timer(db, DW_AWAKE);
@@ -858,7 +850,7 @@ dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 {
 	DwLaneRef	lane;
 
-	if (dw_lane_find_or_enter(owner, queue, priority, &lane))
+	if (find_or_enter_lane(owner, queue, priority, &lane))
 		return lane;
 	dw_touch_all();
 	return dw_no_lane;

@@ -40,7 +40,6 @@ extern void dw_touch_prepared(void);
 extern void dw_touched_prepare_as(const char *gid);
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);
-extern bool dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane);
 extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
 extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 
