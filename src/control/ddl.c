@@ -103,7 +103,7 @@ raise_control(void)
 	DwDatabase *db = dw_my_database();
 
 	if (db != NULL)
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 }
 
 /*

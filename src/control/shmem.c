@@ -72,7 +72,7 @@ init_shared(void)
 	memset(dw_shared, 0, sizeof(DwShared));
 	dw_shared->table_lock = &locks[0].lock;
 	dw_shared->database_locks = &locks[1].lock;
-	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
+	dw_process_init(&dw_shared->launcher);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
 	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);

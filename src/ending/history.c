@@ -128,9 +128,9 @@ dw_history_read_current(Oid sequence)
 static int
 current_table(DwDatabase *db)
 {
-	uint32		known = db ? pg_atomic_read_u32(&db->history_current) : 0;
+	int			known = db ? dw_history_known_table(&db->sweeper_news) : -1;
 
-	return known > 0 ? (int) known - 1 : dw_history_read_current(dw_catalog()->history_seq);
+	return known >= 0 ? known : dw_history_read_current(dw_catalog()->history_seq);
 }
 
 /*
@@ -140,20 +140,9 @@ current_table(DwDatabase *db)
 static BlockNumber
 room(DwDatabase *db)
 {
-	uint32		known = db ? pg_atomic_read_u32(&db->history_room) : 0;
+	BlockNumber known = db ? dw_history_known_room(&db->sweeper_news) : 0;
 
 	return known > 0 ? known : dw_history_max_pages() / 2;
-}
-
-/* Asks the sweeper to look at the history's tables at this time, or earlier. */
-void
-dw_history_ask(DwDatabase *db, TimestampTz at)
-{
-	if (!dw_atomic_lower(&db->history_turn_at, at))
-		return;
-	/* the timer looks at history_turn_at when control has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*
@@ -163,8 +152,8 @@ dw_history_ask(DwDatabase *db, TimestampTz at)
 void
 dw_history_set_full(DwDatabase *db, bool full)
 {
-	if (pg_atomic_exchange_u32(&db->history_is_full, full ? 1 : 0) == 0 && full)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+	if (dw_history_becomes_full(&db->sweeper_news, full))
+		dw_problem(&db->problem, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
 }
 
 /*
@@ -180,11 +169,11 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
 		return;
 	if (page == 0)
-		dw_history_ask(db, dw_now() + dw_history_turn_us());
+		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now() + dw_history_turn_us());
 	if (page + 1 >= room(db))
 		dw_history_set_full(db, true);
 	if (page + 1 >= dw_history_turn_pages(room(db)))
-		dw_history_ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
+		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_job_soonest(&db->sweeper_news, DW_JOB_HISTORY));
 }
 
 /*---- What is recorded ----*/
@@ -381,7 +370,7 @@ write_rows(List *rows)
 	if (!dw_catalog_is_there())
 		return;
 	rel = open_for_writing(db);
-	if (db != NULL ? pg_atomic_read_u32(&db->history_is_full) == 0 :
+	if (db != NULL ? !dw_history_is_full(&db->sweeper_news) :
 		RelationGetNumberOfBlocks(rel) < room(db))
 	{
 		leave_old_page(rel);

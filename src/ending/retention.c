@@ -40,8 +40,8 @@ have_changed(int *known, int a, int b)
 static void
 look_at_failed(DwDatabase *db)
 {
-	pg_atomic_write_u64(&db->failed_limit, 0);
-	dw_failed_ask(db, dw_now());
+	dw_failed_limit_set(&db->sweeper_news, 0);
+	dw_ask_sweeper(db, DW_JOB_FAILED, dw_now());
 }
 
 /*
@@ -58,7 +58,7 @@ dw_failed_begin(DwDatabase *db)
 	StartTransactionCommand();
 	any = dw_catalog_lookup(&cat) && dw_may_have_rows(cat.failed);
 	CommitTransactionCommand();
-	pg_atomic_write_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
 	if (any)
 		look_at_failed(db);
 }
@@ -83,8 +83,8 @@ dw_failed_obey_settings(DwDatabase *db)
 static void
 look_at_history(DwDatabase *db)
 {
-	pg_atomic_write_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
-	dw_history_ask(db, dw_now());
+	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, PG_INT64_MIN);
+	dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now());
 }
 
 /*
@@ -102,7 +102,7 @@ dw_history_begin(DwDatabase *db)
 		for (int i = 0; i < DW_HISTORY_TABLES && !any; i++)
 			any = dw_may_have_rows(cat.history[i]);
 	CommitTransactionCommand();
-	if (any || pg_atomic_read_u32(&db->history_current) != 0)
+	if (any || dw_history_known_table(&db->sweeper_news) >= 0)
 		look_at_history(db);
 }
 

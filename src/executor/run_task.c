@@ -573,7 +573,7 @@ report_problem(Step step, const ErrorData *error)
 	if (work.rest_ms == 0)
 		ereport(LOG,
 				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
-	dw_problem_quoting(work.db, text, error->message);
+	dw_problem_quoting(&work.db->problem, text, error->message);
 }
 
 /* Returns the step that follows a step that was undone by an error. */
@@ -782,7 +782,7 @@ leave_alone(void)
 	ereport(LOG,
 			(errcode(DW_ERRCODE_CRASHED), errmsg_internal("%s", text),
 			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel.task.")));
-	dw_problem(work.db, text);
+	dw_problem(&work.db->problem, text);
 }
 
 /*

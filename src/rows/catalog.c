@@ -132,7 +132,7 @@ dw_read_failed(DwDatabase *database, const char *what)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message),
+	dw_problem_quoting(&database->problem, psprintf("could not %s: %s", what, error->message),
 					   error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
@@ -307,38 +307,45 @@ check_columns(Oid table, const Oid *types, int n)
 	table_close(rel, AccessShareLock);
 }
 
+/* A column that catalog.h has, and whose type is missing here, is found by the compiler. */
+#define CHECK_COLUMNS(table, types, n) \
+	do { \
+		StaticAssertStmt(lengthof(types) == (n), "a column has no type"); \
+		check_columns(table, types, n); \
+	} while (0)
+
 /* Checks the columns of all tables; the types are those of the install script. */
 static void
 check_tables(const DwCatalog *cat)
 {
-	static const Oid task_types[Natts_task] = {
+	static const Oid task_types[] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
-	static const Oid failed_types[Natts_failed] = {
+	static const Oid failed_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
-	static const Oid prepared_types[Natts_prepared] = {
+	static const Oid prepared_types[] = {
 		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
 	};
-	static const Oid queue_types[Natts_queue] = {
+	static const Oid queue_types[] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
 		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
 	};
-	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
-	static const Oid cancellation_types[Natts_cancellation] = {
+	static const Oid pause_types[] = {REGROLEOID, TIMESTAMPTZOID};
+	static const Oid cancellation_types[] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
 	};
-	static const Oid history_types[Natts_history] = {
+	static const Oid history_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
 		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
-	static const Oid recurring_types[Natts_recurring] = {
+	static const Oid recurring_types[] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
 		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
@@ -346,15 +353,15 @@ check_tables(const DwCatalog *cat)
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
 	};
 
-	check_columns(cat->task, task_types, Natts_task);
-	check_columns(cat->failed, failed_types, Natts_failed);
-	check_columns(cat->prepared, prepared_types, Natts_prepared);
-	check_columns(cat->queue, queue_types, Natts_queue);
-	check_columns(cat->pause, pause_types, Natts_pause);
-	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	CHECK_COLUMNS(cat->task, task_types, Natts_task);
+	CHECK_COLUMNS(cat->failed, failed_types, Natts_failed);
+	CHECK_COLUMNS(cat->prepared, prepared_types, Natts_prepared);
+	CHECK_COLUMNS(cat->queue, queue_types, Natts_queue);
+	CHECK_COLUMNS(cat->pause, pause_types, Natts_pause);
+	CHECK_COLUMNS(cat->cancellation, cancellation_types, Natts_cancellation);
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		check_columns(cat->history[i], history_types, Natts_history);
-	check_columns(cat->recurring, recurring_types, Natts_recurring);
+		CHECK_COLUMNS(cat->history[i], history_types, Natts_history);
+	CHECK_COLUMNS(cat->recurring, recurring_types, Natts_recurring);
 }
 
 /*

@@ -16,7 +16,10 @@
 
 #include "../shmem/shared.h"
 
-/* Columns of delay_wheel.task, as the install script has them. */
+/*
+ * Columns of delay_wheel.task, as the install script has them.  The types of all tables' columns
+ * stand in check_tables(), catalog.c.
+ */
 enum
 {
 	Anum_task_id = 1,

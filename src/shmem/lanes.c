@@ -35,6 +35,7 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "lanes.h"
+#include "places.h"
 #include "queue_limits.h"
 #include "shared.h"
 #include "stats.h"
@@ -127,7 +128,8 @@ dw_lanes_init(void)
 		pg_atomic_init_u64(&lane->horizon, (uint64) PG_INT64_MIN);
 		pg_atomic_init_u64(&lane->next_far, (uint64) DW_NEVER);
 		pg_atomic_init_u64(&lane->reload_from, (uint64) DW_NEVER);
-		dw_lane_stats_init(lane);
+		dw_counters_init(&lane->counters);
+		dw_lane_lateness_init(&lane->lateness);
 		lane->next = i + 1 < dw_max_lanes ? i + 1 : DW_NO_LANE;
 	}
 	dw_shared->free_lane = 0;
@@ -407,7 +409,8 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	dw_queue_attach_lane(db, lane);
 	lane->passed_over = 0;
 	lane->waits_since = 0;
-	dw_lane_stats_init(lane);
+	dw_counters_init(&lane->counters);
+	dw_lane_lateness_init(&lane->lateness);
 	join_peers(db, lane);
 	dw_list_init(&lane->ready);
 	lane->spare_state = DW_SPARE_FREE;
@@ -515,8 +518,8 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	 * meanwhile either sees the new generation, and lowers the database's reload_from
 	 * instead; or the values that it has lowered are seen here.
 	 */
-	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->next_far));
-	dw_atomic_lower(&db->reload_from, dw_atomic_take(&lane->reload_from));
+	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->next_far));
+	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->reload_from));
 
 	dw_lane_owner(lane)->nlanes--;
 	leave_owner(dw_lane_owner(lane));
@@ -687,7 +690,7 @@ dw_owners_lack_worker(DwDatabase *db)
 	int32		head = db->blocked_owners.head;
 
 	return head != DW_NO_OWNER && dw_owners[head].block == DW_BLOCK_NO_WORKER &&
-		pg_atomic_read_u32(&db->disabled) == 0;
+		!dw_database_is_disabled(db);
 }
 
 /*

@@ -381,7 +381,7 @@ dw_tell_queues_without_place(void)
 
 		if (!OidIsValid(db->oid) || !db->queues_missing)
 			continue;
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 }

@@ -24,6 +24,7 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "lanes.h"
+#include "places.h"
 #include "queue_limits.h"
 #include "ready.h"
 #include "shared.h"
@@ -336,7 +337,7 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 	TimestampTz now = dw_now();
 
 	*look_again = DW_NEVER;
-	if (pg_atomic_read_u32(&db->disabled) != 0)
+	if (dw_database_is_disabled(db))
 		return false;
 	/*
 	 * tasks whose due time has come go before those that the timer handed over a little
@@ -436,7 +437,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *en
 	}
 	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
-		pg_atomic_read_u32(&db->disabled) != 0)
+		dw_database_is_disabled(db))
 		return false;
 	take_ready(db, lane, &me->place, entry);
 	pass_over_peers(lane);

@@ -27,13 +27,13 @@
  * origin may come; delay_arm() removes it.
  *
  * No claim succeeds after the commit of a mark has returned.  The process that commits
- * a mark raises db->control when the mark is visible to all, and before its client
- * hears of the commit (touched.c).  An executor reads db->control after it has deleted
+ * a mark raises control when the mark is visible to all, and before its client
+ * hears of the commit (touched.c).  An executor reads control after it has deleted
  * the task's row.  If it finds the new value, it reads the marks with a snapshot taken
  * then.  If it finds the old one, it had claimed the task before the commit returned,
  * so the task was running already.  COMMIT PREPARED raises the value, too.
  *
- * Each process keeps a copy of the marks.  The copy lacks no mark while db->control is
+ * Each process keeps a copy of the marks.  The copy lacks no mark while control is
  * as it was before the snapshot of the copy was taken, and this transaction has
  * written no mark itself.  But the copy may have marks that have been removed since.
  * Mostly there are no marks: then all this is a comparison of two numbers.
@@ -94,7 +94,7 @@ static OwnerMark *by_owner = NULL;
 static int	nby_owner = 0;
 
 /*
- * Whether the copy can be used, and for which database, table and value of db->control,
+ * Whether the copy can be used, and for which database, table and value of control,
  * as read before the marks.
  */
 static bool copy_valid = false;
@@ -229,7 +229,7 @@ read_marks(void)
 }
 
 /*
- * Brings the copy up to date.  db->control is read after all that the caller has done
+ * Brings the copy up to date.  The counter is read after all that the caller has done
  * to the task's row, and before the snapshot is taken.
  */
 static void
@@ -241,7 +241,7 @@ refresh_copy(void)
 
 	pg_memory_barrier();
 	if (db != NULL)
-		control = pg_atomic_read_u32(&db->control);
+		control = dw_control_read(&db->timer_news);
 	if (copy_valid && !own_marks && db == copy_database && control == copy_control)
 		return;
 
@@ -250,7 +250,7 @@ refresh_copy(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* without a place for the database there is no db->control that tells of changes */
+	/* without a place for the database nothing tells of changes */
 	copy_valid = db != NULL;
 }
 

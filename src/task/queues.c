@@ -6,7 +6,7 @@
  * Run by sessions that schedule, and by timer and executors.
  *
  * The tables delay_wheel.queue and delay_wheel.pause are the truth;
- * backend/declare.c changes them.  Each change that commits raises db->control.
+ * backend/declare.c changes them.  Each change that commits raises control.
  * So all processes that keep a part of the tables in memory notice:
  *
  * session		keeps the queues that it scheduled into last
@@ -100,8 +100,8 @@ history_column(Relation rel, HeapTuple tuple)
 /* A queue that this session has read. */
 typedef struct KnownQueue
 {
-	bool		is_valid;		/* can be used while db->control stays the same */
-	uint32		control;		/* db->control as read before the queue's row */
+	bool		is_valid;		/* can be used while control stays the same */
+	uint32		control;		/* control as read before the queue's row */
 	char		name[NAMEDATALEN];
 	DwQueueForTask queue;
 	Oid			owner;
@@ -258,7 +258,7 @@ may_use_found_queue(void)
 static bool
 found_is_current(DwDatabase *db)
 {
-	return db != NULL && found->control == pg_atomic_read_u32(&db->control);
+	return db != NULL && found->control == dw_control_read(&db->timer_news);
 }
 
 /*
@@ -303,7 +303,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	choose_known_queue(name);
 	if (!lock_found_queue(db, name))
 	{
-		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
+		uint32		control = db ? dw_control_read(&db->timer_news) : 0;
 
 		pg_read_barrier();
 		lock_queue_by_name(name);
@@ -564,7 +564,7 @@ keep_tables_current(DwDatabase *db)
 
 	/* a pause is first visible, then raises control, then returns to its client */
 	pg_memory_barrier();
-	control = db ? pg_atomic_read_u32(&db->control) : 0;
+	control = db ? dw_control_read(&db->timer_news) : 0;
 	if (dw_queue_tables.is_valid && dw_queue_tables.control == control && !dw_control_is_touched())
 		return;
 
@@ -613,7 +613,7 @@ dw_queue_history(DwDatabase *db, int16 queue)
  *
  * The timer has not noticed the pause yet, or did not know of it when it entered the
  * lane.  The next executor would take the task again, so this executor pauses the
- * lane itself.  But if db->control has changed since the executor read the tables, the
+ * lane itself.  But if control has changed since the executor read the tables, the
  * executor leaves the lane to the timer, which is about to read them.  The timer loads
  * the lane again from this task on, so that tasks keep their order.
  */
@@ -624,7 +624,7 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->paused == DW_NOT_PAUSED && dw_queue_tables.is_valid &&
-		pg_atomic_read_u32(&db->control) == dw_queue_tables.control)
+		dw_control_read(&db->timer_news) == dw_queue_tables.control)
 	{
 		lane->paused = pause_of(lane->owner, lane->queue);
 		dw_ready_obey_pause(db, lane);

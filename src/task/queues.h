@@ -45,8 +45,8 @@ typedef struct DwDeclaredQueue
 typedef struct DwQueueTables
 {
 	MemoryContext context;		/* all memory of the copy */
-	uint32		control;		/* db->control as read before the copy (not for the timer) */
-	bool		is_valid;		/* the copy can be used while db->control stays the same */
+	uint32		control;		/* control as read before the copy (not for the timer) */
+	bool		is_valid;		/* the copy can be used while control stays the same */
 	int			nqueues;
 	DwDeclaredQueue *queues;	/* sorted by id */
 	int			nowners;

@@ -249,7 +249,7 @@ dw_touch_extension(void)
 }
 
 /*
- * Notes that this transaction changes queues, pauses or marks.  At its end db->control is
+ * Notes that this transaction changes queues, pauses or marks.  At its end control is
  * raised, so that all processes read them again.
  */
 void
@@ -334,7 +334,7 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 	pg_memory_barrier();
 	/* the lane's place was given to another lane meanwhile, see dw_lane_leave() */
 	if (pg_atomic_read_u32(&lane->generation) != ref.generation)
-		dw_atomic_lower(&db->reload_from, due);
+		dw_reload_ask(&db->timer_news, due);
 }
 
 /*
@@ -355,7 +355,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	if (hint->due <= dw_atomic_read(&lane->horizon))
 	{
 		DW_INJECT("commit-before-push");
-		if (!many && dw_inbox_push(db, hint, &crowded))
+		if (!many && dw_inbox_push(dw_inbox(db), hint, &crowded))
 			return crowded ? DW_AWAKE : hint->due;
 		reload_lane(db, hint->lane, hint->due);
 		return DW_AWAKE;
@@ -370,7 +370,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation)
 	{
-		dw_atomic_lower(&db->reload_from, hint->due);
+		dw_reload_ask(&db->timer_news, hint->due);
 		needed = DW_AWAKE;
 	}
 	return needed;
@@ -418,7 +418,7 @@ tell_waiters(DwDatabase *db, bool committed)
 }
 
 /*
- * The first moment of a commit, when it is visible, or of an abort: raises db->control
+ * The first moment of a commit, when it is visible, or of an abort: raises control
  * and tells waiting sessions.  False if there is nothing to deliver later, or the
  * database has no place.
  */
@@ -440,7 +440,7 @@ tell_at_once(bool committed)
 	/* a prepared transaction may have changed control; an abort only costs a look */
 	if (control_changed || prepared_ended)
 	{
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 	tell_waiters(db, committed);
@@ -472,20 +472,20 @@ deliver_all(bool committed)
 	}
 	if (all_touched)
 	{
-		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		needed = DW_AWAKE;
 	}
 	if (committed && unarmed_news != UNARMED_NO_NEWS)
-		pg_atomic_write_u32(&db->unarmed, unarmed_news == UNARMED_LEFT ? DW_UNARMED_MET : 0);
+		dw_unarmed_set(&db->timer_news, unarmed_news == UNARMED_LEFT);
 	if (prepared_ended)
 	{
-		pg_atomic_write_u32(&db->prepared_ended, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_PREPARED);
 		needed = DW_AWAKE;
 	}
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension ends, and must be followed by another */
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 		dw_wake_launcher();
 		needed = DW_AWAKE;
 	}
@@ -582,7 +582,7 @@ write_prepared(void)
 	PopActiveSnapshot();
 	/* after the rows, see note_nameless_end() */
 	if (prepare_gid[0] == '\0' && dw_my_database() != NULL)
-		pg_atomic_fetch_add_u32(&dw_my_database()->nameless, 1);
+		dw_nameless_note(&dw_my_database()->timer_news);
 }
 
 /*
@@ -592,7 +592,7 @@ write_prepared(void)
  * them without a command that we could see.  So we do not know the name of what they
  * have prepared (prepare_gid is empty).  A worker ends a prepared transaction within a
  * transaction of its own, which has no xid.  While anything without a name may be
- * prepared (db->nameless), the commit of such a transaction makes the timer read all
+ * prepared (DwTimerNews.nameless), the commit of such a transaction makes the timer read all
  * lanes again.  The prepared transaction is visible before that commit, and cannot be
  * published: a load may find its tasks a moment too early.
  */
@@ -608,7 +608,7 @@ note_nameless_end(void)
 	db = dw_my_database_find();
 	if (db == NULL)
 		return;
-	nameless = pg_atomic_read_u32(&db->nameless);
+	nameless = dw_nameless_read(&db->timer_news);
 	if (nameless == 0 || !dw_catalog_lookup(&cat))
 		return;
 	dw_touch_all();
@@ -616,7 +616,7 @@ note_nameless_end(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	/* a process that prepares one after this look raises nameless after writing its rows */
 	if (!dw_prepared_is_open(""))
-		pg_atomic_compare_exchange_u32(&db->nameless, &nameless, 0);
+		dw_nameless_forget(&db->timer_news, nameless);
 	PopActiveSnapshot();
 }
 
@@ -826,7 +826,7 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 			return dw_no_lane;
 		}
 		if (i == 10)
-			dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+			dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		dw_wake_timer(db, DW_AWAKE);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
 						 dw_wait_event(wait_event, "DelayWheelLane"));

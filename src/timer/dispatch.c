@@ -11,7 +11,7 @@
  * new one.  It starts no second one for the owner before the first has connected.  Owners
  * without any executor come first, and the last place is only for them.  If all places are
  * taken, the executor that has been idle longest must end, and busy executors give way
- * after their turn (db->starving).
+ * after their turn (dw_starving_take()).
  *
  * There may be thousands of owners, each with many lanes, and few executors.  So one look
  * of the timer ends when it has found as many owners as could get an executor, and it looks
@@ -49,6 +49,7 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -190,7 +191,7 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	name = GetUserNameFromId(owner, true);
 	text = psprintf("cannot run tasks of role \"%s\": %s",
 					name ? name : psprintf("%u", owner), dw_block_text(reason));
-	dw_problem(db, text);
+	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
 					 ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
@@ -518,7 +519,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, dw_now(), &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (limit == DW_LIMIT_NONE && pg_atomic_read_u32(&db->disabled) == 0 &&
+	if (limit == DW_LIMIT_NONE && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
@@ -672,14 +673,14 @@ count_ended_workers(DwDatabase *db)
 static bool
 others_lack_worker(DwDatabase *db)
 {
-	if (db->sweeper_refused)
+	if (db->sweeper.refused)
 		return true;
 	for (int i = 0; i < dw_max_databases; i++)
 	{
 		DwDatabase *other = dw_database(i);
 
 		if (other != db && OidIsValid(other->oid) &&
-			(other->timer_refused || other->sweeper_refused || dw_owners_lack_worker(other)))
+			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker(other)))
 			return true;
 	}
 	return false;
@@ -800,11 +801,11 @@ dw_dispatch(DwDatabase *db)
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
-	if (pg_atomic_exchange_u32(&db->rights_changed, 0) != 0)
+	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
 		unblock_all(db);
-	if (pg_atomic_read_u32(&db->disabled) != 0)
+	if (dw_database_is_disabled(db))
 	{
-		pg_atomic_write_u32(&db->starving, 0);
+		dw_starving_set(&db->timer_news, 0);
 		return DW_NEVER;
 	}
 
@@ -823,7 +824,7 @@ dw_dispatch(DwDatabase *db)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	look_again = Min(look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
-	pg_atomic_write_u32(&db->starving, starving);
+	dw_starving_set(&db->timer_news, starving);
 	if (dw_owners_lack_worker(db))
 		dw_sweeper_ask_to_make_way(db);
 
