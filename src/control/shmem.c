@@ -56,7 +56,7 @@ request_memory(void)
 	RequestAddinShmemSpace(dw_lane_index_size());
 	RequestAddinShmemSpace(dw_owner_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
-	RequestAddinShmemSpace(dw_ending_size());
+	RequestAddinShmemSpace(dw_committing_size());
 	RequestAddinShmemSpace(dw_writers_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
@@ -141,7 +141,7 @@ startup_memory(void)
 	dw_lane_index_attach();
 	dw_owner_index_attach();
 	dw_wait_attach();
-	dw_ending_attach();
+	dw_committing_attach();
 	dw_writers_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/skey.h"
@@ -45,9 +46,11 @@
 #define EPISODE_US		(10 * USECS_PER_SEC)
 
 bool		dw_extension_gone = false;
-DwCatalog	dw_known_catalog;
-bool		dw_catalog_valid = false;
 bool		dw_tables_being_written = false;
+
+/* The OIDs that dw_catalog() has found last; only valid while catalog_valid. */
+static DwCatalog known_catalog;
+static bool catalog_valid = false;
 static bool callback_registered = false;
 
 /*---- Transactions that only read ----*/
@@ -177,7 +180,7 @@ static bool
 is_history(Oid relid)
 {
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		if (relid == dw_known_catalog.history[i])
+		if (relid == known_catalog.history[i])
 			return true;
 	return false;
 }
@@ -186,12 +189,12 @@ is_history(Oid relid)
 static void
 forget_catalog(Datum arg, Oid relid)
 {
-	if (relid == InvalidOid || relid == dw_known_catalog.task ||
-		relid == dw_known_catalog.failed || relid == dw_known_catalog.prepared ||
-		relid == dw_known_catalog.queue || relid == dw_known_catalog.pause ||
-		relid == dw_known_catalog.cancellation || relid == dw_known_catalog.recurring ||
+	if (relid == InvalidOid || relid == known_catalog.task ||
+		relid == known_catalog.failed || relid == known_catalog.prepared ||
+		relid == known_catalog.queue || relid == known_catalog.pause ||
+		relid == known_catalog.cancellation || relid == known_catalog.recurring ||
 		is_history(relid))
-		dw_catalog_valid = dw_tables_being_written = false;
+		catalog_valid = dw_tables_being_written = false;
 }
 
 static Oid
@@ -374,27 +377,27 @@ dw_catalog(void)
 		CacheRegisterRelcacheCallback(forget_catalog, (Datum) 0);
 		callback_registered = true;
 	}
-	if (!dw_catalog_valid)
+	if (!catalog_valid)
 	{
-		if (!dw_catalog_lookup(&dw_known_catalog))
+		if (!dw_catalog_lookup(&known_catalog))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
 		/* set before the check, whose locks may bring an invalidation that resets it */
-		dw_catalog_valid = true;
+		catalog_valid = true;
 		PG_TRY();
 		{
-			check_tables(&dw_known_catalog);
+			check_tables(&known_catalog);
 		}
 		PG_CATCH();
 		{
-			dw_catalog_valid = false;
+			catalog_valid = false;
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
 	}
-	return &dw_known_catalog;
+	return &known_catalog;
 }
 
 /* True if dw_catalog() would find the extension.  Costs nothing if it has. */
@@ -403,7 +406,37 @@ dw_catalog_is_there(void)
 {
 	DwCatalog	found;
 
-	return dw_catalog_valid || dw_catalog_lookup(&found);
+	return catalog_valid || dw_catalog_lookup(&found);
+}
+
+/*---- The table of tasks, to write to it ----*/
+
+/*
+ * Locks the table of tasks to write to it, until the end of the (sub)transaction, with
+ * the indexes that have an entry for each task, and opens it.  The caller closes it with
+ * NoLock.  Locking costs nothing the second time in a transaction.
+ */
+Relation
+dw_tasks_open(void)
+{
+	if (!dw_tables_being_written)
+	{
+		LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+		/* look the OIDs up again: from now on our lock keeps indexes from being replaced */
+		(void) dw_catalog();
+		dw_tables_being_written = catalog_valid;
+		/* an invalidation that comes with these locks resets dw_tables_being_written */
+		LockRelationOid(known_catalog.task_pkey, RowExclusiveLock);
+		LockRelationOid(known_catalog.task_lane_index, RowExclusiveLock);
+	}
+	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
+}
+
+/* Called when the locks of dw_tasks_open() may be gone, at the end of a (sub)transaction. */
+void
+dw_tasks_unlocked(void)
+{
+	dw_tables_being_written = false;
 }
 
 /*---- Rows of any table ----*/
@@ -424,25 +457,15 @@ dw_origin_stamp(void)
 }
 
 /*
- * Returns a tuple made of the n columns that we know.  An administrator may have added
- * more columns to the table; these are null.
+ * Deletes a row.  If another transaction has the row locked, waits for its end, or
+ * returns TM_BeingModified if wait is false.
  */
-HeapTuple
-dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
+TM_Result
+dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	Datum	   *all_values;
-	bool	   *all_nulls;
+	TM_FailureData failure;
 
-	if (desc->natts == n)
-		return heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
-
-	all_values = palloc0(desc->natts * sizeof(Datum));
-	all_nulls = palloc(desc->natts * sizeof(bool));
-	memset(all_nulls, true, desc->natts * sizeof(bool));
-	memcpy(all_values, values, n * sizeof(Datum));
-	memcpy(all_nulls, nulls, n * sizeof(bool));
-	return heap_form_tuple(desc, all_values, all_nulls);
+	return heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, wait, &failure, false);
 }
 
 /*

@@ -165,8 +165,9 @@ unlock_queue(Oid table, int16 id)
 	(void) LockRelease(&tag, AccessShareLock, false);
 }
 
-static int16
-id_of_row(Relation rel, HeapTuple tuple)
+/* Returns the id in a row of delay_wheel.queue. */
+int16
+dw_queue_id(Relation rel, HeapTuple tuple)
 {
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
@@ -179,7 +180,7 @@ remember_queue(Relation rel, HeapTuple tuple, const char *name)
 
 	found->is_valid = false;
 	strlcpy(found->name, name, sizeof(found->name));
-	found->queue.id = id_of_row(rel, tuple);
+	found->queue.id = dw_queue_id(rel, tuple);
 	found->queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
 	found->queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
 	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
@@ -228,14 +229,14 @@ lock_queue_by_name(const char *name)
 
 		if (tuple == NULL)
 			raise_unknown(name);
-		if (id_of_row(rel, tuple) == locked)
+		if (dw_queue_id(rel, tuple) == locked)
 		{
 			remember_queue(rel, tuple, name);
 			break;
 		}
 		if (locked != 0)
 			unlock_queue(oid, locked);
-		locked = id_of_row(rel, tuple);
+		locked = dw_queue_id(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
 	}
@@ -320,9 +321,9 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	*queue = found->queue;
 }
 
-/* Returns the name of a queue, or NULL if there is none of this id. */
-static char *
-queue_name_of(int16 id)
+/* Returns the name of a queue as it is now, or NULL if there is none of this id. */
+char *
+dw_queue_name_of(int16 id)
 {
 	Relation	rel = table_open(dw_catalog()->queue, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -351,7 +352,7 @@ dw_queue_require(int16 id)
 
 	if (id == 0)
 		return;
-	name = queue_name_of(id);
+	name = dw_queue_name_of(id);
 	if (name == NULL)
 		raise_unknown(psprintf("%d", id));
 	dw_queue_find(name, &queue);
@@ -371,7 +372,7 @@ dw_queue_keep(int16 id)
 	if (dw_queue_lock(oid, id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD &&
 		!dw_control_is_touched())
 		return true;
-	if (queue_name_of(id) != NULL)
+	if (dw_queue_name_of(id) != NULL)
 		return true;
 	unlock_queue(oid, id);
 	return false;
@@ -394,7 +395,7 @@ dw_queue_named(const char *name)
 	tuple = dw_queue_row(rel, name);
 	if (tuple == NULL)
 		raise_unknown(name);
-	id = id_of_row(rel, tuple);
+	id = dw_queue_id(rel, tuple);
 	table_close(rel, AccessShareLock);
 	return id;
 }
@@ -405,15 +406,6 @@ static int
 compare_declared(const void *a, const void *b)
 {
 	return (int) ((const DwDeclaredQueue *) a)->id - (int) ((const DwDeclaredQueue *) b)->id;
-}
-
-static int
-compare_oids(const void *a, const void *b)
-{
-	Oid			x = *(const Oid *) a;
-	Oid			y = *(const Oid *) b;
-
-	return x < y ? -1 : x > y ? 1 : 0;
 }
 
 /* Returns the queue of the copy that has this id, or NULL. */
@@ -434,14 +426,14 @@ dw_owner_is_paused(Oid owner)
 {
 	return dw_queue_tables.nowners > 0 &&
 		bsearch(&owner, dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid),
-				compare_oids) != NULL;
+				oid_cmp) != NULL;
 }
 
 /* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
-	queue->id = id_of_row(rel, tuple);
+	queue->id = dw_queue_id(rel, tuple);
 	queue->paused = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false)));
 	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
@@ -521,7 +513,7 @@ dw_queue_tables_read(Snapshot snapshot)
 		qsort(dw_queue_tables.queues, dw_queue_tables.nqueues, sizeof(DwDeclaredQueue),
 			  compare_declared);
 	if (dw_queue_tables.nowners > 0)
-		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), compare_oids);
+		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), oid_cmp);
 }
 
 /* Returns the reason why the tasks of an owner and queue are paused, by the copy. */
@@ -559,14 +551,27 @@ dw_pause_of_lane(const DwLane *lane)
 
 /*---- Executors ----*/
 
-/* Reads the tables and releases their locks, since a long task must not block others. */
+/*
+ * Reads the tables again, if they may have been changed.  Releases their locks, since a
+ * long task must not block others.
+ */
 static void
-read_tables_now(void)
+keep_tables_current(DwDatabase *db)
 {
-	Oid			queue = dw_catalog()->queue;
-	Oid			pause = dw_catalog()->pause;
+	Oid			queue;
+	Oid			pause;
 	Snapshot	snapshot;
+	uint32		control;
 
+	/* a pause is first visible, then raises control, then returns to its client */
+	pg_memory_barrier();
+	control = db ? dw_control_read(&db->timer_news) : 0;
+	if (dw_queue_tables.is_valid && dw_queue_tables.control == control && !dw_control_is_touched())
+		return;
+
+	pg_memory_barrier();
+	queue = dw_catalog()->queue;
+	pause = dw_catalog()->pause;
 	LockRelationOid(queue, AccessShareLock);
 	LockRelationOid(pause, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -574,25 +579,9 @@ read_tables_now(void)
 	UnregisterSnapshot(snapshot);
 	UnlockRelationOid(pause, AccessShareLock);
 	UnlockRelationOid(queue, AccessShareLock);
-}
-
-/* Reads the tables again, if they may have been changed. */
-static void
-keep_tables_current(DwDatabase *db)
-{
-	uint32		control;
-
-	/* a pause is first visible, then raises control, then returns to its client */
-	pg_memory_barrier();
-	control = db ? dw_control_read(&db->timer_news) : 0;
-	if (!dw_queue_tables.is_valid || dw_queue_tables.control != control || dw_control_is_touched())
-	{
-		pg_memory_barrier();
-		read_tables_now();
-		dw_queue_tables.control = control;
-		/* changes of this transaction are in it, and may be rolled back */
-		dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
-	}
+	dw_queue_tables.control = control;
+	/* changes of this transaction are in it, and may be rolled back */
+	dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
 }
 
 /*

@@ -67,9 +67,6 @@
 /* Microseconds after which an executor that runs the same task counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
-/* Minimum interval, in microseconds, at which a queue's rate wakes the timer. */
-#define COALESCE_US		1000
-
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
@@ -599,7 +596,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 			until = DW_NEVER;
 	}
 	if (until != DW_NEVER)
-		*look_again = Min(*look_again, Max(until, now + COALESCE_US));
+		*look_again = Min(*look_again, Max(until, now + DW_COALESCE_US));
 	return want;
 }
 
