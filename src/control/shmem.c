@@ -26,6 +26,7 @@
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
@@ -53,6 +54,7 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_databases, dw_database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
+	RequestAddinShmemSpace(dw_owner_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
 	RequestAddinShmemSpace(dw_committing_size());
 	RequestAddinShmemSpace(dw_writers_size());
@@ -107,6 +109,7 @@ init_shared(void)
 	}
 
 	dw_lanes_init();
+	dw_owners_init();
 	dw_recovery_note();
 	dw_crashes_init();
 }
@@ -136,6 +139,7 @@ startup_memory(void)
 	dw_databases = ShmemInitStruct("delay_wheel databases",
 								mul_size(dw_max_databases, dw_database_size()), &found);
 	dw_lane_index_attach();
+	dw_owner_index_attach();
 	dw_wait_attach();
 	dw_committing_attach();
 	dw_writers_attach();

@@ -40,6 +40,7 @@
 #include "../rows/catalog.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"

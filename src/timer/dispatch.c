@@ -49,6 +49,7 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
@@ -636,7 +637,7 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 		DwOwner    *owner = &dw_owners[e->owner_place];
 
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
-			owner->list == DW_OWNER_UNLISTED || owner->round == this_round)
+			!owner->is_listed || owner->round == this_round)
 			continue;
 		owner->in_need = lane_in_need(db, owner, owner->ready_head, now, look_again);
 		owner->round = this_round;
@@ -716,12 +717,15 @@ static uint32
 count_without_worker(DwDatabase *db)
 {
 	uint32		n = 0;
+	dlist_iter	iter;
 
-	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
+	dlist_foreach(iter, &db->blocked_owners)
 	{
-		if (dw_owners[i].block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
 			break;
-		n += count_staff(db, dw_owners[i].role).of_owner == 0;
+		n += count_staff(db, owner->role).of_owner == 0;
 	}
 	return n;
 }
@@ -741,21 +745,22 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 {
 	List	   *more = NIL;
 	uint32		without_worker;
-	int32		next;
+	dlist_mutable_iter iter;
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry(db);
 	without_worker = count_without_worker(db);
 	wake_idle(db, now, look_again);
-	for (int32 i = db->ready_owners.head; i != DW_NO_OWNER && !*left_out; i = next)
+	dlist_foreach_modify(iter, &db->ready_owners)
 	{
-		DwOwner    *owner = &dw_owners[i];
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
 		DwLane	   *lane;
 		Staff		staff;
 		TimestampTz turn;
 
-		next = owner->next;
+		if (*left_out)
+			break;
 		lane = owner->round == this_round ? owner->in_need :
 			lane_in_need(db, owner, owner->ready_head, now, look_again);
 		if (lane == NULL)
