@@ -189,7 +189,7 @@ write_mark(Datum *values, bool *nulls)
 		nulls[Anum_cancellation_removed - 1] = false;
 	/* note the change first: an error after the insertion must not leave the row unnoticed */
 	dw_marks_touched();
-	dw_cancellation_insert(values, nulls);
+	dw_row_insert(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
 	return id;
 }
 

@@ -267,7 +267,7 @@ change_queue(Relation rel, const char *name, const Change *change)
 			}
 		if (!delete_queue_row(rel, tuple))
 			continue;
-		dw_queue_insert(values, nulls);
+		dw_row_insert(dw_catalog()->queue, values, nulls, Natts_queue);
 		return true;
 	}
 }
@@ -403,7 +403,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 			values[i] = change->values[i];
 			nulls[i] = change->nulls[i];
 		}
-	dw_queue_insert(values, nulls);
+	dw_row_insert(dw_catalog()->queue, values, nulls, Natts_queue);
 	dw_touch_control();
 }
 
@@ -637,7 +637,7 @@ find_pause(Relation rel, Oid owner)
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	return dw_find_now(rel, dw_catalog()->pause_pkey, &key);
+	return dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
 }
 
 /* Pauses or resumes the tasks of a role, or of all roles (InvalidOid). */
@@ -656,7 +656,7 @@ set_owner_paused(Oid owner, bool paused)
 
 		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
 		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-		dw_pause_insert(values, nulls);
+		dw_row_insert(dw_catalog()->pause, values, nulls, Natts_pause);
 		dw_touch_control();
 	}
 	else if (!paused)

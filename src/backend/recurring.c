@@ -520,7 +520,7 @@ create(DwDefinition *def)
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
 				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
 	dw_definition_insert_run(def);
-	dw_recurring_insert(def->values, def->nulls);
+	dw_row_insert(dw_catalog()->recurring, def->values, def->nulls, Natts_recurring);
 	return dw_definition_number(def, Anum_recurring_task);
 }
 

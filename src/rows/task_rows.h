@@ -76,16 +76,12 @@ extern void dw_failed_delete(int64 id, TimestampTz failed_at);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 extern BlockNumber dw_history_insert(Relation rel, List *rows);
-extern void dw_prepared_insert(Datum *values, bool *nulls);
+extern void dw_row_insert(Oid table, Datum *values, bool *nulls, int n);
 extern bool dw_prepared_is_open(const char *gid);
-extern void dw_queue_insert(Datum *values, bool *nulls);
-extern void dw_pause_insert(Datum *values, bool *nulls);
-extern void dw_cancellation_insert(Datum *values, bool *nulls);
-extern void dw_recurring_insert(Datum *values, bool *nulls);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
-extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
+extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);

@@ -195,7 +195,6 @@ read_marks(void)
 {
 	MemoryContext context;
 	Relation	rel;
-	Snapshot	snapshot;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			size = 8;
@@ -211,8 +210,7 @@ read_marks(void)
 	context = MemoryContextSwitchTo(marks_context);
 	marks = palloc(size * sizeof(DwMark));
 	MemoryContextSwitchTo(context);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -224,7 +222,6 @@ read_marks(void)
 		nmarks++;
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	list_by_owner();
 }
@@ -489,7 +486,7 @@ find_mark(Relation rel, int64 id)
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	return dw_find_now(rel, dw_catalog()->cancellation_pkey, &key);
+	return dw_row_find(rel, dw_catalog()->cancellation_pkey, &key, NULL);
 }
 
 /*
@@ -591,8 +588,7 @@ void
 dw_marks_armed(void)
 {
 	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
@@ -609,7 +605,6 @@ dw_marks_armed(void)
 						   InvalidSnapshot, true, &failure, false);
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }

@@ -45,7 +45,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 #include "../base/inject.h"
 #include "../rows/catalog.h"
@@ -293,7 +292,7 @@ dw_autonomous_leave(int64 id)
 
 /* True if failed_task (rel) has a row of this task with the wanted key. */
 static bool
-failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
+failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	ScanKeyData key;
@@ -302,7 +301,7 @@ failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *want
 	bool		found = false;
 
 	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, NULL, 1, &key);
 	while (!found && (tuple = systable_getnext(scan)) != NULL)
 	{
 		bool		isnull;
@@ -327,7 +326,6 @@ bool
 dw_autonomous_has_key(const DwKey *key)
 {
 	Relation	rel = NULL;
-	Snapshot	snapshot = NULL;
 	bool		found = false;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
@@ -337,17 +335,11 @@ dw_autonomous_has_key(const DwKey *key)
 		if (id == 0 || dw_executors[i].database != MyDatabaseId)
 			continue;
 		if (rel == NULL)
-		{
 			rel = table_open(dw_catalog()->failed, AccessShareLock);
-			snapshot = RegisterSnapshot(GetLatestSnapshot());
-		}
-		found = failed_task_has_key(rel, (int64) id, snapshot, key);
+		found = failed_task_has_key(rel, (int64) id, key);
 	}
 	if (rel != NULL)
-	{
-		UnregisterSnapshot(snapshot);
 		table_close(rel, AccessShareLock);
-	}
 	return found;
 }
 

@@ -589,7 +589,7 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 	values[Anum_prepared_queue - 1] = Int16GetDatum(queue);
 	values[Anum_prepared_priority - 1] = Int16GetDatum(priority);
 	values[Anum_prepared_due - 1] = TimestampTzGetDatum(due);
-	dw_prepared_insert(values, nulls);
+	dw_row_insert(dw_catalog()->prepared, values, nulls, Natts_prepared);
 }
 
 /*

@@ -285,7 +285,7 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 						GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false))));
 		values[Anum_queue_owner - 1] = ObjectIdGetDatum(BOOTSTRAP_SUPERUSERID);
 	}
-	dw_queue_insert(values, nulls);
+	dw_row_insert(dw_catalog()->queue, values, nulls, Natts_queue);
 	return true;
 }
 
