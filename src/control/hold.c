@@ -20,9 +20,10 @@
  * not.  Then the launcher looks what has become of the database.  The callbacks that end
  * the hold cannot fail, wait or allocate memory.
  *
- * A worker, before it connects, checks db->holds and notes its pid, both under one
- * acquisition of the table lock.  So a backend that raises db->holds, and then takes the
- * table lock, finds there the pids of all workers that are or will be connected.
+ * A worker, before it connects, checks whether its database is held, and notes its pid,
+ * both under one acquisition of the table lock.  So a backend that holds the database, and
+ * then takes the table lock, finds there the pids of all workers that are or will be
+ * connected.
  *
  *-------------------------------------------------------------------------
  */
@@ -84,10 +85,10 @@ list_workers(DwDatabase *db, pid_t *pids)
 	int			n = 0;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	if (db->timer_pid != 0)
-		pids[n++] = db->timer_pid;
-	if (db->sweeper_pid != 0)
-		pids[n++] = db->sweeper_pid;
+	if (db->timer.pid != 0)
+		pids[n++] = db->timer.pid;
+	if (db->sweeper.pid != 0)
+		pids[n++] = db->sweeper.pid;
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (is_other_executor(db, &dw_executors[i]) && dw_executors[i].pid != 0)
 			pids[n++] = dw_executors[i].pid;
@@ -205,7 +206,7 @@ dw_hold_database(Oid database)
 	db = dw_database_enter(database, true);
 	if (db == NULL)
 		return;
-	pg_atomic_fetch_add_u32(&db->holds, 1);
+	dw_database_hold(db);
 	holds[nholds].db = db;
 	holds[nholds].subid = GetCurrentSubTransactionId();
 	nholds++;
@@ -224,7 +225,7 @@ release(SubTransactionId subid)
 	{
 		DwDatabase *db = holds[--nholds].db;
 
-		pg_atomic_fetch_sub_u32(&db->holds, 1);
+		dw_database_release(db);
 		dw_database_unpin(db);
 		any = true;
 	}

@@ -125,13 +125,8 @@ dw_database_leave(DwDatabase *db)
 		if (dw_executors[i].database == database)
 			return;
 
-	db->oid = InvalidOid;
-	pg_memory_barrier();
-	if (pg_atomic_read_u32(&db->pins) != 0)
-	{
-		db->oid = database;
+	if (!dw_database_give_back(db))
 		return;
-	}
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_ready_reset(db);
 	LWLockRelease(dw_ready_lock(db));
@@ -155,7 +150,7 @@ dw_launcher_register(void)
 static void
 leave(int code, Datum arg)
 {
-	pg_atomic_write_u32(&dw_shared->launcher_proc, 0);
+	dw_process_ends(&dw_shared->launcher, DW_PROCESS_NOTED);
 	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 }
 
@@ -262,29 +257,26 @@ start_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
+	bool		registered;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->timer_state = DW_TIMER_STARTING;
-	db->timer_started = dw_uptime();
-	db->let_go = false;
-	db->timer_terminated = false;
+	dw_process_starts(&db->timer);
 	db->absent = false;
 	/* a restart was asked of the last timer: the new one reads all settings anew */
-	pg_atomic_write_u32(&db->restart, DW_RESTART_NONE);
+	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
-	if (dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle))
+	registered = dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_process_registered(&db->timer, registered);
+	LWLockRelease(dw_shared->table_lock);
+	if (registered)
 	{
 		place->refusals = 0;
-		db->timer_refused = false;
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
 		return true;
 	}
 
-	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->timer_state = DW_TIMER_NONE;
-	db->timer_refused = true;
-	LWLockRelease(dw_shared->table_lock);
 	/*
 	 * Report the second refusal in a row, not the first: a timer that has just ended
 	 * occupies its background worker until the postmaster notices its end; and at a
@@ -293,7 +285,7 @@ start_timer(int number)
 	if (++place->refusals == 2)
 	{
 		pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-		dw_problem(db, DW_TIMER_REFUSED);
+		dw_problem(&db->problem, DW_TIMER_REFUSED);
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("could not start delay_wheel timer"),
@@ -310,14 +302,13 @@ notice_dead_timer(int number)
 	DwDatabase *db = dw_database(number);
 	BackgroundWorkerHandle *handle = places[number].handle;
 	bool		dead = handle != NULL ? dw_worker_has_ended(handle) :
-		db->timer_state == DW_TIMER_STARTING &&
-		dw_uptime() - db->timer_started > START_LIMIT_US;
+		db->timer.state == DW_PROCESS_STARTING &&
+		dw_uptime() - db->timer.started > START_LIMIT_US;
 
-	if (db->timer_state == DW_TIMER_NONE || !dead)
+	if (db->timer.state == DW_PROCESS_NONE || !dead)
 		return;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->timer_state = DW_TIMER_NONE;
-	pg_atomic_write_u32(&db->timer_proc, 0);
+	dw_process_is_lost(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
 }
 
@@ -334,21 +325,21 @@ serve_place(int number, bool *starting, int64 *look_again)
 	bool		wanted;
 
 	notice_dead_timer(number);
-	if (db->oid == InvalidOid || db->timer_state == DW_TIMER_RUNNING)
+	if (db->oid == InvalidOid || db->timer.state == DW_PROCESS_RUNNING)
 		return;
-	if (db->timer_state == DW_TIMER_STARTING)
+	if (db->timer.state == DW_PROCESS_STARTING)
 	{
 		*starting = true;
 		if (place->handle == NULL)
-			*look_again = Min(*look_again, db->timer_started + START_LIMIT_US);
+			*look_again = Min(*look_again, db->timer.started + START_LIMIT_US);
 		return;
 	}
 
 	/* a command holds the database; the end of the hold wakes the launcher */
-	if (pg_atomic_read_u32(&db->holds) > 0)
+	if (dw_database_is_held(db))
 		return;
 
-	wanted = pg_atomic_exchange_u32(&db->wanted, 0) != 0;
+	wanted = dw_news_take(&db->timer_news, DW_NEWS_START);
 	if (!database_is_to_be_served(db->oid))
 	{
 		/* the database was dropped, or is a template */
@@ -362,7 +353,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	if (db->absent && !wanted)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-		if (pg_atomic_read_u32(&db->wanted) == 0)
+		if (!dw_news_is_told(&db->timer_news, DW_NEWS_START))
 			dw_database_leave(db);
 		LWLockRelease(dw_shared->table_lock);
 		place->backoff = 0;
@@ -375,8 +366,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 		/* the timer ran, and has ended */
 		pfree(place->handle);
 		place->handle = NULL;
-		if (db->let_go || db->timer_terminated ||
-			db->timer_started + HEALTHY_US < dw_uptime())
+		if (db->timer.end == DW_PROCESS_FINISHED ||
+			db->timer.started + HEALTHY_US < dw_uptime())
 			place->backoff = place->start_after = 0;
 		else if (!db->absent)
 			put_start_off(place, BACKOFF_MAX_US);
@@ -388,7 +379,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	}
 	/* keep the request for later: without it the place might be given back */
 	if (wanted)
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	if (place->start_after > dw_uptime())
 		*look_again = Min(*look_again, place->start_after);
 }
@@ -485,8 +476,8 @@ probe(Oid oid, bool *starting, int64 *look_again)
 
 	if (db == NULL)
 		return start_look(oid, look_again);
-	if (db->timer_state == DW_TIMER_NONE)
-		pg_atomic_write_u32(&db->wanted, 1);
+	if (db->timer.state == DW_PROCESS_NONE)
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_database(i) == db)
 			serve_place(i, starting, look_again);
@@ -495,7 +486,7 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	 * No background worker was free for the timer: give the place back, so that other
 	 * databases can have it.
 	 */
-	if (known || *starting || db->oid != oid || pg_atomic_read_u32(&db->holds) > 0)
+	if (known || *starting || db->oid != oid || dw_database_is_held(db))
 		return true;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_database_leave(db);
@@ -573,7 +564,7 @@ check_worker_slots(void)
 	int			needed;
 
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
 			databases++;
 	databases = Max(databases, 1);
 	needed = 1 + databases * (2 + dw_max_executors);
@@ -608,8 +599,7 @@ dw_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
-	pg_atomic_write_u32(&dw_shared->launcher_proc, dw_my_proc());
-	pg_memory_barrier();
+	dw_process_publish(&dw_shared->launcher);
 
 	for (;;)
 	{

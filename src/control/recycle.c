@@ -45,6 +45,7 @@
 #include "../base/settings.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"
 #include "recycle.h"
@@ -262,8 +263,8 @@ retry_blocked(void)
 		db = dw_database_find_pin(database);
 		if (db == NULL)
 			continue;
-		pg_atomic_write_u32(&db->rights_changed, 1);
-		pg_atomic_write_u32(&db->executors_dirty, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_RIGHTS);
+		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 		dw_wake_timer(db, DW_AWAKE);
 		dw_database_unpin(db);
 	}

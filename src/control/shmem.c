@@ -26,6 +26,7 @@
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
@@ -53,8 +54,9 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_databases, dw_database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
+	RequestAddinShmemSpace(dw_owner_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
-	RequestAddinShmemSpace(dw_ending_size());
+	RequestAddinShmemSpace(dw_committing_size());
 	RequestAddinShmemSpace(dw_writers_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
@@ -72,7 +74,7 @@ init_shared(void)
 	memset(dw_shared, 0, sizeof(DwShared));
 	dw_shared->table_lock = &locks[0].lock;
 	dw_shared->database_locks = &locks[1].lock;
-	pg_atomic_init_u32(&dw_shared->launcher_proc, 0);
+	dw_process_init(&dw_shared->launcher);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
 	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);
@@ -107,6 +109,7 @@ init_shared(void)
 	}
 
 	dw_lanes_init();
+	dw_owners_init();
 	dw_recovery_note();
 	dw_crashes_init();
 }
@@ -136,8 +139,9 @@ startup_memory(void)
 	dw_databases = ShmemInitStruct("delay_wheel databases",
 								mul_size(dw_max_databases, dw_database_size()), &found);
 	dw_lane_index_attach();
+	dw_owner_index_attach();
 	dw_wait_attach();
-	dw_ending_attach();
+	dw_committing_attach();
 	dw_writers_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);

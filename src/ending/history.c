@@ -126,38 +126,9 @@ dw_history_read_current(Oid sequence)
 static int
 current_table(DwDatabase *db)
 {
-	uint32		known = db ? pg_atomic_read_u32(&db->history_current) : 0;
+	int			known = db ? dw_history_known_table(&db->sweeper_news) : -1;
 
-	return known > 0 ? (int) known - 1 : dw_history_read_current(dw_catalog()->history_seq);
-}
-
-/*
- * Opens the current table, locked for writing.  The sweeper may make another table
- * current during the wait for the lock; then tries again with that one, since the
- * first may be the next to be emptied.
- */
-static Relation
-open_current_table(DwDatabase *db)
-{
-	for (;;)
-	{
-		int			number = current_table(db);
-		Oid			table = dw_catalog()->history[number];
-
-		LockRelationOid(table, RowExclusiveLock);
-		if (current_table(db) == number)
-			return table_open(table, NoLock);
-		UnlockRelationOid(table, RowExclusiveLock);
-	}
-}
-
-/* Opens the current table for reading; NULL if a lock on it would have to wait. */
-static Relation
-try_open_current_table(DwDatabase *db)
-{
-	Oid			table = dw_catalog()->history[current_table(db)];
-
-	return ConditionalLockRelationOid(table, AccessShareLock) ? table_open(table, NoLock) : NULL;
+	return known >= 0 ? known : dw_history_read_current(dw_catalog()->history_seq);
 }
 
 /*
@@ -167,29 +138,9 @@ try_open_current_table(DwDatabase *db)
 static BlockNumber
 room(DwDatabase *db)
 {
-	uint32		known = db ? pg_atomic_read_u32(&db->history_room) : 0;
+	BlockNumber known = db ? dw_history_known_room(&db->sweeper_news) : 0;
 
 	return known > 0 ? known : dw_history_max_pages() / 2;
-}
-
-/* True if another row may be written to the current table, rel. */
-static bool
-history_has_room(DwDatabase *db, Relation rel)
-{
-	if (db != NULL)
-		return pg_atomic_read_u32(&db->history_is_full) == 0;
-	return RelationGetNumberOfBlocks(rel) < room(db);
-}
-
-/* Asks the sweeper to look at the history's tables at this time, or earlier. */
-void
-dw_history_ask(DwDatabase *db, TimestampTz at)
-{
-	if (!dw_atomic_lower(&db->history_turn_at, at))
-		return;
-	/* the timer looks at history_turn_at when control has changed */
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*
@@ -199,8 +150,8 @@ dw_history_ask(DwDatabase *db, TimestampTz at)
 void
 dw_history_set_full(DwDatabase *db, bool full)
 {
-	if (pg_atomic_exchange_u32(&db->history_is_full, full ? 1 : 0) == 0 && full)
-		dw_problem(db, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
+	if (dw_history_becomes_full(&db->sweeper_news, full))
+		dw_problem(&db->problem, "delay_wheel.history is full: nothing more is recorded until the oldest of its tables can be emptied");
 }
 
 /*
@@ -216,11 +167,11 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 	if (db == NULL || RelationGetRelid(rel) != dw_catalog()->history[current_table(db)])
 		return;
 	if (page == 0)
-		dw_history_ask(db, dw_now() + dw_history_turn_us());
+		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now() + dw_history_turn_us());
 	if (page + 1 >= room(db))
 		dw_history_set_full(db, true);
 	if (page + 1 >= dw_history_turn_pages(room(db)))
-		dw_history_ask(db, Max(dw_now(), dw_atomic_read(&db->history_turn_after)));
+		dw_ask_sweeper(db, DW_JOB_HISTORY, dw_job_soonest(&db->sweeper_news, DW_JOB_HISTORY));
 }
 
 /*---- What is recorded ----*/
@@ -355,7 +306,11 @@ make_row(const DwEnded *ended)
 
 /*---- Writing ----*/
 
-/* Calls open_current_table() with lock_timeout off, except in a batch. */
+/*
+ * Opens the current table, locked for writing; lock_timeout is off, except in a batch.
+ * The sweeper may make another table current during the wait for the lock; then tries
+ * again with that one, since the first may be the next to be emptied.
+ */
 static Relation
 open_for_writing(DwDatabase *db)
 {
@@ -366,7 +321,17 @@ open_for_writing(DwDatabase *db)
 		LockTimeout = 0;
 	PG_TRY();
 	{
-		rel = open_current_table(db);
+		while (rel == NULL)
+		{
+			int			number = current_table(db);
+			Oid			table = dw_catalog()->history[number];
+
+			LockRelationOid(table, RowExclusiveLock);
+			if (current_table(db) == number)
+				rel = table_open(table, NoLock);
+			else
+				UnlockRelationOid(table, RowExclusiveLock);
+		}
 	}
 	PG_FINALLY();
 	{
@@ -403,7 +368,8 @@ write_rows(List *rows)
 	if (!dw_catalog_is_there())
 		return;
 	rel = open_for_writing(db);
-	if (history_has_room(db, rel))
+	if (db != NULL ? !dw_history_is_full(&db->sweeper_news) :
+		RelationGetNumberOfBlocks(rel) < room(db))
 	{
 		leave_old_page(rel);
 		note_written(db, rel, dw_history_insert(rel, rows));
@@ -508,15 +474,17 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 const char *
 dw_history_newest_end(int64 id)
 {
-	Relation	rel = try_open_current_table(dw_my_database());
+	Oid			table = dw_catalog()->history[current_table(dw_my_database())];
+	Relation	rel;
 	const char *found = NULL;
 	Snapshot	snapshot;
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	BlockNumber pages;
 
-	if (rel == NULL)
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
 		return NULL;
+	rel = table_open(table, NoLock);
 	pages = RelationGetNumberOfBlocks(rel);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);

@@ -28,7 +28,6 @@ extern int64 dw_history_max_age_us(void);
 extern BlockNumber dw_history_max_pages(void);
 extern BlockNumber dw_history_turn_pages(BlockNumber room);
 extern int dw_history_read_current(Oid sequence);
-extern void dw_history_ask(DwDatabase *db, TimestampTz at);
 extern void dw_history_set_full(DwDatabase *db, bool full);
 
 #endif							/* DW_HISTORY_H */

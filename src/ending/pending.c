@@ -80,19 +80,6 @@ bury_older(Relation rel, List *rows, int64 id)
 	}
 }
 
-/* Buries the older tasks of the key of this row, if it has one. */
-static void
-bury_older_of_key(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-	DwTaskKey	task;
-
-	if (!dw_key_of(rel, tuple, &key))
-		return;
-	dw_task_key(rel, tuple, &task);
-	bury_older(rel, dw_key_rows(rel, &key), task.id);
-}
-
 /*
  * For executors, after the deletion of a row with a key: false if the task is
  * superseded by a newer one.  Else buries the older tasks of its key.
@@ -109,9 +96,8 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 	DwTaskKey	task;
 	List	   *rows;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return true;
-	dw_task_key(rel, tuple, &task);
 	dw_executor_forget_refused(task.id);
 	rows = dw_key_rows(rel, &key);
 	if (dw_key_superseder(rows, &task) != NULL)
@@ -125,10 +111,12 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
  * are as in dw_take_pending().  *again becomes true if another transaction had the row
  * locked: its end has been waited for, and the caller has to find the row anew.
  */
-DwTaken
+DwTakeResult
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
 {
 	TM_Result	result;
+	DwKey		own_key;
+	DwTaskKey	task;
 
 	*again = false;
 	dw_require_task_owner(key->id, key->owner);
@@ -141,7 +129,8 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	if (result == TM_Ok)
 	{
 		/* otherwise an older task would become the newest one of the key */
-		bury_older_of_key(rel, tuple);
+		if (dw_key_of(rel, tuple, &own_key, &task))
+			bury_older(rel, dw_key_rows(rel, &own_key), task.id);
 		return DW_TAKEN;
 	}
 	/* the current command has deleted the row by plain SQL */
@@ -161,7 +150,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
  * *hint is the hint that tells the timer of the task as it was.  Raises an error if the
  * current user does not have the rights of the task's owner.
  */
-DwTaken
+DwTakeResult
 dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
 {
 	if (dw_executor_runs_here(id))
@@ -170,7 +159,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		DwTaken		state;
+		DwTakeResult state;
 		bool		again;
 		uint32		ended = dw_autonomous_ended();
 		Oid			owner;

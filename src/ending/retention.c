@@ -22,12 +22,26 @@
 #include "history.h"
 #include "retention.h"
 
+/*
+ * True if two settings have changed since the last call; known keeps them, and begins
+ * with INT_MIN.  The first call only remembers the settings.
+ */
+static bool
+have_changed(int *known, int a, int b)
+{
+	bool		changed = known[0] != INT_MIN && (known[0] != a || known[1] != b);
+
+	known[0] = a;
+	known[1] = b;
+	return changed;
+}
+
 /* Asks the sweeper to look at all failed tasks, now. */
 static void
 look_at_failed(DwDatabase *db)
 {
-	pg_atomic_write_u64(&db->failed_limit, 0);
-	dw_failed_ask(db, dw_now());
+	dw_failed_limit_set(&db->sweeper_news, 0);
+	dw_ask_sweeper(db, DW_JOB_FAILED, dw_now());
 }
 
 /*
@@ -42,12 +56,9 @@ dw_failed_begin(DwDatabase *db)
 	bool		any;
 
 	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else
-		any = dw_may_have_rows(cat.failed);
+	any = dw_catalog_lookup(&cat) && dw_may_have_rows(cat.failed);
 	CommitTransactionCommand();
-	pg_atomic_write_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
 	if (any)
 		look_at_failed(db);
 }
@@ -55,20 +66,14 @@ dw_failed_begin(DwDatabase *db)
 /*
  * Asks the sweeper to look at failed tasks, if their settings have changed since this
  * process called the function last.  True if they have: the sweeper then begins anew,
- * see dw_failed_restart().  The first call only remembers the settings.
+ * see dw_failed_restart().
  */
 bool
 dw_failed_obey_settings(DwDatabase *db)
 {
-	static int	max_age = INT_MIN;
-	static int	max_count = INT_MIN;
-	bool		first = max_age == INT_MIN;
+	static int	known[2] = {INT_MIN};
 
-	if (max_age == dw_failed_max_age && max_count == dw_failed_max_count)
-		return false;
-	max_age = dw_failed_max_age;
-	max_count = dw_failed_max_count;
-	if (first)
+	if (!have_changed(known, dw_failed_max_age, dw_failed_max_count))
 		return false;
 	look_at_failed(db);
 	return true;
@@ -78,8 +83,8 @@ dw_failed_obey_settings(DwDatabase *db)
 static void
 look_at_history(DwDatabase *db)
 {
-	pg_atomic_write_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
-	dw_history_ask(db, dw_now());
+	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, PG_INT64_MIN);
+	dw_ask_sweeper(db, DW_JOB_HISTORY, dw_now());
 }
 
 /*
@@ -97,7 +102,7 @@ dw_history_begin(DwDatabase *db)
 		for (int i = 0; i < DW_HISTORY_TABLES && !any; i++)
 			any = dw_may_have_rows(cat.history[i]);
 	CommitTransactionCommand();
-	if (any || pg_atomic_read_u32(&db->history_current) != 0)
+	if (any || dw_history_known_table(&db->sweeper_news) >= 0)
 		look_at_history(db);
 }
 
@@ -108,14 +113,8 @@ dw_history_begin(DwDatabase *db)
 void
 dw_history_obey_settings(DwDatabase *db)
 {
-	static int	max_age = INT_MIN;
-	static int	max_size = INT_MIN;
-	bool		first = max_age == INT_MIN;
+	static int	known[2] = {INT_MIN};
 
-	if (max_age == dw_history_max_age && max_size == dw_history_max_size)
-		return;
-	max_age = dw_history_max_age;
-	max_size = dw_history_max_size;
-	if (!first)
+	if (have_changed(known, dw_history_max_age, dw_history_max_size))
 		look_at_history(db);
 }

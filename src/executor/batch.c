@@ -400,7 +400,7 @@ fail_some(void)
 
 /*
  * The batch's transaction, with the current task as its first.  The outcomes of the
- * members are counted after the commit.
+ * members are counted after the commit.  A batch may have one member, or none.
  */
 static void
 run_and_commit(DwEntry *entry)
@@ -532,7 +532,7 @@ put_all_back(DwDatabase *db, DwExecutor *me)
 					(batch.current == CURRENT_MEMBER && i == batch.n - 1));
 
 	/* other executors may take some of the tasks */
-	pg_atomic_write_u32(&db->executors_dirty, 1);
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 	dw_wake_timer(db, DW_AWAKE);
 }
 

@@ -42,6 +42,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/quits.h"
@@ -99,7 +100,7 @@ dw_executor_install(void)
 static void
 tell_timer_of_place(void)
 {
-	pg_atomic_write_u32(&dw_executor_db->executors_dirty, 1);
+	dw_news_tell(&dw_executor_db->timer_news, DW_NEWS_EXECUTORS);
 	dw_wake_timer(dw_executor_db, DW_AWAKE);
 }
 
@@ -137,7 +138,7 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 		snprintf(text, sizeof(text), "an executor ended while it ran task " INT64_FORMAT, task);
 	else
 		return;
-	dw_problem(dw_executor_db, text);
+	dw_problem(&dw_executor_db->problem, text);
 }
 
 /*
@@ -261,7 +262,7 @@ take_place(int place, const DwExecutorStart *start)
 	if (ours)
 	{
 		dw_executor_db = dw_database_find(me->database);
-		if (dw_executor_db == NULL || pg_atomic_read_u32(&dw_executor_db->holds) > 0)
+		if (dw_executor_db == NULL || dw_database_is_held(dw_executor_db))
 		{
 			me->state = DW_EXECUTOR_FREE;
 			me->database = InvalidOid;
@@ -288,21 +289,6 @@ unblock_owner(DwExecutor *me)
 	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
 	dw_owner_unblocked(dw_executor_db, &dw_owners[me->owner_place]);
 	LWLockRelease(dw_ready_lock(dw_executor_db));
-}
-
-/*
- * True if this executor must end, so that an owner without an executor gets a place.
- * Counts one of the waiting owners as served.
- */
-static bool
-give_way(void)
-{
-	uint32		waiting = pg_atomic_read_u32(&dw_executor_db->starving);
-
-	while (waiting > 0)
-		if (pg_atomic_compare_exchange_u32(&dw_executor_db->starving, &waiting, waiting - 1))
-			return true;
-	return false;
 }
 
 /*
@@ -392,7 +378,7 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 			was_full = &dw_lanes[me->current.lane];
 	}
 	if (dw_executor_must_end(me) || too_much ||
-		(dw_uptime() - turn_began > DW_TURN_US && give_way()))
+		(dw_uptime() - turn_began > DW_TURN_US && dw_starving_take(&dw_executor_db->timer_news)))
 		me->must_exit = true;
 	held_back = dw_trial_wait(me) > 0;
 	if (!me->must_exit && !held_back &&
@@ -416,7 +402,7 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		dw_ask_for_load(&dw_lanes[entry->lane]);
 	if (look_again != DW_NEVER)
 	{
-		pg_atomic_write_u32(&dw_executor_db->executors_dirty, 1);
+		dw_news_tell(&dw_executor_db->timer_news, DW_NEWS_EXECUTORS);
 		dw_wake_timer(dw_executor_db, look_again);
 	}
 	return found;
@@ -451,7 +437,7 @@ wait_for_work(DwExecutor *me)
 	long		trial = dw_trial_wait(me);
 	int			events;
 
-	if (me->must_exit || give_way())
+	if (me->must_exit || dw_starving_take(&dw_executor_db->timer_news))
 		return false;
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);

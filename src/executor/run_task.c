@@ -573,7 +573,7 @@ report_problem(Step step, const ErrorData *error)
 	if (work.rest_ms == 0)
 		ereport(LOG,
 				(errcode(error->sqlerrcode), errmsg_internal("%s", text)));
-	dw_problem_quoting(work.db, text, error->message);
+	dw_problem_quoting(&work.db->problem, text, error->message);
 }
 
 /* Returns the step that follows a step that was undone by an error. */
@@ -776,13 +776,13 @@ await_due(TimestampTz due)
 static void
 leave_alone(void)
 {
-	char	   *text = psprintf("task %lld is left alone, since the server crashed even when it was to be set aside",
+	char	   *text = psprintf("task %lld stays in delay_wheel.task and is not run any more, since the server crashed even when it was to be recorded as failed",
 								(long long) work.run.entry.id);
 
 	ereport(LOG,
 			(errcode(DW_ERRCODE_CRASHED), errmsg_internal("%s", text),
 			 errhint("Its row may be damaged. Look at it, and delete it from delay_wheel.task.")));
-	dw_problem(work.db, text);
+	dw_problem(&work.db->problem, text);
 }
 
 /*

@@ -198,11 +198,11 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 		/* tasks are counted meanwhile; the numbers must not fall from one bound to the next */
 		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT; bit++)
 		{
-			below = Max(below, dw_lateness_below(db, UINT64CONST(1) << bit));
+			below = Max(below, dw_lateness_below(&db->lateness, UINT64CONST(1) << bit));
 			put_lateness(result, name, (double) (UINT64CONST(1) << bit) / USECS_PER_SEC, below);
 		}
 		put_lateness(result, name, get_float8_infinity(),
-					 Max(below, dw_lateness_below(db, PG_UINT64_MAX)));
+					 Max(below, dw_lateness_below(&db->lateness, PG_UINT64_MAX)));
 	}
 	return (Datum) 0;
 }

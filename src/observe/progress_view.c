@@ -110,12 +110,12 @@ sweep_state(void)
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 	db = dw_database_find(MyDatabaseId);
-	if (db != NULL && db->sweeper_state == DW_SWEEPER_RUNNING)
+	if (db != NULL && db->sweeper.state == DW_PROCESS_RUNNING)
 	{
 		state.runs = true;
-		state.waits = db->sweep_waits;
-		for (int i = 0; i < db->sweep_npids; i++)
-			state.pids[state.npids++] = Int32GetDatum(db->sweep_pids[i]);
+		state.waits = db->sweeper_news.waits;
+		for (int i = 0; i < db->sweeper_news.npids; i++)
+			state.pids[state.npids++] = Int32GetDatum(db->sweeper_news.pids[i]);
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return state;
@@ -225,10 +225,8 @@ copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
 	*database = db->oid;
 	for (int i = 0; i < DW_WORKS && OidIsValid(db->oid); i++)
 	{
-		SpinLockAcquire(&db->progress[i].lock);
-		copy[i] = db->progress[i];
-		SpinLockRelease(&db->progress[i].lock);
-		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer_pid : db->sweeper_pid;
+		dw_progress_copy(db->progress, i, &copy[i]);
+		pids[i] = i < DW_FIRST_OF_SWEEPER ? db->timer.pid : db->sweeper.pid;
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return dw_may_see_database(db);

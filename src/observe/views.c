@@ -42,6 +42,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
@@ -341,14 +342,14 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	set_horizon(&values[9], &nulls[9], horizon_of(&lane));
 	nulls[10] = lane.recheck_at == DW_NEVER;
 	values[10] = TimestampTzGetDatum(lane.recheck_at);
-	values[11] = Int64GetDatum(pg_atomic_read_u64(&lane.done));
-	values[12] = Int64GetDatum(pg_atomic_read_u64(&lane.failed));
-	values[13] = Int64GetDatum(pg_atomic_read_u64(&lane.retried));
-	values[14] = Int64GetDatum(pg_atomic_read_u64(&lane.cancelled));
-	set_lateness(&values[15], &nulls[15], dw_lane_lateness_percentile(&lane, 0.5));
-	set_lateness(&values[16], &nulls[16], dw_lane_lateness_percentile(&lane, 0.95));
-	set_lateness(&values[17], &nulls[17], dw_lane_lateness_percentile(&lane, 1));
-	values[18] = Int64GetDatum(pg_atomic_read_u64(&lane.skipped));
+	values[11] = Int64GetDatum(dw_counted(&lane.counters, DW_DONE));
+	values[12] = Int64GetDatum(dw_counted(&lane.counters, DW_FAILED));
+	values[13] = Int64GetDatum(dw_counted(&lane.counters, DW_RETRIED));
+	values[14] = Int64GetDatum(dw_counted(&lane.counters, DW_CANCELLED));
+	set_lateness(&values[15], &nulls[15], dw_lane_lateness_percentile(&lane.lateness, 0.5));
+	set_lateness(&values[16], &nulls[16], dw_lane_lateness_percentile(&lane.lateness, 0.95));
+	set_lateness(&values[17], &nulls[17], dw_lane_lateness_percentile(&lane.lateness, 1));
+	values[18] = Int64GetDatum(dw_counted(&lane.counters, DW_SKIPPED));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -416,11 +417,6 @@ typedef struct QueueSum
 	int64		near;			/* tasks in memory that are not due yet */
 	int64		ready;			/* due tasks */
 	DwLimit		limit;			/* of the queue, if it holds a lane with ready tasks back */
-	uint64		done;
-	uint64		failed;
-	uint64		retried;
-	uint64		cancelled;
-	uint64		skipped;
 } QueueSum;
 
 static int
@@ -448,11 +444,6 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 		sum->queue = *queue;
 		LWLockRelease(dw_ready_lock(db));
-		sum->done = pg_atomic_read_u64(&queue->done);
-		sum->failed = pg_atomic_read_u64(&queue->failed);
-		sum->retried = pg_atomic_read_u64(&queue->retried);
-		sum->cancelled = pg_atomic_read_u64(&queue->cancelled);
-		sum->skipped = pg_atomic_read_u64(&queue->skipped);
 		if (sum->queue.database == db->oid)
 			n++;
 	}
@@ -502,7 +493,7 @@ sum_queues(DwDatabase *db, int *n)
 
 /* Adds a row of the view "queues" to the result. */
 static void
-put_queue(const QueueSum *sum, ReturnSetInfo *result)
+put_queue(QueueSum *sum, ReturnSetInfo *result)
 {
 	const DwQueue *queue = &sum->queue;
 	Datum		values[12] = {0};
@@ -524,11 +515,11 @@ put_queue(const QueueSum *sum, ReturnSetInfo *result)
 	values[4] = Int64GetDatum(sum->near);
 	values[5] = Int64GetDatum(sum->ready);
 	values[6] = Int32GetDatum(sum->lanes);
-	values[7] = Int64GetDatum(sum->done);
-	values[8] = Int64GetDatum(sum->failed);
-	values[9] = Int64GetDatum(sum->retried);
-	values[10] = Int64GetDatum(sum->cancelled);
-	values[11] = Int64GetDatum(sum->skipped);
+	values[7] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_DONE));
+	values[8] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_FAILED));
+	values[9] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_RETRIED));
+	values[10] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_CANCELLED));
+	values[11] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_SKIPPED));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -620,11 +611,16 @@ count_parked(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	int32		n = 0;
+	dlist_iter	iter;
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
-		if (dw_owners[i].retry_at > now)
-			n += dw_owners[i].nready;
+	dlist_foreach(iter, &db->blocked_owners)
+	{
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->retry_at > now)
+			n += owner->nready;
+	}
 	LWLockRelease(dw_ready_lock(db));
 	return n;
 }
@@ -641,11 +637,11 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
-	if (db->timer_state == DW_TIMER_RUNNING && pg_atomic_read_u32(&db->disabled) != 0)
+	if (db->timer.state == DW_PROCESS_RUNNING && dw_database_is_disabled(db))
 		return "disabled";
-	if (db->timer_state == DW_TIMER_RUNNING && db->paused)
+	if (db->timer.state == DW_PROCESS_RUNNING && db->paused)
 		return "paused";
-	return states[db->timer_state];
+	return states[db->timer.state];
 }
 
 /*
@@ -657,7 +653,7 @@ problem_of_service(const char *state)
 {
 	if (strcmp(state, "stopped") != 0)
 		return NULL;
-	if (pg_atomic_read_u32(&dw_shared->launcher_proc) == 0)
+	if (!dw_process_is_there(&dw_shared->launcher))
 		return "the launcher is not running: \"max_worker_processes\" may be too low";
 	if (pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
 		return DW_TIMER_REFUSED;
@@ -691,7 +687,7 @@ put_status_without_place(ReturnSetInfo *result)
 static void
 put_status(DwDatabase *db, ReturnSetInfo *result)
 {
-	char		problem[sizeof(db->last_problem)];
+	char		problem[sizeof(db->problem.text)];
 	TimestampTz problem_at;
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
@@ -705,15 +701,9 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 
 	if (name == NULL)
 		return;
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	strlcpy(problem, db->last_problem, sizeof(problem));
-	problem_at = db->last_problem_at;
 	/* text that it quotes from errors is shown to readers of all tasks only */
-	if (db->last_problem_plain < strlen(problem) &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
-		strlcpy(problem + db->last_problem_plain, "see the server's log",
-				sizeof(problem) - db->last_problem_plain);
-	LWLockRelease(dw_ready_lock(db));
+	problem_at = dw_problem_read(&db->problem, problem, sizeof(problem),
+								 has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA));
 	count_executors(db, &executors, &running);
 
 	namestrcpy(&database, name);
@@ -727,12 +717,12 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	values[7] = Int32GetDatum(running);
 	values[8] = Int32GetDatum(executors);
 	values[9] = Int32GetDatum(count_parked(db));
-	values[10] = Int64GetDatum(pg_atomic_read_u64(&db->done));
-	values[11] = Int64GetDatum(pg_atomic_read_u64(&db->failed));
-	set_lateness(&values[12], &nulls[12], dw_lateness_percentile(db, 0.5));
-	set_lateness(&values[13], &nulls[13], dw_lateness_percentile(db, 0.95));
-	set_lateness(&values[14], &nulls[14], dw_lateness_percentile(db, 0.99));
-	set_lateness(&values[15], &nulls[15], dw_lateness_percentile(db, 1));
+	values[10] = Int64GetDatum(dw_counted(&db->counters, DW_DONE));
+	values[11] = Int64GetDatum(dw_counted(&db->counters, DW_FAILED));
+	set_lateness(&values[12], &nulls[12], dw_lateness_percentile(&db->lateness, 0.5));
+	set_lateness(&values[13], &nulls[13], dw_lateness_percentile(&db->lateness, 0.95));
+	set_lateness(&values[14], &nulls[14], dw_lateness_percentile(&db->lateness, 0.99));
+	set_lateness(&values[15], &nulls[15], dw_lateness_percentile(&db->lateness, 1));
 	values[16] = Int64GetDatum((int64) db->account.used * sizeof(DwChunk));
 	values[17] = Int64GetDatum((int64) db->account.quota * sizeof(DwChunk));
 	/* a problem names tasks and roles */
@@ -748,9 +738,9 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 		values[18] = CStringGetTextDatum(service_problem);
 		nulls[18] = false;
 	}
-	values[20] = BoolGetDatum((pg_atomic_read_u32(&db->unarmed) & DW_UNARMED_MET) != 0);
-	values[21] = Int64GetDatum(pg_atomic_read_u64(&db->retried));
-	values[22] = Int64GetDatum(pg_atomic_read_u64(&db->skipped));
+	values[20] = BoolGetDatum(dw_unarmed_met(&db->timer_news));
+	values[21] = Int64GetDatum(dw_counted(&db->counters, DW_RETRIED));
+	values[22] = Int64GetDatum(dw_counted(&db->counters, DW_SKIPPED));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

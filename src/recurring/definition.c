@@ -691,9 +691,9 @@ dw_recurring_uses_queue(int16 queue)
 void
 dw_recurring_ask(DwDatabase *db)
 {
-	pg_atomic_write_u32(&db->recurring_look, 1);
-	/* the timer reads recurring_look when control has changed, and calls the sweeper */
-	pg_atomic_fetch_add_u32(&db->control, 1);
+	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
+	/* the timer sees the request when control has changed, and calls the sweeper */
+	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);
 }
 

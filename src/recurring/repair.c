@@ -194,12 +194,12 @@ dw_recurring_repair(DwDatabase *db)
 
 	if (after == PG_INT64_MAX)
 	{
-		if (pg_atomic_exchange_u32(&db->recurring_look, 0) == 0 && look_at > dw_now())
+		if (!dw_sweeper_take(&db->sweeper_news, DW_LOOK_AT_RECURRING) && look_at > dw_now())
 			return look_at;
 		after = PG_INT64_MIN;
 		any_locked = false;
 	}
-	dw_progress_begin(db, DW_WORK_RECURRING, DW_PHASE_CHECKING);
+	dw_progress_begin(db->progress, DW_WORK_RECURRING, DW_PHASE_CHECKING);
 	rel = begin_repair();
 	if (rel != NULL)
 	{
@@ -215,11 +215,11 @@ dw_recurring_repair(DwDatabase *db)
 		after = PG_INT64_MAX;
 		any_locked = !dw_extension_gone;
 	}
-	dw_progress_add(db, DW_WORK_RECURRING, n);
+	dw_progress_add(db->progress, DW_WORK_RECURRING, n);
 	if (after == PG_INT64_MAX && any_locked)
-		dw_progress_phase(db, DW_WORK_RECURRING, DW_PHASE_WAITING);
+		dw_progress_phase(db->progress, DW_WORK_RECURRING, DW_PHASE_WAITING);
 	else if (after == PG_INT64_MAX)
-		dw_progress_end(db, DW_WORK_RECURRING);
+		dw_progress_end(db->progress, DW_WORK_RECURRING);
 	look_at = after != PG_INT64_MAX ? PG_INT64_MIN :
 		any_locked ? dw_now() + REPAIR_RETRY_US : DW_NEVER;
 	return look_at;

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/skey.h"
@@ -45,9 +46,11 @@
 #define EPISODE_US		(10 * USECS_PER_SEC)
 
 bool		dw_extension_gone = false;
-DwCatalog	dw_known_catalog;
-bool		dw_catalog_valid = false;
 bool		dw_tables_being_written = false;
+
+/* The OIDs that dw_catalog() has found last; only valid while catalog_valid. */
+static DwCatalog known_catalog;
+static bool catalog_valid = false;
 static bool callback_registered = false;
 
 /*---- Transactions that only read ----*/
@@ -129,7 +132,7 @@ dw_read_failed(DwDatabase *database, const char *what)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	dw_problem_quoting(database, psprintf("could not %s: %s", what, error->message),
+	dw_problem_quoting(&database->problem, psprintf("could not %s: %s", what, error->message),
 					   error->message);
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
@@ -220,9 +223,9 @@ forget_catalog(Datum arg, Oid relid)
 	bool		ours = relid == InvalidOid;
 
 	for (int i = 0; i < TABLES && !ours; i++)
-		ours = relid == *oid_of_relation(&dw_known_catalog, i);
+		ours = relid == *oid_of_relation(&known_catalog, i);
 	if (ours)
-		dw_catalog_valid = dw_tables_being_written = false;
+		catalog_valid = dw_tables_being_written = false;
 }
 
 /*
@@ -303,38 +306,45 @@ check_columns(Oid table, const Oid *types, int n)
 	table_close(rel, AccessShareLock);
 }
 
+/* A column that catalog.h has, and whose type is missing here, is found by the compiler. */
+#define CHECK_COLUMNS(table, types, n) \
+	do { \
+		StaticAssertStmt(lengthof(types) == (n), "a column has no type"); \
+		check_columns(table, types, n); \
+	} while (0)
+
 /* Checks the columns of all tables; the types are those of the install script. */
 static void
 check_tables(const DwCatalog *cat)
 {
-	static const Oid task_types[Natts_task] = {
+	static const Oid task_types[] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
-	static const Oid failed_types[Natts_failed] = {
+	static const Oid failed_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
-	static const Oid prepared_types[Natts_prepared] = {
+	static const Oid prepared_types[] = {
 		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
 	};
-	static const Oid queue_types[Natts_queue] = {
+	static const Oid queue_types[] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
 		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
 	};
-	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
-	static const Oid cancellation_types[Natts_cancellation] = {
+	static const Oid pause_types[] = {REGROLEOID, TIMESTAMPTZOID};
+	static const Oid cancellation_types[] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
 	};
-	static const Oid history_types[Natts_history] = {
+	static const Oid history_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
 		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
-	static const Oid recurring_types[Natts_recurring] = {
+	static const Oid recurring_types[] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
 		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
@@ -342,15 +352,15 @@ check_tables(const DwCatalog *cat)
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
 	};
 
-	check_columns(cat->task, task_types, Natts_task);
-	check_columns(cat->failed, failed_types, Natts_failed);
-	check_columns(cat->prepared, prepared_types, Natts_prepared);
-	check_columns(cat->queue, queue_types, Natts_queue);
-	check_columns(cat->pause, pause_types, Natts_pause);
-	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	CHECK_COLUMNS(cat->task, task_types, Natts_task);
+	CHECK_COLUMNS(cat->failed, failed_types, Natts_failed);
+	CHECK_COLUMNS(cat->prepared, prepared_types, Natts_prepared);
+	CHECK_COLUMNS(cat->queue, queue_types, Natts_queue);
+	CHECK_COLUMNS(cat->pause, pause_types, Natts_pause);
+	CHECK_COLUMNS(cat->cancellation, cancellation_types, Natts_cancellation);
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		check_columns(cat->history[i], history_types, Natts_history);
-	check_columns(cat->recurring, recurring_types, Natts_recurring);
+		CHECK_COLUMNS(cat->history[i], history_types, Natts_history);
+	CHECK_COLUMNS(cat->recurring, recurring_types, Natts_recurring);
 }
 
 /*
@@ -366,27 +376,27 @@ dw_catalog(void)
 		CacheRegisterRelcacheCallback(forget_catalog, (Datum) 0);
 		callback_registered = true;
 	}
-	if (!dw_catalog_valid)
+	if (!catalog_valid)
 	{
-		if (!dw_catalog_lookup(&dw_known_catalog))
+		if (!dw_catalog_lookup(&known_catalog))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
 		/* set before the check, whose locks may bring an invalidation that resets it */
-		dw_catalog_valid = true;
+		catalog_valid = true;
 		PG_TRY();
 		{
-			check_tables(&dw_known_catalog);
+			check_tables(&known_catalog);
 		}
 		PG_CATCH();
 		{
-			dw_catalog_valid = false;
+			catalog_valid = false;
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
 	}
-	return &dw_known_catalog;
+	return &known_catalog;
 }
 
 /* True if dw_catalog() would find the extension.  Costs nothing if it has. */
@@ -395,7 +405,37 @@ dw_catalog_is_there(void)
 {
 	DwCatalog	found;
 
-	return dw_catalog_valid || dw_catalog_lookup(&found);
+	return catalog_valid || dw_catalog_lookup(&found);
+}
+
+/*---- The table of tasks, to write to it ----*/
+
+/*
+ * Locks the table of tasks to write to it, until the end of the (sub)transaction, with
+ * the indexes that have an entry for each task, and opens it.  The caller closes it with
+ * NoLock.  Locking costs nothing the second time in a transaction.
+ */
+Relation
+dw_tasks_open(void)
+{
+	if (!dw_tables_being_written)
+	{
+		LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+		/* look the OIDs up again: from now on our lock keeps indexes from being replaced */
+		(void) dw_catalog();
+		dw_tables_being_written = catalog_valid;
+		/* an invalidation that comes with these locks resets dw_tables_being_written */
+		LockRelationOid(known_catalog.task_pkey, RowExclusiveLock);
+		LockRelationOid(known_catalog.task_lane_index, RowExclusiveLock);
+	}
+	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
+}
+
+/* Called when the locks of dw_tasks_open() may be gone, at the end of a (sub)transaction. */
+void
+dw_tasks_unlocked(void)
+{
+	dw_tables_being_written = false;
 }
 
 /*---- Rows of any table ----*/
@@ -416,25 +456,15 @@ dw_origin_stamp(void)
 }
 
 /*
- * Returns a tuple made of the n columns that we know.  An administrator may have added
- * more columns to the table; these are null.
+ * Deletes a row.  If another transaction has the row locked, waits for its end, or
+ * returns TM_BeingModified if wait is false.
  */
-HeapTuple
-dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
+TM_Result
+dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	Datum	   *all_values;
-	bool	   *all_nulls;
+	TM_FailureData failure;
 
-	if (desc->natts == n)
-		return heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
-
-	all_values = palloc0(desc->natts * sizeof(Datum));
-	all_nulls = palloc(desc->natts * sizeof(bool));
-	memset(all_nulls, true, desc->natts * sizeof(bool));
-	memcpy(all_values, values, n * sizeof(Datum));
-	memcpy(all_nulls, nulls, n * sizeof(bool));
-	return heap_form_tuple(desc, all_values, all_nulls);
+	return heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, wait, &failure, false);
 }
 
 /*

@@ -1,12 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * outcome.h
- *	  How a task ends, or an attempt to run it.
+ *	  How a task ends, or an attempt to run it, and how many of each end there were.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef DW_OUTCOME_H
 #define DW_OUTCOME_H
+
+#include "postgres.h"
+
+#include "port/atomics.h"
 
 /* How a task, or an attempt, has ended. */
 typedef enum DwOutcome
@@ -20,6 +24,18 @@ typedef enum DwOutcome
 	DW_SKIPPED,					/* not run, since it was too late for it */
 	DW_CANCELLED				/* cancelled, and not run */
 } DwOutcome;
+
+#define DW_OUTCOMES		(DW_CANCELLED + 1)
+
+/* Numbers of tasks, or attempts, by DwOutcome; any process counts, without a lock. */
+typedef struct DwCounters
+{
+	pg_atomic_uint64 n[DW_OUTCOMES];
+} DwCounters;
+
+extern void dw_counters_init(DwCounters *counters);
+extern uint64 dw_counted(DwCounters *counters, DwOutcome outcome);
+extern uint64 dw_count(DwCounters *counters, DwOutcome outcome, uint64 n);
 
 /* Names of outcomes for users; NULL for DW_NOT_ENDED. */
 extern const char *const dw_outcome_names[];

@@ -39,53 +39,24 @@ dw_database_init(DwDatabase *db)
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
-	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
-	db->blocked_owners = db->ready_owners;
+	dlist_init(&db->ready_owners);
+	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 	/* a process that holds the database has pinned its place, so there is none */
 	pg_atomic_init_u32(&db->holds, 0);
-	pg_atomic_init_u32(&db->restart, 0);
-	pg_atomic_init_u32(&db->wanted, 0);
-	pg_atomic_init_u32(&db->timer_proc, 0);
-	pg_atomic_init_u64(&db->sleep_until, (uint64) DW_AWAKE);
-	pg_atomic_init_u64(&db->reload_from, (uint64) DW_NEVER);
-	pg_atomic_init_u32(&db->any_lane_dirty, 0);
-	pg_atomic_init_u32(&db->executors_dirty, 0);
-	pg_atomic_init_u32(&db->starving, 0);
-	pg_atomic_init_u32(&db->rights_changed, 0);
-	pg_atomic_init_u32(&db->prepared_ended, 0);
-	/* a transaction may have been prepared before this place was made */
-	pg_atomic_init_u32(&db->nameless, 1);
+	dw_process_init(&db->timer);
+	dw_timer_news_init(&db->timer_news);
+	dw_process_init(&db->sweeper);
+	dw_sweeper_news_init(&db->sweeper_news);
 	pg_atomic_init_u32(&db->disabled, 0);
-	pg_atomic_init_u32(&db->roles_dropped, 0);
-	pg_atomic_init_u32(&db->recurring_look, 0);
 	pg_atomic_init_u32(&db->waiters, 0);
-	pg_atomic_init_u32(&db->unarmed, 0);
-	/* another value than this place had for its last database */
-	pg_atomic_init_u32(&db->control, (uint32) dw_now());
-	pg_atomic_init_u32(&db->sweeper_proc, 0);
-	pg_atomic_init_u32(&db->sweep_wanted, 0);
-	pg_atomic_init_u32(&db->sweeper_rests, 0);
-	SpinLockInit(&db->inbox_lock);
-	pg_atomic_init_u64(&db->failed_trim_at, (uint64) DW_NEVER);
-	pg_atomic_init_u64(&db->failed_trim_after, (uint64) PG_INT64_MIN);
-	pg_atomic_init_u64(&db->failed_limit, 0);
-	pg_atomic_init_u64(&db->history_turn_at, (uint64) DW_NEVER);
-	pg_atomic_init_u64(&db->history_turn_after, (uint64) PG_INT64_MIN);
-	pg_atomic_init_u64(&db->history_locked_since, (uint64) DW_NEVER);
-	pg_atomic_init_u32(&db->history_current, 0);
-	pg_atomic_init_u32(&db->history_room, 0);
-	pg_atomic_init_u32(&db->history_is_full, 0);
+	dw_inbox_init(dw_inbox(db));
+	dw_problem_init(&db->problem);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
-	pg_atomic_init_u64(&db->done, 0);
-	pg_atomic_init_u64(&db->failed, 0);
-	pg_atomic_init_u64(&db->retried, 0);
-	pg_atomic_init_u64(&db->skipped, 0);
-	pg_atomic_init_u64(&db->lateness_max, 0);
-	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
-		pg_atomic_init_u64(&db->lateness[i], 0);
+	dw_counters_init(&db->counters);
+	dw_lateness_init(&db->lateness);
 	for (int i = 0; i < DW_LANE_WORDS; i++)
 		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
 	dw_progress_init(db->progress);
@@ -182,6 +153,45 @@ dw_database_unpin(DwDatabase *db)
 		dw_wake_launcher();
 }
 
+/*
+ * Frees the place, unless a process has pinned it: then false.  Needs the table lock,
+ * exclusively.
+ */
+bool
+dw_database_give_back(DwDatabase *db)
+{
+	Oid			database = db->oid;
+
+	db->oid = InvalidOid;
+	/* either a process that pins the place sees that, or we see its pin */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&db->pins) == 0)
+		return true;
+	db->oid = database;
+	return false;
+}
+
+/* A command needs the database without sessions of ours.  The caller has pinned it. */
+void
+dw_database_hold(DwDatabase *db)
+{
+	pg_atomic_fetch_add_u32(&db->holds, 1);
+}
+
+/* The command has ended. */
+void
+dw_database_release(DwDatabase *db)
+{
+	pg_atomic_fetch_sub_u32(&db->holds, 1);
+}
+
+/* The timer notes whether delay_wheel.enabled is off in its database. */
+void
+dw_database_disable(DwDatabase *db, bool disabled)
+{
+	pg_atomic_write_u32(&db->disabled, disabled ? 1 : 0);
+}
+
 /* True if dw_database_enter() could make a place. */
 bool
 dw_database_place_free(void)
@@ -205,7 +215,7 @@ dw_quota_update(void)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer_state == DW_TIMER_RUNNING)
+		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
 			n++;
 	for (int i = 0; i < dw_max_databases && n > 0; i++)
 	{

@@ -19,7 +19,25 @@ extern DwDatabase *dw_database_enter(Oid database, bool pin);
 extern bool dw_database_pin(DwDatabase *db, Oid database);
 extern DwDatabase *dw_database_find_pin(Oid database);
 extern void dw_database_unpin(DwDatabase *db);
+extern bool dw_database_give_back(DwDatabase *db);
+extern void dw_database_hold(DwDatabase *db);
+extern void dw_database_release(DwDatabase *db);
+extern void dw_database_disable(DwDatabase *db, bool disabled);
 extern bool dw_database_place_free(void);
 extern void dw_quota_update(void);
+
+/* True if a command needs the database without sessions of ours. */
+static inline bool
+dw_database_is_held(DwDatabase *db)
+{
+	return pg_atomic_read_u32(&db->holds) > 0;
+}
+
+/* True if delay_wheel.enabled is off in the database. */
+static inline bool
+dw_database_is_disabled(DwDatabase *db)
+{
+	return pg_atomic_read_u32(&db->disabled) != 0;
+}
 
 #endif							/* DW_PLACES_H */

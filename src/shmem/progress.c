@@ -23,7 +23,6 @@
 #include "../base/clock.h"
 #include "../base/worker.h"
 #include "progress.h"
-#include "shared.h"
 
 const DwWorkTexts dw_works[] =
 {
@@ -67,9 +66,9 @@ dw_progress_runs(const DwProgress *progress)
  * the lock.
  */
 bool
-dw_progress_is_active(DwDatabase *db, DwWork work)
+dw_progress_is_active(DwProgress *all, DwWork work)
 {
-	return dw_progress_runs(&db->progress[work]);
+	return dw_progress_runs(&all[work]);
 }
 
 /* Shows in pg_stat_activity that this process does such work now. */
@@ -95,9 +94,9 @@ set_phase(DwProgress *progress, DwPhase phase)
  * Shows it in pg_stat_activity, too.
  */
 void
-dw_progress_begin(DwDatabase *db, DwWork work, DwPhase phase)
+dw_progress_begin(DwProgress *all, DwWork work, DwPhase phase)
 {
-	DwProgress *progress = &db->progress[work];
+	DwProgress *progress = &all[work];
 
 	if (!dw_progress_runs(progress))
 	{
@@ -114,7 +113,7 @@ dw_progress_begin(DwDatabase *db, DwWork work, DwPhase phase)
 		progress->times++;
 		SpinLockRelease(&progress->lock);
 	}
-	dw_progress_phase(db, work, phase);
+	dw_progress_phase(all, work, phase);
 }
 
 /*
@@ -122,9 +121,9 @@ dw_progress_begin(DwDatabase *db, DwWork work, DwPhase phase)
  * except for DW_PHASE_WAITING.
  */
 void
-dw_progress_phase(DwDatabase *db, DwWork work, DwPhase phase)
+dw_progress_phase(DwProgress *all, DwWork work, DwPhase phase)
 {
-	DwProgress *progress = &db->progress[work];
+	DwProgress *progress = &all[work];
 
 	if (!dw_progress_runs(progress))
 		return;
@@ -136,9 +135,9 @@ dw_progress_phase(DwDatabase *db, DwWork work, DwPhase phase)
 
 /* Adds to the number of tasks or rows done in the run that goes on, if any. */
 void
-dw_progress_add(DwDatabase *db, DwWork work, int64 done)
+dw_progress_add(DwProgress *all, DwWork work, int64 done)
 {
-	DwProgress *progress = &db->progress[work];
+	DwProgress *progress = &all[work];
 
 	if (done == 0 || !dw_progress_runs(progress))
 		return;
@@ -149,9 +148,9 @@ dw_progress_add(DwDatabase *db, DwWork work, int64 done)
 
 /* Sets that number, and the total. */
 void
-dw_progress_set(DwDatabase *db, DwWork work, int64 done, int64 total)
+dw_progress_set(DwProgress *all, DwWork work, int64 done, int64 total)
 {
-	DwProgress *progress = &db->progress[work];
+	DwProgress *progress = &all[work];
 
 	if (!dw_progress_runs(progress))
 		return;
@@ -163,9 +162,9 @@ dw_progress_set(DwDatabase *db, DwWork work, int64 done, int64 total)
 
 /* Sets the number of complete steps, and the total of steps. */
 void
-dw_progress_steps(DwDatabase *db, DwWork work, int32 steps, int32 total)
+dw_progress_steps(DwProgress *all, DwWork work, int32 steps, int32 total)
 {
-	DwProgress *progress = &db->progress[work];
+	DwProgress *progress = &all[work];
 
 	if (!dw_progress_runs(progress))
 		return;
@@ -177,9 +176,9 @@ dw_progress_steps(DwDatabase *db, DwWork work, int32 steps, int32 total)
 
 /* Ends the run that goes on, if any. */
 void
-dw_progress_end(DwDatabase *db, DwWork work)
+dw_progress_end(DwProgress *all, DwWork work)
 {
-	DwProgress *progress = &db->progress[work];
+	DwProgress *progress = &all[work];
 
 	if (dw_progress_runs(progress))
 		set_phase(progress, DW_PHASE_DONE);
@@ -191,13 +190,22 @@ dw_progress_end(DwDatabase *db, DwWork work)
  * A run that waits stays as it is: the next process goes on with it.
  */
 void
-dw_progress_leave(DwDatabase *db, DwWork first, DwWork last)
+dw_progress_leave(DwProgress *all, DwWork first, DwWork last)
 {
 	for (int work = first; work <= (int) last; work++)
 	{
-		DwProgress *progress = &db->progress[work];
+		DwProgress *progress = &all[work];
 
 		if (dw_progress_runs(progress) && progress->phase != DW_PHASE_WAITING)
 			set_phase(progress, DW_PHASE_INTERRUPTED);
 	}
+}
+
+/* Copies what is known of a kind of work, for a view. */
+void
+dw_progress_copy(DwProgress *all, DwWork work, DwProgress *copy)
+{
+	SpinLockAcquire(&all[work].lock);
+	*copy = all[work];
+	SpinLockRelease(&all[work].lock);
 }

@@ -296,15 +296,18 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 {
 	DwQueue    *queue = dw_lane_queue(lane);
 	DwLane	   *longest = NULL;
+	dlist_iter	iter;
 
 	if (!is_limited(queue) || turn_lasts(queue, now))
 		return false;
 	queue->next_turn = now + TURN_US;
-	for (int32 o = db->ready_owners.head; o != DW_NO_OWNER; o = dw_owners[o].next)
+	dlist_foreach(iter, &db->ready_owners)
 	{
-		if (dw_owners[o].role == lane->owner)
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->role == lane->owner)
 			continue;
-		for (int32 i = dw_owners[o].ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		for (int32 i = owner->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
 		{
 			DwLane	   *other = &dw_lanes[i];
 
@@ -381,7 +384,7 @@ dw_tell_queues_without_place(void)
 
 		if (!OidIsValid(db->oid) || !db->queues_missing)
 			continue;
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 }

@@ -67,12 +67,7 @@ typedef struct DwQueue
 	TimestampTz next_turn;		/* no place is kept again before then */
 
 	/* statistics, since the queue was entered */
-	pg_atomic_uint64 done;
-	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;
-	pg_atomic_uint64 cancelled;	/* claimed tasks that a mark of delay_cancel_all() had
-								 * cancelled */
-	pg_atomic_uint64 skipped;
+	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
 } DwQueue;
 
 extern DwQueue *dw_lane_queue(const DwLane *lane);

@@ -24,6 +24,8 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "lanes.h"
+#include "owners.h"
+#include "places.h"
 #include "queue_limits.h"
 #include "ready.h"
 #include "shared.h"
@@ -103,7 +105,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 		return;
 	unlink_lane(lane);
 	if (dw_lane_owner(lane)->nready == 0)
-		dw_owner_unlist(db, dw_lane_owner(lane));
+		dw_owner_unlist(dw_lane_owner(lane));
 }
 
 /* Lists or unlists a lane after lane->paused has changed. */
@@ -130,11 +132,11 @@ dw_ready_reset(DwDatabase *db)
 		dw_lanes[i].is_listed = false;
 		owner->ready_head = owner->ready_tail = DW_NO_LANE;
 		owner->nready = 0;
-		owner->list = DW_OWNER_UNLISTED;
+		owner->is_listed = false;
 		owner->round = 0;
 	}
-	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
-	db->blocked_owners = db->ready_owners;
+	dlist_init(&db->ready_owners);
+	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 }
 
@@ -336,7 +338,7 @@ dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_a
 	TimestampTz now = dw_now();
 
 	*look_again = DW_NEVER;
-	if (pg_atomic_read_u32(&db->disabled) != 0)
+	if (dw_database_is_disabled(db))
 		return false;
 	/*
 	 * tasks whose due time has come go before those that the timer handed over a little
@@ -436,7 +438,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *en
 	}
 	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
-		pg_atomic_read_u32(&db->disabled) != 0)
+		dw_database_is_disabled(db))
 		return false;
 	take_ready(db, lane, &me->place, entry);
 	pass_over_peers(lane);

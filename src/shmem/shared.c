@@ -1,17 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  Shared memory of a database: its layout, its inbox, and wake-ups.
+ *	  Shared memory of a database: its layout, and wake-ups.
  *
  * Run by all processes.  Everything is in the main segment, of a size that the
  * settings fix at the start of the server; nothing here grows.  After a crash
  * the postmaster sets up a new segment, and the timers fill it from the tables
  * (control/shmem.c does the request and the set-up).
  *
- * The inbox of a database is a ring buffer of hints, by which committing
- * sessions tell the timer of tasks.
- *
- * dw_inbox_push(), dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher() are
+ * dw_lane_dirty(), dw_wake_timer() and dw_wake_launcher() are
  * called in commit callbacks: they never fail, wait or allocate.
  *
  *-------------------------------------------------------------------------
@@ -20,7 +17,6 @@
 
 #include "catalog/pg_authid.h"
 #include "datatype/timestamp.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
@@ -63,8 +59,7 @@ inbox_offset(void)
 static Size
 ring_offset(void)
 {
-	return add_size(inbox_offset(),
-					MAXALIGN(mul_size(dw_inbox_size, sizeof(DwHint))));
+	return add_size(inbox_offset(), dw_inbox_bytes());
 }
 
 static Size
@@ -114,11 +109,11 @@ dw_database_number(DwDatabase *db)
 	return ((char *) db - dw_databases) / dw_shared->database_size;
 }
 
-/* The array of dw_inbox_size hints. */
-DwHint *
+/* The inbox of the database. */
+DwInbox *
 dw_inbox(DwDatabase *db)
 {
-	return (DwHint *) ((char *) db + inbox_offset());
+	return (DwInbox *) ((char *) db + inbox_offset());
 }
 
 /* The ring of the database; its ring lock protects it. */
@@ -155,34 +150,7 @@ dw_ready_lock(DwDatabase *db)
 	return &((LWLockPadded *) dw_shared->database_locks)[2 * dw_database_number(db) + 1].lock;
 }
 
-/*---- Problems, limits and rights ----*/
-
-/*
- * Keeps a text as the last problem of the database, for the view status.
- *
- * The text ends with "quoted", the message of an error.  That can contain SQL and values
- * of a task, so the view shows this part only to roles that may read these.  Takes the
- * ready lock.
- */
-void
-dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted)
-{
-	int			length = pg_mbcliplen(text, strlen(text), sizeof(db->last_problem) - 1);
-
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	memcpy(db->last_problem, text, length);
-	db->last_problem[length] = '\0';
-	db->last_problem_plain = strlen(text) - strlen(quoted);
-	db->last_problem_at = dw_now();
-	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Keeps a text that quotes no error as the last problem.  Takes the ready lock. */
-void
-dw_problem(DwDatabase *db, const char *text)
-{
-	dw_problem_quoting(db, text, "");
-}
+/*---- Limits and rights ----*/
 
 /*
  * Maximum number of executors that run tasks of one lane.
@@ -207,63 +175,7 @@ dw_may_see_database(const DwDatabase *db)
 		(OidIsValid(db->oid) && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
 }
 
-/*---- Inbox and wake-ups ----*/
-
-/*
- * Puts a hint into the inbox; false if the inbox is full.
- *
- * *crowded is set if the inbox is at least half full; then the caller wakes the timer
- * at once, whatever the due time.  Otherwise *crowded is left as it is.
- */
-bool
-dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded)
-{
-	DwHint	   *inbox = dw_inbox(db);
-	bool		pushed = false;
-
-	SpinLockAcquire(&db->inbox_lock);
-	if (db->inbox_count < (uint32) dw_inbox_size)
-	{
-		inbox[(db->inbox_head + db->inbox_count) % dw_inbox_size] = *hint;
-		db->inbox_count++;
-		pushed = true;
-	}
-	if (db->inbox_count >= (uint32) dw_inbox_size / 2)
-		*crowded = true;
-	SpinLockRelease(&db->inbox_lock);
-	return pushed;
-}
-
-/*
- * Takes up to max hints out of the inbox, and returns their number.  Called by the
- * timer.
- *
- * The spinlock is released after each 8 hints, so that committing sessions do not spin
- * for long.
- */
-uint32
-dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max)
-{
-	DwHint	   *inbox = dw_inbox(db);
-	uint32		n = 0;
-	bool		empty = false;
-
-	while (n < max && !empty)
-	{
-		uint32		stop = Min(max, n + 8);
-
-		SpinLockAcquire(&db->inbox_lock);
-		while (n < stop && db->inbox_count > 0)
-		{
-			hints[n++] = inbox[db->inbox_head];
-			db->inbox_head = (db->inbox_head + 1) % dw_inbox_size;
-			db->inbox_count--;
-		}
-		empty = db->inbox_count == 0;
-		SpinLockRelease(&db->inbox_lock);
-	}
-	return n;
-}
+/*---- Wake-ups ----*/
 
 /*
  * Tells the timer to look at the lane when it is awake (step C2d of the protocol).
@@ -278,7 +190,7 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 
 	/* full barrier; the flag is set last, since the timer clears the flag first */
 	pg_atomic_fetch_or_u64(&dw_dirty_lanes(db)[number / 64], UINT64CONST(1) << (number % 64));
-	pg_atomic_write_u32(&db->any_lane_dirty, 1);
+	dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 }
 
 /*
@@ -291,40 +203,38 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 void
 dw_wake_timer(DwDatabase *db, TimestampTz needed)
 {
-	uint32		proc;
-
 	pg_memory_barrier();
-	proc = pg_atomic_read_u32(&db->timer_proc);
-	if (proc == 0)
+	if (!dw_process_is_there(&db->timer))
 	{
-		pg_atomic_write_u32(&db->wanted, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
 		dw_wake_launcher();
 	}
-	else if (dw_atomic_read(&db->sleep_until) > needed)
-		SetLatch(dw_proc_latch(proc));
+	else if (dw_timer_sleeps_beyond(&db->timer_news, needed))
+		(void) dw_process_wake(&db->timer);
+}
+
+/* Asks the sweeper to do the job at this time, unless it will do so before. */
+void
+dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
+{
+	if (!dw_job_ask(&db->sweeper_news, job, at))
+		return;
+	/* the timer looks at the times of jobs when control has changed */
+	dw_control_raise(&db->timer_news);
+	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*
- * Wakes timer and sweeper from any sleep, to check db->holds and db->restart.
- *
- * Raises db->restart to the given value first; a more urgent value stays.
+ * Wakes timer and sweeper from any sleep, to check whether the database is held, or a
+ * restart was asked for; asks for that before.
  */
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
 {
-	uint32		proc;
-	uint32		known = pg_atomic_read_u32(&db->restart);
-
-	/* never lower it: a restart that is due at once stays so */
-	while (known < restart && !pg_atomic_compare_exchange_u32(&db->restart, &known, restart))
-		;
+	dw_restart_ask(&db->timer_news, restart);
 	pg_memory_barrier();
-	proc = pg_atomic_read_u32(&db->timer_proc);
-	if (proc != 0)
-		SetLatch(dw_proc_latch(proc));
-	proc = pg_atomic_read_u32(&db->sweeper_proc);
-	if (proc != 0)
-		SetLatch(dw_proc_latch(proc));
+	(void) dw_process_wake(&db->timer);
+	(void) dw_process_wake(&db->sweeper);
 }
 
 /*
@@ -337,12 +247,12 @@ dw_call_timer(DwDatabase *db, DwRestart restart)
 TimestampTz
 dw_restart_at(DwDatabase *db)
 {
-	switch (pg_atomic_read_u32(&db->restart))
+	switch (dw_restart_asked(&db->timer_news))
 	{
 		case DW_RESTART_NONE:
 			return DW_NEVER;
 		case DW_RESTART_SOON:
-			return dw_now() + Max(db->timer_started + RESTART_PAUSE_US - dw_uptime(), 0);
+			return dw_now() + Max(db->timer.started + RESTART_PAUSE_US - dw_uptime(), 0);
 		default:
 			return PG_INT64_MIN;
 	}
@@ -352,10 +262,7 @@ dw_restart_at(DwDatabase *db)
 void
 dw_wake_launcher(void)
 {
-	uint32		proc = pg_atomic_read_u32(&dw_shared->launcher_proc);
-
-	if (proc != 0)
-		SetLatch(dw_proc_latch(proc));
+	(void) dw_process_wake(&dw_shared->launcher);
 }
 
 /*
@@ -370,13 +277,13 @@ dw_roles_dropped(void)
 		DwDatabase *db = dw_database(i);
 
 		/* a timer that starts later looks by itself */
-		if (db->oid == InvalidOid || pg_atomic_read_u32(&db->timer_proc) == 0)
+		if (db->oid == InvalidOid || !dw_process_is_there(&db->timer))
 			continue;
-		pg_atomic_write_u32(&db->roles_dropped, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_ROLES);
 		/* the role may have owned queues */
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 		pg_memory_barrier();
-		pg_atomic_write_u32(&db->any_lane_dirty, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_LANES);
 		dw_wake_timer(db, DW_AWAKE);
 	}
 }

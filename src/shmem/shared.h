@@ -21,8 +21,8 @@
  *				database's timer changes them; views read them.
  * ready lock	one per database: the ready lists of its lanes, and what its
  *				executors run.  Timer and executors change them.
- * inbox lock	one per database: a spinlock for the inbox
- * progress		a spinlock for each kind of long work of a database
+ * spinlocks	one each for inbox, last problem and each kind of long work of a
+ *				database
  * (atomics)	committing sessions write these without any lock
  *
  * A process holds at most one of the LWLocks at a time, except that the ready
@@ -36,6 +36,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "lib/ilist.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/itemptr.h"
@@ -43,54 +44,14 @@
 #include "utils/timestamp.h"
 
 #include "../ring/ring.h"
-
-/*
- * Kinds of long work.  The timer does those before DW_FIRST_OF_SWEEPER, the sweeper the
- * others.
- */
-typedef enum DwWork
-{
-	DW_WORK_LOAD = 0,			/* read tasks of the near future into memory */
-	DW_WORK_ORPHANS,			/* move the tasks of dropped roles to the failed ones */
-	DW_WORK_SWEEP,				/* delete rows that delay_cancel_all() has marked */
-	DW_WORK_FAILED,				/* delete old rows of failed tasks */
-	DW_WORK_HISTORY,			/* empty the oldest table of the history */
-	DW_WORK_RECURRING			/* check that each recurring task has its next run */
-} DwWork;
-
-#define DW_WORKS			(DW_WORK_RECURRING + 1)
-
-/* The state of such work.  Before DW_PHASE_DONE, but for NONE, the work goes on. */
-typedef enum DwPhase
-{
-	DW_PHASE_NONE = 0,			/* this work was never done */
-	DW_PHASE_LOOKING,			/* searching for lanes that need the work */
-	DW_PHASE_LOADING,
-	DW_PHASE_MOVING,
-	DW_PHASE_SWEEPING,
-	DW_PHASE_COUNTING,
-	DW_PHASE_DELETING,
-	DW_PHASE_EMPTYING,
-	DW_PHASE_CHECKING,
-	DW_PHASE_WAITING,			/* for other transactions; the process may end meanwhile */
-	DW_PHASE_DONE,				/* the work has ended */
-	DW_PHASE_INTERRUPTED		/* the process ended before the work did */
-} DwPhase;
-
-/* The present run of one kind of work in one database, or its last run. */
-typedef struct DwProgress
-{
-	slock_t		lock;			/* one process writes, views read */
-	DwPhase		phase;
-	TimestampTz started;		/* wall clock, for views */
-	int64		began;			/* the same moment, by dw_uptime() */
-	int64		ended;			/* end of the last run, by dw_uptime() */
-	int64		done;			/* tasks, rows or pages that were worked on */
-	int64		total;			/* of how many; DW_TOTAL_UNKNOWN if not known */
-	int32		steps;			/* parts of the work that are complete */
-	int32		steps_total;	/* of how many; DW_TOTAL_UNKNOWN if not known */
-	int64		times;			/* number of runs that were begun */
-} DwProgress;
+#include "inbox.h"
+#include "lateness.h"
+#include "outcome.h"
+#include "problem.h"
+#include "process.h"
+#include "progress.h"
+#include "sweeper_news.h"
+#include "timer_news.h"
 
 /* Length of a bitmap of lanes, in words of 64 bits. */
 #define DW_LANE_WORDS	((dw_max_lanes + 63) / 64)
@@ -100,26 +61,6 @@ typedef struct DwProgress
  * that long to wake an executor (near.c).
  */
 #define DW_HEAD_START_US	100
-
-/* A reference to a lane.  It is stale if the lane has another generation by now. */
-typedef struct DwLaneRef
-{
-	uint16		index;
-	uint32		generation;
-} DwLaneRef;
-
-/*
- * A hint: the session that committed a task tells the timer its key and row.  The
- * executor that takes the task looks at the row itself, so a hint may be doubled or
- * wrong.  A hint may also be lost, if a reload of the lane is asked for.
- */
-typedef struct DwHint
-{
-	TimestampTz due;
-	int64		id;
-	ItemPointerData tid;
-	DwLaneRef	lane;
-} DwHint;
 
 /*
  * State of a lane's spare entry (DwLane.spare), which holds one task of the lane when
@@ -145,7 +86,10 @@ typedef enum DwBlock
 	DW_BLOCK_ENDED				/* an executor ended by itself during its first task */
 } DwBlock;
 
-/* Why no task of a lane is started, though its owner could get an executor. */
+/*
+ * Why no task of a lane is started, though its owner could get an executor.  Decided in
+ * task/queues.c (pause_of) and, for a lane that is entered, in dw_queue_attach_lane().
+ */
 typedef enum DwPause
 {
 	DW_NOT_PAUSED = 0,
@@ -156,9 +100,6 @@ typedef enum DwPause
 								 * declaration yet */
 	DW_PAUSED_NO_PLACE			/* the array dw_queues has no place for the queue */
 } DwPause;
-
-/* Buckets of a lane's histogram of lateness, see stats.c. */
-#define DW_LANE_BUCKETS	64
 
 /*
  * A lane: one combination of owner, queue and priority in one database.  Whatever can be
@@ -226,43 +167,9 @@ typedef struct DwLane
 	int64		recheck_id;		/* id of the task whose row is locked */
 
 	/* statistics, since the lane was entered */
-	pg_atomic_uint64 done;
-	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;	/* failed attempts that are followed by another one */
-	pg_atomic_uint64 cancelled;
-	pg_atomic_uint64 skipped;	/* tasks not run, since it was too late for them */
-	pg_atomic_uint64 lateness_max;	/* microseconds */
-	pg_atomic_uint32 lateness[DW_LANE_BUCKETS];	/* a histogram, see stats.c */
+	DwCounters	counters;
+	DwLaneLateness lateness;
 } DwLane;
-
-/*
- * Whether timer and sweeper of a database must end, so that new ones can start with new
- * settings or a new clock, if any are still wanted.
- */
-typedef enum DwRestart
-{
-	DW_RESTART_NONE = 0,
-	DW_RESTART_SOON,			/* settings have changed; not more often than once a second */
-	DW_RESTART_NOW				/* the database has become a template, or the clock was set */
-} DwRestart;
-
-/* The list of its database that an owner is in. */
-typedef enum DwOwnerList
-{
-	DW_OWNER_UNLISTED = 0,		/* in none: the owner has no ready task */
-	DW_OWNER_READY,				/* its ready tasks can get an executor */
-	DW_OWNER_BLOCKED			/* its ready tasks get no executor before retry_at */
-} DwOwnerList;
-
-/* Ends a list of owners. */
-#define DW_NO_OWNER		(-1)
-
-/* A doubly linked list of owners, by their indexes in dw_owners. */
-typedef struct DwOwners
-{
-	int32		head;
-	int32		tail;
-} DwOwners;
 
 /*
  * A role that owns lanes of one database.  It keeps its place as long as it has lanes or
@@ -281,9 +188,8 @@ typedef struct DwOwner
 								 * paused, in the order of their turns */
 	int32		ready_tail;
 	uint32		nready;			/* number of lanes in that list */
-	DwOwnerList list;			/* the list of owners that it is in */
-	int32		next;			/* neighbours in that list */
-	int32		prev;
+	bool		is_listed;		/* True if in one of its database's two lists of owners */
+	dlist_node	link;			/* in that list */
 	DwBlock		block;			/* why it got no executor */
 	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
 	uint32		start_failures;	/* vain attempts to get an executor, in a row */
@@ -300,64 +206,18 @@ typedef struct DwOwner
 /* In place of an index in dw_queues: no declared queue. */
 #define DW_NO_QUEUE		(-1)
 
-/* Buckets of a database's histogram of lateness, see stats.c. */
-#define DW_LATENESS_BUCKETS 512
-
-/*
- * Flags in DwDatabase.unarmed.  An unarmed task has another origin than this server, so
- * it does not run before delay_arm().  MET: such tasks are in the table.  LOOKING: the
- * timer is reading the table to find out; a session that commits a newer answer clears
- * this flag.
- */
-#define DW_UNARMED_MET		0x01
-#define DW_UNARMED_LOOKING	0x02
-
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
-
-typedef enum DwTimerState
-{
-	DW_TIMER_NONE = 0,
-	DW_TIMER_STARTING,
-	DW_TIMER_RUNNING
-} DwTimerState;
-
-typedef enum DwSweeperState
-{
-	DW_SWEEPER_NONE = 0,
-	DW_SWEEPER_STARTING,
-	DW_SWEEPER_RUNNING
-} DwSweeperState;
-
-/*
- * Maximum number of pids that the view shows of transactions that the sweeper waits
- * for.
- */
-#define DW_SWEEP_WAITS	16
 
 /* A database that is served. */
 typedef struct DwDatabase
 {
 	/* table lock */
 	Oid			oid;			/* InvalidOid if the place is free */
-	DwTimerState timer_state;
-	int64		timer_started;	/* by dw_uptime() */
-	bool		let_go;			/* the last timer ended because a hold or restart asked it to */
-	bool		timer_terminated;	/* the last timer ended because of a SIGTERM */
-	bool		timer_refused;	/* the next timer could not start: no background worker was
-								 * free */
+	DwProcess	timer;
+	DwTimerNews timer_news;
+	DwProcess	sweeper;
+	DwSweeperNews sweeper_news;
 	bool		absent;			/* True until a timer has found the extension in the database */
-	pid_t		timer_pid;
-	DwSweeperState sweeper_state;
-	int64		sweeper_started;	/* by dw_uptime() */
-	bool		sweeper_failed;	/* the last sweeper ended by an error */
-	bool		sweeper_made_way;	/* the last sweeper ended to free its background worker */
-	bool		sweeper_refused; /* a sweeper is needed, and no background worker was free
-								  * for it */
-	pid_t		sweeper_pid;
-	bool		sweep_waits;	/* the sweeper waits for open transactions; the first of
-								 * these are: */
-	int			sweep_npids;
-	int			sweep_pids[DW_SWEEP_WAITS];	/* 0 stands for a prepared transaction */
 	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
 
@@ -369,73 +229,11 @@ typedef struct DwDatabase
 
 	/* commands that need the database without sessions of ours, see hold.c */
 	pg_atomic_uint32 holds;
-	/* a DwRestart: whether timer and sweeper must end */
-	pg_atomic_uint32 restart;
-
-	pg_atomic_uint32 wanted;	/* any process sets it: the launcher must start a timer */
-	pg_atomic_uint32 timer_proc; /* dw_my_proc() of the timer; 0: none */
-
-	/*
-	 * handshake with the sleeping timer: it publishes how long it sleeps, then checks
-	 * these flags; others set a flag, then read how long it sleeps
-	 */
-	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the timer does not sleep */
-	pg_atomic_uint64 reload_from;	/* as a lane's, for all lanes, and for tasks whose lane
-									 * is not known */
-	pg_atomic_uint32 any_lane_dirty; /* the bitmap dw_dirty_lanes() is not empty */
-	pg_atomic_uint32 executors_dirty;	/* the timer must check whether executors are needed */
-	pg_atomic_uint32 starving;	/* owners that need an executor to give up its place for
-								 * theirs */
-	pg_atomic_uint32 rights_changed; /* blocked owners may try again at once */
-	pg_atomic_uint32 prepared_ended; /* a prepared transaction ended: delete what is done of
-									  * delay_wheel.prepared */
-	pg_atomic_uint32 nameless;	/* upper bound of prepared transactions whose name we do not
-								 * know; 0: none is open */
-	pg_atomic_uint32 roles_dropped;	/* a role was dropped: the timer must look for its lanes */
-
-	/*
-	 * raised when a change of a queue, a pause or a mark of delay_cancel_all() was
-	 * committed
-	 */
-	pg_atomic_uint32 control;
-
 	pg_atomic_uint32 waiters;	/* sessions in delay_wait(), see wait.c */
 	pg_atomic_uint32 autonomous_ended;	/* raised when a task that runs outside of a
 										 * transaction has ended, see autonomous.c */
-	pg_atomic_uint32 sweeper_proc;	/* dw_my_proc() of the sweeper; 0: none */
-	pg_atomic_uint32 sweep_wanted;	/* the sweeper must look again for marks */
-	pg_atomic_uint32 sweeper_rests;	/* the sweeper has a long pause, and can end to free its
-									 * background worker */
-
-	pg_atomic_uint32 unarmed;	/* DW_UNARMED flags */
-
-	/* retention of failed tasks, see failed.c and stats.c */
-	pg_atomic_uint64 failed_trim_at; /* when the sweeper must trim them; DW_NEVER: not asked */
-	pg_atomic_uint64 failed_trim_after;	/* not before then, since it has just done so */
-	pg_atomic_uint64 failed_limit;	/* ask the sweeper when the counter "failed" reaches this
-									 * value */
-
-	/* tables of the history, see history_tables.c */
-	pg_atomic_uint64 history_turn_at;	/* when the sweeper must look at them; DW_NEVER: not
-										 * asked */
-	pg_atomic_uint64 history_turn_after; /* not before then, since it has just done so */
-	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
-											 * emptying the oldest one; DW_NEVER: none does */
-	pg_atomic_uint32 history_current;	/* number of the table that is written, from 1; 0:
-										 * not known yet */
-	pg_atomic_uint32 history_room;	/* pages that this table may have; 0: not known yet */
-	pg_atomic_uint32 history_is_full;	/* nothing is recorded until a table was emptied */
-
-	/* the sweeper must check that each recurring task has its next run */
-	pg_atomic_uint32 recurring_look;
-
 	/* delay_wheel.enabled is off in this database; the timer writes it */
 	pg_atomic_uint32 disabled;
-
-	/* inbox lock */
-	slock_t		inbox_lock;
-	uint32		inbox_head;		/* index of the oldest hint */
-	uint32		inbox_count;
 
 	/* ring lock; also the pool's spinlock: the pool memory of this database */
 	DwAccount	account;
@@ -445,25 +243,19 @@ typedef struct DwDatabase
 	bool		queues_missing;	/* a declared queue has no place in dw_queues */
 
 	/* ready lock */
-	DwOwners	ready_owners;	/* owners with ready tasks that can get an executor, in the
+	dlist_head	ready_owners;	/* owners with ready tasks that can get an executor, in the
 								 * order of their turns */
-	DwOwners	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
+	dlist_head	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
-	TimestampTz last_problem_at;
-	char		last_problem[256];
-	int			last_problem_plain;	/* length of the part that quotes no error message */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */
 	pg_atomic_uint64 ready;		/* tasks in ready lists */
-	pg_atomic_uint64 done;
-	pg_atomic_uint64 failed;
-	pg_atomic_uint64 retried;	/* failed attempts that are followed by another one */
-	pg_atomic_uint64 skipped;	/* tasks not run, since it was too late for them */
-	pg_atomic_uint64 lateness_max;	/* microseconds */
-	pg_atomic_uint64 lateness[DW_LATENESS_BUCKETS];	/* a histogram, see stats.c */
+	DwCounters	counters;
+	DwLateness	lateness;
 
+	DwProblem	problem;
 	DwProgress	progress[DW_WORKS];
 } DwDatabase;
 
@@ -495,7 +287,7 @@ typedef struct DwShared
 {
 	LWLock	   *table_lock;
 	LWLock	   *database_locks;	/* a ring lock and a ready lock for each database */
-	pg_atomic_uint32 launcher_proc;	/* dw_my_proc() of the launcher; 0: none */
+	DwProcess	launcher;
 	pg_atomic_uint32 databases_changed;	/* the launcher must list the databases again */
 	pg_atomic_uint32 turned_away;	/* a database with the extension found no place */
 	pg_atomic_uint32 looks_into; /* OID of the database in which a worker of the launcher
@@ -528,8 +320,6 @@ typedef struct DwShared
  */
 #define DW_ENTRY_ALONE	0x8000
 
-#define DW_FIRST_OF_SWEEPER	DW_WORK_SWEEP
-
 /* In shared memory.  dw_shared is NULL if the library was not preloaded. */
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
@@ -539,18 +329,15 @@ extern void dw_require_shared(void);
 
 extern DwDatabase *dw_database(int number);
 extern int	dw_database_number(DwDatabase *db);
-extern DwHint *dw_inbox(DwDatabase *db);
+extern DwInbox *dw_inbox(DwDatabase *db);
 extern DwRing *dw_ring(DwDatabase *db);
 extern pg_atomic_uint64 *dw_dirty_lanes(DwDatabase *db);
 extern LWLock *dw_ring_lock(DwDatabase *db);
 extern LWLock *dw_ready_lock(DwDatabase *db);
-extern void dw_problem(DwDatabase *db, const char *text);
-extern void dw_problem_quoting(DwDatabase *db, const char *text, const char *quoted);
 
-extern bool dw_inbox_push(DwDatabase *db, const DwHint *hint, bool *crowded);
-extern uint32 dw_inbox_drain(DwDatabase *db, DwHint *hints, uint32 max);
 extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
+extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Counters and lateness of tasks, in shared memory.
+ *	  Counting what becomes of tasks, in database, lane and queue.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,16 +14,10 @@
 #include "outcome.h"
 #include "shared.h"
 
-extern void dw_lane_stats_init(DwLane *lane);
-
 extern void dw_count_begin(DwDatabase *db, DwExecutor *me, int64 us);
 extern void dw_count_end(DwDatabase *db, DwLane *lane, DwOutcome outcome);
-extern uint64 dw_lateness_below(DwDatabase *db, uint64 us);
 
-extern double dw_lateness_percentile(DwDatabase *db, double fraction);
-extern double dw_lane_lateness_percentile(DwLane *lane, double fraction);
 extern int64 dw_failed_max_age_us(void);
 extern void dw_failed_recorded(DwDatabase *db, uint64 n);
-extern void dw_failed_ask(DwDatabase *db, TimestampTz at);
 
 #endif							/* DW_STATS_H */

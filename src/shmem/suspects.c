@@ -180,7 +180,7 @@ dw_suspects_report(const DwExecutor *e, int count)
 		ereport(LOG,
 				(errmsg("the process that was to set aside delay_wheel task %lld of database %u crashed",
 						(long long) e->current.id, e->database),
-				 errdetail("The task is left alone.")));
+				 errdetail("The task stays in delay_wheel.task and is not run any more.")));
 	else if (count > 0)
 		ereport(LOG,
 				(errmsg("the process of delay_wheel task %lld of database %u crashed, %d of %d times",

@@ -9,10 +9,10 @@
  * most, until these owners have equally many.  So a role with many failures does not push
  * out failed tasks of other roles.
  *
- * The sweeper does not poll.  db->failed_trim_at is when it must remove the oldest row.  A
- * process that records a failure lowers this time if it is not set, or if there may be too
+ * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is when it must remove the oldest
+ * row.  A process that records a failure lowers this time if it is not set, or if there may be too
  * many rows.  The process compares the database's counter of failures for that with
- * db->failed_limit, the value that the counter may reach; the sweeper sets the limit when it
+ * the failed limit, the value that the counter may reach; the sweeper sets the limit when it
  * has counted the rows.
  *
  * Both limits can be exceeded by a hundredth for a while, so that the sweeper removes many
@@ -99,10 +99,10 @@ static struct
 	Place		reached;		/* the next slice begins here */
 	int64		counted;		/* rows of all owners */
 	int64		deleted;		/* rows of all owners */
-	uint64		failed;			/* db->failed when the pass began */
+	uint64		failed;			/* counter of failed tasks when the pass began */
 	HTAB	   *owners;			/* of Owner; NULL if the pass does not count rows */
 	int64		surplus;		/* rows of all owners that the pass has yet to delete */
-	uint64		limit;			/* the new db->failed_limit; 0: rows were not counted */
+	uint64		limit;			/* the new failed limit; 0: rows were not counted */
 	bool		any_locked;		/* a row could not be deleted, since it was locked */
 	TimestampTz oldest;			/* failed_at of the oldest row that stays; DW_NEVER: none */
 }			pass;
@@ -160,10 +160,10 @@ begin_trim_pass(DwDatabase *db)
 	memset(&pass, 0, sizeof(pass));
 	pass.began = dw_uptime();
 	pass.oldest = DW_NEVER;
-	pass.failed = pg_atomic_read_u64(&db->failed);
+	pass.failed = dw_counted(&db->counters, DW_FAILED);
 	/* the counter is read before the rows, so that no failure is missing in both */
 	pg_memory_barrier();
-	if (dw_failed_max_count >= 0 && pass.failed >= pg_atomic_read_u64(&db->failed_limit))
+	if (dw_failed_max_count >= 0 && pass.failed >= dw_failed_limit(&db->sweeper_news))
 	{
 		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Owner), .hcxt = TopMemoryContext};
 
@@ -330,12 +330,12 @@ end_trim_pass(DwDatabase *db)
 
 	pass.phase = NO_PASS;
 	forget_owners();
-	dw_progress_end(db, DW_WORK_FAILED);
+	dw_progress_end(db->progress, DW_WORK_FAILED);
 	/* tells autovacuum of the deleted rows */
 	pgstat_report_stat(true);
-	pg_atomic_write_u64(&db->failed_trim_after, (uint64) (now + pause));
+	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, (now + pause));
 	if (pass.limit != 0)
-		pg_atomic_write_u64(&db->failed_limit, pass.limit);
+		dw_failed_limit_set(&db->sweeper_news, pass.limit);
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)
 	{
 		/* wait longer than the age, up to an hour, so that many rows go at a time */
@@ -346,11 +346,11 @@ end_trim_pass(DwDatabase *db)
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
 	/*
-	 * a process may have asked for a pass while this one went on: that reset failed_trim_at,
+	 * a process may have asked for a pass while this one went on: that began the job,
 	 * but this pass had counted before
 	 */
 	if (dw_failed_max_count >= 0 &&
-		pg_atomic_read_u64(&db->failed) >= pg_atomic_read_u64(&db->failed_limit))
+		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))
 		next = Min(next, now + pause);
 	return next;
 }
@@ -378,7 +378,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 		return false;
 	if (!ConditionalLockRelationOid(cat.failed, RowExclusiveLock))
 	{
-		dw_progress_begin(*db, DW_WORK_FAILED, DW_PHASE_WAITING);
+		dw_progress_begin((*db)->progress, DW_WORK_FAILED, DW_PHASE_WAITING);
 		return false;
 	}
 	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
@@ -386,7 +386,7 @@ trim_slice(DwDatabase **db, bool *gone, bool *ended)
 		begin_trim_pass(*db);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	rel = table_open(dw_catalog()->failed, NoLock);
-	dw_progress_begin(*db, DW_WORK_FAILED,
+	dw_progress_begin((*db)->progress, DW_WORK_FAILED,
 					  pass.phase == COUNTING ? DW_PHASE_COUNTING : DW_PHASE_DELETING);
 	if (pass.phase == COUNTING)
 		count_rows(rel);
@@ -402,10 +402,10 @@ static void
 note_trim_progress(DwDatabase *db)
 {
 	if (pass.phase == COUNTING)
-		dw_progress_set(db, DW_WORK_FAILED, pass.counted,
+		dw_progress_set(db->progress, DW_WORK_FAILED, pass.counted,
 						Max(pass.counted, dw_failed_max_count));
 	else
-		dw_progress_set(db, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
+		dw_progress_set(db->progress, DW_WORK_FAILED, pass.deleted, DW_TOTAL_UNKNOWN);
 }
 
 /*

@@ -20,8 +20,8 @@
  *
  * The sweeper does one step at a time, a truncation or a turn to the next table, each in a
  * transaction of its own.  It reads from the tables which step is due, so a crash between
- * two steps leaves nothing to be cleaned up.  The sweeper does not poll: db->history_turn_at
- * is when a step is due, and sessions that write lower this time.
+ * two steps leaves nothing to be cleaned up.  The sweeper does not poll: the time of
+ * DW_JOB_HISTORY (sweeper_news.c) is when a step is due, and sessions that write lower this time.
  *
  * If another session has locked a table, even to read it, the sweeper does not wait but
  * tries again later.  Meanwhile the current table grows, until the three have reached the
@@ -156,8 +156,7 @@ publish(DwDatabase *db, const Tables *tables)
 {
 	BlockNumber left = room_of_current(tables);
 
-	pg_atomic_write_u32(&db->history_current, tables->current + 1);
-	pg_atomic_write_u32(&db->history_room, left);
+	dw_history_publish(&db->sweeper_news, tables->current, left);
 	dw_history_set_full(db, tables->table[tables->current].pages >= left);
 }
 
@@ -199,7 +198,7 @@ static BlockNumber emptied = 0;
 static Turn
 empty_oldest(DwDatabase *db, const DwCatalog *cat, const Tables *tables, int number)
 {
-	dw_progress_begin(db, DW_WORK_HISTORY, DW_PHASE_EMPTYING);
+	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_EMPTYING);
 	if (!empty_table(cat->history[number]))
 		return TURN_LOCKED;
 	emptied = tables->table[number].pages;
@@ -285,13 +284,12 @@ put_turn_off(DwDatabase *db)
 
 	if (db == NULL)
 		return now + RETRY_MAX_US;
-	dw_progress_begin(db, DW_WORK_HISTORY, DW_PHASE_WAITING);
-	(void) dw_atomic_lower(&db->history_locked_since, now);
-	lasts = now - dw_atomic_read(&db->history_locked_since);
+	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_WAITING);
+	lasts = dw_history_locked_for(&db->sweeper_news, now);
 	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
-	pg_atomic_write_u64(&db->history_turn_after, (uint64) again);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_HISTORY, again);
 	if (lasts > PROBLEM_US)
-		dw_problem(db, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
+		dw_problem(&db->problem, "cannot empty the oldest table of delay_wheel.history: other sessions have locked it");
 	return again;
 }
 
@@ -342,11 +340,11 @@ dw_history_turn(bool *more)
 		return put_turn_off(db);
 	if (result != TURN_GONE)
 	{
-		(void) dw_atomic_take(&db->history_locked_since);
-		dw_progress_add(db, DW_WORK_HISTORY, emptied);
+		dw_history_unlocked(&db->sweeper_news);
+		dw_progress_add(db->progress, DW_WORK_HISTORY, emptied);
 	}
 	if (result == TURN_NOT_YET)
-		dw_progress_end(db, DW_WORK_HISTORY);
+		dw_progress_end(db->progress, DW_WORK_HISTORY);
 	pgstat_report_stat(true);
 	*more = result == TURN_DONE;
 	return next;

@@ -317,9 +317,7 @@ publish_waits(bool waits)
 	}
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->sweep_waits = waits;
-	db->sweep_npids = n;
-	memcpy(db->sweep_pids, pids, n * sizeof(int));
+	dw_sweeper_waits(&db->sweeper_news, waits, pids, n);
 	LWLockRelease(dw_shared->table_lock);
 }
 
@@ -341,7 +339,7 @@ write_progress(Sweep *sweep)
 	table_close(rel, NoLock);
 	values[Anum_cancellation_removed - 1] =
 		Int64GetDatum(DatumGetInt64(values[Anum_cancellation_removed - 1]) + sweep->removed);
-	dw_row_insert(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
+	dw_table_insert(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
 	sweep->removed = 0;
 }
 
@@ -617,11 +615,11 @@ begin_sweeping(void)
 static void
 note_sweep_progress(void)
 {
-	dw_progress_add(db, DW_WORK_SWEEP, slice_removed);
-	dw_progress_steps(db, DW_WORK_SWEEP, nmet - nsweeps, nmet);
+	dw_progress_add(db->progress, DW_WORK_SWEEP, slice_removed);
+	dw_progress_steps(db->progress, DW_WORK_SWEEP, nmet - nsweeps, nmet);
 	if (nsweeps > 0)
 		return;
-	dw_progress_end(db, DW_WORK_SWEEP);
+	dw_progress_end(db->progress, DW_WORK_SWEEP);
 	nmet = 0;
 }
 
@@ -639,7 +637,7 @@ dw_sweep_some(void)
 
 	if (rel == NULL)
 	{
-		dw_progress_phase(db, DW_WORK_SWEEP, DW_PHASE_WAITING);
+		dw_progress_phase(db->progress, DW_WORK_SWEEP, DW_PHASE_WAITING);
 		return dw_extension_gone ? DW_NEVER : dw_now() + RETRY_US;
 	}
 
@@ -654,7 +652,7 @@ dw_sweep_some(void)
 	{
 		bool		ended;
 
-		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
+		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
 		ended = sweep_slice(rel);
 		write_all_progress(ended);
 		if (ended)
@@ -667,13 +665,13 @@ dw_sweep_some(void)
 		 * check which holders have ended
 		 */
 		publish_waits(false);
-		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
+		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
 		waited = false;
 	}
 	else
 	{
 		publish_waits(true);
-		dw_progress_begin(db, DW_WORK_SWEEP, DW_PHASE_WAITING);
+		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_WAITING);
 		next = dw_now() + wait_us;
 		wait_us = Min(wait_us * 2, WAIT_MAX_US);
 		waited = true;

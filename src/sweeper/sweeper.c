@@ -17,7 +17,7 @@
  *
  * The sweeper pins the place of its database, since it may outlive the timer.  It ends, as
  * the timer does, when a command needs the database without sessions (hold.c), or when
- * settings have changed.  Whenever it ends, it raises db->control, so that the timer checks
+ * settings have changed.  Whenever it ends, it raises control, so that the timer checks
  * whether another sweeper is needed.
  *
  *-------------------------------------------------------------------------
@@ -40,6 +40,7 @@
 #include "../rows/catalog.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
@@ -70,8 +71,8 @@ static uint32 wait_event = 0;
 static void
 tell_timer_of_end(DwDatabase *db)
 {
-	pg_atomic_fetch_add_u32(&db->control, 1);
-	if (pg_atomic_read_u32(&db->timer_proc) != 0)
+	dw_control_raise(&db->timer_news);
+	if (dw_process_is_there(&db->timer))
 		dw_wake_timer(db, DW_AWAKE);
 }
 
@@ -83,26 +84,22 @@ end_serving(int code, Datum arg)
 
 	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
-	dw_progress_leave(my_db, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
+	dw_progress_leave(my_db->progress, DW_FIRST_OF_SWEEPER, DW_WORKS - 1);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	pg_atomic_write_u32(&my_db->sweeper_proc, 0);
-	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
-	my_db->sweeper_state = DW_SWEEPER_NONE;
-	my_db->sweeper_pid = 0;
-	my_db->sweeper_failed = failed;
-	my_db->sweeper_made_way = made_way;
-	my_db->sweep_waits = false;
-	my_db->sweep_npids = 0;
+	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
+					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
+	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
+	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
 		/* the sweeper had taken these requests and has not done the work: ask again */
-		pg_atomic_write_u32(&my_db->recurring_look, 1);
-		dw_atomic_lower(&my_db->failed_trim_at, PG_INT64_MIN);
-		dw_atomic_lower(&my_db->history_turn_at, PG_INT64_MIN);
+		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
+		for (int i = 0; i < DW_JOBS; i++)
+			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
 	}
 	if (failed)
-		dw_problem(my_db, "the sweeper ended by an error, see the server's log");
+		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
 	/* the launcher may wait for the pin to go, to give back the database's place */
@@ -123,14 +120,19 @@ begin_serving(Datum number)
 
 	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	if (db->oid != oid || db->sweeper_state != DW_SWEEPER_STARTING || !dw_database_pin(db, oid))
+	if (db->oid != oid || db->sweeper.state != DW_PROCESS_STARTING || !dw_database_pin(db, oid))
 	{
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
-	held = pg_atomic_read_u32(&db->holds) > 0;
-	db->sweeper_state = held ? DW_SWEEPER_NONE : DW_SWEEPER_RUNNING;
-	db->sweeper_pid = held ? 0 : MyProcPid;
+	held = dw_database_is_held(db);
+	if (held)
+		dw_process_ends(&db->sweeper, DW_PROCESS_FINISHED);
+	else
+	{
+		dw_process_takes_over(&db->sweeper);
+		dw_process_runs(&db->sweeper);
+	}
 	LWLockRelease(dw_shared->table_lock);
 	if (held)
 	{
@@ -141,42 +143,42 @@ begin_serving(Datum number)
 	my_db = db;
 	before_shmem_exit(end_serving, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
-	pg_atomic_write_u32(&db->sweeper_proc, dw_my_proc());
-	pg_memory_barrier();
+	dw_process_publish(&db->sweeper);
 }
 
 /* True if the sweeper must end: a command needs the database, or settings have changed. */
 static bool
 sweeper_asked_to_end(void)
 {
-	return pg_atomic_read_u32(&my_db->holds) > 0 || dw_restart_at(my_db) != DW_NEVER;
+	return dw_database_is_held(my_db) || dw_restart_at(my_db) != DW_NEVER;
 }
 
 /*
- * Does a slice of a kind of work, by calling work(), if its time in shared memory (*time)
- * has come.  Returns when the work is due next.
+ * Does a slice of a job, by calling work(), if its time has come.  Returns when the job is
+ * due next.
  */
 static TimestampTz
-do_in_time(pg_atomic_uint64 *time, TimestampTz (*work) (bool *more))
+do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 {
+	DwSweeperNews *news = &my_db->sweeper_news;
 	bool		more = false;
-	TimestampTz at = dw_atomic_read(time);
+	TimestampTz at = dw_job_at(news, job);
 
 	if (at > dw_now())
 		return at;
-	/* reset before the work is done, so that a request made meanwhile is not lost */
-	(void) dw_atomic_take(time);
+	/* before the work is done, so that a request made meanwhile is not lost */
+	dw_job_begin(news, job);
 	at = work(&more);
-	dw_atomic_lower(time, more ? PG_INT64_MIN : at);
-	return dw_atomic_read(time);
+	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
+	return dw_job_at(news, job);
 }
 
 /* Removes a slice of old failed tasks and of old history; returns when more is due. */
 static TimestampTz
 trim(void)
 {
-	TimestampTz failed_at = do_in_time(&my_db->failed_trim_at, dw_failed_trim);
-	TimestampTz history_at = do_in_time(&my_db->history_turn_at, dw_history_turn);
+	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
+	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
 
 	return Min(failed_at, history_at);
 }
@@ -209,13 +211,12 @@ rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	pg_atomic_write_u32(&my_db->sweeper_rests, 1);
 	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
-	pg_memory_barrier();
+	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_owners_lack_worker(my_db);
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
-	pg_atomic_write_u32(&my_db->sweeper_rests, 0);
+	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	return stays;
 }
 
@@ -233,7 +234,7 @@ rest(int64 began, TimestampTz more_at)
 	while (rest_until(dw_uptime(), rested))
 		if (sweeper_asked_to_end())
 			return true;
-	if (pg_atomic_read_u32(&my_db->sweep_wanted) != 0)
+	if (dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 		return true;
 	if (more_at > dw_now() + LINGER_US)
 		return rest_long(more_at);
@@ -269,8 +270,7 @@ dw_sweeper_main(Datum number)
 		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
 			dw_failed_restart();
 		/* the flag is cleared before the marks are read, so that no request is lost */
-		pg_atomic_write_u32(&my_db->sweep_wanted, 0);
-		pg_memory_barrier();
+		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
 		repair_at = dw_recurring_repair(my_db);
@@ -286,7 +286,7 @@ dw_sweeper_main(Datum number)
 			break;
 		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{
-			if (pg_atomic_read_u32(&my_db->sweep_wanted) == 0)
+			if (!dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 				break;
 			continue;
 		}
@@ -298,7 +298,7 @@ dw_sweeper_main(Datum number)
 			 * marks, but not of this work
 			 */
 			if (repair_at != DW_NEVER)
-				pg_atomic_write_u32(&my_db->recurring_look, 1);
+				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 			break;
 		}
 	}

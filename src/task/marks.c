@@ -27,13 +27,13 @@
  * origin may come; delay_arm() removes it.
  *
  * No claim succeeds after the commit of a mark has returned.  The process that commits
- * a mark raises db->control when the mark is visible to all, and before its client
- * hears of the commit (touched.c).  An executor reads db->control after it has deleted
+ * a mark raises control when the mark is visible to all, and before its client
+ * hears of the commit (touched.c).  An executor reads control after it has deleted
  * the task's row.  If it finds the new value, it reads the marks with a snapshot taken
  * then.  If it finds the old one, it had claimed the task before the commit returned,
  * so the task was running already.  COMMIT PREPARED raises the value, too.
  *
- * Each process keeps a copy of the marks.  The copy lacks no mark while db->control is
+ * Each process keeps a copy of the marks.  The copy lacks no mark while control is
  * as it was before the snapshot of the copy was taken, and this transaction has
  * written no mark itself.  But the copy may have marks that have been removed since.
  * Mostly there are no marks: then all this is a comparison of two numbers.
@@ -48,7 +48,6 @@
 
 #include "access/detoast.h"
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -95,7 +94,7 @@ static OwnerMark *by_owner = NULL;
 static int	nby_owner = 0;
 
 /*
- * Whether the copy can be used, and for which database, table and value of db->control,
+ * Whether the copy can be used, and for which database, table and value of control,
  * as read before the marks.
  */
 static bool copy_valid = false;
@@ -227,7 +226,7 @@ read_marks(void)
 }
 
 /*
- * Brings the copy up to date.  db->control is read after all that the caller has done
+ * Brings the copy up to date.  The counter is read after all that the caller has done
  * to the task's row, and before the snapshot is taken.
  */
 static void
@@ -239,7 +238,7 @@ refresh_copy(void)
 
 	pg_memory_barrier();
 	if (db != NULL)
-		control = pg_atomic_read_u32(&db->control);
+		control = dw_control_read(&db->timer_news);
 	if (copy_valid && !own_marks && db == copy_database && control == copy_control)
 		return;
 
@@ -248,7 +247,7 @@ refresh_copy(void)
 	read_marks();
 	copy_database = db;
 	copy_control = control;
-	/* without a place for the database there is no db->control that tells of changes */
+	/* without a place for the database nothing tells of changes */
 	copy_valid = db != NULL;
 }
 
@@ -449,16 +448,6 @@ dw_marks_hit(Relation rel, HeapTuple tuple)
 	return latest_hit(&task) != 0;
 }
 
-/* True if a mark hits the task, or one that has been removed would have. */
-static bool
-is_hit(Relation rel, HeapTuple tuple)
-{
-	int			n;
-
-	(void) dw_marks(&n);
-	return dw_marks_hit(rel, tuple);
-}
-
 /*
  * True if a mark of delay_cancel_all() hits the task: a committed one, or one of this
  * transaction.  Reads the marks again, with a snapshot of its own, if any were
@@ -471,23 +460,16 @@ is_hit(Relation rel, HeapTuple tuple)
 bool
 dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 {
-	if (!is_hit(rel, tuple))
+	int			n;
+
+	(void) dw_marks(&n);
+	if (!dw_marks_hit(rel, tuple))
 		return false;
-	copy_valid = false;
-	return is_hit(rel, tuple);
+	(void) dw_marks_anew(&n);
+	return dw_marks_hit(rel, tuple);
 }
 
 /*---- The marks' own rows ----*/
-
-/* Returns a copy of the row of a mark as it is now, or NULL. */
-static HeapTuple
-find_mark(Relation rel, int64 id)
-{
-	ScanKeyData key;
-
-	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	return dw_row_find(rel, dw_catalog()->cancellation_pkey, &key, NULL);
-}
 
 /*
  * Deletes the row of a mark and returns a copy of it; NULL if another transaction has
@@ -497,12 +479,12 @@ HeapTuple
 dw_mark_take(int64 id)
 {
 	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	HeapTuple	tuple = find_mark(rel, id);
-	TM_FailureData failure;
+	HeapTuple	tuple;
+	ScanKeyData key;
 
-	if (tuple != NULL &&
-		heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, false,
-					&failure, false) != TM_Ok)
+	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	tuple = dw_row_find(rel, dw_catalog()->cancellation_pkey, &key, NULL);
+	if (tuple != NULL && dw_heap_delete(rel, &tuple->t_self, false) != TM_Ok)
 		tuple = NULL;
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
@@ -556,19 +538,20 @@ dw_marks_supersede(int64 id)
 }
 
 /*
- * Returns the value for the column spared of a task that is moved or put back, since
- * the marks that there are must not hit it: the id of the latest mark that would hit
- * the row as it is about to be written; 0 if none would, and the column may stay as it is.
+ * Spares a task that is moved or put back from the marks that there are; later ones may
+ * cancel it.  The column spared becomes the id of the latest mark that would hit the row
+ * as it is about to be written, and stays as it is if none would.
  */
-int64
-dw_mark_on_row(const Datum *values, const bool *nulls)
+void
+dw_marks_spare(Datum *values, bool *nulls)
 {
 	int			n;
 	DwMarkable	task;
+	int64		latest;
 
 	(void) dw_marks(&n);
 	if (n == 0)
-		return 0;
+		return;
 	task.number = DatumGetInt64(nulls[Anum_task_spared - 1] ? values[Anum_task_id - 1] :
 								values[Anum_task_spared - 1]);
 	task.origin = DatumGetInt64(values[Anum_task_origin - 1]);
@@ -577,7 +560,11 @@ dw_mark_on_row(const Datum *values, const bool *nulls)
 	task.due = DatumGetTimestampTz(values[Anum_task_due - 1]);
 	task.tag = nulls[Anum_task_tag - 1] ? NULL :
 		(struct varlena *) DatumGetPointer(values[Anum_task_tag - 1]);
-	return latest_hit(&task);
+	latest = latest_hit(&task);
+	if (latest == 0)
+		return;
+	values[Anum_task_spared - 1] = Int64GetDatum(latest);
+	nulls[Anum_task_spared - 1] = false;
 }
 
 /*
@@ -593,7 +580,6 @@ dw_marks_armed(void)
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		TM_FailureData failure;
 		bool		isnull;
 		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin,
 										  RelationGetDescr(rel), &isnull);
@@ -601,8 +587,7 @@ dw_marks_armed(void)
 		if (DatumGetInt64(origin) == dw_origin_stamp())
 			continue;
 		dw_marks_touched();
-		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, &failure, false);
+		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);

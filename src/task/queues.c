@@ -6,7 +6,7 @@
  * Run by sessions that schedule, and by timer and executors.
  *
  * The tables delay_wheel.queue and delay_wheel.pause are the truth;
- * backend/declare.c changes them.  Each change that commits raises db->control.
+ * backend/declare.c changes them.  Each change that commits raises control.
  * So all processes that keep a part of the tables in memory notice:
  *
  * session		keeps the queues that it scheduled into last
@@ -54,6 +54,7 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/owners.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -100,8 +101,8 @@ history_column(Relation rel, HeapTuple tuple)
 /* A queue that this session has read. */
 typedef struct KnownQueue
 {
-	bool		is_valid;		/* can be used while db->control stays the same */
-	uint32		control;		/* db->control as read before the queue's row */
+	bool		is_valid;		/* can be used while control stays the same */
+	uint32		control;		/* control as read before the queue's row */
 	char		name[NAMEDATALEN];
 	DwQueueForTask queue;
 	Oid			owner;
@@ -164,8 +165,9 @@ unlock_queue(Oid table, int16 id)
 	(void) LockRelease(&tag, AccessShareLock, false);
 }
 
-static int16
-id_of_row(Relation rel, HeapTuple tuple)
+/* Returns the id in a row of delay_wheel.queue. */
+int16
+dw_queue_id(Relation rel, HeapTuple tuple)
 {
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
@@ -178,7 +180,7 @@ remember_queue(Relation rel, HeapTuple tuple, const char *name)
 
 	found->is_valid = false;
 	strlcpy(found->name, name, sizeof(found->name));
-	found->queue.id = id_of_row(rel, tuple);
+	found->queue.id = dw_queue_id(rel, tuple);
 	found->queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
 	found->queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
 	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
@@ -227,14 +229,14 @@ lock_queue_by_name(const char *name)
 
 		if (tuple == NULL)
 			raise_unknown(name);
-		if (id_of_row(rel, tuple) == locked)
+		if (dw_queue_id(rel, tuple) == locked)
 		{
 			remember_queue(rel, tuple, name);
 			break;
 		}
 		if (locked != 0)
 			unlock_queue(oid, locked);
-		locked = id_of_row(rel, tuple);
+		locked = dw_queue_id(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
 	}
@@ -257,7 +259,7 @@ may_use_found_queue(void)
 static bool
 found_is_current(DwDatabase *db)
 {
-	return db != NULL && found->control == pg_atomic_read_u32(&db->control);
+	return db != NULL && found->control == dw_control_read(&db->timer_news);
 }
 
 /*
@@ -302,7 +304,7 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	choose_known_queue(name);
 	if (!lock_found_queue(db, name))
 	{
-		uint32		control = db ? pg_atomic_read_u32(&db->control) : 0;
+		uint32		control = db ? dw_control_read(&db->timer_news) : 0;
 
 		pg_read_barrier();
 		lock_queue_by_name(name);
@@ -319,9 +321,9 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	*queue = found->queue;
 }
 
-/* Returns the name of a queue, or NULL if there is none of this id. */
-static char *
-queue_name_of(int16 id)
+/* Returns the name of a queue as it is now, or NULL if there is none of this id. */
+char *
+dw_queue_name_of(int16 id)
 {
 	Relation	rel = table_open(dw_catalog()->queue, AccessShareLock);
 	SysScanDesc scan;
@@ -348,7 +350,7 @@ dw_queue_require(int16 id)
 
 	if (id == 0)
 		return;
-	name = queue_name_of(id);
+	name = dw_queue_name_of(id);
 	if (name == NULL)
 		raise_unknown(psprintf("%d", id));
 	dw_queue_find(name, &queue);
@@ -368,7 +370,7 @@ dw_queue_keep(int16 id)
 	if (dw_queue_lock(oid, id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD &&
 		!dw_control_is_touched())
 		return true;
-	if (queue_name_of(id) != NULL)
+	if (dw_queue_name_of(id) != NULL)
 		return true;
 	unlock_queue(oid, id);
 	return false;
@@ -391,7 +393,7 @@ dw_queue_named(const char *name)
 	tuple = dw_queue_row(rel, name);
 	if (tuple == NULL)
 		raise_unknown(name);
-	id = id_of_row(rel, tuple);
+	id = dw_queue_id(rel, tuple);
 	table_close(rel, AccessShareLock);
 	return id;
 }
@@ -402,15 +404,6 @@ static int
 compare_declared(const void *a, const void *b)
 {
 	return (int) ((const DwDeclaredQueue *) a)->id - (int) ((const DwDeclaredQueue *) b)->id;
-}
-
-static int
-compare_oids(const void *a, const void *b)
-{
-	Oid			x = *(const Oid *) a;
-	Oid			y = *(const Oid *) b;
-
-	return x < y ? -1 : x > y ? 1 : 0;
 }
 
 /* Returns the queue of the copy that has this id, or NULL. */
@@ -431,14 +424,14 @@ dw_owner_is_paused(Oid owner)
 {
 	return dw_queue_tables.nowners > 0 &&
 		bsearch(&owner, dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid),
-				compare_oids) != NULL;
+				oid_cmp) != NULL;
 }
 
 /* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
-	queue->id = id_of_row(rel, tuple);
+	queue->id = dw_queue_id(rel, tuple);
 	queue->paused = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false)));
 	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
@@ -518,7 +511,7 @@ dw_queue_tables_read(Snapshot snapshot)
 		qsort(dw_queue_tables.queues, dw_queue_tables.nqueues, sizeof(DwDeclaredQueue),
 			  compare_declared);
 	if (dw_queue_tables.nowners > 0)
-		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), compare_oids);
+		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), oid_cmp);
 }
 
 /* Returns the reason why the tasks of an owner and queue are paused, by the copy. */
@@ -556,14 +549,27 @@ dw_pause_of_lane(const DwLane *lane)
 
 /*---- Executors ----*/
 
-/* Reads the tables and releases their locks, since a long task must not block others. */
+/*
+ * Reads the tables again, if they may have been changed.  Releases their locks, since a
+ * long task must not block others.
+ */
 static void
-read_tables_now(void)
+keep_tables_current(DwDatabase *db)
 {
-	Oid			queue = dw_catalog()->queue;
-	Oid			pause = dw_catalog()->pause;
+	Oid			queue;
+	Oid			pause;
 	Snapshot	snapshot;
+	uint32		control;
 
+	/* a pause is first visible, then raises control, then returns to its client */
+	pg_memory_barrier();
+	control = db ? dw_control_read(&db->timer_news) : 0;
+	if (dw_queue_tables.is_valid && dw_queue_tables.control == control && !dw_control_is_touched())
+		return;
+
+	pg_memory_barrier();
+	queue = dw_catalog()->queue;
+	pause = dw_catalog()->pause;
 	LockRelationOid(queue, AccessShareLock);
 	LockRelationOid(pause, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -571,25 +577,9 @@ read_tables_now(void)
 	UnregisterSnapshot(snapshot);
 	UnlockRelationOid(pause, AccessShareLock);
 	UnlockRelationOid(queue, AccessShareLock);
-}
-
-/* Reads the tables again, if they may have been changed. */
-static void
-keep_tables_current(DwDatabase *db)
-{
-	uint32		control;
-
-	/* a pause is first visible, then raises control, then returns to its client */
-	pg_memory_barrier();
-	control = db ? pg_atomic_read_u32(&db->control) : 0;
-	if (!dw_queue_tables.is_valid || dw_queue_tables.control != control || dw_control_is_touched())
-	{
-		pg_memory_barrier();
-		read_tables_now();
-		dw_queue_tables.control = control;
-		/* changes of this transaction are in it, and may be rolled back */
-		dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
-	}
+	dw_queue_tables.control = control;
+	/* changes of this transaction are in it, and may be rolled back */
+	dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
 }
 
 /*
@@ -622,7 +612,7 @@ dw_queue_history(DwDatabase *db, int16 queue)
  *
  * The timer has not noticed the pause yet, or did not know of it when it entered the
  * lane.  The next executor would take the task again, so this executor pauses the
- * lane itself.  But if db->control has changed since the executor read the tables, the
+ * lane itself.  But if control has changed since the executor read the tables, the
  * executor leaves the lane to the timer, which is about to read them.  The timer loads
  * the lane again from this task on, so that tasks keep their order.
  */
@@ -633,7 +623,7 @@ dw_queue_put_back(DwDatabase *db, const DwEntry *entry)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->paused == DW_NOT_PAUSED && dw_queue_tables.is_valid &&
-		pg_atomic_read_u32(&db->control) == dw_queue_tables.control)
+		dw_control_read(&db->timer_news) == dw_queue_tables.control)
 	{
 		lane->paused = pause_of(lane->owner, lane->queue);
 		dw_ready_obey_pause(db, lane);

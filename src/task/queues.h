@@ -45,8 +45,8 @@ typedef struct DwDeclaredQueue
 typedef struct DwQueueTables
 {
 	MemoryContext context;		/* all memory of the copy */
-	uint32		control;		/* db->control as read before the copy (not for the timer) */
-	bool		is_valid;		/* the copy can be used while db->control stays the same */
+	uint32		control;		/* control as read before the copy (not for the timer) */
+	bool		is_valid;		/* the copy can be used while control stays the same */
 	int			nqueues;
 	DwDeclaredQueue *queues;	/* sorted by id */
 	int			nowners;
@@ -66,6 +66,8 @@ extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wa
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
 extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
+extern int16 dw_queue_id(Relation rel, HeapTuple tuple);
+extern char *dw_queue_name_of(int16 id);
 extern DwDeclaredQueue *dw_queue_declared(int16 id);
 extern bool dw_owner_is_paused(Oid owner);
 extern void dw_queue_tables_read(Snapshot snapshot);

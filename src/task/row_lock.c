@@ -26,11 +26,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -41,7 +39,6 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -168,22 +165,15 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	return true;
 }
 
-/*
- * Makes the hint by which the timer is told of a row.  If there is no lane for the row
- * (all places are taken), returns false, and the timer will read all lanes.
- */
-static bool
-make_hint(const DwTaskKey *key, DwHint *hint)
+/* Notes the hint by which the timer is told of a row that is about to be locked. */
+static void
+touch_row(const DwTaskKey *key, DwTouchKind kind, DwHint *hint)
 {
 	hint->id = key->id;
 	hint->due = key->due;
 	hint->tid = key->tid;
-	if (dw_lane_find_or_enter(key->owner, key->queue, key->priority, &hint->lane))
-		return true;
-	/* no place is left for another lane, or for this database */
-	hint->lane = dw_no_lane;
-	dw_touch_all();
-	return false;
+	hint->lane = dw_lane_if_any(key->owner, key->queue, key->priority);
+	dw_touch_row(hint, kind);
 }
 
 /*
@@ -199,17 +189,14 @@ TM_Result
 dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 {
 	ItemPointerData tid = key->tid;
-	TM_FailureData failure;
 	TM_Result	result;
 
 	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
-	if (make_hint(key, hint))
-		dw_touch_locked(hint);
+	touch_row(key, DW_TOUCH_LOCKED, hint);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
 	DW_INJECT("take-before-delete");
-	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-						 InvalidSnapshot, false, &failure, false);
+	result = dw_heap_delete(rel, &tid, false);
 	if (result == TM_BeingModified)
 	{
 		TransactionId *others;
@@ -217,8 +204,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 
 		/* heap_delete() passes over our own lock only if it may wait */
 		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
-			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-								 InvalidSnapshot, true, &failure, false);
+			result = dw_heap_delete(rel, &tid, true);
 	}
 	if (key->has_more)
 		dw_autonomous_leave(key->id);
@@ -240,8 +226,7 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	DwHint		hint;
 	TM_Result	result;
 
-	if (make_hint(key, &hint))
-		dw_touch_kept(&hint);
+	touch_row(key, DW_TOUCH_KEPT, &hint);
 	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
 							 LockWaitSkip, false, &buffer, &failure);
 	ReleaseBuffer(buffer);
@@ -295,27 +280,23 @@ static bool
 failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	ListCell   *lc;
 
-	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, NULL, 1, &key);
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	foreach(lc, dw_failed_rows(rel, id, NULL))
 	{
+		HeapTuple	tuple = (HeapTuple) lfirst(lc);
 		bool		isnull;
 		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
 														  &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 
-		found = !isnull && owner == wanted->owner && queue == wanted->queue &&
+		if (!isnull && owner == wanted->owner && queue == wanted->queue &&
 			DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, text,
-												 PointerGetDatum(wanted->key)));
+												 PointerGetDatum(wanted->key))))
+			return true;
 	}
-	systable_endscan(scan);
-	return found;
+	return false;
 }
 
 /*

@@ -112,24 +112,23 @@ notice_end(DwDatabase *db)
 	int64		now = dw_uptime();
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	if (db->sweeper_state == DW_SWEEPER_STARTING &&
+	if (db->sweeper.state == DW_PROCESS_STARTING &&
 		(handle ? dw_worker_has_ended(handle) :
-		 now - db->sweeper_started > START_LIMIT_US))
+		 now - db->sweeper.started > START_LIMIT_US))
+		dw_process_is_lost(&db->sweeper);
+	switch (dw_process_take_end(&db->sweeper))
 	{
-		db->sweeper_state = DW_SWEEPER_NONE;
-		db->sweeper_failed = true;
-	}
-	if (db->sweeper_state == DW_SWEEPER_NONE && db->sweeper_failed)
-	{
-		db->sweeper_failed = false;
-		if (now - db->sweeper_started > HEALTHY_US)
-			backoff = 0;
-		put_call_off(BACKOFF_MAX_US);
-	}
-	if (db->sweeper_state == DW_SWEEPER_NONE && db->sweeper_made_way)
-	{
-		db->sweeper_made_way = false;
-		not_before = dw_now() + STAY_AWAY_US;
+		case DW_PROCESS_FAILED:
+			if (now - db->sweeper.started > HEALTHY_US)
+				backoff = 0;
+			put_call_off(BACKOFF_MAX_US);
+			break;
+		case DW_PROCESS_MADE_WAY:
+			not_before = dw_now() + STAY_AWAY_US;
+			break;
+		case DW_PROCESS_FINISHED:
+		case DW_PROCESS_NOTED:
+			break;
 	}
 	LWLockRelease(dw_shared->table_lock);
 }
@@ -141,13 +140,11 @@ call_sweeper(DwDatabase *db)
 	bool		there;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	there = db->sweeper_state != DW_SWEEPER_NONE;
+	there = db->sweeper.state != DW_PROCESS_NONE;
 	if (there)
 	{
-		pg_atomic_write_u32(&db->sweep_wanted, 1);
-		pg_memory_barrier();
-		if (pg_atomic_read_u32(&db->sweeper_proc) != 0)
-			SetLatch(dw_proc_latch(pg_atomic_read_u32(&db->sweeper_proc)));
+		dw_sweeper_tell(&db->sweeper_news, DW_LOOK_FOR_MARKS);
+		(void) dw_process_wake(&db->sweeper);
 	}
 	LWLockRelease(dw_shared->table_lock);
 	return there;
@@ -159,7 +156,7 @@ no_worker(DwDatabase *db)
 {
 	const char *text = "cannot remove cancelled tasks: no background worker is free";
 
-	dw_problem(db, text);
+	dw_problem(&db->problem, text);
 	/*
 	 * the log has it only after a second try, since the postmaster may not yet have noticed
 	 * the end of a worker
@@ -179,22 +176,22 @@ no_worker(DwDatabase *db)
 static bool
 start_sweeper(DwDatabase *db)
 {
+	bool		registered;
+
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->sweeper_state = DW_SWEEPER_STARTING;
-	db->sweeper_started = dw_uptime();
+	dw_process_starts(&db->sweeper);
 	LWLockRelease(dw_shared->table_lock);
 
-	if (dw_worker_start("sweeper", dw_database_number(db), &db->oid, sizeof(Oid), &handle))
+	registered = dw_worker_start("sweeper", dw_database_number(db), &db->oid, sizeof(Oid), &handle);
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_process_registered(&db->sweeper, registered);
+	LWLockRelease(dw_shared->table_lock);
+	if (registered)
 	{
 		told_no_worker = false;
-		db->sweeper_refused = false;
 		return true;
 	}
 
-	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->sweeper_state = DW_SWEEPER_NONE;
-	db->sweeper_refused = true;
-	LWLockRelease(dw_shared->table_lock);
 	put_call_off(NO_WORKER_MAX_US);
 	no_worker(db);
 	return false;
@@ -203,14 +200,14 @@ start_sweeper(DwDatabase *db)
 /*
  * Starts the sweeper, or wakes it, if there is work for it.  "changed" is true if marks may
  * have changed since the last call.  Returns when the timer must call it again, unless
- * another process raises db->control before.
+ * another process raises control before.
  */
 TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
 	TimestampTz now = dw_now();
-	TimestampTz trim_at = Min(dw_atomic_read(&db->failed_trim_at),
-							  dw_atomic_read(&db->history_turn_at));
+	TimestampTz trim_at = Min(dw_job_at(&db->sweeper_news, DW_JOB_FAILED),
+							  dw_job_at(&db->sweeper_news, DW_JOB_HISTORY));
 
 	look_needed |= changed;
 	notice_end(db);
@@ -227,15 +224,16 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
-		(!sweeper_needed && trim_at > now && pg_atomic_read_u32(&db->recurring_look) == 0))
+		(!sweeper_needed && trim_at > now &&
+		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
 	{
-		db->sweeper_refused = false;
+		dw_process_not_needed(&db->sweeper);
 		return trim_at;
 	}
 
-	/* a sweeper that runs raises db->control when it ends; then the timer looks again */
+	/* a sweeper that runs raises control when it ends; then the timer looks again */
 	if (call_sweeper(db))
-		return db->sweeper_state == DW_SWEEPER_STARTING ? now + START_LOOK_US : DW_NEVER;
+		return db->sweeper.state == DW_PROCESS_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)
 		return not_before;
 	return start_sweeper(db) ? now + START_LOOK_US : not_before;
@@ -248,10 +246,8 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
 {
-	uint32		proc = pg_atomic_read_u32(&db->sweeper_proc);
-
-	if (proc != 0 && pg_atomic_read_u32(&db->sweeper_rests) != 0)
-		SetLatch(dw_proc_latch(proc));
+	if (dw_sweeper_is_told(&db->sweeper_news, DW_SWEEPER_RESTS))
+		(void) dw_process_wake(&db->sweeper);
 }
 
 /* True if a sweeper's background worker has ended since the last call. */
@@ -259,7 +255,7 @@ bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {
 	/* notice_end() deals with a sweeper that is starting */
-	if (handle == NULL || db->sweeper_state == DW_SWEEPER_STARTING ||
+	if (handle == NULL || db->sweeper.state == DW_PROCESS_STARTING ||
 		!dw_worker_has_ended(handle))
 		return false;
 	pfree(handle);

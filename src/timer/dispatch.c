@@ -11,7 +11,7 @@
  * new one.  It starts no second one for the owner before the first has connected.  Owners
  * without any executor come first, and the last place is only for them.  If all places are
  * taken, the executor that has been idle longest must end, and busy executors give way
- * after their turn (db->starving).
+ * after their turn (dw_starving_take()).
  *
  * There may be thousands of owners, each with many lanes, and few executors.  So one look
  * of the timer ends when it has found as many owners as could get an executor, and it looks
@@ -48,6 +48,8 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
+#include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -63,9 +65,6 @@
 
 /* Microseconds after which an executor that runs the same task counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
-
-/* Minimum interval, in microseconds, at which a queue's rate wakes the timer. */
-#define COALESCE_US		1000
 
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
@@ -187,7 +186,7 @@ block_owner(DwDatabase *db, Oid owner, DwBlock reason)
 	name = GetUserNameFromId(owner, true);
 	text = psprintf("cannot run tasks of role \"%s\": %s",
 					name ? name : psprintf("%u", owner), dw_block_text(reason));
-	dw_problem(db, text);
+	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(reason == DW_BLOCK_NO_WORKER ? ERRCODE_CONFIGURATION_LIMIT_EXCEEDED :
 					 ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
@@ -484,7 +483,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, dw_now(), &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (limit == DW_LIMIT_NONE && pg_atomic_read_u32(&db->disabled) == 0 &&
+	if (limit == DW_LIMIT_NONE && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
@@ -560,7 +559,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 			until = DW_NEVER;
 	}
 	if (until != DW_NEVER)
-		*look_again = Min(*look_again, Max(until, now + COALESCE_US));
+		*look_again = Min(*look_again, Max(until, now + DW_COALESCE_US));
 	return want;
 }
 
@@ -601,7 +600,7 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 		DwOwner    *owner = &dw_owners[e->owner_place];
 
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
-			owner->list == DW_OWNER_UNLISTED || owner->round == this_round)
+			!owner->is_listed || owner->round == this_round)
 			continue;
 		owner->in_need = lane_in_need(db, owner, owner->ready_head, now, look_again);
 		owner->round = this_round;
@@ -637,14 +636,14 @@ count_ended_workers(DwDatabase *db)
 static bool
 others_lack_worker(DwDatabase *db)
 {
-	if (db->sweeper_refused)
+	if (db->sweeper.refused)
 		return true;
 	for (int i = 0; i < dw_max_databases; i++)
 	{
 		DwDatabase *other = dw_database(i);
 
 		if (other != db && OidIsValid(other->oid) &&
-			(other->timer_refused || other->sweeper_refused || dw_owners_lack_worker(other)))
+			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker(other)))
 			return true;
 	}
 	return false;
@@ -680,12 +679,15 @@ static uint32
 count_without_worker(DwDatabase *db)
 {
 	uint32		n = 0;
+	dlist_iter	iter;
 
-	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
+	dlist_foreach(iter, &db->blocked_owners)
 	{
-		if (dw_owners[i].block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
 			break;
-		n += count_staff(db, dw_owners[i].role).of_owner == 0;
+		n += count_staff(db, owner->role).of_owner == 0;
 	}
 	return n;
 }
@@ -705,21 +707,22 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 {
 	List	   *more = NIL;
 	uint32		without_worker;
-	int32		next;
+	dlist_mutable_iter iter;
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry(db);
 	without_worker = count_without_worker(db);
 	wake_idle(db, now, look_again);
-	for (int32 i = db->ready_owners.head; i != DW_NO_OWNER && !*left_out; i = next)
+	dlist_foreach_modify(iter, &db->ready_owners)
 	{
-		DwOwner    *owner = &dw_owners[i];
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
 		DwLane	   *lane;
 		Staff		staff;
 		TimestampTz turn;
 
-		next = owner->next;
+		if (*left_out)
+			break;
 		lane = owner->round == this_round ? owner->in_need :
 			lane_in_need(db, owner, owner->ready_head, now, look_again);
 		if (lane == NULL)
@@ -765,11 +768,11 @@ dw_dispatch(DwDatabase *db)
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
-	if (pg_atomic_exchange_u32(&db->rights_changed, 0) != 0)
+	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
 		unblock_all(db);
-	if (pg_atomic_read_u32(&db->disabled) != 0)
+	if (dw_database_is_disabled(db))
 	{
-		pg_atomic_write_u32(&db->starving, 0);
+		dw_starving_set(&db->timer_news, 0);
 		return DW_NEVER;
 	}
 
@@ -788,7 +791,7 @@ dw_dispatch(DwDatabase *db)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	look_again = Min(look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
-	pg_atomic_write_u32(&db->starving, starving);
+	dw_starving_set(&db->timer_news, starving);
 	if (dw_owners_lack_worker(db))
 		dw_sweeper_ask_to_make_way(db);
 

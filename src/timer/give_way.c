@@ -139,7 +139,7 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 
 	text = psprintf("task " INT64_FORMAT " is put back, because process %d waits for a lock on %s.%s",
 					task, waiter, "delay_wheel", get_rel_name(relation));
-	dw_problem(db, text);
+	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg_internal("delay_wheel %s", text)));

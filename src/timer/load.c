@@ -133,7 +133,7 @@ dw_load_reset(DwDatabase *database)
 	/* the timer must not wait for a commit to be flushed; its work can be done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	/* R1 */
-	dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+	dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 }
 
 /*---- Discovery: lanes of the table that are not in shared memory ----*/
@@ -145,10 +145,7 @@ dw_load_reset(DwDatabase *database)
 static void
 report_unarmed(bool met)
 {
-	uint32		looking = pg_atomic_read_u32(&db->unarmed);
-
-	if (looking & DW_UNARMED_LOOKING)
-		(void) pg_atomic_compare_exchange_u32(&db->unarmed, &looking, met ? DW_UNARMED_MET : 0);
+	dw_unarmed_looked(&db->timer_news, met);
 	if (!met || unarmed_announced)
 		return;
 	unarmed_announced = true;
@@ -265,8 +262,8 @@ empty_prepared(void)
 static void
 begin_discovery(void)
 {
-	dw_progress_begin(db, DW_WORK_LOAD, DW_PHASE_LOOKING);
-	discovery.from = dw_atomic_take(&db->reload_from);
+	dw_progress_begin(db->progress, DW_WORK_LOAD, DW_PHASE_LOOKING);
+	discovery.from = dw_reload_take(&db->timer_news);
 	discovery.under_way = true;
 	discovery.unarmed = discovery.lanes_missing = false;
 	memset(&discovery.reached, 0, sizeof(discovery.reached));
@@ -274,7 +271,7 @@ begin_discovery(void)
 	discovery.reached.queue = discovery.reached.priority = PG_INT16_MIN;
 
 	DW_INJECT("reload-after-take");
-	pg_atomic_fetch_or_u32(&db->unarmed, DW_UNARMED_LOOKING);
+	dw_unarmed_look(&db->timer_news);
 	dw_orphans_check_all();
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		dw_near_cut(&dw_lanes[i], discovery.from, PG_INT64_MIN);
@@ -305,7 +302,7 @@ go_on_discovering(void)
 				lanes_missing = discovery.lanes_missing;
 				report_unarmed(discovery.unarmed || dw_recurring_unarmed());
 				empty_prepared();
-				dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
+				dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_LOADING);
 			}
 			discovery.under_way = !ended;
 			ok = true;
@@ -322,9 +319,9 @@ go_on_discovering(void)
 	if (!ok)
 	{
 		discovery.under_way = false;
-		dw_atomic_lower(&db->reload_from, discovery.from);
+		dw_reload_ask(&db->timer_news, discovery.from);
 		discover_after = dw_now() + LOCKED_RETRY_US;
-		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_WAITING);
+		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_WAITING);
 	}
 }
 
@@ -342,7 +339,7 @@ forget_prepared(void)
 	bool		ok = false;
 
 	/* cleared before the snapshot is taken: the process that set it had committed before */
-	(void) pg_atomic_exchange_u32(&db->prepared_ended, 0);
+	(void) dw_news_take(&db->timer_news, DW_NEWS_PREPARED);
 
 	PG_TRY();
 	{
@@ -365,7 +362,7 @@ forget_prepared(void)
 	forget_prepared_after = dw_now() + FORGETTING_SHARE * (dw_uptime() - began);
 	if (!ok)
 	{
-		pg_atomic_write_u32(&db->prepared_ended, 1);
+		dw_news_tell(&db->timer_news, DW_NEWS_PREPARED);
 		forget_prepared_after += LOCKED_RETRY_US;
 	}
 }
@@ -633,17 +630,17 @@ look_at_lanes(TimestampTz now)
 static void
 note_load_progress(void)
 {
-	dw_progress_add(db, DW_WORK_LOAD, placed);
+	dw_progress_add(db->progress, DW_WORK_LOAD, placed);
 	placed = 0;
-	if (!dw_progress_is_active(db, DW_WORK_LOAD))
+	if (!dw_progress_is_active(db->progress, DW_WORK_LOAD))
 		return;
-	dw_progress_steps(db, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
-	if (discovery.under_way || dw_atomic_read(&db->reload_from) != DW_NEVER)
+	dw_progress_steps(db->progress, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);
+	if (discovery.under_way || dw_reload_asked(&db->timer_news) != DW_NEVER)
 		return;
 	if (to_load.n > 0 || dw_lane_heap_first_key(&agenda) <= dw_now() + BEHIND_US)
-		dw_progress_phase(db, DW_WORK_LOAD, DW_PHASE_LOADING);
+		dw_progress_phase(db->progress, DW_WORK_LOAD, DW_PHASE_LOADING);
 	else
-		dw_progress_end(db, DW_WORK_LOAD);
+		dw_progress_end(db->progress, DW_WORK_LOAD);
 }
 
 /*
@@ -689,18 +686,18 @@ dw_load_some(void)
 	TimestampTz now = dw_now();
 	bool		more;
 
-	if (!discovery.under_way && dw_atomic_read(&db->reload_from) != DW_NEVER &&
+	if (!discovery.under_way && dw_reload_asked(&db->timer_news) != DW_NEVER &&
 		discover_after <= now)
 		begin_discovery();
 	if (discovery.under_way)
 		go_on_discovering();
-	if (pg_atomic_read_u32(&db->prepared_ended) != 0 && forget_prepared_after <= now)
+	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED) && forget_prepared_after <= now)
 		forget_prepared();
 	if (dw_extension_gone)
 		return false;
 
 	/* F1, F2: the flag is cleared before the bitmap of dirty lanes is read */
-	if (pg_atomic_exchange_u32(&db->any_lane_dirty, 0) != 0)
+	if (dw_news_take(&db->timer_news, DW_NEWS_LANES))
 		note_dirty_lanes();
 	look_at_lanes(now);
 	more = dw_orphans_some();
@@ -720,9 +717,9 @@ dw_load_next(void)
 
 	if (to_load.n > 0 || discovery.under_way)
 		return PG_INT64_MIN;
-	if (pg_atomic_read_u32(&db->prepared_ended) != 0)
+	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))
 		next = Min(next, forget_prepared_after);
-	if (dw_atomic_read(&db->reload_from) != DW_NEVER)
+	if (dw_reload_asked(&db->timer_news) != DW_NEVER)
 		return Min(next, discover_after);
 	return next;
 }
@@ -767,7 +764,7 @@ dw_load_tidy(void)
 	if (!any_idle || dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
 		return;
 	/* before discovery has ended, it is not known which lanes have tasks in the table */
-	if (dw_atomic_read(&db->reload_from) != DW_NEVER || discovery.under_way)
+	if (dw_reload_asked(&db->timer_news) != DW_NEVER || discovery.under_way)
 		return;
 	for (int w = 0; w < DW_LANE_WORDS; w++)
 	{
@@ -782,5 +779,5 @@ dw_load_tidy(void)
 	}
 	any_idle = false;
 	if (any_left && lanes_missing)
-		dw_atomic_lower(&db->reload_from, PG_INT64_MIN);
+		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 }

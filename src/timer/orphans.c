@@ -44,6 +44,7 @@
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/owners.h"
 #include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -263,7 +264,7 @@ begin_moving(void)
 static void
 begin_lane(DwLane *lane)
 {
-	dw_progress_begin(db, DW_WORK_ORPHANS, DW_PHASE_MOVING);
+	dw_progress_begin(db->progress, DW_WORK_ORPHANS, DW_PHASE_MOVING);
 	emptying = lane - dw_lanes;
 	reached = dw_lane_begin(lane);
 	rows_locked = false;
@@ -348,7 +349,7 @@ dw_orphans_some(void)
 	Slice		slice = {0};
 	bool		ok = false;
 
-	if (pg_atomic_exchange_u32(&db->roles_dropped, 0) != 0)
+	if (dw_news_take(&db->timer_news, DW_NEWS_ROLES))
 	{
 		dw_orphans_check_all();
 		dw_recurring_begin(db);
@@ -387,12 +388,12 @@ dw_orphans_some(void)
 		}
 		emptying = DW_NO_LANE;
 		check_after = now + RETRY_US;
-		dw_progress_phase(db, DW_WORK_ORPHANS, DW_PHASE_WAITING);
+		dw_progress_phase(db->progress, DW_WORK_ORPHANS, DW_PHASE_WAITING);
 	}
 	else
 	{
 		moved += slice.moved;
-		dw_progress_add(db, DW_WORK_ORPHANS, slice.moved);
+		dw_progress_add(db->progress, DW_WORK_ORPHANS, slice.moved);
 		if (slice.moved > 0)
 		{
 			dw_make_waiters_look(db);
@@ -401,7 +402,7 @@ dw_orphans_some(void)
 		if (slice.ended)
 			end_lane(lane);
 		if (next_orphan() == NULL)
-			dw_progress_end(db, DW_WORK_ORPHANS);
+			dw_progress_end(db->progress, DW_WORK_ORPHANS);
 	}
 	return ok && dw_orphans_next() <= now;
 }

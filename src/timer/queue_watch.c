@@ -31,6 +31,7 @@
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/owners.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -53,11 +54,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 	memset(place, 0, sizeof(DwQueue));
 	place->database = db->oid;
 	place->id = id;
-	pg_atomic_init_u64(&place->done, 0);
-	pg_atomic_init_u64(&place->failed, 0);
-	pg_atomic_init_u64(&place->retried, 0);
-	pg_atomic_init_u64(&place->cancelled, 0);
-	pg_atomic_init_u64(&place->skipped, 0);
+	dw_counters_init(&place->counters);
 }
 
 /* Copies the options of a declared queue to its place. */
@@ -148,7 +145,7 @@ report_missing(DwDatabase *db)
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
 				 errdetail("Tasks of some queues are not run."),
 				 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_queues")));
-		dw_problem(db, "too many queues are declared: tasks of some are not run");
+		dw_problem(&db->problem, "too many queues are declared: tasks of some are not run");
 	}
 }
 
@@ -285,7 +282,7 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 						GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false))));
 		values[Anum_queue_owner - 1] = ObjectIdGetDatum(BOOTSTRAP_SUPERUSERID);
 	}
-	dw_row_insert(dw_catalog()->queue, values, nulls, Natts_queue);
+	dw_table_insert(dw_catalog()->queue, values, nulls, Natts_queue);
 	return true;
 }
 
@@ -360,7 +357,7 @@ dw_queues_look(DwDatabase *db, bool changed)
 	if (ok)
 		apply_tables(db);
 	if (adopted)
-		pg_atomic_fetch_add_u32(&db->control, 1);
+		dw_control_raise(&db->timer_news);
 	look_at = ok || dw_extension_gone ? DW_NEVER : dw_now() + retry;
 	return look_at;
 }

@@ -70,7 +70,7 @@ static DwDatabase *db = NULL;
 /* True if this timer ends because another process asked it to. */
 static bool let_go = false;
 
-/* Value of db->control before the timer last looked at queues, pauses and marks. */
+/* Value of control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
 /* Value of db->account.quota before the timer last gave back memory beyond it. */
@@ -114,18 +114,15 @@ give_database_back(int code, Datum arg)
 {
 	/* an error may have struck while this process held an LWLock */
 	LWLockReleaseAll();
-	dw_progress_leave(db, DW_WORK_LOAD, DW_WORK_ORPHANS);
+	dw_progress_leave(db->progress, DW_WORK_LOAD, DW_WORK_ORPHANS);
 
 	/* without the extension, there is nothing left for executors to run */
 	if (dw_extension_gone)
 		dw_dispatch_end_all(db);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	pg_atomic_write_u32(&db->timer_proc, 0);
-	db->timer_state = DW_TIMER_NONE;
-	db->timer_pid = 0;
-	db->let_go = let_go;
-	db->timer_terminated = dw_worker_terminated();
+	dw_process_ends(&db->timer,
+					let_go || dw_worker_terminated() ? DW_PROCESS_FINISHED : DW_PROCESS_FAILED);
 	db->absent = dw_extension_gone;
 	if (dw_extension_gone)
 		dw_quits_forget_database(db->oid);
@@ -149,21 +146,20 @@ take_database(Datum number)
 	memcpy(&oid, MyBgworkerEntry->bgw_extra, sizeof(oid));
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	if (db->oid != oid || db->timer_state != DW_TIMER_STARTING)
+	if (db->oid != oid || db->timer.state != DW_PROCESS_STARTING)
 	{
 		LWLockRelease(dw_shared->table_lock);
 		proc_exit(0);
 	}
-	if (pg_atomic_read_u32(&db->holds) > 0)
+	if (dw_database_is_held(db))
 	{
-		/* a command that begins to hold the database later finds timer_pid set */
-		db->timer_state = DW_TIMER_NONE;
-		db->let_go = true;
+		/* a command that begins to hold the database later finds the pid set */
+		dw_process_ends(&db->timer, DW_PROCESS_FINISHED);
 		LWLockRelease(dw_shared->table_lock);
 		dw_wake_launcher();
 		proc_exit(0);
 	}
-	db->timer_pid = MyProcPid;
+	dw_process_takes_over(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
 	before_shmem_exit(give_database_back, (Datum) 0);
 	BackgroundWorkerInitializeConnectionByOid(oid, InvalidOid, 0);
@@ -177,7 +173,7 @@ take_database(Datum number)
 static bool
 timer_asked_to_end(void)
 {
-	let_go = pg_atomic_read_u32(&db->holds) > 0 || dw_restart_at(db) <= dw_now();
+	let_go = dw_database_is_held(db) || dw_restart_at(db) <= dw_now();
 	return let_go;
 }
 
@@ -200,12 +196,12 @@ obey_clock(void)
 static void
 obey_settings(void)
 {
-	pg_atomic_write_u32(&db->disabled, dw_enabled ? 0 : 1);
+	dw_database_disable(db, !dw_enabled);
 	dw_dispatch_end_surplus(db);
 	(void) dw_failed_obey_settings(db);
 	dw_history_obey_settings(db);
 	/* more executors may be allowed now, and the window of a load may be longer */
-	pg_atomic_write_u32(&db->executors_dirty, 1);
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 	dw_load_settings_changed();
 }
 
@@ -228,13 +224,12 @@ require_extension(void)
 static void
 begin_service(void)
 {
-	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	db->timer_state = DW_TIMER_RUNNING;
+	dw_process_runs(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
-	pg_atomic_write_u32(&db->timer_proc, dw_my_proc());
-	pg_memory_barrier();
+	dw_process_publish(&db->timer);
 	/* the launcher starts one timer at a time, and has waited for this one */
 	dw_wake_launcher();
 
@@ -258,7 +253,7 @@ begin_service(void)
 static TimestampTz
 look_at_control(bool first)
 {
-	uint32		control = pg_atomic_read_u32(&db->control);
+	uint32		control = dw_control_read(&db->timer_news);
 	bool		changed = first || control != control_seen;
 	TimestampTz queues_at;
 	TimestampTz sweeper_at;
@@ -287,7 +282,7 @@ take_hint(const DwHint *hint)
 		lane->database != db->oid)
 	{
 		/* the lane was given back meanwhile */
-		dw_atomic_lower(&db->reload_from, hint->due);
+		dw_reload_ask(&db->timer_news, hint->due);
 		return;
 	}
 	/* D3: a later load will read the task, since it is beyond the cursor */
@@ -317,7 +312,7 @@ static bool
 drain_inbox(void)
 {
 	DwHint		hints[INBOX_SLICE];
-	uint32		n = dw_inbox_drain(db, hints, INBOX_SLICE);
+	uint32		n = dw_inbox_drain(dw_inbox(db), hints, INBOX_SLICE);
 
 	if (n > 0)
 		DW_INJECT("drain-after-take");
@@ -420,18 +415,12 @@ wait_for_event(TimestampTz until)
 static bool
 anything_new(void)
 {
-	bool		inbox;
-
-	SpinLockAcquire(&db->inbox_lock);
-	inbox = db->inbox_count > 0;
-	SpinLockRelease(&db->inbox_lock);
-
-	return inbox ||
-		pg_atomic_read_u32(&db->control) != control_seen ||
+	return !dw_inbox_is_empty(dw_inbox(db)) ||
+		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
-		(dw_atomic_read(&db->reload_from) != DW_NEVER && dw_load_next() <= dw_now()) ||
-		pg_atomic_read_u32(&db->any_lane_dirty) != 0 ||
-		pg_atomic_read_u32(&db->executors_dirty) != 0;
+		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS);
 }
 
 /*
@@ -446,7 +435,7 @@ sleep_until_needed(TimestampTz until)
 {
 	DW_INJECT("sleep-before-publish");
 	/* H1 */
-	pg_atomic_write_u64(&db->sleep_until, (uint64) until);
+	dw_timer_sleeps(&db->timer_news, until);
 	/* B4 */
 	pg_memory_barrier();
 	DW_INJECT("sleep-after-publish");
@@ -456,7 +445,7 @@ sleep_until_needed(TimestampTz until)
 		wait_for_event(until);
 	}
 	/* W0 */
-	pg_atomic_write_u64(&db->sleep_until, (uint64) DW_AWAKE);
+	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	ResetLatch(MyLatch);
 }
 
@@ -492,7 +481,7 @@ dw_timer_main(Datum number)
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();
-		if (pg_atomic_read_u32(&db->control) != control_seen || control_at <= dw_now())
+		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now())
 			control_at = look_at_control(false);
 		more = drain_inbox();
 		quota_seen = db->account.quota;
@@ -502,7 +491,7 @@ dw_timer_main(Datum number)
 		while ((expected = dw_near_expected()) != NULL)
 			dw_dispatch_expect(db, expected);
 
-		if (pg_atomic_exchange_u32(&db->executors_dirty, 0) != 0 || handed_over ||
+		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||
 			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
 			dispatch_at = dw_dispatch(db);
 

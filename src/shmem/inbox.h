@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * inbox.h
+ *	  The inbox of a database: hints by which sessions tell the timer of tasks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_INBOX_H
+#define DW_INBOX_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "storage/itemptr.h"
+#include "storage/spin.h"
+
+/* A reference to a lane.  It is stale if the lane has another generation by now. */
+typedef struct DwLaneRef
+{
+	uint16		index;
+	uint32		generation;
+} DwLaneRef;
+
+/*
+ * A hint: the session that committed a task tells the timer its key and row.  The
+ * executor that takes the task looks at the row itself, so a hint may be doubled or
+ * wrong.  A hint may also be lost, if a reload of the lane is asked for.
+ */
+typedef struct DwHint
+{
+	TimestampTz due;
+	int64		id;
+	ItemPointerData tid;
+	DwLaneRef	lane;
+} DwHint;
+
+/* A ring buffer of dw_inbox_size hints. */
+typedef struct DwInbox
+{
+	slock_t		lock;
+	uint32		head;			/* index of the oldest hint */
+	uint32		count;
+	DwHint		hints[FLEXIBLE_ARRAY_MEMBER];
+} DwInbox;
+
+extern Size dw_inbox_bytes(void);
+extern void dw_inbox_init(DwInbox *inbox);
+extern bool dw_inbox_push(DwInbox *inbox, const DwHint *hint, bool *crowded);
+extern uint32 dw_inbox_drain(DwInbox *inbox, DwHint *hints, uint32 max);
+extern bool dw_inbox_is_empty(DwInbox *inbox);
+
+#endif							/* DW_INBOX_H */

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * lateness.c
+ *	  How late tasks are: histograms in shared memory.
+ *
+ * Run by executors, which count with atomic additions.  Views read without a lock.
+ *
+ * Lateness is the time from the due time to the start of the SQL, in microseconds, and
+ * is kept in histograms of fixed size.  A database has 8 buckets for each power of two,
+ * so a percentile is right to about 6%.  A lane has 64 buckets only: one for all below
+ * 64 us, and 2 for each power of two up to a day, so a percentile is right to about
+ * 20%.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/pg_bitutils.h"
+
+#include "lateness.h"
+
+/* Of a database: 2^SUB_BITS buckets for each power of two. */
+#define SUB_BITS	3
+#define SUB_BUCKETS (1 << SUB_BITS)
+
+/* Of a lane: the first bucket is for all below 2^LANE_LOWEST_BIT microseconds. */
+#define LANE_LOWEST_BIT	6
+
+/* When a bucket of a lane reaches this count, all buckets of the lane are halved. */
+#define LANE_COUNT_MAX	(UINT32_C(1) << 31)
+
+/* The bucket of a database's histogram for this lateness. */
+static int
+bucket_of(uint64 us)
+{
+	int			shift;
+
+	if (us < SUB_BUCKETS)
+		return (int) us;
+	shift = pg_leftmost_one_pos64(us) - SUB_BITS;
+	return (shift + 1) * SUB_BUCKETS + (int) ((us >> shift) - SUB_BUCKETS);
+}
+
+/* The middle of such a bucket, in microseconds. */
+static double
+bucket_value(int bucket)
+{
+	int			shift = bucket / SUB_BUCKETS - 1;
+	double		width;
+
+	if (bucket < SUB_BUCKETS)
+		return bucket;
+	width = (double) (UINT64CONST(1) << shift);
+	return (SUB_BUCKETS + bucket % SUB_BUCKETS + 0.5) * width;
+}
+
+/* The bucket of a lane's histogram for this lateness. */
+static int
+lane_bucket_of(uint64 us)
+{
+	int			bit;
+	int			bucket;
+
+	if (us < 1 << LANE_LOWEST_BIT)
+		return 0;
+	bit = pg_leftmost_one_pos64(us);
+	bucket = 1 + 2 * (bit - LANE_LOWEST_BIT) + (int) ((us >> (bit - 1)) & 1);
+	return Min(bucket, DW_LANE_BUCKETS - 1);
+}
+
+/* The middle of such a bucket, in microseconds. */
+static double
+lane_bucket_value(int bucket)
+{
+	double		power = (double) (UINT64CONST(1) << (LANE_LOWEST_BIT + (bucket - 1) / 2));
+
+	if (bucket == 0)
+		return (1 << LANE_LOWEST_BIT) / 2;
+	return power * ((bucket - 1) % 2 == 0 ? 1.25 : 1.75);
+}
+
+/* Empties the histogram of a database. */
+void
+dw_lateness_init(DwLateness *lateness)
+{
+	StaticAssertStmt((64 - SUB_BITS + 1) * SUB_BUCKETS <= DW_LATENESS_BUCKETS,
+					 "too few buckets");
+	pg_atomic_init_u64(&lateness->max, 0);
+	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
+		pg_atomic_init_u64(&lateness->buckets[i], 0);
+}
+
+/* Empties the histogram of a lane. */
+void
+dw_lane_lateness_init(DwLaneLateness *lateness)
+{
+	pg_atomic_init_u64(&lateness->max, 0);
+	for (int i = 0; i < DW_LANE_BUCKETS; i++)
+		pg_atomic_init_u32(&lateness->buckets[i], 0);
+}
+
+/* Raises a maximum to the value, if that is higher. */
+static void
+raise_to(pg_atomic_uint64 *max, uint64 value)
+{
+	uint64		old = pg_atomic_read_u64(max);
+
+	while (value > old)
+		if (pg_atomic_compare_exchange_u64(max, &old, value))
+			break;
+}
+
+/* Counts a task of the database that is us microseconds late. */
+void
+dw_count_lateness(DwLateness *lateness, uint64 us)
+{
+	pg_atomic_fetch_add_u64(&lateness->buckets[bucket_of(us)], 1);
+	raise_to(&lateness->max, us);
+}
+
+/*
+ * Counts a task of the lane.  Counts of other executors may get lost while all buckets
+ * are halved.
+ */
+void
+dw_count_lane_lateness(DwLaneLateness *lateness, uint64 us)
+{
+	raise_to(&lateness->max, us);
+	if (pg_atomic_add_fetch_u32(&lateness->buckets[lane_bucket_of(us)], 1) < LANE_COUNT_MAX)
+		return;
+	for (int i = 0; i < DW_LANE_BUCKETS; i++)
+		pg_atomic_write_u32(&lateness->buckets[i], pg_atomic_read_u32(&lateness->buckets[i]) / 2);
+}
+
+/*
+ * The lateness in microseconds that this fraction of the lane's tasks did not exceed;
+ * below 0 if no task was counted.
+ */
+double
+dw_lane_lateness_percentile(DwLaneLateness *lateness, double fraction)
+{
+	double		max = (double) pg_atomic_read_u64(&lateness->max);
+	uint64		total = 0;
+	uint64		seen = 0;
+
+	for (int i = 0; i < DW_LANE_BUCKETS; i++)
+		total += pg_atomic_read_u32(&lateness->buckets[i]);
+	if (total == 0)
+		return -1;
+	for (int i = 0; i < DW_LANE_BUCKETS - 1 && fraction < 1; i++)
+	{
+		seen += pg_atomic_read_u32(&lateness->buckets[i]);
+		if (seen >= fraction * total)
+			return Min(lane_bucket_value(i), max);
+	}
+	return max;
+}
+
+/*
+ * Number of the database's tasks that were less than us microseconds late; us is a
+ * power of two, at least 8.
+ */
+uint64
+dw_lateness_below(DwLateness *lateness, uint64 us)
+{
+	uint64		n = 0;
+
+	for (int i = 0; i < bucket_of(us); i++)
+		n += pg_atomic_read_u64(&lateness->buckets[i]);
+	return n;
+}
+
+/*
+ * The lateness in microseconds that this fraction of the database's tasks did not
+ * exceed; below 0 if no task was counted.
+ */
+double
+dw_lateness_percentile(DwLateness *lateness, double fraction)
+{
+	uint64		total = 0;
+	uint64		seen = 0;
+
+	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
+		total += pg_atomic_read_u64(&lateness->buckets[i]);
+	if (total == 0)
+		return -1;
+	for (int i = 0; i < DW_LATENESS_BUCKETS; i++)
+	{
+		seen += pg_atomic_read_u64(&lateness->buckets[i]);
+		if (seen >= fraction * total)
+			return Min(bucket_value(i), (double) pg_atomic_read_u64(&lateness->max));
+	}
+	return (double) pg_atomic_read_u64(&lateness->max);
+}

@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * process.h
+ *	  Timer and sweeper of a database, as other processes know them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_PROCESS_H
+#define DW_PROCESS_H
+
+#include "postgres.h"
+
+#include "port/atomics.h"
+
+typedef enum DwProcessState
+{
+	DW_PROCESS_NONE = 0,
+	DW_PROCESS_STARTING,		/* registered, and not connected yet */
+	DW_PROCESS_RUNNING
+} DwProcessState;
+
+/* How the last process ended. */
+typedef enum DwProcessEnd
+{
+	DW_PROCESS_FAILED = 0,		/* by an error, or without a word */
+	DW_PROCESS_FINISHED,		/* by itself, or since another process had asked it to */
+	DW_PROCESS_MADE_WAY,		/* to free its background worker */
+	DW_PROCESS_NOTED			/* its end was dealt with */
+} DwProcessEnd;
+
+/* The table lock protects it. */
+typedef struct DwProcess
+{
+	DwProcessState state;
+	DwProcessEnd end;			/* of the last one; set while none runs */
+	bool		refused;		/* one is needed, and no background worker was free for it */
+	pid_t		pid;
+	int64		started;		/* when it was registered, by dw_uptime() */
+	pg_atomic_uint32 proc;		/* dw_my_proc() once it can be woken; 0: none.  Read without
+								 * the lock */
+} DwProcess;
+
+extern void dw_process_init(DwProcess *process);
+extern void dw_process_starts(DwProcess *process);
+extern void dw_process_registered(DwProcess *process, bool registered);
+extern void dw_process_not_needed(DwProcess *process);
+extern void dw_process_takes_over(DwProcess *process);
+extern void dw_process_runs(DwProcess *process);
+extern void dw_process_publish(DwProcess *process);
+extern void dw_process_is_lost(DwProcess *process);
+extern void dw_process_ends(DwProcess *process, DwProcessEnd end);
+extern DwProcessEnd dw_process_take_end(DwProcess *process);
+extern bool dw_process_wake(DwProcess *process);
+
+/* True if the process can be woken. */
+static inline bool
+dw_process_is_there(DwProcess *process)
+{
+	return pg_atomic_read_u32(&process->proc) != 0;
+}
+
+#endif							/* DW_PROCESS_H */
