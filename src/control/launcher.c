@@ -68,7 +68,6 @@
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
-#include "../timer/dispatch.h"
 #include "launcher.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
@@ -346,7 +345,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
-		dw_dispatch_end_all(db);
+		dw_executors_end(db, InvalidOid);
 		dw_crashes_forget_database(db->oid);
 		wanted = false;
 	}

@@ -704,15 +704,6 @@ dw_recurring_ask(DwDatabase *db)
 void
 dw_recurring_begin(DwDatabase *db)
 {
-	DwCatalog	cat;
-	bool		any;
-
-	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else
-		any = dw_may_have_rows(cat.recurring);
-	CommitTransactionCommand();
-	if (any)
+	if (dw_any_may_have_rows(offsetof(DwCatalog, recurring), 1))
 		dw_recurring_ask(db);
 }

@@ -258,12 +258,9 @@ dw_catalog_lookup(DwCatalog *result)
 	return true;
 }
 
-/*
- * True if the table may have rows, by its size.  Does not wait: true also if the table
- * is locked.  Else the table stays locked (AccessShareLock), so that it is not dropped.
- */
-bool
-dw_may_have_rows(Oid table)
+/* True if the table may have rows, by its size, or if it is locked. */
+static bool
+may_have_rows(Oid table)
 {
 	Relation	rel;
 	bool		may;
@@ -276,6 +273,26 @@ dw_may_have_rows(Oid table)
 	if (rel != NULL)
 		table_close(rel, NoLock);
 	return may;
+}
+
+/*
+ * True if any of n tables, whose OIDs follow each other in DwCatalog from this offset on, may
+ * have rows.  Does not wait: true also if one of them is locked.  To be called outside of a
+ * transaction.
+ */
+bool
+dw_any_may_have_rows(size_t offset, int n)
+{
+	DwCatalog	cat;
+	const Oid  *tables = (Oid *) ((char *) &cat + offset);
+	bool		any = false;
+
+	StartTransactionCommand();
+	if (dw_catalog_lookup(&cat))
+		for (int i = 0; i < n && !any; i++)
+			any = may_have_rows(tables[i]);
+	CommitTransactionCommand();
+	return any;
 }
 
 /*

@@ -391,10 +391,7 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 		}
 	}
 	if (idle)
-	{
-		idle->must_exit = true;
-		SetLatch(dw_proc_latch(idle->proc));
-	}
+		dw_executor_end(idle);
 	LWLockRelease(dw_ready_lock(db));
 }
 
@@ -418,28 +415,8 @@ dw_dispatch_end_surplus(DwDatabase *db)
 		if (!is_in_service(db, e) ||
 			(i < dw_shared->nexecutors && e->state != DW_EXECUTOR_IDLE))
 			continue;
-		e->must_exit = true;
-		if (e->proc != 0)
-			SetLatch(dw_proc_latch(e->proc));
+		dw_executor_end(e);
 		surplus--;
-	}
-	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Makes all executors of the database end, busy ones after their task. */
-void
-dw_dispatch_end_all(DwDatabase *db)
-{
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database != db->oid || e->state == DW_EXECUTOR_FREE)
-			continue;
-		e->must_exit = true;
-		if (e->proc != 0)
-			SetLatch(dw_proc_latch(e->proc));
 	}
 	LWLockRelease(dw_ready_lock(db));
 }
