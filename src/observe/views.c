@@ -500,7 +500,7 @@ put_queue(QueueSum *sum, ReturnSetInfo *result)
 	bool		nulls[12] = {0};
 	const char *state = sum->ready > 0 ? "ready" : "idle";
 
-	if (queue->paused)
+	if (queue->pause != DW_NOT_PAUSED)
 		state = "paused";
 	else if (sum->limit != DW_LIMIT_NONE)
 		state = "limited";
@@ -508,7 +508,7 @@ put_queue(QueueSum *sum, ReturnSetInfo *result)
 		state = "running";
 	values[0] = Int16GetDatum(queue->id);
 	values[1] = CStringGetTextDatum(state);
-	nulls[2] = queue->paused || sum->limit == DW_LIMIT_NONE;
+	nulls[2] = queue->pause != DW_NOT_PAUSED || sum->limit == DW_LIMIT_NONE;
 	if (!nulls[2])
 		values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
 	values[3] = Int32GetDatum(queue->running);

@@ -475,5 +475,5 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 	else if (lane->queue_place == DW_NO_QUEUE)
 		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
 	else
-		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+		lane->paused = dw_queues[lane->queue_place].pause;
 }

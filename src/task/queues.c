@@ -432,7 +432,8 @@ static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
 	queue->id = dw_queue_id(rel, tuple);
-	queue->paused = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false)));
+	queue->pause = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false))) ?
+		DW_PAUSED_QUEUE : DW_NOT_PAUSED;
 	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
 	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
@@ -524,7 +525,7 @@ pause_of(Oid owner, int16 queue)
 		return DW_PAUSED_DATABASE;
 	if (dw_owner_is_paused(owner))
 		return DW_PAUSED_OWNER;
-	return declared != NULL && declared->paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+	return declared != NULL ? declared->pause : DW_NOT_PAUSED;
 }
 
 /*---- Timer ----*/

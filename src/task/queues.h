@@ -30,7 +30,7 @@ typedef struct DwQueueForTask
 typedef struct DwDeclaredQueue
 {
 	int16		id;
-	bool		paused;
+	DwPause		pause;
 	bool		batch;			/* its tasks may share a transaction */
 	int32		max_running;	/* tasks at the same time; 0: no limit */
 	int32		rate;			/* tasks started in a second; 0: no limit */

@@ -61,7 +61,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 static void
 set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 {
-	place->paused = queue->paused;
+	place->pause = queue->pause;
 	place->batch = queue->batch;
 	place->max_running = queue->max_running;
 	place->rate = queue->rate;
