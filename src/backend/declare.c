@@ -541,7 +541,7 @@ find_pause(Relation rel, Oid owner)
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	return dw_find_now(rel, dw_catalog()->pause_pkey, &key);
+	return dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
 }
 
 /* Pauses or resumes the tasks of a role, or of all roles (InvalidOid). */

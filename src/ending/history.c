@@ -109,8 +109,7 @@ int
 dw_history_read_current(Oid sequence)
 {
 	Relation	rel = table_open(sequence, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple = systable_getnext(scan);
 	int64		value = 0;
 	bool		isnull;
@@ -119,7 +118,6 @@ dw_history_read_current(Oid sequence)
 	if (tuple != NULL)
 		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	return (int) (value % DW_HISTORY_TABLES);
 }

@@ -176,31 +176,56 @@ dw_require_writable(const char *function)
 
 /*---- OIDs of tables ----*/
 
-static bool
-is_history(Oid relid)
+/* The relations of the extension: the tables, whose columns are checked, come first. */
+static const struct
 {
-	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		if (relid == known_catalog.history[i])
-			return true;
-	return false;
+	size_t		offset;			/* of the OID in DwCatalog */
+	const char *name;
+	bool		internal;		/* in schema delay_wheel_internal, not delay_wheel */
+}			relations[] = {
+	{offsetof(DwCatalog, task), "task", false},
+	{offsetof(DwCatalog, failed), "failed_task", false},
+	{offsetof(DwCatalog, prepared), "prepared", false},
+	{offsetof(DwCatalog, queue), "queue", false},
+	{offsetof(DwCatalog, pause), "pause", false},
+	{offsetof(DwCatalog, cancellation), "cancellation", false},
+	{offsetof(DwCatalog, recurring), "recurring_task", false},
+	{offsetof(DwCatalog, history[0]), "history_0", true},
+	{offsetof(DwCatalog, history[1]), "history_1", true},
+	{offsetof(DwCatalog, history[2]), "history_2", true},
+#define TABLES	10
+	{offsetof(DwCatalog, task_pkey), "task_pkey", false},
+	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx", false},
+	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
+	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
+	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},
+	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx", false},
+	{offsetof(DwCatalog, prepared_gid_index), "prepared_gid_idx", false},
+	{offsetof(DwCatalog, queue_name_key), "queue_name_key", false},
+	{offsetof(DwCatalog, queue_id_seq), "queue_id_seq", false},
+	{offsetof(DwCatalog, pause_pkey), "pause_pkey", false},
+	{offsetof(DwCatalog, cancellation_pkey), "cancellation_pkey", false},
+	{offsetof(DwCatalog, history_seq), "history_seq", true},
+	{offsetof(DwCatalog, recurring_pkey), "recurring_task_pkey", false},
+	{offsetof(DwCatalog, recurring_name_key), "recurring_task_name_key", false},
+};
+
+static Oid *
+oid_of_relation(DwCatalog *catalog, int i)
+{
+	return (Oid *) ((char *) catalog + relations[i].offset);
 }
 
 /* Relcache callback: one of the tables was changed, or anything. */
 static void
 forget_catalog(Datum arg, Oid relid)
 {
-	if (relid == InvalidOid || relid == known_catalog.task ||
-		relid == known_catalog.failed || relid == known_catalog.prepared ||
-		relid == known_catalog.queue || relid == known_catalog.pause ||
-		relid == known_catalog.cancellation || relid == known_catalog.recurring ||
-		is_history(relid))
-		catalog_valid = dw_tables_being_written = false;
-}
+	bool		ours = relid == InvalidOid;
 
-static Oid
-relation_named(Oid schema, const char *name)
-{
-	return get_relname_relid(name, schema);
+	for (int i = 0; i < TABLES && !ours; i++)
+		ours = relid == *oid_of_relation(&known_catalog, i);
+	if (ours)
+		catalog_valid = dw_tables_being_written = false;
 }
 
 /*
@@ -221,50 +246,21 @@ dw_catalog_lookup(DwCatalog *result)
 	if (!OidIsValid(schema) || !OidIsValid(internal))
 		return false;
 
-	result->task = relation_named(schema, "task");
-	result->task_pkey = relation_named(schema, "task_pkey");
-	result->task_lane_index = relation_named(schema, "task_lane_due_idx");
-	result->task_key_index = relation_named(schema, "task_key_idx");
-	result->task_id_seq = relation_named(schema, "task_id_seq");
-	result->failed = relation_named(schema, "failed_task");
-	result->failed_pkey = relation_named(schema, "failed_task_pkey");
-	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
-	result->prepared = relation_named(schema, "prepared");
-	result->prepared_gid_index = relation_named(schema, "prepared_gid_idx");
-	result->queue = relation_named(schema, "queue");
-	result->queue_name_key = relation_named(schema, "queue_name_key");
-	result->queue_id_seq = relation_named(schema, "queue_id_seq");
-	result->pause = relation_named(schema, "pause");
-	result->pause_pkey = relation_named(schema, "pause_pkey");
-	result->cancellation = relation_named(schema, "cancellation");
-	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
-	result->history[0] = relation_named(internal, "history_0");
-	result->history[1] = relation_named(internal, "history_1");
-	result->history[2] = relation_named(internal, "history_2");
-	result->history_seq = relation_named(internal, "history_seq");
-	result->recurring = relation_named(schema, "recurring_task");
-	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
-	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
-	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
-		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
-		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
-		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
-		OidIsValid(result->prepared) && OidIsValid(result->prepared_gid_index) &&
-		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
-		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
-		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
-		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
-		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
-		OidIsValid(result->history_seq) && OidIsValid(result->recurring) &&
-		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
+	for (int i = 0; i < lengthof(relations); i++)
+	{
+		Oid			oid = get_relname_relid(relations[i].name,
+											relations[i].internal ? internal : schema);
+
+		if (!OidIsValid(oid))
+			return false;
+		*oid_of_relation(result, i) = oid;
+	}
+	return true;
 }
 
-/*
- * True if the table may have rows, by its size.  Does not wait: true also if the table
- * is locked.  Else the table stays locked (AccessShareLock), so that it is not dropped.
- */
-bool
-dw_may_have_rows(Oid table)
+/* True if the table may have rows, by its size, or if it is locked. */
+static bool
+may_have_rows(Oid table)
 {
 	Relation	rel;
 	bool		may;
@@ -277,6 +273,26 @@ dw_may_have_rows(Oid table)
 	if (rel != NULL)
 		table_close(rel, NoLock);
 	return may;
+}
+
+/*
+ * True if any of n tables, whose OIDs follow each other in DwCatalog from this offset on, may
+ * have rows.  Does not wait: true also if one of them is locked.  To be called outside of a
+ * transaction.
+ */
+bool
+dw_any_may_have_rows(size_t offset, int n)
+{
+	DwCatalog	cat;
+	const Oid  *tables = (Oid *) ((char *) &cat + offset);
+	bool		any = false;
+
+	StartTransactionCommand();
+	if (dw_catalog_lookup(&cat))
+		for (int i = 0; i < n && !any; i++)
+			any = may_have_rows(tables[i]);
+	CommitTransactionCommand();
+	return any;
 }
 
 /*

@@ -238,7 +238,7 @@ extern void dw_read_failed(DwDatabase *database, const char *what);
 extern bool dw_role_exists(Oid role);
 extern void dw_require_writable(const char *function);
 extern bool dw_catalog_lookup(DwCatalog *catalog);
-extern bool dw_may_have_rows(Oid table);
+extern bool dw_any_may_have_rows(size_t offset, int n);
 extern const DwCatalog *dw_catalog(void);
 extern bool dw_catalog_is_there(void);
 extern Relation dw_tasks_open(void);

@@ -177,9 +177,24 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 }
 
 /*
- * Inserts a row into delay_wheel.task (rel), with its index entries, and makes it visible
- * to later commands of this transaction.  Returns where the row is.
+ * Inserts a row of n columns into an open table with its index entries, and makes it
+ * visible to later commands of this transaction.  Returns where the row is.
  */
+static ItemPointerData
+insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
+{
+	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
+	ItemPointerData tid;
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
+	tid = tuple->t_self;
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
+	return tid;
+}
+
+/* Inserts a row into delay_wheel.task (rel).  Returns where the row is. */
 ItemPointerData
 dw_task_insert(Relation rel, Datum *values, bool *nulls)
 {
@@ -197,27 +212,8 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 	};
-	HeapTuple	tuple = form_tuple(rel, values, nulls, Natts_task);
-	ItemPointerData tid;
 
-	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
-	tid = tuple->t_self;
-	heap_freetuple(tuple);
-	CommandCounterIncrement();
-	return tid;
-}
-
-/* Inserts a row of n columns into an open table, and makes it visible to later commands. */
-static void
-insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
-{
-	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
-
-	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
-	heap_freetuple(tuple);
-	CommandCounterIncrement();
+	return insert_row(rel, values, nulls, Natts_task, known, lengthof(known));
 }
 
 /* Inserts a row into delay_wheel.failed_task. */
@@ -233,8 +229,7 @@ insert_failed(Datum *values, bool *nulls)
 		{cat->failed_at_index, failed_at_columns, RowExclusiveLock},
 	};
 
-	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
-	table_close(rel, NoLock);
+	(void) insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
 }
 
 /*
@@ -286,7 +281,6 @@ void
 dw_failed_delete(int64 id, TimestampTz failed_at)
 {
 	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -294,12 +288,11 @@ dw_failed_delete(int64 id, TimestampTz failed_at)
 	ScanKeyInit(&keys[0], Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	ScanKeyInit(&keys[1], Anum_failed_failed_at, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ,
 				TimestampTzGetDatum(failed_at));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 2, keys);
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, NULL, 2, keys);
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
 		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 }
 
@@ -496,9 +489,14 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->tid = tuple->t_self;
 }
 
-/* Returns a copy of the row that a unique index has for the key, or NULL. */
-static HeapTuple
-find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
+/*
+ * Returns a copy of the row that a unique index has for the key, or NULL.  The caller has
+ * locked the table.  With NULL for the snapshot: as the row is now, whatever the
+ * transaction's snapshot; systable_beginscan() takes a new one for a table that is no
+ * catalog.
+ */
+HeapTuple
+dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 {
 	SysScanDesc scan = systable_beginscan(rel, index, true, snapshot, 1, key);
 	HeapTuple	tuple = systable_getnext(scan);
@@ -509,31 +507,20 @@ find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 	return tuple;
 }
 
-/*
- * Returns a copy of the row that a unique index has for the key, or NULL: as it is now,
- * whatever the transaction's snapshot.  The caller has locked the table.
- */
-HeapTuple
-dw_find_now(Relation rel, Oid index, ScanKey key)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = find_row(rel, index, key, snapshot);
-
-	UnregisterSnapshot(snapshot);
-	return tuple;
-}
-
-/* Returns a copy of a task's row, as the snapshot sees it, or NULL. */
+/* As dw_row_find(), for a row of delay_wheel.task (rel). */
 HeapTuple
 dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 {
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	return find_row(rel, dw_catalog()->task_pkey, &key, snapshot);
+	return dw_row_find(rel, dw_catalog()->task_pkey, &key, snapshot);
 }
 
-/* Returns copies of a task's rows of failed_task (rel), in the order in which they failed. */
+/*
+ * Returns copies of a task's rows of failed_task (rel), in the order in which they failed.
+ * With NULL for the snapshot: as they are now.
+ */
 List *
 dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
 {

@@ -78,7 +78,7 @@ extern bool dw_prepared_is_open(const char *gid);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
-extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
+extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));

@@ -254,7 +254,7 @@ dw_sweeper_main(Datum number)
 	dw_worker_begin();
 	begin_serving(number);
 	dw_sweep_begin(my_db);
-	(void) dw_failed_obey_settings(my_db);
+	(void) dw_retention_obey_settings(my_db);
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweeper",
 										  ALLOCSET_DEFAULT_SIZES);
 
@@ -267,7 +267,7 @@ dw_sweeper_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
+		if (dw_worker_interrupts() && dw_retention_obey_settings(my_db))
 			dw_failed_restart();
 		/* the flag is cleared before the marks are read, so that no request is lost */
 		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
@@ -278,8 +278,7 @@ dw_sweeper_main(Datum number)
 		{
 			/* times in shared memory may be too late by the new clock: set them again */
 			dw_failed_restart();
-			dw_failed_begin(my_db);
-			dw_history_begin(my_db);
+			dw_retention_begin(my_db);
 			continue;
 		}
 		if (sweeper_asked_to_end() || dw_extension_gone)

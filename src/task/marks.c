@@ -194,7 +194,6 @@ read_marks(void)
 {
 	MemoryContext context;
 	Relation	rel;
-	Snapshot	snapshot;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			size = 8;
@@ -210,8 +209,7 @@ read_marks(void)
 	context = MemoryContextSwitchTo(marks_context);
 	marks = palloc(size * sizeof(DwMark));
 	MemoryContextSwitchTo(context);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -223,7 +221,6 @@ read_marks(void)
 		nmarks++;
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	list_by_owner();
 }
@@ -486,7 +483,7 @@ dw_mark_take(int64 id)
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	tuple = dw_find_now(rel, dw_catalog()->cancellation_pkey, &key);
+	tuple = dw_row_find(rel, dw_catalog()->cancellation_pkey, &key, NULL);
 	if (tuple != NULL && dw_heap_delete(rel, &tuple->t_self, false) != TM_Ok)
 		tuple = NULL;
 	CommandCounterIncrement();
@@ -578,8 +575,7 @@ void
 dw_marks_armed(void)
 {
 	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
@@ -594,7 +590,6 @@ dw_marks_armed(void)
 		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }

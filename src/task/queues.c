@@ -138,7 +138,7 @@ dw_queue_row(Relation rel, const char *name)
 
 	ScanKeyEntryInitialize(&key, 0, Anum_queue_name, BTEqualStrategyNumber, InvalidOid,
 						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(name));
-	return dw_find_now(rel, dw_catalog()->queue_name_key, &key);
+	return dw_row_find(rel, dw_catalog()->queue_name_key, &key, NULL);
 }
 
 /*
@@ -326,19 +326,17 @@ char *
 dw_queue_name_of(int16 id)
 {
 	Relation	rel = table_open(dw_catalog()->queue, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SysScanDesc scan;
 	ScanKeyData key;
 	HeapTuple	tuple;
 	char	   *name = NULL;
 
 	ScanKeyInit(&key, Anum_queue_id, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(id));
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
 		name = TextDatumGetCString(column_or(rel, tuple, Anum_queue_name, (Datum) 0));
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	return name;
 }

@@ -42,7 +42,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 #include "../base/inject.h"
 #include "../rows/catalog.h"
@@ -280,12 +279,12 @@ dw_autonomous_leave(int64 id)
 
 /* True if failed_task (rel) has a row of this task with the wanted key. */
 static bool
-failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
+failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	ListCell   *lc;
 
-	foreach(lc, dw_failed_rows(rel, id, snapshot))
+	foreach(lc, dw_failed_rows(rel, id, NULL))
 	{
 		HeapTuple	tuple = (HeapTuple) lfirst(lc);
 		bool		isnull;
@@ -310,7 +309,6 @@ bool
 dw_autonomous_has_key(const DwKey *key)
 {
 	Relation	rel = NULL;
-	Snapshot	snapshot = NULL;
 	bool		found = false;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
@@ -320,17 +318,11 @@ dw_autonomous_has_key(const DwKey *key)
 		if (id == 0 || dw_executors[i].database != MyDatabaseId)
 			continue;
 		if (rel == NULL)
-		{
 			rel = table_open(dw_catalog()->failed, AccessShareLock);
-			snapshot = RegisterSnapshot(GetLatestSnapshot());
-		}
-		found = failed_task_has_key(rel, (int64) id, snapshot, key);
+		found = failed_task_has_key(rel, (int64) id, key);
 	}
 	if (rel != NULL)
-	{
-		UnregisterSnapshot(snapshot);
 		table_close(rel, AccessShareLock);
-	}
 	return found;
 }
 
