@@ -213,8 +213,8 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 		values[Anum_task_spared - 1] = Int64GetDatum(mark);
 		nulls[Anum_task_spared - 1] = false;
 	}
-	/* crashes may still be counted if the server was killed just when the task failed */
-	dw_crashes_forget(MyDatabaseId, row->id);
+	/* crashes may still be counted if the server was stopped just when the task failed */
+	dw_crashes_end(MyDatabaseId, row->id, 0);
 	hint.tid = dw_task_insert(values, nulls);
 	dw_touch_written(&hint);
 }
