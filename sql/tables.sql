@@ -129,7 +129,7 @@ COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the q
 COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; zero is at once, but a second after 100 attempts; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
-COMMENT ON COLUMN delay_wheel.queue.more IS 'what few queues have';
+COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
 
 -- owner 0, shown as -, stands for all roles
 CREATE TABLE delay_wheel.pause

@@ -23,7 +23,6 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -68,22 +67,6 @@ typedef struct Arming
 } Arming;
 
 /*
- * Arms the definition of a recurring task; false if another transaction has changed
- * it since it was read.
- */
-static bool
-arm_definition(Relation rel, DwDefinition *def)
-{
-	if (dw_definition_lock(rel, def, LockWaitBlock) != TM_Ok)
-		return false;
-	dw_definition_set(def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
-	if (!dw_recurring_has_run(def))
-		dw_definition_insert_run(def);
-	dw_definition_write(rel, def);
-	return true;
-}
-
-/*
  * Arms the definitions of all recurring tasks.  *left becomes true if some stay
  * unarmed: the current user lacks the owner's rights, or the owner does not exist.
  */
@@ -110,9 +93,20 @@ arm_definitions(bool *left)
 				continue;
 			if (!has_privs_of_role(GetUserId(), dw_definition_owner(&def)) ||
 				!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(dw_definition_owner(&def))))
+			{
 				*left = true;
-			else if (!arm_definition(rel, &def))
+				continue;
+			}
+			/* another transaction has changed it since it was read */
+			if (dw_definition_lock(rel, &def, LockWaitBlock) != TM_Ok)
+			{
 				changed = true;
+				continue;
+			}
+			dw_definition_set(&def, Anum_recurring_origin, Int64GetDatum(dw_origin_stamp()));
+			if (!dw_recurring_has_run(&def))
+				dw_definition_insert_run(&def);
+			dw_definition_write(rel, &def);
 		}
 		systable_endscan(scan);
 		UnregisterSnapshot(snapshot);
@@ -147,18 +141,13 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	HeapTuple	tuple = dw_lane_scan_tuple(scan);
 	/* by a mark that came with the copy, or by one of this database */
 	bool		cancelled = dw_task_is_cancelled(arming->rel, tuple);
-	TM_FailureData failure;
-	TM_Result	result;
 	Datum	   *values;
 	bool	   *nulls;
-	bool		has_key;
 
 	DW_INJECT("arm-before-delete");
-	result = heap_delete(arming->rel, &key->tid, GetCurrentCommandId(true),
-						 InvalidSnapshot, true, &failure, false);
-	if (result != TM_Ok)
+	if (dw_heap_delete(arming->rel, &key->tid, true) != TM_Ok)
 	{
-		/* the row is gone, or has moved: the next pass finds it in its new place */
+		/* the row is gone, or has moved: the next pass finds it where it is then */
 		arming->changed = true;
 		return;
 	}
@@ -166,10 +155,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 		return;
 	dw_deform(arming->rel, tuple, &values, &nulls);
 	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
-	has_key = dw_key_lock_of(arming->rel, tuple);
-	(void) dw_task_insert(values, nulls);
-	if (has_key)
-		dw_key_leave();
+	(void) dw_task_insert_again(arming->rel, tuple, values, nulls);
 	arming->armed++;
 }
 

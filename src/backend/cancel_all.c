@@ -189,7 +189,7 @@ write_mark(Datum *values, bool *nulls)
 		nulls[Anum_cancellation_removed - 1] = false;
 	/* note the change first: an error after the insertion must not leave the row unnoticed */
 	dw_marks_touched();
-	dw_cancellation_insert(values, nulls);
+	dw_table_insert(cat->cancellation, values, nulls, Natts_cancellation);
 	return id;
 }
 
@@ -197,6 +197,10 @@ write_mark(Datum *values, bool *nulls)
 Datum
 dw_cancel_all(PG_FUNCTION_ARGS)
 {
+	/* for the arguments after the queue */
+	static const AttrNumber columns[] = {
+		Anum_cancellation_tag, Anum_cancellation_due_from, Anum_cancellation_due_until
+	};
 	Datum		values[Natts_cancellation] = {0};
 	bool		nulls[Natts_cancellation];
 	bool		is_stop;
@@ -234,12 +238,11 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 		values[Anum_cancellation_queue - 1] = Int16GetDatum(dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(0))));
 		nulls[Anum_cancellation_queue - 1] = false;
 	}
-	values[Anum_cancellation_tag - 1] = PG_GETARG_DATUM(1);
-	nulls[Anum_cancellation_tag - 1] = PG_ARGISNULL(1);
-	values[Anum_cancellation_due_from - 1] = PG_GETARG_DATUM(2);
-	nulls[Anum_cancellation_due_from - 1] = PG_ARGISNULL(2);
-	values[Anum_cancellation_due_until - 1] = PG_GETARG_DATUM(3);
-	nulls[Anum_cancellation_due_until - 1] = PG_ARGISNULL(3);
+	for (size_t i = 0; i < lengthof(columns); i++)
+	{
+		values[columns[i] - 1] = PG_GETARG_DATUM(i + 1);
+		nulls[columns[i] - 1] = PG_ARGISNULL(i + 1);
+	}
 	id = write_mark(values, nulls);
 	if (is_stop)
 		dw_marks_supersede(id);

@@ -24,7 +24,6 @@
 #include <limits.h>
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/skey.h"
 #include "access/stratnum.h"
@@ -45,7 +44,6 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "../base/clock.h"
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
@@ -59,9 +57,8 @@
 #include "../task/queues.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
+#include "options.h"
 
-/* Limit for retry_delay and spread, in microseconds */
-#define MAX_INTERVAL	(366 * USECS_PER_DAY)
 /* Limit for the rate of a queue, in tasks per second */
 #define MAX_RATE		1000000
 
@@ -136,43 +133,13 @@ queue_name(FunctionCallInfo fcinfo)
 	return name;
 }
 
-/* Returns the owner in a queue's row. */
-static Oid
-owner_of_queue(Relation rel, HeapTuple tuple)
-{
-	bool		isnull;
-
-	return DatumGetObjectId(heap_getattr(tuple, Anum_queue_owner, RelationGetDescr(rel), &isnull));
-}
-
-/* Returns the id in a queue's row. */
-static int16
-id_of_queue(Relation rel, HeapTuple tuple)
-{
-	bool		isnull;
-
-	return DatumGetInt16(heap_getattr(tuple, Anum_queue_id, RelationGetDescr(rel), &isnull));
-}
-
-/* Raises an error unless the current user has the rights of the queue's owner. */
+/* Raises the error for a queue that is to be changed or dropped, and does not exist. */
 static void
-require_queue_owner(Relation rel, HeapTuple tuple, const char *name)
-{
-	if (!has_privs_of_role(GetUserId(), owner_of_queue(rel, tuple)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of queue \"%s\"", name)));
-}
-
-/* Raises the error for a queue that other transactions have locked. */
-static void
-raise_in_use(const char *name)
+raise_unknown_queue(const char *name)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("queue \"%s\" is being used by other transactions", name),
-			 errdetail("They have scheduled tasks into it, or changed it, and are still open."),
-			 errhint("Try again later.")));
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("queue \"%s\" does not exist", name)));
 }
 
 /*---- Rows of queues ----*/
@@ -191,16 +158,26 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 	for (;;)
 	{
 		HeapTuple	tuple = dw_queue_row(rel, name);
+		bool		isnull;
 
 		if (tuple == NULL)
 			return NULL;
 		/* check rights first: a user without rights must not get a lock that blocks others */
-		require_queue_owner(rel, tuple, name);
-		if (id_of_queue(rel, tuple) == locked)
+		if (!has_privs_of_role(GetUserId(),
+							   DatumGetObjectId(heap_getattr(tuple, Anum_queue_owner,
+															 RelationGetDescr(rel), &isnull))))
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("must be owner of queue \"%s\"", name)));
+		if (dw_queue_id(rel, tuple) == locked)
 			return tuple;
-		locked = id_of_queue(rel, tuple);
+		locked = dw_queue_id(rel, tuple);
 		if (dw_queue_lock(RelationGetRelid(rel), locked, mode, wait) == LOCKACQUIRE_NOT_AVAIL)
-			raise_in_use(name);
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("queue \"%s\" is being used by other transactions", name),
+					 errdetail("They have scheduled tasks into it, or changed it, and are still open."),
+					 errhint("Try again later.")));
 	}
 }
 
@@ -211,9 +188,7 @@ take_queue(Relation rel, const char *name, LOCKMODE mode, bool wait)
 static bool
 delete_queue_row(Relation rel, HeapTuple tuple)
 {
-	TM_FailureData failure;
-	TM_Result	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-									 InvalidSnapshot, true, &failure, false);
+	TM_Result	result = dw_heap_delete(rel, &tuple->t_self, true);
 
 	if (result == TM_SelfModified)
 		ereport(ERROR,
@@ -243,6 +218,18 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
+/* Makes a change in the columns of a row. */
+static void
+apply_change(const Change *change, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < Natts_queue; i++)
+		if (change->given[i])
+		{
+			values[i] = change->values[i];
+			nulls[i] = change->nulls[i];
+		}
+}
+
 /*
  * Changes a queue: its row is deleted, and a row with the same id is inserted.  False
  * if there is no queue of that name.
@@ -259,48 +246,12 @@ change_queue(Relation rel, const char *name, const Change *change)
 		if (tuple == NULL)
 			return false;
 		dw_deform(rel, tuple, &values, &nulls);
-		for (int i = 0; i < Natts_queue; i++)
-			if (change->given[i])
-			{
-				values[i] = change->values[i];
-				nulls[i] = change->nulls[i];
-			}
+		apply_change(change, values, nulls);
 		if (!delete_queue_row(rel, tuple))
 			continue;
-		dw_queue_insert(values, nulls);
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
 		return true;
 	}
-}
-
-/* Counts the queues of other databases that have a place in shared memory. */
-static int
-count_queues_elsewhere(void)
-{
-	int			n = 0;
-
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	for (int i = 0; i < dw_max_queues; i++)
-		if (OidIsValid(dw_queues[i].database) && dw_queues[i].database != MyDatabaseId)
-			n++;
-	LWLockRelease(dw_shared->table_lock);
-	return n;
-}
-
-/* True if a queue has this id. */
-static bool
-id_is_used(Relation rel, int16 id)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	ScanKeyData key;
-	SysScanDesc scan;
-	bool		used;
-
-	ScanKeyInit(&key, Anum_queue_id, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(id));
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
-	used = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	return used;
 }
 
 /* True if the task table has rows of the queue, of any origin. */
@@ -355,7 +306,12 @@ require_place(Relation rel)
 		n++;
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
-	if (n + count_queues_elsewhere() >= dw_max_queues)
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	for (int i = 0; i < dw_max_queues; i++)
+		if (OidIsValid(dw_queues[i].database) && dw_queues[i].database != MyDatabaseId)
+			n++;
+	LWLockRelease(dw_shared->table_lock);
+	if (n >= dw_max_queues)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many queues are declared: the limit of %d is reached", dw_max_queues),
@@ -368,14 +324,14 @@ require_place(Relation rel)
  * a queue that has tasks.
  */
 static int16
-new_id(Relation rel)
+new_id(void)
 {
 	for (;;)
 	{
 		int16		id = nextval_internal(dw_catalog()->queue_id_seq, false);
 
 		CHECK_FOR_INTERRUPTS();
-		if (!id_is_used(rel, id) && !has_tasks(id))
+		if (dw_queue_name_of(id) == NULL && !has_tasks(id))
 			return id;
 	}
 }
@@ -389,7 +345,7 @@ create_queue(Relation rel, const char *name, const Change *change)
 
 	memset(nulls, true, sizeof(nulls));
 	require_place(rel);
-	values[Anum_queue_id - 1] = Int16GetDatum(new_id(rel));
+	values[Anum_queue_id - 1] = Int16GetDatum(new_id());
 	values[Anum_queue_name - 1] = CStringGetTextDatum(name);
 	values[Anum_queue_owner - 1] = ObjectIdGetDatum(GetUserId());
 	values[Anum_queue_users - 1] = PointerGetDatum(construct_empty_array(REGROLEOID));
@@ -397,13 +353,8 @@ create_queue(Relation rel, const char *name, const Change *change)
 	nulls[Anum_queue_id - 1] = nulls[Anum_queue_name - 1] = nulls[Anum_queue_owner - 1] = false;
 	nulls[Anum_queue_users - 1] = nulls[Anum_queue_batch - 1] = false;
 	nulls[Anum_queue_paused - 1] = nulls[Anum_queue_priority - 1] = false;
-	for (int i = 0; i < Natts_queue; i++)
-		if (change->given[i])
-		{
-			values[i] = change->values[i];
-			nulls[i] = change->nulls[i];
-		}
-	dw_queue_insert(values, nulls);
+	apply_change(change, values, nulls);
+	dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
 	dw_touch_control();
 }
 
@@ -435,8 +386,7 @@ users_of(ArrayType *array)
 
 /*
  * Adds an integer argument to the change; 0 means no limit, and sets the column to
- * null.  As in all functions here, a null argument changes nothing, and an error's
- * message calls the argument by the name "what".
+ * null.  As in all functions here, a null argument changes nothing.
  */
 static void
 take_limit(FunctionCallInfo fcinfo, int arg, const char *what, int max, AttrNumber column, Change *change)
@@ -454,60 +404,12 @@ take_limit(FunctionCallInfo fcinfo, int arg, const char *what, int max, AttrNumb
 	give(change, column, Int32GetDatum(value), value == 0);
 }
 
-/* Adds an integer argument for a smallint column to the change. */
+/* Adds a column to the change, if the argument is given. */
 static void
-take_small(FunctionCallInfo fcinfo, int arg, const char *what, int min, int max, AttrNumber column,
-		   Change *change)
+take_column(FunctionCallInfo fcinfo, int arg, AttrNumber column, Datum value, bool isnull, Change *change)
 {
-	int			value;
-
-	if (PG_ARGISNULL(arg))
-		return;
-	value = PG_GETARG_INT32(arg);
-	if (value < min || value > max)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be between %d and %d", what, min, max)));
-	give(change, column, Int16GetDatum(value), false);
-}
-
-/* Returns an interval in microseconds; an error unless it is between 0 and max. */
-static int64
-interval_between(FunctionCallInfo fcinfo, int arg, const char *what, int64 max, const char *max_text)
-{
-	int64		us = dw_interval_us(PG_GETARG_INTERVAL_P(arg));
-
-	if (us < 0 || us > max)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be between 0 and %s", what, max_text)));
-	return us;
-}
-
-/* Adds the argument timeout to the change; 0 means none, and sets the column to null. */
-static void
-take_timeout(FunctionCallInfo fcinfo, int arg, Change *change)
-{
-	int64		ms;
-
-	if (PG_ARGISNULL(arg))
-		return;
-	/* rounded up, since 0 means no timeout */
-	ms = (interval_between(fcinfo, arg, "timeout", (int64) INT_MAX * 1000, "2147483647 ms") + 999) / 1000;
-	give(change, Anum_queue_timeout, Int32GetDatum(ms), ms == 0);
-}
-
-/* Adds an interval to the change; with zero_is_null, 0 sets the column to null. */
-static void
-take_interval(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, bool zero_is_null,
-			  Change *change)
-{
-	int64		us;
-
-	if (PG_ARGISNULL(arg))
-		return;
-	us = interval_between(fcinfo, arg, what, MAX_INTERVAL, "366 days");
-	give(change, column, PG_GETARG_DATUM(arg), us == 0 && zero_is_null);
+	if (!PG_ARGISNULL(arg))
+		give(change, column, value, isnull);
 }
 
 /* Adds the argument history to the change; "default" sets the column to null. */
@@ -528,18 +430,28 @@ take_history(FunctionCallInfo fcinfo, int arg, Change *change)
 	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
 }
 
-/* Raises an error if a queue cannot have this name. */
+/* Reads the arguments of delay_queue() that follow the name. */
 static void
-require_new_name(const char *name)
+read_change(FunctionCallInfo fcinfo, Change *change)
 {
-	if (name[0] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("queue name must not be empty")));
-	if (strlen(name) >= NAMEDATALEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_NAME_TOO_LONG),
-				 errmsg("queue name must be less than %d bytes long", NAMEDATALEN)));
+	int32		timeout = dw_option_timeout(fcinfo, 4);
+	int64		spread;
+
+	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, change);
+	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, change);
+	take_column(fcinfo, 3, Anum_queue_priority,
+		 Int16GetDatum(dw_option_number(fcinfo, 3, "priority", -1, 1)), false, change);
+	take_column(fcinfo, 4, Anum_queue_timeout, Int32GetDatum(timeout), timeout == 0, change);
+	take_column(fcinfo, 5, Anum_queue_max_attempts,
+		 Int16GetDatum(dw_option_number(fcinfo, 5, "max_attempts", 1, SHRT_MAX)), false, change);
+	(void) dw_option_pause(fcinfo, 6, "retry_delay");
+	take_column(fcinfo, 6, Anum_queue_retry_delay, PG_GETARG_DATUM(6), false, change);
+	take_column(fcinfo, 7, Anum_queue_batch, PG_GETARG_DATUM(7), false, change);
+	spread = dw_option_pause(fcinfo, 8, "spread");
+	take_column(fcinfo, 8, Anum_queue_spread, PG_GETARG_DATUM(8), spread == 0, change);
+	if (!PG_ARGISNULL(9))
+		give(change, Anum_queue_users, users_of(PG_GETARG_ARRAYTYPE_P(9)), false);
+	take_history(fcinfo, 10, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */
@@ -552,19 +464,15 @@ dw_queue(PG_FUNCTION_ARGS)
 
 	dw_require_writable("delay_queue()");
 	name = queue_name(fcinfo);
-	require_new_name(name);
-	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, &change);
-	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, &change);
-	take_small(fcinfo, 3, "priority", -1, 1, Anum_queue_priority, &change);
-	take_timeout(fcinfo, 4, &change);
-	take_small(fcinfo, 5, "max_attempts", 1, SHRT_MAX, Anum_queue_max_attempts, &change);
-	take_interval(fcinfo, 6, "retry_delay", Anum_queue_retry_delay, false, &change);
-	if (!PG_ARGISNULL(7))
-		give(&change, Anum_queue_batch, PG_GETARG_DATUM(7), false);
-	take_interval(fcinfo, 8, "spread", Anum_queue_spread, true, &change);
-	if (!PG_ARGISNULL(9))
-		give(&change, Anum_queue_users, users_of(PG_GETARG_ARRAYTYPE_P(9)), false);
-	take_history(fcinfo, 10, &change);
+	if (name[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("queue name must not be empty")));
+	if (strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("queue name must be less than %d bytes long", NAMEDATALEN)));
+	read_change(fcinfo, &change);
 
 	rel = table_open(dw_catalog()->queue, RowExclusiveLock);
 	if (!change_queue(rel, name, &change))
@@ -593,16 +501,14 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 	{
 		tuple = take_queue(rel, name, AccessExclusiveLock, false);
 		if (tuple == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("queue \"%s\" does not exist", name)));
-		if (dw_recurring_uses_queue(id_of_queue(rel, tuple)))
+			raise_unknown_queue(name);
+		if (dw_recurring_uses_queue(dw_queue_id(rel, tuple)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("queue \"%s\" has recurring tasks", name),
 					 errhint("Give them another queue with %s, or remove them with %s.",
 							 "delay_every()", "delay_unschedule()")));
-		if (has_tasks(id_of_queue(rel, tuple)))
+		if (has_tasks(dw_queue_id(rel, tuple)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("queue \"%s\" has pending tasks", name),
@@ -624,9 +530,7 @@ set_queue_paused(const char *name, bool paused)
 
 	give(&change, Anum_queue_paused, BoolGetDatum(paused), false);
 	if (!change_queue(rel, name, &change))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("queue \"%s\" does not exist", name)));
+		raise_unknown_queue(name);
 	table_close(rel, NoLock);
 }
 
@@ -637,7 +541,7 @@ find_pause(Relation rel, Oid owner)
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_pause_owner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(owner));
-	return dw_find_now(rel, dw_catalog()->pause_pkey, &key);
+	return dw_row_find(rel, dw_catalog()->pause_pkey, &key, NULL);
 }
 
 /* Pauses or resumes the tasks of a role, or of all roles (InvalidOid). */
@@ -656,7 +560,7 @@ set_owner_paused(Oid owner, bool paused)
 
 		values[Anum_pause_owner - 1] = ObjectIdGetDatum(owner);
 		values[Anum_pause_since - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-		dw_pause_insert(values, nulls);
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_pause);
 		dw_touch_control();
 	}
 	else if (!paused)

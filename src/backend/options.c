@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * options.c
- *	  Reads the options of delay_schedule_task().
+ *	  Makes a task of the arguments of delay_schedule_task().
  *
- * Run by sessions that schedule tasks, and by executors whose tasks do so.  A null
+ * Run by sessions that schedule tasks, and by executors whose tasks do so.  The
+ * functions that declare queues and recurring tasks have some of the same options.  A null
  * always means that the option is not given.  Values that an executor could not use
  * later are refused here.
  *
@@ -18,22 +19,23 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/follow_up.h"
 #include "../ending/notify.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../statement/args.h"
 #include "../statement/sqlcheck.h"
 #include "../task/new_task.h"
+#include "../task/queues.h"
 #include "options.h"
 
 /* Limit for a key, a tag or a name, in bytes: an index entry must have room for a key */
 #define MAX_TEXT		DW_MAX_KEY
 /* Limit for on_success and on_failure together, in bytes */
 #define MAX_FOLLOW_UPS	(128 * 1024 * 1024)
-/* Limit for retry_delay, in microseconds; queues have the same limit (declare.c) */
-#define MAX_RETRY_DELAY	(366 * USECS_PER_DAY)
 
 /* Raises an error if the text is too long; name is the option's name for the message. */
 void
@@ -76,8 +78,8 @@ dw_option_text(FunctionCallInfo fcinfo, int number, const char *name)
 }
 
 /* Returns an integer argument, 0 if it is null; an error if it is out of range. */
-static int32
-read_whole_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, int32 high)
+int32
+dw_option_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low, int32 high)
 {
 	int32		value;
 
@@ -125,7 +127,7 @@ read_span(FunctionCallInfo fcinfo, int number, const char *name)
  * microseconds.  max_text is max for the message.
  */
 static int64
-read_pause(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
+read_up_to(FunctionCallInfo fcinfo, int number, const char *name, int64 max, const char *max_text)
 {
 	int64		us = read_finite(fcinfo, number, name);
 
@@ -136,29 +138,36 @@ read_pause(FunctionCallInfo fcinfo, int number, const char *name, int64 max, con
 	return us;
 }
 
-/* Sets a column of the task's row. */
-static void
-put_option(Datum *values, bool *nulls, AttrNumber column, Datum value, bool isnull)
+/* Returns an interval in microseconds, 0 if it is null; an error if it is negative or too long. */
+int64
+dw_option_pause(FunctionCallInfo fcinfo, int number, const char *name)
 {
-	values[column - 1] = value;
-	nulls[column - 1] = isnull;
+	return read_up_to(fcinfo, number, name, 366 * USECS_PER_DAY, "366 days");
+}
+
+/* Returns the argument timeout in ms, 0 if it is null.  It is rounded up: 0 means no timeout. */
+int32
+dw_option_timeout(FunctionCallInfo fcinfo, int number)
+{
+	return (read_up_to(fcinfo, number, "timeout", PG_INT32_MAX * INT64CONST(1000),
+					   "2147483647 ms") + 999) / 1000;
 }
 
 /* Reads the option notify, the name of a channel, into the column more. */
 static void
-read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+read_channel(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	char	   *channel;
 
-	if (PG_ARGISNULL(number))
+	if (PG_ARGISNULL(DW_ARG_NOTIFY))
 		return;
-	channel = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	channel = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_NOTIFY));
 	if (!dw_is_channel(channel))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid channel name for notify: \"%s\"", channel),
 				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
-	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_NOTIFY, channel);
 }
 
 /*
@@ -167,14 +176,14 @@ read_channel(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
  * could not be tried again.
  */
 static void
-refuse_long_follow_ups(FunctionCallInfo fcinfo, int success, int failure)
+refuse_long_follow_ups(FunctionCallInfo fcinfo)
 {
 	Size		bytes = 0;
 
-	if (!PG_ARGISNULL(success))
-		bytes += toast_raw_datum_size(PG_GETARG_DATUM(success));
-	if (!PG_ARGISNULL(failure))
-		bytes += toast_raw_datum_size(PG_GETARG_DATUM(failure));
+	if (!PG_ARGISNULL(DW_ARG_ON_SUCCESS))
+		bytes += toast_raw_datum_size(PG_GETARG_DATUM(DW_ARG_ON_SUCCESS));
+	if (!PG_ARGISNULL(DW_ARG_ON_FAILURE))
+		bytes += toast_raw_datum_size(PG_GETARG_DATUM(DW_ARG_ON_FAILURE));
 	if (bytes > MAX_FOLLOW_UPS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -188,8 +197,7 @@ refuse_long_follow_ups(FunctionCallInfo fcinfo, int success, int failure)
  * arguments, into the column more.
  */
 static void
-read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
-			   Datum *values, bool *nulls)
+read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs, DwNewTask *task)
 {
 	text	   *sql;
 
@@ -198,76 +206,50 @@ read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
 	sql = PG_GETARG_TEXT_PP(number);
 	if (dw_check_sql_text)
 		dw_check_follow_up(sql, name, nargs);
-	dw_more_set_text(values, nulls, Anum_task_more, name, text_to_cstring(sql));
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, text_to_cstring(sql));
 }
 
 /* Reads the option mode into the column more; an error if there is no such mode. */
 static void
-read_mode(FunctionCallInfo fcinfo, int number, Datum *values, bool *nulls)
+read_mode(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	char	   *mode;
 
-	if (PG_ARGISNULL(number))
+	if (PG_ARGISNULL(DW_ARG_MODE))
 		return;
-	mode = text_to_cstring(PG_GETARG_TEXT_PP(number));
+	mode = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_MODE));
 	(void) dw_mode_named(mode);
-	dw_more_set_text(values, nulls, Anum_task_more, DW_MORE_MODE, mode);
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_MODE, mode);
 }
 
-/*
- * Reads the options that are stored in the column more: five successive arguments,
- * skip_after, notify, on_success, on_failure and mode, of which the first has the given
- * number.  dw_options_read() calls this function.
- */
-void
-dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls)
+/* Reads the options that are stored in the column more. */
+static void
+read_rare_options(FunctionCallInfo fcinfo, DwNewTask *task)
 {
-	int64		skip_after = read_span(fcinfo, first, "skip_after");
+	int64		skip_after = read_span(fcinfo, DW_ARG_SKIP_AFTER, "skip_after");
 
 	if (skip_after > 0)
-		dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
-	read_channel(fcinfo, first + 1, values, nulls);
-	refuse_long_follow_ups(fcinfo, first + 2, first + 3);
-	read_follow_up(fcinfo, first + 2, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, values, nulls);
-	read_follow_up(fcinfo, first + 3, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, values, nulls);
-	read_mode(fcinfo, first + 4, values, nulls);
+		dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_SKIP_AFTER, skip_after);
+	read_channel(fcinfo, task);
+	refuse_long_follow_ups(fcinfo);
+	read_follow_up(fcinfo, DW_ARG_ON_SUCCESS, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, task);
+	read_follow_up(fcinfo, DW_ARG_ON_FAILURE, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, task);
+	read_mode(fcinfo, task);
 }
 
-/*
- * Reads the options that only need a check into the task's row: all but the SQL, its
- * arguments, the due time, if_exists, the queue and the priority.  An invalid option
- * raises an error.
- */
-void
-dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+/* Reads the due time: after a delay, or at a time.  Without any of them it stays now. */
+static void
+read_due(FunctionCallInfo fcinfo, DwNewTask *task)
 {
-	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
-	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
-	int32		attempts = read_whole_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
-	int64		timeout = read_pause(fcinfo, DW_ARG_TIMEOUT, "timeout",
-									 PG_INT32_MAX * INT64CONST(1000), "2147483647 ms");
-
-	put_option(values, nulls, Anum_task_key, PointerGetDatum(key), key == NULL);
-	put_option(values, nulls, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
-	put_option(values, nulls, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
-	/* rounded up, since 0 means no timeout */
-	put_option(values, nulls, Anum_task_timeout, Int32GetDatum((timeout + 999) / 1000), PG_ARGISNULL(DW_ARG_TIMEOUT));
-	(void) read_pause(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay", MAX_RETRY_DELAY, "366 days");
-	put_option(values, nulls, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
-		PG_ARGISNULL(DW_ARG_RETRY_DELAY));
-	(void) read_span(fcinfo, DW_ARG_EXPIRES, "expires");
-	put_option(values, nulls, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
-		PG_ARGISNULL(DW_ARG_EXPIRES));
-	dw_options_read_more(fcinfo, DW_ARG_SKIP_AFTER, values, nulls);
-}
-
-/* Returns the option priority, or DW_NO_PRIORITY if it is not given. */
-int16
-dw_option_priority(FunctionCallInfo fcinfo)
-{
-	if (PG_ARGISNULL(DW_ARG_PRIORITY))
-		return DW_NO_PRIORITY;
-	return read_whole_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
+	if (!PG_ARGISNULL(DW_ARG_DELAY) && !PG_ARGISNULL(DW_ARG_DUE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay and due cannot both be given"),
+				 errhint("Without any of them the task runs at once after the commit.")));
+	if (!PG_ARGISNULL(DW_ARG_DELAY))
+		task->due = dw_due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
+	else if (!PG_ARGISNULL(DW_ARG_DUE))
+		task->due = dw_finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
 }
 
 /*
@@ -292,22 +274,80 @@ dw_if_exists_named(const char *name)
 			 errhint("Use 'keep', 'replace' or 'error'.")));
 }
 
-/* Returns the option if_exists, DW_KEEP if it is not given. */
-DwIfExists
-dw_option_if_exists(FunctionCallInfo fcinfo)
+/* Reads the option if_exists, DW_KEEP if it is not given. */
+static void
+read_if_exists(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	char	   *name;
-	DwIfExists	value;
 
 	if (PG_ARGISNULL(DW_ARG_IF_EXISTS))
-		return DW_KEEP;
+		return;
 	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_IF_EXISTS));
-	value = dw_if_exists_named(name);
+	task->if_exists = dw_if_exists_named(name);
 	/* most likely the user's expression for the key gave null by mistake */
-	if (value != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
+	if (task->if_exists != DW_KEEP && PG_ARGISNULL(DW_ARG_KEY))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("if_exists => '%s' needs a key", name),
 				 errhint("Only a task with a key can exist already.")));
-	return value;
+}
+
+/*
+ * Sets the queue, the priority and the spread of a new task.  A NULL name is the default
+ * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
+ * not exist, or the current user may not schedule into it.
+ */
+void
+dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
+{
+	DwQueueForTask queue;
+
+	dw_queue_find(name, &queue);
+	task->queue = queue.id;
+	task->spread = queue.spread;
+	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
+}
+
+/*
+ * Makes a task of the arguments of delay_schedule_task(); returns the number of the
+ * arguments of its SQL.  An invalid option raises an error.  dw_new_task_check() judges
+ * the SQL, and options that depend on each other.
+ */
+int
+dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task)
+{
+	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
+	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
+	int32		attempts = dw_option_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
+	int32		timeout = dw_option_timeout(fcinfo, DW_ARG_TIMEOUT);
+	int16		priority = DW_NO_PRIORITY;
+	int			nargs;
+
+	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
+	dw_new_task_init(task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
+	read_due(fcinfo, task);
+	nargs = dw_args_parse(PG_ARGISNULL(DW_ARG_ARGS) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS),
+						  PG_ARGISNULL(DW_ARG_ARG_TYPES) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARG_TYPES),
+						  &task->values[Anum_task_args - 1],
+						  &task->values[Anum_task_arg_types - 1],
+						  &task->nulls[Anum_task_args - 1]);
+	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
+
+	dw_new_task_set(task, Anum_task_key, PointerGetDatum(key), key == NULL);
+	dw_new_task_set(task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	dw_new_task_set(task, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
+	dw_new_task_set(task, Anum_task_timeout, Int32GetDatum(timeout), PG_ARGISNULL(DW_ARG_TIMEOUT));
+	(void) dw_option_pause(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay");
+	dw_new_task_set(task, Anum_task_retry_delay, PG_GETARG_DATUM(DW_ARG_RETRY_DELAY),
+					PG_ARGISNULL(DW_ARG_RETRY_DELAY));
+	(void) read_span(fcinfo, DW_ARG_EXPIRES, "expires");
+	dw_new_task_set(task, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
+					PG_ARGISNULL(DW_ARG_EXPIRES));
+	read_rare_options(fcinfo, task);
+	read_if_exists(fcinfo, task);
+	if (!PG_ARGISNULL(DW_ARG_PRIORITY))
+		priority = dw_option_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
+	dw_new_task_queue(task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
+					  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), priority);
+	return nargs;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * options.h
- *	  Reads the options of delay_schedule_task().
+ *	  Makes a task of the arguments of delay_schedule_task().
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +13,7 @@
 #include "fmgr.h"
 
 #include "../rows/task_rows.h"
+#include "../task/new_task.h"
 
 /* The arguments of delay_schedule_task(), in the order of the install script */
 enum
@@ -39,10 +40,12 @@ enum
 	DW_NARGS
 };
 
-extern void dw_options_read(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
-extern void dw_options_read_more(FunctionCallInfo fcinfo, int first, Datum *values, bool *nulls);
-extern int16 dw_option_priority(FunctionCallInfo fcinfo);
-extern DwIfExists dw_option_if_exists(FunctionCallInfo fcinfo);
+extern int	dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task);
+extern void dw_new_task_queue(DwNewTask *task, const char *name, int16 priority);
+extern int32 dw_option_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low,
+							  int32 high);
+extern int64 dw_option_pause(FunctionCallInfo fcinfo, int number, const char *name);
+extern int32 dw_option_timeout(FunctionCallInfo fcinfo, int number);
 extern DwIfExists dw_if_exists_named(const char *name);
 extern void dw_option_refuse_long(const text *value, const char *name);
 extern void dw_option_check_text(const text *value, const char *name);

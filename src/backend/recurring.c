@@ -86,18 +86,7 @@ PG_FUNCTION_INFO_V1(dw_resume_recurring);
 /* The lock on a name that this process holds, if it holds one */
 static LOCKTAG name_lock;
 
-/* Locks a name of an owner, until unlock_name(). */
-static void
-lock_name(Oid owner, const text *name)
-{
-	uint64		hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(name),
-										   VARSIZE_ANY_EXHDR(name), owner);
-
-	SET_LOCKTAG_ADVISORY(name_lock, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
-						 NAME_LOCK_CLASS);
-	(void) LockAcquire(&name_lock, ExclusiveLock, false, false);
-}
-
+/* Releases the lock that find_name() has taken last. */
 static void
 unlock_name(void)
 {
@@ -147,13 +136,18 @@ look_for_name(Relation rel, Oid owner, text *name, DwDefinition *def, Transactio
 static bool
 find_name(Relation rel, text *name, bool keep_lock, DwDefinition *def)
 {
+	uint64		hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(name),
+										   VARSIZE_ANY_EXHDR(name), GetUserId());
+
+	SET_LOCKTAG_ADVISORY(name_lock, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
+						 NAME_LOCK_CLASS);
 	for (;;)
 	{
 		TransactionId open;
 		bool		found;
 
 		CHECK_FOR_INTERRUPTS();
-		lock_name(GetUserId(), name);
+		(void) LockAcquire(&name_lock, ExclusiveLock, false, false);
 		found = look_for_name(rel, GetUserId(), name, def, &open);
 		if (found || !keep_lock)
 			unlock_name();
@@ -175,7 +169,6 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 	Relation	rel;
 	HeapTuple	found;
-	DwHint		hint;
 
 	/* taken by an earlier call, after which the definition turned out to have changed */
 	if (run->taken != NULL && run->id == id)
@@ -186,7 +179,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 		return;
 	rel = dw_tasks_open();
 	if (dw_definition_find_run(rel, def) != DW_RUN_OF_OTHERS)
-		switch (dw_take_pending(rel, id, &found, &run->key, &hint))
+		switch (dw_take_pending(rel, id, &found, &run->key))
 		{
 			case DW_TAKEN:
 				run->taken = found;
@@ -238,25 +231,6 @@ drop_run(DwRecurringRun *run)
 	rel = dw_tasks_open();
 	dw_conclude_row(rel, run->taken, &run->key, DW_CANCELLED, NULL);
 	table_close(rel, NoLock);
-}
-
-/*
- * Finds the current user's definition with this name, and takes it as
- * take_definition() does; false if there is none.  With only_paused, a definition that
- * is not paused is read, but neither locked nor is its run taken.
- */
-static bool
-take_by_name(Relation rel, text *name, bool only_paused, DwDefinition *def, DwRecurringRun *run)
-{
-	memset(run, 0, sizeof(DwRecurringRun));
-	do
-	{
-		if (!find_name(rel, name, false, def))
-			return false;
-		if (only_paused && !dw_definition_is_paused(def))
-			return true;
-	} while (!take_definition(rel, def, run));
-	return true;
 }
 
 /*---- The arguments of delay_every() and delay_cron() ----*/
@@ -407,7 +381,6 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 {
 	LOCAL_FCINFO(options, DW_NARGS);
 	DwNewTask	task;
-	int			nargs;
 
 	InitFunctionCallInfoData(*options, fcinfo->flinfo, DW_NARGS, fcinfo->fncollation, NULL, NULL);
 	for (int i = 0; i < DW_NARGS; i++)
@@ -416,14 +389,7 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 		if (i == ARG_SQL || option_of[i] != 0)
 			options->args[option_of[i]] = fcinfo->args[i];
 
-	dw_refuse_null(options->args[DW_ARG_SQL].isnull, "SQL text");
-	dw_new_task_init(&task, DatumGetTextPP(options->args[DW_ARG_SQL].value));
-	nargs = dw_option_args(options, &task);
-	dw_options_read(options, task.values, task.nulls);
-	dw_new_task_queue(&task, options->args[DW_ARG_QUEUE].isnull ? NULL :
-					  text_to_cstring(DatumGetTextPP(options->args[DW_ARG_QUEUE].value)),
-					  dw_option_priority(options));
-	dw_new_task_check(&task, nargs);
+	dw_new_task_check(&task, dw_options_read(options, &task));
 
 	dw_definition_set(def, Anum_recurring_queue, Int16GetDatum(task.queue));
 	dw_definition_set(def, Anum_recurring_priority, Int16GetDatum(task.priority));
@@ -436,25 +402,19 @@ read_task(FunctionCallInfo fcinfo, DwDefinition *def)
 
 /*---- Declaring and changing ----*/
 
-/* True if both definitions have the same value in a column. */
-static bool
-is_same_column(Relation rel, const DwDefinition *a, const DwDefinition *b, AttrNumber column)
-{
-	Form_pg_attribute attr = TupleDescAttr(RelationGetDescr(rel), column - 1);
-
-	if (a->nulls[column - 1] || b->nulls[column - 1])
-		return a->nulls[column - 1] && b->nulls[column - 1];
-	return datum_image_eq(a->values[column - 1], b->values[column - 1],
-						  attr->attbyval, attr->attlen);
-}
-
 /* True if both definitions have the same values in all columns of a list that ends with 0. */
 static bool
 is_same(Relation rel, const DwDefinition *a, const DwDefinition *b, const AttrNumber *columns)
 {
-	for (int i = 0; columns[i] != 0; i++)
-		if (!is_same_column(rel, a, b, columns[i]))
+	for (; *columns != 0; columns++)
+	{
+		int			i = *columns - 1;
+		Form_pg_attribute attr = TupleDescAttr(RelationGetDescr(rel), i);
+
+		if (a->nulls[i] != b->nulls[i] ||
+			(!a->nulls[i] && !datum_image_eq(a->values[i], b->values[i], attr->attbyval, attr->attlen)))
 			return false;
+	}
 	return true;
 }
 
@@ -520,7 +480,7 @@ create(DwDefinition *def)
 						TextDatumGetCString(def->values[Anum_recurring_name - 1])),
 				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
 	dw_definition_insert_run(def);
-	dw_recurring_insert(def->values, def->nulls);
+	dw_table_insert(dw_catalog()->recurring, def->values, def->nulls, Natts_recurring);
 	return dw_definition_number(def, Anum_recurring_task);
 }
 
@@ -533,11 +493,11 @@ create(DwDefinition *def)
 static int64
 change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringRun *run)
 {
+	static const AttrNumber limit_columns[] = {
+		Anum_recurring_starts, Anum_recurring_until, Anum_recurring_max_runs, 0
+	};
 	bool		same_times = !def->nulls[Anum_recurring_next_due - 1] &&
-		is_same(rel, def, wanted, interval_columns) &&
-		is_same_column(rel, def, wanted, Anum_recurring_starts) &&
-		is_same_column(rel, def, wanted, Anum_recurring_until) &&
-		is_same_column(rel, def, wanted, Anum_recurring_max_runs);
+		is_same(rel, def, wanted, interval_columns) && is_same(rel, def, wanted, limit_columns);
 
 	for (int i = 0; declared_columns[i] != 0; i++)
 	{
@@ -573,7 +533,7 @@ declare(DwDefinition *wanted)
 	int64		result;
 
 	/* take what may have to be waited for before the name is locked */
-	dw_tasks_lock();
+	table_close(dw_tasks_open(), NoLock);
 	(void) dw_require_lane(GetUserId(), DatumGetInt16(wanted->values[Anum_recurring_queue - 1]),
 						   DatumGetInt16(wanted->values[Anum_recurring_priority - 1]));
 	for (;;)
@@ -645,9 +605,10 @@ dw_cron(PG_FUNCTION_ARGS)
 /*---- Removing, pausing, resuming ----*/
 
 /*
- * Checks the call of an SQL function whose only argument is a name, and takes the
- * definition of that name as take_by_name() does.  Returns the open table of
- * definitions, or NULL if there is no such definition.
+ * Checks the call of an SQL function whose only argument is a name, and takes the current
+ * user's definition of that name as take_definition() does.  With only_paused, a
+ * definition that is not paused is read, but neither locked nor is its run taken.
+ * Returns the open table of definitions, or NULL if there is no such definition.
  */
 static Relation
 take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDefinition *def,
@@ -658,10 +619,18 @@ take_named(FunctionCallInfo fcinfo, const char *function, bool only_paused, DwDe
 	dw_require_writable(function);
 	dw_refuse_null(PG_ARGISNULL(0), "name");
 	rel = table_open(dw_catalog()->recurring, RowExclusiveLock);
-	if (take_by_name(rel, PG_GETARG_TEXT_PP(0), only_paused, def, run))
-		return rel;
-	table_close(rel, NoLock);
-	return NULL;
+	memset(run, 0, sizeof(DwRecurringRun));
+	do
+	{
+		if (!find_name(rel, PG_GETARG_TEXT_PP(0), false, def))
+		{
+			table_close(rel, NoLock);
+			return NULL;
+		}
+		if (only_paused && !dw_definition_is_paused(def))
+			break;
+	} while (!take_definition(rel, def, run));
+	return rel;
 }
 
 /* SQL function delay_unschedule(): removes a recurring task; false if there is none. */

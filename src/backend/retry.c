@@ -15,7 +15,6 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -27,13 +26,13 @@
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../ending/keys.h"
@@ -119,19 +118,6 @@ end_retrying(Retrying *retrying)
 	table_close(retrying->failed, NoLock);
 }
 
-/*---- Checks whether a task can be put back ----*/
-
-/* True if the task table has a row with the task's id. */
-static bool
-is_pending_again(const Retrying *retrying, const FailedRow *row)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = dw_task_find(retrying->task, row->id, snapshot);
-
-	UnregisterSnapshot(snapshot);
-	return tuple != NULL;
-}
-
 /*
  * Returns DEALT_WITH if the task can be put back as far as its owner, its queue and its
  * id are concerned, otherwise the reason why not.  Keeps the queue from being dropped.
@@ -139,13 +125,17 @@ is_pending_again(const Retrying *retrying, const FailedRow *row)
 static Outcome
 judge(const Retrying *retrying, const FailedRow *row)
 {
+	Snapshot	snapshot;
+	HeapTuple	tuple;
+
 	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(row->owner)))
 		return NO_OWNER;
 	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
-	if (is_pending_again(retrying, row))
-		return IS_PENDING;
-	return DEALT_WITH;
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	tuple = dw_task_find(retrying->task, row->id, snapshot);
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL ? IS_PENDING : DEALT_WITH;
 }
 
 /*---- Putting back and discarding ----*/
@@ -162,27 +152,6 @@ read_failed_row(Relation rel, HeapTuple tuple, FailedRow *row)
 	row->priority = DatumGetInt16(row->values[Anum_failed_priority - 1]);
 }
 
-/* Returns copies of the failed rows of an id, in the order in which they failed. */
-static List *
-find_rows(Relation rel, int64 id)
-{
-	Relation	index = index_open(dw_catalog()->failed_pkey, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	List	   *rows = NIL;
-
-	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan_ordered(rel, index, snapshot, 1, &key);
-	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
-		rows = lappend(rows, heap_copytuple(tuple));
-	systable_endscan_ordered(scan);
-	UnregisterSnapshot(snapshot);
-	index_close(index, NoLock);
-	return rows;
-}
-
 /*
  * Inserts the row of a task that is put back.  The task begins anew: it is due at
  * once, and has no attempts and no crashes.
@@ -193,7 +162,6 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 	DwHint		hint;
-	int64		mark;
 
 	if (dw_max_pending >= 0)
 		dw_require_room(row->owner);
@@ -206,17 +174,11 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	dw_writes_for(row->owner);
-	/* spare the task from the marks that have committed; later ones may cancel it */
-	mark = dw_mark_on_row(values, nulls);
-	if (mark != 0)
-	{
-		values[Anum_task_spared - 1] = Int64GetDatum(mark);
-		nulls[Anum_task_spared - 1] = false;
-	}
+	dw_marks_spare(values, nulls);
 	/* crashes may still be counted if the server was stopped just when the task failed */
 	dw_crashes_end(MyDatabaseId, row->id, 0);
-	hint.tid = dw_task_insert(values, nulls);
-	dw_touch_written(&hint);
+	hint.tid = dw_task_insert(retrying->task, values, nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
 /*
@@ -231,13 +193,11 @@ delete_failed_rows(const Retrying *retrying, const FailedRow *row, List *rows)
 	foreach(lc, rows)
 	{
 		HeapTuple	tuple = lfirst(lc);
-		TM_FailureData failure;
 		FailedRow	older;
 
 		read_failed_row(retrying->failed, tuple, &older);
 		if (older.owner == row->owner)
-			(void) heap_delete(retrying->failed, &tuple->t_self, GetCurrentCommandId(true),
-							   InvalidSnapshot, true, &failure, false);
+			(void) dw_heap_delete(retrying->failed, &tuple->t_self, true);
 	}
 	CommandCounterIncrement();
 }
@@ -304,11 +264,13 @@ deal_with(Retrying *retrying, int64 id, ItemPointer tid, FailedRow *row)
 {
 	for (;;)
 	{
-		List	   *rows = find_rows(retrying->failed, id);
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		List	   *rows = dw_failed_rows(retrying->failed, id, snapshot);
 		TM_Result	result;
 		Outcome		outcome;
 		Oid			owner;
 
+		UnregisterSnapshot(snapshot);
 		CHECK_FOR_INTERRUPTS();
 		if (rows == NIL)
 			return NOT_THERE;
@@ -356,10 +318,7 @@ static void
 refuse(Outcome why, const FailedRow *row)
 {
 	if (why == NO_OWNER)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role with OID %u does not exist", row->owner),
-				 errdetail("The role that scheduled the task was dropped.")));
+		dw_require_role(row->owner);
 	if (why == NO_QUEUE)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -389,11 +348,7 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	Outcome		outcome;
 
 	dw_require_writable(function);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("task id must not be null")));
-
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	begin_retrying(&retrying, discards);
 	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
 	if (outcome != DEALT_WITH && outcome != NOT_THERE)
@@ -484,16 +439,17 @@ matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 }
 
 /*
- * Puts back or discards up to max failed tasks that match the filter, beginning with
- * those that failed first; returns their number.  *left is increased by the number of
- * matching tasks that could not be put back or discarded.
+ * delay_redrive() and delay_discard_all(): puts back or discards failed tasks that match
+ * the filter, beginning with those that failed first; returns their number.  *left becomes
+ * the number of matching tasks that could not be put back or discarded.
  */
 static int64
-go_through(const Filter *filter, bool discards, int64 max, int64 *left)
+deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
 {
 	MemoryContext outer = CurrentMemoryContext;
-	MemoryContext row_context = AllocSetContextCreate(outer, "delay_wheel failed",
-													  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext row_context;
+	Filter		filter;
+	int64		max = PG_ARGISNULL(5) ? PG_INT64_MAX : PG_GETARG_INT32(5);
 	Retrying	retrying;
 	Snapshot	snapshot;
 	DwFailedScan *scan;
@@ -502,19 +458,28 @@ go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 	int64		id;
 	int64		done = 0;
 
+	dw_require_writable(function);
+	read_filter(fcinfo, &filter);
+	if (max < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of tasks must not be negative")));
+
+	*left = 0;
+	row_context = AllocSetContextCreate(outer, "delay_wheel failed", ALLOCSET_DEFAULT_SIZES);
 	begin_retrying(&retrying, discards);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = dw_failed_scan_begin(retrying.failed, ForwardScanDirection, filter->from,
+	scan = dw_failed_scan_begin(retrying.failed, ForwardScanDirection, filter.from,
 								PG_INT64_MIN, snapshot);
 	while (done < max && (tuple = dw_failed_scan_next(scan, &failed_at, &id)) != NULL)
 	{
 		FailedRow	row;
 
 		CHECK_FOR_INTERRUPTS();
-		if (failed_at >= filter->until && filter->until != DT_NOEND)
+		if (failed_at >= filter.until && filter.until != DT_NOEND)
 			break;
 		MemoryContextSwitchTo(row_context);
-		if (matches_filter(retrying.failed, tuple, filter))
+		if (matches_filter(retrying.failed, tuple, &filter))
 		{
 			Outcome		outcome = deal_with(&retrying, id, &tuple->t_self, &row);
 
@@ -533,29 +498,11 @@ go_through(const Filter *filter, bool discards, int64 max, int64 *left)
 	return done;
 }
 
-/* delay_redrive() and delay_discard_all(). */
-static int64
-deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int64 *left)
-{
-	Filter		filter;
-	int64		max = PG_INT64_MAX;
-
-	dw_require_writable(function);
-	read_filter(fcinfo, &filter);
-	if (!PG_ARGISNULL(5))
-		max = PG_GETARG_INT32(5);
-	if (max < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of tasks must not be negative")));
-	return go_through(&filter, discards, max, left);
-}
-
 /* SQL function delay_redrive(): puts many failed tasks back; returns how many. */
 Datum
 dw_redrive(PG_FUNCTION_ARGS)
 {
-	int64		left = 0;
+	int64		left;
 	int64		done = deal_with_many(fcinfo, "delay_redrive()", false, &left);
 
 	if (left > 0)
@@ -575,7 +522,7 @@ dw_redrive(PG_FUNCTION_ARGS)
 Datum
 dw_discard_all(PG_FUNCTION_ARGS)
 {
-	int64		left = 0;
+	int64		left;
 
 	PG_RETURN_INT64(deal_with_many(fcinfo, "delay_discard_all()", true, &left));
 }

@@ -51,11 +51,11 @@
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
 #include "../rows/catalog.h"
@@ -73,6 +73,7 @@
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/other_nodes.h"
+#include "../task/rights.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
@@ -115,17 +116,6 @@ is_own_session(Oid owner)
 	if (dw_this_executor != NULL)
 		return dw_this_executor->owner == owner;
 	return GetSessionUserId() == owner && GetAuthenticatedUserId() == owner;
-}
-
-/* Raises an error if the task's owner does not exist any more. */
-static void
-require_role(Oid owner)
-{
-	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role with OID %u does not exist", owner),
-				 errdetail("The role that scheduled the task was dropped.")));
 }
 
 /*---- The search path ----*/
@@ -182,14 +172,14 @@ default_search_path(Oid owner)
 {
 	const struct config_generic *setting = dw_find_setting("search_path");
 	Relation	rel = table_open(DbRoleSettingRelationId, AccessShareLock);
-	char	   *path = search_path_of(rel, MyDatabaseId, owner);
+	const Oid	pairs[][2] = {
+		{MyDatabaseId, owner}, {InvalidOid, owner},
+		{MyDatabaseId, InvalidOid}, {InvalidOid, InvalidOid}
+	};
+	char	   *path = NULL;
 
-	if (path == NULL)
-		path = search_path_of(rel, InvalidOid, owner);
-	if (path == NULL)
-		path = search_path_of(rel, MyDatabaseId, InvalidOid);
-	if (path == NULL)
-		path = search_path_of(rel, InvalidOid, InvalidOid);
+	for (size_t i = 0; i < lengthof(pairs) && path == NULL; i++)
+		path = search_path_of(rel, pairs[i][0], pairs[i][1]);
 	table_close(rel, AccessShareLock);
 
 	if (path == NULL && setting != NULL && setting->reset_source <= PGC_S_ARGV)
@@ -485,27 +475,12 @@ have_taken(Relation rel, HeapTuple tuple, Taken *task)
 {
 	dw_deform(rel, tuple, &task->values, &task->nulls);
 	CommandCounterIncrement();
-	dw_ending_wait();
+	dw_committing_wait();
 	/* if the mark committed before the deletion, the task is not run; its row stays deleted */
 	if (!dw_task_is_cancelled(rel, tuple))
 		return true;
 	dw_conclude_row(rel, tuple, &task->key, DW_CANCELLED, NULL);
 	return false;
-}
-
-/* Takes a pending task; false if it is not pending, so that there is nothing to run. */
-static bool
-take_for_run(int64 id, Taken *task)
-{
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	HeapTuple	tuple;
-	DwHint		hint;
-	bool		ready = false;
-
-	if (dw_take_pending(rel, id, &tuple, &task->key, &hint) == DW_TAKEN)
-		ready = have_taken(rel, tuple, task);
-	table_close(rel, NoLock);
-	return ready;
 }
 
 /*
@@ -523,7 +498,7 @@ run_and_conclude(Taken *task)
 		.started = dw_now()
 	};
 
-	require_role(task->key.owner);
+	dw_require_role(task->key.owner);
 	if (task->key.origin != dw_origin_stamp())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -546,16 +521,19 @@ Datum
 dw_run(PG_FUNCTION_ARGS)
 {
 	Taken		task = {.function = "delay_run()"};
+	Relation	rel;
+	HeapTuple	tuple;
+	bool		ready;
 
 	dw_require_writable("delay_run()");
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("task id must not be null")));
-	if (!take_for_run(PG_GETARG_INT64(0), &task))
-		PG_RETURN_BOOL(false);
-	run_and_conclude(&task);
-	PG_RETURN_BOOL(true);
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	ready = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key) == DW_TAKEN &&
+		have_taken(rel, tuple, &task);
+	table_close(rel, NoLock);
+	if (ready)
+		run_and_conclude(&task);
+	PG_RETURN_BOOL(ready);
 }
 
 /*---- Running all tasks that are due ----*/
@@ -656,7 +634,6 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple = find_next(rel, progress, &task->key);
 	bool		again = false;
-	DwHint		hint;
 
 	*ready = false;
 	if (tuple != NULL)
@@ -664,7 +641,7 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 		dw_deform(rel, tuple, &task->values, &task->nulls);
 		if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 			progress->left++;
-		else if (dw_take_found(rel, tuple, &task->key, &hint, &again) == DW_TAKEN)
+		else if (dw_take_found(rel, tuple, &task->key, &again) == DW_TAKEN)
 			*ready = have_taken(rel, tuple, task);
 		if (!again)
 		{
@@ -703,27 +680,6 @@ run_pass(Progress *progress)
 	MemoryContextDelete(context);
 }
 
-/*
- * Runs passes until one has run nothing: a task may schedule others for a due time that
- * the pass has gone through already.
- */
-static void
-run_passes(Progress *progress)
-{
-	int64		before;
-
-	do
-	{
-		before = progress->done;
-		run_pass(progress);
-	} while (progress->done > before);
-	if (progress->left > 0)
-		ereport(NOTICE,
-				(errmsg_plural("%lld task was left, since it does not run in a transaction",
-							   "%lld tasks were left, since they do not run in a transaction",
-							   progress->left, (long long) progress->left)));
-}
-
 /* SQL function delay_run_due(); returns the number of tasks that were run. */
 Datum
 dw_run_due(PG_FUNCTION_ARGS)
@@ -740,12 +696,24 @@ dw_run_due(PG_FUNCTION_ARGS)
 	progress.at.origin = dw_origin_stamp();
 	PG_TRY();
 	{
-		run_passes(&progress);
+		int64		before;
+
+		/* a task may schedule others for a due time that the pass has gone through already */
+		do
+		{
+			before = progress.done;
+			run_pass(&progress);
+		} while (progress.done > before);
 	}
 	PG_FINALLY();
 	{
 		dw_run_now_clock = outer_clock;
 	}
 	PG_END_TRY();
+	if (progress.left > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld task was left, since it does not run in a transaction",
+							   "%lld tasks were left, since they do not run in a transaction",
+							   progress.left, (long long) progress.left)));
 	PG_RETURN_INT64(progress.done);
 }

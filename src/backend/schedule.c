@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -154,80 +153,48 @@ dw_task_guard(PG_FUNCTION_ARGS)
 /*---- Scheduling ----*/
 
 /*
- * Sets the queue, the priority and the spread of a new task.  A NULL name is the default
- * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
- * not exist, or the current user may not schedule into it.
- */
-void
-dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
-{
-	DwQueueForTask queue;
-
-	dw_queue_find(name, &queue);
-	task->queue = queue.id;
-	task->spread = queue.spread;
-	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
-}
-
-/*
- * Inserts a task with a key; returns its id, or that of a pending task with the same
- * key if if_exists says that that one is kept.
- */
-static int64
-insert_keyed_task(DwNewTask *task, DwLaneRef lane)
-{
-	Relation	rel = dw_tasks_open();
-	DwKey		key = {
-		.owner = task->owner,
-		.queue = task->queue,
-		.key = DatumGetTextPP(task->values[Anum_task_key - 1])
-	};
-	int64		id;
-
-	if (dw_key_enter(rel, &key, task->if_exists, &id))
-	{
-		if (dw_max_pending >= 0)
-			dw_require_room(task->owner);
-		id = dw_new_task_insert(task, lane);
-		dw_key_leave();
-	}
-	table_close(rel, NoLock);
-	return id;
-}
-
-/*
- * Schedules a new task in the current transaction: checks its SQL, which has nargs
- * arguments, and the limit for pending tasks, inserts its row, and notes it for the
- * commit, which tells the timer.  Returns the id of the task, or that of a pending task
- * with the same key that is kept.  The caller has called dw_require_writable().
+ * Schedules a new task in the current transaction: judges it, inserts its row, and notes
+ * it for the commit, which tells the timer.  Returns the id of the task, or that of a
+ * pending task with the same key that is kept.  nargs is as for dw_new_task_check().  The
+ * caller has called dw_require_writable().
  */
 int64
 dw_schedule_new(DwNewTask *task, int nargs)
 {
-	dw_new_task_check_sql(task, nargs);
-	return dw_schedule_checked(task);
-}
-
-/*
- * Schedules a new task as dw_schedule_new() does, but the caller has had its SQL checked
- * before.
- */
-int64
-dw_schedule_checked(DwNewTask *task)
-{
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane;
+	Relation	rel;
+	int64		id;
 
-	if (dw_max_pending >= 0 && !has_key)
-		dw_require_room(task->owner);
-	dw_keep_search_path(task);
+	dw_new_task_check(task, nargs);
 	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	/*
 	 * Lock the task table before an id is drawn: the sweeper must see each transaction
 	 * that may bring a task with an id below a mark's number (task/marks.c).
 	 */
-	dw_tasks_lock();
-	return has_key ? insert_keyed_task(task, lane) : dw_new_task_insert(task, lane);
+	rel = dw_tasks_open();
+	if (has_key)
+	{
+		DwKey		key = {
+			.owner = task->owner,
+			.queue = task->queue,
+			.key = DatumGetTextPP(task->values[Anum_task_key - 1])
+		};
+
+		if (!dw_key_enter(rel, &key, task->if_exists, &id))
+		{
+			table_close(rel, NoLock);
+			return id;
+		}
+	}
+	/* not before: a task that replaces another one, or is not needed, takes no room */
+	if (dw_max_pending >= 0)
+		dw_require_room(task->owner);
+	id = dw_new_task_insert(rel, task, lane);
+	if (has_key)
+		dw_key_leave();
+	table_close(rel, NoLock);
+	return id;
 }
 
 /*
@@ -268,40 +235,6 @@ dw_schedule_at(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(0))));
 }
 
-/* Returns the due time of delay_schedule_task(): after a delay, at a time, or now. */
-static TimestampTz
-option_due(FunctionCallInfo fcinfo)
-{
-	if (!PG_ARGISNULL(DW_ARG_DELAY) && !PG_ARGISNULL(DW_ARG_DUE))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("delay and due cannot both be given"),
-				 errhint("Without any of them the task runs at once after the commit.")));
-	if (!PG_ARGISNULL(DW_ARG_DELAY))
-		return dw_due_after(PG_GETARG_INTERVAL_P(DW_ARG_DELAY));
-	if (!PG_ARGISNULL(DW_ARG_DUE))
-		return dw_finite_due(PG_GETARG_TIMESTAMPTZ(DW_ARG_DUE));
-	return dw_schedule_now();
-}
-
-/*
- * Reads the options args and arg_types of delay_schedule_task() into the task's row;
- * returns the number of arguments.
- */
-int
-dw_option_args(FunctionCallInfo fcinfo, DwNewTask *task)
-{
-	int			nargs;
-
-	nargs = dw_args_parse(PG_ARGISNULL(DW_ARG_ARGS) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS),
-						  PG_ARGISNULL(DW_ARG_ARG_TYPES) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARG_TYPES),
-						  &task->values[Anum_task_args - 1],
-						  &task->values[Anum_task_arg_types - 1],
-						  &task->nulls[Anum_task_args - 1]);
-	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
-	return nargs;
-}
-
 /* SQL function delay_schedule_task(). */
 Datum
 dw_schedule_task(PG_FUNCTION_ARGS)
@@ -310,82 +243,56 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	int			nargs;
 
 	dw_require_writable("delay_schedule_task()");
-	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
-	dw_new_task_init(&task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
-	task.due = option_due(fcinfo);
-	nargs = dw_option_args(fcinfo, &task);
-	dw_options_read(fcinfo, task.values, task.nulls);
-	task.if_exists = dw_option_if_exists(fcinfo);
-	dw_new_task_queue(&task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
-					  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)),
-					  dw_option_priority(fcinfo));
+	nargs = dw_options_read(fcinfo, &task);
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
 }
 
 /*---- Cancelling ----*/
 
-/* Returns the text in which SQL functions report a DwTaken. */
-static Datum
-return_taken(DwTaken state)
+/* SQL function delay_cancel(): cancels a pending task, and stops a running one if asked to. */
+Datum
+dw_cancel(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TEXT_P(cstring_to_text(state == DW_TAKEN ? "cancelled" :
-									 state == DW_RUNNING ? "running" : "gone"));
-}
-
-/*
- * Cancels a pending task; with stop_running, also stops a running one.  Returns the
- * result of delay_cancel().
- */
-static const char *
-cancel(Relation rel, int64 id, bool stop_running)
-{
+	int64		id;
+	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	DwHint		hint;
+	const char *result = NULL;
 
-	for (;;)
-	{
-		switch (dw_take_pending(rel, id, &tuple, &key, &hint))
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_require_writable("delay_cancel()");
+	id = PG_GETARG_INT64(0);
+	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	while (result == NULL)
+		switch (dw_take_pending(rel, id, &tuple, &key))
 		{
 			case DW_TAKEN:
 				CommandCounterIncrement();
 				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
-				return "cancelled";
+				result = "cancelled";
+				break;
 			case DW_GONE:
-				return "gone";
+				result = "gone";
+				break;
 			case DW_RUNNING:
 				/* a task that delay_run() runs in this session cannot be stopped by itself */
-				if (!stop_running || dw_run_now_id == id)
-					return "running";
-				if (dw_stop_task(dw_my_database(), id))
-					return "stopping";
-				/* the task has just ended, or was put back: look again */
+				if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
+					result = "running";
+				else if (dw_stop_task(dw_my_database(), id))
+					result = "stopping";
+				/* else the task has just ended, or was put back: look again */
 				break;
 		}
-	}
-}
-
-/* SQL function delay_cancel(). */
-Datum
-dw_cancel(PG_FUNCTION_ARGS)
-{
-	Relation	rel;
-	const char *result;
-
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
-	dw_require_writable("delay_cancel()");
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	result = cancel(rel, PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
 	table_close(rel, NoLock);
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
 /* Cancels the pending task with a key, in the current transaction. */
-DwTaken
+DwTakeResult
 dw_schedule_cancel(const DwKey *key)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	DwTaken		state = dw_key_cancel(rel, key);
+	DwTakeResult state = dw_key_cancel(rel, key);
 
 	if (state == DW_TAKEN)
 		CommandCounterIncrement();
@@ -398,6 +305,7 @@ Datum
 dw_cancel_key(PG_FUNCTION_ARGS)
 {
 	DwKey		key;
+	DwTakeResult result;
 
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
@@ -406,7 +314,9 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	/* the user need not (any more) have the right to schedule into the queue */
 	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	key.key = PG_GETARG_TEXT_PP(0);
-	return return_taken(dw_schedule_cancel(&key));
+	result = dw_schedule_cancel(&key);
+	PG_RETURN_TEXT_P(cstring_to_text(result == DW_TAKEN ? "cancelled" :
+									 result == DW_RUNNING ? "running" : "gone"));
 }
 
 /*---- Rescheduling ----*/
@@ -421,13 +331,11 @@ reschedule(int64 id, TimestampTz due)
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	DwHint		hint;
+	DwHint		hint = {.id = id, .due = due};
 	Datum	   *values;
 	bool	   *nulls;
-	int64		mark;
-	bool		has_key;
 
-	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
+	if (dw_take_pending(rel, id, &tuple, &key) != DW_TAKEN)
 	{
 		table_close(rel, NoLock);
 		return false;
@@ -437,22 +345,11 @@ reschedule(int64 id, TimestampTz due)
 	if (!nulls[Anum_task_expires - 1])
 		dw_check_expires(due, values[Anum_task_expires - 1]);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
-	/*
-	 * A mark of delay_cancel_all() that did not hit the task at its old due time must
-	 * not hit it at the new one: spare the task from such marks.
-	 */
-	mark = dw_mark_on_row(values, nulls);
-	if (mark != 0)
-	{
-		values[Anum_task_spared - 1] = Int64GetDatum(mark);
-		nulls[Anum_task_spared - 1] = false;
-	}
-	hint.due = due;
-	has_key = dw_key_lock_of(rel, tuple);
-	hint.tid = dw_task_insert(values, nulls);
-	if (has_key)
-		dw_key_leave();
-	dw_touch_written(&hint);
+	/* a mark that did not hit the task at its old due time must not hit it at the new one */
+	dw_marks_spare(values, nulls);
+	hint.lane = dw_lane_if_any(key.owner, key.queue, key.priority);
+	hint.tid = dw_task_insert_again(rel, tuple, values, nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 	table_close(rel, NoLock);
 	return true;
 }

@@ -142,28 +142,11 @@ require_trigger(FunctionCallInfo fcinfo)
 	return trigger;
 }
 
-/* Called when a system cache of watch_rights() changes. */
+/* Called when a system cache that require_allowed() watches changes. */
 static void
 forget_allowed(Datum arg, int cacheid, uint32 hash)
 {
 	allowed_role = InvalidOid;
-}
-
-/*
- * Watches the system caches on which rights on functions and memberships of roles
- * depend, so that require_allowed() checks again after a change.
- */
-static void
-watch_rights(void)
-{
-	static const int caches[] = {PROCOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
-	static bool watching = false;
-
-	if (watching)
-		return;
-	watching = true;
-	for (size_t i = 0; i < lengthof(caches); i++)
-		CacheRegisterSyscacheCallback(caches[i], forget_allowed, (Datum) 0);
 }
 
 /*
@@ -173,13 +156,18 @@ watch_rights(void)
 static void
 require_allowed(Oid me)
 {
+	/* rights on functions and memberships of roles depend on these */
+	static const int caches[] = {PROCOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
+	static bool watching = false;
 	Oid			types[] = {INTERVALOID, TEXTOID};
 	Oid			user = GetUserId();
 	Oid			function;
 
 	if (user == allowed_role)
 		return;
-	watch_rights();
+	for (size_t i = 0; i < lengthof(caches) && !watching; i++)
+		CacheRegisterSyscacheCallback(caches[i], forget_allowed, (Datum) 0);
+	watching = true;
 	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 							   CStringGetDatum("delay_schedule"),
 							   PointerGetDatum(buildoidvector(types, lengthof(types))),
@@ -439,19 +427,6 @@ forget_table(Datum arg, Oid table)
 			known->is_valid = false;
 }
 
-/* Sets up the hash table of templates. */
-static void
-init_known_triggers(void)
-{
-	HASHCTL		ctl = {
-		.keysize = sizeof(Oid),
-		.entrysize = sizeof(Known)
-	};
-
-	known_triggers = hash_create("delay_wheel triggers", 32, &ctl, HASH_ELEM | HASH_BLOBS);
-	CacheRegisterRelcacheCallback(forget_table, (Datum) 0);
-}
-
 /* Removes a trigger's template. */
 static void
 forget_trigger(Known *known)
@@ -460,18 +435,6 @@ forget_trigger(Known *known)
 
 	(void) hash_search(known_triggers, &known->trigger, HASH_REMOVE, NULL);
 	MemoryContextDelete(context);
-}
-
-/* Removes all templates. */
-static void
-forget_all_triggers(void)
-{
-	HASH_SEQ_STATUS scan;
-	Known	   *known;
-
-	hash_seq_init(&scan, known_triggers);
-	while ((known = hash_seq_search(&scan)) != NULL)
-		forget_trigger(known);
 }
 
 /*
@@ -504,17 +467,27 @@ add_known_trigger(const TriggerData *trigger)
 static const Template *
 template_of(const TriggerData *trigger)
 {
+	HASH_SEQ_STATUS scan;
 	Known	   *known;
 
 	if (known_triggers == NULL)
-		init_known_triggers();
+	{
+		HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(Known)};
+
+		known_triggers = hash_create("delay_wheel triggers", 32, &ctl, HASH_ELEM | HASH_BLOBS);
+		CacheRegisterRelcacheCallback(forget_table, (Datum) 0);
+	}
 	known = hash_search(known_triggers, &trigger->tg_trigger->tgoid, HASH_FIND, NULL);
 	if (known != NULL && known->is_valid)
 		return known->template;
 	if (known != NULL)
 		forget_trigger(known);
 	else if (hash_get_num_entries(known_triggers) >= MAX_KNOWN)
-		forget_all_triggers();
+	{
+		hash_seq_init(&scan, known_triggers);
+		while ((known = hash_seq_search(&scan)) != NULL)
+			forget_trigger(known);
+	}
 	return add_known_trigger(trigger);
 }
 
@@ -571,14 +544,6 @@ get_due(const Template *template, TupleTableSlot *row, TimestampTz *due)
 	return true;
 }
 
-/* Sets a column of the task's row. */
-static void
-put_column(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
-{
-	task->values[column - 1] = value;
-	task->nulls[column - 1] = isnull;
-}
-
 /* Fills in the task's arguments from the row. */
 static void
 put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
@@ -587,25 +552,8 @@ put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
 
 	for (int i = 0; i < template->nargs; i++)
 		(void) get_argument(&template->args[i], row, &arguments[i]);
-	put_column(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
-	put_column(task, Anum_task_arg_types, template->arg_types, false);
-}
-
-/*
- * Cancels the pending task with the row's key, since the row wants no task now.  Only if
- * a new task would have replaced that one.
- */
-static void
-cancel_task(const DwNewTask *task, text *key)
-{
-	DwKey		pending = {
-		.owner = task->owner,
-		.queue = task->queue,
-		.key = key
-	};
-
-	if (key != NULL && task->if_exists == DW_REPLACE)
-		(void) dw_schedule_cancel(&pending);
+	dw_new_task_set(task, Anum_task_args, dw_args_texts(arguments, template->nargs), false);
+	dw_new_task_set(task, Anum_task_arg_types, template->arg_types, false);
 }
 
 /* Schedules the task of a row, or cancels it if the row wants none. */
@@ -623,14 +571,18 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 		dw_new_task_queue(&task, text_to_cstring(queue), DW_NO_PRIORITY);
 	if (!get_due(template, row, &task.due))
 	{
-		cancel_task(&task, key);
+		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};
+
+		/* the row wants no task now, also not the one that a new task would have replaced */
+		if (key != NULL && task.if_exists == DW_REPLACE)
+			(void) dw_schedule_cancel(&pending);
 		return;
 	}
 	if (template->nargs > 0)
 		put_args(&task, template, row);
-	put_column(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
-	put_column(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
-	(void) dw_schedule_checked(&task);
+	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
+	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
 /* Error context callback; arg is a TriggerData. */

@@ -42,6 +42,7 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../ending/history.h"
 #include "../rows/catalog.h"
@@ -86,25 +87,17 @@ may_go(void)
 	return may;
 }
 
-/* True if this transaction has written or locked the row, so that no executor can take it. */
-static bool
-is_held_by_us(Relation rel, HeapTuple tuple, const DwTaskKey *key)
-{
-	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) ||
-		dw_row_is_locked_here(rel, key);
-}
-
 /* Raises an error if this transaction itself keeps the task from running. */
 static void
 refuse_own(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 {
-	if (!is_held_by_us(rel, tuple, key))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot wait for task %lld", (long long) key->id),
-			 errdetail("It was written or locked by this transaction, and does not run before that ends."),
-			 errhint("Commit first, then wait.")));
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) ||
+		dw_row_is_locked_here(rel, key))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot wait for task %lld", (long long) key->id),
+				 errdetail("It was written or locked by this transaction, and does not run before that ends."),
+				 errhint("Commit first, then wait.")));
 }
 
 /* True if the task is among the failed ones, and the current user has its owner's rights. */
@@ -112,21 +105,18 @@ static bool
 stands_in_failed(int64 id, Snapshot snapshot)
 {
 	Relation	rel = table_open(dw_catalog()->failed, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 	bool		found = false;
+	ListCell   *lc;
 
-	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	foreach(lc, dw_failed_rows(rel, id, snapshot))
 	{
 		bool		isnull;
-		Datum		owner = heap_getattr(tuple, Anum_failed_owner, RelationGetDescr(rel), &isnull);
+		Datum		owner = heap_getattr((HeapTuple) lfirst(lc), Anum_failed_owner,
+										 RelationGetDescr(rel), &isnull);
 
-		found = has_privs_of_role(GetUserId(), DatumGetObjectId(owner));
+		if (has_privs_of_role(GetUserId(), DatumGetObjectId(owner)))
+			found = true;
 	}
-	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return found;
 }
@@ -216,7 +206,7 @@ look_at_task(int64 id, bool first)
  *
  * A transaction tells the waiters before it releases the lock on its transaction id, so
  * that lock is waited for.  A subtransaction has no such lock any more; for that case
- * dw_ending_wait() waits for all transactions that are visible, but have not yet told
+ * dw_committing_wait() waits for all transactions that are visible, but have not yet told
  * all they did (shmem/committing.c).  Versions of the row that existed when the waiting
  * began cannot be vacuumed away while this snapshot lives.
  */
@@ -248,7 +238,7 @@ wait_for_deleter(int64 id)
 	foreach(lc, deleters)
 		XactLockTableWait(lfirst_oid(lc), NULL, NULL, XLTW_None);
 	list_free(deleters);
-	dw_ending_wait();
+	dw_committing_wait();
 }
 
 /*
@@ -278,6 +268,7 @@ static DwOutcome
 look_again(int64 id)
 {
 	DwOutcome	outcome;
+	State		state;
 	bool		again;
 
 	if (look_at_task(id, false) == PENDING)
@@ -289,26 +280,8 @@ look_again(int64 id)
 	outcome = dw_wait_read(&again);
 	if (outcome != DW_NOT_ENDED)
 		return outcome;
-	switch (look_at_task(id, false))
-	{
-		case HAS_FAILED:
-			return DW_FAILED;
-		case GONE:
-			return DW_CANCELLED;
-		default:
-			return DW_NOT_ENDED;
-	}
-}
-
-/* Sleeps until the latch is set, or until that time by dw_uptime(). */
-static void
-sleep_until(int64 until)
-{
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 TimestampDifferenceMilliseconds(dw_uptime(), until),
-					 dw_wait_event(wait_event, "DelayWheelWait"));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	state = look_at_task(id, false);
+	return state == HAS_FAILED ? DW_FAILED : state == GONE ? DW_CANCELLED : DW_NOT_ENDED;
 }
 
 /*
@@ -350,7 +323,11 @@ wait_for_task(int64 id, int64 deadline)
 			return dw_outcome_names[outcome];
 		if (now >= deadline)
 			return "timeout";
-		sleep_until(Min(deadline, look_at));
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 TimestampDifferenceMilliseconds(dw_uptime(), Min(deadline, look_at)),
+						 dw_wait_event(wait_event, "DelayWheelWait"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -363,10 +340,7 @@ dw_wait(PG_FUNCTION_ARGS)
 	int64		deadline = DW_NEVER;	/* by dw_uptime() */
 	const char *result;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("task id must not be null")));
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_require_shared();
 	PreventCommandDuringRecovery("delay_wait()");
 	PreventCommandIfParallelMode("delay_wait()");

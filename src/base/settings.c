@@ -73,74 +73,107 @@ static const struct config_enum_entry history_options[] = {
 /* The names of history levels, from DW_HISTORY_OFF on */
 static const char *const history_levels[] = {"off", "errors", "all"};
 
-/* Settings of the ring, and limits of what fits into shared memory */
-static void
-define_memory_settings(void)
+/*
+ * The settings that are numbers.  The default of each is the value that its variable has
+ * above.
+ */
+static const struct
 {
-	DefineCustomIntVariable("delay_wheel.slots",
-							"Number of slots in the ring of each database.",
-							"A turn of the ring is slots times delay_wheel.tick: an hour by default.", &dw_slots, 3600, 2, 1000000,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.tick",
-							"Width of a slot of the ring.",
-							"Tasks are ordered by microsecond inside a slot; the width does not limit precision.",
-							&dw_tick, 1000, 10, 3600 * 1000,
-							PGC_POSTMASTER, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.turns_ahead",
-							"Turns of the ring that tasks are loaded into memory ahead of their due time.",
-							"Tasks that are due later cost no memory.", &dw_turns_ahead, 2, 1, 1000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.ring_memory",
-							"Shared memory for tasks of the near future, for all databases together.",
-							"Tasks that do not fit stay in their table until there is room.",
-							&dw_ring_memory, 32 * 1024, 16, 1024 * 1024 * 1024,
-							PGC_POSTMASTER, GUC_UNIT_KB, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.inbox_size",
-							"Number of just committed tasks that can wait for each database's timer.",
-							"When it is full, the timer reads further tasks from their table instead.",
-							&dw_inbox_size, 1024, 1, 1024 * 1024,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.max_lanes",
-							"Number of combinations of owner, queue and priority that can have pending tasks at once.",
-							"In all databases together; each takes less than 1 kB of shared memory.", &dw_max_lanes, 16384, 1, 65535,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.max_databases",
-							"Number of databases that can be served at once.",
-							"Tasks of further databases are accepted, and wait until a place is free.", &dw_max_databases, 64, 1, 10000,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.max_queues",
-							"Number of queues that can be declared, in all databases together.",
-							NULL, &dw_max_queues, 1024, 1, 32767,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
-}
+	const char *name;
+	int		   *value;
+	int			min;
+	int			max;
+	GucContext	context;
+	int			flags;
+	const char *what;
+	const char *more;			/* or NULL */
+}			numbers[] = {
+	/* the ring, and limits of what fits into shared memory */
+	{"delay_wheel.slots", &dw_slots, 2, 1000000, PGC_POSTMASTER, 0,
+		"Number of slots in the ring of each database.",
+		"A turn of the ring is slots times delay_wheel.tick: an hour by default."},
+	{"delay_wheel.tick", &dw_tick, 10, 3600 * 1000, PGC_POSTMASTER, GUC_UNIT_MS,
+		"Width of a slot of the ring.",
+		"Tasks are ordered by microsecond inside a slot; the width does not limit precision."},
+	{"delay_wheel.turns_ahead", &dw_turns_ahead, 1, 1000, PGC_SIGHUP, 0,
+		"Turns of the ring that tasks are loaded into memory ahead of their due time.",
+		"Tasks that are due later cost no memory."},
+	{"delay_wheel.ring_memory", &dw_ring_memory, 16, 1024 * 1024 * 1024, PGC_POSTMASTER, GUC_UNIT_KB,
+		"Shared memory for tasks of the near future, for all databases together.",
+		"Tasks that do not fit stay in their table until there is room."},
+	{"delay_wheel.inbox_size", &dw_inbox_size, 1, 1024 * 1024, PGC_POSTMASTER, 0,
+		"Number of just committed tasks that can wait for each database's timer.",
+		"When it is full, the timer reads further tasks from their table instead."},
+	{"delay_wheel.max_lanes", &dw_max_lanes, 1, 65535, PGC_POSTMASTER, 0,
+		"Number of combinations of owner, queue and priority that can have pending tasks at once.",
+		"In all databases together; each takes less than 1 kB of shared memory."},
+	{"delay_wheel.max_databases", &dw_max_databases, 1, 10000, PGC_POSTMASTER, 0,
+		"Number of databases that can be served at once.",
+		"Tasks of further databases are accepted, and wait until a place is free."},
+	{"delay_wheel.max_queues", &dw_max_queues, 1, 32767, PGC_POSTMASTER, 0,
+		"Number of queues that can be declared, in all databases together.",
+		NULL},
+	/* executors */
+	{"delay_wheel.max_executors", &dw_max_executors, 1, 1024, PGC_SIGHUP, 0,
+		"Number of executor processes for each database.",
+		"One lane gets all but two of them, and one owner all but one, so that others stay on time. If a task hangs in each, owners who have none get one more, up to twice the number."},
+	{"delay_wheel.executor_idle_timeout", &dw_executor_idle_timeout, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+		"Time after which an executor without work ends.",
+		NULL},
+	{"delay_wheel.batch_tasks", &dw_batch_tasks, 1, DW_BATCH_MAX, PGC_SIGHUP, 0,
+		"Number of tasks that may share a transaction when a queue has a backlog; with 1, each has its own.",
+		"Only tasks of a single statement that reads or writes rows share one, and only while none of them fails."},
+	{"delay_wheel.batch_time", &dw_batch_time, 1, 100, PGC_SIGHUP, GUC_UNIT_MS,
+		"Time after which no other task joins a transaction of several tasks.",
+		NULL},
+	{"delay_wheel.plan_cache", &dw_plan_cache, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB,
+		"Memory of each executor for plans of SQL that tasks have in common.",
+		"0 keeps none."},
+	{"delay_wheel.executor_memory", &dw_executor_memory, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
+		"Memory above which an executor ends when its task has ended; -1 is no limit.",
+		"Shared memory does not count. Only on Linux."},
+	/* single tasks */
+	{"delay_wheel.default_timeout", &dw_default_timeout, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS,
+		"Time after which a task without a timeout of its own is cancelled.",
+		"0 is no such limit. A statement_timeout that is shorter holds instead."},
+	{"delay_wheel.log_min_duration", &dw_log_min_duration, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
+		"Tasks that took at least this long are logged.",
+		"0 logs all tasks, -1 none."},
+	{"delay_wheel.max_task_log", &dw_max_task_log, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB,
+		"Size of the messages up to which one run of a task may write to the server's log; -1 is no limit.",
+		"A task that writes more fails, and what is beyond is not written."},
+	{"delay_wheel.max_pending", &dw_max_pending, -1, INT_MAX, PGC_SUSET, 0,
+		"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
+		"To be set for a role by ALTER ROLE, by a superuser."},
+	/* what is kept of tasks that have ended */
+	{"delay_wheel.failed_max_age", &dw_failed_max_age, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
+		"Time for which failed tasks are kept.",
+		"-1 keeps them for ever."},
+	{"delay_wheel.failed_max_count", &dw_failed_max_count, -1, INT_MAX, PGC_SIGHUP, 0,
+		"Number of failed tasks that are kept in each database; the oldest ones of the roles that have most go.",
+		"-1 is no limit."},
+	{"delay_wheel.history_max_age", &dw_history_max_age, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
+		"Time for which the history of tasks is kept; a third of it goes at a time.",
+		NULL},
+	{"delay_wheel.history_max_size", &dw_history_max_size, 1024, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
+		"Disk space for the history of tasks in each database; a quarter of it is given back at a time.",
+		"Indexes that were added to its tables come on top."},
+#ifdef DW_INJECTION
+	{"delay_wheel.fail_batches", &dw_fail_batches, 0, INT_MAX, PGC_SIGHUP, GUC_NOT_IN_SAMPLE,
+		"For tests: one batch of this many fails at its commit.",
+		NULL},
+#endif
+};
 
-/* Settings of the executors, and of whether tasks run at all */
-static void
-define_executor_settings(void)
+/* Defines all settings; called once, when the library is loaded. */
+void
+dw_define_settings(void)
 {
-	DefineCustomIntVariable("delay_wheel.max_executors",
-							"Number of executor processes for each database.",
-							"One lane gets all but two of them, and one owner all but one, so that others stay on time. If a task hangs in each, owners who have none get one more, up to twice the number.",
-							&dw_max_executors, 4, 1, 1024,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.executor_idle_timeout",
-							"Time after which an executor without work ends.",
-							NULL, &dw_executor_idle_timeout, 60 * 1000, 100, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.batch_tasks",
-							"Number of tasks that may share a transaction when a queue has a backlog; with 1, each has its own.",
-							"Only tasks of a single statement that reads or writes rows share one, and only while none of them fails.",
-							&dw_batch_tasks, 100, 1, DW_BATCH_MAX,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.batch_time",
-							"Time after which no other task joins a transaction of several tasks.",
-							NULL, &dw_batch_time, 5, 1, 100,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.plan_cache",
-							"Memory of each executor for plans of SQL that tasks have in common.",
-							"0 keeps none.",
-							&dw_plan_cache, 4 * 1024, 0, 1024 * 1024,
-							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	for (int i = 0; i < lengthof(numbers); i++)
+		DefineCustomIntVariable(numbers[i].name, numbers[i].what, numbers[i].more,
+								numbers[i].value, *numbers[i].value,
+								numbers[i].min, numbers[i].max,
+								numbers[i].context, numbers[i].flags, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.enabled",
 							 "Run tasks.",
 							 "For the whole server, or for one database by ALTER DATABASE. When it is off tasks are still accepted; those that run go on to their end.",
@@ -151,87 +184,16 @@ define_executor_settings(void)
 							 "With \"hold\", none runs there before this is set to \"on\". A recovery after a crash does not count.",
 							 &dw_start_after_recovery, DW_START_ON, start_after_recovery_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.executor_memory",
-							"Memory above which an executor ends when its task has ended; -1 is no limit.",
-							"Shared memory does not count. Only on Linux.",
-							&dw_executor_memory, 256 * 1024, -1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
-}
-
-/* Settings that hold for each single task */
-static void
-define_task_settings(void)
-{
-	DefineCustomIntVariable("delay_wheel.default_timeout",
-							"Time after which a task without a timeout of its own is cancelled.",
-							"0 is no such limit. A statement_timeout that is shorter holds instead.",
-							&dw_default_timeout, 0, 0, INT_MAX,
-							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.log_min_duration",
-							"Tasks that took at least this long are logged.",
-							"0 logs all tasks, -1 none.",
-							&dw_log_min_duration, -1, -1, INT_MAX,
-							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.max_task_log",
-							"Size of the messages up to which one run of a task may write to the server's log; -1 is no limit.",
-							"A task that writes more fails, and what is beyond is not written.",
-							&dw_max_task_log, 10 * 1024, -1, INT_MAX,
-							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("delay_wheel.check_sql",
 							 "Parse the SQL of a task when it is scheduled.",
-							 "When it is off, syntax errors and the like show only when the task runs.", &dw_check_sql_text, true,
+							 "When it is off, syntax errors and the like show only when the task runs.",
+							 &dw_check_sql_text, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.max_pending",
-							"Number of pending tasks up to which the current user may schedule more; -1 is no limit.",
-							"To be set for a role by ALTER ROLE, by a superuser.",
-							&dw_max_pending, -1, -1, INT_MAX,
-							PGC_SUSET, 0, NULL, NULL, NULL);
-}
-
-/* Settings for what is kept of tasks that have ended */
-static void
-define_retention_settings(void)
-{
-	DefineCustomIntVariable("delay_wheel.failed_max_age",
-							"Time for which failed tasks are kept.",
-							"-1 keeps them for ever.",
-							&dw_failed_max_age, 90 * 24 * 60, -1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.failed_max_count",
-							"Number of failed tasks that are kept in each database; the oldest ones of the roles that have most go.",
-							"-1 is no limit.",
-							&dw_failed_max_count, 1000000, -1, INT_MAX,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
 							 "Which ends of tasks are recorded in the view of that name.",
 							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.history_max_age",
-							"Time for which the history of tasks is kept; a third of it goes at a time.",
-							NULL, &dw_history_max_age, 7 * 24 * 60, 1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
-	DefineCustomIntVariable("delay_wheel.history_max_size",
-							"Disk space for the history of tasks in each database; a quarter of it is given back at a time.",
-							"Indexes that were added to its tables come on top.",
-							&dw_history_max_size, 1024 * 1024, 1024, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
-}
-
-/* Defines all settings; called once, when the library is loaded. */
-void
-dw_define_settings(void)
-{
-	define_memory_settings();
-	define_executor_settings();
-	define_task_settings();
-	define_retention_settings();
-#ifdef DW_INJECTION
-	DefineCustomIntVariable("delay_wheel.fail_batches",
-							"For tests: one batch of this many fails at its commit.",
-							NULL, &dw_fail_batches, 0, 0, INT_MAX,
-							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-#endif
 	MarkGUCPrefixReserved("delay_wheel");
 }
 

@@ -29,6 +29,7 @@
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -48,6 +49,66 @@ static volatile sig_atomic_t terminated = false;
 /* The text and state that pg_stat_activity shows; the text is NULL: report it again */
 static const char *activity = NULL;
 static BackendState activity_state = STATE_UNDEFINED;
+
+/*---- Starting workers ----*/
+
+/*
+ * Fills *worker for a process of this kind: "timer" is called "delay_wheel timer", and its
+ * main function is dw_timer_main().  The postmaster does not restart it.
+ */
+void
+dw_worker_describe(BackgroundWorker *worker, const char *kind)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+	snprintf(worker->bgw_name, BGW_MAXLEN, "delay_wheel %s", kind);
+	snprintf(worker->bgw_type, BGW_MAXLEN, "delay_wheel %s", kind);
+	strlcpy(worker->bgw_library_name, "delay_wheel", sizeof(worker->bgw_library_name));
+	snprintf(worker->bgw_function_name, BGW_MAXLEN, "dw_%s_main", kind);
+}
+
+/*
+ * Asks the postmaster for a process of this kind.  It gets a number as its argument, and
+ * "size" bytes in bgw_extra.  The postmaster wakes this process when the new one starts
+ * and ends.  Returns false, and leaves *handle as it is, if no background worker is free;
+ * else *handle, which was NULL or of a former process, is replaced.
+ */
+bool
+dw_worker_start(const char *kind, int32 number, const void *extra, Size size,
+				BackgroundWorkerHandle **handle)
+{
+	/* the handle must live as long as this process */
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	BackgroundWorkerHandle *started;
+	BackgroundWorker worker;
+	bool		registered;
+
+	dw_worker_describe(&worker, kind);
+	worker.bgw_main_arg = Int32GetDatum(number);
+	memcpy(worker.bgw_extra, extra, size);
+	worker.bgw_notify_pid = MyProcPid;
+	registered = RegisterDynamicBackgroundWorker(&worker, &started);
+	MemoryContextSwitchTo(context);
+	if (!registered)
+		return false;
+	if (*handle != NULL)
+		pfree(*handle);
+	*handle = started;
+	return true;
+}
+
+/* True if the process of this handle has ended, and its background worker is free. */
+bool
+dw_worker_has_ended(BackgroundWorkerHandle *handle)
+{
+	pid_t		pid;
+
+	return GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED;
+}
+
+/*---- Being a worker ----*/
 
 /* SIGTERM handler; remembers whether the signal came from another process. */
 static void

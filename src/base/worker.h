@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "postmaster/bgworker.h"
 #include "utils/backend_status.h"
 
 /* Whether a role can have sessions in a database, and if not, why */
@@ -22,6 +23,10 @@ typedef enum DwAccess
 	DW_ACCESS_CLOSED			/* the database does not exist or allows no connections */
 } DwAccess;
 
+extern void dw_worker_describe(BackgroundWorker *worker, const char *kind);
+extern bool dw_worker_start(const char *kind, int32 number, const void *extra, Size size,
+							BackgroundWorkerHandle **handle);
+extern bool dw_worker_has_ended(BackgroundWorkerHandle *handle);
 extern void dw_worker_begin(void);
 extern bool dw_worker_interrupts(void);
 extern void dw_worker_activity(BackendState state, const char *text);

@@ -207,7 +207,7 @@ touch_what_was_prepared(const char *gid)
 	if (TransactionIdIsValid(xid))
 	{
 		raise_control();
-		dw_ending_publish(xid);
+		dw_committing_publish(xid);
 	}
 	return true;
 }
@@ -847,7 +847,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 								query_env, dest, qc);
 	dw_spi_note_utility(tag, qc);
 	if (ends_prepared)
-		dw_ending_withdraw();
+		dw_committing_withdraw();
 
 	/* take in catalog changes of the prepared transaction */
 	if (was_prepared)

@@ -126,9 +126,7 @@ send_away(DwDatabase *db, bool busy_ones)
 
 		if (!is_other_executor(db, e))
 			continue;
-		e->must_exit = true;
-		if (e->proc != 0)
-			SetLatch(dw_proc_latch(e->proc));
+		dw_executor_end(e);
 		if (busy_ones && !e->put_back && e->pid != 0 &&
 			(e->state == DW_EXECUTOR_BUSY || e->state == DW_EXECUTOR_CONNECTING))
 		{

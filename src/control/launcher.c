@@ -68,7 +68,6 @@
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
-#include "../timer/dispatch.h"
 #include "launcher.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
@@ -139,16 +138,10 @@ dw_database_leave(DwDatabase *db)
 void
 dw_launcher_register(void)
 {
-	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = 1,
-	};
+	BackgroundWorker worker;
 
-	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel launcher");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel launcher");
-	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "dw_launcher_main", BGW_MAXLEN);
+	dw_worker_describe(&worker, "launcher");
+	worker.bgw_restart_time = 1;
 	RegisterBackgroundWorker(&worker);
 }
 
@@ -263,11 +256,6 @@ start_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
-	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = BGW_NEVER_RESTART,
-	};
 	bool		registered;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -277,18 +265,7 @@ start_timer(int number)
 	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
-	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel timer");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel timer");
-	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "dw_timer_main", BGW_MAXLEN);
-	worker.bgw_main_arg = Int32GetDatum(number);
-	memcpy(worker.bgw_extra, &db->oid, sizeof(Oid));
-	worker.bgw_notify_pid = MyProcPid;
-
-	if (place->handle)
-		pfree(place->handle);
-	place->handle = NULL;
-	registered = RegisterDynamicBackgroundWorker(&worker, &place->handle);
+	registered = dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_registered(&db->timer, registered);
 	LWLockRelease(dw_shared->table_lock);
@@ -323,14 +300,10 @@ notice_dead_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
 	BackgroundWorkerHandle *handle = places[number].handle;
-	bool		dead;
-	pid_t		pid;
+	bool		dead = handle != NULL ? dw_worker_has_ended(handle) :
+		db->timer.state == DW_PROCESS_STARTING &&
+		dw_uptime() - db->timer.started > START_LIMIT_US;
 
-	if (handle != NULL)
-		dead = GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED;
-	else
-		dead = db->timer.state == DW_PROCESS_STARTING &&
-			dw_uptime() - db->timer.started > START_LIMIT_US;
 	if (db->timer.state == DW_PROCESS_NONE || !dead)
 		return;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -372,7 +345,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 		db->absent = true;
 		LWLockRelease(dw_shared->table_lock);
-		dw_dispatch_end_all(db);
+		dw_executors_end(db, InvalidOid);
 		dw_crashes_forget_database(db->oid);
 		wanted = false;
 	}
@@ -415,13 +388,16 @@ serve_place(int number, bool *starting, int64 *look_again)
  * is no place.  If it is there, sets turned_away: the database waits for a place.
  */
 void
-dw_look_main(Datum database)
+dw_look_main(Datum arg)
 {
+	Oid			database;
+
 	/* this process runs no query that a cancel could stop */
 	pqsignal(SIGINT, SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
+	memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(Oid));
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	StartTransactionCommand();
 	if (OidIsValid(get_extension_oid("delay_wheel", true)))
 		pg_atomic_write_u32(&dw_shared->turned_away, 1);
@@ -440,14 +416,6 @@ dw_look_main(Datum database)
 static bool
 start_look(Oid oid, int64 *look_again)
 {
-	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = BGW_NEVER_RESTART,
-		.bgw_main_arg = ObjectIdGetDatum(oid),
-		.bgw_notify_pid = MyProcPid,
-	};
-
 	/*
 	 * with turned_away set, another look tells nothing new: all databases are probed when
 	 * a place is free
@@ -458,11 +426,6 @@ start_look(Oid oid, int64 *look_again)
 		return true;
 	if (look_after <= dw_uptime())
 	{
-		snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel look");
-		snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel look");
-		strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
-		strlcpy(worker.bgw_function_name, "dw_look_main", BGW_MAXLEN);
-
 		/*
 		 * from here on, a command that needs this database without sessions waits
 		 * (hold.c)
@@ -470,9 +433,8 @@ start_look(Oid oid, int64 *look_again)
 		pg_atomic_write_u32(&dw_shared->looked, 0);
 		pg_atomic_write_u32(&dw_shared->looks_into, oid);
 		pg_memory_barrier();
-		if (RegisterDynamicBackgroundWorker(&worker, &look_worker))
+		if (dw_worker_start("look", 0, &oid, sizeof(Oid), &look_worker))
 			return true;
-		look_worker = NULL;
 		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 		look_after = dw_uptime() + NO_WORKER_MAX_US;
 	}
@@ -488,9 +450,8 @@ static void
 notice_end_of_look(void)
 {
 	Oid			oid = pg_atomic_read_u32(&dw_shared->looks_into);
-	pid_t		pid;
 
-	if (look_worker == NULL || GetBackgroundWorkerPid(look_worker, &pid) != BGWH_STOPPED)
+	if (look_worker == NULL || !dw_worker_has_ended(look_worker))
 		return;
 	pfree(look_worker);
 	look_worker = NULL;

@@ -12,6 +12,6 @@
 
 extern void dw_launcher_register(void);
 extern PGDLLEXPORT void dw_launcher_main(Datum arg);
-extern PGDLLEXPORT void dw_look_main(Datum database);
+extern PGDLLEXPORT void dw_look_main(Datum arg);
 
 #endif							/* DW_LAUNCHER_H */

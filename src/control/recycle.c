@@ -45,6 +45,7 @@
 #include "../base/settings.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"
 #include "recycle.h"

@@ -27,6 +27,7 @@
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
@@ -54,8 +55,9 @@ request_memory(void)
 	RequestAddinShmemSpace(mul_size(dw_max_databases, dw_database_size()));
 	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
 	RequestAddinShmemSpace(dw_lane_index_size());
+	RequestAddinShmemSpace(dw_owner_index_size());
 	RequestAddinShmemSpace(dw_wait_size());
-	RequestAddinShmemSpace(dw_ending_size());
+	RequestAddinShmemSpace(dw_committing_size());
 	RequestAddinShmemSpace(dw_writers_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
@@ -106,6 +108,7 @@ init_shared(void)
 	}
 
 	dw_lanes_init();
+	dw_owners_init();
 	dw_recovery_note();
 	dw_crashes_init();
 }
@@ -135,8 +138,9 @@ startup_memory(void)
 	dw_databases = ShmemInitStruct("delay_wheel databases",
 								mul_size(dw_max_databases, dw_database_size()), &found);
 	dw_lane_index_attach();
+	dw_owner_index_attach();
 	dw_wait_attach();
-	dw_ending_attach();
+	dw_committing_attach();
 	dw_writers_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);

@@ -19,7 +19,6 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
-#include "../statement/spi_run.h"
 #include "../task/ended.h"
 #include "../task/new_task.h"
 #include "../task/queues.h"
@@ -33,56 +32,32 @@
  * follow-up's SQL need not use all of them.
  */
 static void
-set_args(DwNewTask *task, Datum *args, const Oid *types, int n)
+set_args(DwNewTask *task, const DwEnded *ended)
 {
-	Datum		type_datums[DW_ON_FAILURE_ARGS];
-
-	for (int i = 0; i < n; i++)
-		type_datums[i] = ObjectIdGetDatum(types[i]);
-	task->values[Anum_task_args - 1] =
-		PointerGetDatum(construct_array(args, n, TEXTOID, -1, false, TYPALIGN_INT));
-	task->values[Anum_task_arg_types - 1] =
-		PointerGetDatum(construct_array(type_datums, n, REGTYPEOID, sizeof(Oid), true,
-										TYPALIGN_INT));
-	task->nulls[Anum_task_args - 1] = task->nulls[Anum_task_arg_types - 1] = false;
-}
-
-static Datum
-number_text(int64 number)
-{
-	return CStringGetTextDatum(psprintf("%lld", (long long) number));
-}
-
-static void
-set_success_args(DwNewTask *task, const DwEnded *ended)
-{
-	static const Oid types[DW_ON_SUCCESS_ARGS] = {INT8OID, INT8OID};
-	Datum		args[DW_ON_SUCCESS_ARGS];
-
-	args[0] = number_text(ended->key->id);
-	args[1] = number_text((int64) ended->result.rows);
-	set_args(task, args, types, DW_ON_SUCCESS_ARGS);
-}
-
-static void
-set_failure_args(DwNewTask *task, const DwEnded *ended)
-{
-	static const Oid types[DW_ON_FAILURE_ARGS] = {INT8OID, TEXTOID, TEXTOID};
-	const char *message = dw_error_message(ended->error);
+	static const Oid success_types[DW_ON_SUCCESS_ARGS] = {INT8OID, INT8OID};
+	static const Oid failure_types[DW_ON_FAILURE_ARGS] = {INT8OID, TEXTOID, TEXTOID};
+	bool		done = ended->outcome == DW_DONE;
+	int			n = done ? DW_ON_SUCCESS_ARGS : DW_ON_FAILURE_ARGS;
 	Datum		args[DW_ON_FAILURE_ARGS];
+	Datum		types[DW_ON_FAILURE_ARGS];
 
-	args[0] = number_text(ended->key->id);
-	args[1] = CStringGetTextDatum(unpack_sql_state(ended->error->sqlerrcode));
-	args[2] = dw_clipped_text(message, strlen(message), MAX_MESSAGE);
-	set_args(task, args, types, DW_ON_FAILURE_ARGS);
-}
+	args[0] = CStringGetTextDatum(psprintf("%lld", (long long) ended->key->id));
+	if (done)
+		args[1] = CStringGetTextDatum(psprintf("%llu", (unsigned long long) ended->result.rows));
+	else
+	{
+		const char *message = dw_error_message(ended->error);
 
-/* Copies a column of the task that has ended to its follow-up. */
-static void
-inherit(DwNewTask *task, const DwEnded *ended, AttrNumber column)
-{
-	task->values[column - 1] = ended->values[column - 1];
-	task->nulls[column - 1] = ended->nulls[column - 1];
+		args[1] = CStringGetTextDatum(unpack_sql_state(ended->error->sqlerrcode));
+		args[2] = dw_clipped_text(message, strlen(message), MAX_MESSAGE);
+	}
+	for (int i = 0; i < n; i++)
+		types[i] = ObjectIdGetDatum(done ? success_types[i] : failure_types[i]);
+	dw_new_task_set(task, Anum_task_args,
+					PointerGetDatum(construct_array(args, n, TEXTOID, -1, false, TYPALIGN_INT)), false);
+	dw_new_task_set(task, Anum_task_arg_types,
+					PointerGetDatum(construct_array(types, n, REGTYPEOID, sizeof(Oid), true,
+													TYPALIGN_INT)), false);
 }
 
 /*
@@ -106,12 +81,11 @@ dw_follow_up(const DwEnded *ended)
 	task.owner = ended->key->owner;
 	task.queue = ended->key->queue;
 	task.priority = ended->key->priority;
-	inherit(&task, ended, Anum_task_search_path);
-	inherit(&task, ended, Anum_task_tag);
-	if (done)
-		set_success_args(&task, ended);
-	else
-		set_failure_args(&task, ended);
+	dw_new_task_set(&task, Anum_task_search_path, ended->values[Anum_task_search_path - 1],
+					ended->nulls[Anum_task_search_path - 1]);
+	dw_new_task_set(&task, Anum_task_tag, ended->values[Anum_task_tag - 1],
+					ended->nulls[Anum_task_tag - 1]);
+	set_args(&task, ended);
 	/* run early by delay_run(): a session that drops the queue may have looked before */
 	if (task.due < ended->key->due)
 		(void) dw_queue_keep(task.queue);

@@ -109,8 +109,7 @@ int
 dw_history_read_current(Oid sequence)
 {
 	Relation	rel = table_open(sequence, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple = systable_getnext(scan);
 	int64		value = 0;
 	bool		isnull;
@@ -119,7 +118,6 @@ dw_history_read_current(Oid sequence)
 	if (tuple != NULL)
 		value = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	return (int) (value % DW_HISTORY_TABLES);
 }
@@ -134,35 +132,6 @@ current_table(DwDatabase *db)
 }
 
 /*
- * Opens the current table, locked for writing.  The sweeper may make another table
- * current during the wait for the lock; then tries again with that one, since the
- * first may be the next to be emptied.
- */
-static Relation
-open_current_table(DwDatabase *db)
-{
-	for (;;)
-	{
-		int			number = current_table(db);
-		Oid			table = dw_catalog()->history[number];
-
-		LockRelationOid(table, RowExclusiveLock);
-		if (current_table(db) == number)
-			return table_open(table, NoLock);
-		UnlockRelationOid(table, RowExclusiveLock);
-	}
-}
-
-/* Opens the current table for reading; NULL if a lock on it would have to wait. */
-static Relation
-try_open_current_table(DwDatabase *db)
-{
-	Oid			table = dw_catalog()->history[current_table(db)];
-
-	return ConditionalLockRelationOid(table, AccessShareLock) ? table_open(table, NoLock) : NULL;
-}
-
-/*
  * Number of pages that the other tables leave to the current one.  Before the sweeper
  * has looked for the first time, half of the history is assumed.
  */
@@ -172,15 +141,6 @@ room(DwDatabase *db)
 	BlockNumber known = db ? dw_history_known_room(&db->sweeper_news) : 0;
 
 	return known > 0 ? known : dw_history_max_pages() / 2;
-}
-
-/* True if another row may be written to the current table, rel. */
-static bool
-history_has_room(DwDatabase *db, Relation rel)
-{
-	if (db != NULL)
-		return !dw_history_is_full(&db->sweeper_news);
-	return RelationGetNumberOfBlocks(rel) < room(db);
 }
 
 /*
@@ -346,7 +306,11 @@ make_row(const DwEnded *ended)
 
 /*---- Writing ----*/
 
-/* Calls open_current_table() with lock_timeout off, except in a batch. */
+/*
+ * Opens the current table, locked for writing; lock_timeout is off, except in a batch.
+ * The sweeper may make another table current during the wait for the lock; then tries
+ * again with that one, since the first may be the next to be emptied.
+ */
 static Relation
 open_for_writing(DwDatabase *db)
 {
@@ -357,7 +321,17 @@ open_for_writing(DwDatabase *db)
 		LockTimeout = 0;
 	PG_TRY();
 	{
-		rel = open_current_table(db);
+		while (rel == NULL)
+		{
+			int			number = current_table(db);
+			Oid			table = dw_catalog()->history[number];
+
+			LockRelationOid(table, RowExclusiveLock);
+			if (current_table(db) == number)
+				rel = table_open(table, NoLock);
+			else
+				UnlockRelationOid(table, RowExclusiveLock);
+		}
 	}
 	PG_FINALLY();
 	{
@@ -394,7 +368,8 @@ write_rows(List *rows)
 	if (!dw_catalog_is_there())
 		return;
 	rel = open_for_writing(db);
-	if (history_has_room(db, rel))
+	if (db != NULL ? !dw_history_is_full(&db->sweeper_news) :
+		RelationGetNumberOfBlocks(rel) < room(db))
 	{
 		leave_old_page(rel);
 		note_written(db, rel, dw_history_insert(rel, rows));
@@ -499,15 +474,17 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 const char *
 dw_history_newest_end(int64 id)
 {
-	Relation	rel = try_open_current_table(dw_my_database());
+	Oid			table = dw_catalog()->history[current_table(dw_my_database())];
+	Relation	rel;
 	const char *found = NULL;
 	Snapshot	snapshot;
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	BlockNumber pages;
 
-	if (rel == NULL)
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
 		return NULL;
+	rel = table_open(table, NoLock);
 	pages = RelationGetNumberOfBlocks(rel);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);

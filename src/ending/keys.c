@@ -11,8 +11,8 @@
  * pending task and inserts one.  It looks with a dirty snapshot, which shows what open
  * transactions do.  A process waits for nothing while it holds this lock, and holds one
  * such lock at a time, however many keys it schedules.  A session that moves a task
- * inserts the new row under the lock, too.  Otherwise a scan could pass the place of
- * the new row before the insertion, and find the old row gone.
+ * inserts the new row under the lock, too.  Otherwise a scan could be past the new row
+ * before the insertion, and find the old row gone.
  *
  * The rows of a key, in the order of their ids:
  *
@@ -55,7 +55,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../ring/ring.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
@@ -67,23 +66,6 @@
 
 /* Longest time that a session waits for an executor that was refused. */
 #define COURTESY_US		(50 * 1000)
-
-/* True if the current transaction has inserted the row. */
-static bool
-is_own_insertion(const DwKeyRow *row)
-{
-	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data));
-}
-
-static void
-raise_exists(const DwKey *key, const DwKeyRow *row)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_UNIQUE_VIOLATION),
-			 errmsg("a task with key \"%s\" is already pending", text_to_cstring(key->key)),
-			 errdetail("It is task %lld.", (long long) row->task.id),
-			 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
-}
 
 /*
  * Waits until an executor has claimed the task, COURTESY_US at most: executors may all
@@ -123,24 +105,46 @@ static Settled
 settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
 {
 	const DwTaskKey *task = &row->task;
-	DwHint		hint;
 
 	if (if_exists == DW_RAISE)
-		raise_exists(key, row);
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg("a task with key \"%s\" is already pending", text_to_cstring(key->key)),
+				 errdetail("It is task %lld.", (long long) task->id),
+				 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
 	if (if_exists == DW_REPLACE)
 	{
-		if (dw_row_delete(rel, task, &hint) != TM_Ok)
+		if (dw_row_delete(rel, task) != TM_Ok)
 			return SETTLE_AGAIN;
 		dw_conclude_row(rel, row->tuple, task, DW_CANCELLED, NULL);
 		return SETTLED;
 	}
 
 	/* no executor can claim the task before the end of this transaction anyway */
-	if (is_own_insertion(row) || dw_row_is_locked_here(rel, task))
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->tuple->t_data)) ||
+		dw_row_is_locked_here(rel, task))
 		return SETTLED;
 	if (task->due <= dw_now() && dw_executor_was_refused(task->id))
 		return SETTLE_LATER;
 	return dw_row_keep(rel, task) == TM_Ok ? SETTLED : SETTLE_AGAIN;
+}
+
+/*
+ * Takes the lock of a key and reads the rows of the key.  Returns the newest one of this
+ * database's own, or NULL; *open is the transaction that is inserting or deleting it.
+ */
+static DwKeyRow *
+lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
+{
+	DwKeyRow   *row;
+
+	CHECK_FOR_INTERRUPTS();
+	dw_key_lock(key);
+	*rows = dw_key_rows(rel, key);
+	row = dw_key_newest(*rows, false);
+	if (row != NULL)
+		*open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
+	return row;
 }
 
 /*
@@ -157,18 +161,13 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 	for (;;)
 	{
 		List	   *rows;
-		DwKeyRow	   *row;
 		TransactionId open;
+		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
 		Settled		settled;
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		row = dw_key_newest(rows, false);
 		if (row == NULL || dw_key_row_is_claimed(row, rows))
 			return true;
 
-		open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
 		if (TransactionIdIsValid(open))
 		{
 			dw_key_leave();
@@ -204,20 +203,14 @@ dw_key_enter_again(Relation rel, const DwKey *key, int64 id)
 	for (;;)
 	{
 		List	   *rows;
-		DwKeyRow	   *row;
 		TransactionId open;
-		bool		claimed;
+		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
+		bool		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
 
-		CHECK_FOR_INTERRUPTS();
-		dw_key_lock(key);
-		rows = dw_key_rows(rel, key);
-		row = dw_key_newest(rows, false);
-		claimed = row != NULL && dw_key_row_is_claimed(row, rows);
 		/* an older task that runs is no obstacle; a newer one might be put back itself */
 		if (row == NULL || (claimed && row->task.id < id))
 			return true;
 
-		open = TransactionIdIsValid(row->inserter) ? row->inserter : row->deleter;
 		dw_key_leave();
 		if (claimed || !TransactionIdIsValid(open))
 			return false;
@@ -234,11 +227,12 @@ runs_here(Relation rel, const DwKey *key)
 {
 	HeapTuple	tuple;
 	DwKey		own;
+	DwTaskKey	task;
 
 	if (dw_this_executor == NULL || dw_this_executor->state != DW_EXECUTOR_BUSY)
 		return false;
 	tuple = dw_task_find(rel, dw_this_executor->current.id, SnapshotAny);
-	return tuple != NULL && dw_key_of(rel, tuple, &own) &&
+	return tuple != NULL && dw_key_of(rel, tuple, &own, &task) &&
 		own.owner == key->owner && own.queue == key->queue &&
 		DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID,
 											 PointerGetDatum(own.key),
@@ -274,7 +268,7 @@ leave_out_uncommitted(List **rows)
  * are not running, also superseded ones and those of other origins.  Returns what became
  * of the newest one.  Waits for other transactions that have a row locked.
  */
-DwTaken
+DwTakeResult
 dw_key_cancel(Relation rel, const DwKey *key)
 {
 	bool		taken = false;
@@ -298,12 +292,11 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		last = dw_key_newest(rows, true);
 		foreach(lc, rows)
 		{
-			DwKeyRow	   *row = (DwKeyRow *) lfirst(lc);
-			DwHint		hint;
+			DwKeyRow   *row = (DwKeyRow *) lfirst(lc);
 
 			if (dw_key_row_is_claimed(row, rows))
 				continue;
-			if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
+			if (dw_row_delete(rel, &row->task) != TM_Ok)
 			{
 				busy = row;
 				continue;
@@ -344,9 +337,8 @@ dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer)
 	DwTaskKey	task;
 	DwKeyRow	   *row;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return true;
-	dw_task_key(rel, tuple, &task);
 	/* released by the end of the transaction */
 	dw_key_lock(&key);
 	row = dw_key_superseder(dw_key_rows(rel, &key), &task);

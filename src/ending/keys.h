@@ -18,7 +18,7 @@
 
 extern bool dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept);
 extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id);
-extern DwTaken dw_key_cancel(Relation rel, const DwKey *key);
+extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
 extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 
 #endif							/* DW_KEYS_H */

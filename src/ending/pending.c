@@ -47,14 +47,13 @@ bury(Relation rel, const DwKeyRow *row, int64 newer)
 {
 	Datum	   *values;
 	bool	   *nulls;
-	DwHint		hint;
 	ErrorData	error = {
 		.sqlerrcode = DW_ERRCODE_SUPERSEDED,
 		.message = DW_SUPERSEDED_MESSAGE,
 		.detail = psprintf("It is task %lld.", (long long) newer)
 	};
 
-	if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
+	if (dw_row_delete(rel, &row->task) != TM_Ok)
 		return;
 	dw_deform(rel, row->tuple, &values, &nulls);
 	dw_failed_write(values, nulls, row->task.attempts, dw_now(), &error);
@@ -80,19 +79,6 @@ bury_older(Relation rel, List *rows, int64 id)
 	}
 }
 
-/* Buries the older tasks of the key of this row, if it has one. */
-static void
-bury_older_of_key(Relation rel, HeapTuple tuple)
-{
-	DwKey		key;
-	DwTaskKey	task;
-
-	if (!dw_key_of(rel, tuple, &key))
-		return;
-	dw_task_key(rel, tuple, &task);
-	bury_older(rel, dw_key_rows(rel, &key), task.id);
-}
-
 /*
  * For executors, after the deletion of a row with a key: false if the task is
  * superseded by a newer one.  Else buries the older tasks of its key.
@@ -109,9 +95,8 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
 	DwTaskKey	task;
 	List	   *rows;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return true;
-	dw_task_key(rel, tuple, &task);
 	dw_executor_forget_refused(task.id);
 	rows = dw_key_rows(rel, &key);
 	if (dw_key_superseder(rows, &task) != NULL)
@@ -125,10 +110,12 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
  * are as in dw_take_pending().  *again becomes true if another transaction had the row
  * locked: its end has been waited for, and the caller has to find the row anew.
  */
-DwTaken
-dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
+DwTakeResult
+dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 {
 	TM_Result	result;
+	DwKey		own_key;
+	DwTaskKey	task;
 
 	*again = false;
 	dw_require_task_owner(key->id, key->owner);
@@ -137,11 +124,12 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
 		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
-	result = dw_row_delete(rel, key, hint);
+	result = dw_row_delete(rel, key);
 	if (result == TM_Ok)
 	{
 		/* otherwise an older task would become the newest one of the key */
-		bury_older_of_key(rel, tuple);
+		if (dw_key_of(rel, tuple, &own_key, &task))
+			bury_older(rel, dw_key_rows(rel, &own_key), task.id);
 		return DW_TAKEN;
 	}
 	/* the current command has deleted the row by plain SQL */
@@ -157,12 +145,11 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
  * Deletes the row of a pending task, after waiting for other transactions that change
  * it.  rel is open and locked in RowExclusiveLock.
  *
- * If the result is DW_TAKEN, *tuple is a copy of the row, *key has its main columns, and
- * *hint is the hint that tells the timer of the task as it was.  Raises an error if the
- * current user does not have the rights of the task's owner.
+ * If the result is DW_TAKEN, *tuple is a copy of the row, and *key has its main columns.
+ * Raises an error if the current user does not have the rights of the task's owner.
  */
-DwTaken
-dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
+DwTakeResult
+dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 {
 	if (dw_executor_runs_here(id))
 		return DW_RUNNING;
@@ -170,7 +157,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 	for (;;)
 	{
 		Snapshot	snapshot;
-		DwTaken		state;
+		DwTakeResult state;
 		bool		again;
 		uint32		ended = dw_autonomous_ended();
 		Oid			owner;
@@ -192,7 +179,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 			return DW_GONE;
 		}
 		dw_task_key(rel, *tuple, key);
-		state = dw_take_found(rel, *tuple, key, hint, &again);
+		state = dw_take_found(rel, *tuple, key, &again);
 		if (!again)
 			return state;
 		heap_freetuple(*tuple);

@@ -17,16 +17,15 @@
 #include "../shmem/shared.h"
 
 /* The result of an attempt to take a task. */
-typedef enum DwTaken
+typedef enum DwTakeResult
 {
 	DW_TAKEN,					/* this transaction has deleted its row */
 	DW_RUNNING,					/* an executor has claimed it */
 	DW_GONE						/* no such task is pending */
-} DwTaken;
+} DwTakeResult;
+
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
-extern DwTaken dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
-							   DwHint *hint);
-extern DwTaken dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
-							 bool *again);
+extern DwTakeResult dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key);
+extern DwTakeResult dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again);
 
 #endif							/* DW_PENDING_H */

@@ -12,8 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../rows/catalog.h"
@@ -30,50 +28,6 @@ look_at_failed(DwDatabase *db)
 	dw_ask_sweeper(db, DW_JOB_FAILED, dw_now());
 }
 
-/*
- * Asks the sweeper to look at failed tasks, if the table may have rows.  To be called
- * outside of a transaction by a timer when it starts, and by the sweeper when the
- * clock was set.
- */
-void
-dw_failed_begin(DwDatabase *db)
-{
-	DwCatalog	cat;
-	bool		any;
-
-	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else
-		any = dw_may_have_rows(cat.failed);
-	CommitTransactionCommand();
-	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
-	if (any)
-		look_at_failed(db);
-}
-
-/*
- * Asks the sweeper to look at failed tasks, if their settings have changed since this
- * process called the function last.  True if they have: the sweeper then begins anew,
- * see dw_failed_restart().  The first call only remembers the settings.
- */
-bool
-dw_failed_obey_settings(DwDatabase *db)
-{
-	static int	max_age = INT_MIN;
-	static int	max_count = INT_MIN;
-	bool		first = max_age == INT_MIN;
-
-	if (max_age == dw_failed_max_age && max_count == dw_failed_max_count)
-		return false;
-	max_age = dw_failed_max_age;
-	max_count = dw_failed_max_count;
-	if (first)
-		return false;
-	look_at_failed(db);
-	return true;
-}
-
 /* Asks the sweeper to look at the history's tables, now. */
 static void
 look_at_history(DwDatabase *db)
@@ -83,39 +37,38 @@ look_at_history(DwDatabase *db)
 }
 
 /*
- * Asks the sweeper to look at the history, if any of its tables may have rows, or if
- * shared memory still names a current table.  To be called like dw_failed_begin().
+ * Asks the sweeper to look at failed tasks and at the history, where there may be rows; at
+ * the history also if shared memory still names a current table.  To be called outside of a
+ * transaction by a timer when it starts, and by the sweeper when the clock was set.
  */
 void
-dw_history_begin(DwDatabase *db)
+dw_retention_begin(DwDatabase *db)
 {
-	DwCatalog	cat;
-	bool		any = false;
-
-	StartTransactionCommand();
-	if (dw_catalog_lookup(&cat))
-		for (int i = 0; i < DW_HISTORY_TABLES && !any; i++)
-			any = dw_may_have_rows(cat.history[i]);
-	CommitTransactionCommand();
-	if (any || dw_history_known_table(&db->sweeper_news) >= 0)
+	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
+	if (dw_any_may_have_rows(offsetof(DwCatalog, failed), 1))
+		look_at_failed(db);
+	if (dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
+		dw_history_known_table(&db->sweeper_news) >= 0)
 		look_at_history(db);
 }
 
 /*
- * Asks the sweeper to look at the history, if its settings have changed since this
- * process called the function last.
+ * Asks the sweeper to look at failed tasks and at the history, if their settings have changed
+ * since this process called the function last.  True if they have: the sweeper then begins
+ * anew with failed tasks, see dw_failed_restart().  The first call only remembers the settings.
  */
-void
-dw_history_obey_settings(DwDatabase *db)
+bool
+dw_retention_obey_settings(DwDatabase *db)
 {
-	static int	max_age = INT_MIN;
-	static int	max_size = INT_MIN;
-	bool		first = max_age == INT_MIN;
+	static int	known[4] = {INT_MIN};
+	const int	set[4] = {dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size};
+	bool		changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
 
-	if (max_age == dw_history_max_age && max_size == dw_history_max_size)
-		return;
-	max_age = dw_history_max_age;
-	max_size = dw_history_max_size;
-	if (!first)
+	memcpy(known, set, sizeof(set));
+	if (changed)
+	{
+		look_at_failed(db);
 		look_at_history(db);
+	}
+	return changed;
 }

@@ -12,9 +12,7 @@
 
 #include "../shmem/shared.h"
 
-extern void dw_failed_begin(DwDatabase *db);
-extern bool dw_failed_obey_settings(DwDatabase *db);
-extern void dw_history_begin(DwDatabase *db);
-extern void dw_history_obey_settings(DwDatabase *db);
+extern void dw_retention_begin(DwDatabase *db);
+extern bool dw_retention_obey_settings(DwDatabase *db);
 
 #endif							/* DW_RETENTION_H */

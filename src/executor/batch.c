@@ -415,7 +415,7 @@ fail_some(void)
 
 /*
  * The batch's transaction, with the current task as its first.  The outcomes of the
- * members are counted after the commit.
+ * members are counted after the commit.  A batch may have one member, or none.
  */
 static void
 run_and_commit(void)

@@ -354,7 +354,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		 * learns of catalog changes only here: to take a lock that it holds already
 		 * brings no invalidations.
 		 */
-		dw_ending_wait();
+		dw_committing_wait();
 		CommandCounterIncrement();
 		UpdateActiveSnapshotCommandId();
 	}

@@ -42,6 +42,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/quits.h"

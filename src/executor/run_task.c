@@ -779,7 +779,7 @@ await_due(TimestampTz due)
 static void
 leave_alone(void)
 {
-	char	   *text = psprintf("task %lld is left alone, since the server crashed even when it was to be set aside",
+	char	   *text = psprintf("task %lld stays in delay_wheel.task and is not run any more, since the server crashed even when it was to be recorded as failed",
 								(long long) work.run.entry.id);
 
 	ereport(LOG,

@@ -154,6 +154,7 @@ put_claimed_back(const DwRun *run, DwClaim *claim)
 	const ErrorData *error = run->error;
 	int			failed = run->attempts + 1;
 	DwHint		hint = {.id = claim->key.id, .lane = dw_lane_ref(&dw_lanes[run->entry.lane])};
+	Relation	rel;
 	Datum	   *values = claim->values;
 	bool	   *nulls = claim->nulls;
 
@@ -168,8 +169,10 @@ put_claimed_back(const DwRun *run, DwClaim *claim)
 	DW_INJECT("retry-before-insert");
 	/* enters the database in shared memory; the end of the transaction hints there */
 	(void) dw_my_database();
-	hint.tid = dw_task_insert(values, nulls);
-	dw_touch_written(&hint);
+	rel = dw_tasks_open();
+	hint.tid = dw_task_insert(rel, values, nulls);
+	table_close(rel, NoLock);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 
 	ereport(LOG,
 			(errcode(error->sqlerrcode),

@@ -42,6 +42,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
@@ -499,7 +500,7 @@ put_queue(QueueSum *sum, ReturnSetInfo *result)
 	bool		nulls[12] = {0};
 	const char *state = sum->ready > 0 ? "ready" : "idle";
 
-	if (queue->paused)
+	if (queue->pause != DW_NOT_PAUSED)
 		state = "paused";
 	else if (sum->limit != DW_LIMIT_NONE)
 		state = "limited";
@@ -507,7 +508,7 @@ put_queue(QueueSum *sum, ReturnSetInfo *result)
 		state = "running";
 	values[0] = Int16GetDatum(queue->id);
 	values[1] = CStringGetTextDatum(state);
-	nulls[2] = queue->paused || sum->limit == DW_LIMIT_NONE;
+	nulls[2] = queue->pause != DW_NOT_PAUSED || sum->limit == DW_LIMIT_NONE;
 	if (!nulls[2])
 		values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
 	values[3] = Int32GetDatum(queue->running);
@@ -610,11 +611,16 @@ count_parked(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	int32		n = 0;
+	dlist_iter	iter;
 
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
-		if (dw_owners[i].retry_at > now)
-			n += dw_owners[i].nready;
+	dlist_foreach(iter, &db->blocked_owners)
+	{
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->retry_at > now)
+			n += owner->nready;
+	}
 	LWLockRelease(dw_ready_lock(db));
 	return n;
 }

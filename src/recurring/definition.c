@@ -167,7 +167,7 @@ dw_definition_find(Relation rel, int64 id, DwDefinition *def)
 	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_recurring_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	tuple = dw_find_now(rel, dw_catalog()->recurring_pkey, &key);
+	tuple = dw_row_find(rel, dw_catalog()->recurring_pkey, &key, NULL);
 	if (tuple != NULL)
 		dw_definition_read(rel, tuple, def);
 	return tuple != NULL;
@@ -364,19 +364,16 @@ dw_definition_insert_run(DwDefinition *def)
 }
 
 /*
- * Looks for the task that a definition names as its current run, with the latest
- * snapshot.  The caller has locked the table of tasks.
+ * Looks for the task that a definition names as its current run, as it is now.  The caller has locked the table of tasks.
  */
 DwRunRow
 dw_definition_find_run(Relation tasks, const DwDefinition *def)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), snapshot);
+	HeapTuple	tuple = dw_task_find(tasks, dw_definition_number(def, Anum_recurring_task), NULL);
 	Datum	   *values;
 	bool	   *nulls;
 	int64		id;
 
-	UnregisterSnapshot(snapshot);
 	if (tuple == NULL)
 		return DW_RUN_NONE;
 	dw_deform(tasks, tuple, &values, &nulls);
@@ -674,8 +671,7 @@ bool
 dw_recurring_uses_queue(int16 queue)
 {
 	Relation	rel = table_open(dw_catalog()->recurring, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 	bool		found = false;
 
@@ -687,7 +683,6 @@ dw_recurring_uses_queue(int16 queue)
 													RelationGetDescr(rel), &isnull));
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	return found;
 }
@@ -696,7 +691,7 @@ dw_recurring_uses_queue(int16 queue)
 void
 dw_recurring_ask(DwDatabase *db)
 {
-	dw_recurring_look_ask(&db->sweeper_news);
+	dw_sweeper_tell(&db->sweeper_news, DW_LOOK_AT_RECURRING);
 	/* the timer sees the request when control has changed, and calls the sweeper */
 	dw_control_raise(&db->timer_news);
 	dw_wake_timer(db, DW_AWAKE);
@@ -709,15 +704,6 @@ dw_recurring_ask(DwDatabase *db)
 void
 dw_recurring_begin(DwDatabase *db)
 {
-	DwCatalog	cat;
-	bool		any;
-
-	StartTransactionCommand();
-	if (!dw_catalog_lookup(&cat))
-		any = false;
-	else
-		any = dw_may_have_rows(cat.recurring);
-	CommitTransactionCommand();
-	if (any)
+	if (dw_any_may_have_rows(offsetof(DwCatalog, recurring), 1))
 		dw_recurring_ask(db);
 }

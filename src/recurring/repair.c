@@ -194,7 +194,7 @@ dw_recurring_repair(DwDatabase *db)
 
 	if (after == PG_INT64_MAX)
 	{
-		if (!dw_recurring_look_take(&db->sweeper_news) && look_at > dw_now())
+		if (!dw_sweeper_take(&db->sweeper_news, DW_LOOK_AT_RECURRING) && look_at > dw_now())
 			return look_at;
 		after = PG_INT64_MIN;
 		any_locked = false;

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/skey.h"
@@ -45,9 +46,11 @@
 #define EPISODE_US		(10 * USECS_PER_SEC)
 
 bool		dw_extension_gone = false;
-DwCatalog	dw_known_catalog;
-bool		dw_catalog_valid = false;
 bool		dw_tables_being_written = false;
+
+/* The OIDs that dw_catalog() has found last; only valid while catalog_valid. */
+static DwCatalog known_catalog;
+static bool catalog_valid = false;
 static bool callback_registered = false;
 
 /*---- Transactions that only read ----*/
@@ -173,31 +176,56 @@ dw_require_writable(const char *function)
 
 /*---- OIDs of tables ----*/
 
-static bool
-is_history(Oid relid)
+/* The relations of the extension: the tables, whose columns are checked, come first. */
+static const struct
 {
-	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		if (relid == dw_known_catalog.history[i])
-			return true;
-	return false;
+	size_t		offset;			/* of the OID in DwCatalog */
+	const char *name;
+	bool		internal;		/* in schema delay_wheel_internal, not delay_wheel */
+}			relations[] = {
+	{offsetof(DwCatalog, task), "task", false},
+	{offsetof(DwCatalog, failed), "failed_task", false},
+	{offsetof(DwCatalog, prepared), "prepared", false},
+	{offsetof(DwCatalog, queue), "queue", false},
+	{offsetof(DwCatalog, pause), "pause", false},
+	{offsetof(DwCatalog, cancellation), "cancellation", false},
+	{offsetof(DwCatalog, recurring), "recurring_task", false},
+	{offsetof(DwCatalog, history[0]), "history_0", true},
+	{offsetof(DwCatalog, history[1]), "history_1", true},
+	{offsetof(DwCatalog, history[2]), "history_2", true},
+#define TABLES	10
+	{offsetof(DwCatalog, task_pkey), "task_pkey", false},
+	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx", false},
+	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
+	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
+	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},
+	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx", false},
+	{offsetof(DwCatalog, prepared_gid_index), "prepared_gid_idx", false},
+	{offsetof(DwCatalog, queue_name_key), "queue_name_key", false},
+	{offsetof(DwCatalog, queue_id_seq), "queue_id_seq", false},
+	{offsetof(DwCatalog, pause_pkey), "pause_pkey", false},
+	{offsetof(DwCatalog, cancellation_pkey), "cancellation_pkey", false},
+	{offsetof(DwCatalog, history_seq), "history_seq", true},
+	{offsetof(DwCatalog, recurring_pkey), "recurring_task_pkey", false},
+	{offsetof(DwCatalog, recurring_name_key), "recurring_task_name_key", false},
+};
+
+static Oid *
+oid_of_relation(DwCatalog *catalog, int i)
+{
+	return (Oid *) ((char *) catalog + relations[i].offset);
 }
 
 /* Relcache callback: one of the tables was changed, or anything. */
 static void
 forget_catalog(Datum arg, Oid relid)
 {
-	if (relid == InvalidOid || relid == dw_known_catalog.task ||
-		relid == dw_known_catalog.failed || relid == dw_known_catalog.prepared ||
-		relid == dw_known_catalog.queue || relid == dw_known_catalog.pause ||
-		relid == dw_known_catalog.cancellation || relid == dw_known_catalog.recurring ||
-		is_history(relid))
-		dw_catalog_valid = dw_tables_being_written = false;
-}
+	bool		ours = relid == InvalidOid;
 
-static Oid
-relation_named(Oid schema, const char *name)
-{
-	return get_relname_relid(name, schema);
+	for (int i = 0; i < TABLES && !ours; i++)
+		ours = relid == *oid_of_relation(&known_catalog, i);
+	if (ours)
+		catalog_valid = dw_tables_being_written = false;
 }
 
 /*
@@ -218,50 +246,21 @@ dw_catalog_lookup(DwCatalog *result)
 	if (!OidIsValid(schema) || !OidIsValid(internal))
 		return false;
 
-	result->task = relation_named(schema, "task");
-	result->task_pkey = relation_named(schema, "task_pkey");
-	result->task_lane_index = relation_named(schema, "task_lane_due_idx");
-	result->task_key_index = relation_named(schema, "task_key_idx");
-	result->task_id_seq = relation_named(schema, "task_id_seq");
-	result->failed = relation_named(schema, "failed_task");
-	result->failed_pkey = relation_named(schema, "failed_task_pkey");
-	result->failed_at_index = relation_named(schema, "failed_task_failed_at_idx");
-	result->prepared = relation_named(schema, "prepared");
-	result->prepared_gid_index = relation_named(schema, "prepared_gid_idx");
-	result->queue = relation_named(schema, "queue");
-	result->queue_name_key = relation_named(schema, "queue_name_key");
-	result->queue_id_seq = relation_named(schema, "queue_id_seq");
-	result->pause = relation_named(schema, "pause");
-	result->pause_pkey = relation_named(schema, "pause_pkey");
-	result->cancellation = relation_named(schema, "cancellation");
-	result->cancellation_pkey = relation_named(schema, "cancellation_pkey");
-	result->history[0] = relation_named(internal, "history_0");
-	result->history[1] = relation_named(internal, "history_1");
-	result->history[2] = relation_named(internal, "history_2");
-	result->history_seq = relation_named(internal, "history_seq");
-	result->recurring = relation_named(schema, "recurring_task");
-	result->recurring_pkey = relation_named(schema, "recurring_task_pkey");
-	result->recurring_name_key = relation_named(schema, "recurring_task_name_key");
-	return OidIsValid(result->task) && OidIsValid(result->task_pkey) &&
-		OidIsValid(result->task_lane_index) && OidIsValid(result->task_key_index) &&
-		OidIsValid(result->task_id_seq) && OidIsValid(result->failed) &&
-		OidIsValid(result->failed_pkey) && OidIsValid(result->failed_at_index) &&
-		OidIsValid(result->prepared) && OidIsValid(result->prepared_gid_index) &&
-		OidIsValid(result->queue) && OidIsValid(result->queue_name_key) &&
-		OidIsValid(result->queue_id_seq) && OidIsValid(result->pause) &&
-		OidIsValid(result->pause_pkey) && OidIsValid(result->cancellation) &&
-		OidIsValid(result->cancellation_pkey) && OidIsValid(result->history[0]) &&
-		OidIsValid(result->history[1]) && OidIsValid(result->history[2]) &&
-		OidIsValid(result->history_seq) && OidIsValid(result->recurring) &&
-		OidIsValid(result->recurring_pkey) && OidIsValid(result->recurring_name_key);
+	for (int i = 0; i < lengthof(relations); i++)
+	{
+		Oid			oid = get_relname_relid(relations[i].name,
+											relations[i].internal ? internal : schema);
+
+		if (!OidIsValid(oid))
+			return false;
+		*oid_of_relation(result, i) = oid;
+	}
+	return true;
 }
 
-/*
- * True if the table may have rows, by its size.  Does not wait: true also if the table
- * is locked.  Else the table stays locked (AccessShareLock), so that it is not dropped.
- */
-bool
-dw_may_have_rows(Oid table)
+/* True if the table may have rows, by its size, or if it is locked. */
+static bool
+may_have_rows(Oid table)
 {
 	Relation	rel;
 	bool		may;
@@ -274,6 +273,26 @@ dw_may_have_rows(Oid table)
 	if (rel != NULL)
 		table_close(rel, NoLock);
 	return may;
+}
+
+/*
+ * True if any of n tables, whose OIDs follow each other in DwCatalog from this offset on, may
+ * have rows.  Does not wait: true also if one of them is locked.  To be called outside of a
+ * transaction.
+ */
+bool
+dw_any_may_have_rows(size_t offset, int n)
+{
+	DwCatalog	cat;
+	const Oid  *tables = (Oid *) ((char *) &cat + offset);
+	bool		any = false;
+
+	StartTransactionCommand();
+	if (dw_catalog_lookup(&cat))
+		for (int i = 0; i < n && !any; i++)
+			any = may_have_rows(tables[i]);
+	CommitTransactionCommand();
+	return any;
 }
 
 /*
@@ -304,38 +323,45 @@ check_columns(Oid table, const Oid *types, int n)
 	table_close(rel, AccessShareLock);
 }
 
+/* A column that catalog.h has, and whose type is missing here, is found by the compiler. */
+#define CHECK_COLUMNS(table, types, n) \
+	do { \
+		StaticAssertStmt(lengthof(types) == (n), "a column has no type"); \
+		check_columns(table, types, n); \
+	} while (0)
+
 /* Checks the columns of all tables; the types are those of the install script. */
 static void
 check_tables(const DwCatalog *cat)
 {
-	static const Oid task_types[Natts_task] = {
+	static const Oid task_types[] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
-	static const Oid failed_types[Natts_failed] = {
+	static const Oid failed_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT2OID, INT4OID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID
 	};
-	static const Oid prepared_types[Natts_prepared] = {
+	static const Oid prepared_types[] = {
 		TEXTOID, REGROLEOID, INT2OID, INT2OID, TIMESTAMPTZOID
 	};
-	static const Oid queue_types[Natts_queue] = {
+	static const Oid queue_types[] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
 		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID
 	};
-	static const Oid pause_types[Natts_pause] = {REGROLEOID, TIMESTAMPTZOID};
-	static const Oid cancellation_types[Natts_cancellation] = {
+	static const Oid pause_types[] = {REGROLEOID, TIMESTAMPTZOID};
+	static const Oid cancellation_types[] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
 	};
-	static const Oid history_types[Natts_history] = {
+	static const Oid history_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
 		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
 	};
-	static const Oid recurring_types[Natts_recurring] = {
+	static const Oid recurring_types[] = {
 		INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID,
 		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT8OID,
 		REGROLEOID, INT4OID, INT2OID, INT2OID, INT2OID, BOOLOID, INTERVALOID, INTERVALOID,
@@ -343,15 +369,15 @@ check_tables(const DwCatalog *cat)
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, JSONBOID
 	};
 
-	check_columns(cat->task, task_types, Natts_task);
-	check_columns(cat->failed, failed_types, Natts_failed);
-	check_columns(cat->prepared, prepared_types, Natts_prepared);
-	check_columns(cat->queue, queue_types, Natts_queue);
-	check_columns(cat->pause, pause_types, Natts_pause);
-	check_columns(cat->cancellation, cancellation_types, Natts_cancellation);
+	CHECK_COLUMNS(cat->task, task_types, Natts_task);
+	CHECK_COLUMNS(cat->failed, failed_types, Natts_failed);
+	CHECK_COLUMNS(cat->prepared, prepared_types, Natts_prepared);
+	CHECK_COLUMNS(cat->queue, queue_types, Natts_queue);
+	CHECK_COLUMNS(cat->pause, pause_types, Natts_pause);
+	CHECK_COLUMNS(cat->cancellation, cancellation_types, Natts_cancellation);
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
-		check_columns(cat->history[i], history_types, Natts_history);
-	check_columns(cat->recurring, recurring_types, Natts_recurring);
+		CHECK_COLUMNS(cat->history[i], history_types, Natts_history);
+	CHECK_COLUMNS(cat->recurring, recurring_types, Natts_recurring);
 }
 
 /*
@@ -367,27 +393,27 @@ dw_catalog(void)
 		CacheRegisterRelcacheCallback(forget_catalog, (Datum) 0);
 		callback_registered = true;
 	}
-	if (!dw_catalog_valid)
+	if (!catalog_valid)
 	{
-		if (!dw_catalog_lookup(&dw_known_catalog))
+		if (!dw_catalog_lookup(&known_catalog))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" is not complete in this database", "delay_wheel"),
 					 errhint("Use CREATE EXTENSION delay_wheel.")));
 		/* set before the check, whose locks may bring an invalidation that resets it */
-		dw_catalog_valid = true;
+		catalog_valid = true;
 		PG_TRY();
 		{
-			check_tables(&dw_known_catalog);
+			check_tables(&known_catalog);
 		}
 		PG_CATCH();
 		{
-			dw_catalog_valid = false;
+			catalog_valid = false;
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
 	}
-	return &dw_known_catalog;
+	return &known_catalog;
 }
 
 /* True if dw_catalog() would find the extension.  Costs nothing if it has. */
@@ -396,7 +422,37 @@ dw_catalog_is_there(void)
 {
 	DwCatalog	found;
 
-	return dw_catalog_valid || dw_catalog_lookup(&found);
+	return catalog_valid || dw_catalog_lookup(&found);
+}
+
+/*---- The table of tasks, to write to it ----*/
+
+/*
+ * Locks the table of tasks to write to it, until the end of the (sub)transaction, with
+ * the indexes that have an entry for each task, and opens it.  The caller closes it with
+ * NoLock.  Locking costs nothing the second time in a transaction.
+ */
+Relation
+dw_tasks_open(void)
+{
+	if (!dw_tables_being_written)
+	{
+		LockRelationOid(dw_catalog()->task, RowExclusiveLock);
+		/* look the OIDs up again: from now on our lock keeps indexes from being replaced */
+		(void) dw_catalog();
+		dw_tables_being_written = catalog_valid;
+		/* an invalidation that comes with these locks resets dw_tables_being_written */
+		LockRelationOid(known_catalog.task_pkey, RowExclusiveLock);
+		LockRelationOid(known_catalog.task_lane_index, RowExclusiveLock);
+	}
+	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
+}
+
+/* Called when the locks of dw_tasks_open() may be gone, at the end of a (sub)transaction. */
+void
+dw_tasks_unlocked(void)
+{
+	dw_tables_being_written = false;
 }
 
 /*---- Rows of any table ----*/
@@ -417,25 +473,15 @@ dw_origin_stamp(void)
 }
 
 /*
- * Returns a tuple made of the n columns that we know.  An administrator may have added
- * more columns to the table; these are null.
+ * Deletes a row.  If another transaction has the row locked, waits for its end, or
+ * returns TM_BeingModified if wait is false.
  */
-HeapTuple
-dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
+TM_Result
+dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	Datum	   *all_values;
-	bool	   *all_nulls;
+	TM_FailureData failure;
 
-	if (desc->natts == n)
-		return heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
-
-	all_values = palloc0(desc->natts * sizeof(Datum));
-	all_nulls = palloc(desc->natts * sizeof(bool));
-	memset(all_nulls, true, desc->natts * sizeof(bool));
-	memcpy(all_values, values, n * sizeof(Datum));
-	memcpy(all_nulls, nulls, n * sizeof(bool));
-	return heap_form_tuple(desc, all_values, all_nulls);
+	return heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, wait, &failure, false);
 }
 
 /*

@@ -11,11 +11,15 @@
 #include "postgres.h"
 
 #include "access/htup.h"
+#include "access/tableam.h"
 #include "utils/relcache.h"
 
 #include "../shmem/shared.h"
 
-/* Columns of delay_wheel.task, as the install script has them. */
+/*
+ * Columns of delay_wheel.task, as the install script has them.  The types of all tables' columns
+ * stand in check_tables(), catalog.c.
+ */
 enum
 {
 	Anum_task_id = 1,
@@ -220,10 +224,6 @@ typedef struct DwCatalog
 /* True if timer or sweeper has found that the extension is not in this database (any more). */
 extern bool dw_extension_gone;
 
-/* The OIDs that dw_catalog() has found last; only valid while dw_catalog_valid. */
-extern DwCatalog dw_known_catalog;
-extern bool dw_catalog_valid;
-
 /*
  * True if this transaction has locked the table of tasks, and the indexes that have an
  * entry for each task, to write to them.  The lock manager would answer that, too, but
@@ -237,12 +237,14 @@ extern void dw_end_failed_transaction(MemoryContext context);
 extern void dw_read_failed(DwDatabase *database, const char *what);
 extern bool dw_role_exists(Oid role);
 extern void dw_require_writable(const char *function);
-extern HeapTuple dw_form_tuple(Relation rel, const Datum *values, const bool *nulls, int n);
 extern bool dw_catalog_lookup(DwCatalog *catalog);
-extern bool dw_may_have_rows(Oid table);
+extern bool dw_any_may_have_rows(size_t offset, int n);
 extern const DwCatalog *dw_catalog(void);
 extern bool dw_catalog_is_there(void);
+extern Relation dw_tasks_open(void);
+extern void dw_tasks_unlocked(void);
 extern int64 dw_origin_stamp(void);
+extern TM_Result dw_heap_delete(Relation rel, ItemPointer tid, bool wait);
 extern void dw_deform(Relation rel, HeapTuple tuple, Datum **values, bool **nulls);
 
 #endif							/* DW_CATALOG_H */

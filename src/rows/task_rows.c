@@ -53,6 +53,28 @@
 /*---- Inserting rows with their index entries ----*/
 
 /*
+ * Returns a tuple made of the n columns that we know.  An administrator may have added
+ * more columns to the table; these are null.
+ */
+static HeapTuple
+form_tuple(Relation rel, const Datum *values, const bool *nulls, int n)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *all_values;
+	bool	   *all_nulls;
+
+	if (desc->natts == n)
+		return heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
+
+	all_values = palloc0(desc->natts * sizeof(Datum));
+	all_nulls = palloc(desc->natts * sizeof(bool));
+	memset(all_nulls, true, desc->natts * sizeof(bool));
+	memcpy(all_values, values, n * sizeof(Datum));
+	memcpy(all_nulls, nulls, n * sizeof(bool));
+	return heap_form_tuple(desc, all_values, all_nulls);
+}
+
+/*
  * Adds an entry to an index that our install script has created: a B-tree on plain
  * columns of the table, listed in columns and ended by 0.
  */
@@ -155,45 +177,26 @@ insert_into_indexes(Relation heap, HeapTuple tuple, const Datum *values, const b
 }
 
 /*
- * Locks the table of tasks to write to it, until the end of the (sub)transaction, with
- * the indexes that have an entry for each task.  Costs nothing the second time in a
- * transaction.
+ * Inserts a row of n columns into an open table with its index entries, and makes it
+ * visible to later commands of this transaction.  Returns where the row is.
  */
-void
-dw_tasks_lock(void)
+static ItemPointerData
+insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
 {
-	if (dw_tables_being_written)
-		return;
-	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
-	/* look the OIDs up again: from now on our lock keeps indexes from being replaced */
-	(void) dw_catalog();
-	dw_tables_being_written = dw_catalog_valid;
-	/* an invalidation that comes with these locks resets dw_tables_being_written */
-	LockRelationOid(dw_known_catalog.task_pkey, RowExclusiveLock);
-	LockRelationOid(dw_known_catalog.task_lane_index, RowExclusiveLock);
+	HeapTuple	tuple = form_tuple(rel, values, nulls, n);
+	ItemPointerData tid;
+
+	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
+	tid = tuple->t_self;
+	heap_freetuple(tuple);
+	CommandCounterIncrement();
+	return tid;
 }
 
-/* Locks the table of tasks and opens it.  The caller closes it with NoLock. */
-Relation
-dw_tasks_open(void)
-{
-	dw_tasks_lock();
-	return table_open(dw_catalog()->task, dw_tables_being_written ? NoLock : RowExclusiveLock);
-}
-
-/* Called when the lock of dw_tasks_lock() may be gone, at the end of a (sub)transaction. */
-void
-dw_tasks_unlocked(void)
-{
-	dw_tables_being_written = false;
-}
-
-/*
- * Inserts a row into delay_wheel.task, with its index entries, and makes it visible to
- * later commands of this transaction.  Returns where the row is.
- */
+/* Inserts a row into delay_wheel.task (rel).  Returns where the row is. */
 ItemPointerData
-dw_task_insert(Datum *values, bool *nulls)
+dw_task_insert(Relation rel, Datum *values, bool *nulls)
 {
 	static const AttrNumber pkey_columns[] = {Anum_task_id, 0};
 	static const AttrNumber lane_columns[] = {
@@ -203,35 +206,14 @@ dw_task_insert(Datum *values, bool *nulls)
 	static const AttrNumber key_columns[] = {
 		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
-	Relation	rel = dw_tasks_open();
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
 		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 	};
-	HeapTuple	tuple = dw_form_tuple(rel, values, nulls, Natts_task);
-	ItemPointerData tid;
 
-	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, lengthof(known), false);
-	tid = tuple->t_self;
-	heap_freetuple(tuple);
-	table_close(rel, NoLock);
-	CommandCounterIncrement();
-	return tid;
-}
-
-/* Inserts a row of n columns into an open table, and makes it visible to later commands. */
-static void
-insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *known, int nknown)
-{
-	HeapTuple	tuple = dw_form_tuple(rel, values, nulls, n);
-
-	heap_insert(rel, tuple, GetCurrentCommandId(true), 0, NULL);
-	insert_into_indexes(rel, tuple, values, nulls, known, nknown, false);
-	heap_freetuple(tuple);
-	CommandCounterIncrement();
+	return insert_row(rel, values, nulls, Natts_task, known, lengthof(known));
 }
 
 /* Inserts a row into delay_wheel.failed_task. */
@@ -247,8 +229,7 @@ insert_failed(Datum *values, bool *nulls)
 		{cat->failed_at_index, failed_at_columns, RowExclusiveLock},
 	};
 
-	insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
-	table_close(rel, NoLock);
+	(void) insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
 }
 
 /*
@@ -269,7 +250,7 @@ dw_history_insert(Relation rel, List *rows)
 		DwHistoryRow *row = list_nth(rows, i);
 
 		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-		ExecStoreHeapTuple(dw_form_tuple(rel, row->values, row->nulls, Natts_history),
+		ExecStoreHeapTuple(form_tuple(rel, row->values, row->nulls, Natts_history),
 						   slots[i], true);
 	}
 	heap_multi_insert(rel, slots, n, GetCurrentCommandId(true), HEAP_INSERT_SKIP_FSM, NULL);
@@ -300,22 +281,18 @@ void
 dw_failed_delete(int64 id, TimestampTz failed_at)
 {
 	Relation	rel = table_open(dw_catalog()->failed, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	TM_FailureData failure;
 
 	ScanKeyInit(&keys[0], Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	ScanKeyInit(&keys[1], Anum_failed_failed_at, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ,
 				TimestampTzGetDatum(failed_at));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 2, keys);
+	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, NULL, 2, keys);
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
-		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, &failure, false);
+		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 }
 
@@ -421,20 +398,14 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 
 /*---- Tables that are seldom written ----*/
 
-static void
-insert_into(Oid table, Datum *values, bool *nulls, int n)
+/* Opens a table, and inserts a row of n columns; all indexes count as an administrator's. */
+void
+dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
 
 	insert_row(rel, values, nulls, n, NULL, 0);
 	table_close(rel, NoLock);
-}
-
-/* Inserts a row into delay_wheel.prepared. */
-void
-dw_prepared_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->prepared, values, nulls, Natts_prepared);
 }
 
 /*
@@ -469,34 +440,6 @@ dw_prepared_is_open(const char *gid)
 	UnlockRelationOid(dw_catalog()->prepared_gid_index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return open;
-}
-
-/* Inserts a row into delay_wheel.queue. */
-void
-dw_queue_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->queue, values, nulls, Natts_queue);
-}
-
-/* Inserts a row into delay_wheel.pause. */
-void
-dw_pause_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->pause, values, nulls, Natts_pause);
-}
-
-/* Inserts a row into delay_wheel.cancellation. */
-void
-dw_cancellation_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
-}
-
-/* Inserts a row into delay_wheel.recurring_task. */
-void
-dw_recurring_insert(Datum *values, bool *nulls)
-{
-	insert_into(dw_catalog()->recurring, values, nulls, Natts_recurring);
 }
 
 /*
@@ -546,9 +489,14 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->tid = tuple->t_self;
 }
 
-/* Returns a copy of the row that a unique index has for the key, or NULL. */
-static HeapTuple
-find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
+/*
+ * Returns a copy of the row that a unique index has for the key, or NULL.  The caller has
+ * locked the table.  With NULL for the snapshot: as the row is now, whatever the
+ * transaction's snapshot; systable_beginscan() takes a new one for a table that is no
+ * catalog.
+ */
+HeapTuple
+dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 {
 	SysScanDesc scan = systable_beginscan(rel, index, true, snapshot, 1, key);
 	HeapTuple	tuple = systable_getnext(scan);
@@ -559,28 +507,36 @@ find_row(Relation rel, Oid index, ScanKey key, Snapshot snapshot)
 	return tuple;
 }
 
-/*
- * Returns a copy of the row that a unique index has for the key, or NULL: as it is now,
- * whatever the transaction's snapshot.  The caller has locked the table.
- */
-HeapTuple
-dw_find_now(Relation rel, Oid index, ScanKey key)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	HeapTuple	tuple = find_row(rel, index, key, snapshot);
-
-	UnregisterSnapshot(snapshot);
-	return tuple;
-}
-
-/* Returns a copy of a task's row, as the snapshot sees it, or NULL. */
+/* As dw_row_find(), for a row of delay_wheel.task (rel). */
 HeapTuple
 dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 {
 	ScanKeyData key;
 
 	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	return find_row(rel, dw_catalog()->task_pkey, &key, snapshot);
+	return dw_row_find(rel, dw_catalog()->task_pkey, &key, snapshot);
+}
+
+/*
+ * Returns copies of a task's rows of failed_task (rel), in the order in which they failed.
+ * With NULL for the snapshot: as they are now.
+ */
+List *
+dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
+{
+	Relation	index = index_open(dw_catalog()->failed_pkey, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *rows = NIL;
+
+	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan_ordered(rel, index, snapshot, 1, &key);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+		rows = lappend(rows, heap_copytuple(tuple));
+	systable_endscan_ordered(scan);
+	index_close(index, NoLock);
+	return rows;
 }
 
 /*

@@ -64,10 +64,7 @@ typedef enum DwIfExists
 /* Message of a superseded task, which is given up since there is a newer one of its key. */
 #define DW_SUPERSEDED_MESSAGE	"a newer task of the same key is pending or running"
 
-extern void dw_tasks_lock(void);
-extern Relation dw_tasks_open(void);
-extern void dw_tasks_unlocked(void);
-extern ItemPointerData dw_task_insert(Datum *values, bool *nulls);
+extern ItemPointerData dw_task_insert(Relation rel, Datum *values, bool *nulls);
 extern Datum dw_clipped_text(const char *text, int length, int max);
 extern const char *dw_error_message(const ErrorData *error);
 extern void dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
@@ -76,17 +73,14 @@ extern void dw_failed_delete(int64 id, TimestampTz failed_at);
 extern void dw_task_from_failed(const Datum *failed, const bool *failed_nulls,
 								Datum *values, bool *nulls);
 extern BlockNumber dw_history_insert(Relation rel, List *rows);
-extern void dw_prepared_insert(Datum *values, bool *nulls);
+extern void dw_table_insert(Oid table, Datum *values, bool *nulls, int n);
 extern bool dw_prepared_is_open(const char *gid);
-extern void dw_queue_insert(Datum *values, bool *nulls);
-extern void dw_pause_insert(Datum *values, bool *nulls);
-extern void dw_cancellation_insert(Datum *values, bool *nulls);
-extern void dw_recurring_insert(Datum *values, bool *nulls);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
-extern HeapTuple dw_find_now(Relation rel, Oid index, ScanKey key);
+extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
+extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);
 

@@ -41,37 +41,37 @@
 #include "committing.h"
 
 /* The published transactions, in shared memory. */
-typedef struct Ending
+typedef struct Committing
 {
 	pg_atomic_uint32 n;			/* number of published transactions */
 	pg_atomic_uint32 xids[FLEXIBLE_ARRAY_MEMBER];	/* one for each process, at dw_my_proc()
 													 * - 1; or InvalidTransactionId */
-} Ending;
+} Committing;
 
-static Ending *ending = NULL;
+static Committing *committing = NULL;
 
 /* True if this process has published a transaction. */
 static bool published = false;
 
 /* Bytes of shared memory for the published transactions. */
 Size
-dw_ending_size(void)
+dw_committing_size(void)
 {
-	return add_size(offsetof(Ending, xids), mul_size(MaxBackends, sizeof(pg_atomic_uint32)));
+	return add_size(offsetof(Committing, xids), mul_size(MaxBackends, sizeof(pg_atomic_uint32)));
 }
 
 /* Creates and initializes this array, or attaches to it. */
 void
-dw_ending_attach(void)
+dw_committing_attach(void)
 {
 	bool		found;
 
-	ending = ShmemInitStruct("delay_wheel ending transactions", dw_ending_size(), &found);
+	committing = ShmemInitStruct("delay_wheel committing transactions", dw_committing_size(), &found);
 	if (found)
 		return;
-	pg_atomic_init_u32(&ending->n, 0);
+	pg_atomic_init_u32(&committing->n, 0);
 	for (int i = 0; i < MaxBackends; i++)
-		pg_atomic_init_u32(&ending->xids[i], InvalidTransactionId);
+		pg_atomic_init_u32(&committing->xids[i], InvalidTransactionId);
 }
 
 /*
@@ -79,12 +79,12 @@ dw_ending_attach(void)
  * visible (step N1).  A process publishes one transaction at a time.
  */
 void
-dw_ending_publish(TransactionId xid)
+dw_committing_publish(TransactionId xid)
 {
 	Assert(!published);
-	pg_atomic_write_u32(&ending->xids[dw_my_proc() - 1], xid);
+	pg_atomic_write_u32(&committing->xids[dw_my_proc() - 1], xid);
 	/* full barrier */
-	pg_atomic_fetch_add_u32(&ending->n, 1);
+	pg_atomic_fetch_add_u32(&committing->n, 1);
 	published = true;
 }
 
@@ -93,16 +93,16 @@ dw_ending_publish(TransactionId xid)
  * nothing if this process has published none.
  */
 void
-dw_ending_withdraw(void)
+dw_committing_withdraw(void)
 {
 	if (!published)
 		return;
-	pg_atomic_write_u32(&ending->xids[dw_my_proc() - 1], InvalidTransactionId);
+	pg_atomic_write_u32(&committing->xids[dw_my_proc() - 1], InvalidTransactionId);
 	/*
 	 * full barrier: a process that does not find our xid any more finds what we have
 	 * told
 	 */
-	pg_atomic_fetch_sub_u32(&ending->n, 1);
+	pg_atomic_fetch_sub_u32(&committing->n, 1);
 	published = false;
 }
 
@@ -112,16 +112,16 @@ dw_ending_withdraw(void)
  * to date, too.
  */
 void
-dw_ending_wait(void)
+dw_committing_wait(void)
 {
 	/* a transaction that the caller has seen was published before, see ProcArrayLock */
 	pg_memory_barrier();
-	if (pg_atomic_read_u32(&ending->n) > 0)
+	if (pg_atomic_read_u32(&committing->n) > 0)
 	{
 		pg_read_barrier();
 		for (int i = 0; i < MaxBackends; i++)
 		{
-			TransactionId xid = pg_atomic_read_u32(&ending->xids[i]);
+			TransactionId xid = pg_atomic_read_u32(&committing->xids[i]);
 
 			/* our own transaction is in progress, so we do not wait for it */
 			if (TransactionIdIsValid(xid) && !TransactionIdIsInProgress(xid))

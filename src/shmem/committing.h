@@ -10,10 +10,10 @@
 
 #include "postgres.h"
 
-extern Size dw_ending_size(void);
-extern void dw_ending_attach(void);
-extern void dw_ending_publish(TransactionId xid);
-extern void dw_ending_withdraw(void);
-extern void dw_ending_wait(void);
+extern Size dw_committing_size(void);
+extern void dw_committing_attach(void);
+extern void dw_committing_publish(TransactionId xid);
+extern void dw_committing_withdraw(void);
+extern void dw_committing_wait(void);
 
 #endif							/* DW_COMMITTING_H */

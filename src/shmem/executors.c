@@ -16,10 +16,12 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 
+#include "../base/compat.h"
 #include "../ring/ring.h"
 #include "executors.h"
 #include "shared.h"
@@ -151,6 +153,34 @@ dw_executor_runs_autonomous_in(int16 queue)
 			return true;
 	}
 	return false;
+}
+
+/* Makes an executor end, a busy one after its task.  The caller holds the ready lock. */
+void
+dw_executor_end(DwExecutor *e)
+{
+	e->must_exit = true;
+	if (e->proc != 0)
+		SetLatch(dw_proc_latch(e->proc));
+}
+
+/*
+ * Makes all executors of the database end, or with an owner only those of the owner.  Takes
+ * the ready lock.
+ */
+void
+dw_executors_end(DwDatabase *db, Oid owner)
+{
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database == db->oid && e->state != DW_EXECUTOR_FREE &&
+			(!OidIsValid(owner) || e->owner == owner))
+			dw_executor_end(e);
+	}
+	LWLockRelease(dw_ready_lock(db));
 }
 
 /*

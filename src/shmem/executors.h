@@ -102,6 +102,8 @@ extern bool dw_executor_keeps(int64 id);
 extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
 extern bool dw_executor_runs_autonomous_in(int16 queue);
 
+extern void dw_executor_end(DwExecutor *e);
+extern void dw_executors_end(DwDatabase *db, Oid owner);
 extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 extern bool dw_executor_was_refused(int64 id);
 extern void dw_executor_forget_refused(int64 id);

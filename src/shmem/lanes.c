@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lanes.c
- *	  The table of lanes, and the table of their owners.
+ *	  The table of lanes.
  *
  * Run by all processes.  A lane is one combination of owner, queue and priority in one
  * database.  A session enters a lane (gives it a place in dw_lanes) when it schedules
@@ -9,17 +9,14 @@
  * timer gives an empty lane back when places are short.  Its generation is raised then,
  * so that references to the former lane are noticed as stale.
  *
- * The arrays dw_lanes and dw_owners, and the hash tables that find a place in them, are
- * under the table lock.  Lists, pauses and blocks, which executors and the timer change
- * often, are under the ready lock of the database.
+ * The array dw_lanes, and the hash table that finds a place in it, are under the table
+ * lock.  Lists and pauses, which executors and the timer change often, are under the ready
+ * lock of the database.
  *
  * Lanes with ready tasks are listed in the order of their turns, for each owner by
  * itself, since an executor runs the tasks of one owner only.  Lanes of the same owner
  * and queue, which differ in priority, are peers: they share one turn, and one task is
  * taken from them (ready.c).  Paused lanes are not listed.
- *
- * The timer looks at owners with listed lanes, so these are listed in turn as well.
- * Owners that get no executor for now are blocked, and in a list of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,19 +32,11 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "lanes.h"
+#include "owners.h"
 #include "places.h"
 #include "queue_limits.h"
 #include "shared.h"
 #include "stats.h"
-
-/* The pause after the first vain attempt to get an executor; it doubles each time. */
-#define RETRY_MIN	(1 * USECS_PER_SEC)
-
-/* So many terminations of an executor, in a row, do not make the pause longer. */
-#define TERMINATED_PATIENCE	5
-
-/* Minimum interval between log messages about one owner's lack of workers. */
-#define LOG_INTERVAL_US		USECS_PER_MINUTE
 
 typedef struct LaneKey
 {
@@ -63,43 +52,19 @@ typedef struct LaneIndexEntry
 	int32		lane;
 } LaneIndexEntry;
 
-typedef struct OwnerKey
-{
-	Oid			database;
-	Oid			role;
-} OwnerKey;
-
-typedef struct OwnerIndexEntry
-{
-	OwnerKey	key;
-	int32		owner;
-} OwnerIndexEntry;
-
-/* Find a place in dw_lanes, or dw_owners.  In shared memory, under the table lock. */
+/* Finds a place in dw_lanes.  In shared memory, under the table lock. */
 static HTAB *lane_index = NULL;
-static HTAB *owner_index = NULL;
 
 /*---- Set-up ----*/
 
-/*
- * Number of places of owners: enough for owners of all lanes, and for executors whose
- * owner has no lane any more.
- */
-int
-dw_owner_places(void)
-{
-	return dw_max_lanes + max_worker_processes;
-}
-
-/* Bytes of shared memory for both hash tables. */
+/* Bytes of shared memory for the hash table. */
 Size
 dw_lane_index_size(void)
 {
-	return add_size(hash_estimate_size(dw_max_lanes, sizeof(LaneIndexEntry)),
-					hash_estimate_size(dw_owner_places(), sizeof(OwnerIndexEntry)));
+	return hash_estimate_size(dw_max_lanes, sizeof(LaneIndexEntry));
 }
 
-/* Creates both hash tables, or attaches to them. */
+/* Creates the hash table, or attaches to it. */
 void
 dw_lane_index_attach(void)
 {
@@ -109,13 +74,9 @@ dw_lane_index_attach(void)
 	info.entrysize = sizeof(LaneIndexEntry);
 	lane_index = ShmemInitHash("delay_wheel lane index", dw_max_lanes, dw_max_lanes,
 							   &info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
-	info.keysize = sizeof(OwnerKey);
-	info.entrysize = sizeof(OwnerIndexEntry);
-	owner_index = ShmemInitHash("delay_wheel owner index", dw_owner_places(), dw_owner_places(),
-								&info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 }
 
-/* Makes all places of lanes and owners free.  Called once for each shared memory. */
+/* Makes all places of lanes free.  Called once for each shared memory. */
 void
 dw_lanes_init(void)
 {
@@ -134,187 +95,7 @@ dw_lanes_init(void)
 	}
 	dw_shared->free_lane = 0;
 	dw_shared->nlanes = 0;
-
-	for (int i = 0; i < dw_owner_places(); i++)
-	{
-		memset(&dw_owners[i], 0, sizeof(DwOwner));
-		dw_owners[i].next_free = i + 1 < dw_owner_places() ? i + 1 : DW_NO_OWNER;
-	}
-	dw_shared->free_owner = 0;
 }
-
-/*---- Owners ----*/
-
-/* True if the owner has an executor.  Needs the table lock. */
-static bool
-has_executors(const DwOwner *owner)
-{
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == owner->database && dw_executors[i].owner == owner->role)
-			return true;
-	return false;
-}
-
-/*
- * Gives the place of an owner back, unless the owner still has lanes or executors.
- * Needs the table lock, exclusively.
- */
-static void
-leave_owner(DwOwner *owner)
-{
-	OwnerKey	key = {owner->database, owner->role};
-
-	if (owner->nlanes > 0 || has_executors(owner))
-		return;
-	Assert(owner->list == DW_OWNER_UNLISTED);
-	hash_search(owner_index, &key, HASH_REMOVE, NULL);
-	owner->database = InvalidOid;
-	owner->next_free = dw_shared->free_owner;
-	dw_shared->free_owner = owner - dw_owners;
-}
-
-/*
- * Takes a place off the list of free ones.
- *
- * If the list is empty, the places of owners whose last executor has ended meanwhile
- * are given back first.  There are more places than owners that need one, so this
- * cannot fail.
- */
-static DwOwner *
-take_free_owner(void)
-{
-	DwOwner    *owner;
-
-	for (int i = 0; i < dw_owner_places() && dw_shared->free_owner == DW_NO_OWNER; i++)
-		leave_owner(&dw_owners[i]);
-	owner = &dw_owners[dw_shared->free_owner];
-	dw_shared->free_owner = owner->next_free;
-	return owner;
-}
-
-/*
- * Finds or makes the place of a role in this database; returns its index in dw_owners.
- *
- * The place stays as long as the role has lanes or executors.  Needs the table lock,
- * exclusively.
- */
-int32
-dw_owner_enter(DwDatabase *db, Oid role)
-{
-	OwnerKey	key = {db->oid, role};
-	bool		found;
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-	DwOwner    *owner;
-
-	if (entry != NULL)
-		return entry->owner;
-	owner = take_free_owner();
-	memset(owner, 0, sizeof(DwOwner));
-	owner->database = db->oid;
-	owner->role = role;
-	owner->ready_head = owner->ready_tail = DW_NO_LANE;
-	entry = hash_search(owner_index, &key, HASH_ENTER, &found);
-	entry->owner = owner - dw_owners;
-	return entry->owner;
-}
-
-/*
- * The owner with this role, or NULL if the role has neither lanes nor executors.  Needs
- * the table lock.
- */
-static DwOwner *
-find_owner(DwDatabase *db, Oid role)
-{
-	OwnerKey	key = {db->oid, role};
-	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
-
-	return entry ? &dw_owners[entry->owner] : NULL;
-}
-
-/* The list of blocked owners, or of ready ones. */
-static DwOwners *
-list_of(DwDatabase *db, DwOwnerList list)
-{
-	return list == DW_OWNER_BLOCKED ? &db->blocked_owners : &db->ready_owners;
-}
-
-/* Takes an owner off its list, if it is in one.  Needs the ready lock, exclusively. */
-void
-dw_owner_unlist(DwDatabase *db, DwOwner *owner)
-{
-	DwOwners   *list = list_of(db, owner->list);
-
-	if (owner->list == DW_OWNER_UNLISTED)
-		return;
-	owner->list = DW_OWNER_UNLISTED;
-	if (owner->prev != DW_NO_OWNER)
-		dw_owners[owner->prev].next = owner->next;
-	else
-		list->head = owner->next;
-	if (owner->next != DW_NO_OWNER)
-		dw_owners[owner->next].prev = owner->prev;
-	else
-		list->tail = owner->prev;
-}
-
-/* Appends an owner, which is in no list, to one of the lists. */
-static void
-link_owner_last(DwDatabase *db, DwOwner *owner, DwOwnerList which)
-{
-	DwOwners   *list = list_of(db, which);
-
-	owner->list = which;
-	owner->next = DW_NO_OWNER;
-	owner->prev = list->tail;
-	if (list->tail != DW_NO_OWNER)
-		dw_owners[list->tail].next = owner - dw_owners;
-	else
-		list->head = owner - dw_owners;
-	list->tail = owner - dw_owners;
-}
-
-/* Puts an owner, which is in no list, at the head of one of the lists. */
-static void
-link_owner_first(DwDatabase *db, DwOwner *owner, DwOwnerList which)
-{
-	DwOwners   *list = list_of(db, which);
-
-	owner->list = which;
-	owner->prev = DW_NO_OWNER;
-	owner->next = list->head;
-	if (list->head != DW_NO_OWNER)
-		dw_owners[list->head].prev = owner - dw_owners;
-	else
-		list->tail = owner - dw_owners;
-	list->head = owner - dw_owners;
-}
-
-/*
- * Puts an owner into the list where it belongs now: ready or blocked owners, or none if
- * it has no ready task.  An owner that is in the right list already moves to its end.
- *
- * Blocked owners who lack a background worker are put first, where
- * dw_owners_lack_worker() looks for them.  Needs the ready lock, exclusively.
- */
-void
-dw_owner_list(DwDatabase *db, DwOwner *owner)
-{
-	dw_owner_unlist(db, owner);
-	if (owner->nready == 0)
-		return;
-	if (owner->retry_at == 0)
-		link_owner_last(db, owner, DW_OWNER_READY);
-	else
-	{
-		db->blocked_until = Min(db->blocked_until, owner->retry_at);
-		if (owner->block == DW_BLOCK_NO_WORKER)
-			link_owner_first(db, owner, DW_OWNER_BLOCKED);
-		else
-			link_owner_last(db, owner, DW_OWNER_BLOCKED);
-	}
-}
-
-/*---- Lanes ----*/
 
 /* A reference to the lane, as it is now. */
 DwLaneRef
@@ -522,7 +303,7 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->reload_from));
 
 	dw_lane_owner(lane)->nlanes--;
-	leave_owner(dw_lane_owner(lane));
+	dw_owner_leave(dw_lane_owner(lane));
 	lane->database = InvalidOid;
 	lane->next = dw_shared->free_lane;
 	dw_shared->free_lane = lane - dw_lanes;
@@ -553,208 +334,3 @@ dw_lanes_leave(DwDatabase *db)
 		leave_locked(db, &dw_lanes[db->lanes]);
 }
 
-/*---- Owners without an executor ----*/
-
-/* The longest pause between two attempts, in microseconds. */
-static int64
-longest_wait(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_NO_WORKER:
-			return 5 * USECS_PER_SEC;
-		case DW_BLOCK_ENDED:
-		case DW_BLOCK_TERMINATED:
-			return 30 * USECS_PER_SEC;
-		default:
-			return 5 * USECS_PER_MINUTE;
-	}
-}
-
-/*
- * True if the log must report that no background worker is free for an owner; then the
- * caller reports it.
- *
- * That is so the first time, and each time that the owner is blocked anew, but not more
- * often than once in LOG_INTERVAL_US.
- */
-static bool
-no_worker_log_is_due(DwOwner *owner)
-{
-	int64		told = owner->no_worker_told;
-
-	if (told != 0 &&
-		(told >= owner->no_worker_since || dw_uptime() - told < LOG_INTERVAL_US))
-		return false;
-	owner->no_worker_told = dw_uptime();
-	return true;
-}
-
-/*
- * Blocks an owner, since it got no executor: its lanes wait until retry_at.  The pause
- * doubles each time, up to a limit that depends on the reason.
- *
- * Returns true if the caller must report it to the log: the owner was not blocked for
- * this reason before, or, if no background worker is free, no_worker_log_is_due().
- * Does nothing for an owner that waits already, or has no place.  Needs the table lock,
- * and the ready lock exclusively.
- */
-bool
-dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
-{
-	DwOwner    *owner = find_owner(db, role);
-	TimestampTz now = dw_now();
-	uint32		failures;
-	int64		wait;
-	bool		news = false;
-
-	if (owner == NULL || owner->retry_at > now)
-		return false;
-	if (owner->block != reason)
-	{
-		owner->block = reason;
-		owner->start_failures = 0;
-		owner->no_worker_since = dw_uptime();
-		news = true;
-	}
-	if (reason == DW_BLOCK_NO_WORKER)
-		news = no_worker_log_is_due(owner);
-	/* after a termination try again soon, unless it happens over and over */
-	failures = owner->start_failures++;
-	if (reason == DW_BLOCK_TERMINATED)
-		failures -= Min(failures, TERMINATED_PATIENCE);
-	wait = RETRY_MIN << Min(failures, 16);
-	owner->retry_at = now + Min(wait, longest_wait(reason));
-	dw_owner_list(db, owner);
-	return news;
-}
-
-/*
- * Ends the block of an owner, since an executor of the owner works.  Needs the ready
- * lock, exclusively.
- */
-void
-dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
-{
-	if (owner->block == DW_BLOCK_NONE && owner->retry_at == 0)
-		return;
-	owner->block = DW_BLOCK_NONE;
-	owner->retry_at = 0;
-	owner->start_failures = 0;
-	dw_owner_list(db, owner);
-}
-
-/* Lets a blocked owner try again; its number of vain attempts stays. */
-static void
-try_again(DwDatabase *db, DwOwner *owner)
-{
-	owner->retry_at = 0;
-	dw_owner_list(db, owner);
-}
-
-/*
- * Lets those blocked owners try again whose pause is over, and sets db->blocked_until.
- * Needs the ready lock, exclusively.
- */
-void
-dw_owners_retry(DwDatabase *db)
-{
-	TimestampTz now = dw_now();
-	TimestampTz next = DW_NEVER;
-	int32		after;
-
-	if (db->blocked_until > now)
-		return;
-	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = after)
-	{
-		DwOwner    *owner = &dw_owners[i];
-
-		after = owner->next;
-		if (owner->retry_at <= now)
-			try_again(db, owner);
-		else
-			next = Min(next, owner->retry_at);
-	}
-	db->blocked_until = next;
-}
-
-/*
- * True if owners of the database wait for a background worker and could use it.
- *
- * Reads without a lock, so the answer may be out of date.  These owners are in front of
- * the list of blocked ones, so the first one tells.
- */
-bool
-dw_owners_lack_worker(DwDatabase *db)
-{
-	int32		head = db->blocked_owners.head;
-
-	return head != DW_NO_OWNER && dw_owners[head].block == DW_BLOCK_NO_WORKER &&
-		!dw_database_is_disabled(db);
-}
-
-/*
- * Lets one owner try again before all others: of those who lack a background worker,
- * the one who has waited longest.  Needs the ready lock, exclusively.
- */
-void
-dw_owners_retry_first(DwDatabase *db)
-{
-	DwOwner    *first = NULL;
-
-	for (int32 i = db->blocked_owners.head;
-		 i != DW_NO_OWNER && dw_owners[i].block == DW_BLOCK_NO_WORKER;
-		 i = dw_owners[i].next)
-		if (first == NULL || dw_owners[i].no_worker_since < first->no_worker_since)
-			first = &dw_owners[i];
-	if (first == NULL)
-		return;
-	first->retry_at = 0;
-	dw_owner_unlist(db, first);
-	link_owner_first(db, first, DW_OWNER_READY);
-}
-
-/*
- * Lets all blocked owners of the database try again now, as if for the first time.
- * Needs the ready lock, exclusively.
- */
-void
-dw_owners_retry_all(DwDatabase *db)
-{
-	for (int i = 0; i < dw_owner_places(); i++)
-	{
-		DwOwner    *owner = &dw_owners[i];
-
-		if (owner->database != db->oid || owner->block == DW_BLOCK_NONE)
-			continue;
-		owner->start_failures = 0;
-		try_again(db, owner);
-	}
-	db->blocked_until = DW_NEVER;
-}
-
-/* The reason as text, for views and the log. */
-const char *
-dw_block_text(DwBlock reason)
-{
-	switch (reason)
-	{
-		case DW_BLOCK_NONE:
-			break;
-		case DW_BLOCK_NO_WORKER:
-			return "no background worker is free";
-		case DW_BLOCK_NO_ROLE:
-			return "the role does not exist";
-		case DW_BLOCK_NO_CONNECT:
-			return "the role does not have CONNECT privilege on the database";
-		case DW_BLOCK_CLOSED:
-			return "the database does not accept connections";
-		case DW_BLOCK_NOT_CONNECTED:
-			return "an executor could not connect, see the server log";
-		case DW_BLOCK_TERMINATED:
-			return "an executor was terminated while it ran its first task";
-		case DW_BLOCK_ENDED:
-			return "an executor ended while it ran a task, see the server log";
-	}
-	return "";
-}

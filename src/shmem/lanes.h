@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lanes.h
- *	  The table of lanes, and the table of their owners.
+ *	  The table of lanes.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,18 +22,7 @@ extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority
 extern void dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
-extern int	dw_owner_places(void);
-extern int32 dw_owner_enter(DwDatabase *db, Oid role);
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);
 extern DwHint dw_entry_hint(const DwEntry *entry);
-extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
-extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
-extern void dw_owners_retry(DwDatabase *db);
-extern void dw_owners_retry_all(DwDatabase *db);
-extern bool dw_owners_lack_worker(DwDatabase *db);
-extern void dw_owners_retry_first(DwDatabase *db);
-extern const char *dw_block_text(DwBlock reason);
-extern void dw_owner_unlist(DwDatabase *db, DwOwner *owner);
-extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
 
 #endif							/* DW_LANES_H */

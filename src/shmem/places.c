@@ -39,8 +39,8 @@ dw_database_init(DwDatabase *db)
 	db->oid = InvalidOid;
 	db->absent = true;
 	db->lanes = DW_NO_LANE;
-	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
-	db->blocked_owners = db->ready_owners;
+	dlist_init(&db->ready_owners);
+	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 	/* a process that holds the database has pinned its place, so there is none */
 	pg_atomic_init_u32(&db->holds, 0);

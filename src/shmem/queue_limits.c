@@ -296,15 +296,18 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 {
 	DwQueue    *queue = dw_lane_queue(lane);
 	DwLane	   *longest = NULL;
+	dlist_iter	iter;
 
 	if (!is_limited(queue) || turn_lasts(queue, now))
 		return false;
 	queue->next_turn = now + TURN_US;
-	for (int32 o = db->ready_owners.head; o != DW_NO_OWNER; o = dw_owners[o].next)
+	dlist_foreach(iter, &db->ready_owners)
 	{
-		if (dw_owners[o].role == lane->owner)
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->role == lane->owner)
 			continue;
-		for (int32 i = dw_owners[o].ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		for (int32 i = owner->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
 		{
 			DwLane	   *other = &dw_lanes[i];
 
@@ -472,5 +475,5 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 	else if (lane->queue_place == DW_NO_QUEUE)
 		lane->paused = db->queues_missing ? DW_PAUSED_NO_PLACE : DW_PAUSED_NO_QUEUE;
 	else
-		lane->paused = dw_queues[lane->queue_place].paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+		lane->paused = dw_queues[lane->queue_place].pause;
 }

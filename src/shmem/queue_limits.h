@@ -49,7 +49,7 @@ typedef struct DwQueue
 	int16		id;
 
 	/* ready lock: as declared */
-	bool		paused;
+	DwPause		pause;			/* as its declaration says */
 	bool		batch;
 	int32		max_running;	/* 0: no limit */
 	int32		rate;			/* tasks a second, 0: no limit */

@@ -24,6 +24,7 @@
 #include "../ring/ring.h"
 #include "executors.h"
 #include "lanes.h"
+#include "owners.h"
 #include "places.h"
 #include "queue_limits.h"
 #include "ready.h"
@@ -104,7 +105,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 		return;
 	unlink_lane(lane);
 	if (dw_lane_owner(lane)->nready == 0)
-		dw_owner_unlist(db, dw_lane_owner(lane));
+		dw_owner_unlist(dw_lane_owner(lane));
 }
 
 /* Lists or unlists a lane after lane->paused has changed. */
@@ -131,11 +132,11 @@ dw_ready_reset(DwDatabase *db)
 		dw_lanes[i].is_listed = false;
 		owner->ready_head = owner->ready_tail = DW_NO_LANE;
 		owner->nready = 0;
-		owner->list = DW_OWNER_UNLISTED;
+		owner->is_listed = false;
 		owner->round = 0;
 	}
-	db->ready_owners.head = db->ready_owners.tail = DW_NO_OWNER;
-	db->blocked_owners = db->ready_owners;
+	dlist_init(&db->ready_owners);
+	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 }
 

@@ -36,6 +36,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "lib/ilist.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/itemptr.h"
@@ -85,7 +86,10 @@ typedef enum DwBlock
 	DW_BLOCK_ENDED				/* an executor ended by itself during its first task */
 } DwBlock;
 
-/* Why no task of a lane is started, though its owner could get an executor. */
+/*
+ * Why no task of a lane is started, though its owner could get an executor.  Decided in
+ * task/queues.c (pause_of) and, for a lane that is entered, in dw_queue_attach_lane().
+ */
 typedef enum DwPause
 {
 	DW_NOT_PAUSED = 0,
@@ -167,24 +171,6 @@ typedef struct DwLane
 	DwLaneLateness lateness;
 } DwLane;
 
-/* The list of its database that an owner is in. */
-typedef enum DwOwnerList
-{
-	DW_OWNER_UNLISTED = 0,		/* in none: the owner has no ready task */
-	DW_OWNER_READY,				/* its ready tasks can get an executor */
-	DW_OWNER_BLOCKED			/* its ready tasks get no executor before retry_at */
-} DwOwnerList;
-
-/* Ends a list of owners. */
-#define DW_NO_OWNER		(-1)
-
-/* A doubly linked list of owners, by their indexes in dw_owners. */
-typedef struct DwOwners
-{
-	int32		head;
-	int32		tail;
-} DwOwners;
-
 /*
  * A role that owns lanes of one database.  It keeps its place as long as it has lanes or
  * executors.
@@ -202,9 +188,8 @@ typedef struct DwOwner
 								 * paused, in the order of their turns */
 	int32		ready_tail;
 	uint32		nready;			/* number of lanes in that list */
-	DwOwnerList list;			/* the list of owners that it is in */
-	int32		next;			/* neighbours in that list */
-	int32		prev;
+	bool		is_listed;		/* True if in one of its database's two lists of owners */
+	dlist_node	link;			/* in that list */
 	DwBlock		block;			/* why it got no executor */
 	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
 	uint32		start_failures;	/* vain attempts to get an executor, in a row */
@@ -258,9 +243,9 @@ typedef struct DwDatabase
 	bool		queues_missing;	/* a declared queue has no place in dw_queues */
 
 	/* ready lock */
-	DwOwners	ready_owners;	/* owners with ready tasks that can get an executor, in the
+	dlist_head	ready_owners;	/* owners with ready tasks that can get an executor, in the
 								 * order of their turns */
-	DwOwners	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
+	dlist_head	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
 

@@ -20,9 +20,8 @@
 void
 dw_sweeper_news_init(DwSweeperNews *news)
 {
-	pg_atomic_init_u32(&news->marks, 0);
-	pg_atomic_init_u32(&news->recurring, 0);
-	pg_atomic_init_u32(&news->rests, 0);
+	for (int i = 0; i < DW_SWEEPER_FLAGS; i++)
+		pg_atomic_init_u32(&news->flags[i], 0);
 	for (int i = 0; i < DW_JOBS; i++)
 	{
 		pg_atomic_init_u64(&news->job_at[i], (uint64) DW_NEVER);
@@ -35,67 +34,6 @@ dw_sweeper_news_init(DwSweeperNews *news)
 	pg_atomic_init_u32(&news->history_is_full, 0);
 	news->waits = false;
 	news->npids = 0;
-}
-
-/*---- Marks, recurring tasks, and the sweeper's pauses ----*/
-
-/* Asks the sweeper to look for marks.  Full barrier: the caller then wakes the sweeper. */
-void
-dw_marks_look_ask(DwSweeperNews *news)
-{
-	pg_atomic_write_u32(&news->marks, 1);
-	pg_memory_barrier();
-}
-
-/* True if the sweeper must look again for marks. */
-bool
-dw_marks_look_asked(DwSweeperNews *news)
-{
-	return pg_atomic_read_u32(&news->marks) != 0;
-}
-
-/* The sweeper is about to read the marks.  Full barrier, so that no request is lost. */
-void
-dw_marks_look_begin(DwSweeperNews *news)
-{
-	pg_atomic_write_u32(&news->marks, 0);
-	pg_memory_barrier();
-}
-
-/* Asks the sweeper to look whether each recurring task has its next run. */
-void
-dw_recurring_look_ask(DwSweeperNews *news)
-{
-	pg_atomic_write_u32(&news->recurring, 1);
-}
-
-/* True if the sweeper must look at recurring tasks. */
-bool
-dw_recurring_look_asked(DwSweeperNews *news)
-{
-	return pg_atomic_read_u32(&news->recurring) != 0;
-}
-
-/* The same, for the sweeper, which is about to look.  Full barrier. */
-bool
-dw_recurring_look_take(DwSweeperNews *news)
-{
-	return pg_atomic_exchange_u32(&news->recurring, 0) != 0;
-}
-
-/* Notes whether the sweeper has a long pause.  Full barrier. */
-void
-dw_sweeper_rests(DwSweeperNews *news, bool rests)
-{
-	pg_atomic_write_u32(&news->rests, rests ? 1 : 0);
-	pg_memory_barrier();
-}
-
-/* True if the sweeper has a long pause. */
-bool
-dw_sweeper_is_resting(DwSweeperNews *news)
-{
-	return pg_atomic_read_u32(&news->rests) != 0;
 }
 
 /*

@@ -13,6 +13,18 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
+/* Flags. */
+typedef enum DwSweeperFlag
+{
+	DW_LOOK_FOR_MARKS = 0,		/* the sweeper must look again for marks */
+	DW_LOOK_AT_RECURRING,		/* the sweeper must check that each recurring task has its
+								 * next run */
+	DW_SWEEPER_RESTS			/* the sweeper has a long pause, and can end to free its
+								 * background worker */
+} DwSweeperFlag;
+
+#define DW_SWEEPER_FLAGS	(DW_SWEEPER_RESTS + 1)
+
 /* What the sweeper does when its time has come. */
 typedef enum DwJob
 {
@@ -30,11 +42,7 @@ typedef enum DwJob
 
 typedef struct DwSweeperNews
 {
-	pg_atomic_uint32 marks;		/* 1: the sweeper must look again for marks */
-	pg_atomic_uint32 recurring;	/* 1: the sweeper must check that each recurring task has
-								 * its next run */
-	pg_atomic_uint32 rests;		/* 1: the sweeper has a long pause, and can end to free its
-								 * background worker */
+	pg_atomic_uint32 flags[DW_SWEEPER_FLAGS];	/* by DwSweeperFlag */
 	pg_atomic_uint64 job_at[DW_JOBS];	/* when the job must be done; DW_NEVER: not asked */
 	pg_atomic_uint64 job_after[DW_JOBS];	/* not before then, since it has just been done */
 
@@ -56,14 +64,6 @@ typedef struct DwSweeperNews
 
 extern void dw_sweeper_news_init(DwSweeperNews *news);
 
-extern void dw_marks_look_ask(DwSweeperNews *news);
-extern bool dw_marks_look_asked(DwSweeperNews *news);
-extern void dw_marks_look_begin(DwSweeperNews *news);
-extern void dw_recurring_look_ask(DwSweeperNews *news);
-extern bool dw_recurring_look_asked(DwSweeperNews *news);
-extern bool dw_recurring_look_take(DwSweeperNews *news);
-extern void dw_sweeper_rests(DwSweeperNews *news, bool rests);
-extern bool dw_sweeper_is_resting(DwSweeperNews *news);
 extern void dw_sweeper_waits(DwSweeperNews *news, bool waits, const int *pids, int n);
 
 extern bool dw_job_ask(DwSweeperNews *news, DwJob job, TimestampTz at);
@@ -82,5 +82,26 @@ extern bool dw_history_becomes_full(DwSweeperNews *news, bool full);
 extern bool dw_history_is_full(DwSweeperNews *news);
 extern int64 dw_history_locked_for(DwSweeperNews *news, TimestampTz now);
 extern void dw_history_unlocked(DwSweeperNews *news);
+
+/* Sets a flag.  Full barrier. */
+static inline void
+dw_sweeper_tell(DwSweeperNews *news, DwSweeperFlag flag)
+{
+	(void) pg_atomic_exchange_u32(&news->flags[flag], 1);
+}
+
+/* True if the flag is set. */
+static inline bool
+dw_sweeper_is_told(DwSweeperNews *news, DwSweeperFlag flag)
+{
+	return pg_atomic_read_u32(&news->flags[flag]) != 0;
+}
+
+/* True if the flag was set; clears it.  Full barrier. */
+static inline bool
+dw_sweeper_take(DwSweeperNews *news, DwSweeperFlag flag)
+{
+	return pg_atomic_exchange_u32(&news->flags[flag], 0) != 0;
+}
 
 #endif							/* DW_SWEEPER_NEWS_H */

@@ -339,7 +339,7 @@ write_progress(Sweep *sweep)
 	table_close(rel, NoLock);
 	values[Anum_cancellation_removed - 1] =
 		Int64GetDatum(DatumGetInt64(values[Anum_cancellation_removed - 1]) + sweep->removed);
-	dw_cancellation_insert(values, nulls);
+	dw_table_insert(dw_catalog()->cancellation, values, nulls, Natts_cancellation);
 	sweep->removed = 0;
 }
 

@@ -40,6 +40,7 @@
 #include "../rows/catalog.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
@@ -87,13 +88,13 @@ end_serving(int code, Datum arg)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&my_db->sweeper, failed ? DW_PROCESS_FAILED :
 					made_way ? DW_PROCESS_MADE_WAY : DW_PROCESS_FINISHED);
-	dw_sweeper_rests(&my_db->sweeper_news, false);
+	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	dw_sweeper_waits(&my_db->sweeper_news, false, NULL, 0);
 	LWLockRelease(dw_shared->table_lock);
 	if (!finished)
 	{
 		/* the sweeper had taken these requests and has not done the work: ask again */
-		dw_recurring_look_ask(&my_db->sweeper_news);
+		dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 		for (int i = 0; i < DW_JOBS; i++)
 			(void) dw_job_ask(&my_db->sweeper_news, i, PG_INT64_MIN);
 	}
@@ -211,11 +212,11 @@ rest_long(TimestampTz more_at)
 	bool		stays;
 
 	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
-	dw_sweeper_rests(&my_db->sweeper_news, true);
+	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	stays = !dw_owners_lack_worker(my_db);
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
-	dw_sweeper_rests(&my_db->sweeper_news, false);
+	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
 	return stays;
 }
 
@@ -233,7 +234,7 @@ rest(int64 began, TimestampTz more_at)
 	while (rest_until(dw_uptime(), rested))
 		if (sweeper_asked_to_end())
 			return true;
-	if (dw_marks_look_asked(&my_db->sweeper_news))
+	if (dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 		return true;
 	if (more_at > dw_now() + LINGER_US)
 		return rest_long(more_at);
@@ -253,7 +254,7 @@ dw_sweeper_main(Datum number)
 	dw_worker_begin();
 	begin_serving(number);
 	dw_sweep_begin(my_db);
-	(void) dw_failed_obey_settings(my_db);
+	(void) dw_retention_obey_settings(my_db);
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel sweeper",
 										  ALLOCSET_DEFAULT_SIZES);
 
@@ -266,10 +267,10 @@ dw_sweeper_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		if (dw_worker_interrupts() && dw_failed_obey_settings(my_db))
+		if (dw_worker_interrupts() && dw_retention_obey_settings(my_db))
 			dw_failed_restart();
 		/* the flag is cleared before the marks are read, so that no request is lost */
-		dw_marks_look_begin(&my_db->sweeper_news);
+		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
 		trim_at = trim();
 		repair_at = dw_recurring_repair(my_db);
@@ -277,15 +278,14 @@ dw_sweeper_main(Datum number)
 		{
 			/* times in shared memory may be too late by the new clock: set them again */
 			dw_failed_restart();
-			dw_failed_begin(my_db);
-			dw_history_begin(my_db);
+			dw_retention_begin(my_db);
 			continue;
 		}
 		if (sweeper_asked_to_end() || dw_extension_gone)
 			break;
 		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{
-			if (!dw_marks_look_asked(&my_db->sweeper_news))
+			if (!dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 				break;
 			continue;
 		}
@@ -297,7 +297,7 @@ dw_sweeper_main(Datum number)
 			 * marks, but not of this work
 			 */
 			if (repair_at != DW_NEVER)
-				dw_recurring_look_ask(&my_db->sweeper_news);
+				dw_sweeper_tell(&my_db->sweeper_news, DW_LOOK_AT_RECURRING);
 			break;
 		}
 	}

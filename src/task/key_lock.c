@@ -47,21 +47,21 @@
 static LOCKTAG key_lock;
 
 /*
- * Fills *key with owner, queue and key of a row of delay_wheel.task; false if the task
- * has no key.  The text points into the tuple unless it had to be detoasted.
+ * Fills *key with owner, queue and key of a row of delay_wheel.task, and *task with the
+ * row's short columns; false if the task has no key.  The text points into the tuple
+ * unless it had to be detoasted.
  */
 bool
-dw_key_of(Relation rel, HeapTuple tuple, DwKey *key)
+dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task)
 {
 	bool		isnull;
 	Datum		value = heap_getattr(tuple, Anum_task_key, RelationGetDescr(rel), &isnull);
-	DwTaskKey	task;
 
 	if (isnull)
 		return false;
-	dw_task_key(rel, tuple, &task);
-	key->owner = task.owner;
-	key->queue = task.queue;
+	dw_task_key(rel, tuple, task);
+	key->owner = task->owner;
+	key->queue = task->queue;
 	key->key = DatumGetTextPP(value);
 	return true;
 }
@@ -87,16 +87,16 @@ dw_key_lock(const DwKey *key)
  * Takes the lock of a task's key, as dw_key_lock() does.  True if the task has a key:
  * then the caller must call dw_key_leave().
  *
- * A session that moves a task holds the lock while it inserts the new row.  An
- * executor holds it from before it deletes the row until it has decided whether the
- * task is run.
+ * An executor holds the lock from before it deletes the row until it has decided
+ * whether the task is run.
  */
 bool
 dw_key_lock_of(Relation rel, HeapTuple tuple)
 {
 	DwKey		key;
+	DwTaskKey	task;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return false;
 	dw_key_lock(&key);
 	return true;
@@ -107,6 +107,21 @@ void
 dw_key_leave(void)
 {
 	LockRelease(&key_lock, ExclusiveLock, false);
+}
+
+/*
+ * Inserts the row of a task again that this transaction has deleted (old), under the lock
+ * of the task's key if it has one.  Returns where the new row is.
+ */
+ItemPointerData
+dw_task_insert_again(Relation rel, HeapTuple old, Datum *values, bool *nulls)
+{
+	bool		has_key = dw_key_lock_of(rel, old);
+	ItemPointerData tid = dw_task_insert(rel, values, nulls);
+
+	if (has_key)
+		dw_key_leave();
+	return tid;
 }
 
 /*
@@ -247,8 +262,7 @@ dw_task_is_superseded(Relation rel, HeapTuple tuple)
 	DwKey		key;
 	DwTaskKey	task;
 
-	if (!dw_key_of(rel, tuple, &key))
+	if (!dw_key_of(rel, tuple, &key, &task))
 		return false;
-	dw_task_key(rel, tuple, &task);
 	return dw_key_superseder(dw_key_rows(rel, &key), &task) != NULL;
 }

@@ -48,7 +48,6 @@
 
 #include "access/detoast.h"
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -195,7 +194,6 @@ read_marks(void)
 {
 	MemoryContext context;
 	Relation	rel;
-	Snapshot	snapshot;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	int			size = 8;
@@ -211,8 +209,7 @@ read_marks(void)
 	context = MemoryContextSwitchTo(marks_context);
 	marks = palloc(size * sizeof(DwMark));
 	MemoryContextSwitchTo(context);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -224,7 +221,6 @@ read_marks(void)
 		nmarks++;
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	list_by_owner();
 }
@@ -452,16 +448,6 @@ dw_marks_hit(Relation rel, HeapTuple tuple)
 	return latest_hit(&task) != 0;
 }
 
-/* True if a mark hits the task, or one that has been removed would have. */
-static bool
-is_hit(Relation rel, HeapTuple tuple)
-{
-	int			n;
-
-	(void) dw_marks(&n);
-	return dw_marks_hit(rel, tuple);
-}
-
 /*
  * True if a mark of delay_cancel_all() hits the task: a committed one, or one of this
  * transaction.  Reads the marks again, with a snapshot of its own, if any were
@@ -474,23 +460,16 @@ is_hit(Relation rel, HeapTuple tuple)
 bool
 dw_task_is_cancelled(Relation rel, HeapTuple tuple)
 {
-	if (!is_hit(rel, tuple))
+	int			n;
+
+	(void) dw_marks(&n);
+	if (!dw_marks_hit(rel, tuple))
 		return false;
-	copy_valid = false;
-	return is_hit(rel, tuple);
+	(void) dw_marks_anew(&n);
+	return dw_marks_hit(rel, tuple);
 }
 
 /*---- The marks' own rows ----*/
-
-/* Returns a copy of the row of a mark as it is now, or NULL. */
-static HeapTuple
-find_mark(Relation rel, int64 id)
-{
-	ScanKeyData key;
-
-	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	return dw_find_now(rel, dw_catalog()->cancellation_pkey, &key);
-}
 
 /*
  * Deletes the row of a mark and returns a copy of it; NULL if another transaction has
@@ -500,12 +479,12 @@ HeapTuple
 dw_mark_take(int64 id)
 {
 	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	HeapTuple	tuple = find_mark(rel, id);
-	TM_FailureData failure;
+	HeapTuple	tuple;
+	ScanKeyData key;
 
-	if (tuple != NULL &&
-		heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot, false,
-					&failure, false) != TM_Ok)
+	ScanKeyInit(&key, Anum_cancellation_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	tuple = dw_row_find(rel, dw_catalog()->cancellation_pkey, &key, NULL);
+	if (tuple != NULL && dw_heap_delete(rel, &tuple->t_self, false) != TM_Ok)
 		tuple = NULL;
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
@@ -559,19 +538,20 @@ dw_marks_supersede(int64 id)
 }
 
 /*
- * Returns the value for the column spared of a task that is moved or put back, since
- * the marks that there are must not hit it: the id of the latest mark that would hit
- * the row as it is about to be written; 0 if none would, and the column may stay as it is.
+ * Spares a task that is moved or put back from the marks that there are; later ones may
+ * cancel it.  The column spared becomes the id of the latest mark that would hit the row
+ * as it is about to be written, and stays as it is if none would.
  */
-int64
-dw_mark_on_row(const Datum *values, const bool *nulls)
+void
+dw_marks_spare(Datum *values, bool *nulls)
 {
 	int			n;
 	DwMarkable	task;
+	int64		latest;
 
 	(void) dw_marks(&n);
 	if (n == 0)
-		return 0;
+		return;
 	task.number = DatumGetInt64(nulls[Anum_task_spared - 1] ? values[Anum_task_id - 1] :
 								values[Anum_task_spared - 1]);
 	task.origin = DatumGetInt64(values[Anum_task_origin - 1]);
@@ -580,7 +560,11 @@ dw_mark_on_row(const Datum *values, const bool *nulls)
 	task.due = DatumGetTimestampTz(values[Anum_task_due - 1]);
 	task.tag = nulls[Anum_task_tag - 1] ? NULL :
 		(struct varlena *) DatumGetPointer(values[Anum_task_tag - 1]);
-	return latest_hit(&task);
+	latest = latest_hit(&task);
+	if (latest == 0)
+		return;
+	values[Anum_task_spared - 1] = Int64GetDatum(latest);
+	nulls[Anum_task_spared - 1] = false;
 }
 
 /*
@@ -591,13 +575,11 @@ void
 dw_marks_armed(void)
 {
 	Relation	rel = table_open(dw_catalog()->cancellation, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		TM_FailureData failure;
 		bool		isnull;
 		Datum		origin = heap_getattr(tuple, Anum_cancellation_origin,
 										  RelationGetDescr(rel), &isnull);
@@ -605,11 +587,9 @@ dw_marks_armed(void)
 		if (DatumGetInt64(origin) == dw_origin_stamp())
 			continue;
 		dw_marks_touched();
-		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, true, &failure, false);
+		(void) dw_heap_delete(rel, &tuple->t_self, true);
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }

@@ -44,7 +44,7 @@ typedef struct DwMarkable
 
 extern void dw_marks_install(void);
 extern bool dw_task_is_cancelled(Relation rel, HeapTuple tuple);
-extern int64 dw_mark_on_row(const Datum *values, const bool *nulls);
+extern void dw_marks_spare(Datum *values, bool *nulls);
 extern const DwMark *dw_marks(int *n);
 extern const DwMark *dw_marks_anew(int *n);
 extern bool dw_marks_hit(Relation rel, HeapTuple tuple);

@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 
 #include "../base/settings.h"
-#include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
 #include "../shmem/shared.h"

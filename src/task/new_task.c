@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "commands/sequence.h"
@@ -82,21 +83,6 @@ dw_finite_due(TimestampTz due)
 	return due;
 }
 
-/*
- * True if a new session of the task's owner has the current search_path by default, so
- * that it need not be kept with the task.
- */
-static bool
-search_path_is_default(void)
-{
-	static struct config_generic *setting = NULL;
-
-	if (setting == NULL)
-		setting = dw_find_setting("search_path");
-	return setting != NULL && setting->source <= PGC_S_DATABASE_USER &&
-		GetUserId() == GetAuthenticatedUserId();
-}
-
 /* Fills *task: a task of the current user, in the default queue, due at once after the commit. */
 void
 dw_new_task_init(DwNewTask *task, text *sql)
@@ -109,39 +95,64 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	task->nulls[Anum_task_sql - 1] = false;
 }
 
-/*
- * Returns the due time with the queue's spread added: a hash of the id, so that a task
- * that is put back is moved by the same time again.
- */
-static TimestampTz
-spread_due(const DwNewTask *task, int64 id)
+/* Sets a column of the task's row. */
+void
+dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 {
-	uint64		hash;
+	task->values[column - 1] = value;
+	task->nulls[column - 1] = isnull;
+}
 
-	if (task->spread <= 0)
-		return task->due;
-	hash = hash_bytes_extended((unsigned char *) &id, sizeof(id), 0);
-	return dw_finite_due(dw_time_add(task->due, hash % task->spread));
+/*
+ * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
+ * its latest due time.  Keeps the current search_path with the task, unless a new session
+ * of its owner has that by default.  The SQL is not checked if delay_wheel.check_sql is
+ * off, or nargs is DW_SQL_CHECKED.
+ */
+void
+dw_new_task_check(DwNewTask *task, int nargs)
+{
+	static struct config_generic *search_path = NULL;
+	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
+	TimestampTz latest = task->due;
+
+	if (dw_check_sql_text && nargs != DW_SQL_CHECKED)
+	{
+		if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+			dw_check_sql_autonomous(sql, nargs);
+		else
+			dw_check_sql(sql, nargs);
+	}
+	if (task->spread > 0)
+		latest = dw_finite_due(dw_time_add(latest, task->spread));
+	if (!task->nulls[Anum_task_expires - 1])
+		dw_check_expires(latest, task->values[Anum_task_expires - 1]);
+
+	if (search_path == NULL)
+		search_path = dw_find_setting("search_path");
+	if (search_path == NULL || search_path->source > PGC_S_DATABASE_USER ||
+		GetUserId() != GetAuthenticatedUserId())
+		dw_new_task_set(task, Anum_task_search_path, CStringGetTextDatum(namespace_search_path),
+						false);
 }
 
 /*
  * Draws an id and writes the row; after the commit, the timer hears of the task.
- * Returns the id.  The table of tasks is locked for writing; lane is the task's lane,
+ * Returns the id.  rel is delay_wheel.task, locked for writing; lane is the task's lane,
  * or dw_no_lane.
  */
 int64
-dw_new_task_insert(DwNewTask *task, DwLaneRef lane)
+dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 {
 	Datum	   *values = task->values;
 	bool	   *nulls = task->nulls;
-	DwHint		hint;
+	DwHint		hint = {.lane = lane, .due = task->due};
 
-	hint.lane = lane;
 	dw_writes_for(task->owner);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
-	hint.due = spread_due(task, hint.id);
-	if (!nulls[Anum_task_expires - 1])
-		dw_check_expires(hint.due, values[Anum_task_expires - 1]);
+	/* the queue's spread, by a hash of the id: a task that is put back is moved as far again */
+	if (task->spread > 0)
+		hint.due += hash_bytes_extended((unsigned char *) &hint.id, sizeof(hint.id), 0) % task->spread;
 
 	values[Anum_task_id - 1] = Int64GetDatum(hint.id);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
@@ -153,49 +164,14 @@ dw_new_task_insert(DwNewTask *task, DwLaneRef lane)
 		nulls[i - 1] = false;
 
 	DW_INJECT("schedule-before-insert");
-	hint.tid = dw_task_insert(values, nulls);
-	dw_touch_written(&hint);
+	hint.tid = dw_task_insert(rel, values, nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 	DW_INJECT("schedule-after-insert");
 	return hint.id;
 }
 
-/* Keeps the current search_path with the task, unless that is its owner's default. */
-void
-dw_keep_search_path(DwNewTask *task)
-{
-	if (search_path_is_default())
-		return;
-	task->values[Anum_task_search_path - 1] = CStringGetTextDatum(namespace_search_path);
-	task->nulls[Anum_task_search_path - 1] = false;
-}
-
 /*
- * Raises an error if the task's SQL, which has nargs arguments, cannot be scheduled.
- * Does nothing if delay_wheel.check_sql is off.
- */
-void
-dw_new_task_check_sql(const DwNewTask *task, int nargs)
-{
-	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
-
-	if (!dw_check_sql_text)
-		return;
-	if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
-		dw_check_sql_autonomous(sql, nargs);
-	else
-		dw_check_sql(sql, nargs);
-}
-
-/* Checks the task's SQL, and keeps the search_path, by the two functions above. */
-void
-dw_new_task_check(DwNewTask *task, int nargs)
-{
-	dw_new_task_check_sql(task, nargs);
-	dw_keep_search_path(task);
-}
-
-/*
- * Schedules a task that takes the place of one that ends, and returns its id.  Its SQL
+ * Schedules a task that follows one that ends, and returns its id.  Its SQL
  * was checked when the first task was scheduled.  No limit applies: neither of pending
  * tasks nor of lanes.
  */
@@ -203,7 +179,9 @@ int64
 dw_schedule_successor(DwNewTask *task)
 {
 	DwLaneRef	lane = dw_lane_if_any(task->owner, task->queue, task->priority);
+	Relation	rel = dw_tasks_open();
+	int64		id = dw_new_task_insert(rel, task, lane);
 
-	dw_tasks_lock();
-	return dw_new_task_insert(task, lane);
+	table_close(rel, NoLock);
+	return id;
 }

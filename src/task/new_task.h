@@ -18,6 +18,8 @@
 
 /* Stands for a priority that was not given; real ones are -1, 0 and 1. */
 #define DW_NO_PRIORITY	(-2)
+/* Stands for a number of arguments: the SQL was checked when it was stored. */
+#define DW_SQL_CHECKED	(-1)
 
 /*
  * A task that is to be scheduled.  values and nulls are the columns of its row; those
@@ -36,11 +38,10 @@ typedef struct DwNewTask
 } DwNewTask;
 
 extern void dw_check_expires(TimestampTz due, Datum expires);
-extern int64 dw_new_task_insert(DwNewTask *task, DwLaneRef lane);
-extern void dw_keep_search_path(DwNewTask *task);
-extern void dw_new_task_check_sql(const DwNewTask *task, int nargs);
 extern void dw_new_task_init(DwNewTask *task, text *sql);
+extern void dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
+extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
 extern int64 dw_schedule_successor(DwNewTask *task);
 extern TimestampTz dw_schedule_now(void);
 extern TimestampTz dw_due_after(const Interval *delay);

@@ -66,19 +66,6 @@ static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static void (*use_two_phase) (void) = NULL;
 static PGFunction should_use_two_phase = NULL;
 
-/* Finds the functions of Citus, once in a process.  All loaded libraries are RTLD_GLOBAL. */
-static void
-look_for_citus(void)
-{
-	static bool looked = false;
-
-	if (looked)
-		return;
-	looked = true;
-	*(void **) &use_two_phase = dlsym(RTLD_DEFAULT, "Use2PCForCoordinatedTransaction");
-	*(void **) &should_use_two_phase = dlsym(RTLD_DEFAULT, "coordinated_transaction_should_use_2PC");
-}
-
 /*
  * True if Citus takes part in this transaction and would commit it in one phase.  If
  * Citus takes no part, its function raises an error, which leaves nothing to clean up.
@@ -102,20 +89,6 @@ is_one_phase(void)
 	return result;
 }
 
-/* Tells the log, once in a process, that delay_wheel.two_phase does not exist. */
-static void
-log_missing_table(void)
-{
-	static bool said = false;
-
-	if (!said)
-		ereport(LOG,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist"),
-				 errhint("Create it, see doc/scaling.md.")));
-	said = true;
-}
-
 /*
  * Inserts no rows into delay_wheel.two_phase, so that Citus commits in two phases.
  * Runs as the table's owner, in a security-restricted operation: a trigger on the
@@ -124,6 +97,7 @@ log_missing_table(void)
 static void
 write_no_rows(void)
 {
+	static bool said = false;
 	Oid			schema = get_namespace_oid("delay_wheel", true);
 	Oid			table = OidIsValid(schema) ? get_relname_relid("two_phase", schema) : InvalidOid;
 	Relation	rel;
@@ -132,7 +106,13 @@ write_no_rows(void)
 
 	if (!OidIsValid(table))
 	{
-		log_missing_table();
+		/* once in a process */
+		if (!said)
+			ereport(LOG,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist"),
+					 errhint("Create it, see doc/scaling.md.")));
+		said = true;
 		return;
 	}
 	rel = RelationIdGetRelation(table);
@@ -158,7 +138,15 @@ write_no_rows(void)
 void
 dw_other_nodes_prepare(void)
 {
-	look_for_citus();
+	static bool looked = false;
+
+	/* once in a process; all loaded libraries are RTLD_GLOBAL */
+	if (!looked)
+	{
+		*(void **) &use_two_phase = dlsym(RTLD_DEFAULT, "Use2PCForCoordinatedTransaction");
+		*(void **) &should_use_two_phase = dlsym(RTLD_DEFAULT, "coordinated_transaction_should_use_2PC");
+		looked = true;
+	}
 	if (use_two_phase != NULL)
 		use_two_phase();
 	else if (should_use_two_phase != NULL && !XactReadOnly && is_one_phase())

@@ -54,6 +54,7 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/owners.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -137,7 +138,7 @@ dw_queue_row(Relation rel, const char *name)
 
 	ScanKeyEntryInitialize(&key, 0, Anum_queue_name, BTEqualStrategyNumber, InvalidOid,
 						   C_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(name));
-	return dw_find_now(rel, dw_catalog()->queue_name_key, &key);
+	return dw_row_find(rel, dw_catalog()->queue_name_key, &key, NULL);
 }
 
 /*
@@ -164,8 +165,9 @@ unlock_queue(Oid table, int16 id)
 	(void) LockRelease(&tag, AccessShareLock, false);
 }
 
-static int16
-id_of_row(Relation rel, HeapTuple tuple)
+/* Returns the id in a row of delay_wheel.queue. */
+int16
+dw_queue_id(Relation rel, HeapTuple tuple)
 {
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
@@ -178,7 +180,7 @@ remember_queue(Relation rel, HeapTuple tuple, const char *name)
 
 	found->is_valid = false;
 	strlcpy(found->name, name, sizeof(found->name));
-	found->queue.id = id_of_row(rel, tuple);
+	found->queue.id = dw_queue_id(rel, tuple);
 	found->queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
 	found->queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
 	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
@@ -227,14 +229,14 @@ lock_queue_by_name(const char *name)
 
 		if (tuple == NULL)
 			raise_unknown(name);
-		if (id_of_row(rel, tuple) == locked)
+		if (dw_queue_id(rel, tuple) == locked)
 		{
 			remember_queue(rel, tuple, name);
 			break;
 		}
 		if (locked != 0)
 			unlock_queue(oid, locked);
-		locked = id_of_row(rel, tuple);
+		locked = dw_queue_id(rel, tuple);
 		(void) dw_queue_lock(oid, locked, AccessShareLock, true);
 		heap_freetuple(tuple);
 	}
@@ -319,24 +321,22 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 	*queue = found->queue;
 }
 
-/* Returns the name of a queue, or NULL if there is none of this id. */
-static char *
-queue_name_of(int16 id)
+/* Returns the name of a queue as it is now, or NULL if there is none of this id. */
+char *
+dw_queue_name_of(int16 id)
 {
 	Relation	rel = table_open(dw_catalog()->queue, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SysScanDesc scan;
 	ScanKeyData key;
 	HeapTuple	tuple;
 	char	   *name = NULL;
 
 	ScanKeyInit(&key, Anum_queue_id, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(id));
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (tuple != NULL)
 		name = TextDatumGetCString(column_or(rel, tuple, Anum_queue_name, (Datum) 0));
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
 	return name;
 }
@@ -350,7 +350,7 @@ dw_queue_require(int16 id)
 
 	if (id == 0)
 		return;
-	name = queue_name_of(id);
+	name = dw_queue_name_of(id);
 	if (name == NULL)
 		raise_unknown(psprintf("%d", id));
 	dw_queue_find(name, &queue);
@@ -370,7 +370,7 @@ dw_queue_keep(int16 id)
 	if (dw_queue_lock(oid, id, AccessShareLock, true) == LOCKACQUIRE_ALREADY_HELD &&
 		!dw_control_is_touched())
 		return true;
-	if (queue_name_of(id) != NULL)
+	if (dw_queue_name_of(id) != NULL)
 		return true;
 	unlock_queue(oid, id);
 	return false;
@@ -393,7 +393,7 @@ dw_queue_named(const char *name)
 	tuple = dw_queue_row(rel, name);
 	if (tuple == NULL)
 		raise_unknown(name);
-	id = id_of_row(rel, tuple);
+	id = dw_queue_id(rel, tuple);
 	table_close(rel, AccessShareLock);
 	return id;
 }
@@ -404,15 +404,6 @@ static int
 compare_declared(const void *a, const void *b)
 {
 	return (int) ((const DwDeclaredQueue *) a)->id - (int) ((const DwDeclaredQueue *) b)->id;
-}
-
-static int
-compare_oids(const void *a, const void *b)
-{
-	Oid			x = *(const Oid *) a;
-	Oid			y = *(const Oid *) b;
-
-	return x < y ? -1 : x > y ? 1 : 0;
 }
 
 /* Returns the queue of the copy that has this id, or NULL. */
@@ -433,15 +424,16 @@ dw_owner_is_paused(Oid owner)
 {
 	return dw_queue_tables.nowners > 0 &&
 		bsearch(&owner, dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid),
-				compare_oids) != NULL;
+				oid_cmp) != NULL;
 }
 
 /* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 {
-	queue->id = id_of_row(rel, tuple);
-	queue->paused = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false)));
+	queue->id = dw_queue_id(rel, tuple);
+	queue->pause = DatumGetBool(column_or(rel, tuple, Anum_queue_paused, BoolGetDatum(false))) ?
+		DW_PAUSED_QUEUE : DW_NOT_PAUSED;
 	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
 	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
@@ -520,7 +512,7 @@ dw_queue_tables_read(Snapshot snapshot)
 		qsort(dw_queue_tables.queues, dw_queue_tables.nqueues, sizeof(DwDeclaredQueue),
 			  compare_declared);
 	if (dw_queue_tables.nowners > 0)
-		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), compare_oids);
+		qsort(dw_queue_tables.owners, dw_queue_tables.nowners, sizeof(Oid), oid_cmp);
 }
 
 /* Returns the reason why the tasks of an owner and queue are paused, by the copy. */
@@ -533,7 +525,7 @@ pause_of(Oid owner, int16 queue)
 		return DW_PAUSED_DATABASE;
 	if (dw_owner_is_paused(owner))
 		return DW_PAUSED_OWNER;
-	return declared != NULL && declared->paused ? DW_PAUSED_QUEUE : DW_NOT_PAUSED;
+	return declared != NULL ? declared->pause : DW_NOT_PAUSED;
 }
 
 /*---- Timer ----*/
@@ -558,14 +550,27 @@ dw_pause_of_lane(const DwLane *lane)
 
 /*---- Executors ----*/
 
-/* Reads the tables and releases their locks, since a long task must not block others. */
+/*
+ * Reads the tables again, if they may have been changed.  Releases their locks, since a
+ * long task must not block others.
+ */
 static void
-read_tables_now(void)
+keep_tables_current(DwDatabase *db)
 {
-	Oid			queue = dw_catalog()->queue;
-	Oid			pause = dw_catalog()->pause;
+	Oid			queue;
+	Oid			pause;
 	Snapshot	snapshot;
+	uint32		control;
 
+	/* a pause is first visible, then raises control, then returns to its client */
+	pg_memory_barrier();
+	control = db ? dw_control_read(&db->timer_news) : 0;
+	if (dw_queue_tables.is_valid && dw_queue_tables.control == control && !dw_control_is_touched())
+		return;
+
+	pg_memory_barrier();
+	queue = dw_catalog()->queue;
+	pause = dw_catalog()->pause;
 	LockRelationOid(queue, AccessShareLock);
 	LockRelationOid(pause, AccessShareLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -573,25 +578,9 @@ read_tables_now(void)
 	UnregisterSnapshot(snapshot);
 	UnlockRelationOid(pause, AccessShareLock);
 	UnlockRelationOid(queue, AccessShareLock);
-}
-
-/* Reads the tables again, if they may have been changed. */
-static void
-keep_tables_current(DwDatabase *db)
-{
-	uint32		control;
-
-	/* a pause is first visible, then raises control, then returns to its client */
-	pg_memory_barrier();
-	control = db ? dw_control_read(&db->timer_news) : 0;
-	if (!dw_queue_tables.is_valid || dw_queue_tables.control != control || dw_control_is_touched())
-	{
-		pg_memory_barrier();
-		read_tables_now();
-		dw_queue_tables.control = control;
-		/* changes of this transaction are in it, and may be rolled back */
-		dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
-	}
+	dw_queue_tables.control = control;
+	/* changes of this transaction are in it, and may be rolled back */
+	dw_queue_tables.is_valid = db != NULL && !dw_control_is_touched();
 }
 
 /*

@@ -30,7 +30,7 @@ typedef struct DwQueueForTask
 typedef struct DwDeclaredQueue
 {
 	int16		id;
-	bool		paused;
+	DwPause		pause;
 	bool		batch;			/* its tasks may share a transaction */
 	int32		max_running;	/* tasks at the same time; 0: no limit */
 	int32		rate;			/* tasks started in a second; 0: no limit */
@@ -66,6 +66,8 @@ extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wa
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
 extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
+extern int16 dw_queue_id(Relation rel, HeapTuple tuple);
+extern char *dw_queue_name_of(int16 id);
 extern DwDeclaredQueue *dw_queue_declared(int16 id);
 extern bool dw_owner_is_paused(Oid owner);
 extern void dw_queue_tables_read(Snapshot snapshot);

@@ -34,8 +34,10 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "../base/errors.h"
 #include "../base/settings.h"
 #include "../rows/task_rows.h"
 #include "key_lock.h"
@@ -69,10 +71,7 @@ list_roles(ArrayType *array)
 	initStringInfo(&list);
 	for (int i = 0; i < n; i++)
 	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("role name must not be null")));
+		dw_refuse_null(nulls[i], "role name");
 		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(NameStr(*DatumGetName(names[i]))));
 	}
@@ -126,10 +125,7 @@ change_rights(FunctionCallInfo fcinfo, const char *command)
 	const char *roles;
 	const char *functions;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("role name must not be null")));
+	dw_refuse_null(PG_ARGISNULL(0), "role name");
 	roles = list_roles(PG_GETARG_ARRAYTYPE_P(0));
 
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -221,6 +217,17 @@ dw_require_task_owner(int64 id, Oid owner)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for task %lld", (long long) id),
 				 errdetail("Only members of the role that scheduled the task, and superusers, may change it or wait for it.")));
+}
+
+/* Raises an error if the task's owner does not exist any more. */
+void
+dw_require_role(Oid owner)
+{
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(owner)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", owner),
+				 errdetail("The role that scheduled the task was dropped.")));
 }
 
 /* True if the row is that of a pending task: neither cancelled by a mark nor superseded. */

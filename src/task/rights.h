@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 extern void dw_require_task_owner(int64 id, Oid owner);
+extern void dw_require_role(Oid owner);
 extern void dw_require_room(Oid owner);
 
 #endif							/* DW_RIGHTS_H */

@@ -26,11 +26,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -41,11 +39,9 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 #include "../base/inject.h"
 #include "../rows/catalog.h"
@@ -169,22 +165,18 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	return true;
 }
 
-/*
- * Makes the hint by which the timer is told of a row.  If there is no lane for the row
- * (all places are taken), returns false, and the timer will read all lanes.
- */
-static bool
-make_hint(const DwTaskKey *key, DwHint *hint)
+/* Notes a row that is about to be locked, so that the timer is told of it. */
+static void
+touch_row(const DwTaskKey *key, DwTouchKind kind)
 {
-	hint->id = key->id;
-	hint->due = key->due;
-	hint->tid = key->tid;
-	if (dw_lane_find_or_enter(key->owner, key->queue, key->priority, &hint->lane))
-		return true;
-	/* no place is left for another lane, or for this database */
-	hint->lane = dw_no_lane;
-	dw_touch_all();
-	return false;
+	DwHint		hint = {
+		.id = key->id,
+		.due = key->due,
+		.tid = key->tid,
+		.lane = dw_lane_if_any(key->owner, key->queue, key->priority)
+	};
+
+	dw_touch_row(&hint, kind);
 }
 
 /*
@@ -193,24 +185,21 @@ make_hint(const DwTaskKey *key, DwHint *hint)
  * and locked for writing; *key is the row as just found.
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
- * another transaction has locked it or an executor is running the task.  *hint is set
- * to the hint of the row as it was, which is delivered if this transaction is rolled back.
+ * another transaction has locked it or an executor is running the task.  The timer is
+ * told of the row as it was if this transaction is rolled back.
  */
 TM_Result
-dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
+dw_row_delete(Relation rel, const DwTaskKey *key)
 {
 	ItemPointerData tid = key->tid;
-	TM_FailureData failure;
 	TM_Result	result;
 
 	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
-	if (make_hint(key, hint))
-		dw_touch_locked(hint);
+	touch_row(key, DW_TOUCH_LOCKED);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
 	DW_INJECT("take-before-delete");
-	result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-						 InvalidSnapshot, false, &failure, false);
+	result = dw_heap_delete(rel, &tid, false);
 	if (result == TM_BeingModified)
 	{
 		TransactionId *others;
@@ -218,8 +207,7 @@ dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
 
 		/* heap_delete() passes over our own lock only if it may wait */
 		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
-			result = heap_delete(rel, &tid, GetCurrentCommandId(true),
-								 InvalidSnapshot, true, &failure, false);
+			result = dw_heap_delete(rel, &tid, true);
 	}
 	if (key->has_more)
 		dw_autonomous_leave(key->id);
@@ -238,11 +226,9 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	HeapTupleData tuple = {.t_self = key->tid};
 	TM_FailureData failure;
 	Buffer		buffer;
-	DwHint		hint;
 	TM_Result	result;
 
-	if (make_hint(key, &hint))
-		dw_touch_kept(&hint);
+	touch_row(key, DW_TOUCH_KEPT);
 	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
 							 LockWaitSkip, false, &buffer, &failure);
 	ReleaseBuffer(buffer);
@@ -293,30 +279,26 @@ dw_autonomous_leave(int64 id)
 
 /* True if failed_task (rel) has a row of this task with the wanted key. */
 static bool
-failed_task_has_key(Relation rel, int64 id, Snapshot snapshot, const DwKey *wanted)
+failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	ListCell   *lc;
 
-	ScanKeyInit(&key, Anum_failed_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan = systable_beginscan(rel, dw_catalog()->failed_pkey, true, snapshot, 1, &key);
-	while (!found && (tuple = systable_getnext(scan)) != NULL)
+	foreach(lc, dw_failed_rows(rel, id, NULL))
 	{
+		HeapTuple	tuple = (HeapTuple) lfirst(lc);
 		bool		isnull;
 		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc,
 														  &isnull));
 		int16		queue = DatumGetInt16(heap_getattr(tuple, Anum_failed_queue, desc, &isnull));
 		Datum		text = heap_getattr(tuple, Anum_failed_key, desc, &isnull);
 
-		found = !isnull && owner == wanted->owner && queue == wanted->queue &&
+		if (!isnull && owner == wanted->owner && queue == wanted->queue &&
 			DatumGetBool(DirectFunctionCall2Coll(texteq, DEFAULT_COLLATION_OID, text,
-												 PointerGetDatum(wanted->key)));
+												 PointerGetDatum(wanted->key))))
+			return true;
 	}
-	systable_endscan(scan);
-	return found;
+	return false;
 }
 
 /*
@@ -327,7 +309,6 @@ bool
 dw_autonomous_has_key(const DwKey *key)
 {
 	Relation	rel = NULL;
-	Snapshot	snapshot = NULL;
 	bool		found = false;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors && !found; i++)
@@ -337,17 +318,11 @@ dw_autonomous_has_key(const DwKey *key)
 		if (id == 0 || dw_executors[i].database != MyDatabaseId)
 			continue;
 		if (rel == NULL)
-		{
 			rel = table_open(dw_catalog()->failed, AccessShareLock);
-			snapshot = RegisterSnapshot(GetLatestSnapshot());
-		}
-		found = failed_task_has_key(rel, (int64) id, snapshot, key);
+		found = failed_task_has_key(rel, (int64) id, key);
 	}
 	if (rel != NULL)
-	{
-		UnregisterSnapshot(snapshot);
 		table_close(rel, AccessShareLock);
-	}
 	return found;
 }
 

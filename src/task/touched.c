@@ -15,7 +15,7 @@
  * reloaded: reload_from tells the timer to read the lane again from that due time on.
  *
  * The rows that a transaction wrote and locked are noted in the order of the calls,
- * with the subtransaction:
+ * with the subtransaction and a DwTouchKind:
  *
  * written	Hint after a commit.
  * locked	The row is to be deleted or moved.  Hint after an abort, when the lock has
@@ -78,19 +78,11 @@
 /* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
 #define MAX_HINTS	1024
 
-/* The effect of the transaction on a row; see above. */
-typedef enum TouchKind
-{
-	TOUCH_WRITTEN,
-	TOUCH_LOCKED,
-	TOUCH_KEPT
-} TouchKind;
-
 typedef struct Touched
 {
 	DwHint		hint;
 	SubTransactionId subid;
-	TouchKind	kind;
+	DwTouchKind kind;
 } Touched;
 
 /* A lane that the timer must read again from a due time on. */
@@ -174,10 +166,7 @@ lower_lane(DwLaneRef lane, TimestampTz due, bool locked)
 			return;
 		}
 	lows = reserve_touched(lows, nlows, &lows_size, sizeof(LaneLow));
-	lows[nlows].lane = lane;
-	lows[nlows].due = due;
-	lows[nlows].locked = locked;
-	nlows++;
+	lows[nlows++] = (LaneLow) {lane, due, locked};
 }
 
 /*
@@ -190,56 +179,29 @@ dw_touch_lane(DwLaneRef lane, TimestampTz due)
 	lower_lane(lane, due, false);
 }
 
-/* Notes a hint; after MAX_HINTS, or once a lane is noted, only its lane and due time. */
-static void
-remember_hint(const DwHint *hint, TouchKind kind)
+/*
+ * Notes what this transaction did, or is about to do, to the row of a hint.  After
+ * MAX_HINTS rows, or once a lane is noted, only the lane and the due time are noted.
+ */
+void
+dw_touch_row(const DwHint *hint, DwTouchKind kind)
 {
 	if (nlows > 0 || ntouched >= MAX_HINTS)
 	{
-		lower_lane(hint->lane, hint->due, kind != TOUCH_WRITTEN);
+		lower_lane(hint->lane, hint->due, kind != DW_TOUCH_WRITTEN);
 		return;
 	}
 	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
-	touched[ntouched].hint = *hint;
-	touched[ntouched].subid = GetCurrentSubTransactionId();
-	touched[ntouched].kind = kind;
-	ntouched++;
-}
-
-/* Notes that this transaction wrote a task's row.  If it commits, the timer is told. */
-void
-dw_touch_written(const DwHint *hint)
-{
-	remember_hint(hint, TOUCH_WRITTEN);
-}
-
-/*
- * Notes that this transaction is about to delete a task's row; the hint is that of the
- * old row.  If the transaction is rolled back, the timer is told.
- */
-void
-dw_touch_locked(const DwHint *hint)
-{
-	remember_hint(hint, TOUCH_LOCKED);
-}
-
-/*
- * Notes that this transaction is about to lock a task's row, and leaves it as it is.  At
- * the end, the timer is told if the task is due.
- */
-void
-dw_touch_kept(const DwHint *hint)
-{
-	remember_hint(hint, TOUCH_KEPT);
+	touched[ntouched++] = (Touched) {*hint, GetCurrentSubTransactionId(), kind};
 }
 
 /* True if the timer must be told of the row at the end of the (sub)transaction. */
 static bool
 is_news(const Touched *t, bool committed)
 {
-	if (t->kind == TOUCH_KEPT)
+	if (t->kind == DW_TOUCH_KEPT)
 		return t->hint.due <= dw_now();
-	return committed == (t->kind == TOUCH_WRITTEN);
+	return committed == (t->kind == DW_TOUCH_WRITTEN);
 }
 
 /*
@@ -260,10 +222,7 @@ dw_touch_ended(int64 id, DwOutcome outcome)
 		return;
 	}
 	ended = reserve_touched(ended, nended, &ended_size, sizeof(Ended));
-	ended[nended].id = id;
-	ended[nended].outcome = outcome;
-	ended[nended].subid = GetCurrentSubTransactionId();
-	nended++;
+	ended[nended++] = (Ended) {id, outcome, GetCurrentSubTransactionId()};
 }
 
 /*
@@ -566,7 +525,7 @@ ended_in_subtransaction(void)
  * tasks too early could miss anything.
  */
 static void
-publish_ending(void)
+publish_committing(void)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
 
@@ -574,7 +533,7 @@ publish_ending(void)
 		(ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !control_changed))
 		return;
 	if (ended_in_subtransaction() || has_catalog_news())
-		dw_ending_publish(xid);
+		dw_committing_publish(xid);
 }
 
 /* Writes a row of delay_wheel.prepared: a lane and a due time.  InvalidOid stands for all lanes. */
@@ -589,7 +548,7 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 	values[Anum_prepared_queue - 1] = Int16GetDatum(queue);
 	values[Anum_prepared_priority - 1] = Int16GetDatum(priority);
 	values[Anum_prepared_due - 1] = TimestampTzGetDatum(due);
-	dw_prepared_insert(values, nulls);
+	dw_table_insert(dw_catalog()->prepared, values, nulls, Natts_prepared);
 }
 
 /*
@@ -671,7 +630,7 @@ touched_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			note_nameless_end();
-			publish_ending();
+			publish_committing();
 			if (ntouched > 0)
 				DW_INJECT("commit-before-visible");
 			break;
@@ -683,7 +642,7 @@ touched_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			if (tell_at_once(false))
 				deliver_all(false);
-			dw_ending_withdraw();
+			dw_committing_withdraw();
 			forget_touched();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -707,7 +666,7 @@ touched_release_callback(ResourceReleasePhase phase, bool committed, bool top_le
 	if (!committed || phase != RESOURCE_RELEASE_AFTER_LOCKS || !top_level)
 		return;
 	/* step N4 */
-	dw_ending_withdraw();
+	dw_committing_withdraw();
 	if (!delivers)
 		return;
 	deliver_all(true);
@@ -816,8 +775,8 @@ dw_accept_replicated(TriggerData *trigger, HeapTuple row)
  * for lanes or databases are taken.  The last lane is remembered, since most sessions
  * schedule into one lane only.
  */
-bool
-dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
+static bool
+find_or_enter_lane(Oid owner, int16 queue, int16 priority, DwLaneRef *lane)
 {
 	static DwLaneRef last;
 	static Oid	last_owner = InvalidOid;
@@ -853,18 +812,19 @@ dw_require_lane(Oid owner, int16 queue, int16 priority)
 {
 	static uint32 wait_event = 0;
 	DwLaneRef	lane;
-	DwDatabase *db = dw_my_database();
-
-	if (db == NULL)
-	{
-		dw_warn_no_place();
-		return dw_no_lane;
-	}
 
 	for (int i = 0; i < 100; i++)
 	{
-		if (dw_lane_find_or_enter(owner, queue, priority, &lane))
+		DwDatabase *db;
+
+		if (find_or_enter_lane(owner, queue, priority, &lane))
 			return lane;
+		db = dw_my_pinned_database();
+		if (db == NULL)
+		{
+			dw_warn_no_place();
+			return dw_no_lane;
+		}
 		if (i == 10)
 			dw_reload_ask(&db->timer_news, PG_INT64_MIN);
 		dw_wake_timer(db, DW_AWAKE);
@@ -890,7 +850,7 @@ dw_lane_if_any(Oid owner, int16 queue, int16 priority)
 {
 	DwLaneRef	lane;
 
-	if (dw_lane_find_or_enter(owner, queue, priority, &lane))
+	if (find_or_enter_lane(owner, queue, priority, &lane))
 		return lane;
 	dw_touch_all();
 	return dw_no_lane;

@@ -16,13 +16,19 @@
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 
+/* The effect of a transaction on a row, which decides when the timer is told of the row. */
+typedef enum DwTouchKind
+{
+	DW_TOUCH_WRITTEN,			/* after a commit */
+	DW_TOUCH_LOCKED,			/* to be deleted or moved: after an abort */
+	DW_TOUCH_KEPT				/* locked, and left as it is: at the end, if the task is due */
+} DwTouchKind;
+
 extern const DwLaneRef dw_no_lane;
 
 extern void dw_touched_install(void);
-extern void dw_touch_written(const DwHint *hint);
-extern void dw_touch_locked(const DwHint *hint);
+extern void dw_touch_row(const DwHint *hint, DwTouchKind kind);
 extern void dw_touch_ended(int64 id, DwOutcome outcome);
-extern void dw_touch_kept(const DwHint *hint);
 extern void dw_touch_lane(DwLaneRef lane, TimestampTz due);
 extern void dw_touch_all(void);
 extern void dw_touch_control(void);
@@ -34,7 +40,6 @@ extern void dw_touch_prepared(void);
 extern void dw_touched_prepare_as(const char *gid);
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);
-extern bool dw_lane_find_or_enter(Oid owner, int16 queue, int16 priority, DwLaneRef *lane);
 extern DwLaneRef dw_require_lane(Oid owner, int16 queue, int16 priority);
 extern DwLaneRef dw_lane_if_any(Oid owner, int16 queue, int16 priority);
 

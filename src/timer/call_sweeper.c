@@ -13,13 +13,12 @@
 
 #include "access/table.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "utils/memutils.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/worker.h"
 #include "../rows/catalog.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
@@ -111,11 +110,10 @@ static void
 notice_end(DwDatabase *db)
 {
 	int64		now = dw_uptime();
-	pid_t		pid;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	if (db->sweeper.state == DW_PROCESS_STARTING &&
-		(handle ? GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED :
+		(handle ? dw_worker_has_ended(handle) :
 		 now - db->sweeper.started > START_LIMIT_US))
 		dw_process_is_lost(&db->sweeper);
 	switch (dw_process_take_end(&db->sweeper))
@@ -145,7 +143,7 @@ call_sweeper(DwDatabase *db)
 	there = db->sweeper.state != DW_PROCESS_NONE;
 	if (there)
 	{
-		dw_marks_look_ask(&db->sweeper_news);
+		dw_sweeper_tell(&db->sweeper_news, DW_LOOK_FOR_MARKS);
 		(void) dw_process_wake(&db->sweeper);
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -178,38 +176,18 @@ no_worker(DwDatabase *db)
 static bool
 start_sweeper(DwDatabase *db)
 {
-	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = BGW_NEVER_RESTART,
-	};
-	BackgroundWorkerHandle *started;
-	MemoryContext context;
 	bool		registered;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->sweeper);
 	LWLockRelease(dw_shared->table_lock);
 
-	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel sweeper");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel sweeper");
-	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "dw_sweeper_main", BGW_MAXLEN);
-	worker.bgw_main_arg = Int32GetDatum(dw_database_number(db));
-	memcpy(worker.bgw_extra, &db->oid, sizeof(Oid));
-	worker.bgw_notify_pid = MyProcPid;
-	/* the handle must live as long as this timer */
-	context = MemoryContextSwitchTo(TopMemoryContext);
-	registered = RegisterDynamicBackgroundWorker(&worker, &started);
-	MemoryContextSwitchTo(context);
+	registered = dw_worker_start("sweeper", dw_database_number(db), &db->oid, sizeof(Oid), &handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_registered(&db->sweeper, registered);
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{
-		if (handle != NULL)
-			pfree(handle);
-		handle = started;
 		told_no_worker = false;
 		return true;
 	}
@@ -246,7 +224,8 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
-		(!sweeper_needed && trim_at > now && !dw_recurring_look_asked(&db->sweeper_news)))
+		(!sweeper_needed && trim_at > now &&
+		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
 	{
 		dw_process_not_needed(&db->sweeper);
 		return trim_at;
@@ -267,7 +246,7 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 void
 dw_sweeper_ask_to_make_way(DwDatabase *db)
 {
-	if (dw_sweeper_is_resting(&db->sweeper_news))
+	if (dw_sweeper_is_told(&db->sweeper_news, DW_SWEEPER_RESTS))
 		(void) dw_process_wake(&db->sweeper);
 }
 
@@ -275,11 +254,9 @@ dw_sweeper_ask_to_make_way(DwDatabase *db)
 bool
 dw_sweeper_worker_ended(DwDatabase *db)
 {
-	pid_t		pid;
-
 	/* notice_end() deals with a sweeper that is starting */
 	if (handle == NULL || db->sweeper.state == DW_PROCESS_STARTING ||
-		GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+		!dw_worker_has_ended(handle))
 		return false;
 	pfree(handle);
 	handle = NULL;

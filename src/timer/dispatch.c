@@ -37,7 +37,6 @@
 #include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "utils/memutils.h"
 
 #include "../base/clock.h"
@@ -49,6 +48,7 @@
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
+#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
@@ -65,9 +65,6 @@
 
 /* Microseconds after which an executor that runs the same task counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
-
-/* Minimum interval, in microseconds, at which a queue's rate wakes the timer. */
-#define COALESCE_US		1000
 
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
@@ -98,16 +95,11 @@ static void
 free_if_dead(DwDatabase *db, uint32 place)
 {
 	DwExecutor *e = &dw_executors[place];
-	bool		dead;
-	pid_t		pid;
 
 	if (e->state != DW_EXECUTOR_STARTING || e->database != db->oid)
 		return;
-	if (handles[place] != NULL)
-		dead = GetBackgroundWorkerPid(handles[place], &pid) == BGWH_STOPPED;
-	else
-		dead = dw_now() - e->since > START_LIMIT_US;
-	if (!dead)
+	if (handles[place] != NULL ? !dw_worker_has_ended(handles[place]) :
+		dw_now() - e->since <= START_LIMIT_US)
 		return;
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -232,16 +224,6 @@ ask_access(Oid owner, bool *can_log_in)
 	}
 }
 
-/* Frees a place that was reserved for an executor that could not be started. */
-static void
-free_place(int place)
-{
-	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_executors[place].state = DW_EXECUTOR_FREE;
-	dw_executors[place].database = InvalidOid;
-	LWLockRelease(dw_shared->table_lock);
-}
-
 /*
  * Reserves a place and asks the postmaster for a background worker.  Returns false if no
  * place or no background worker is free.
@@ -250,43 +232,22 @@ static bool
 register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 {
 	int			place = reserve_place(db, owner);
-	BackgroundWorker worker = {
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = BGW_NEVER_RESTART,
-	};
 	DwExecutorStart start = {.can_log_in = can_log_in};
-	BackgroundWorkerHandle *handle;
-	MemoryContext context;
-	bool		registered;
 
 	if (place < 0)
 		return false;
 	start.generation = dw_executors[place].generation;
-	snprintf(worker.bgw_name, BGW_MAXLEN, "delay_wheel executor");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "delay_wheel executor");
-	strlcpy(worker.bgw_library_name, "delay_wheel", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "dw_executor_main", BGW_MAXLEN);
-	worker.bgw_main_arg = Int32GetDatum(place);
-	memcpy(worker.bgw_extra, &start, sizeof(start));
-	worker.bgw_notify_pid = MyProcPid;
-	/* the handle must live as long as this timer */
-	context = MemoryContextSwitchTo(TopMemoryContext);
-	registered = RegisterDynamicBackgroundWorker(&worker, &handle);
-	MemoryContextSwitchTo(context);
-	if (!registered)
-	{
-		/*
-		 * handles[place] stays: its worker may still be ending, and count_ended_workers()
-		 * tells when the worker is free
-		 */
-		free_place(place);
-		return false;
-	}
-	if (handles[place])
-		pfree(handles[place]);
-	handles[place] = handle;
-	return true;
+	if (dw_worker_start("executor", place, &start, sizeof(start), &handles[place]))
+		return true;
+	/*
+	 * handles[place] stays: its worker may still be ending, and count_ended_workers()
+	 * tells when the worker is free
+	 */
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	dw_executors[place].state = DW_EXECUTOR_FREE;
+	dw_executors[place].database = InvalidOid;
+	LWLockRelease(dw_shared->table_lock);
+	return false;
 }
 
 /*
@@ -430,10 +391,7 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 		}
 	}
 	if (idle)
-	{
-		idle->must_exit = true;
-		SetLatch(dw_proc_latch(idle->proc));
-	}
+		dw_executor_end(idle);
 	LWLockRelease(dw_ready_lock(db));
 }
 
@@ -457,28 +415,8 @@ dw_dispatch_end_surplus(DwDatabase *db)
 		if (!is_in_service(db, e) ||
 			(i < dw_shared->nexecutors && e->state != DW_EXECUTOR_IDLE))
 			continue;
-		e->must_exit = true;
-		if (e->proc != 0)
-			SetLatch(dw_proc_latch(e->proc));
+		dw_executor_end(e);
 		surplus--;
-	}
-	LWLockRelease(dw_ready_lock(db));
-}
-
-/* Makes all executors of the database end, busy ones after their task. */
-void
-dw_dispatch_end_all(DwDatabase *db)
-{
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database != db->oid || e->state == DW_EXECUTOR_FREE)
-			continue;
-		e->must_exit = true;
-		if (e->proc != 0)
-			SetLatch(dw_proc_latch(e->proc));
 	}
 	LWLockRelease(dw_ready_lock(db));
 }
@@ -598,7 +536,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 			until = DW_NEVER;
 	}
 	if (until != DW_NEVER)
-		*look_again = Min(*look_again, Max(until, now + COALESCE_US));
+		*look_again = Min(*look_again, Max(until, now + DW_COALESCE_US));
 	return want;
 }
 
@@ -639,7 +577,7 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 		DwOwner    *owner = &dw_owners[e->owner_place];
 
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
-			owner->list == DW_OWNER_UNLISTED || owner->round == this_round)
+			!owner->is_listed || owner->round == this_round)
 			continue;
 		owner->in_need = lane_in_need(db, owner, owner->ready_head, now, look_again);
 		owner->round = this_round;
@@ -651,7 +589,6 @@ static uint32
 count_ended_workers(DwDatabase *db)
 {
 	uint32		n = dw_sweeper_worker_ended(db) ? 1 : 0;
-	pid_t		pid;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
@@ -660,7 +597,7 @@ count_ended_workers(DwDatabase *db)
 		/* free_if_dead() deals with executors that are starting */
 		if (handles[i] == NULL ||
 			(e->state == DW_EXECUTOR_STARTING && e->database == db->oid) ||
-			GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
+			!dw_worker_has_ended(handles[i]))
 			continue;
 		pfree(handles[i]);
 		handles[i] = NULL;
@@ -719,12 +656,15 @@ static uint32
 count_without_worker(DwDatabase *db)
 {
 	uint32		n = 0;
+	dlist_iter	iter;
 
-	for (int32 i = db->blocked_owners.head; i != DW_NO_OWNER; i = dw_owners[i].next)
+	dlist_foreach(iter, &db->blocked_owners)
 	{
-		if (dw_owners[i].block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+
+		if (owner->block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
 			break;
-		n += count_staff(db, dw_owners[i].role).of_owner == 0;
+		n += count_staff(db, owner->role).of_owner == 0;
 	}
 	return n;
 }
@@ -744,21 +684,22 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 {
 	List	   *more = NIL;
 	uint32		without_worker;
-	int32		next;
+	dlist_mutable_iter iter;
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry(db);
 	without_worker = count_without_worker(db);
 	wake_idle(db, now, look_again);
-	for (int32 i = db->ready_owners.head; i != DW_NO_OWNER && !*left_out; i = next)
+	dlist_foreach_modify(iter, &db->ready_owners)
 	{
-		DwOwner    *owner = &dw_owners[i];
+		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
 		DwLane	   *lane;
 		Staff		staff;
 		TimestampTz turn;
 
-		next = owner->next;
+		if (*left_out)
+			break;
 		lane = owner->round == this_round ? owner->in_need :
 			lane_in_need(db, owner, owner->ready_head, now, look_again);
 		if (lane == NULL)

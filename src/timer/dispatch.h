@@ -16,6 +16,5 @@ extern TimestampTz dw_dispatch(DwDatabase *db);
 extern void dw_dispatch_expect(DwDatabase *db, DwLane *lane);
 extern void dw_dispatch_begin(DwDatabase *db);
 extern void dw_dispatch_end_surplus(DwDatabase *db);
-extern void dw_dispatch_end_all(DwDatabase *db);
 
 #endif							/* DW_DISPATCH_H */

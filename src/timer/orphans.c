@@ -44,6 +44,7 @@
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/owners.h"
 #include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -108,25 +109,6 @@ dw_orphans_check_all(void)
 }
 
 /*
- * Makes executors end that are still connected as the dropped role.  The caller holds the
- * ready lock.
- */
-static void
-end_executors(Oid owner)
-{
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database != db->oid || e->owner != owner || e->state == DW_EXECUTOR_FREE)
-			continue;
-		e->must_exit = true;
-		if (e->proc != 0)
-			SetLatch(dw_proc_latch(e->proc));
-	}
-}
-
-/*
  * Marks the lanes of an owner that does not exist as orphans, so that dw_orphans_some() moves
  * their tasks, and makes its executors end.  The caller must not hold any LWLock.
  */
@@ -146,8 +128,9 @@ dw_owner_dropped(DwDatabase *database, Oid owner)
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		if (dw_lanes[i].orphan)
 			dw_ready_unlist(db, &dw_lanes[i]);
-	end_executors(owner);
 	LWLockRelease(dw_ready_lock(db));
+	/* executors may still be connected as the dropped role */
+	dw_executors_end(db, owner);
 }
 
 /*---- Checking owners ----*/

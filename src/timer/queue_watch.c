@@ -31,6 +31,7 @@
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/owners.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
@@ -60,7 +61,7 @@ enter_queue(DwDatabase *db, DwQueue *place, int16 id)
 static void
 set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 {
-	place->paused = queue->paused;
+	place->pause = queue->pause;
 	place->batch = queue->batch;
 	place->max_running = queue->max_running;
 	place->rate = queue->rate;
@@ -281,7 +282,7 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 						GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false))));
 		values[Anum_queue_owner - 1] = ObjectIdGetDatum(BOOTSTRAP_SUPERUSERID);
 	}
-	dw_queue_insert(values, nulls);
+	dw_table_insert(dw_catalog()->queue, values, nulls, Natts_queue);
 	return true;
 }
 

@@ -112,7 +112,7 @@ give_database_back(int code, Datum arg)
 
 	/* without the extension, there is nothing left for executors to run */
 	if (dw_extension_gone)
-		dw_dispatch_end_all(db);
+		dw_executors_end(db, InvalidOid);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_ends(&db->timer,
@@ -192,8 +192,7 @@ obey_settings(void)
 {
 	dw_database_disable(db, !dw_enabled);
 	dw_dispatch_end_surplus(db);
-	(void) dw_failed_obey_settings(db);
-	dw_history_obey_settings(db);
+	(void) dw_retention_obey_settings(db);
 	/* more executors may be allowed now, and the window of a load may be longer */
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 	dw_load_settings_changed();
@@ -233,8 +232,7 @@ begin_service(void)
 	dw_dispatch_begin(db);
 	dw_load_reset(db);
 	dw_crashes_tidy(db);
-	dw_failed_begin(db);
-	dw_history_begin(db);
+	dw_retention_begin(db);
 	dw_recurring_begin(db);
 	obey_settings();
 }

@@ -77,6 +77,10 @@ BEGIN READ ONLY;
 SELECT delay_cancel_key('k');
 ROLLBACK;
 SELECT count(*) AS nothing_pending FROM delay_wheel.task;
+-- a task is judged before a number is drawn for it
+SELECT last_value AS before FROM delay_wheel.task_id_seq \gset
+SELECT delay_schedule_task('SELECT 1', due => '294276-12-31', expires => '1 week');
+SELECT last_value = :before AS undrawn FROM delay_wheel.task_id_seq;
 -- the time at which it expires must be one after a move, too
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', expires => '1 day') AS id \gset
 SELECT delay_reschedule_at(:id, '294276-12-31 12:00:00+00');

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * owners.h
+ *	  The table of owners of lanes, and which of them get an executor.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_OWNERS_H
+#define DW_OWNERS_H
+
+#include "postgres.h"
+
+#include "shared.h"
+
+extern int	dw_owner_places(void);
+extern Size dw_owner_index_size(void);
+extern void dw_owner_index_attach(void);
+extern void dw_owners_init(void);
+
+extern int32 dw_owner_enter(DwDatabase *db, Oid role);
+extern void dw_owner_leave(DwOwner *owner);
+extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
+extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
+extern void dw_owners_retry(DwDatabase *db);
+extern void dw_owners_retry_all(DwDatabase *db);
+extern bool dw_owners_lack_worker(DwDatabase *db);
+extern void dw_owners_retry_first(DwDatabase *db);
+extern const char *dw_block_text(DwBlock reason);
+extern void dw_owner_unlist(DwOwner *owner);
+extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
+
+#endif							/* DW_OWNERS_H */
