@@ -63,6 +63,7 @@
 #define UNARMED_LOOK	1000
 
 /*---- Definitions ----*/
+
 /* Returns an int8 column of a definition; 0 if it is null. */
 int64
 dw_definition_number(const DwDefinition *def, AttrNumber column)
@@ -206,10 +207,8 @@ void
 dw_definition_delete(Relation rel, const DwDefinition *def)
 {
 	ItemPointerData tid = def->tid;
-	TM_FailureData failure;
 
-	if (heap_delete(rel, &tid, GetCurrentCommandId(true), InvalidSnapshot, true, &failure,
-					false) != TM_Ok)
+	if (dw_heap_delete(rel, &tid, true) != TM_Ok)
 		elog(ERROR, "could not delete a recurring task that is locked");
 	CommandCounterIncrement();
 }

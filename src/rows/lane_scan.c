@@ -298,7 +298,7 @@ dw_failed_scan_begin(Relation rel, ScanDirection direction, TimestampTz failed_a
 
 /*
  * Returns the next row, or NULL.  The row is valid until the next call.  *failed_at and
- * *id are set to its place in the order.
+ * *id are set to its position in the order.
  */
 HeapTuple
 dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id)

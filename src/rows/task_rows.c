@@ -230,6 +230,7 @@ insert_failed(Datum *values, bool *nulls)
 	};
 
 	(void) insert_row(rel, values, nulls, Natts_failed, known, lengthof(known));
+	table_close(rel, NoLock);
 }
 
 /*
@@ -404,7 +405,7 @@ dw_table_insert(Oid table, Datum *values, bool *nulls, int n)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
 
-	insert_row(rel, values, nulls, n, NULL, 0);
+	(void) insert_row(rel, values, nulls, n, NULL, 0);
 	table_close(rel, NoLock);
 }
 
@@ -535,7 +536,8 @@ dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
 	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 		rows = lappend(rows, heap_copytuple(tuple));
 	systable_endscan_ordered(scan);
-	index_close(index, NoLock);
+	/* a session in delay_wait() must keep no lock on our tables */
+	index_close(index, AccessShareLock);
 	return rows;
 }
 

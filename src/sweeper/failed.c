@@ -28,7 +28,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -72,11 +71,11 @@
 #define PAUSE_MAX		USECS_PER_MINUTE
 
 /* A position in the index, whose order is (failed_at, id). */
-typedef struct Place
+typedef struct Position
 {
 	TimestampTz failed_at;
 	int64		id;
-} Place;
+} Position;
 
 /* An owner of failed tasks. */
 typedef struct Owner
@@ -96,7 +95,7 @@ static struct
 		DELETING
 	}			phase;
 	int64		began;			/* by dw_uptime() */
-	Place		reached;		/* the next slice begins here */
+	Position	reached;		/* the next slice begins here */
 	int64		counted;		/* rows of all owners */
 	int64		deleted;		/* rows of all owners */
 	uint64		failed;			/* counter of failed tasks when the pass began */
@@ -144,7 +143,7 @@ owner_of(Relation rel, HeapTuple tuple, HASHACTION action)
 static void
 begin_deleting(void)
 {
-	static const Place before_all = {DT_NOBEGIN, PG_INT64_MIN};
+	static const Position before_all = {DT_NOBEGIN, PG_INT64_MIN};
 
 	pass.phase = DELETING;
 	pass.reached = before_all;
@@ -154,7 +153,7 @@ begin_deleting(void)
 static void
 begin_trim_pass(DwDatabase *db)
 {
-	static const Place after_all = {DT_NOEND, PG_INT64_MAX};
+	static const Position after_all = {DT_NOEND, PG_INT64_MAX};
 
 	forget_owners();
 	memset(&pass, 0, sizeof(pass));
@@ -235,8 +234,8 @@ count_rows(Relation rel)
 
 	for (int n = 0; !slice_is_over(began, n); n++)
 	{
-		Place		place;
-		HeapTuple	tuple = dw_failed_scan_next(scan, &place.failed_at, &place.id);
+		Position	at;
+		HeapTuple	tuple = dw_failed_scan_next(scan, &at.failed_at, &at.id);
 
 		if (tuple == NULL)
 		{
@@ -245,7 +244,7 @@ count_rows(Relation rel)
 		}
 		owner_of(rel, tuple, HASH_ENTER)->rows++;
 		pass.counted++;
-		pass.reached = place;
+		pass.reached = at;
 	}
 	dw_failed_scan_end(scan);
 	if (ended)
@@ -275,13 +274,12 @@ delete_oldest(Relation rel)
 	for (int n = 0; deleted < SLICE_DELETED && !slice_is_over(began, n); n++)
 	{
 		HeapTuple	tuple;
-		Place		place;
-		TM_FailureData failure;
+		Position	at;
 		TM_Result	result;
 		Owner	   *owner;
 		bool		too_many;
 
-		tuple = dw_failed_scan_next(scan, &place.failed_at, &place.id);
+		tuple = dw_failed_scan_next(scan, &at.failed_at, &at.id);
 		if (tuple == NULL)
 		{
 			ended = true;
@@ -289,23 +287,23 @@ delete_oldest(Relation rel)
 		}
 		owner = owner_of(rel, tuple, HASH_FIND);
 		too_many = owner != NULL && owner->surplus > 0;
-		if (!too_many && (dw_failed_max_age < 0 || place.failed_at > now - dw_failed_max_age_us()))
+		if (!too_many && (dw_failed_max_age < 0 || at.failed_at > now - dw_failed_max_age_us()))
 		{
-			pass.oldest = Min(pass.oldest, place.failed_at);
+			pass.oldest = Min(pass.oldest, at.failed_at);
 			if (pass.surplus == 0)
 			{
 				ended = true;
 				break;
 			}
-			pass.reached = place;
+			pass.reached = at;
 			continue;
 		}
-		pass.reached = place;
-		result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-							 InvalidSnapshot, false, &failure, false);
+		pass.reached = at;
+		result = dw_heap_delete(rel, &tuple->t_self, false);
 		if (result == TM_Ok)
 		{
 			deleted++;
+			/* a row that was locked is not counted: a newer one goes instead, so that the limit holds */
 			if (too_many)
 			{
 				owner->surplus--;

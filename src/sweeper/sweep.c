@@ -36,7 +36,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -493,25 +492,6 @@ is_of_interest(DwTaskKey *key)
 	return false;
 }
 
-/*
- * Deletes a row that a mark hits.  Returns TM_BeingModified if the row is locked, or an
- * executor runs the task without having deleted its row.
- */
-static TM_Result
-delete_hit_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
-{
-	TM_FailureData failure;
-	TM_Result	result;
-
-	if (key->has_more && !dw_autonomous_enter(key->id, false))
-		return TM_BeingModified;
-	result = heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						 InvalidSnapshot, false, &failure, false);
-	if (key->has_more)
-		dw_autonomous_leave(key->id);
-	return result;
-}
-
 /* Removes the row if a mark of the pass hits it. */
 static void
 sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
@@ -531,7 +511,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		{
 			DW_INJECT("sweep-before-delete");
 			if (dw_recurring_may_end(rel, tuple))
-				result = delete_hit_row(rel, tuple, key);
+				result = dw_row_remove(rel, key);
 			else
 				result = TM_BeingModified;
 			if (result == TM_Ok)

@@ -277,6 +277,24 @@ dw_autonomous_leave(int64 id)
 	LockRelease(&tag, ExclusiveLock, false);
 }
 
+/*
+ * As dw_row_delete(), for timer and sweeper: does not wait at all, and notes no hint, since
+ * these processes find a row again that they could not delete.
+ */
+TM_Result
+dw_row_remove(Relation rel, const DwTaskKey *key)
+{
+	ItemPointerData tid = key->tid;
+	TM_Result	result;
+
+	if (key->has_more && !dw_autonomous_enter(key->id, false))
+		return TM_BeingModified;
+	result = dw_heap_delete(rel, &tid, false);
+	if (key->has_more)
+		dw_autonomous_leave(key->id);
+	return result;
+}
+
 /* True if failed_task (rel) has a row of this task with the wanted key. */
 static bool
 failed_task_has_key(Relation rel, int64 id, const DwKey *wanted)

@@ -34,7 +34,7 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -245,12 +245,7 @@ empty_prepared(void)
 	rel = table_open(oid, NoLock);
 	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		TM_FailureData failure;
-
-		(void) heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						   InvalidSnapshot, false, &failure, false);
-	}
+		(void) dw_heap_delete(rel, &tuple->t_self, false);
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 }

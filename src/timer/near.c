@@ -754,7 +754,7 @@ hand_over_spares(TimestampTz now)
 	return n;
 }
 
-/* Returns the number of free places in the heap, less those that one slice may need. */
+/* Returns how many more entries the heap can take, less those that one slice may need. */
 static uint32
 heap_room(void)
 {

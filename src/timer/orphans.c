@@ -23,7 +23,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
@@ -188,8 +187,7 @@ move_to_failed(Relation rel, Slice *slice)
 
 	for (int n = 0;; n++)
 	{
-		TM_FailureData failure;
-		TM_Result	result = TM_BeingModified;
+		TM_Result	result;
 
 		if (n % SLICE_STEP == SLICE_STEP - 1 && dw_uptime() - began > SLICE_US)
 			break;
@@ -201,13 +199,7 @@ move_to_failed(Relation rel, Slice *slice)
 		}
 		reached.due = key.due;
 		reached.id = key.id + 1;
-		if (!key.has_more || dw_autonomous_enter(key.id, false))
-		{
-			result = heap_delete(rel, &key.tid, GetCurrentCommandId(true),
-								 InvalidSnapshot, false, &failure, false);
-			if (key.has_more)
-				dw_autonomous_leave(key.id);
-		}
+		result = dw_row_remove(rel, &key);
 		if (result == TM_Ok)
 		{
 			HeapTuple	tuple = dw_lane_scan_tuple(scan);

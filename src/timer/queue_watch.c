@@ -12,7 +12,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
+#include "access/genam.h"
 #include "access/htup.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -259,7 +259,6 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 	bool	   *nulls;
 	ArrayType  *users;
 	Oid			owner;
-	TM_FailureData failure;
 
 	dw_deform(rel, tuple, &values, &nulls);
 	owner = DatumGetObjectId(values[Anum_queue_owner - 1]);
@@ -267,8 +266,7 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 	if (users == NULL && role_exists(owner, known))
 		return false;
 	/* if another transaction changes the row, the timer looks again after its commit */
-	if (heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
-					false, &failure, false) != TM_Ok)
+	if (dw_heap_delete(rel, &tuple->t_self, false) != TM_Ok)
 		return false;
 
 	if (users != NULL)

@@ -192,29 +192,26 @@ run_task('other');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'revoked'}), 0, 'others do not');
 $node->safe_psql('postgres', 'GRANT CONNECT ON DATABASE postgres TO readers; GRANT readers TO app');
 wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'revoked'}, 'they run when it has the right again', 60, expected => 1);
-warm_up();
-$node->safe_psql('postgres', q{
-	REVOKE readers FROM app;
-	SET SESSION AUTHORIZATION app;
-	SELECT delay_schedule('0', 'INSERT INTO effect (name) VALUES (''no member'')')});
-wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'the right was that of a role that it is no member of any more', 60,
-	expected => 1);
-is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'no member'}), 0, 'its tasks wait');
-$node->safe_psql('postgres', 'GRANT readers TO app');
-wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'no member'}, 'until it is one again', 60, expected => 1);
+# Takes the right from role "app" by one command, and gives it back by another.
+sub lose_and_regain
+{
+	my ($lose, $regain, $why) = @_;
 
-# the same by way of another role
+	warm_up();
+	$node->safe_psql('postgres', "
+		$lose;
+		SET SESSION AUTHORIZATION app;
+		SELECT delay_schedule('0', 'INSERT INTO effect (name) VALUES (''$lose'')')");
+	wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, $why, 60, expected => 1);
+	is($node->safe_psql('postgres', "SELECT count(*) FROM effect WHERE name = '$lose'"), 0, 'its tasks wait');
+	$node->safe_psql('postgres', $regain);
+	wait_for($node, "SELECT count(*) FROM effect WHERE name = '$lose'", "until $regain", 60, expected => 1);
+	return;
+}
+lose_and_regain('REVOKE readers FROM app', 'GRANT readers TO app',
+	'the right was that of a role that it is no member of any more');
 $node->safe_psql('postgres', 'GRANT admins TO readers; GRANT CONNECT ON DATABASE postgres TO admins; REVOKE CONNECT ON DATABASE postgres FROM readers');
-warm_up();
-$node->safe_psql('postgres', q{
-	REVOKE admins FROM readers;
-	SET SESSION AUTHORIZATION app;
-	SELECT delay_schedule('0', 'INSERT INTO effect (name) VALUES (''no member of a member'')')});
-wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'so it is if another role had it by that one', 60,
-	expected => 1);
-is($node->safe_psql('postgres', q{SELECT count(*) FROM effect WHERE name = 'no member of a member'}), 0, 'its tasks wait');
-$node->safe_psql('postgres', 'GRANT admins TO readers');
-wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'no member of a member'}, 'until that one is a member again', 60, expected => 1);
+lose_and_regain('REVOKE admins FROM readers', 'GRANT admins TO readers', 'so it is if another role had it by that one');
 
 #
 # Roles that are dropped.
