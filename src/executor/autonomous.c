@@ -96,20 +96,6 @@ record_begun(const DwClaim *claim, TimestampTz begun_at)
 }
 
 /*
- * Sets the task's search_path for the session, outside of a transaction.  So the
- * setting outlasts each transaction of the statement, and a rollback in it.
- */
-static void
-set_mode_search_path(const DwClaim *claim)
-{
-	char	   *path = dw_claim_text(claim, Anum_task_search_path);
-
-	if (path != NULL)
-		(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SET, true, 0, false);
-}
-
-/*
  * Ends the transaction of a claim, by commit (at_most_once) or abort (at_least_once).
  * From then on the task counts as running, other processes can see this in the
  * executor's place, and task->mode is set.  *claim and *task get copies of the row in
@@ -231,8 +217,12 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	List	   *plans;
 	Portal		portal;
 	QueryCompletion qc;
+	char	   *search_path = dw_claim_text(claim, Anum_task_search_path);
 
-	set_mode_search_path(claim);
+	/* set outside of a transaction, it outlasts each one of the statement, and a rollback */
+	if (search_path != NULL)
+		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SET, true, 0, false);
 	SetCurrentStatementStartTimestamp();
 	dw_session_start_transaction();
 	MemoryContextSwitchTo(context);

@@ -302,7 +302,6 @@ run_member(DwRun *member, const DwClaim *claim)
 	member->result = dw_run_sql(claim, batch.sql);
 	dw_session_finish_work();
 	dw_task_log_end();
-	dw_task_log_check();
 	check_limits(began);
 	HOLD_CANCEL_INTERRUPTS();
 	AtEOXact_GUC(false, nest_level);
@@ -464,9 +463,7 @@ undo_batch(void)
 	dw_timeout_disarm();
 	dw_cancel_forget();
 	MemoryContextSwitchTo(batch_context);
-	error = dw_take_error();
-	dw_task_log_end();
-	dw_task_log_explain(error);
+	error = dw_task_error();
 	AbortCurrentTransaction();
 	dw_history_forget();
 	RESUME_INTERRUPTS();

@@ -139,40 +139,20 @@ disarm_timeout(void)
 }
 
 /*
- * Raises an error if a session wants the task to be stopped.  The session's cancel
- * may have arrived while cancels were held off, or the task may have caught it.
- */
-static void
-obey_stop(const DwExecutor *me)
-{
-	if (dw_stop_requested(me))
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("task was stopped")));
-}
-
-/*
  * Ends the part of a transaction in which the task's own code runs.  Raises an error
- * if the task has written too much to the log or is to be stopped.
+ * if the task has written too much to the log or is to be stopped: the cancel of the
+ * session that stops it may have arrived while cancels were held off, or the task may
+ * have caught it.
  */
 static void
 end_work(const DwExecutor *me)
 {
 	disarm_timeout();
 	dw_task_log_end();
-	dw_task_log_check();
-	obey_stop(me);
-}
-
-/* Returns the current error of the task, in the current memory context. */
-static ErrorData *
-take_error(void)
-{
-	ErrorData  *error = dw_take_error();
-
-	dw_task_log_end();
-	dw_task_log_explain(error);
-	return error;
+	if (dw_stop_requested(me))
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("task was stopped")));
 }
 
 /*
@@ -235,7 +215,7 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 		*timed_out = dw_timeout_struck();
 		disarm_timeout();
 		MemoryContextSwitchTo(task_context);
-		error = take_error();
+		error = dw_task_error();
 		RollbackAndReleaseCurrentSubTransaction();
 	}
 	PG_END_TRY();
@@ -246,7 +226,6 @@ run_task_sql(DwExecutor *me, const DwClaim *claimed, DwSpiResult *result, bool *
 	return error;
 }
 
-/* Claims the task in the current transaction; keeps the table locked. */
 /* Claims the task in the current transaction; the table stays locked. */
 static DwClaimResult
 claim_once(DwClaim *claimed)
@@ -260,7 +239,6 @@ claim_once(DwClaim *claimed)
 
 /*---- Settling a run whose transaction is over ----*/
 
-/* True if the task has a mode and its claim has been made, so that it may have run. */
 /* True if the task has a mode, and its claim's transaction has been ended. */
 static bool
 is_begun_outside(void)
@@ -268,53 +246,44 @@ is_begun_outside(void)
 	return work.autonomous.mode != DW_IN_TRANSACTION;
 }
 
-/* STEP_SETTLE for a task with a mode: claims the task again and settles its run. */
-static Step
-settle_autonomous(void)
-{
-	DwClaim		claimed;
-
-	dw_claim_begin_transaction();
-	DW_INJECT("autonomous-before-settle");
-	if (!dw_autonomous_reclaim(work.db, work.me, &work.autonomous, &claimed))
-	{
-		AbortCurrentTransaction();
-		ereport(LOG,
-				(errcode(ERRCODE_NO_DATA_FOUND),
-				 errmsg("the row of delay_wheel task %lld was deleted while it ran",
-						(long long) work.run.entry.id)));
-		return STEP_OVER;
-	}
-	/* the executor claimed the task to run it: an attempt, however far it came */
-	work.run.was_run = true;
-	work.run.outcome = work.run.error == NULL ? DW_DONE : DW_FAILED;
-	dw_settle(work.db, work.me, &work.run, &claimed);
-	dw_claim_commit_transaction();
-	dw_autonomous_end(work.db, work.me);
-	dw_settled(work.db, &work.run);
-	return STEP_OVER;
-}
-
 /*
- * STEP_SETTLE for a task whose failed run was undone together with its claim.
- * Claims the task again and records the failure; the new claim's verdict does not
+ * STEP_SETTLE: claims the task again and settles its run, which was outside of a
+ * transaction, or was undone together with its claim.  The new claim's verdict does not
  * matter.  If another process has changed the task meanwhile, there is nothing to
  * record.
  */
 static Step
-settle_undone(void)
+settle_again(void)
 {
+	bool		outside = is_begun_outside();
+	bool		found;
 	DwClaim		claimed;
 
 	dw_claim_begin_transaction();
-	if (claim_once(&claimed) != DW_CLAIMED || claimed.key.attempts != work.run.attempts)
+	if (outside)
+	{
+		DW_INJECT("autonomous-before-settle");
+		found = dw_autonomous_reclaim(work.db, work.me, &work.autonomous, &claimed);
+	}
+	else
+		found = claim_once(&claimed) == DW_CLAIMED && claimed.key.attempts == work.run.attempts;
+	if (!found)
 	{
 		AbortCurrentTransaction();
+		if (outside)
+			ereport(LOG,
+					(errcode(ERRCODE_NO_DATA_FOUND),
+					 errmsg("the row of delay_wheel task %lld was deleted while it ran",
+							(long long) work.run.entry.id)));
 		return STEP_OVER;
 	}
-	work.run.outcome = DW_FAILED;
+	/* the executor claimed such a task to run it: an attempt, however far it came */
+	if (outside)
+		work.run.was_run = true;
+	work.run.outcome = work.run.error == NULL ? DW_DONE : DW_FAILED;
 	dw_settle(work.db, work.me, &work.run, &claimed);
 	dw_claim_commit_transaction();
+	dw_autonomous_end(work.db, work.me);
 	dw_settled(work.db, &work.run);
 	return STEP_OVER;
 }
@@ -349,21 +318,6 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 	HOLD_CANCEL_INTERRUPTS();
 }
 
-/* Runs the statement of a task with a mode, and commits its last transaction. */
-static void
-run_statement(const DwClaim *claimed, const char *sql)
-{
-	RESUME_CANCEL_INTERRUPTS();
-	dw_timeout_arm(claimed->terms.timeout);
-	dw_task_log_begin();
-	DW_INJECT("run-before-sql");
-	work.run.result = dw_autonomous_run(claimed, sql);
-	dw_session_finish_work();
-	end_work(work.me);
-	dw_session_commit_transaction();
-	HOLD_CANCEL_INTERRUPTS();
-}
-
 /*
  * For PG_CATCH: returns the error, in task_context.  Disables all timeouts and holds
  * off interrupts; the caller ends the transaction, then calls RESUME_INTERRUPTS().
@@ -379,7 +333,7 @@ catch_error(DwRun *run)
 	disable_all_timeouts(false);
 	disarm_timeout();
 	MemoryContextSwitchTo(task_context);
-	return take_error();
+	return dw_task_error();
 }
 
 /*
@@ -404,7 +358,15 @@ run_autonomous(DwClaim *claimed)
 
 	PG_TRY();
 	{
-		run_statement(claimed, sql);
+		RESUME_CANCEL_INTERRUPTS();
+		dw_timeout_arm(claimed->terms.timeout);
+		dw_task_log_begin();
+		DW_INJECT("run-before-sql");
+		run->result = dw_autonomous_run(claimed, sql);
+		dw_session_finish_work();
+		end_work(work.me);
+		dw_session_commit_transaction();
+		HOLD_CANCEL_INTERRUPTS();
 	}
 	PG_CATCH();
 	{
@@ -422,24 +384,6 @@ run_autonomous(DwClaim *claimed)
 	return STEP_SETTLE;
 }
 
-/*
- * Changes the verdict of a task with a mode to a refusal if this executor is only
- * switched to the task's role.  The switch ends with each transaction, so the
- * task's later transactions would not run as the role.
- */
-static void
-refuse_mode(DwClaim *claimed)
-{
-	if (claimed->verdict != DW_RUN || !dw_session_is_switched() ||
-		dw_mode(claimed->values, claimed->nulls) == DW_IN_TRANSACTION)
-		return;
-	claimed->verdict = DW_REFUSE;
-	claimed->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
-	claimed->reason = "tasks of a role without LOGIN cannot run outside of a transaction before PostgreSQL 17";
-}
-
-/* The timer is to hand the task over once more. */
-/* Tells the timer about the task again, so that it is not forgotten. */
 /* Tells the timer about the task again, so that the task is not forgotten. */
 static void
 hint_again(void)
@@ -480,7 +424,13 @@ claim_task(DwClaim *claimed)
 	return false;
 }
 
-/* True if the claimed task is to be run; else work.run holds its outcome. */
+/*
+ * True if the claimed task is to be run; else work.run holds its outcome.
+ *
+ * A task with a mode is refused if this executor is only switched to the task's role.
+ * The switch ends with each transaction, so the task's later transactions would not run
+ * as the role.
+ */
 static bool
 is_to_be_run(DwClaim *claimed)
 {
@@ -488,37 +438,22 @@ is_to_be_run(DwClaim *claimed)
 	bool		wanted;
 
 	/* a task that has ended its executor counts as failed, whatever its mode */
-	if (work.quit == NULL)
-		refuse_mode(claimed);
+	if (work.quit == NULL && claimed->verdict == DW_RUN && dw_session_is_switched() &&
+		dw_mode(claimed->values, claimed->nulls) != DW_IN_TRANSACTION)
+	{
+		claimed->verdict = DW_REFUSE;
+		claimed->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
+		claimed->reason = "tasks of a role without LOGIN cannot run outside of a transaction before PostgreSQL 17";
+	}
 	wanted = dw_is_to_be_run(&work.run, claimed);
 	MemoryContextSwitchTo(context);
 	return wanted;
 }
 
 /*
- * Runs a claimed task in the claim's transaction.  The outcome is DW_DONE or
- * DW_FAILED.  A task that has ended its executor before is not run: it has failed.
- */
-static void
-run_claimed(DwClaim *claimed)
-{
-	DwRun	   *run = &work.run;
-
-	run->was_run = true;
-	if (work.quit != NULL)
-		run->error = work.quit;
-	else
-	{
-		if (work.repeats == 0)
-			dw_count_begin(work.db, work.me, run->started - claimed->key.due);
-		run->error = run_task_sql(work.me, claimed, &run->result, &run->timed_out);
-	}
-	run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
-}
-
-/*
  * STEP_CLAIM_AND_RUN: claims the task, runs it and settles the run, in one
- * transaction.  Ends the claim's transaction early for a task with a mode.
+ * transaction.  Ends the claim's transaction early for a task with a mode.  A task that
+ * has ended its executor before is not run: it has failed.
  */
 static Step
 claim_and_run(void)
@@ -540,7 +475,15 @@ claim_and_run(void)
 		if (work.quit == NULL && dw_mode(claimed.values, claimed.nulls) != DW_IN_TRANSACTION)
 			return run_autonomous(&claimed);
 		work.claimed = true;
-		run_claimed(&claimed);
+		run->was_run = true;
+		run->error = work.quit;
+		if (work.quit == NULL)
+		{
+			if (work.repeats == 0)
+				dw_count_begin(work.db, work.me, run->started - claimed.key.due);
+			run->error = run_task_sql(work.me, &claimed, &run->result, &run->timed_out);
+		}
+		run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
 		if (work.quit == NULL && run->outcome == DW_FAILED && may_repeat())
 		{
 			AbortCurrentTransaction();
@@ -612,7 +555,7 @@ take_step(Step step)
 		if (step == STEP_CLAIM_AND_RUN)
 			next = claim_and_run();
 		else
-			next = is_begun_outside() ? settle_autonomous() : settle_undone();
+			next = settle_again();
 	}
 	PG_CATCH();
 	{
@@ -627,6 +570,15 @@ take_step(Step step)
 	return error == NULL ? next : step_after_error(step, error);
 }
 
+/* Sleeps for this time, in ms, or until the latch is set; handles interrupts. */
+static void
+sleep_ms(long ms, uint32 wait_event)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, wait_event);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
 /* STEP_REST: sleeps before a step that met an error not of the task is tried again. */
 static void
 rest_before_retry(void)
@@ -635,10 +587,7 @@ rest_before_retry(void)
 
 	work.rest_ms = work.rest_ms == 0 ? REST_MIN_MS : Min(work.rest_ms * 2, REST_MAX_MS);
 	CHECK_FOR_INTERRUPTS();
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 work.rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	sleep_ms(work.rest_ms, dw_wait_event(wait_event, "DelayWheelClaim"));
 	/* the exit callback hints the task again, unless the extension was dropped */
 	if (work.me->must_exit)
 		proc_exit(0);
@@ -656,11 +605,8 @@ pause_before_repeat(void)
 
 	work.repeats++;
 	dw_session_clean(false);
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
-					 dw_wait_event(wait_event, "DelayWheelRepeat"));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	sleep_ms(1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
+			 dw_wait_event(wait_event, "DelayWheelRepeat"));
 	dw_executor_obey_exit(work.db, work.me);
 }
 

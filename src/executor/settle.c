@@ -193,17 +193,6 @@ has_attempts_left(const DwRun *run, const DwClaim *claim)
 		(run->error->sqlerrcode != ERRCODE_QUERY_CANCELED || run->timed_out);
 }
 
-/* True if no newer task has the same key.  Else *newer is the id of the newer task. */
-static bool
-is_newest_of_key(const DwClaim *claim, int64 *newer)
-{
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	bool		allowed = dw_key_retry_allowed(rel, claim->tuple, newer);
-
-	table_close(rel, NoLock);
-	return allowed;
-}
-
 /*
  * Makes *error say which role has stopped the task.  If the task had failed already
  * before it was stopped, the detail keeps this first error.
@@ -223,15 +212,6 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 	error->hint = NULL;
 }
 
-/* Adds to the detail that a newer task of the key is why there is no other attempt. */
-static void
-explain_newer(int64 newer, ErrorData *error)
-{
-	error->detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
-							 error->detail ? error->detail : "", error->detail ? "\n" : "",
-							 (long long) newer);
-}
-
 /*
  * Puts a failed task back for another attempt, or records its failure.  If it is put
  * back, no session can stop the task from this decision to the end of the transaction.
@@ -240,9 +220,17 @@ static void
 settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
 	ErrorData	said = *run->error;
+	bool		again = has_attempts_left(run, claim);
 	int64		newer = 0;
 
-	if (has_attempts_left(run, claim) && is_newest_of_key(claim, &newer) && dw_stop_forbid(db, me))
+	if (again)
+	{
+		Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+
+		again = dw_key_retry_allowed(rel, claim->tuple, &newer);
+		table_close(rel, NoLock);
+	}
+	if (again && dw_stop_forbid(db, me))
 	{
 		run->outcome = DW_RETRIED;
 		put_claimed_back(run, claim);
@@ -252,7 +240,9 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	if (dw_stop_requested(me))
 		explain_stop(db, me, &said);
 	else if (newer != 0)
-		explain_newer(newer, &said);
+		said.detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
+							   said.detail ? said.detail : "", said.detail ? "\n" : "",
+							   (long long) newer);
 	record_failure(run, claim, &said);
 }
 

@@ -75,7 +75,10 @@ dw_task_log_install(void)
 	emit_log_hook = count_message;
 }
 
-/* Begins to count: from here on, until dw_task_log_end(), a task's own code runs. */
+/*
+ * Begins to count: from here on, until dw_task_log_end() or dw_task_error(), a task's
+ * own code runs.
+ */
 void
 dw_task_log_begin(void)
 {
@@ -91,11 +94,15 @@ dw_task_log_resume(void)
 	counting = true;
 }
 
-/* Stops counting.  Whether the task has exceeded the limit is remembered. */
+/* Stops counting.  Raises an error if the task has exceeded the limit. */
 void
 dw_task_log_end(void)
 {
 	counting = false;
+	if (exceeded)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("task wrote too much to the server's log")));
 }
 
 /* True if a task's own code runs now in this process. */
@@ -103,16 +110,6 @@ bool
 dw_task_sql_runs(void)
 {
 	return counting;
-}
-
-/* Raises an error if the task has exceeded the limit. */
-void
-dw_task_log_check(void)
-{
-	if (exceeded)
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("task wrote too much to the server's log")));
 }
 
 /*
@@ -134,21 +131,26 @@ ask_for_reason(ErrorData *error)
 }
 
 /*
- * Completes the error of a task.  If the task has exceeded the limit, this becomes its
- * error; else another extension may explain a cancel.
+ * For PG_CATCH: stops counting, and returns the current error of the task, in the current
+ * memory context.  If the task has exceeded the limit, this becomes its error; else
+ * another extension may explain a cancel.
  */
-void
-dw_task_log_explain(ErrorData *error)
+ErrorData *
+dw_task_error(void)
 {
-	if (!exceeded)
+	ErrorData  *error = dw_take_error();
+
+	counting = false;
+	if (exceeded)
 	{
-		ask_for_reason(error);
-		return;
+		exceeded = false;
+		error->sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
+		error->message = psprintf("task wrote more than %d kB to the server's log", dw_max_task_log);
+		error->hint = pstrdup("The limit is the setting \"delay_wheel.max_task_log\".");
 	}
-	exceeded = false;
-	error->sqlerrcode = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
-	error->message = psprintf("task wrote more than %d kB to the server's log", dw_max_task_log);
-	error->hint = pstrdup("The limit is the setting \"delay_wheel.max_task_log\".");
+	else
+		ask_for_reason(error);
+	return error;
 }
 
 /*

@@ -15,8 +15,7 @@ extern void dw_task_log_begin(void);
 extern void dw_task_log_end(void);
 extern void dw_task_log_resume(void);
 extern bool dw_task_sql_runs(void);
-extern void dw_task_log_check(void);
-extern void dw_task_log_explain(ErrorData *error);
+extern ErrorData *dw_task_error(void);
 extern const char *dw_logged_sql(const char *sql);
 
 #endif							/* DW_TASK_LOG_H */

@@ -27,34 +27,23 @@
 #include "../task/queues.h"
 #include "verdict.h"
 
-/* The latest start by the option expires, in us after the due time. */
-static int64
-expires_after(const Datum *values, const bool *nulls)
-{
-	if (nulls[Anum_task_expires - 1])
-		return PG_INT64_MAX;
-	return dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
-}
-
-/* The latest start by the option that skips late tasks, in us after the due time. */
-static int64
-skip_after(const Datum *values, const bool *nulls)
-{
-	int64		after;
-
-	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &after))
-		return PG_INT64_MAX;
-	return Max(after, 0);
-}
-
-/* Of the two limits of a task's lateness, the one that was reached first decides. */
+/*
+ * A task may have two limits of its lateness, in us after the due time: the options
+ * "expires" and "skip_after".  The one that was reached first decides.
+ */
 static DwVerdict
 judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 {
-	int64		expires = expires_after(values, nulls);
-	int64		skip = skip_after(values, nulls);
-	int64		limit = Min(expires, skip);
+	int64		expires = PG_INT64_MAX;
+	int64		skip;
+	int64		limit;
 
+	if (!nulls[Anum_task_expires - 1])
+		expires = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
+	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &skip))
+		skip = PG_INT64_MAX;
+	skip = Max(skip, 0);
+	limit = Min(expires, skip);
 	if (limit == PG_INT64_MAX || dw_time_add(key->due, limit) >= dw_now())
 		return DW_RUN;
 	return skip < expires ? DW_SKIP : DW_REFUSE;

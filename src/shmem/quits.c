@@ -95,21 +95,6 @@ dw_quits_forget_database(Oid database)
 	count_notes();
 }
 
-/* The error with which the attempt has failed. */
-static ErrorData *
-error_of(bool stopped)
-{
-	ErrorData  *error = palloc0(sizeof(ErrorData));
-
-	error->sqlerrcode = stopped ? ERRCODE_QUERY_CANCELED : DW_ERRCODE_QUIT;
-	error->message = pstrdup("the executor ended while it ran the task");
-	error->detail = pstrdup(stopped ?
-							"The task was to be stopped, and its executor was terminated." :
-							"The task terminated its own session, raised a FATAL error, or went on after its timeout.");
-	error->hint = pstrdup("See the server's log.");
-	return error;
-}
-
 /*
  * Removes the note of a task; returns the error with which its attempt has failed, in
  * the current memory context, or NULL if there was no note.  Takes the table lock.
@@ -118,20 +103,29 @@ ErrorData *
 dw_quit_take(int64 id)
 {
 	DwQuit	   *note;
-	bool		found;
+	ErrorData  *error;
 	bool		stopped = false;
 
 	if (!dw_quit_is_noted(id))
 		return NULL;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	note = find_quit(MyDatabaseId, id);
-	found = note != NULL;
-	if (found)
+	if (note != NULL)
 	{
 		stopped = note->stopped;
 		note->id = 0;
 		count_notes();
 	}
 	LWLockRelease(dw_shared->table_lock);
-	return found ? error_of(stopped) : NULL;
+	if (note == NULL)
+		return NULL;
+
+	error = palloc0(sizeof(ErrorData));
+	error->sqlerrcode = stopped ? ERRCODE_QUERY_CANCELED : DW_ERRCODE_QUIT;
+	error->message = pstrdup("the executor ended while it ran the task");
+	error->detail = pstrdup(stopped ?
+							"The task was to be stopped, and its executor was terminated." :
+							"The task terminated its own session, raised a FATAL error, or went on after its timeout.");
+	error->hint = pstrdup("See the server's log.");
+	return error;
 }
