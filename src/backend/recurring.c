@@ -169,7 +169,6 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 	int64		id = dw_definition_number(def, Anum_recurring_task);
 	Relation	rel;
 	HeapTuple	found;
-	DwHint		hint;
 
 	/* taken by an earlier call, after which the definition turned out to have changed */
 	if (run->taken != NULL && run->id == id)
@@ -180,7 +179,7 @@ take_run(const DwDefinition *def, DwRecurringRun *run)
 		return;
 	rel = dw_tasks_open();
 	if (dw_definition_find_run(rel, def) != DW_RUN_OF_OTHERS)
-		switch (dw_take_pending(rel, id, &found, &run->key, &hint))
+		switch (dw_take_pending(rel, id, &found, &run->key))
 		{
 			case DW_TAKEN:
 				run->taken = found;

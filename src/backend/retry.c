@@ -175,8 +175,8 @@ insert_task(Retrying *retrying, const FailedRow *row, DwLaneRef lane)
 	values[Anum_task_origin - 1] = Int64GetDatum(dw_origin_stamp());
 	dw_writes_for(row->owner);
 	dw_marks_spare(values, nulls);
-	/* crashes may still be counted if the server was killed just when the task failed */
-	dw_crashes_forget(MyDatabaseId, row->id);
+	/* crashes may still be counted if the server was stopped just when the task failed */
+	dw_crashes_end(MyDatabaseId, row->id, 0);
 	hint.tid = dw_task_insert(retrying->task, values, nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }

@@ -523,13 +523,12 @@ dw_run(PG_FUNCTION_ARGS)
 	Taken		task = {.function = "delay_run()"};
 	Relation	rel;
 	HeapTuple	tuple;
-	DwHint		hint;
 	bool		ready;
 
 	dw_require_writable("delay_run()");
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	ready = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key, &hint) == DW_TAKEN &&
+	ready = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key) == DW_TAKEN &&
 		have_taken(rel, tuple, &task);
 	table_close(rel, NoLock);
 	if (ready)
@@ -635,7 +634,6 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple = find_next(rel, progress, &task->key);
 	bool		again = false;
-	DwHint		hint;
 
 	*ready = false;
 	if (tuple != NULL)
@@ -643,7 +641,7 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 		dw_deform(rel, tuple, &task->values, &task->nulls);
 		if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 			progress->left++;
-		else if (dw_take_found(rel, tuple, &task->key, &hint, &again) == DW_TAKEN)
+		else if (dw_take_found(rel, tuple, &task->key, &again) == DW_TAKEN)
 			*ready = have_taken(rel, tuple, task);
 		if (!again)
 		{

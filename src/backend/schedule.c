@@ -249,50 +249,40 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 
 /*---- Cancelling ----*/
 
-/*
- * Cancels a pending task; with stop_running, also stops a running one.  Returns the
- * result of delay_cancel().
- */
-static const char *
-cancel(Relation rel, int64 id, bool stop_running)
+/* SQL function delay_cancel(): cancels a pending task, and stops a running one if asked to. */
+Datum
+dw_cancel(PG_FUNCTION_ARGS)
 {
+	int64		id;
+	Relation	rel;
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	DwHint		hint;
+	const char *result = NULL;
 
-	for (;;)
-	{
-		switch (dw_take_pending(rel, id, &tuple, &key, &hint))
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_require_writable("delay_cancel()");
+	id = PG_GETARG_INT64(0);
+	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	while (result == NULL)
+		switch (dw_take_pending(rel, id, &tuple, &key))
 		{
 			case DW_TAKEN:
 				CommandCounterIncrement();
 				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
-				return "cancelled";
+				result = "cancelled";
+				break;
 			case DW_GONE:
-				return "gone";
+				result = "gone";
+				break;
 			case DW_RUNNING:
 				/* a task that delay_run() runs in this session cannot be stopped by itself */
-				if (!stop_running || dw_run_now_id == id)
-					return "running";
-				if (dw_stop_task(dw_my_database(), id))
-					return "stopping";
-				/* the task has just ended, or was put back: look again */
+				if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
+					result = "running";
+				else if (dw_stop_task(dw_my_database(), id))
+					result = "stopping";
+				/* else the task has just ended, or was put back: look again */
 				break;
 		}
-	}
-}
-
-/* SQL function delay_cancel(). */
-Datum
-dw_cancel(PG_FUNCTION_ARGS)
-{
-	Relation	rel;
-	const char *result;
-
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
-	dw_require_writable("delay_cancel()");
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	result = cancel(rel, PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
 	table_close(rel, NoLock);
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
@@ -341,11 +331,11 @@ reschedule(int64 id, TimestampTz due)
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	DwHint		hint;
+	DwHint		hint = {.id = id, .due = due};
 	Datum	   *values;
 	bool	   *nulls;
 
-	if (dw_take_pending(rel, id, &tuple, &key, &hint) != DW_TAKEN)
+	if (dw_take_pending(rel, id, &tuple, &key) != DW_TAKEN)
 	{
 		table_close(rel, NoLock);
 		return false;
@@ -357,7 +347,7 @@ reschedule(int64 id, TimestampTz due)
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	/* a mark that did not hit the task at its old due time must not hit it at the new one */
 	dw_marks_spare(values, nulls);
-	hint.due = due;
+	hint.lane = dw_lane_if_any(key.owner, key.queue, key.priority);
 	hint.tid = dw_task_insert_again(rel, tuple, values, nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 	table_close(rel, NoLock);

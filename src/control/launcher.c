@@ -615,7 +615,6 @@ dw_launcher_main(Datum arg)
 		if (!held)
 			until = serve_all();
 		check_worker_slots();
-		dw_crashes_save();
 		if (until != DW_NEVER)
 		{
 			flags |= WL_TIMEOUT;

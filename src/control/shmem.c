@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
@@ -81,8 +82,6 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->looked, 0);
 	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
-	pg_atomic_init_u32(&dw_shared->trial, 0);
-	pg_atomic_init_u64(&dw_shared->trial_until, (uint64) PG_INT64_MIN);
 	dw_shared->nexecutors = dw_executor_places();
 	dw_shared->database_size = dw_database_size();
 

@@ -105,7 +105,6 @@ static Settled
 settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
 {
 	const DwTaskKey *task = &row->task;
-	DwHint		hint;
 
 	if (if_exists == DW_RAISE)
 		ereport(ERROR,
@@ -115,7 +114,7 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_ex
 				 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
 	if (if_exists == DW_REPLACE)
 	{
-		if (dw_row_delete(rel, task, &hint) != TM_Ok)
+		if (dw_row_delete(rel, task) != TM_Ok)
 			return SETTLE_AGAIN;
 		dw_conclude_row(rel, row->tuple, task, DW_CANCELLED, NULL);
 		return SETTLED;
@@ -293,12 +292,11 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		last = dw_key_newest(rows, true);
 		foreach(lc, rows)
 		{
-			DwKeyRow	   *row = (DwKeyRow *) lfirst(lc);
-			DwHint		hint;
+			DwKeyRow   *row = (DwKeyRow *) lfirst(lc);
 
 			if (dw_key_row_is_claimed(row, rows))
 				continue;
-			if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
+			if (dw_row_delete(rel, &row->task) != TM_Ok)
 			{
 				busy = row;
 				continue;

@@ -47,14 +47,13 @@ bury(Relation rel, const DwKeyRow *row, int64 newer)
 {
 	Datum	   *values;
 	bool	   *nulls;
-	DwHint		hint;
 	ErrorData	error = {
 		.sqlerrcode = DW_ERRCODE_SUPERSEDED,
 		.message = DW_SUPERSEDED_MESSAGE,
 		.detail = psprintf("It is task %lld.", (long long) newer)
 	};
 
-	if (dw_row_delete(rel, &row->task, &hint) != TM_Ok)
+	if (dw_row_delete(rel, &row->task) != TM_Ok)
 		return;
 	dw_deform(rel, row->tuple, &values, &nulls);
 	dw_failed_write(values, nulls, row->task.attempts, dw_now(), &error);
@@ -112,7 +111,7 @@ dw_key_claimed(Relation rel, HeapTuple tuple)
  * locked: its end has been waited for, and the caller has to find the row anew.
  */
 DwTakeResult
-dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint, bool *again)
+dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 {
 	TM_Result	result;
 	DwKey		own_key;
@@ -125,7 +124,7 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
 		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
-	result = dw_row_delete(rel, key, hint);
+	result = dw_row_delete(rel, key);
 	if (result == TM_Ok)
 	{
 		/* otherwise an older task would become the newest one of the key */
@@ -146,12 +145,11 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
  * Deletes the row of a pending task, after waiting for other transactions that change
  * it.  rel is open and locked in RowExclusiveLock.
  *
- * If the result is DW_TAKEN, *tuple is a copy of the row, *key has its main columns, and
- * *hint is the hint that tells the timer of the task as it was.  Raises an error if the
- * current user does not have the rights of the task's owner.
+ * If the result is DW_TAKEN, *tuple is a copy of the row, and *key has its main columns.
+ * Raises an error if the current user does not have the rights of the task's owner.
  */
 DwTakeResult
-dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint *hint)
+dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 {
 	if (dw_executor_runs_here(id))
 		return DW_RUNNING;
@@ -181,7 +179,7 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key, DwHint
 			return DW_GONE;
 		}
 		dw_task_key(rel, *tuple, key);
-		state = dw_take_found(rel, *tuple, key, hint, &again);
+		state = dw_take_found(rel, *tuple, key, &again);
 		if (!again)
 			return state;
 		heap_freetuple(*tuple);

@@ -23,10 +23,9 @@ typedef enum DwTakeResult
 	DW_RUNNING,					/* an executor has claimed it */
 	DW_GONE						/* no such task is pending */
 } DwTakeResult;
+
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
-extern DwTakeResult dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key,
-							   DwHint *hint);
-extern DwTakeResult dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwHint *hint,
-							 bool *again);
+extern DwTakeResult dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key);
+extern DwTakeResult dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again);
 
 #endif							/* DW_PENDING_H */

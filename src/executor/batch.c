@@ -64,6 +64,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/quits.h"
+#include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
@@ -76,7 +77,6 @@
 #include "run_task.h"
 #include "session.h"
 #include "settle.h"
-#include "take.h"
 #include "task_log.h"
 #include "task_timeout.h"
 
@@ -134,14 +134,14 @@ lock_wait_ms(void)
 }
 
 /*
- * True if the settings allow batches, and no batch has crashed the server just now.
+ * True if the settings allow batches, and no task has crashed the server just now.
  * Tasks of a batch are not logged by log_min_duration, so the duration must be longer
  * than a batch's life.
  */
 bool
 dw_batches_allowed(void)
 {
-	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_forbid_batches() &&
+	return dw_batch_tasks > 1 && lock_wait_ms() > 0 && !dw_crashes_are_recent() &&
 		(dw_log_min_duration < 0 || dw_log_min_duration >= life_ms());
 }
 
@@ -232,12 +232,12 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 
 /* Makes the current task, which has been claimed, a member of the batch. */
 static DwRun *
-add_member(const DwEntry *entry)
+add_member(void)
 {
 	DwRun	   *member = &batch.members[batch.n++];
 
 	memset(member, 0, sizeof(DwRun));
-	member->entry = *entry;
+	member->entry = batch.me->current;
 	member->started = batch.me->since;
 	batch.current = CURRENT_MEMBER;
 	return member;
@@ -338,19 +338,34 @@ do_member(DwRun *member, DwClaim *claim)
  * forgotten for it, and the change be undone with the batch.
  */
 static bool
-take_next_member(DwEntry *entry)
+take_next_member(void)
 {
+	DwDatabase *db = batch.db;
+	DwExecutor *me = batch.me;
+	bool		few_left = false;
+	bool		found;
+
 	if (batch.n >= batch.size || dw_batch_is_closed || dw_control_is_touched() ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
 		dw_now() - batch.started >= (int64) dw_batch_time * 1000)
 		return false;
-	return dw_executor_next(batch.me, batch.started, entry);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	/* an owner without an executor waits for the whole batch: batches are short */
+	found = !me->must_exit && pg_atomic_read_u32(&me->stale) == DW_FRESH &&
+		dw_ready_pop_next(db, me, batch.started, &few_left);
+	if (found)
+		me->since = dw_now();
+	LWLockRelease(dw_ready_lock(db));
+	if (few_left)
+		dw_ready_ask_for_load(db, me);
+	return found;
 }
 
 /* Claims, runs and settles the current task, and the tasks that follow in the batch. */
 static void
-run_members(DwEntry *entry)
+run_members(void)
 {
+	const DwEntry *entry = &batch.me->current;
 	Relation	rel = dw_claim_open();
 
 	do
@@ -379,8 +394,8 @@ run_members(DwEntry *entry)
 		}
 		if (batch.n == 0)
 			set_batch_search_path(&claim);
-		do_member(add_member(entry), &claim);
-	} while (take_next_member(entry));
+		do_member(add_member(), &claim);
+	} while (take_next_member());
 	table_close(rel, NoLock);
 }
 
@@ -403,13 +418,13 @@ fail_some(void)
  * members are counted after the commit.  A batch may have one member, or none.
  */
 static void
-run_and_commit(DwEntry *entry)
+run_and_commit(void)
 {
 	dw_claim_begin_transaction();
 	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
 	dw_timeout_arm(life_ms());
-	run_members(entry);
+	run_members();
 
 	batch.state = BATCH_COMMITTING;
 	dw_history_write_collected();
@@ -467,13 +482,12 @@ undo_batch(void)
 }
 
 /*
- * Runs the current task, and then others of its lane, in one transaction.  *entry is
- * the current task, before and after.  False if the batch has ended and the caller must
+ * Runs the current task, and then others of its lane, in one transaction.  False if the batch has ended and the caller must
  * run the current task alone.  Else the caller goes on to the next task; if me->in_batch
  * is still set, it calls dw_batch_end() first.
  */
 bool
-dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
+dw_run_batch(DwDatabase *db, DwExecutor *me)
 {
 	int			lock_timeout = LockTimeout;
 	ErrorData  *error = NULL;
@@ -490,7 +504,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
 	{
-		run_and_commit(entry);
+		run_and_commit();
 	}
 	PG_CATCH();
 	{
@@ -511,7 +525,7 @@ dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry)
 	LWLockRelease(dw_ready_lock(db));
 	if (error == NULL)
 		return false;
-	dw_fail_task(db, me, entry, error);
+	dw_fail_task(db, me, error);
 	return true;
 }
 
@@ -525,11 +539,11 @@ static void
 put_all_back(DwDatabase *db, DwExecutor *me)
 {
 	if (batch.current == CURRENT_OPEN || batch.current == CURRENT_LEFT)
-		dw_put_back(db, &me->current, true);
+		dw_ready_put_back(db, &me->current, true);
 	for (int i = (int) batch.n - 1; i >= 0; i--)
-		dw_put_back(db, &batch.members[i].entry,
-					batch.state == BATCH_COMMITTING ||
-					(batch.current == CURRENT_MEMBER && i == batch.n - 1));
+		dw_ready_put_back(db, &batch.members[i].entry,
+						  batch.state == BATCH_COMMITTING ||
+						  (batch.current == CURRENT_MEMBER && i == batch.n - 1));
 
 	/* other executors may take some of the tasks */
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);

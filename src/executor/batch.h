@@ -17,6 +17,6 @@
 extern bool dw_batches_allowed(void);
 extern void dw_batch_begin(DwDatabase *db, DwExecutor *me);
 extern void dw_batch_end(DwDatabase *db, DwExecutor *me);
-extern bool dw_run_batch(DwDatabase *db, DwExecutor *me, DwEntry *entry);
+extern bool dw_run_batch(DwDatabase *db, DwExecutor *me);
 
 #endif							/* DW_BATCH_H */

@@ -325,7 +325,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)
 		{
-			dw_crashes_gone(db->oid, entry->id);
+			dw_crashes_end(db->oid, entry->id, 0);
 			return DW_CLAIM_NOTHING;
 		}
 		read_claimed_row(rel, claim);

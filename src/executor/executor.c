@@ -50,6 +50,7 @@
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
+#include "../shmem/suspects.h"
 #include "../shmem/waiters.h"
 #include "../task/my_session.h"
 #include "../task/touched.h"
@@ -58,15 +59,31 @@
 #include "executor.h"
 #include "run_task.h"
 #include "session.h"
-#include "take.h"
 #include "task_log.h"
 #include "task_timeout.h"
-#include "trial.h"
+
+/*
+ * Longest life of an executor, in us.  Its end frees memory that tasks have made the
+ * session keep.
+ */
+#define MAX_AGE_US	USECS_PER_HOUR
+
+/*
+ * Length of an executor's turn, in us: after working this long without a pause, it
+ * gives way to an owner that waits for an executor.
+ */
+#define TURN_US		(100 * 1000)
+
+/* The database of this executor. */
+static DwDatabase *executor_db = NULL;
+
+/* True if this executor has ended a task, or a batch, and lived on. */
+static bool executor_proved = false;
+
+/* Start of this executor, as dw_uptime() tells it. */
+static int64 executor_born = 0;
 
 static uint32 wait_event = 0;
-
-/* True if next_task() has not looked for work because another task is on trial. */
-static bool held_back = false;
 
 /* Value of the setting delay_wheel.task_id: the task that this session runs, or ''. */
 static const char *
@@ -100,8 +117,8 @@ dw_executor_install(void)
 static void
 tell_timer_of_place(void)
 {
-	dw_news_tell(&dw_executor_db->timer_news, DW_NEWS_EXECUTORS);
-	dw_wake_timer(dw_executor_db, DW_AWAKE);
+	dw_news_tell(&executor_db->timer_news, DW_NEWS_EXECUTORS);
+	dw_wake_timer(executor_db, DW_AWAKE);
 }
 
 /*
@@ -115,14 +132,14 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 
 	if (me->in_batch)
-		dw_batch_end(dw_executor_db, me);
-	dw_autonomous_end(dw_executor_db, me);
+		dw_batch_end(executor_db, me);
+	dw_autonomous_end(executor_db, me);
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
 	/* the lane is empty: the timer may want to free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
-		dw_lane_dirty(dw_executor_db, lane);
+		dw_lane_dirty(executor_db, lane);
 }
 
 /* Reports an unexpected end of this executor.  task is what it ran, or 0. */
@@ -138,7 +155,7 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 		snprintf(text, sizeof(text), "an executor ended while it ran task " INT64_FORMAT, task);
 	else
 		return;
-	dw_problem(&dw_executor_db->problem, text);
+	dw_problem(&executor_db->problem, text);
 }
 
 /*
@@ -148,14 +165,14 @@ report_end(DwExecutor *me, bool connecting, int64 task)
 static void
 report_lost(const DwHint *hint)
 {
-	dw_count_end(dw_executor_db, &dw_lanes[hint->lane.index], DW_FAILED);
-	dw_make_waiters_look(dw_executor_db);
+	dw_count_end(executor_db, &dw_lanes[hint->lane.index], DW_FAILED);
+	dw_make_waiters_look(executor_db);
 	ereport(LOG,
 			(errcode(DW_ERRCODE_END_UNKNOWN),
 			 errmsg("delay_wheel task %lld failed: it was begun, and its end is not known",
 					(long long) hint->id)));
 	/* if it was a run of a recurring task, the timer has to schedule the next one */
-	dw_recurring_ask(dw_executor_db);
+	dw_recurring_ask(executor_db);
 }
 
 /*
@@ -185,9 +202,9 @@ leave_place(int code, Datum arg)
 	LWLockReleaseAll();
 	/* code < 0: other code than PostgreSQL's has called exit(), which counts as a crash */
 	if (code < 0 && me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
-		dw_crashes_exited(me);
+		dw_suspects_blame(me);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	connecting = me->state == DW_EXECUTOR_CONNECTING;
 	if (me->state == DW_EXECUTOR_BUSY && me->current.id != 0)
 	{
@@ -206,23 +223,22 @@ leave_place(int code, Datum arg)
 	 */
 	if (unfinished && !put_back_here && !lost &&
 		(stopped || (!put_back && !terminated && code > 0 && dw_task_sql_runs())))
-		dw_quit_note(dw_executor_db->oid, hint.id, stopped);
+		dw_quit_note(executor_db->oid, hint.id, stopped);
 	if (put_back)
 		;						/* ended by another process of ours: nothing to blame */
-	else if (terminated && (connecting || (unfinished && !dw_executor_proved)))
+	else if (terminated && (connecting || (unfinished && !executor_proved)))
 		/* by another session; but if it happens again and again, rather by the task */
-		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_TERMINATED);
+		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_TERMINATED);
 	else if (connecting)
-		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
-	else if (unfinished && !dw_executor_proved)
+		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_NOT_CONNECTED);
+	else if (unfinished && !executor_proved)
 		/* the task itself may have ended the executor: the owner's tasks wait a while */
-		(void) dw_owner_blocked(dw_executor_db, me->owner, DW_BLOCK_ENDED);
-	gone = dw_executor_db->absent;
+		(void) dw_owner_blocked(executor_db, me->owner, DW_BLOCK_ENDED);
+	gone = executor_db->absent;
 	pg_atomic_write_u32(&me->xid, InvalidTransactionId);
 	me->state = DW_EXECUTOR_FREE;
 	me->database = InvalidOid;
-	dw_trial_end(me);
-	LWLockRelease(dw_ready_lock(dw_executor_db));
+	LWLockRelease(dw_ready_lock(executor_db));
 	LWLockRelease(dw_shared->table_lock);
 	dw_this_executor = NULL;
 	if (gone)
@@ -239,7 +255,7 @@ leave_place(int code, Datum arg)
 	/* A2 */
 	DW_INJECT("executor-before-rehint");
 	if (unfinished && !put_back_here)
-		dw_deliver(dw_executor_db, &hint);
+		dw_deliver(executor_db, &hint);
 	if (lost)
 		report_lost(&hint);
 	if (!put_back)
@@ -261,8 +277,8 @@ take_place(int place, const DwExecutorStart *start)
 	ours = me->state == DW_EXECUTOR_STARTING && me->generation == start->generation;
 	if (ours)
 	{
-		dw_executor_db = dw_database_find(me->database);
-		if (dw_executor_db == NULL || dw_database_is_held(dw_executor_db))
+		executor_db = dw_database_find(me->database);
+		if (executor_db == NULL || dw_database_is_held(executor_db))
 		{
 			me->state = DW_EXECUTOR_FREE;
 			me->database = InvalidOid;
@@ -275,7 +291,7 @@ take_place(int place, const DwExecutorStart *start)
 		me->since = dw_now();
 		me->pid = MyProcPid;
 		me->proc = dw_my_proc();
-		me->owner_place = dw_owner_enter(dw_executor_db, me->owner);
+		me->owner_place = dw_owner_enter(executor_db, me->owner);
 		dw_this_executor = me;
 	}
 	LWLockRelease(dw_shared->table_lock);
@@ -286,9 +302,9 @@ take_place(int place, const DwExecutorStart *start)
 static void
 unblock_owner(DwExecutor *me)
 {
-	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
-	dw_owner_unblocked(dw_executor_db, &dw_owners[me->owner_place]);
-	LWLockRelease(dw_ready_lock(dw_executor_db));
+	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
+	dw_owner_unblocked(executor_db, &dw_owners[me->owner_place]);
+	LWLockRelease(dw_ready_lock(executor_db));
 }
 
 /*
@@ -302,7 +318,7 @@ uses_too_much_memory(bool is_idle)
 {
 	static int64 looked = 0;
 
-	if (!dw_executor_proved || (!is_idle && dw_uptime() - looked < DW_TURN_US))
+	if (!executor_proved || (!is_idle && dw_uptime() - looked < TURN_US))
 		return false;
 	looked = dw_uptime();
 	return dw_executor_memory >= 0 && dw_private_memory() > dw_executor_memory;
@@ -332,43 +348,28 @@ check_access(DwExecutor *me)
 }
 
 /*
- * Begins a batch with the task that was taken, or lets the task run alone.  A task that
- * is not due yet runs alone, and so do some tasks of a lane after its batches failed.
- * To be called under the ready lock.
- */
-static void
-choose_way(DwExecutor *me, const DwEntry *entry)
-{
-	DwLane	   *lane = &dw_lanes[entry->lane];
-
-	if (entry->due <= dw_now() && dw_batches_allowed() && dw_ready_may_batch(lane, entry))
-		dw_batch_begin(dw_executor_db, me);
-	else if (lane->alone > 0)
-		lane->alone--;
-}
-
-/*
- * Ends the current task, if any, and takes the next one.  False if there is none or the
- * executor must not take one; then other processes see the executor as idle.
+ * Ends the current task, if any, and takes the next one.  A task that is not due yet
+ * runs alone, and so do some tasks of a lane after its batches failed; else a batch
+ * begins.  False if there is no task, or the executor must not take one; then other
+ * processes see the executor as idle.
  */
 static bool
-next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
+next_task(DwExecutor *me, int64 turn_began)
 {
 	DwLane	   *was_full = NULL;
-	TimestampTz look_again = DW_NEVER;
+	DwPopped	popped = {.look_again = DW_NEVER};
 	bool		found = false;
-	bool		low = false;
 	bool		stopped = false;
 	bool		too_much;
 
-	if (!dw_executor_proved && me->state == DW_EXECUTOR_BUSY)
+	if (!executor_proved && me->state == DW_EXECUTOR_BUSY)
 	{
-		dw_executor_proved = true;
+		executor_proved = true;
 		unblock_owner(me);
 	}
 	check_access(me);
 	too_much = uses_too_much_memory(false);
-	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
 	{
 		bool		full;
@@ -377,33 +378,35 @@ next_task(DwExecutor *me, int64 turn_began, DwEntry *entry)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	if (dw_executor_must_end(me) || too_much ||
-		(dw_uptime() - turn_began > DW_TURN_US && dw_starving_take(&dw_executor_db->timer_news)))
-		me->must_exit = true;
-	held_back = dw_trial_wait(me) > 0;
-	if (!me->must_exit && !held_back &&
-		dw_ready_pop(dw_executor_db, &dw_owners[me->owner_place], entry, &look_again))
+	me->must_exit = me->must_exit || too_much ||
+		dw_uptime() - executor_born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != DW_FRESH ||
+		(dw_uptime() - turn_began > TURN_US && dw_starving_take(&executor_db->timer_news));
+	if (!me->must_exit && dw_ready_pop(executor_db, me, &popped))
 	{
+		DwLane	   *lane = &dw_lanes[me->current.lane];
+
 		found = true;
-		low = dw_note_taken(me, entry);
-		choose_way(me, entry);
+		if (popped.may_batch && me->current.due <= dw_now() && dw_batches_allowed())
+			dw_batch_begin(executor_db, me);
+		else if (lane->alone > 0)
+			lane->alone--;
 	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
 	/* another executor may run a task that the queue's max_running has held back */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
-		pg_atomic_read_u64(&dw_executor_db->ready) > 0)
-		look_again = DW_AWAKE;
-	LWLockRelease(dw_ready_lock(dw_executor_db));
+		pg_atomic_read_u64(&executor_db->ready) > 0)
+		popped.look_again = DW_AWAKE;
+	LWLockRelease(dw_ready_lock(executor_db));
 
 	if (stopped)
 		dw_stop_absorb();
-	if (low)
-		dw_ask_for_load(&dw_lanes[entry->lane]);
-	if (look_again != DW_NEVER)
+	if (popped.few_left)
+		dw_ready_ask_for_load(executor_db, me);
+	if (popped.look_again != DW_NEVER)
 	{
-		dw_news_tell(&dw_executor_db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(dw_executor_db, look_again);
+		dw_news_tell(&executor_db->timer_news, DW_NEWS_EXECUTORS);
+		dw_wake_timer(executor_db, popped.look_again);
 	}
 	return found;
 }
@@ -414,11 +417,11 @@ end_if_idle(DwExecutor *me)
 {
 	bool		idle;
 
-	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	idle = me->state == DW_EXECUTOR_IDLE;
 	if (idle)
 		me->must_exit = true;	/* other processes must not wake it any more */
-	LWLockRelease(dw_ready_lock(dw_executor_db));
+	LWLockRelease(dw_ready_lock(executor_db));
 	return idle;
 }
 
@@ -434,26 +437,21 @@ obey_interrupts(DwExecutor *me)
 static bool
 wait_for_work(DwExecutor *me)
 {
-	long		trial = dw_trial_wait(me);
 	int			events;
 
-	if (me->must_exit || dw_starving_take(&dw_executor_db->timer_news))
+	if (me->must_exit || dw_starving_take(&executor_db->timer_news))
 		return false;
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);
-	/* the trial has ended before this executor was seen as idle, and did not wake it */
-	if (held_back && trial == 0)
-		return true;
 
 	/* a wait for a synchronous standby may have reset the latch, and left the signal */
 	obey_interrupts(me);
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   trial > 0 ? trial : dw_executor_idle_timeout,
-					   dw_wait_event(wait_event, "DelayWheelExecutor"));
+					   dw_executor_idle_timeout, dw_wait_event(wait_event, "DelayWheelExecutor"));
 	ResetLatch(MyLatch);
 
 	obey_interrupts(me);
-	return trial > 0 || (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
+	return (events & WL_TIMEOUT) == 0 || !end_if_idle(me);
 }
 
 /* Main function of executors.  place is the index of the prepared place. */
@@ -462,7 +460,6 @@ dw_executor_main(Datum place)
 {
 	DwExecutorStart start;
 	DwExecutor *me;
-	DwEntry		entry;
 
 	/* a cancel is meant for a task, and is let in only while a task's own code runs */
 	HOLD_CANCEL_INTERRUPTS();
@@ -479,22 +476,22 @@ dw_executor_main(Datum place)
 	dw_session_begin(me->database, me->owner, start.can_log_in);
 	/* later pg_stat_activity shows the SQL of the last task, as for any session */
 	pgstat_report_activity(STATE_IDLE, "delay_wheel: waiting for the first task");
-	dw_executor_born = dw_uptime();
+	executor_born = dw_uptime();
 
-	LWLockAcquire(dw_ready_lock(dw_executor_db), LW_EXCLUSIVE);
+	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	me->state = DW_EXECUTOR_IDLE;
-	LWLockRelease(dw_ready_lock(dw_executor_db));
+	LWLockRelease(dw_ready_lock(executor_db));
 	tell_timer_of_place();
 
 	for (;;)
 	{
 		int64		turn_began = dw_uptime();
 
-		while (next_task(me, turn_began, &entry))
+		while (next_task(me, turn_began))
 		{
 			obey_interrupts(me);
-			if (!me->in_batch || !dw_run_batch(dw_executor_db, me, &entry))
-				dw_run_task(dw_executor_db, me, &entry);
+			if (!me->in_batch || !dw_run_batch(executor_db, me))
+				dw_run_task(executor_db, me);
 		}
 		pgstat_report_stat(true);
 		if (!wait_for_work(me))

@@ -9,7 +9,7 @@
  * claimed task is run (verdict.c).  A run leads to an outcome, and settling the
  * run means that the transaction that deletes the row records this outcome.  A
  * task with a mode, at_most_once or at_least_once, runs outside of the claim's
- * transaction.  A suspect is a task that may have crashed the server (trial.c).
+ * transaction.  A suspect is a task whose process has crashed (suspects.c).
  *
  * An executor takes step after step until the task is over (enum Step):
  *
@@ -68,6 +68,7 @@
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/quits.h"
+#include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
@@ -82,10 +83,8 @@
 #include "run_task.h"
 #include "session.h"
 #include "settle.h"
-#include "take.h"
 #include "task_log.h"
 #include "task_timeout.h"
-#include "trial.h"
 #include "verdict.h"
 
 /*
@@ -124,6 +123,9 @@ static struct
 								 * executor; NULL if there is none */
 	bool		used_temp;		/* the task's temporary objects must be removed */
 }			work;
+
+/* True if this process has run a task, or a batch, before its current task. */
+static bool has_run = false;
 
 /* Memory that lasts until the task is over, longer than its transactions. */
 static MemoryContext task_context = NULL;
@@ -693,18 +695,19 @@ dw_task_clean(bool used_temp)
 {
 	pgstat_report_activity(STATE_IDLE, NULL);
 	debug_query_string = NULL;
+	has_run = true;
 	dw_session_clean(used_temp);
 	pgstat_report_stat(false);
 }
 
-/* Makes the task of an entry the one to work at, and task_context current and empty. */
+/* Makes the executor's current task the one to work at, and task_context current and empty. */
 static void
-begin_work(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+begin_work(DwDatabase *db, DwExecutor *me)
 {
 	memset(&work, 0, sizeof(work));
 	work.db = db;
 	work.me = me;
-	work.run.entry = *entry;
+	work.run.entry = me->current;
 	if (task_context == NULL)
 		task_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel task",
 											 ALLOCSET_DEFAULT_SIZES);
@@ -786,29 +789,15 @@ leave_alone(void)
 }
 
 /*
- * If this executor has run anything before, puts a suspect back and makes this
- * executor end; then returns true.  Remains of other tasks in this process could crash
- * the suspect, so a new executor has to run it.  After many times returns false.
+ * False if this executor must not run the task, since it is a suspect: it is left alone,
+ * or it is put back for another executor, and this one ends.
+ *
+ * Soon after a crash a suspect is left to a process that has run nothing before, whose
+ * memory no other task can have damaged.  Other lanes may come first each time, so
+ * later the executor takes the suspect as it is.
  */
 static bool
-leave_to_fresh(void)
-{
-	if (dw_executor_is_fresh() || !dw_crashes_put_off(work.db->oid, work.run.entry.id) ||
-		!dw_stop_forbid(work.db, work.me))
-		return false;
-	LWLockAcquire(dw_ready_lock(work.db), LW_EXCLUSIVE);
-	dw_put_back(work.db, &work.run.entry, true);
-	work.me->must_exit = true;
-	LWLockRelease(dw_ready_lock(work.db));
-	return true;
-}
-
-/*
- * Begins a trial if the task is a suspect, see trial.c.  False if this executor must
- * not run the task.
- */
-static bool
-begin_suspect(void)
+may_run(void)
 {
 	int			crashes = dw_crashes_of(work.db->oid, work.run.entry.id);
 
@@ -817,34 +806,33 @@ begin_suspect(void)
 		leave_alone();
 		return false;
 	}
-	if (crashes > 0)
-	{
-		if (leave_to_fresh())
-			return false;
-		dw_trial_begin(work.db, work.me);
-	}
-	return true;
+	if (crashes == 0 || !has_run || !dw_crashes_are_recent() || !dw_stop_forbid(work.db, work.me))
+		return true;
+	LWLockAcquire(dw_ready_lock(work.db), LW_EXCLUSIVE);
+	dw_ready_put_back(work.db, &work.run.entry, true);
+	work.me->must_exit = true;
+	LWLockRelease(dw_ready_lock(work.db));
+	return false;
 }
 
 /*
- * Claims the task of an entry and runs it alone, if it is still pending.  Returns
+ * Claims the executor's current task and runs it alone, if it is still pending.  Returns
  * when its outcome is committed or there is nothing to do for it.  The caller holds
  * no lock and is in no transaction.  Errors are caught; the process may end.
  */
 void
-dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
+dw_run_task(DwDatabase *db, DwExecutor *me)
 {
-	begin_work(db, me, entry);
-	if (!await_due(entry->due))
+	begin_work(db, me);
+	if (!await_due(me->current.due))
 	{
 		hint_again();
 		return;
 	}
-	if (!begin_suspect())
+	if (!may_run())
 		return;
-	work.quit = dw_quit_take(entry->id);
+	work.quit = dw_quit_take(me->current.id);
 	finish_task(STEP_CLAIM_AND_RUN);
-	dw_trial_end(me);
 }
 
 /*
@@ -852,12 +840,12 @@ dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry)
  * has been undone, and so has the task's claim.  error is that of the cancel.
  */
 void
-dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error)
+dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error)
 {
-	begin_work(db, me, entry);
+	begin_work(db, me);
 	work.run.was_run = true;
 	work.run.started = me->since;
 	work.run.error = error;
-	dw_count_begin(db, me, me->since - entry->due);
+	dw_count_begin(db, me, me->since - me->current.due);
 	finish_task(STEP_SETTLE);
 }

@@ -16,8 +16,8 @@
 #include "../statement/spi_run.h"
 #include "claim.h"
 
-extern void dw_run_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry);
-extern void dw_fail_task(DwDatabase *db, DwExecutor *me, const DwEntry *entry, ErrorData *error);
+extern void dw_run_task(DwDatabase *db, DwExecutor *me);
+extern void dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error);
 extern DwSpiResult dw_run_sql(const DwClaim *claim, const char *sql);
 extern void dw_task_clean(bool used_temp);
 

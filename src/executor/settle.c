@@ -295,7 +295,7 @@ void
 dw_settled(DwDatabase *db, const DwRun *run)
 {
 	dw_count_end(db, &dw_lanes[run->entry.lane], run->outcome);
-	dw_crashes_forget(db->oid, run->entry.id);
+	dw_crashes_end(db->oid, run->entry.id, 0);
 }
 
 /*
@@ -309,5 +309,5 @@ dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
 	dw_count_end(db, &dw_lanes[entry->lane], DW_CANCELLED);
 	dw_tell_waiters(db, entry->id, DW_CANCELLED);
 	dw_let_waiters_go(db, entry->id);
-	dw_crashes_gone(db->oid, entry->id);
+	dw_crashes_end(db->oid, entry->id, 0);
 }

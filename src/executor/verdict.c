@@ -83,7 +83,7 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 	if (dw_crashes_of(db->oid, key->id) >= DW_MAX_CRASHES)
 	{
 		*sqlstate = DW_ERRCODE_CRASHED;
-		*reason = "the server crashed three times while the task ran, twice of them while it ran alone";
+		*reason = "the server crashed three times while the task ran";
 		return DW_REFUSE;
 	}
 	/* the reason if judge_lateness() refuses the task */

@@ -115,6 +115,7 @@ count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 static void
 collect_waiting(DwDatabase *db, Waiting *all)
 {
+	int64		suspects[DW_MAX_SUSPECTS];
 	int			n;
 	int32	   *numbers = dw_list_lanes(db, &n);
 
@@ -126,7 +127,7 @@ collect_waiting(DwDatabase *db, Waiting *all)
 	for (int i = 0; i < n; i++)
 		count_waiting(db, &dw_lanes[numbers[i]], all);
 	pfree(numbers);
-	all[SUSPECTED].tasks = dw_crashes_suspects(db->oid);
+	all[SUSPECTED].tasks = dw_crashes_list(db->oid, DT_NOEND, suspects);
 }
 
 /* The view "waiting": due tasks of each database, by the state of their lane. */

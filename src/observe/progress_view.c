@@ -121,6 +121,12 @@ sweep_state(void)
 	return state;
 }
 
+/* The columns of the view "cancellations". */
+static const Oid mark_columns[] = {
+	INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
+	TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, TEXTOID, INT4ARRAYOID
+};
+
 /*
  * Adds a row of the view for a mark to the result, if the current user may see the mark;
  * running is the number of running tasks that it hits.
@@ -137,8 +143,8 @@ put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const Swe
 	};
 	Datum	   *row;
 	bool	   *row_nulls;
-	Datum		values[12] = {0};
-	bool		nulls[12] = {0};
+	Datum		values[lengthof(mark_columns)] = {0};
+	bool		nulls[lengthof(mark_columns)] = {0};
 	bool		ours;
 	int			n = 0;
 
@@ -181,11 +187,7 @@ count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
 Datum
 dw_get_cancellations(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {
-		INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, TEXTOID, INT4ARRAYOID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(mark_columns), mark_columns);
 	SweepState	sweep;
 	DwMarkable *tasks;
 	int			ntasks;

@@ -302,6 +302,15 @@ set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
 	*value = TimestampTzGetDatum(horizon);
 }
 
+/* The columns of the view "lanes". */
+static const Oid lane_columns[] = {
+	REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID,
+	TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
+	TIMESTAMPTZOID, TIMESTAMPTZOID,
+	INT8OID, INT8OID, INT8OID, INT8OID,
+	FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID
+};
+
 /* Adds a row of the view "lanes" to the result, if the current user may see the lane. */
 static void
 put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
@@ -312,8 +321,8 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	uint32		room;
 	TimestampTz until;
 	const char *reason;
-	Datum		values[19] = {0};
-	bool		nulls[19] = {0};
+	Datum		values[lengthof(lane_columns)] = {0};
+	bool		nulls[lengthof(lane_columns)] = {0};
 	TimestampTz now = dw_now();
 
 	/* no lock for lanes that the user may not see; checked again, as the lane may change */
@@ -386,14 +395,7 @@ dw_list_lanes(DwDatabase *db, int *n)
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {
-		REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID,
-		TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID,
-		INT8OID, INT8OID, INT8OID, INT8OID,
-		FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(lane_columns), lane_columns);
 	DwDatabase *db;
 	int32	   *numbers;
 	int			n;
@@ -491,13 +493,19 @@ sum_queues(DwDatabase *db, int *n)
 	return sums;
 }
 
+/* The columns of the function behind the view "queues". */
+static const Oid queue_columns[] = {
+	INT2OID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID, INT4OID,
+	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID
+};
+
 /* Adds a row of the view "queues" to the result. */
 static void
 put_queue(QueueSum *sum, ReturnSetInfo *result)
 {
 	const DwQueue *queue = &sum->queue;
-	Datum		values[12] = {0};
-	bool		nulls[12] = {0};
+	Datum		values[lengthof(queue_columns)] = {0};
+	bool		nulls[lengthof(queue_columns)] = {0};
 	const char *state = sum->ready > 0 ? "ready" : "idle";
 
 	if (queue->pause != DW_NOT_PAUSED)
@@ -543,11 +551,7 @@ visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 Datum
 dw_get_queues(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {
-		INT2OID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID, INT4OID,
-		INT8OID, INT8OID, INT8OID, INT8OID, INT8OID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(queue_columns), queue_columns);
 	DwDatabase *db;
 	QueueSum   *sums;
 	Relation	rel;
@@ -660,12 +664,21 @@ problem_of_service(const char *state)
 	return NULL;
 }
 
+/* The columns of the view "status". */
+static const Oid status_columns[] = {
+	NAMEOID, TEXTOID, INT4OID, TIMESTAMPTZOID,
+	INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
+	INT4OID, INT8OID, INT8OID,
+	FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+	INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID, INT8OID
+};
+
 /* Adds the row of the view "status" for this database, which has no place, to the result. */
 static void
 put_status_without_place(ReturnSetInfo *result)
 {
-	Datum		values[23] = {0};
-	bool		nulls[23];
+	Datum		values[lengthof(status_columns)] = {0};
+	bool		nulls[lengthof(status_columns)];
 	NameData	database;
 	const char *state = service_state(NULL);
 	const char *problem = problem_of_service(state);
@@ -692,8 +705,8 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[23] = {0};
-	bool		nulls[23] = {0};
+	Datum		values[lengthof(status_columns)] = {0};
+	bool		nulls[lengthof(status_columns)] = {0};
 	NameData	database;
 	DwRing		shape = ring_shape();
 	const char *state = service_state(db);
@@ -748,14 +761,7 @@ put_status(DwDatabase *db, ReturnSetInfo *result)
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {
-		NAMEOID, TEXTOID, INT4OID, TIMESTAMPTZOID,
-		INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
-		INT4OID, INT8OID, INT8OID,
-		FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-		INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID, INT8OID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(status_columns), status_columns);
 
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)

@@ -532,7 +532,7 @@ static void
 pass_suspicion_on(const DwEnded *ended, int64 next)
 {
 	if (ended->started == 0 && ended->outcome != DW_CANCELLED && next != 0)
-		dw_crashes_pass_on(MyDatabaseId, ended->key->id, next);
+		dw_crashes_end(MyDatabaseId, ended->key->id, next);
 }
 
 /*

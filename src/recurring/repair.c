@@ -97,7 +97,7 @@ repair_run(Relation rel, DwDefinition *def)
 		dw_definition_pause_for_crashes(def);
 	dw_definition_insert_run(def);
 	dw_definition_write(rel, def);
-	dw_crashes_pass_on(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
+	dw_crashes_end(MyDatabaseId, lost, dw_definition_number(def, Anum_recurring_task));
 }
 
 /*

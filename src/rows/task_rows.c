@@ -536,7 +536,8 @@ dw_failed_rows(Relation rel, int64 id, Snapshot snapshot)
 	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 		rows = lappend(rows, heap_copytuple(tuple));
 	systable_endscan_ordered(scan);
-	index_close(index, NoLock);
+	/* a session in delay_wait() must keep no lock on our tables */
+	index_close(index, AccessShareLock);
 	return rows;
 }
 

@@ -7,7 +7,7 @@
  * by the postmaster.  When the postmaster tells a process to quit, the signal handler
  * of an executor notes that in the executor's place.  When all processes are gone, and
  * shared memory is about to be given up, the postmaster looks at these places
- * (blame_who_died).  Why that is proof, and what becomes of a suspect, is in
+ * (look_back).  Why that is proof, and what becomes of a suspect, is in
  * suspects.c.
  *
  * A process is "told" if the postmaster sent it SIGQUIT, or SIGABRT with
@@ -40,76 +40,31 @@ static DwExecutor *volatile helped = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
+/* How long after a start with suspects dw_crashes_are_recent() is true. */
+#define CAREFUL_US	USECS_PER_MINUTE
+
 /*---- Blame ----*/
 
 /*
- * Blames the task of this executor, since its SQL has called exit().  Called by
- * executors.
- */
-void
-dw_crashes_exited(const DwExecutor *me)
-{
-	int			count;
-
-	SpinLockAcquire(&dw_suspects->lock);
-	count = dw_suspects_blame(me, true);
-	SpinLockRelease(&dw_suspects->lock);
-	dw_suspects_report(me, count);
-	dw_suspects_ask_for_save();
-}
-
-/*
- * True if a helper of the executor died untold.  The number is below 0 if a helper was
- * told to quit just when it began or ended.
+ * True if the executor, or a helper of it, has crashed while it ran a task: it died
+ * untold, and before the others were told.
+ *
+ * The number of helpers is below 0 if one was told to quit just when it began or ended.
+ * A process that ignores the signal to quit dies untold in the end, too, but has
+ * outlived the telling of others.
  */
 static bool
-helper_died(const DwExecutor *e)
+has_crashed(const DwExecutor *e)
 {
-	return (int32) pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->helpers)) > 0;
-}
+	int32		helpers = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->helpers));
 
-/* True if the executor, or a helper of it, died untold while it ran a task. */
-static bool
-died_untold(const DwExecutor *e)
-{
 	return e->state == DW_EXECUTOR_BUSY && e->current.id != 0 &&
-		(!e->blameless || helper_died(e));
+		(helpers > 0 || (!e->blameless && !e->outlived));
 }
 
 /*
- * True if the executor, or a helper of it, may be the process for which the others were
- * told to quit.
- */
-static bool
-died_first(const DwExecutor *e)
-{
-	return died_untold(e) && (e->blameless || !e->outlived);
-}
-
-/*
- * Makes suspects of all tasks whose process died untold.  A crash on trial counts only
- * if exactly one process can have died first.
- */
-static void
-blame_who_died(void)
-{
-	uint32		places = max_worker_processes;
-	int			alone = 0;
-
-	for (uint32 i = 0; i < places; i++)
-		if (died_first(&dw_executors[i]))
-			alone++;
-	for (uint32 i = 0; i < places; i++)
-	{
-		const DwExecutor *e = &dw_executors[i];
-
-		if (died_untold(e))
-			dw_suspects_report(e, dw_suspects_blame(e, alone == 1 && died_first(e)));
-	}
-}
-
-/*
- * on_shmem_exit callback of the postmaster, when all processes are gone.
+ * on_shmem_exit callback of the postmaster, when all processes are gone: blames the
+ * tasks whose process has crashed, and saves all suspects.
  *
  * Shared memory may be damaged.  So this takes no lock, does nothing that could fail,
  * and has no loop whose end shared memory tells.
@@ -119,13 +74,11 @@ look_back(int code, Datum arg)
 {
 	if (MyProcPid != PostmasterPid || dw_suspects == NULL)
 		return;
-	if (pg_atomic_read_u32(&dw_suspects->n) > DW_MAX_SUSPECTS)
-		return;
 	/* the exit code is 0 if the stop was ordered: nobody is blamed */
-	if (code != 0)
-		blame_who_died();
-	/* in any case, since the launcher may have been about to write the file */
-	dw_suspects_write_file(dw_suspects->suspects, pg_atomic_read_u32(&dw_suspects->n));
+	for (int i = 0; code != 0 && i < max_worker_processes; i++)
+		if (has_crashed(&dw_executors[i]))
+			dw_suspects_blame(&dw_executors[i]);
+	dw_suspects_write_file();
 }
 
 /*---- Signals and PANIC ----*/
@@ -310,15 +263,15 @@ dw_crashes_init(void)
 {
 	memset(dw_suspects, 0, sizeof(DwSuspects));
 	pg_atomic_init_u32(&dw_suspects->n, 0);
-	pg_atomic_init_u32(&dw_suspects->unsaved, 0);
 	SpinLockInit(&dw_suspects->lock);
+	on_shmem_exit(look_back, (Datum) 0);
+	dw_suspects_read_file();
 	/* the file may have come with the copy of another server */
 	if (dw_shared->recovered)
-		dw_suspects_write_file(NULL, 0);
-	else
-		dw_suspects_read_file();
-	for (uint32 i = 0; i < pg_atomic_read_u32(&dw_suspects->n); i++)
-		if (dw_suspects->suspects[i].in_batch)
-			dw_suspects->no_batches_until = dw_uptime() + DW_NO_BATCHES_US;
-	on_shmem_exit(look_back, (Datum) 0);
+	{
+		memset(dw_suspects->suspects, 0, sizeof(dw_suspects->suspects));
+		pg_atomic_write_u32(&dw_suspects->n, 0);
+	}
+	else if (pg_atomic_read_u32(&dw_suspects->n) > 0)
+		dw_suspects->careful_until = dw_uptime() + CAREFUL_US;
 }

@@ -17,6 +17,5 @@ extern void dw_crashes_init(void);
 
 extern void dw_crashes_watch_signals(void);
 extern void dw_crashes_watch_panics(void);
-extern void dw_crashes_exited(const DwExecutor *me);
 
 #endif							/* DW_CRASH_WATCH_H */

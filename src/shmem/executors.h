@@ -34,18 +34,6 @@ typedef enum DwExecutorState
 } DwExecutorState;
 
 /*
- * Whether the executor's task is suspected of crashing the server.  A suspect is run on
- * trial: it begins when no other task runs, and meanwhile no other executor of the
- * server begins a task; both for a limited time.  See trial.c.
- */
-typedef enum DwTrial
-{
-	DW_NO_TRIAL = 0,
-	DW_TRIAL_AWAITED,			/* its task begins when the other executors have ended theirs */
-	DW_ON_TRIAL					/* its task runs */
-} DwTrial;
-
-/*
  * A place for an executor: a process that runs the tasks of one owner in one database.
  */
 typedef struct DwExecutor
@@ -70,7 +58,6 @@ typedef struct DwExecutor
 	DwPlace		place;			/* where its batch takes tasks in the ready list */
 	bool		unstoppable;	/* current is being put back, and must not be stopped, see
 								 * stop.c */
-	DwTrial		trial;			/* of current; written by this process only, without a lock */
 	bool		blameless;		/* the process ends for another reason than its task; set in
 								 * signal handlers, see crash_watch.c */
 	bool		outlived;		/* the process still existed when others were told to quit */

@@ -155,16 +155,28 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Puts a task back before all others of the lane; false if the pool has no memory for
- * it.
+ * Puts a task that was taken back before all others of its lane.  alone: the task must
+ * not join a batch next time.  If the pool has no memory for it, the timer reads the
+ * task from the table again.
  */
-bool
-dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+void
+dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 {
-	if (!dw_list_put_back(dw_pool, &db->account, &lane->ready, entry))
-		return false;
-	dw_ready_list(db, lane);
-	return true;
+	DwLane	   *lane = &dw_lanes[entry->lane];
+	DwEntry		again = *entry;
+
+	if (alone)
+		again.offset |= DW_ENTRY_ALONE;
+	if (dw_list_put_back(dw_pool, &db->account, &lane->ready, &again))
+	{
+		dw_ready_list(db, lane);
+		pg_atomic_fetch_add_u64(&db->ready, 1);
+	}
+	else
+	{
+		dw_atomic_lower(&lane->reload_from, entry->due);
+		dw_lane_dirty(db, lane);
+	}
 }
 
 /*
@@ -181,16 +193,28 @@ first_ready(const DwLane *lane, const DwPlace *place)
 	return first;
 }
 
-/* Takes this entry, which exists, out of the lane. */
-static void
-take_ready(DwDatabase *db, DwLane *lane, DwPlace *place, DwEntry *entry)
+/*
+ * Takes the entry at this place, which exists, out of the lane, and makes it the
+ * executor's current task.  True if few tasks of the lane are left in memory: the timer
+ * is to load more.
+ */
+static bool
+take_ready(DwDatabase *db, DwExecutor *me, DwLane *lane, DwPlace *place)
 {
-	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, place, entry))
+	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, place, &me->current))
 	{
 		Assert(lane->spare_state == DW_SPARE_READY);
-		*entry = lane->spare;
+		me->current = lane->spare;
 		lane->spare_state = DW_SPARE_FREE;
 	}
+	me->begun = false;
+	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
+	pg_atomic_write_u32(&me->helpers, 0);
+	pg_atomic_fetch_sub_u64(&db->ready, 1);
+	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
+		return false;
+	lane->load_below = 0;
+	return true;
 }
 
 /*
@@ -284,13 +308,25 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 }
 
 /*
- * Takes the next task, if a lane of the owner has a first task that is due by
+ * True if tasks of the lane's queue may share a transaction.  Limits count tasks when
+ * they begin, so tasks of a limited queue run one by one.
+ */
+static bool
+queue_allows_batch(const DwLane *lane)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
+}
+
+/*
+ * Takes the next task, if a lane of the executor's owner has a first task that is due by
  * until_due.
  */
 static bool
-pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now, DwEntry *entry,
-		  TimestampTz *look_again)
+pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now, DwPopped *popped)
 {
+	DwOwner    *owner = &dw_owners[me->owner_place];
 	int32		next;
 
 	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
@@ -309,69 +345,58 @@ pop_until(DwDatabase *db, DwOwner *owner, TimestampTz until_due, TimestampTz now
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		if (first_ready(lane, &head)->due > until_due || !may_take(db, lane, now, look_again))
+		if (first_ready(lane, &head)->due > until_due || !may_take(db, lane, now, &popped->look_again))
 			continue;
 
 		lane = choose_peer(lane);
 		head = dw_list_head(dw_pool, &lane->ready);
-		take_ready(db, lane, &head, entry);
+		popped->few_left = take_ready(db, me, lane, &head);
+		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&
+			dw_ready_count(lane) > 0 && queue_allows_batch(lane);
 		dw_limits_take(lane, now);
 		pass_over_peers(lane);
 		end_turn(db, lane, now);
 		/* the rate is used up: the timer must look when it allows the next task */
 		if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_RATE)
-			*look_again = Min(*look_again, Max(until, now + DW_COALESCE_US));
+			popped->look_again = Min(popped->look_again, Max(until, now + DW_COALESCE_US));
 		return true;
 	}
 	return false;
 }
 
 /*
- * Takes the next task of an owner, from its queues in turn; false if none may run now.
- *
- * Raises the numbers of running tasks.  *look_again is set to the time when the timer
- * must look again, DW_NEVER if it need not.
+ * Takes the next task of the executor's owner, from its queues in turn, and makes it the
+ * executor's current task; false if none may run now.  Raises the numbers of running
+ * tasks.
  */
 bool
-dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again)
+dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped)
 {
 	TimestampTz now = dw_now();
 
-	*look_again = DW_NEVER;
+	popped->may_batch = popped->few_left = false;
+	popped->look_again = DW_NEVER;
 	if (dw_database_is_disabled(db))
 		return false;
 	/*
 	 * tasks whose due time has come go before those that the timer handed over a little
 	 * early
 	 */
-	return pop_until(db, owner, now, now, entry, look_again) ||
-		pop_until(db, owner, DW_NEVER, now, entry, look_again);
+	return pop_until(db, me, now, now, popped) || pop_until(db, me, DW_NEVER, now, popped);
+}
+
+/*
+ * Asks the timer to load more tasks of the current task's lane from the table.  To be
+ * called without the lock, when "few_left" was true.
+ */
+void
+dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
+{
+	dw_lane_dirty(db, &dw_lanes[me->current.lane]);
+	dw_wake_timer(db, DW_AWAKE);
 }
 
 /*---- Batches ----*/
-
-/*
- * True if tasks of the lane's queue may share a transaction.  Limits count tasks when
- * they begin, so tasks of a limited queue run one by one.
- */
-static bool
-queue_allows_batch(const DwLane *lane)
-{
-	const DwQueue *queue = dw_lane_queue(lane);
-
-	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
-}
-
-/*
- * True if the task that was just taken from the lane may share a transaction with the
- * next one.
- */
-bool
-dw_ready_may_batch(const DwLane *lane, const DwEntry *entry)
-{
-	return lane->alone == 0 && !(entry->offset & DW_ENTRY_ALONE) &&
-		dw_ready_count(lane) > 0 && queue_allows_batch(lane);
-}
 
 /*
  * True if another executor in a batch takes tasks at this place, quickly one after the
@@ -420,13 +445,14 @@ choose_place(const DwExecutor *me, const DwLane *lane)
 
 /*
  * Takes another task for the executor's batch, from the lane of its current task, at
- * the place of the list that the executor has chosen; false if the batch must end.
+ * the place of the list that the executor has chosen, and makes it the current one;
+ * false if the batch must end.  *few_left: see DwPopped.
  *
  * The batch ends unless the next task is due by "until" and may share a transaction,
  * the lane is not paused, and no peer of the lane goes first.
  */
 bool
-dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry)
+dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
 	const DwEntry *first = dw_list_first(dw_pool, &me->place);
@@ -440,7 +466,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *en
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
 		dw_database_is_disabled(db))
 		return false;
-	take_ready(db, lane, &me->place, entry);
+	*few_left = take_ready(db, me, lane, &me->place);
 	pass_over_peers(lane);
 	return true;
 }

@@ -14,10 +14,18 @@
 #include "executors.h"
 #include "shared.h"
 
-extern bool dw_ready_pop(DwDatabase *db, DwOwner *owner, DwEntry *entry, TimestampTz *look_again);
-extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, DwEntry *entry);
-extern bool dw_ready_may_batch(const DwLane *lane, const DwEntry *entry);
-extern bool dw_ready_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
+/* What follows from taking a task, or from finding none. */
+typedef struct DwPopped
+{
+	bool		may_batch;		/* the task may share a transaction with the next one */
+	bool		few_left;		/* the timer is to load more tasks of the lane */
+	TimestampTz look_again;		/* when the timer must look again; DW_NEVER if it need not */
+} DwPopped;
+
+extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped);
+extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
+extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
+extern void dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);

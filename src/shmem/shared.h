@@ -295,9 +295,6 @@ typedef struct DwShared
 	pg_atomic_uint32 looked;	/* that worker has found the answer */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
-	pg_atomic_uint32 trial;		/* executor on trial, for which others make way: its place
-								 * counted from 1; 0: none */
-	pg_atomic_uint64 trial_until;	/* others make way until then at most, by dw_uptime() */
 	bool		recovered;		/* the server came out of recovery, see recovery.c; only
 								 * postmaster and launcher write it */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */

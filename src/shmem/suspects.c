@@ -3,8 +3,8 @@
  * suspects.c
  *	  Tasks that crash the server: suspects, and how often they did.
  *
- * Run by executors, by the launcher, by sessions, and by the postmaster when it sets up
- * shared memory, and when all processes are gone.
+ * Run by executors, by sessions, by the timer and the launcher, and by the postmaster
+ * when it sets up shared memory, and when all processes are gone.
  *
  * A task that crashes its process makes the server restart.  After the restart the task
  * is overdue, so it would be run again at once, and so on for ever.  So such a task
@@ -12,24 +12,22 @@
  *
  * Blame needs proof.  When a process crashes, the postmaster tells all others to quit.
  * So the process that died without having been told is the one that crashed.  Executors
- * note in their place that they were told, and by which process (crash_watch.c).  When
- * all processes are gone, and shared memory is about to be given up, the postmaster
- * looks at these places: a task whose process died untold becomes a suspect.  If the
- * stop was ordered, nobody is blamed.
+ * note in their place that they were told (crash_watch.c).  When all processes are
+ * gone, and shared memory is about to be given up, the postmaster looks at these
+ * places: the task whose process died untold becomes a suspect, or has one crash more.
+ * If the stop was ordered, nobody is blamed.
  *
- * A suspect is run again on trial, if possible while no other task runs (trial.c).  A crash
- * on trial counts if its process is the only one that died untold, and did not exist
- * any more when others were told.  So a process that ignores the signal, and is killed
- * in the end, is not counted.  The parallel workers of a task's query count as its
- * process.  After two crashes on trial, three in all, the task is set aside
- * (verdict.c); any other end clears it.  To be set aside the task must be claimed,
- * which is done on trial, too.  If that crashes the server, the task is left alone.
+ * A suspect is run again: never in a batch, and soon after the restart only by a process
+ * that has run nothing before (run_task.c).  After three crashes it is set aside
+ * (verdict.c); any other end clears it.  To be set aside the task must be claimed.  If
+ * that crashes the server, too, the task is left alone.  Without this fourth count a
+ * damaged row would crash the server for ever.
  *
- * Suspects are an array in shared memory, under a spinlock, and a file in the data
- * directory, which outlives the server.  The postmaster writes the file at its end: no
- * other process is left then, so it takes no lock, and it raises no error.  The
- * launcher writes the file when something has changed.  The file may be out of date; a
- * task that is in it by mistake is cleared by its trial.
+ * Suspects are an array in shared memory, under a spinlock, and while the server is
+ * down a file in the data directory.  The postmaster writes the file at its end: no
+ * other process is left then, so it takes no lock, and it raises no error.  It reads and
+ * removes the file when it sets up shared memory.  If the postmaster itself is killed,
+ * counts begin anew.
  *
  * A signal to quit may strike between any two stores.  Stores are ordered so that an
  * interruption can only lose a suspect, never add one.
@@ -38,27 +36,20 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
 #include <unistd.h>
 
-#include "access/table.h"
 #include "storage/fd.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
 #include "../base/clock.h"
-#include "../ring/ring.h"
 #include "executors.h"
 #include "shared.h"
 #include "suspects.h"
 
 /* The file, in the data directory. */
 #define FILE_NAME		"delay_wheel.crashes"
-#define FILE_NEW		FILE_NAME ".tmp"
-#define FILE_HEADER		"delay_wheel crashes 1: database, task, crashes, in a batch, when"
-
-/* How often, since its last crash, the run of a suspect is left to a fresh process. */
-#define MAX_PUT_OFF		20
+#define FILE_HEADER		"delay_wheel crashes 1: database, task, crashes, when"
 
 DwSuspects *dw_suspects = NULL;
 
@@ -68,124 +59,77 @@ DwSuspects *dw_suspects = NULL;
 static DwSuspect *
 find_suspect(Oid database, int64 id)
 {
-	uint32		n = Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS);
+	for (int i = 0; i < DW_MAX_SUSPECTS; i++)
+	{
+		DwSuspect  *suspect = &dw_suspects->suspects[i];
 
-	for (uint32 i = 0; i < n; i++)
-		if (dw_suspects->suspects[i].id == id && dw_suspects->suspects[i].database == database)
-			return &dw_suspects->suspects[i];
+		if (suspect->crashes > 0 && suspect->id == id && suspect->database == database)
+			return suspect;
+	}
 	return NULL;
 }
 
-/*
- * Removes the i-th suspect, and moves those behind it forward.
- *
- * If the process is interrupted, a suspect may be without crashes, or there twice; it
- * never has the crashes of another one.
- */
-static void
-remove_at(uint32 i)
+/* A free element; if there is none, that of the suspect whose crash is the oldest. */
+static DwSuspect *
+free_element(void)
 {
-	uint32		n = pg_atomic_read_u32(&dw_suspects->n);
+	DwSuspect  *oldest = &dw_suspects->suspects[0];
 
-	for (; i + 1 < n; i++)
+	for (int i = 0; i < DW_MAX_SUSPECTS; i++)
 	{
-		DwSuspect		next = dw_suspects->suspects[i + 1];
-		int			count = next.crashes;
+		DwSuspect  *suspect = &dw_suspects->suspects[i];
 
-		dw_suspects->suspects[i].crashes = next.crashes = 0;
-		pg_write_barrier();
-		dw_suspects->suspects[i] = next;
-		pg_write_barrier();
-		dw_suspects->suspects[i].crashes = count;
+		if (suspect->crashes == 0)
+			return suspect;
+		if (suspect->crashed_at < oldest->crashed_at)
+			oldest = suspect;
 	}
-	pg_write_barrier();
-	pg_atomic_write_u32(&dw_suspects->n, n - 1);
-	pg_atomic_write_u32(&dw_suspects->unsaved, 1);
+	return oldest;
 }
 
-/*
- * Appends a suspect.  If the array is full, the oldest one, which is in front, is
- * removed.
- */
+/* Fills an element; crashes = 0 makes it free. */
 static void
-add_suspect(const DwSuspect *suspect)
+set_element(DwSuspect *element, Oid database, int64 id, int crashes, TimestampTz crashed_at)
 {
-	uint32		n;
+	uint32		n = 0;
 
-	if (pg_atomic_read_u32(&dw_suspects->n) >= DW_MAX_SUSPECTS)
-		remove_at(0);
-	n = pg_atomic_read_u32(&dw_suspects->n);
-	dw_suspects->suspects[n] = *suspect;
+	element->crashes = 0;
 	pg_write_barrier();
-	pg_atomic_write_u32(&dw_suspects->n, n + 1);
-	pg_atomic_write_u32(&dw_suspects->unsaved, 1);
+	element->database = database;
+	element->id = id;
+	element->crashed_at = crashed_at;
+	pg_write_barrier();
+	element->crashes = crashes;
+	for (int i = 0; i < DW_MAX_SUSPECTS; i++)
+		n += dw_suspects->suspects[i].crashes > 0;
+	pg_atomic_write_u32(&dw_suspects->n, n);
 }
 
 /*
- * True if the task runs outside of a transaction, and its row was deleted before (mode
- * at_most_once).
- */
-static bool
-runs_without_row(const DwExecutor *e)
-{
-	return pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &e->autonomous)) != 0;
-}
-
-/*
- * Records that a process died while it ran a task of executor e; "proved" is whether no
- * other process can have been the cause.
- *
- * The task becomes a suspect.  If it is one already, the crash is added only if it is
- * proved and the task was on trial.  Returns the number of crashes, or 0 if nothing was
- * added.  Needs the spinlock, except in the postmaster at its end.
- */
-int
-dw_suspects_blame(const DwExecutor *e, bool proved)
-{
-	DwSuspect    *known = find_suspect(e->database, e->current.id);
-
-	if (known == NULL)
-	{
-		DwSuspect		suspect = {
-			.database = e->database,
-			.id = e->current.id,
-			.crashes = 1,
-			.in_batch = e->in_batch,
-			.lost = runs_without_row(e),
-			.crashed_at = dw_now()
-		};
-
-		add_suspect(&suspect);
-		return 1;
-	}
-	if (e->trial != DW_ON_TRIAL || !proved)
-		return 0;
-	known->crashes = Min(known->crashes + 1, DW_CRASHES_LEFT_ALONE);
-	known->in_batch = false;
-	known->lost = runs_without_row(e);
-	known->put_off = 0;
-	known->crashed_at = dw_now();
-	pg_atomic_write_u32(&dw_suspects->unsaved, 1);
-	return known->crashes;
-}
-
-/*
- * Reports a crash of the executor's task in the log; count is what dw_suspects_blame()
- * returned.
+ * Records, and reports in the log, that the process of executor e crashed while it ran a
+ * task.  Takes the spinlock, unless the caller is the postmaster at its end.
  */
 void
-dw_suspects_report(const DwExecutor *e, int count)
+dw_suspects_blame(const DwExecutor *e)
 {
-	if (count >= DW_CRASHES_LEFT_ALONE)
-		ereport(LOG,
-				(errmsg("the process that was to set aside delay_wheel task %lld of database %u crashed",
-						(long long) e->current.id, e->database),
-				 errdetail("The task stays in delay_wheel.task and is not run any more.")));
-	else if (count > 0)
+	bool		shared = MyProcPid != PostmasterPid;
+	DwSuspect  *known;
+	int			crashes;
+
+	if (shared)
+		SpinLockAcquire(&dw_suspects->lock);
+	known = find_suspect(e->database, e->current.id);
+	crashes = known == NULL ? 1 : Min(known->crashes + 1, DW_CRASHES_LEFT_ALONE);
+	set_element(known != NULL ? known : free_element(), e->database, e->current.id, crashes,
+				dw_now());
+	if (shared)
+		SpinLockRelease(&dw_suspects->lock);
+	/* the crash of one that was to be set aside is reported when it is left alone */
+	if (crashes <= DW_MAX_CRASHES)
 		ereport(LOG,
 				(errmsg("the process of delay_wheel task %lld of database %u crashed, %d of %d times",
-						(long long) e->current.id, e->database, count, DW_MAX_CRASHES),
-				 count < DW_MAX_CRASHES ? errdetail("It will be run again alone.") :
+						(long long) e->current.id, e->database, crashes, DW_MAX_CRASHES),
+				 crashes < DW_MAX_CRASHES ? errdetail("It will be run again alone.") :
 				 errdetail("It will not be run again.")));
 }
 
@@ -199,205 +143,126 @@ int
 dw_crashes_of(Oid database, int64 id)
 {
 	const DwSuspect *suspect;
-	int			count;
+	int			crashes;
 
 	if (dw_suspects == NULL || pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return 0;
 	SpinLockAcquire(&dw_suspects->lock);
 	suspect = find_suspect(database, id);
-	count = suspect != NULL ? suspect->crashes : 0;
+	crashes = suspect != NULL ? suspect->crashes : 0;
 	SpinLockRelease(&dw_suspects->lock);
-	return count;
+	return crashes;
 }
 
 /*
- * Number of tasks of a database that are suspected, or were set aside for crashes and
- * not forgotten since.
+ * Fills ids, an array of DW_MAX_SUSPECTS, with the tasks of a database that are suspects
+ * since a crash before the given time; returns their number.
  */
 int
-dw_crashes_suspects(Oid database)
+dw_crashes_list(Oid database, TimestampTz before, int64 *ids)
 {
-	int			count = 0;
+	int			n = 0;
 
+	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
+		return 0;
 	SpinLockAcquire(&dw_suspects->lock);
-	for (uint32 i = 0; i < Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS); i++)
-		count += dw_suspects->suspects[i].database == database &&
-			dw_suspects->suspects[i].crashes > 0;
+	for (int i = 0; i < DW_MAX_SUSPECTS; i++)
+	{
+		const DwSuspect *suspect = &dw_suspects->suspects[i];
+
+		if (suspect->crashes > 0 && suspect->database == database && suspect->crashed_at < before)
+			ids[n++] = suspect->id;
+	}
 	SpinLockRelease(&dw_suspects->lock);
-	return count;
+	return n;
 }
 
-/* True if a batch has crashed lately, so that no batch must be begun. */
+/*
+ * True for a while after a start that has found suspects.  No batch is begun then, since
+ * the crash may be the fault of another task of a batch than the one that ran.  And
+ * suspects are left to processes that have run nothing before.
+ */
 bool
-dw_crashes_forbid_batches(void)
+dw_crashes_are_recent(void)
 {
-	return dw_suspects->no_batches_until != 0 && dw_uptime() < dw_suspects->no_batches_until;
+	return dw_suspects->careful_until != 0 && dw_uptime() < dw_suspects->careful_until;
 }
 
 /*---- Changing ----*/
 
-/* Wakes the launcher to write the file, if the file is out of date. */
+/*
+ * Removes a suspect: the task has ended, its row is gone, or it begins anew.
+ *
+ * If next is not 0, that task becomes the suspect instead: a run of a recurring task was
+ * lost or left out, and "next" is the next run.
+ */
 void
-dw_suspects_ask_for_save(void)
+dw_crashes_end(Oid database, int64 id, int64 next)
 {
-	if (pg_atomic_read_u32(&dw_suspects->unsaved) != 0)
-		dw_wake_launcher();
-}
-
-/* Removes a suspect; one whose row is lost only if also_lost. */
-static void
-forget_suspect(Oid database, int64 id, bool also_lost)
-{
-	DwSuspect    *suspect;
+	DwSuspect  *suspect;
 
 	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
 		return;
 	SpinLockAcquire(&dw_suspects->lock);
 	suspect = find_suspect(database, id);
-	if (suspect != NULL && (also_lost || !suspect->lost))
-		remove_at(suspect - dw_suspects->suspects);
+	if (suspect != NULL)
+		set_element(suspect, database, next, next != 0 ? suspect->crashes : 0,
+					suspect->crashed_at);
 	SpinLockRelease(&dw_suspects->lock);
-	dw_suspects_ask_for_save();
-}
-
-/*
- * Removes a suspect, since the task has ended, or another task of the same id may come.
- */
-void
-dw_crashes_forget(Oid database, int64 id)
-{
-	forget_suspect(database, id, true);
-}
-
-/*
- * Removes a suspect whose row does not exist any more, whichever process has deleted
- * it.
- *
- * Suspects that an executor runs just now after it has deleted the row, and those whose
- * row is lost, stay.
- */
-void
-dw_crashes_gone(Oid database, int64 id)
-{
-	Oid			owner;
-
-	if (dw_crashes_of(database, id) > 0 && !dw_executor_runs_autonomous(id, &owner))
-		forget_suspect(database, id, false);
 }
 
 /* Removes all suspects of a database, since the extension is gone. */
 void
 dw_crashes_forget_database(Oid database)
 {
-	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
-		return;
-	SpinLockAcquire(&dw_suspects->lock);
-	for (int i = (int) pg_atomic_read_u32(&dw_suspects->n) - 1; i >= 0; i--)
-		if (dw_suspects->suspects[i].database == database)
-			remove_at(i);
-	SpinLockRelease(&dw_suspects->lock);
-	dw_suspects_ask_for_save();
-}
+	int64		ids[DW_MAX_SUSPECTS];
+	int			n = dw_crashes_list(database, DT_NOEND, ids);
 
-/*
- * Notes that the run of a suspect is left to a fresh process.  False if that happened
- * too often already: tasks of other lanes might be taken before it each time.
- */
-bool
-dw_crashes_put_off(Oid database, int64 id)
-{
-	DwSuspect    *suspect;
-	bool		allowed;
-
-	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find_suspect(database, id);
-	allowed = suspect != NULL && suspect->put_off < MAX_PUT_OFF;
-	if (allowed)
-		suspect->put_off++;
-	SpinLockRelease(&dw_suspects->lock);
-	return allowed;
-}
-
-/*
- * Makes the task "to" the suspect instead of the task "from": a run of a recurring task
- * was lost or left out, and "to" is its next run.  If "to" is 0, there is no next run,
- * and the suspect is removed.
- */
-void
-dw_crashes_pass_on(Oid database, int64 from, int64 to)
-{
-	DwSuspect    *suspect;
-
-	if (to == 0)
-	{
-		dw_crashes_forget(database, from);
-		return;
-	}
-	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
-		return;
-	SpinLockAcquire(&dw_suspects->lock);
-	suspect = find_suspect(database, from);
-	if (suspect != NULL)
-	{
-		suspect->id = to;
-		suspect->lost = false;
-		pg_atomic_write_u32(&dw_suspects->unsaved, 1);
-	}
-	SpinLockRelease(&dw_suspects->lock);
-	dw_suspects_ask_for_save();
+	for (int i = 0; i < n; i++)
+		dw_crashes_end(database, ids[i], 0);
 }
 
 /*---- The file ----*/
 
-/* Writes the contents of the file; false after an error. */
-static bool
-write_suspects(FILE *file, const DwSuspect *suspects, uint32 n)
-{
-	if (fprintf(file, "%s\n", FILE_HEADER) < 0)
-		return false;
-	for (uint32 i = 0; i < n; i++)
-		if (fprintf(file, "%u " INT64_FORMAT " %d %d " INT64_FORMAT "\n",
-					suspects[i].database, suspects[i].id, suspects[i].crashes,
-					suspects[i].in_batch, suspects[i].crashed_at) < 0)
-			return false;
-	return true;
-}
-
 /*
- * Writes the file, durably; without suspects, removes it.  Raises no error.  If it
- * fails, the server goes on, and may not know a suspect after a restart.
+ * Writes the file, if there are suspects.  Raises no error, and does not follow what
+ * stands in shared memory, which may be damaged.  If it fails, counts begin anew.
  */
 void
-dw_suspects_write_file(const DwSuspect *suspects, uint32 n)
+dw_suspects_write_file(void)
 {
-	FILE	   *file;
-	bool		written;
+	FILE	   *file = NULL;
+	bool		failed = false;
 
-	if (n == 0)
+	for (int i = 0; i < DW_MAX_SUSPECTS; i++)
 	{
-		if (access(FILE_NAME, F_OK) == 0)
-			(void) durable_unlink(FILE_NAME, LOG);
-		return;
+		const DwSuspect *suspect = &dw_suspects->suspects[i];
+
+		if (suspect->crashes <= 0)
+			continue;
+		if (file == NULL)
+		{
+			file = AllocateFile(FILE_NAME, PG_BINARY_W);
+			failed = file == NULL || fprintf(file, "%s\n", FILE_HEADER) < 0;
+		}
+		failed = failed || fprintf(file, "%u " INT64_FORMAT " %d " INT64_FORMAT "\n",
+								   suspect->database, suspect->id, suspect->crashes,
+								   suspect->crashed_at) < 0;
+		if (failed)
+			break;
 	}
-	file = AllocateFile(FILE_NEW, PG_BINARY_W);
-	written = file != NULL && write_suspects(file, suspects, n);
-	/* close it in any case; an error of buffered data may show only now */
+	/* an error of buffered data may show only when the file is closed */
 	if (file != NULL && FreeFile(file) != 0)
-		written = false;
-	if (!written)
-	{
+		failed = true;
+	if (failed)
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", FILE_NEW)));
-		(void) unlink(FILE_NEW);
-		return;
-	}
-	(void) durable_rename(FILE_NEW, FILE_NAME, LOG);
+				 errmsg("could not write file \"%s\": %m", FILE_NAME)));
 }
 
 /*
- * Reads the file into the array.  Called by the postmaster when it sets up shared
- * memory.
+ * Reads the file into the array, which is empty, and removes it.  Called by the
+ * postmaster when it sets up shared memory.
  */
 void
 dw_suspects_read_file(void)
@@ -422,38 +287,18 @@ dw_suspects_read_file(void)
 		/* read no more than the array takes, whatever is in the file */
 		for (int i = 0; i < DW_MAX_SUSPECTS && fgets(line, sizeof(line), file) != NULL; i++)
 		{
-			DwSuspect		suspect = {0};
+			Oid			database;
 			long long	id;
+			int			crashes;
 			long long	crashed_at;
-			int			in_batch;
 
-			if (sscanf(line, "%u %lld %d %d %lld", &suspect.database, &id,
-					   &suspect.crashes, &in_batch, &crashed_at) != 5 ||
-				suspect.crashes < 1)
-				continue;
-			suspect.id = id;
-			suspect.in_batch = in_batch != 0;
-			suspect.crashed_at = crashed_at;
-			add_suspect(&suspect);
+			if (sscanf(line, "%u %lld %d %lld", &database, &id, &crashes, &crashed_at) == 4 &&
+				crashes > 0)
+				set_element(free_element(), database, id, Min(crashes, DW_CRASHES_LEFT_ALONE),
+							crashed_at);
 		}
 	(void) FreeFile(file);
-	pg_atomic_write_u32(&dw_suspects->unsaved, 0);
-}
-
-/* Writes the file if it is out of date.  Called by the launcher. */
-void
-dw_crashes_save(void)
-{
-	DwSuspect		copy[DW_MAX_SUSPECTS];
-	uint32		n;
-
-	if (pg_atomic_exchange_u32(&dw_suspects->unsaved, 0) == 0)
-		return;
-	SpinLockAcquire(&dw_suspects->lock);
-	n = Min(pg_atomic_read_u32(&dw_suspects->n), DW_MAX_SUSPECTS);
-	memcpy(copy, dw_suspects->suspects, n * sizeof(DwSuspect));
-	SpinLockRelease(&dw_suspects->lock);
-	dw_suspects_write_file(copy, n);
+	(void) unlink(FILE_NAME);
 }
 
 /*---- Set-up ----*/

@@ -165,15 +165,18 @@ dw_row_wait(Relation rel, const DwTaskKey *key)
 	return true;
 }
 
-/* Notes the hint by which the timer is told of a row that is about to be locked. */
+/* Notes a row that is about to be locked, so that the timer is told of it. */
 static void
-touch_row(const DwTaskKey *key, DwTouchKind kind, DwHint *hint)
+touch_row(const DwTaskKey *key, DwTouchKind kind)
 {
-	hint->id = key->id;
-	hint->due = key->due;
-	hint->tid = key->tid;
-	hint->lane = dw_lane_if_any(key->owner, key->queue, key->priority);
-	dw_touch_row(hint, kind);
+	DwHint		hint = {
+		.id = key->id,
+		.due = key->due,
+		.tid = key->tid,
+		.lane = dw_lane_if_any(key->owner, key->queue, key->priority)
+	};
+
+	dw_touch_row(&hint, kind);
 }
 
 /*
@@ -182,17 +185,17 @@ touch_row(const DwTaskKey *key, DwTouchKind kind, DwHint *hint)
  * and locked for writing; *key is the row as just found.
  *
  * Returns TM_Ok, or the reason why the row was not deleted: TM_BeingModified if
- * another transaction has locked it or an executor is running the task.  *hint is set
- * to the hint of the row as it was, which is delivered if this transaction is rolled back.
+ * another transaction has locked it or an executor is running the task.  The timer is
+ * told of the row as it was if this transaction is rolled back.
  */
 TM_Result
-dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint)
+dw_row_delete(Relation rel, const DwTaskKey *key)
 {
 	ItemPointerData tid = key->tid;
 	TM_Result	result;
 
 	/* before the deletion: from then on an executor may fail to claim the task, and forget it */
-	touch_row(key, DW_TOUCH_LOCKED, hint);
+	touch_row(key, DW_TOUCH_LOCKED);
 	if (key->has_more && !dw_autonomous_enter(key->id, true))
 		return TM_BeingModified;
 	DW_INJECT("take-before-delete");
@@ -223,10 +226,9 @@ dw_row_keep(Relation rel, const DwTaskKey *key)
 	HeapTupleData tuple = {.t_self = key->tid};
 	TM_FailureData failure;
 	Buffer		buffer;
-	DwHint		hint;
 	TM_Result	result;
 
-	touch_row(key, DW_TOUCH_KEPT, &hint);
+	touch_row(key, DW_TOUCH_KEPT);
 	result = heap_lock_tuple(rel, &tuple, GetCurrentCommandId(true), LockTupleKeyShare,
 							 LockWaitSkip, false, &buffer, &failure);
 	ReleaseBuffer(buffer);

@@ -17,7 +17,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
-extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key, DwHint *hint);
+extern TM_Result dw_row_delete(Relation rel, const DwTaskKey *key);
 extern TM_Result dw_row_remove(Relation rel, const DwTaskKey *key);
 extern TM_Result dw_row_keep(Relation rel, const DwTaskKey *key);
 extern bool dw_row_is_claimed(Relation rel, const DwTaskKey *key);

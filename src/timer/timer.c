@@ -89,22 +89,16 @@ static uint32 wait_event = 0;
 static void
 dw_crashes_tidy(DwDatabase *db)
 {
-	DwSuspect		copy[DW_MAX_SUSPECTS];
-	uint32		n;
+	int64		ids[DW_MAX_SUSPECTS];
+	int			n = dw_crashes_list(db->oid, dw_now() - USECS_PER_HOUR, ids);
 	Relation	rel;
 
-	if (pg_atomic_read_u32(&dw_suspects->n) == 0)
+	if (n == 0)
 		return;
-	SpinLockAcquire(&dw_suspects->lock);
-	n = pg_atomic_read_u32(&dw_suspects->n);
-	memcpy(copy, dw_suspects->suspects, n * sizeof(DwSuspect));
-	SpinLockRelease(&dw_suspects->lock);
-
 	rel = dw_read_begin();
-	for (uint32 i = 0; rel != NULL && i < n; i++)
-		if (copy[i].database == db->oid && dw_now() - copy[i].crashed_at > USECS_PER_HOUR &&
-			dw_task_find(rel, copy[i].id, GetActiveSnapshot()) == NULL)
-			dw_crashes_forget(db->oid, copy[i].id);
+	for (int i = 0; rel != NULL && i < n; i++)
+		if (dw_task_find(rel, ids[i], GetActiveSnapshot()) == NULL)
+			dw_crashes_end(db->oid, ids[i], 0);
 	dw_read_end(rel);
 }
 

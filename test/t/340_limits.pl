@@ -202,8 +202,8 @@ set_queue('narrow', max_running => 5);
 wait_for_count('wide', 60, 'more at a time are allowed');
 my $former = query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = current_database()});
 query("SELECT pg_terminate_backend($former)");
-wait_for($node, qq{SELECT state = 'running' AND pid <> $former FROM delay_wheel.status, pg_stat_activity
-	WHERE database = current_database() AND backend_type = 'delay_wheel timer' AND datname = database}, 'another timer begins');
+wait_for($node, qq{SELECT s.state = 'running' AND a.pid <> $former FROM delay_wheel.status s JOIN pg_stat_activity a ON a.datname = s.database
+	WHERE s.database = current_database() AND a.backend_type = 'delay_wheel timer'}, 'another timer begins');
 wait_for_count('wide', 100, 'tasks run on');
 set_queue('narrow', max_running => 1);
 wait_for_count('wide', 300, 'only one at a time is');
