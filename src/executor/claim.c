@@ -325,7 +325,12 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)
 		{
-			dw_crashes_end(db->oid, entry->id, 0);
+			Oid			owner;
+
+			/* a task that runs without a row, in another executor, is suspected no less */
+			if (dw_crashes_of(db->oid, entry->id) > 0 &&
+				!dw_executor_runs_autonomous(entry->id, &owner))
+				dw_crashes_end(db->oid, entry->id, 0);
 			return DW_CLAIM_NOTHING;
 		}
 		read_claimed_row(rel, claim);
