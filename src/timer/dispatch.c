@@ -88,6 +88,8 @@ typedef struct Staff
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
 	uint32		arriving;		/* of the owner: not connected yet */
+	uint32		coming;			/* of the owner: starting, connecting or woken, so about to take
+								 * a task */
 } Staff;
 
 /* Frees a place whose executor ended, or never came up, before it took the place. */
@@ -296,27 +298,6 @@ wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 	return n;
 }
 
-/*
- * Returns the number of the owner's executors that are starting, connecting or woken: each
- * is about to take a task.
- */
-static uint32
-executors_coming(DwDatabase *db, const DwOwner *owner)
-{
-	uint32		n = 0;
-
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database == db->oid && e->owner == owner->role && !e->must_exit &&
-			e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY &&
-			e->state != DW_EXECUTOR_FREE)
-			n++;
-	}
-	return n;
-}
-
 /* Counts the executors of the database and of the owner. */
 static Staff
 count_staff(DwDatabase *db, Oid owner)
@@ -338,6 +319,8 @@ count_staff(DwDatabase *db, Oid owner)
 			staff.of_owner++;
 			if (e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING)
 				staff.arriving++;
+			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit)
+				staff.coming++;
 		}
 		if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
 			staff.stuck++;
@@ -548,7 +531,7 @@ static DwLane *
 lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
 			 TimestampTz *look_again)
 {
-	uint32		coming = executors_coming(db, owner);
+	uint32		coming = count_staff(db, owner->role).coming;
 	int32		next;
 
 	for (int32 i = from; i != DW_NO_LANE; i = next)
