@@ -6,7 +6,7 @@
  * Run by executors, as the role that owns the tasks, for one task
  * (run_task.c) and for several that share a transaction (batch.c).
  *
- * An entry names a task in memory: its id, its due time and the place of its row.
+ * An entry names a task in memory: its id, its due time and where its row is.
  * The claim is the deletion of the task's row, before the task's SQL and in the
  * same transaction.  Whatever dies, and whenever, either both take effect or neither
  * does.  Two executors may hold the same entry for a moment, and an entry may be

@@ -570,7 +570,7 @@ slot_is_open(const DwEntry *entry, TimestampTz now)
  * Returns false, and changes nothing, if memory has no room for the entry.
  */
 bool
-dw_near_place(DwLane *lane, const DwEntry *entry)
+dw_near_add(DwLane *lane, const DwEntry *entry)
 {
 	TimestampTz now = ahead_now();
 	bool		inserted;
@@ -611,15 +611,15 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
  * Returns false if the lane has any.
  */
 static bool
-place_in_spare(DwLane *lane, const DwEntry *entry)
+put_into_spare(DwLane *lane, const DwEntry *entry)
 {
-	bool		placed = false;
+	bool		added = false;
 	bool		is_due = entry->due <= ahead_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->spare_state == DW_SPARE_FREE && dw_lane_held(lane) == 0)
 	{
-		placed = true;
+		added = true;
 		lane->spare = *entry;
 		lane->spare_state = is_due ? DW_SPARE_READY : DW_SPARE_WAITING;
 		if (is_due)
@@ -629,31 +629,31 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 		}
 	}
 	LWLockRelease(dw_ready_lock(db));
-	if (placed && !is_due)
+	if (added && !is_due)
 	{
 		add_to_waiting(lane, 1);
 		dw_lane_heap_set(&spares, lane - dw_lanes, entry->due);
 	}
-	return placed;
+	return added;
 }
 
 /*
- * Like dw_near_place(), but if memory is full, drops other entries to make room, or puts
+ * Like dw_near_add(), but if memory is full, drops other entries to make room, or puts
  * the entry into the lane's spare.
  *
  * Returns false if the entry is not in memory.  The caller must then see to it that the
  * lane's cursor is not after the entry; to make room may have cut this very lane.
  */
 bool
-dw_near_place_hard(DwLane *lane, const DwEntry *entry)
+dw_near_add_hard(DwLane *lane, const DwEntry *entry)
 {
 	TimestampTz cursor_due = lane->cursor_due;
 	int64		cursor_id = lane->cursor_id;
 	const Key	wanted = {entry->due, entry->id};
 
-	if (dw_near_place(lane, entry))
+	if (dw_near_add(lane, entry))
 		return true;
-	DW_INJECT("place-no-room");
+	DW_INJECT("add-no-room");
 	/* first by a cut of the lane that holds most, then by cuts of all */
 	for (int i = 0; i < 2 && make_room(wanted); i++)
 	{
@@ -661,10 +661,10 @@ dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
 			!key_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
-		if (dw_near_place(lane, entry))
+		if (dw_near_add(lane, entry))
 			return true;
 	}
-	if (place_in_spare(lane, entry))
+	if (put_into_spare(lane, entry))
 		return true;
 	wait_for_room(lane);
 	return false;
@@ -679,7 +679,7 @@ move_on(const DwEntry *entry)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	add_to_waiting(lane, -1);
-	if (dw_near_place(lane, entry) || place_in_spare(lane, entry))
+	if (dw_near_add(lane, entry) || put_into_spare(lane, entry))
 		return;
 	/* memory has no room: the entry is dropped, and loaded again later */
 	dw_near_cut(lane, entry->due, entry->id);
