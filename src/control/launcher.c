@@ -479,9 +479,7 @@ probe(Oid oid, bool *starting, int64 *look_again)
 		return start_look(oid, look_again);
 	if (db->timer.state == DW_PROCESS_NONE)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i) == db)
-			serve_place(i, starting, look_again);
+	serve_place(dw_database_number(db), starting, look_again);
 
 	/*
 	 * No background worker was free for the timer: give the place back, so that other

@@ -449,15 +449,6 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 		(void) start_executor(db, lane->owner, true);
 }
 
-/* Lets all blocked owners try again at once, since rights have changed. */
-static void
-unblock_all(DwDatabase *db)
-{
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_owners_retry_all(db);
-	LWLockRelease(dw_ready_lock(db));
-}
-
 /*
  * Returns the count of executors woken in this round for the lane's queue; NULL if the queue
  * has no place in dw_queues, and so no limits.
@@ -729,7 +720,12 @@ dw_dispatch(DwDatabase *db)
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
 	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
-		unblock_all(db);
+	{
+		/* rights have changed: let all blocked owners try again at once */
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		dw_owners_retry_all(db);
+		LWLockRelease(dw_ready_lock(db));
+	}
 	if (dw_database_is_disabled(db))
 	{
 		dw_starving_set(&db->timer_news, 0);

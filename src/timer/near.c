@@ -556,13 +556,6 @@ push_ready(DwLane *lane, const DwEntry *entry)
 	return pushed;
 }
 
-/* True if the tick of the entry's slot has begun, by the fast clock "now". */
-static bool
-slot_is_open(const DwEntry *entry, TimestampTz now)
-{
-	return dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now);
-}
-
 /*
  * Puts an entry where it belongs by its due time: into the lane's ready list, the heap, or
  * the ring.  Takes the ready lock or the ring lock.
@@ -578,7 +571,8 @@ dw_near_add(DwLane *lane, const DwEntry *entry)
 	if (entry->due <= now)
 		return push_ready(lane, entry);
 
-	if (heap_count < HEAP_SIZE && slot_is_open(entry, now))
+	/* into the heap if the tick of its slot has begun */
+	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
 	{
 		heap_push(entry);
 		add_to_waiting(lane, 1);
@@ -769,17 +763,6 @@ slot_of(TimestampTz due)
 }
 
 /*
- * Returns how many microseconds before this due time, the first of its slot, the timer
- * opens the slot.  It opens a slot early to have the entries sorted and an executor started
- * in time, unless the heap has no room for all entries of the slot.
- */
-static int64
-lead_of(TimestampTz due)
-{
-	return slot_of(due)->list.count <= heap_room() ? LEAD_US : 0;
-}
-
-/*
  * Returns the due time up to which entries are taken out of the slot of "due".
  *
  * If the heap has no room for all of them, the time is such that the entries would fill
@@ -819,7 +802,11 @@ dw_near_expected(void)
 	return nexpected > 0 ? expected[--nexpected] : NULL;
 }
 
-/* Returns when the timer must look at the ring next, by the fast clock. */
+/*
+ * Returns when the timer must look at the ring next, by the fast clock.  It opens a slot
+ * early to have the entries sorted and an executor started in time, unless the heap has no
+ * room for all entries of the slot.
+ */
 static TimestampTz
 ring_next(void)
 {
@@ -827,7 +814,9 @@ ring_next(void)
 
 	if (due == DW_NEVER)
 		return DW_NEVER;
-	return Max(due - lead_of(due), ring_pause);
+	if (slot_of(due)->list.count <= heap_room())
+		due -= LEAD_US;
+	return Max(due, ring_pause);
 }
 
 /*
