@@ -207,7 +207,7 @@ my $catalog = read_catalog();
 my $states = read_sqlstates();
 my $notes = read_notes();
 my @messages = merge_messages(read_messages($root));
-my @processes = read_matches(qr/bgw_type, BGW_MAXLEN, "([^"]+)"/);
+my @processes = map { "delay_wheel $_" } read_matches(qr/\bdw_worker_(?:start\(|describe\(&worker, )"([^"]+)"/);
 my @wait_events = read_matches(qr/\bdw_wait_event\(\w+, "(\w+)"\)/);
 
 #
