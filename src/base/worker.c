@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  Things that the launcher, timers, executors and sweepers need as processes.
+ *	  Things that the launcher, timers, executors and sweepers need as processes, and how
+ *	  one of them starts another.
  *
  * Run by these background workers; dw_private_memory() and dw_session_access()
  * can be called by any process.

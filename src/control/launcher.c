@@ -23,7 +23,9 @@
  * again, the launcher probes all databases without a place.  While no place is free, the
  * launcher cannot start timers to probe databases.  It starts a worker that needs no
  * place instead, which looks for the extension and ends (dw_look_main()).  So the log
- * reports that databases wait only if there are such databases.
+ * reports that databases wait, also if nobody connects to them after a restart, and only if
+ * there are such databases: an operator who has more databases than places learns whether
+ * that matters.
  *
  * A server that came out of recovery may have to wait for its DBA before it serves any
  * database, see shmem/recovery.c.
@@ -477,9 +479,7 @@ probe(Oid oid, bool *starting, int64 *look_again)
 		return start_look(oid, look_again);
 	if (db->timer.state == DW_PROCESS_NONE)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i) == db)
-			serve_place(i, starting, look_again);
+	serve_place(dw_database_number(db), starting, look_again);
 
 	/*
 	 * No background worker was free for the timer: give the place back, so that other

@@ -62,7 +62,8 @@ typedef struct Concern
 {
 	Oid			database;		/* InvalidOid: all databases */
 	Oid			role;			/* InvalidOid: all roles */
-	bool		settings;		/* settings have changed, not only rights */
+	bool		settings;		/* settings have changed, not only rights; only dw_recycle() asks,
+								 * before concerns are merged */
 	DwStale		how;			/* whether executors end, or check their role */
 } Concern;
 

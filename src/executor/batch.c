@@ -227,7 +227,7 @@ dw_batch_begin(DwDatabase *db, DwExecutor *me)
 	batch.size = Min(dw_batch_tasks, dw_lanes[me->current.lane].batch_size);
 	batch.n = 0;
 	me->in_batch = true;
-	me->place.chunk = DW_NO_CHUNK;
+	me->position.chunk = DW_NO_CHUNK;
 }
 
 /* Makes the current task, which has been claimed, a member of the batch. */

@@ -6,7 +6,7 @@
  * Run by executors, as the role that owns the tasks, for one task
  * (run_task.c) and for several that share a transaction (batch.c).
  *
- * An entry names a task in memory: its id, its due time and the place of its row.
+ * An entry names a task in memory: its id, its due time and where its row is.
  * The claim is the deletion of the task's row, before the task's SQL and in the
  * same transaction.  Whatever dies, and whenever, either both take effect or neither
  * does.  Two executors may hold the same entry for a moment, and an entry may be
@@ -325,7 +325,12 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)
 		{
-			dw_crashes_end(db->oid, entry->id, 0);
+			Oid			owner;
+
+			/* a task that runs without a row, in another executor, is suspected no less */
+			if (dw_crashes_of(db->oid, entry->id) > 0 &&
+				!dw_executor_runs_autonomous(entry->id, &owner))
+				dw_crashes_end(db->oid, entry->id, 0);
 			return DW_CLAIM_NOTHING;
 		}
 		read_claimed_row(rel, claim);

@@ -490,7 +490,7 @@ claim_and_run(void)
 			return STEP_REPEAT;
 		}
 	}
-	work.claimed = true;
+	/* an error while a task is settled that did not run is none of its own: tried again */
 	dw_settle(work.db, work.me, run, &claimed);
 	if (run->outcome == DW_DONE)
 		commit_run(work.me, &claimed);

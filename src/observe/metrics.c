@@ -79,7 +79,7 @@ typedef struct Waiting
 static TimestampTz
 first_in_line(const DwLane *lane)
 {
-	DwPlace		head = dw_list_head(dw_pool, &lane->ready);
+	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 	const DwEntry *first = dw_list_first(dw_pool, &head);
 
 	return first != NULL ? first->due : lane->spare.due;

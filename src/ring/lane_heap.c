@@ -29,40 +29,40 @@ dw_lane_heap_reset(DwLaneHeap *heap)
 	if (heap->lanes == NULL)
 	{
 		heap->lanes = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
-		heap->places = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
+		heap->positions = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 		heap->keys = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int64));
 	}
 	heap->n = 0;
 	for (int i = 0; i < dw_max_lanes; i++)
-		heap->places[i] = -1;
+		heap->positions[i] = -1;
 }
 
 static void
-put_lane_at(DwLaneHeap *heap, int place, int32 lane)
+put_lane_at(DwLaneHeap *heap, int position, int32 lane)
 {
-	heap->lanes[place] = lane;
-	heap->places[lane] = place;
+	heap->lanes[position] = lane;
+	heap->positions[lane] = position;
 }
 
 /* Puts a lane at the position, or nearer to the root as far as its key is lower. */
 static void
-sift_up(DwLaneHeap *heap, int place, int32 lane)
+sift_up(DwLaneHeap *heap, int position, int32 lane)
 {
-	while (place > 0 && heap->keys[lane] < heap->keys[heap->lanes[(place - 1) / 2]])
+	while (position > 0 && heap->keys[lane] < heap->keys[heap->lanes[(position - 1) / 2]])
 	{
-		put_lane_at(heap, place, heap->lanes[(place - 1) / 2]);
-		place = (place - 1) / 2;
+		put_lane_at(heap, position, heap->lanes[(position - 1) / 2]);
+		position = (position - 1) / 2;
 	}
-	put_lane_at(heap, place, lane);
+	put_lane_at(heap, position, lane);
 }
 
 /* Puts a lane at the position, or farther from the root as far as its key is higher. */
 static void
-sift_down(DwLaneHeap *heap, int place, int32 lane)
+sift_down(DwLaneHeap *heap, int position, int32 lane)
 {
 	for (;;)
 	{
-		int			child = 2 * place + 1;
+		int			child = 2 * position + 1;
 
 		if (child >= heap->n)
 			break;
@@ -71,19 +71,19 @@ sift_down(DwLaneHeap *heap, int place, int32 lane)
 			child++;
 		if (heap->keys[lane] <= heap->keys[heap->lanes[child]])
 			break;
-		put_lane_at(heap, place, heap->lanes[child]);
-		place = child;
+		put_lane_at(heap, position, heap->lanes[child]);
+		position = child;
 	}
-	put_lane_at(heap, place, lane);
+	put_lane_at(heap, position, lane);
 }
 
 /* Puts a lane into the heap, or changes its key if it is there. */
 void
 dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 {
-	int			place = heap->places[lane];
+	int			position = heap->positions[lane];
 
-	if (place < 0)
+	if (position < 0)
 	{
 		heap->keys[lane] = key;
 		sift_up(heap, heap->n++, lane);
@@ -91,12 +91,12 @@ dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 	else if (key < heap->keys[lane])
 	{
 		heap->keys[lane] = key;
-		sift_up(heap, place, lane);
+		sift_up(heap, position, lane);
 	}
 	else
 	{
 		heap->keys[lane] = key;
-		sift_down(heap, place, lane);
+		sift_down(heap, position, lane);
 	}
 }
 
@@ -104,27 +104,27 @@ dw_lane_heap_set(DwLaneHeap *heap, int32 lane, int64 key)
 void
 dw_lane_heap_remove(DwLaneHeap *heap, int32 lane)
 {
-	int			place = heap->places[lane];
+	int			position = heap->positions[lane];
 	int32		last;
 
-	if (place < 0)
+	if (position < 0)
 		return;
-	heap->places[lane] = -1;
+	heap->positions[lane] = -1;
 	last = heap->lanes[--heap->n];
 	if (last == lane)
 		return;
 	/* the last lane of the heap takes its position, and goes up or down from there */
 	if (heap->keys[last] < heap->keys[lane])
-		sift_up(heap, place, last);
+		sift_up(heap, position, last);
 	else
-		sift_down(heap, place, last);
+		sift_down(heap, position, last);
 }
 
 /* True if the lane is in the heap. */
 bool
 dw_lane_heap_has(const DwLaneHeap *heap, int32 lane)
 {
-	return heap->places[lane] >= 0;
+	return heap->positions[lane] >= 0;
 }
 
 /* Returns the lane with the lowest key, or DW_NO_LANE. */

@@ -18,7 +18,7 @@ typedef struct DwLaneHeap
 {
 	int			n;				/* lanes in the heap */
 	int32	   *lanes;			/* the heap: lane at each position; first: the lowest key */
-	int32	   *places;			/* position of each lane in the heap; -1: not in the heap */
+	int32	   *positions;		/* position of each lane in the heap; -1: not in the heap */
 	int64	   *keys;			/* key of each lane */
 } DwLaneHeap;
 

@@ -293,71 +293,71 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 	return true;
 }
 
-/* Returns the place of a chunk, which is in a list, or of no chunk. */
-static DwPlace
-place_of(DwPool *pool, uint32 chunkno)
+/* Returns the position of a chunk, which is in a list, or of no chunk. */
+static DwPosition
+position_of(DwPool *pool, uint32 chunkno)
 {
-	DwPlace		place = {.chunk = chunkno};
+	DwPosition		position = {.chunk = chunkno};
 
 	if (chunkno != DW_NO_CHUNK)
-		place.serial = get_chunk(pool, chunkno)->serial;
-	return place;
+		position.serial = get_chunk(pool, chunkno)->serial;
+	return position;
 }
 
-/* Returns the place of the first chunk of a list; of no chunk if the list is empty. */
-DwPlace
+/* Returns the position of the first chunk of a list; of no chunk if the list is empty. */
+DwPosition
 dw_list_head(DwPool *pool, const DwList *list)
 {
-	return place_of(pool, list->head);
+	return position_of(pool, list->head);
 }
 
-/* Returns the place of the n-th chunk behind a valid place, or of no chunk. */
-DwPlace
-dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n)
+/* Returns the position of the n-th chunk behind a valid position, or of no chunk. */
+DwPosition
+dw_list_ahead(DwPool *pool, const DwPosition *position, uint32 n)
 {
-	uint32		chunkno = place->chunk;
+	uint32		chunkno = position->chunk;
 
 	for (; chunkno != DW_NO_CHUNK && n > 0; n--)
 		chunkno = get_chunk(pool, chunkno)->next;
-	return place_of(pool, chunkno);
+	return position_of(pool, chunkno);
 }
 
-/* Returns the entry that dw_list_pop() would pop; NULL if the place is not valid any more. */
+/* Returns the entry that dw_list_pop() would pop; NULL if the position is not valid any more. */
 const DwEntry *
-dw_list_first(DwPool *pool, const DwPlace *place)
+dw_list_first(DwPool *pool, const DwPosition *position)
 {
 	DwChunk    *chunk;
 
-	if (place->chunk == DW_NO_CHUNK)
+	if (position->chunk == DW_NO_CHUNK)
 		return NULL;
-	chunk = get_chunk(pool, place->chunk);
-	return chunk->serial == place->serial ? &chunk->entries[chunk->first] : NULL;
+	chunk = get_chunk(pool, position->chunk);
+	return chunk->serial == position->serial ? &chunk->entries[chunk->first] : NULL;
 }
 
 /*
- * Pops the first entry of the chunk at a place, which must be one of this list.  Returns
- * false if the place is not valid any more.  When the chunk has become empty, it is
- * freed, and *place becomes that of the next chunk.
+ * Pops the first entry of the chunk at a position, which must be one of this list.  Returns
+ * false if the position is not valid any more.  When the chunk has become empty, it is
+ * freed, and *position becomes that of the next chunk.
  */
 bool
-dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place, DwEntry *entry)
+dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPosition *position, DwEntry *entry)
 {
-	const DwEntry *first = dw_list_first(pool, place);
+	const DwEntry *first = dw_list_first(pool, position);
 	DwChunk    *chunk;
 
 	if (first == NULL)
 		return false;
 
 	*entry = *first;
-	chunk = get_chunk(pool, place->chunk);
+	chunk = get_chunk(pool, position->chunk);
 	chunk->first++;
 	chunk->count--;
 	list->count--;
 	if (chunk->count == 0)
 	{
-		uint32		emptied = place->chunk;
+		uint32		emptied = position->chunk;
 
-		*place = place_of(pool, chunk->next);
+		*position = position_of(pool, chunk->next);
 		unlink_empty(pool, list, emptied);
 		free_chunk(pool, acct, emptied);
 	}

@@ -58,7 +58,7 @@ typedef struct DwChunk
 	uint32		owner;			/* number of the account that holds the chunk, 0 = free */
 	uint16		first;
 	uint16		count;
-	uint32		serial;			/* raised when the chunk is freed, see DwPlace */
+	uint32		serial;			/* raised when the chunk is freed, see DwPosition */
 	DwEntry		entries[DW_CHUNK_ENTRIES];
 } DwChunk;
 
@@ -92,11 +92,11 @@ typedef struct DwList
 } DwList;
 
 /* Names a chunk of a list; the name is invalid once the chunk has left the list. */
-typedef struct DwPlace
+typedef struct DwPosition
 {
 	uint32		chunk;
 	uint32		serial;
-} DwPlace;
+} DwPosition;
 
 typedef struct DwSlot
 {
@@ -157,10 +157,10 @@ extern void dw_pool_reclaim(DwPool *pool, DwAccount *acct);
 extern void dw_list_init(DwList *list);
 extern bool dw_list_push(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
 extern bool dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *entry);
-extern DwPlace dw_list_head(DwPool *pool, const DwList *list);
-extern DwPlace dw_list_ahead(DwPool *pool, const DwPlace *place, uint32 n);
-extern const DwEntry *dw_list_first(DwPool *pool, const DwPlace *place);
-extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPlace *place,
+extern DwPosition dw_list_head(DwPool *pool, const DwList *list);
+extern DwPosition dw_list_ahead(DwPool *pool, const DwPosition *position, uint32 n);
+extern const DwEntry *dw_list_first(DwPool *pool, const DwPosition *position);
+extern bool dw_list_pop(DwPool *pool, DwAccount *acct, DwList *list, DwPosition *position,
 						DwEntry *entry);
 extern void dw_list_append(DwPool *pool, DwList *list, DwList *more);
 extern void dw_list_filter(DwPool *pool, DwAccount *acct, DwList *list, DwKeep keep, void *arg);

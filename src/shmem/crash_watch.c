@@ -265,7 +265,9 @@ dw_crashes_init(void)
 	pg_atomic_init_u32(&dw_suspects->n, 0);
 	SpinLockInit(&dw_suspects->lock);
 	on_shmem_exit(look_back, (Datum) 0);
-	dw_suspects_read_file();
+	/* a single-user process has no postmaster, which would write the file again */
+	if (MyProcPid == PostmasterPid)
+		dw_suspects_read_file();
 	/* the file may have come with the copy of another server */
 	if (dw_shared->recovered)
 	{

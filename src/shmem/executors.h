@@ -55,7 +55,7 @@ typedef struct DwExecutor
 	bool		begun;			/* the SQL of current has begun */
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */
-	DwPlace		place;			/* where its batch takes tasks in the ready list */
+	DwPosition	position;		/* where its batch takes tasks in the ready list */
 	bool		unstoppable;	/* current is being put back, and must not be stopped, see
 								 * stop.c */
 	bool		blameless;		/* the process ends for another reason than its task; set in

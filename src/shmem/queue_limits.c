@@ -18,9 +18,10 @@
  * counted.
  *
  * Turns: an executor that ends a task takes the next one at once, so the executors of
- * one owner could keep all places of a full queue for ever.  So at most every 100 ms,
- * one place of the queue is kept for the owner that has waited longest, if that is 100
- * ms at least.  It is kept until an executor of this owner takes a task, or for 100 ms.
+ * one owner could run all tasks of a full queue for ever.  So at most every 100 ms, a
+ * turn (the right to start the queue's next task) is kept for the owner that has waited
+ * longest, if that is 100 ms at least.  The turn is kept until an executor of this owner
+ * takes a task, or for 100 ms.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,12 +41,12 @@
 #define TOLERANCE_US	(100 * 1000)
 
 /*
- * For how long a place is kept, how long an owner waits at least before a place is kept
- * for it, and the time between two such places.
+ * For how long a turn is kept, how long an owner waits at least before a turn is kept
+ * for it, and the time between two such turns.
  */
 #define TURN_US			(100 * 1000)
 
-/* Time before a place is kept again, if its owner did not use the last one. */
+/* Time before a turn is kept again, if its owner did not use the last one. */
 #define UNUSED_TURN_US	USECS_PER_SEC
 
 DwQueue    *dw_queues = NULL;
@@ -109,7 +110,7 @@ count_start(DwQueue *queue, TimestampTz now)
 /*---- Limits of a lane ----*/
 
 /*
- * True if a place of the queue is kept for an owner other than this one.  A time too
+ * True if a turn of the queue is kept for an owner other than this one.  A time too
  * far ahead is of a clock that was set back since, and does not count.
  */
 static bool
@@ -258,16 +259,16 @@ dw_limits_end(DwLane *lane, bool begun)
 
 /*---- Turns ----*/
 
-/* Keeps a place of the queue for this owner. */
+/* Keeps a turn of the queue for this owner. */
 static void
-keep_place(DwQueue *queue, Oid owner, TimestampTz now)
+keep_turn(DwQueue *queue, Oid owner, TimestampTz now)
 {
 	queue->kept_for = owner;
 	queue->kept_until = now + TURN_US;
 }
 
 /*
- * True if no place may be kept again yet.  A time too far ahead is of a clock that was
+ * True if no turn may be kept again yet.  A time too far ahead is of a clock that was
  * set back since, and does not count.
  */
 static bool
@@ -288,8 +289,8 @@ waits_for_turn(const DwLane *lane, TimestampTz now)
 }
 
 /*
- * Keeps a place of the lane's queue for another owner, if one has waited too long; true
- * if a place was kept.  Called when an executor is about to take a task of the lane.
+ * Keeps a turn of the lane's queue for another owner, if one has waited too long; true
+ * if a turn was kept.  Called when an executor is about to take a task of the lane.
  */
 bool
 dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
@@ -321,13 +322,13 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	/* if this owner does not use its turn, another one is next */
 	longest->waits_since = now;
 	queue->next_turn = now + UNUSED_TURN_US;
-	keep_place(queue, longest->owner, now);
+	keep_turn(queue, longest->owner, now);
 	return true;
 }
 
 /*
  * True if the lane's owner, which has no executor, may have the place of another
- * owner's executor.  A place of its queue, if limited, is kept for it then.
+ * owner's executor.  A turn of its queue, if limited, is kept for it then.
  *
  * If it is not its turn, *until is when to ask again; else *until is DW_NEVER.
  */
@@ -347,7 +348,7 @@ dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until)
 		return false;
 	}
 	queue->next_turn = now + TURN_US;
-	keep_place(queue, lane->owner, now);
+	keep_turn(queue, lane->owner, now);
 	return true;
 }
 

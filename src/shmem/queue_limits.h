@@ -21,7 +21,7 @@ typedef enum DwLimit
 	DW_LIMIT_PAUSED,			/* see DwLane.paused for the reason */
 	DW_LIMIT_RUNNING,			/* its queue runs max_running tasks */
 	DW_LIMIT_RATE,				/* the rate of its queue is used up */
-	DW_LIMIT_TURN				/* the queue's last free place is kept for another owner */
+	DW_LIMIT_TURN				/* the queue's next task is kept for another owner */
 } DwLimit;
 
 /* Pause before the second attempt, in microseconds, if neither task nor queue says. */
@@ -62,9 +62,9 @@ typedef struct DwQueue
 	TimestampTz next_start;		/* when the rate allows the next task */
 	int64		start_fraction;	/* fraction of a microsecond that belongs to next_start, in
 								 * units of 1 / rate */
-	Oid			kept_for;		/* owner for which one place is kept until kept_until */
-	TimestampTz kept_until;		/* 0: no place is kept */
-	TimestampTz next_turn;		/* no place is kept again before then */
+	Oid			kept_for;		/* owner for which a turn is kept until kept_until */
+	TimestampTz kept_until;		/* 0: no turn is kept */
+	TimestampTz next_turn;		/* no turn is kept again before then */
 
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */

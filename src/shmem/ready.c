@@ -11,7 +11,7 @@
  * unless a lower one was passed over PASSED_OVER_MAX times in a row.
  *
  * A batch is a transaction in which an executor runs several tasks of one lane.
- * Executors in batches of the same lane take tasks at different places of the list, so
+ * Executors in batches of the same lane take tasks at different positions of the list, so
  * that they do not wait for each other's pages of tables and indexes.
  *
  *-------------------------------------------------------------------------
@@ -180,13 +180,13 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 }
 
 /*
- * The entry that take_ready() would take at this place: of the list, or the ready
+ * The entry that take_ready() would take at this position: of the list, or the ready
  * spare; else NULL.
  */
 static const DwEntry *
-first_ready(const DwLane *lane, const DwPlace *place)
+first_ready(const DwLane *lane, const DwPosition *position)
 {
-	const DwEntry *first = dw_list_first(dw_pool, place);
+	const DwEntry *first = dw_list_first(dw_pool, position);
 
 	if (first == NULL && lane->spare_state == DW_SPARE_READY)
 		first = &lane->spare;
@@ -194,14 +194,14 @@ first_ready(const DwLane *lane, const DwPlace *place)
 }
 
 /*
- * Takes the entry at this place, which exists, out of the lane, and makes it the
+ * Takes the entry at this position, which exists, out of the lane, and makes it the
  * executor's current task.  True if few tasks of the lane are left in memory: the timer
  * is to load more.
  */
 static bool
-take_ready(DwDatabase *db, DwExecutor *me, DwLane *lane, DwPlace *place)
+take_ready(DwDatabase *db, DwExecutor *me, DwLane *lane, DwPosition *position)
 {
-	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, place, &me->current))
+	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, position, &me->current))
 	{
 		Assert(lane->spare_state == DW_SPARE_READY);
 		me->current = lane->spare;
@@ -298,7 +298,7 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 
 	if (limit == DW_LIMIT_NONE && dw_limits_keep_for_other(db, lane, now))
 	{
-		/* the place was kept for another owner; the timer must wake its executor */
+		/* the turn was kept for another owner; the timer must wake its executor */
 		*look_again = now;
 		limit = dw_lane_limit(lane, now, &room, &until);
 	}
@@ -332,7 +332,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
-		DwPlace		head = dw_list_head(dw_pool, &lane->ready);
+		DwPosition		head = dw_list_head(dw_pool, &lane->ready);
 		TimestampTz until;
 		uint32		room;
 
@@ -399,18 +399,18 @@ dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
 /*---- Batches ----*/
 
 /*
- * True if another executor in a batch takes tasks at this place, quickly one after the
+ * True if another executor in a batch takes tasks at this position, quickly one after the
  * other.
  */
 static bool
-is_busy_at(const DwExecutor *me, const DwPlace *place, TimestampTz now)
+is_busy_at(const DwExecutor *me, const DwPosition *position, TimestampTz now)
 {
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		const DwExecutor *e = &dw_executors[i];
 
 		if (e != me && e->database == me->database && e->in_batch &&
-			e->place.chunk == place->chunk && e->place.serial == place->serial &&
+			e->position.chunk == position->chunk && e->position.serial == position->serial &&
 			now - e->since < QUICK_US)
 			return true;
 	}
@@ -423,29 +423,29 @@ is_busy_at(const DwExecutor *me, const DwPlace *place, TimestampTz now)
  * Tasks that are neighbours in the list mostly are neighbours in tables and indexes,
  * too.  Executors that took them in turn would wait for each other's pages.  So a batch
  * begins where no other executor is at work, APART_CHUNKS further on, or at the head if
- * all places are busy.  The tasks stay in the list until they are taken: no other
+ * all positions are busy.  The tasks stay in the list until they are taken: no other
  * executor is kept from any of them, and tasks that a batch leaves behind are the head
  * of the list for the next choice.
  */
-static DwPlace
-choose_place(const DwExecutor *me, const DwLane *lane)
+static DwPosition
+choose_position(const DwExecutor *me, const DwLane *lane)
 {
 	TimestampTz now = dw_now();
-	DwPlace		head = dw_list_head(dw_pool, &lane->ready);
-	DwPlace		place = head;
+	DwPosition		head = dw_list_head(dw_pool, &lane->ready);
+	DwPosition		position = head;
 
-	while (place.chunk != DW_NO_CHUNK && is_busy_at(me, &place, now))
-		place = dw_list_ahead(dw_pool, &place, APART_CHUNKS);
-	if (place.chunk == DW_NO_CHUNK)
+	while (position.chunk != DW_NO_CHUNK && is_busy_at(me, &position, now))
+		position = dw_list_ahead(dw_pool, &position, APART_CHUNKS);
+	if (position.chunk == DW_NO_CHUNK)
 		return head;
-	if (place.chunk != head.chunk)
-		DW_COUNT("places-apart");
-	return place;
+	if (position.chunk != head.chunk)
+		DW_COUNT("positions-apart");
+	return position;
 }
 
 /*
  * Takes another task for the executor's batch, from the lane of its current task, at
- * the place of the list that the executor has chosen, and makes it the current one;
+ * the position in the list that the executor has chosen, and makes it the current one;
  * false if the batch must end.  *few_left: see DwPopped.
  *
  * The batch ends unless the next task is due by "until" and may share a transaction,
@@ -455,25 +455,25 @@ bool
 dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
-	const DwEntry *first = dw_list_first(dw_pool, &me->place);
+	const DwEntry *first = dw_list_first(dw_pool, &me->position);
 
 	if (first == NULL)
 	{
-		me->place = choose_place(me, lane);
-		first = first_ready(lane, &me->place);
+		me->position = choose_position(me, lane);
+		first = first_ready(lane, &me->position);
 	}
 	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
 		dw_database_is_disabled(db))
 		return false;
-	*few_left = take_ready(db, me, lane, &me->place);
+	*few_left = take_ready(db, me, lane, &me->position);
 	pass_over_peers(lane);
 	return true;
 }
 
 /*
  * Takes the whole ready list of a lane away and returns it, so that the timer can work
- * on it without the lock.  Executors in batches of the lane forget their place in it.
+ * on it without the lock.  Executors in batches of the lane forget their position in it.
  */
 DwList
 dw_ready_take_away(DwDatabase *db, DwLane *lane)
@@ -486,7 +486,7 @@ dw_ready_take_away(DwDatabase *db, DwLane *lane)
 		DwExecutor *e = &dw_executors[i];
 
 		if (e->database == db->oid && e->in_batch && e->current.lane == lane - dw_lanes)
-			e->place.chunk = DW_NO_CHUNK;
+			e->position.chunk = DW_NO_CHUNK;
 	}
 	return list;
 }

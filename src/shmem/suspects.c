@@ -36,8 +36,6 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "storage/fd.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -298,7 +296,8 @@ dw_suspects_read_file(void)
 							crashed_at);
 		}
 	(void) FreeFile(file);
-	(void) unlink(FILE_NAME);
+	/* a file that comes back would blame tasks anew */
+	(void) durable_unlink(FILE_NAME, LOG);
 }
 
 /*---- Set-up ----*/

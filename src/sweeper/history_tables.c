@@ -23,6 +23,11 @@
  * two steps leaves nothing to be cleaned up.  The sweeper does not poll: the time of
  * DW_JOB_HISTORY (sweeper_news.c) is when a step is due, and sessions that write lower this time.
  *
+ * The tables are there for servers that run many tasks: to delete rows one by one would
+ * cost as much as to write them, and would leave a bloated table.  A third table costs
+ * three lines here (see "older").  With two, rows would be removed when they are half the
+ * maximum age old.
+ *
  * If another session has locked a table, even to read it, the sweeper does not wait but
  * tries again later.  Meanwhile the current table grows, until the three have reached the
  * maximum size.  Then no more history is recorded, and the view "status" tells so.

@@ -278,8 +278,8 @@ dw_autonomous_leave(int64 id)
 }
 
 /*
- * As dw_row_delete(), for timer and sweeper: does not wait at all, and notes no hint, since
- * these processes find a row again that they could not delete.
+ * As dw_row_delete(), for timer and sweeper: does not wait at all, and tells the timer
+ * nothing, since both find a row again that they could not delete.
  */
 TM_Result
 dw_row_remove(Relation rel, const DwTaskKey *key)

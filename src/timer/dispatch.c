@@ -88,6 +88,8 @@ typedef struct Staff
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
 	uint32		arriving;		/* of the owner: not connected yet */
+	uint32		coming;			/* of the owner: starting, connecting or woken, so about to take
+								 * a task */
 } Staff;
 
 /* Frees a place whose executor ended, or never came up, before it took the place. */
@@ -296,27 +298,6 @@ wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 	return n;
 }
 
-/*
- * Returns the number of the owner's executors that are starting, connecting or woken: each
- * is about to take a task.
- */
-static uint32
-executors_coming(DwDatabase *db, const DwOwner *owner)
-{
-	uint32		n = 0;
-
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database == db->oid && e->owner == owner->role && !e->must_exit &&
-			e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY &&
-			e->state != DW_EXECUTOR_FREE)
-			n++;
-	}
-	return n;
-}
-
 /* Counts the executors of the database and of the owner. */
 static Staff
 count_staff(DwDatabase *db, Oid owner)
@@ -338,6 +319,8 @@ count_staff(DwDatabase *db, Oid owner)
 			staff.of_owner++;
 			if (e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING)
 				staff.arriving++;
+			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit)
+				staff.coming++;
 		}
 		if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
 			staff.stuck++;
@@ -466,15 +449,6 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 		(void) start_executor(db, lane->owner, true);
 }
 
-/* Lets all blocked owners try again at once, since rights have changed. */
-static void
-unblock_all(DwDatabase *db)
-{
-	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_owners_retry_all(db);
-	LWLockRelease(dw_ready_lock(db));
-}
-
 /*
  * Returns the count of executors woken in this round for the lane's queue; NULL if the queue
  * has no place in dw_queues, and so no limits.
@@ -548,7 +522,7 @@ static DwLane *
 lane_in_need(DwDatabase *db, DwOwner *owner, int32 from, TimestampTz now,
 			 TimestampTz *look_again)
 {
-	uint32		coming = executors_coming(db, owner);
+	uint32		coming = count_staff(db, owner->role).coming;
 	int32		next;
 
 	for (int32 i = from; i != DW_NO_LANE; i = next)
@@ -746,7 +720,12 @@ dw_dispatch(DwDatabase *db)
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		free_if_dead(db, i);
 	if (dw_news_take(&db->timer_news, DW_NEWS_RIGHTS))
-		unblock_all(db);
+	{
+		/* rights have changed: let all blocked owners try again at once */
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		dw_owners_retry_all(db);
+		LWLockRelease(dw_ready_lock(db));
+	}
 	if (dw_database_is_disabled(db))
 	{
 		dw_starving_set(&db->timer_news, 0);

@@ -66,22 +66,13 @@ is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
 }
 
-/* True if any executor of the database is stuck in a claim. */
+/* True if test() is true for any executor. */
 static bool
-any_is_stuck(const DwDatabase *db, TimestampTz now)
+any_executor(bool (*test) (const DwDatabase *db, DwExecutor *e, TimestampTz now),
+			 const DwDatabase *db, TimestampTz now)
 {
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (is_stuck(db, &dw_executors[i], now))
-			return true;
-	return false;
-}
-
-/* True if any executor of the database has run its task for LONG_US. */
-static bool
-any_runs_long(const DwDatabase *db, TimestampTz now)
-{
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (runs_long(db, &dw_executors[i], now))
+		if (test(db, &dw_executors[i], now))
 			return true;
 	return false;
 }
@@ -203,9 +194,9 @@ dw_give_way(DwDatabase *db)
 	if (next_look(db, looked, now) <= now)
 	{
 		looked = now;
-		if (any_runs_long(db, now))
+		if (any_executor(runs_long, db, now))
 			look_who_waits(db);
-		if (any_is_stuck(db, now))
+		if (any_executor(is_stuck, db, now))
 			dw_make_waiters_look(db);
 	}
 	return next_look(db, looked, now);

@@ -108,7 +108,7 @@ static struct
 /* lanes_missing of the last discovery that reached the table's end. */
 static bool lanes_missing = false;
 /* Tasks read into memory and not yet counted in the view "progress". */
-static int64 placed = 0;
+static int64 added = 0;
 /* Discovery failed, and is not tried again before this time. */
 static TimestampTz discover_after = PG_INT64_MIN;
 /* Rows of prepared transactions are not deleted again before this time. */
@@ -408,14 +408,14 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		entry.lane = lane - dw_lanes;
 		if (pause || dw_near_is_behind(lane, entry.due) ||
 			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
-			!dw_near_place_hard(lane, &entry))
+			!dw_near_add_hard(lane, &entry))
 		{
 			dw_lane_scan_end(scan);
 			return lane->cursor_due;
 		}
 		lane->cursor_id = key.id + 1;
 		first_left = DW_NEVER;
-		placed++;
+		added++;
 	}
 	dw_lane_scan_end(scan);
 
@@ -625,8 +625,8 @@ look_at_lanes(TimestampTz now)
 static void
 note_load_progress(void)
 {
-	dw_progress_add(db->progress, DW_WORK_LOAD, placed);
-	placed = 0;
+	dw_progress_add(db->progress, DW_WORK_LOAD, added);
+	added = 0;
 	if (!dw_progress_is_active(db->progress, DW_WORK_LOAD))
 		return;
 	dw_progress_steps(db->progress, DW_WORK_LOAD, Max((int32) db->nlanes - to_load.n, 0), db->nlanes);

@@ -556,13 +556,6 @@ push_ready(DwLane *lane, const DwEntry *entry)
 	return pushed;
 }
 
-/* True if the tick of the entry's slot has begun, by the fast clock "now". */
-static bool
-slot_is_open(const DwEntry *entry, TimestampTz now)
-{
-	return dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now);
-}
-
 /*
  * Puts an entry where it belongs by its due time: into the lane's ready list, the heap, or
  * the ring.  Takes the ready lock or the ring lock.
@@ -570,7 +563,7 @@ slot_is_open(const DwEntry *entry, TimestampTz now)
  * Returns false, and changes nothing, if memory has no room for the entry.
  */
 bool
-dw_near_place(DwLane *lane, const DwEntry *entry)
+dw_near_add(DwLane *lane, const DwEntry *entry)
 {
 	TimestampTz now = ahead_now();
 	bool		inserted;
@@ -578,7 +571,8 @@ dw_near_place(DwLane *lane, const DwEntry *entry)
 	if (entry->due <= now)
 		return push_ready(lane, entry);
 
-	if (heap_count < HEAP_SIZE && slot_is_open(entry, now))
+	/* into the heap if the tick of its slot has begun */
+	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
 	{
 		heap_push(entry);
 		add_to_waiting(lane, 1);
@@ -611,15 +605,15 @@ dw_near_is_behind(const DwLane *lane, TimestampTz due)
  * Returns false if the lane has any.
  */
 static bool
-place_in_spare(DwLane *lane, const DwEntry *entry)
+put_into_spare(DwLane *lane, const DwEntry *entry)
 {
-	bool		placed = false;
+	bool		added = false;
 	bool		is_due = entry->due <= ahead_now();
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	if (lane->spare_state == DW_SPARE_FREE && dw_lane_held(lane) == 0)
 	{
-		placed = true;
+		added = true;
 		lane->spare = *entry;
 		lane->spare_state = is_due ? DW_SPARE_READY : DW_SPARE_WAITING;
 		if (is_due)
@@ -629,31 +623,31 @@ place_in_spare(DwLane *lane, const DwEntry *entry)
 		}
 	}
 	LWLockRelease(dw_ready_lock(db));
-	if (placed && !is_due)
+	if (added && !is_due)
 	{
 		add_to_waiting(lane, 1);
 		dw_lane_heap_set(&spares, lane - dw_lanes, entry->due);
 	}
-	return placed;
+	return added;
 }
 
 /*
- * Like dw_near_place(), but if memory is full, drops other entries to make room, or puts
+ * Like dw_near_add(), but if memory is full, drops other entries to make room, or puts
  * the entry into the lane's spare.
  *
  * Returns false if the entry is not in memory.  The caller must then see to it that the
  * lane's cursor is not after the entry; to make room may have cut this very lane.
  */
 bool
-dw_near_place_hard(DwLane *lane, const DwEntry *entry)
+dw_near_add_hard(DwLane *lane, const DwEntry *entry)
 {
 	TimestampTz cursor_due = lane->cursor_due;
 	int64		cursor_id = lane->cursor_id;
 	const Key	wanted = {entry->due, entry->id};
 
-	if (dw_near_place(lane, entry))
+	if (dw_near_add(lane, entry))
 		return true;
-	DW_INJECT("place-no-room");
+	DW_INJECT("add-no-room");
 	/* first by a cut of the lane that holds most, then by cuts of all */
 	for (int i = 0; i < 2 && make_room(wanted); i++)
 	{
@@ -661,10 +655,10 @@ dw_near_place_hard(DwLane *lane, const DwEntry *entry)
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
 			!key_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
-		if (dw_near_place(lane, entry))
+		if (dw_near_add(lane, entry))
 			return true;
 	}
-	if (place_in_spare(lane, entry))
+	if (put_into_spare(lane, entry))
 		return true;
 	wait_for_room(lane);
 	return false;
@@ -679,7 +673,7 @@ move_on(const DwEntry *entry)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	add_to_waiting(lane, -1);
-	if (dw_near_place(lane, entry) || place_in_spare(lane, entry))
+	if (dw_near_add(lane, entry) || put_into_spare(lane, entry))
 		return;
 	/* memory has no room: the entry is dropped, and loaded again later */
 	dw_near_cut(lane, entry->due, entry->id);
@@ -769,17 +763,6 @@ slot_of(TimestampTz due)
 }
 
 /*
- * Returns how many microseconds before this due time, the first of its slot, the timer
- * opens the slot.  It opens a slot early to have the entries sorted and an executor started
- * in time, unless the heap has no room for all entries of the slot.
- */
-static int64
-lead_of(TimestampTz due)
-{
-	return slot_of(due)->list.count <= heap_room() ? LEAD_US : 0;
-}
-
-/*
  * Returns the due time up to which entries are taken out of the slot of "due".
  *
  * If the heap has no room for all of them, the time is such that the entries would fill
@@ -819,7 +802,11 @@ dw_near_expected(void)
 	return nexpected > 0 ? expected[--nexpected] : NULL;
 }
 
-/* Returns when the timer must look at the ring next, by the fast clock. */
+/*
+ * Returns when the timer must look at the ring next, by the fast clock.  It opens a slot
+ * early to have the entries sorted and an executor started in time, unless the heap has no
+ * room for all entries of the slot.
+ */
 static TimestampTz
 ring_next(void)
 {
@@ -827,7 +814,9 @@ ring_next(void)
 
 	if (due == DW_NEVER)
 		return DW_NEVER;
-	return Max(due - lead_of(due), ring_pause);
+	if (slot_of(due)->list.count <= heap_room())
+		due -= LEAD_US;
+	return Max(due, ring_pause);
 }
 
 /*

@@ -14,8 +14,8 @@
 #include "../shmem/shared.h"
 
 extern void dw_near_reset(DwDatabase *database);
-extern bool dw_near_place(DwLane *lane, const DwEntry *entry);
-extern bool dw_near_place_hard(DwLane *lane, const DwEntry *entry);
+extern bool dw_near_add(DwLane *lane, const DwEntry *entry);
+extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
 extern uint32 dw_near_limit(void);
 extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);

@@ -292,7 +292,7 @@ take_hint(const DwHint *hint)
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
 	entry.lane = hint->lane.index;
 	/* D2, or D4 */
-	if (!dw_near_place_hard(lane, &entry))
+	if (!dw_near_add_hard(lane, &entry))
 	{
 		dw_near_cut(lane, hint->due, hint->id);
 		dw_near_apply_cuts();

@@ -250,7 +250,7 @@ main(int argc, char **argv)
 		for (int h = 0; h < NHEAPS; h++)
 		{
 			free(heaps[h].lanes);
-			free(heaps[h].places);
+			free(heaps[h].positions);
 			free(heaps[h].keys);
 			heaps[h].lanes = NULL;
 		}

@@ -130,7 +130,7 @@ sub new_launcher
 
 my @points = qw(load-before-take load-after-publish load-before-snapshot
   load-after-snapshot load-row load-after-scan load-after-cursor reload-after-take
-  reload-after-scan drain-after-take place-no-room sleep-before-publish
+  reload-after-scan drain-after-take add-no-room sleep-before-publish
   sleep-after-publish sleep-before-wait);
 
 sub trouble

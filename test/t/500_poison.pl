@@ -9,6 +9,7 @@ use strict;
 use warnings;
 
 use DelayWheel;
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -195,6 +196,11 @@ group stale => sub {
 	open(my $file, '>', "$data/delay_wheel.crashes") or die $!;
 	print $file "delay_wheel crashes 1: database, task, crashes, when\n$db $id 3 $now\n";
 	close $file;
+	# a look in single-user mode is not a start
+	my ($out, $err);
+	ok(IPC::Run::run([ 'postgres', '--single', '-F', '-D', $data, 'postgres' ], '<', \'', '>', \$out, '2>', \$err), 'a single-user server begins and ends')
+	  or diag($err);
+	like(file(), qr/^$db $id 3 $now$/m, 'and leaves the file alone');
 	$node->start;
 	q_(q{INSERT INTO done VALUES ('mended')});
 	q_("SELECT delay_retry($id)");
