@@ -297,7 +297,7 @@ dw_list_put_back(DwPool *pool, DwAccount *acct, DwList *list, const DwEntry *ent
 static DwPosition
 position_of(DwPool *pool, uint32 chunkno)
 {
-	DwPosition		position = {.chunk = chunkno};
+	DwPosition	position = {.chunk = chunkno};
 
 	if (chunkno != DW_NO_CHUNK)
 		position.serial = get_chunk(pool, chunkno)->serial;

@@ -332,7 +332,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
-		DwPosition		head = dw_list_head(dw_pool, &lane->ready);
+		DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 		TimestampTz until;
 		uint32		room;
 
@@ -431,8 +431,8 @@ static DwPosition
 choose_position(const DwExecutor *me, const DwLane *lane)
 {
 	TimestampTz now = dw_now();
-	DwPosition		head = dw_list_head(dw_pool, &lane->ready);
-	DwPosition		position = head;
+	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
+	DwPosition	position = head;
 
 	while (position.chunk != DW_NO_CHUNK && is_busy_at(me, &position, now))
 		position = dw_list_ahead(dw_pool, &position, APART_CHUNKS);

@@ -75,7 +75,7 @@ typedef struct Side
 	DwList		lists[NLISTS];
 	ModelRing	model;
 	ModelList	model_lists[NLISTS];
-	DwPosition		places[NLISTS]; /* somewhere in them, or not any more */
+	DwPosition	places[NLISTS]; /* somewhere in them, or not any more */
 	Session		sessions[NSESSIONS];
 } Side;
 
@@ -424,7 +424,7 @@ check_list(World *world, const Side *side, const DwList *list)
 static void
 check_ready(World *world, const DwList *list, const ModelList *model)
 {
-	DwPosition		head = dw_list_head(world->pool, list);
+	DwPosition	head = dw_list_head(world->pool, list);
 	const DwEntry *first = dw_list_first(world->pool, &head);
 	uint32		n = 0;
 
@@ -881,7 +881,7 @@ do_put_back(World *world, Side *side, int listno, const DwEntry *entry)
 	uint32		used = side->acct.used;
 	bool		room = list->head != DW_NO_CHUNK && world->pool->chunks[list->head].first > 0;
 	bool		could = room || may_alloc(world, side);
-	DwPosition		head;
+	DwPosition	head;
 
 	if (dw_list_put_back(world->pool, &side->acct, list, entry))
 	{
@@ -902,7 +902,7 @@ static bool
 pop_entry(World *world, Side *side, int listno, DwEntry *entry)
 {
 	ModelList  *model = &side->model_lists[listno];
-	DwPosition		head = dw_list_head(world->pool, &side->lists[listno]);
+	DwPosition	head = dw_list_head(world->pool, &side->lists[listno]);
 	const DwEntry *first = dw_list_first(world->pool, &head);
 
 	CHECK((first == NULL) == (model->n == 0));
@@ -980,7 +980,7 @@ op_pop_at_place(World *world, Side *side, int listno)
 
 	if (one_in(10))
 	{
-		DwPosition		head = dw_list_head(world->pool, list);
+		DwPosition	head = dw_list_head(world->pool, list);
 
 		*place = dw_list_ahead(world->pool, &head, below(list->nchunks + 1));
 		CHECK((place->chunk == DW_NO_CHUNK) == (entries_before(world, list, place) == model->n));
