@@ -409,6 +409,8 @@ group off => sub {
 		# whoever starts it does not find it gone again
 		$node->append_conf('postgresql.conf', "delay_wheel.enabled = off\n");
 		$node->start;
+		# a background worker that has just been forked is deaf to a reload
+		wait_for($node, q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}, 'the timer is there', $limit, expected => 'disabled');
 		$node->append_conf('postgresql.conf', "delay_wheel.enabled = on\n");
 		$node->reload;
 	}
@@ -423,6 +425,7 @@ group off => sub {
 	for my $i (1 .. 4)
 	{
 		attach($node, 'claim-before-fetch', 'crash');
+		wait_for($node, q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}, 'the timer is there again', $limit, expected => 'disabled');
 		$node->append_conf('postgresql.conf', "delay_wheel.enabled = on\n");
 		$node->reload;
 		ok(wait_until($limit, sub { !-e "$data/postmaster.pid" }), "crash $i at a claim ends the server");
