@@ -620,7 +620,7 @@ count_parked(DwDatabase *db)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	dlist_foreach(iter, &db->blocked_owners)
 	{
-		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->retry_at > now)
 			n += owner->nready;

@@ -330,7 +330,7 @@ dw_owners_retry(DwDatabase *db)
 		return;
 	dlist_foreach_modify(iter, &db->blocked_owners)
 	{
-		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->retry_at <= now)
 			try_again(db, owner);
@@ -352,7 +352,7 @@ dw_owners_lack_worker(DwDatabase *db)
 	dlist_node *end = &db->blocked_owners.head;
 	dlist_node *first = ((volatile dlist_node *) end)->next;
 
-	return first != end && dlist_container(DwOwner, link, first)->block == DW_BLOCK_NO_WORKER &&
+	return first != end && dw_linked_owner(first)->block == DW_BLOCK_NO_WORKER &&
 		!dw_database_is_disabled(db);
 }
 
@@ -368,7 +368,7 @@ dw_owners_retry_first(DwDatabase *db)
 
 	dlist_foreach(iter, &db->blocked_owners)
 	{
-		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->block != DW_BLOCK_NO_WORKER)
 			break;

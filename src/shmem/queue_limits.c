@@ -304,7 +304,7 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 	queue->next_turn = now + TURN_US;
 	dlist_foreach(iter, &db->ready_owners)
 	{
-		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->role == lane->owner)
 			continue;

@@ -360,6 +360,14 @@ dw_lane_owner(const DwLane *lane)
 	return &dw_owners[lane->owner_place];
 }
 
+/* The owner that this link of a list belongs to. */
+static inline DwOwner *
+dw_linked_owner(dlist_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return dlist_container(DwOwner, link, node);
+}
+
 /* Number of tasks in the ready list, with a ready spare.  Needs the ready lock. */
 static inline uint32
 dw_ready_count(const DwLane *lane)

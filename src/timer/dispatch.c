@@ -634,7 +634,7 @@ count_without_worker(DwDatabase *db)
 
 	dlist_foreach(iter, &db->blocked_owners)
 	{
-		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
 			break;
@@ -667,7 +667,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 	wake_idle(db, now, look_again);
 	dlist_foreach_modify(iter, &db->ready_owners)
 	{
-		DwOwner    *owner = dlist_container(DwOwner, link, iter.cur);
+		DwOwner    *owner = dw_linked_owner(iter.cur);
 		DwLane	   *lane;
 		Staff		staff;
 		TimestampTz turn;

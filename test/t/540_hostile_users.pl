@@ -831,7 +831,7 @@ group crashes => sub {
 	my ($database, $now) = split /\|/, $node->safe_psql('postgres',
 		q{SELECT oid, (extract(epoch FROM now() - '2000-01-01 00:00+00') * 1000000)::bigint FROM pg_database WHERE datname = 'postgres'});
 	$node->stop;
-	append_to_file($node->data_dir . '/delay_wheel.crashes', "delay_wheel crashes 1: database, task, crashes, in a batch, when\n$database $pending 2 0 $now\n");
+	append_to_file($node->data_dir . '/delay_wheel.crashes', "delay_wheel crashes 1: database, task, crashes, when\n$database $pending 2 $now\n");
 	$node->start;
 	my $crashes = "SELECT delay_wheel_internal.crashes($pending), (SELECT crashes FROM delay_wheel.tasks WHERE id = $pending)";
 	is(out_as($_, $crashes), '2|2', "the crashes of the victim's task are told: $_") for qw(victim writer boss);
