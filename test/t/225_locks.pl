@@ -162,11 +162,12 @@ sub create
 {
 	my ($where) = @_;
 
+	# before there is a timer, which would start anew for it, a second after its start
+	$node->safe_psql('postgres', 'ALTER ROLE ALL SET search_path = public, there');
 	$node->safe_psql('postgres', "
 		SET ROLE builder;
 		CREATE SCHEMA there;
 		CREATE EXTENSION delay_wheel $where");
-	$node->safe_psql('postgres', 'ALTER ROLE ALL SET search_path = public, there');
 	serves("CREATE EXTENSION $where");
 	return;
 }
