@@ -174,6 +174,29 @@ for (1 .. 3)
 is($failed_drops, '', 'a database that is looked into can be dropped by its owner');
 is(count_in_log($position, $no_place), 0, 'the log tells nothing of it');
 
+# the same, for certain: the look is stopped while DROP DATABASE begins
+$node->safe_psql('postgres', 'CREATE DATABASE looked_into OWNER maker IS_TEMPLATE true');
+my $looked = $node->background_psql('looked_into', on_error_stop => 1);
+$looked->query_safe('BEGIN; LOCK TABLE pg_extension IN ACCESS EXCLUSIVE MODE');
+$node->safe_psql('postgres', 'ALTER DATABASE looked_into IS_TEMPLATE false');
+my $look = q{FROM pg_stat_activity WHERE backend_type = 'delay_wheel look' AND wait_event_type = 'Lock'};
+wait_for($node, "SELECT count(*) $look", 'the launcher looks into a database', 60, expected => 1);
+my $look_pid = $node->safe_psql('postgres', "SELECT pid $look");
+kill 'STOP', $look_pid;
+$looked->query_safe('ROLLBACK');
+$looked->quit;
+my $others = q{FROM pg_stat_activity WHERE datname = 'looked_into' AND backend_type = 'client backend'};
+wait_for($node, "SELECT count(*) $others", 'nobody else is there', 60, expected => 0);
+my $dropper = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'maker' ]);
+$dropper->query_until(qr/now/, "\\echo now\nDROP DATABASE looked_into WITH (FORCE);\n");
+wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DROP DATABASE looked_into%' AND (state = 'idle' OR wait_event_type IS NOT NULL)},
+	'it is being dropped', 60, expected => 1);
+kill 'CONT', $look_pid;
+wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DROP DATABASE looked_into%' AND state = 'idle'}, 'DROP DATABASE ends', 60, expected => 1);
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_database WHERE datname = 'looked_into'}), 0, 'the database is gone');
+$dropper->quit;
+$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS looked_into');
+
 # a look that is terminated has found out nothing, so another one is taken
 $node->safe_psql('postgres', 'CREATE DATABASE plain8');
 $node->safe_psql('plain8', 'CREATE EXTENSION delay_wheel');
