@@ -46,15 +46,6 @@ visible_name(const DwDatabase *db)
 	return OidIsValid(oid) && dw_may_see_database(db) ? get_database_name(oid) : NULL;
 }
 
-static Datum
-name_datum(const char *text)
-{
-	Name		name = palloc(NAMEDATALEN);
-
-	namestrcpy(name, text);
-	return NameGetDatum(name);
-}
-
 /*---- The view "waiting" ----*/
 
 /*
@@ -134,9 +125,7 @@ collect_waiting(DwDatabase *db, Waiting *all)
 Datum
 dw_get_waiting(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {NAMEOID, TEXTOID, INT8OID, INT8OID, TIMESTAMPTZOID};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -148,45 +137,20 @@ dw_get_waiting(PG_FUNCTION_ARGS)
 			continue;
 		collect_waiting(db, all);
 		for (int j = 0; j < (int) lengthof(states); j++)
-		{
-			Datum		values[lengthof(columns)];
-			bool		nulls[lengthof(columns)] = {0};
-
-			values[0] = name_datum(name);
-			values[1] = CStringGetTextDatum(states[j]);
-			values[2] = Int64GetDatum(all[j].lanes);
-			nulls[2] = j == SUSPECTED;
-			values[3] = Int64GetDatum(all[j].tasks);
-			values[4] = TimestampTzGetDatum(all[j].first_due);
-			nulls[4] = all[j].first_due == DW_NEVER;
-			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		}
+			dw_put_row(fcinfo, dw_name_or_null(name), dw_text_or_null(states[j]),
+					   dw_null_if(j == SUSPECTED, DW_INT8(all[j].lanes)), DW_INT8(all[j].tasks),
+					   dw_null_if(all[j].first_due == DW_NEVER, DW_TIME(all[j].first_due)));
 	}
 	return (Datum) 0;
 }
 
 /*---- The view "lateness" ----*/
 
-/* Adds a row to the result: tasks that began less than "below" seconds after their due time. */
-static void
-put_lateness(ReturnSetInfo *result, const char *name, double below, uint64 tasks)
-{
-	Datum		values[3];
-	bool		nulls[3] = {0};
-
-	values[0] = name_datum(name);
-	values[1] = Float8GetDatum(below);
-	values[2] = Int64GetDatum((int64) tasks);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
 /* The view "lateness": a cumulative histogram for each database. */
 Datum
 dw_get_lateness(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {NAMEOID, FLOAT8OID, INT8OID};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -197,13 +161,16 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 		if (name == NULL)
 			continue;
 		/* tasks are counted meanwhile; the numbers must not fall from one bound to the next */
-		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT; bit++)
+		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT + 1; bit++)
 		{
-			below = Max(below, dw_lateness_below(&db->lateness, UINT64CONST(1) << bit));
-			put_lateness(result, name, (double) (UINT64CONST(1) << bit) / USECS_PER_SEC, below);
+			bool		all = bit > HIGHEST_BIT;
+			uint64		bound = all ? PG_UINT64_MAX : UINT64CONST(1) << bit;
+
+			below = Max(below, dw_lateness_below(&db->lateness, bound));
+			dw_put_row(fcinfo, dw_name_or_null(name),
+					   DW_FLOAT8(all ? get_float8_infinity() : (double) bound / USECS_PER_SEC),
+					   DW_INT8(below));
 		}
-		put_lateness(result, name, get_float8_infinity(),
-					 Max(below, dw_lateness_below(&db->lateness, PG_UINT64_MAX)));
 	}
 	return (Datum) 0;
 }
