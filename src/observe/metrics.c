@@ -13,16 +13,15 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "utils/builtins.h"
 #include "utils/float.h"
 
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
+#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -107,17 +106,14 @@ static void
 collect_waiting(DwDatabase *db, Waiting *all)
 {
 	int64		suspects[DW_MAX_SUSPECTS];
-	int			n;
-	int32	   *numbers = dw_list_lanes(db, &n);
 
 	for (int i = 0; i < (int) lengthof(states); i++)
 	{
 		all[i].lanes = all[i].tasks = 0;
 		all[i].first_due = DW_NEVER;
 	}
-	for (int i = 0; i < n; i++)
-		count_waiting(db, &dw_lanes[numbers[i]], all);
-	pfree(numbers);
+	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
+		count_waiting(db, &dw_lanes[i], all);
 	all[SUSPECTED].tasks = dw_crashes_list(db->oid, DT_NOEND, suspects);
 }
 

@@ -16,7 +16,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "datatype/timestamp.h"
@@ -24,9 +23,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/spin.h"
-#include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -141,7 +138,9 @@ put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const S
 		return;
 	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
 	state = !ours ? "unarmed" : !sweep->runs ? "queued" : sweep->waits ? "waiting" : "sweeping";
-#define SAME(type, name) {type, row[Anum_cancellation_##name - 1], nulls[Anum_cancellation_##name - 1]}
+	/* a column of the table that is shown as it is */
+#define SAME(type, name) \
+	{type, row[Anum_cancellation_##name - 1], nulls[Anum_cancellation_##name - 1]}
 	dw_put_row(fcinfo, SAME(INT8OID, id), SAME(TIMESTAMPTZOID, made_at), SAME(REGROLEOID, made_by),
 			   SAME(REGROLEARRAYOID, owners), SAME(INT2OID, queue), SAME(TEXTOID, tag),
 			   SAME(TIMESTAMPTZOID, due_from), SAME(TIMESTAMPTZOID, due_until),

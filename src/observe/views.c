@@ -20,13 +20,11 @@
 #include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -324,8 +322,8 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
  * would keep the timer and the executors waiting.  A lane that is entered or given back
  * just now may be missed, or be seen as it was.
  */
-static int32
-next_lane(const DwDatabase *db, int32 place)
+int32
+dw_lane_after(const DwDatabase *db, int32 place)
 {
 	for (place++; place < dw_max_lanes; place++)
 		if (dw_lanes[place].database == db->oid)
@@ -333,35 +331,19 @@ next_lane(const DwDatabase *db, int32 place)
 	return DW_NO_LANE;
 }
 
-/* Returns the numbers of a database's lanes, without a lock; *n is their number. */
-int32 *
-dw_list_lanes(DwDatabase *db, int *n)
-{
-	int32	   *numbers = palloc(sizeof(int32) * dw_max_lanes);
-
-	*n = 0;
-	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
-		numbers[(*n)++] = i;
-	return numbers;
-}
-
 /* The view "lanes": the lanes of this database. */
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
 	DwDatabase *db;
-	int32	   *numbers;
-	int			n;
 
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
-	numbers = dw_list_lanes(db, &n);
-	for (int i = 0; i < n; i++)
-		if (dw_lanes[numbers[i]].database == MyDatabaseId)
-			put_lane(fcinfo, db, numbers[i]);
+	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
+		put_lane(fcinfo, db, i);
 	return (Datum) 0;
 }
 
@@ -436,7 +418,8 @@ sum_queues(DwDatabase *db, int *n)
 	TimestampTz now = dw_now();
 
 	*n = collect_queues(db, sums);
-	for (int32 lane = next_lane(db, -1); lane != DW_NO_LANE && *n > 0; lane = next_lane(db, lane))
+	for (int32 lane = dw_lane_after(db, -1); lane != DW_NO_LANE && *n > 0;
+		 lane = dw_lane_after(db, lane))
 	{
 		QueueSum	key = {.queue.id = dw_lanes[lane].queue};
 		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
@@ -529,7 +512,7 @@ lowest_horizon(DwDatabase *db)
 {
 	TimestampTz lowest = DW_NEVER;
 
-	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
+	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
 		lowest = Min(lowest, horizon_of(&dw_lanes[i]));
 	return lowest;
 }
