@@ -26,8 +26,6 @@
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"

@@ -38,7 +38,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
@@ -64,13 +63,11 @@
 #include "../recurring/recurrence.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../task/new_task.h"
 #include "../task/rights.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
 #include "options.h"
-#include "schedule.h"
 
 PG_FUNCTION_INFO_V1(dw_every);
 PG_FUNCTION_INFO_V1(dw_cron);

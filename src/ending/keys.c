@@ -39,7 +39,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/htup.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
@@ -57,7 +56,6 @@
 #include "../base/inject.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/shared.h"
 #include "../task/key_lock.h"
 #include "../task/row_lock.h"
 #include "conclude.h"

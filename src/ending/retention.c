@@ -16,8 +16,6 @@
 #include "../base/settings.h"
 #include "../rows/catalog.h"
 #include "../shmem/shared.h"
-#include "../shmem/stats.h"
-#include "history.h"
 #include "retention.h"
 
 /* Asks the sweeper to look at all failed tasks, now. */

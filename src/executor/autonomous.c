@@ -35,7 +35,6 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -47,7 +46,6 @@
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
-#include "utils/builtins.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -256,13 +254,11 @@ delete_kept(Relation rel, int64 id)
 	{
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 		HeapTuple	tuple = dw_task_find(rel, id, snapshot);
-		TM_FailureData failure;
 
 		UnregisterSnapshot(snapshot);
 		if (tuple == NULL)
 			return false;
-		if (heap_delete(rel, &tuple->t_self, GetCurrentCommandId(true),
-						InvalidSnapshot, true, &failure, false) == TM_Ok)
+		if (dw_heap_delete(rel, &tuple->t_self, true) == TM_Ok)
 			return true;
 		CHECK_FOR_INTERRUPTS();
 	}

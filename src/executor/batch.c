@@ -44,16 +44,12 @@
 #include "pgstat.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
 #include "../base/clock.h"
-#include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../ending/history.h"
@@ -479,9 +475,9 @@ undo_batch(void)
 }
 
 /*
- * Runs the current task, and then others of its lane, in one transaction.  False if the batch has ended and the caller must
- * run the current task alone.  Else the caller goes on to the next task; if me->in_batch
- * is still set, it calls dw_batch_end() first.
+ * Runs the current task, and then others of its lane, in one transaction.  False if the
+ * batch has ended and the caller must run the current task alone.  Else the caller goes on
+ * to the next task; if me->in_batch is still set, it calls dw_batch_end() first.
  */
 bool
 dw_run_batch(DwDatabase *db, DwExecutor *me)

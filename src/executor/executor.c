@@ -26,8 +26,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
-#include "storage/procarray.h"
-#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 
 #include "../base/clock.h"

@@ -48,11 +48,9 @@
 #include "storage/latch.h"
 #include "storage/s_lock.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
 #include "../base/clock.h"

@@ -20,7 +20,6 @@
 
 #include "access/table.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"

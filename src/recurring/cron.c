@@ -33,7 +33,6 @@
 #include "pgtime.h"
 #include "port/pg_bitutils.h"
 #include "utils/datetime.h"
-#include "utils/timestamp.h"
 
 #include "cron.h"
 

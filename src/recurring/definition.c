@@ -363,7 +363,8 @@ dw_definition_insert_run(DwDefinition *def)
 }
 
 /*
- * Looks for the task that a definition names as its current run, as it is now.  The caller has locked the table of tasks.
+ * Looks for the task that a definition names as its current run, as it is now.  The caller
+ * has locked the table of tasks.
  */
 DwRunRow
 dw_definition_find_run(Relation tasks, const DwDefinition *def)

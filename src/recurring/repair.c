@@ -27,7 +27,6 @@
 #include "access/table.h"
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"

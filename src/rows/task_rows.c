@@ -27,7 +27,6 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_collation.h"
-#include "catalog/pg_control.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"

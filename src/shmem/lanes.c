@@ -30,13 +30,10 @@
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
-#include "executors.h"
 #include "lanes.h"
 #include "owners.h"
-#include "places.h"
 #include "queue_limits.h"
 #include "shared.h"
-#include "stats.h"
 
 typedef struct LaneKey
 {

@@ -16,8 +16,6 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "funcapi.h"
-#include "miscadmin.h"
 #include "storage/spin.h"
 
 #include "../base/clock.h"

@@ -28,7 +28,6 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "port/atomics.h"
 #include "storage/lwlock.h"
 
 #include "../base/clock.h"

@@ -23,7 +23,6 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "executors.h"
-#include "lanes.h"
 #include "owners.h"
 #include "places.h"
 #include "queue_limits.h"

@@ -42,7 +42,6 @@
 
 #include "../base/clock.h"
 #include "executors.h"
-#include "shared.h"
 #include "suspects.h"
 
 /* The file, in the data directory. */

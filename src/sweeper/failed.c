@@ -32,12 +32,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/inject.h"
@@ -300,18 +298,19 @@ delete_oldest(Relation rel)
 		}
 		pass.reached = at;
 		result = dw_heap_delete(rel, &tuple->t_self, false);
-		if (result == TM_Ok)
+		if (result == TM_BeingModified)
 		{
-			deleted++;
-			/* a row that was locked is not counted: a newer one goes instead, so that the limit holds */
-			if (too_many)
-			{
-				owner->surplus--;
-				pass.surplus--;
-			}
-		}
-		else if (result == TM_BeingModified)
+			/* not counted as gone: a newer row goes instead, so that the limit holds */
 			pass.any_locked = true;
+			continue;
+		}
+		deleted += result == TM_Ok;
+		/* a row that another transaction has deleted is gone as well */
+		if (too_many)
+		{
+			owner->surplus--;
+			pass.surplus--;
+		}
 	}
 	dw_failed_scan_end(scan);
 	pass.deleted += deleted;
@@ -331,7 +330,7 @@ end_trim_pass(DwDatabase *db)
 	dw_progress_end(db->progress, DW_WORK_FAILED);
 	/* tells autovacuum of the deleted rows */
 	pgstat_report_stat(true);
-	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, (now + pause));
+	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, now + pause);
 	if (pass.limit != 0)
 		dw_failed_limit_set(&db->sweeper_news, pass.limit);
 	if (dw_failed_max_age >= 0 && pass.oldest != DW_NEVER)

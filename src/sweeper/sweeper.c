@@ -24,8 +24,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
@@ -39,7 +37,6 @@
 #include "../recurring/repair.h"
 #include "../rows/catalog.h"
 #include "../shmem/crash_watch.h"
-#include "../shmem/lanes.h"
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"

@@ -14,8 +14,6 @@
 #include "common/pg_prng.h"
 #include "mb/pg_wchar.h"
 #include "storage/proc.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 
 #include "../base/clock.h"
 #include "../base/settings.h"

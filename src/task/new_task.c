@@ -29,7 +29,6 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/shared.h"
 #include "../shmem/writers.h"
 #include "../statement/sqlcheck.h"
 #include "my_session.h"

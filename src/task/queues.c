@@ -54,7 +54,6 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/owners.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"

@@ -12,12 +12,9 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "miscadmin.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 
 #include "../base/clock.h"
-#include "../base/compat.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
 #include "../shmem/shared.h"

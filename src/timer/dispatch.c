@@ -35,7 +35,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -47,7 +46,6 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
-#include "../shmem/lanes.h"
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"

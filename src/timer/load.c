@@ -35,9 +35,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"

@@ -23,18 +23,14 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../recurring/definition.h"
@@ -43,7 +39,6 @@
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
-#include "../shmem/owners.h"
 #include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"

@@ -12,10 +12,8 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/genam.h"
 #include "access/htup.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "datatype/timestamp.h"
@@ -31,7 +29,6 @@
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
-#include "../shmem/owners.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"

@@ -26,12 +26,10 @@
 
 #include "access/xact.h"
 #include "commands/extension.h"
-#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/spin.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
@@ -87,7 +85,7 @@ static uint32 wait_event = 0;
  * run must first be passed on to its next run.
  */
 static void
-dw_crashes_tidy(DwDatabase *db)
+tidy_crashes(DwDatabase *db)
 {
 	int64		ids[DW_MAX_SUSPECTS];
 	int			n = dw_crashes_list(db->oid, dw_now() - USECS_PER_HOUR, ids);
@@ -200,7 +198,7 @@ obey_settings(void)
 
 /*
  * Exits if the database does not have the extension.  The launcher starts a timer also to
- * find that out; the timer then ends before its state is DW_TIMER_RUNNING, and the launcher
+ * find that out; the timer then ends before its state is DW_PROCESS_RUNNING, and the launcher
  * goes on to the next database.
  */
 static void
@@ -231,7 +229,7 @@ begin_service(void)
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin(db);
 	dw_load_reset(db);
-	dw_crashes_tidy(db);
+	tidy_crashes(db);
 	dw_retention_begin(db);
 	dw_recurring_begin(db);
 	obey_settings();

@@ -341,8 +341,7 @@ group again => sub {
 	for my $deaf (0, 1)
 	{
 		my $position = log_position($node);
-		q_("CREATE SEQUENCE tries$deaf");
-		my $id = q_(sprintf(q{SELECT delay_schedule('0', '%sINSERT INTO done SELECT ''again%d'' FROM pg_sleep(CASE WHEN nextval(''tries%2$d'') < 3 THEN 60 ELSE 0 END)')},
+		my $id = q_(sprintf(q{SELECT delay_schedule('0', '%sINSERT INTO done SELECT ''again%d'' FROM pg_sleep(CASE WHEN EXISTS (SELECT FROM done WHERE name = ''beside%2$d'') THEN 0 ELSE 60 END)')},
 			$deaf ? q{SELECT die(''deaf''); } : '', $deaf));
 		kill_executor_of($id);
 		wait_up();
