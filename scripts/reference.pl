@@ -616,7 +616,7 @@ my @levels = (
 		  . 'of level LOG the work goes on by itself, unless its entry says otherwise.' ],
 	[ 'Failed tasks', qr/^failed$/, 'In the column message of delay_wheel.failed, if the task did not raise an error itself.' ],
 	[ 'Last problem', qr/^last_problem$/, 'In the column last_problem of delay_wheel.status, with the time in last_problem_at. '
-		  . 'It stays there until there is another one, also if it is over.' ],
+		  . 'The message stays there until another problem replaces it, even when the problem is over.' ],
 	[ 'Reasons', qr/^reason$/, 'In the column reason of delay_wheel.lanes and delay_wheel.queues.' ],
 	[ 'With log_min_messages = debug1', qr/^DEBUG/, 'For a closer look.' ]);
 

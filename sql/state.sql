@@ -32,7 +32,7 @@ SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue
 FROM delay_wheel_internal.get_lanes() l
 	 LEFT JOIN delay_wheel.queue q ON q.id = l.queue;
 COMMENT ON VIEW delay_wheel.lanes IS
-'for each combination of owner, queue and priority that has tasks in this database: how it stands. One''s own; all of them for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
+'the state of each lane, which is a combination of owner, queue and priority that has tasks in this database. Users see their own lanes; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
 COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that of tasks that name none; a number if it is not declared';
 COMMENT ON COLUMN delay_wheel.lanes.priority IS '-1, 0 or 1';

@@ -8,7 +8,7 @@ COMMENT ON FUNCTION delay_wheel_internal.place(timestamptz) IS
 CREATE FUNCTION delay_wheel_internal.crashes(id bigint) RETURNS smallint
 AS 'MODULE_PATHNAME', 'dw_crashes' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
-'how often the process that ran this pending task, of a role whose rights one has, has crashed; of any role for pg_read_all_data and superusers; 0 for all others. Such a task is run alone, and set aside after three times';
+'number of times that the process that ran this pending task has crashed. Needs the rights of the task''s owner, pg_read_all_data or a superuser''s; 0 for all others. A task that has crashed is run alone, and set aside after three crashes';
 
 CREATE VIEW delay_wheel.tasks AS
 SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,

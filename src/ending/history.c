@@ -94,9 +94,9 @@ dw_history_max_pages(void)
 
 /*
  * Size, in pages, at which the current table is due to be replaced by the next one.
- * room is the number of pages that the other tables leave it.  Usually that is a
- * quarter of the whole history.  It is less if another table has grown larger, because
- * it was locked and could not be emptied.
+ * room is the number of pages that the other tables leave it.  Usually the size is a
+ * quarter of the whole history.  The size is less if another table has grown larger,
+ * because that table was locked and could not be emptied.
  */
 BlockNumber
 dw_history_turn_pages(BlockNumber room)

@@ -117,8 +117,8 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 }
 
 /*
- * Asks the timer to read the entry's row again later, because another transaction
- * has the row locked and is no claim.  A cancel or a reschedule hints the task again
+ * Asks the timer to read the entry's row again later, because another transaction, which
+ * is not that of a claim, has the row locked.  A cancel or a reschedule hints the task again
  * when it ends.  A lock taken by plain SQL ends without a hint, so the timer has to
  * look, after RECHECK_MIN.  The interval doubles as long as the same row is locked.
  */

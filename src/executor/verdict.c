@@ -52,8 +52,8 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 /*
  * Decides whether a claimed task is run.  To be called in the transaction that has
  * deleted the row; if the task has a key, dw_key_lock() is held.  values and nulls are
- * those of the row.  For DW_REFUSE, *sqlstate and *reason tell why.  May bury older
- * tasks of the key, see dw_key_claimed().
+ * those of the row.  For DW_REFUSE, *sqlstate and *reason tell why.  May remove
+ * older rows of the key (superseded tasks), see dw_key_claimed().
  */
 DwVerdict
 dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,

@@ -139,7 +139,7 @@ dw_definition_owner(const DwDefinition *def)
 
 /*
  * True if the definition was written, or armed by delay_arm(), in this database of this
- * cluster.  One that came with a copy gets no run before it is armed.
+ * cluster.  A definition that came with a copy gets no run before it is armed.
  */
 bool
 dw_definition_is_armed(const DwDefinition *def)

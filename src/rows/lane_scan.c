@@ -328,7 +328,7 @@ dw_failed_scan_end(DwFailedScan *scan)
 /*---- The lanes that have tasks ----*/
 
 /*
- * Finds the next lane of an origin that has tasks (a skip scan): the one after *key, or
+ * Finds the next lane, of any origin, that has tasks (a skip scan): the one after *key, or
  * the first one of all.  Sets *key to the key of its first task; false at the end.
  */
 bool

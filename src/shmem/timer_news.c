@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer_news.c
- *	  What other processes tell the timer of a database.
+ *	  News from other processes for the timer of a database.
  *
  * Run by all processes.  A process stores its news here, and then calls dw_wake_timer().
  * All of it is atomics, so nothing here fails, waits or allocates.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timer_news.h
- *	  What other processes tell the timer of a database.
+ *	  News from other processes for the timer of a database.
  *
  *-------------------------------------------------------------------------
  */

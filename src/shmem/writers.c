@@ -99,8 +99,8 @@ dw_writes_for(Oid owner)
 
 /*
  * True if the transaction, which has the task table locked for writing, may bring rows
- * with numbers that it has drawn already.  Then *owner is the role of its tasks;
- * InvalidOid if that may be any role, or is not known.
+ * with task ids that it has drawn already.  Then *owner is the role of these tasks;
+ * InvalidOid if they may be of any role, or the role is not known.
  */
 bool
 dw_is_writer(VirtualTransactionId vxid, Oid *owner)

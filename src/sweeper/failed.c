@@ -9,9 +9,9 @@
  * most, until these owners have equally many.  So a role with many failures does not push
  * out failed tasks of other roles.
  *
- * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is when it must remove the oldest
- * row.  A process that records a failure lowers this time if it is not set, or if there may be too
- * many rows.  The process compares the database's counter of failures for that with
+ * The sweeper does not poll.  The time of DW_JOB_FAILED (sweeper_news.c) is when it must
+ * remove the oldest row.  A process that records a failure lowers this time if it is not
+ * set, or if there may be too many rows.  The process compares the database's counter of failures for that with
  * the failed limit, the value that the counter may reach; the sweeper sets the limit when it
  * has counted the rows.
  *
@@ -343,8 +343,8 @@ end_trim_pass(DwDatabase *db)
 	if (pass.any_locked)
 		next = Min(next, now + LOCKED_ROW_US);
 	/*
-	 * a process may have asked for a pass while this one went on: that began the job,
-	 * but this pass had counted before
+	 * A process may have asked for a pass when this pass had counted the rows already.  Its
+	 * request has been taken for this pass, so the limit is looked at again.
 	 */
 	if (dw_failed_max_count >= 0 &&
 		dw_counted(&db->counters, DW_FAILED) >= dw_failed_limit(&db->sweeper_news))

@@ -63,11 +63,11 @@
 
 /*
  * Minimum and maximum pause before the next try, in microseconds, if a table is locked or an
- * error struck.  In between the pause is as long as this has lasted.
+ * error struck.  In between the pause is as long as the obstacle has lasted.
  */
 #define RETRY_MIN_US	(20 * 1000)
 #define RETRY_MAX_US	(10 * USECS_PER_SEC)
-/* Microseconds that this must last to be reported as a problem. */
+/* Microseconds that an obstacle must last to be reported as a problem. */
 #define PROBLEM_US		(5 * USECS_PER_MINUTE)
 
 /* Returns the number of the table that is written after this one. */
@@ -273,8 +273,8 @@ look_at_tables(DwDatabase *db, TimestampTz *next)
 }
 
 /*
- * A step could not be done: returns when to try again, and reports a problem if this has
- * lasted for long.  db is NULL if the database has no place.
+ * A step could not be done: returns when to try again, and reports a problem if the
+ * obstacle has lasted for long.  db is NULL if the database has no place.
  */
 static TimestampTz
 put_turn_off(DwDatabase *db)

@@ -238,8 +238,8 @@ dw_key_superseder(List *rows, const DwTaskKey *task)
 
 /*
  * Notes that the executor could not claim a task, since another transaction has locked
- * its row.  If the task has a key, the next session that wants to keep it lets the
- * executor go first, see ending/keys.c.
+ * its row.  If the task has a key, the next session that wants to keep the task
+ * (if_exists => 'keep') lets the executor go first, see ending/keys.c.
  */
 void
 dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple)

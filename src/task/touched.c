@@ -552,8 +552,9 @@ write_prepared_row(Oid owner, int16 queue, int16 priority, TimestampTz due)
 }
 
 /*
- * Before PREPARE TRANSACTION: writes what the transaction did to delay_wheel.prepared,
- * since another process may end the transaction, maybe after a restart (control/ddl.c).
+ * Before PREPARE TRANSACTION: writes into delay_wheel.prepared which lanes the transaction
+ * has touched, since another process may end the transaction, maybe after a restart
+ * (control/ddl.c).
  */
 static void
 write_prepared(void)

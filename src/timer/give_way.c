@@ -54,8 +54,9 @@ runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 }
 
 /*
- * True if the executor, of this database, has had a task for LONG_US and could not claim it.
- * Tasks that run outside of a transaction, or keep their row, are claimed already.
+ * True if the executor serves this database, has had a task for LONG_US, and could not
+ * claim it.  Tasks that run outside of a transaction, or whose row stays until their end,
+ * are claimed already.
  */
 static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)

@@ -21,7 +21,7 @@
  *
  * A lane's reload_from is set when its tasks from some due time on must be read again: an
  * inbox was full, plain SQL wrote rows, or an error struck.  The timer then cuts the lane
- * there (it drops its entries from there on, see near.c), and loads it.
+ * there (drops the lane's entries from that due time on, see near.c), and loads it.
  *
  * The order of the steps, L1 to L7 of the model in test/model, guarantees that no task is
  * overlooked: each row is either visible to the load's snapshot, or the session that commits
