@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * signature.c
- *	  Checks that an SQL function returns the columns that its C code makes, and that
- *	  a trigger function is called by a trigger of ours.
+ *	  Rows that SQL functions return, with the columns that they are declared with; and
+ *	  a check that a trigger function is called by a trigger of ours.
  *
  * Run by sessions, in calls of the extension's functions.
  *
@@ -14,15 +14,19 @@
  */
 #include "postgres.h"
 
-#include "access/tupdesc.h"
+#include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "utils/builtins.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
 
 #include "signature.h"
+
+/* No row that a function of ours returns has more. */
+#define MAX_COLUMNS		32
 
 /* Raises the error for a wrong declaration. */
 static void
@@ -35,29 +39,62 @@ raise_mismatch(FunctionCallInfo fcinfo)
 			 errhint("Use ALTER EXTENSION delay_wheel UPDATE if the library was exchanged.")));
 }
 
-/* Raises an error unless the rows of the function have n columns of these types. */
-void
-dw_require_columns(FunctionCallInfo fcinfo, TupleDesc desc, int n, const Oid *types)
+/* Returns a column of type text; null if text is NULL. */
+DwColumn
+dw_text_or_null(const char *text)
 {
+	return (DwColumn) {TEXTOID, text == NULL ? (Datum) 0 : CStringGetTextDatum(text), text == NULL};
+}
+
+/* Returns a column of type name; null if name is NULL. */
+DwColumn
+dw_name_or_null(const char *name)
+{
+	return (DwColumn) {NAMEOID, name == NULL ? (Datum) 0 :
+					   DirectFunctionCall1(namein, CStringGetDatum(name)), name == NULL};
+}
+
+/* Sets values and nulls to a row.  Raises an error if the function is declared with others. */
+static void
+split_row(FunctionCallInfo fcinfo, TupleDesc desc, const DwColumn *row, int n, Datum *values,
+		  bool *nulls)
+{
+	Assert(n <= MAX_COLUMNS);
 	if (desc->natts != n)
 		raise_mismatch(fcinfo);
 	for (int i = 0; i < n; i++)
-		if (TupleDescAttr(desc, i)->atttypid != types[i])
+	{
+		if (TupleDescAttr(desc, i)->atttypid != row[i].type)
 			raise_mismatch(fcinfo);
+		values[i] = row[i].value;
+		nulls[i] = row[i].isnull;
+	}
 }
 
-/*
- * Begins the result of a set-returning function, a tuplestore of rows with n
- * columns of these types.  Raises an error if the function is declared otherwise.
- */
-ReturnSetInfo *
-dw_begin_rows(FunctionCallInfo fcinfo, int n, const Oid *types)
+/* Adds a row of n columns to the tuplestore of InitMaterializedSRF(). */
+void
+dw_put_columns(FunctionCallInfo fcinfo, const DwColumn *row, int n)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[MAX_COLUMNS];
+	bool		nulls[MAX_COLUMNS];
 
-	InitMaterializedSRF(fcinfo, 0);
-	dw_require_columns(fcinfo, result->setDesc, n, types);
-	return result;
+	split_row(fcinfo, result->setDesc, row, n, values, nulls);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Returns a row of n columns, for a function that returns one. */
+Datum
+dw_make_row(FunctionCallInfo fcinfo, const DwColumn *row, int n)
+{
+	TupleDesc	desc;
+	Datum		values[MAX_COLUMNS];
+	bool		nulls[MAX_COLUMNS];
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	split_row(fcinfo, desc, row, n, values, nulls);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
 /* True if the schema is one of those that the extension brings. */

@@ -315,15 +315,13 @@ read_bounds(ArrayType *array, int *n)
 Datum
 dw_count_due(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, BOOLOID};
-	ReturnSetInfo *result;
 	TimestampTz *bounds;
 	Relation	rel;
 	Period	   *periods;
 	int			n;
 
 	dw_require_shared();
-	result = dw_begin_rows(fcinfo, lengthof(columns), columns);
+	InitMaterializedSRF(fcinfo, 0);
 	bounds = read_bounds(PG_GETARG_ARRAYTYPE_P(0), &n);
 	periods = palloc0(sizeof(Period) * (n + 1));
 	rel = table_open(dw_catalog()->task, AccessShareLock);
@@ -331,18 +329,9 @@ dw_count_due(PG_FUNCTION_ARGS)
 		estimate_periods(rel, bounds, n, periods);
 	table_close(rel, AccessShareLock);
 	for (int i = 0; i <= n; i++)
-	{
-		Datum		values[4] = {0};
-		bool		nulls[4] = {i == 0, i == n};
-
-		if (i > 0)
-			values[0] = TimestampTzGetDatum(bounds[i - 1]);
-		if (i < n)
-			values[1] = TimestampTzGetDatum(bounds[i]);
-		values[2] = Int64GetDatum(periods[i].tasks);
-		values[3] = BoolGetDatum(periods[i].exact);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
+		dw_put_row(fcinfo, dw_null_if(i == 0, DW_TIME(i > 0 ? bounds[i - 1] : 0)),
+				   dw_null_if(i == n, DW_TIME(i < n ? bounds[i] : 0)),
+				   DW_INT8(periods[i].tasks), DW_BOOL(periods[i].exact));
 	return (Datum) 0;
 }
 

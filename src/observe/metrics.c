@@ -13,16 +13,15 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "utils/builtins.h"
 #include "utils/float.h"
 
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
+#include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
@@ -44,15 +43,6 @@ visible_name(const DwDatabase *db)
 	Oid			oid = db->oid;
 
 	return OidIsValid(oid) && dw_may_see_database(db) ? get_database_name(oid) : NULL;
-}
-
-static Datum
-name_datum(const char *text)
-{
-	Name		name = palloc(NAMEDATALEN);
-
-	namestrcpy(name, text);
-	return NameGetDatum(name);
 }
 
 /*---- The view "waiting" ----*/
@@ -116,17 +106,14 @@ static void
 collect_waiting(DwDatabase *db, Waiting *all)
 {
 	int64		suspects[DW_MAX_SUSPECTS];
-	int			n;
-	int32	   *numbers = dw_list_lanes(db, &n);
 
 	for (int i = 0; i < (int) lengthof(states); i++)
 	{
 		all[i].lanes = all[i].tasks = 0;
 		all[i].first_due = DW_NEVER;
 	}
-	for (int i = 0; i < n; i++)
-		count_waiting(db, &dw_lanes[numbers[i]], all);
-	pfree(numbers);
+	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
+		count_waiting(db, &dw_lanes[i], all);
 	all[SUSPECTED].tasks = dw_crashes_list(db->oid, DT_NOEND, suspects);
 }
 
@@ -134,9 +121,7 @@ collect_waiting(DwDatabase *db, Waiting *all)
 Datum
 dw_get_waiting(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {NAMEOID, TEXTOID, INT8OID, INT8OID, TIMESTAMPTZOID};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -148,45 +133,20 @@ dw_get_waiting(PG_FUNCTION_ARGS)
 			continue;
 		collect_waiting(db, all);
 		for (int j = 0; j < (int) lengthof(states); j++)
-		{
-			Datum		values[lengthof(columns)];
-			bool		nulls[lengthof(columns)] = {0};
-
-			values[0] = name_datum(name);
-			values[1] = CStringGetTextDatum(states[j]);
-			values[2] = Int64GetDatum(all[j].lanes);
-			nulls[2] = j == SUSPECTED;
-			values[3] = Int64GetDatum(all[j].tasks);
-			values[4] = TimestampTzGetDatum(all[j].first_due);
-			nulls[4] = all[j].first_due == DW_NEVER;
-			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		}
+			dw_put_row(fcinfo, dw_name_or_null(name), dw_text_or_null(states[j]),
+					   dw_null_if(j == SUSPECTED, DW_INT8(all[j].lanes)), DW_INT8(all[j].tasks),
+					   dw_null_if(all[j].first_due == DW_NEVER, DW_TIME(all[j].first_due)));
 	}
 	return (Datum) 0;
 }
 
 /*---- The view "lateness" ----*/
 
-/* Adds a row to the result: tasks that began less than "below" seconds after their due time. */
-static void
-put_lateness(ReturnSetInfo *result, const char *name, double below, uint64 tasks)
-{
-	Datum		values[3];
-	bool		nulls[3] = {0};
-
-	values[0] = name_datum(name);
-	values[1] = Float8GetDatum(below);
-	values[2] = Int64GetDatum((int64) tasks);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
 /* The view "lateness": a cumulative histogram for each database. */
 Datum
 dw_get_lateness(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {NAMEOID, FLOAT8OID, INT8OID};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -197,13 +157,16 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 		if (name == NULL)
 			continue;
 		/* tasks are counted meanwhile; the numbers must not fall from one bound to the next */
-		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT; bit++)
+		for (int bit = LOWEST_BIT; bit <= HIGHEST_BIT + 1; bit++)
 		{
-			below = Max(below, dw_lateness_below(&db->lateness, UINT64CONST(1) << bit));
-			put_lateness(result, name, (double) (UINT64CONST(1) << bit) / USECS_PER_SEC, below);
+			bool		all = bit > HIGHEST_BIT;
+			uint64		bound = all ? PG_UINT64_MAX : UINT64CONST(1) << bit;
+
+			below = Max(below, dw_lateness_below(&db->lateness, bound));
+			dw_put_row(fcinfo, dw_name_or_null(name),
+					   DW_FLOAT8(all ? get_float8_infinity() : (double) bound / USECS_PER_SEC),
+					   DW_INT8(below));
 		}
-		put_lateness(result, name, get_float8_infinity(),
-					 Max(below, dw_lateness_below(&db->lateness, PG_UINT64_MAX)));
 	}
 	return (Datum) 0;
 }

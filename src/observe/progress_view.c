@@ -16,16 +16,14 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/spin.h"
-#include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -41,20 +39,17 @@
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
+#include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_cancellations);
 PG_FUNCTION_INFO_V1(dw_get_progress);
-
-/* Columns of the view "progress" */
-#define PROGRESS_COLUMNS	14
 
 /* The state of this database's sweeper. */
 typedef struct SweepState
 {
 	bool		runs;
 	bool		waits;			/* for transactions that may yet bring cancelled tasks */
-	int			npids;
-	Datum		pids[DW_SWEEP_WAITS];	/* of some of these transactions; 0: a prepared one */
+	Datum		pids;			/* array, of some of these transactions; 0: a prepared one */
 } SweepState;
 
 /*---- The view "cancellations" ----*/
@@ -106,6 +101,8 @@ static SweepState
 sweep_state(void)
 {
 	SweepState	state = {0};
+	Datum		pids[DW_SWEEP_WAITS];
+	int			npids = 0;
 	DwDatabase *db;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
@@ -114,58 +111,42 @@ sweep_state(void)
 	{
 		state.runs = true;
 		state.waits = db->sweeper_news.waits;
-		for (int i = 0; i < db->sweeper_news.npids; i++)
-			state.pids[state.npids++] = Int32GetDatum(db->sweeper_news.pids[i]);
+		for (; npids < db->sweeper_news.npids; npids++)
+			pids[npids] = Int32GetDatum(db->sweeper_news.pids[npids]);
 	}
 	LWLockRelease(dw_shared->table_lock);
+	state.pids = PointerGetDatum(construct_array(pids, npids, INT4OID, sizeof(int32), true,
+												 TYPALIGN_INT));
 	return state;
 }
-
-/* The columns of the view "cancellations". */
-static const Oid mark_columns[] = {
-	INT8OID, TIMESTAMPTZOID, REGROLEOID, REGROLEARRAYOID, INT2OID, TEXTOID,
-	TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, TEXTOID, INT4ARRAYOID
-};
 
 /*
  * Adds a row of the view for a mark to the result, if the current user may see the mark;
  * running is the number of running tasks that it hits.
  */
 static void
-put_cancellation(ReturnSetInfo *result, Relation rel, HeapTuple tuple, const SweepState *sweep,
+put_cancellation(FunctionCallInfo fcinfo, Relation rel, HeapTuple tuple, const SweepState *sweep,
 				 int running)
 {
-	/* columns of the table that are shown as they are */
-	static const AttrNumber same[] = {
-		Anum_cancellation_id, Anum_cancellation_made_at, Anum_cancellation_made_by,
-		Anum_cancellation_owners, Anum_cancellation_queue, Anum_cancellation_tag,
-		Anum_cancellation_due_from, Anum_cancellation_due_until, Anum_cancellation_removed
-	};
 	Datum	   *row;
-	bool	   *row_nulls;
-	Datum		values[lengthof(mark_columns)] = {0};
-	bool		nulls[lengthof(mark_columns)] = {0};
+	bool	   *nulls;
 	bool		ours;
-	int			n = 0;
+	const char *state;
 
-	dw_deform(rel, tuple, &row, &row_nulls);
-	if (!has_privs_of_role(GetUserId(), DatumGetObjectId(row[Anum_cancellation_made_by - 1])) &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA))
+	dw_deform(rel, tuple, &row, &nulls);
+	if (!dw_may_read(DatumGetObjectId(row[Anum_cancellation_made_by - 1])))
 		return;
-	for (; n < lengthof(same); n++)
-	{
-		values[n] = row[same[n] - 1];
-		nulls[n] = row_nulls[same[n] - 1];
-	}
 	ours = DatumGetInt64(row[Anum_cancellation_origin - 1]) == dw_origin_stamp();
-	values[n++] = Int32GetDatum(running);
-	values[n++] = CStringGetTextDatum(!ours ? "unarmed" : !sweep->runs ? "queued" :
-									  sweep->waits ? "waiting" : "sweeping");
-	nulls[n] = !ours || !sweep->waits;
-	if (!nulls[n])
-		values[n] = PointerGetDatum(construct_array((Datum *) sweep->pids, sweep->npids, INT4OID,
-													sizeof(int32), true, TYPALIGN_INT));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	state = !ours ? "unarmed" : !sweep->runs ? "queued" : sweep->waits ? "waiting" : "sweeping";
+	/* a column of the table that is shown as it is */
+#define SAME(type, name) \
+	{type, row[Anum_cancellation_##name - 1], nulls[Anum_cancellation_##name - 1]}
+	dw_put_row(fcinfo, SAME(INT8OID, id), SAME(TIMESTAMPTZOID, made_at), SAME(REGROLEOID, made_by),
+			   SAME(REGROLEARRAYOID, owners), SAME(INT2OID, queue), SAME(TEXTOID, tag),
+			   SAME(TIMESTAMPTZOID, due_from), SAME(TIMESTAMPTZOID, due_until),
+			   SAME(INT8OID, removed), DW_INT4(running), dw_text_or_null(state),
+			   {INT4ARRAYOID, sweep->pids, !ours || !sweep->waits});
+#undef SAME
 }
 
 /* Returns how many of the tasks a mark hits. */
@@ -187,7 +168,6 @@ count_hits(int64 mark, const DwMarkable *tasks, int ntasks)
 Datum
 dw_get_cancellations(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(mark_columns), mark_columns);
 	SweepState	sweep;
 	DwMarkable *tasks;
 	int			ntasks;
@@ -195,6 +175,7 @@ dw_get_cancellations(PG_FUNCTION_ARGS)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	sweep = sweep_state();
 	tasks = running_tasks(&ntasks);
@@ -205,7 +186,7 @@ dw_get_cancellations(PG_FUNCTION_ARGS)
 		bool		isnull;
 		Datum		id = heap_getattr(tuple, Anum_cancellation_id, RelationGetDescr(rel), &isnull);
 
-		put_cancellation(result, rel, tuple, &sweep, count_hits(DatumGetInt64(id), tasks, ntasks));
+		put_cancellation(fcinfo, rel, tuple, &sweep, count_hits(DatumGetInt64(id), tasks, ntasks));
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -234,57 +215,38 @@ copy_progress(int number, Oid *database, DwProgress *copy, pid_t *pids)
 	return dw_may_see_database(db);
 }
 
-/* Sets a column to a number; null if it is not known. */
-static void
-put_count(Datum *value, bool *isnull, int64 count)
+/* Returns a column with a number; null if it is not known. */
+static DwColumn
+count_or_null(int64 count)
 {
-	*isnull = count == DW_TOTAL_UNKNOWN;
-	*value = Int64GetDatum(count);
+	return dw_null_if(count == DW_TOTAL_UNKNOWN, DW_INT8(count));
 }
 
 /* Adds a row of the view to the result: a kind of work in a database of this name. */
 static void
-put_progress(ReturnSetInfo *result, const char *name, DwWork work, const DwProgress *progress,
+put_progress(FunctionCallInfo fcinfo, const char *name, DwWork work, const DwProgress *progress,
 			 pid_t pid)
 {
 	bool		active = dw_progress_runs(progress);
 	int64		took = Max((active ? dw_uptime() : progress->ended) - progress->began, 0);
 	Interval   *duration = palloc0(sizeof(Interval));
-	Datum		values[PROGRESS_COLUMNS] = {0};
-	bool		nulls[PROGRESS_COLUMNS] = {0};
-	NameData	database;
 
-	namestrcpy(&database, name);
 	duration->time = took;
-	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(dw_works[work].name);
-	values[2] = CStringGetTextDatum(dw_phases[progress->phase]);
-	values[3] = BoolGetDatum(active);
-	nulls[4] = !active || pid == 0;
-	values[4] = Int32GetDatum((int32) pid);
-	values[5] = TimestampTzGetDatum(progress->started);
-	values[6] = IntervalPGetDatum(duration);
-	values[7] = CStringGetTextDatum(dw_works[work].unit);
-	values[8] = Int64GetDatum(progress->done);
-	put_count(&values[9], &nulls[9], progress->total);
-	nulls[10] = took == 0;
-	values[10] = Float8GetDatum(took == 0 ? 0 : progress->done * 1e6 / took);
-	put_count(&values[11], &nulls[11], progress->steps);
-	put_count(&values[12], &nulls[12], progress->steps_total);
-	values[13] = Int64GetDatum(progress->times);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	dw_put_row(fcinfo, dw_name_or_null(name), dw_text_or_null(dw_works[work].name),
+			   dw_text_or_null(dw_phases[progress->phase]), DW_BOOL(active),
+			   dw_null_if(!active || pid == 0, DW_INT4(pid)), DW_TIME(progress->started),
+			   {INTERVALOID, IntervalPGetDatum(duration), false}, dw_text_or_null(dw_works[work].unit),
+			   DW_INT8(progress->done), count_or_null(progress->total),
+			   dw_null_if(took == 0, DW_FLOAT8(took == 0 ? 0 : progress->done * 1e6 / took)),
+			   count_or_null(progress->steps), count_or_null(progress->steps_total),
+			   DW_INT8(progress->times));
 }
 
 /* The view "progress": each kind of work that was done at least once, by database. */
 Datum
 dw_get_progress(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[PROGRESS_COLUMNS] = {
-		NAMEOID, TEXTOID, TEXTOID, BOOLOID, INT4OID, TIMESTAMPTZOID, INTERVALOID,
-		TEXTOID, INT8OID, INT8OID, FLOAT8OID, INT8OID, INT8OID, INT8OID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -298,7 +260,7 @@ dw_get_progress(PG_FUNCTION_ARGS)
 		name = get_database_name(database);
 		for (int work = 0; work < DW_WORKS && name != NULL; work++)
 			if (progress[work].phase != DW_PHASE_NONE)
-				put_progress(result, name, work, &progress[work], pids[work]);
+				put_progress(fcinfo, name, work, &progress[work], pids[work]);
 	}
 	return (Datum) 0;
 }

@@ -20,13 +20,11 @@
 #include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -62,17 +60,22 @@ PG_FUNCTION_INFO_V1(dw_get_status);
 
 PG_FUNCTION_INFO_V1(dw_is_running);
 
+/* True if the current user may read the tasks of a role. */
+bool
+dw_may_read(Oid owner)
+{
+	return has_privs_of_role(GetUserId(), owner) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+}
+
 /*
  * True if the current user may see how many tasks a role has, when they are due, and
- * which are running.  The tasks themselves, with SQL, are shown to members of the role
- * and of pg_read_all_data only.
+ * which are running.  It takes more to read the tasks themselves, with SQL.
  */
 bool
 dw_may_watch(Oid owner)
 {
-	return has_privs_of_role(GetUserId(), owner) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+	return dw_may_read(owner) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
 /*
@@ -92,20 +95,14 @@ ring_shape(void)
 Datum
 dw_place(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {INT4OID, INT8OID};
 	DwRing		shape = ring_shape();
-	TimestampTz due;
-	TupleDesc	desc;
-	Datum		values[2];
-	bool		nulls[2] = {0};
+	TimestampTz due = PG_GETARG_TIMESTAMPTZ(0);
+	DwColumn	row[] = {
+		DW_INT4(dw_ring_index(&shape, dw_ring_tick(&shape, due))),
+		DW_INT8(dw_ring_cycle(&shape, due))
+	};
 
-	due = PG_GETARG_TIMESTAMPTZ(0);
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	dw_require_columns(fcinfo, desc, lengthof(columns), columns);
-	values[0] = Int32GetDatum(dw_ring_index(&shape, dw_ring_tick(&shape, due)));
-	values[1] = Int64GetDatum(dw_ring_cycle(&shape, due));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(dw_make_row(fcinfo, row, lengthof(row)));
 }
 
 /* True if the current user may see the task in the view "tasks". */
@@ -119,11 +116,9 @@ may_see_task(int64 id)
 	if (tuple != NULL)
 	{
 		bool		isnull;
-		Oid			owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner,
-														  RelationGetDescr(rel), &isnull));
 
-		result = has_privs_of_role(GetUserId(), owner) ||
-			has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+		result = dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_task_owner,
+														   RelationGetDescr(rel), &isnull)));
 		heap_freetuple(tuple);
 	}
 	table_close(rel, AccessShareLock);
@@ -149,11 +144,7 @@ dw_crashes(PG_FUNCTION_ARGS)
 Datum
 dw_get_running(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {
-		INT4OID, REGROLEOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID
-	};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
@@ -161,25 +152,17 @@ dw_get_running(PG_FUNCTION_ARGS)
 			"free", "starting", "connecting", "idle", "idle", "running"
 		};
 		DwExecutor	e;
-		Datum		values[6];
-		bool		nulls[6] = {0};
+		bool		idle;
 
 		LWLockAcquire(dw_shared->table_lock, LW_SHARED);
 		memcpy(&e, &dw_executors[i], sizeof(DwExecutor));
 		LWLockRelease(dw_shared->table_lock);
-		if (e.state == DW_EXECUTOR_FREE || e.database != MyDatabaseId)
+		if (e.state == DW_EXECUTOR_FREE || e.database != MyDatabaseId || !dw_may_watch(e.owner))
 			continue;
-		if (!dw_may_watch(e.owner))
-			continue;
-		values[0] = Int32GetDatum(e.pid);
-		nulls[0] = e.pid == 0;
-		values[1] = ObjectIdGetDatum(e.owner);
-		values[2] = Int64GetDatum(e.current.id);
-		values[3] = TimestampTzGetDatum(e.current.due);
-		nulls[2] = nulls[3] = e.state != DW_EXECUTOR_BUSY;
-		values[4] = TimestampTzGetDatum(e.since);
-		values[5] = CStringGetTextDatum(states[e.state]);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		idle = e.state != DW_EXECUTOR_BUSY;
+		dw_put_row(fcinfo, dw_null_if(e.pid == 0, DW_INT4(e.pid)), DW_ROLE(e.owner),
+				   dw_null_if(idle, DW_INT8(e.current.id)), dw_null_if(idle, DW_TIME(e.current.due)),
+				   DW_TIME(e.since), dw_text_or_null(states[e.state]));
 	}
 	return (Datum) 0;
 }
@@ -200,50 +183,39 @@ find_my_database(void)
 Datum
 dw_get_ring(PG_FUNCTION_ARGS)
 {
-	static const Oid columns[] = {INT4OID, INT8OID, INT8OID, INT8OID, BOOLOID};
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(columns), columns);
 	DwDatabase *db;
 	DwSlot	   *slots;
-	DwRing	   *ring;
 	DwRing		shape = ring_shape();
 	int32		current = dw_ring_index(&shape, shape.current_tick);
 
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
-	ring = dw_ring(db);
 	slots = palloc_extended(sizeof(DwSlot) * dw_slots, MCXT_ALLOC_HUGE);
 	LWLockAcquire(dw_ring_lock(db), LW_SHARED);
-	memcpy(slots, dw_ring_slot(ring, 0), sizeof(DwSlot) * dw_slots);
+	memcpy(slots, dw_ring_slot(dw_ring(db), 0), sizeof(DwSlot) * dw_slots);
 	LWLockRelease(dw_ring_lock(db));
 
 	for (int i = 0; i < dw_slots; i++)
 	{
-		bool		empty = slots[i].list.count == 0;
-		Datum		values[5];
-		bool		nulls[5] = {0};
+		const DwSlot *slot = &slots[i];
+		bool		empty = slot->list.count == 0;
 
-		values[0] = Int32GetDatum(i);
-		values[1] = Int64GetDatum(slots[i].list.count);
-		nulls[2] = nulls[3] = empty;
-		if (!empty)
-		{
-			values[2] = Int64GetDatum(dw_ring_cycle(&shape, slots[i].min_due));
-			values[3] = Int64GetDatum(dw_ring_cycle(&shape, slots[i].max_due));
-		}
-		values[4] = BoolGetDatum(i == current);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		dw_put_row(fcinfo, DW_INT4(i), DW_INT8(slot->list.count),
+				   dw_null_if(empty, DW_INT8(empty ? 0 : dw_ring_cycle(&shape, slot->min_due))),
+				   dw_null_if(empty, DW_INT8(empty ? 0 : dw_ring_cycle(&shape, slot->max_due))),
+				   DW_BOOL(i == current));
 	}
 	return (Datum) 0;
 }
 
-/* Sets a column to a lateness in ms; null if there is none (us is negative). */
-static void
-set_lateness(Datum *value, bool *isnull, double us)
+/* Returns a column with a lateness in ms; null if there is none (us is negative). */
+static DwColumn
+lateness_column(double us)
 {
-	*isnull = us < 0;
-	*value = Float8GetDatum(us / 1000.0);
+	return dw_null_if(us < 0, DW_FLOAT8(us / 1000.0));
 }
 
 /*
@@ -294,35 +266,24 @@ horizon_of(DwLane *lane)
 	return horizon < dw_now() ? next_far : horizon;
 }
 
-/* Sets a column to a horizon; null if there is none, or it is not known. */
-static void
-set_horizon(Datum *value, bool *isnull, TimestampTz horizon)
+/* Returns a column with a horizon; null if there is none, or it is not known. */
+static DwColumn
+horizon_column(TimestampTz horizon)
 {
-	*isnull = horizon == DW_NEVER || horizon == PG_INT64_MIN;
-	*value = TimestampTzGetDatum(horizon);
+	return dw_null_if(horizon == DW_NEVER || horizon == PG_INT64_MIN, DW_TIME(horizon));
 }
-
-/* The columns of the view "lanes". */
-static const Oid lane_columns[] = {
-	REGROLEOID, INT2OID, INT2OID, TEXTOID, TEXTOID,
-	TIMESTAMPTZOID, INT8OID, INT8OID, INT4OID,
-	TIMESTAMPTZOID, TIMESTAMPTZOID,
-	INT8OID, INT8OID, INT8OID, INT8OID,
-	FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID
-};
 
 /* Adds a row of the view "lanes" to the result, if the current user may see the lane. */
 static void
-put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
+put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 {
 	DwLane		lane;
 	DwOwner		owner;
 	DwLimit		limit;
 	uint32		room;
 	TimestampTz until;
+	const char *state;
 	const char *reason;
-	Datum		values[lengthof(lane_columns)] = {0};
-	bool		nulls[lengthof(lane_columns)] = {0};
 	TimestampTz now = dw_now();
 
 	/* no lock for lanes that the user may not see; checked again, as the lane may change */
@@ -336,30 +297,21 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
 	if (!dw_may_watch(lane.owner))
 		return;
 
-	values[0] = ObjectIdGetDatum(lane.owner);
-	values[1] = Int16GetDatum(lane.queue);
-	values[2] = Int16GetDatum(lane.priority);
-	values[3] = CStringGetTextDatum(dw_lane_state(&lane, &owner, limit, now, &reason));
-	nulls[4] = reason == NULL;
-	if (!nulls[4])
-		values[4] = CStringGetTextDatum(reason);
-	nulls[5] = owner.retry_at <= now;
-	values[5] = TimestampTzGetDatum(owner.retry_at);
-	values[6] = Int64GetDatum(lane.waiting);
-	values[7] = Int64GetDatum(dw_ready_count(&lane));
-	values[8] = Int32GetDatum(lane.running);
-	set_horizon(&values[9], &nulls[9], horizon_of(&lane));
-	nulls[10] = lane.recheck_at == DW_NEVER;
-	values[10] = TimestampTzGetDatum(lane.recheck_at);
-	values[11] = Int64GetDatum(dw_counted(&lane.counters, DW_DONE));
-	values[12] = Int64GetDatum(dw_counted(&lane.counters, DW_FAILED));
-	values[13] = Int64GetDatum(dw_counted(&lane.counters, DW_RETRIED));
-	values[14] = Int64GetDatum(dw_counted(&lane.counters, DW_CANCELLED));
-	set_lateness(&values[15], &nulls[15], dw_lane_lateness_percentile(&lane.lateness, 0.5));
-	set_lateness(&values[16], &nulls[16], dw_lane_lateness_percentile(&lane.lateness, 0.95));
-	set_lateness(&values[17], &nulls[17], dw_lane_lateness_percentile(&lane.lateness, 1));
-	values[18] = Int64GetDatum(dw_counted(&lane.counters, DW_SKIPPED));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	state = dw_lane_state(&lane, &owner, limit, now, &reason);
+	dw_put_row(fcinfo, DW_ROLE(lane.owner), DW_INT2(lane.queue), DW_INT2(lane.priority),
+			   dw_text_or_null(state), dw_text_or_null(reason),
+			   dw_null_if(owner.retry_at <= now, DW_TIME(owner.retry_at)),
+			   DW_INT8(lane.waiting), DW_INT8(dw_ready_count(&lane)), DW_INT4(lane.running),
+			   horizon_column(horizon_of(&lane)),
+			   dw_null_if(lane.recheck_at == DW_NEVER, DW_TIME(lane.recheck_at)),
+			   DW_INT8(dw_counted(&lane.counters, DW_DONE)),
+			   DW_INT8(dw_counted(&lane.counters, DW_FAILED)),
+			   DW_INT8(dw_counted(&lane.counters, DW_RETRIED)),
+			   DW_INT8(dw_counted(&lane.counters, DW_CANCELLED)),
+			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 0.5)),
+			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 0.95)),
+			   lateness_column(dw_lane_lateness_percentile(&lane.lateness, 1)),
+			   DW_INT8(dw_counted(&lane.counters, DW_SKIPPED)));
 }
 
 /*
@@ -370,8 +322,8 @@ put_lane(DwDatabase *db, int32 number, ReturnSetInfo *result)
  * would keep the timer and the executors waiting.  A lane that is entered or given back
  * just now may be missed, or be seen as it was.
  */
-static int32
-next_lane(const DwDatabase *db, int32 place)
+int32
+dw_lane_after(const DwDatabase *db, int32 place)
 {
 	for (place++; place < dw_max_lanes; place++)
 		if (dw_lanes[place].database == db->oid)
@@ -379,35 +331,19 @@ next_lane(const DwDatabase *db, int32 place)
 	return DW_NO_LANE;
 }
 
-/* Returns the numbers of a database's lanes, without a lock; *n is their number. */
-int32 *
-dw_list_lanes(DwDatabase *db, int *n)
-{
-	int32	   *numbers = palloc(sizeof(int32) * dw_max_lanes);
-
-	*n = 0;
-	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
-		numbers[(*n)++] = i;
-	return numbers;
-}
-
 /* The view "lanes": the lanes of this database. */
 Datum
 dw_get_lanes(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(lane_columns), lane_columns);
 	DwDatabase *db;
-	int32	   *numbers;
-	int			n;
 
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	db = find_my_database();
 	if (db == NULL)
 		return (Datum) 0;
-	numbers = dw_list_lanes(db, &n);
-	for (int i = 0; i < n; i++)
-		if (dw_lanes[numbers[i]].database == MyDatabaseId)
-			put_lane(db, numbers[i], result);
+	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
+		put_lane(fcinfo, db, i);
 	return (Datum) 0;
 }
 
@@ -482,7 +418,8 @@ sum_queues(DwDatabase *db, int *n)
 	TimestampTz now = dw_now();
 
 	*n = collect_queues(db, sums);
-	for (int32 lane = next_lane(db, -1); lane != DW_NO_LANE && *n > 0; lane = next_lane(db, lane))
+	for (int32 lane = dw_lane_after(db, -1); lane != DW_NO_LANE && *n > 0;
+		 lane = dw_lane_after(db, lane))
 	{
 		QueueSum	key = {.queue.id = dw_lanes[lane].queue};
 		QueueSum   *sum = bsearch(&key, sums, *n, sizeof(QueueSum), compare_sums);
@@ -493,42 +430,30 @@ sum_queues(DwDatabase *db, int *n)
 	return sums;
 }
 
-/* The columns of the function behind the view "queues". */
-static const Oid queue_columns[] = {
-	INT2OID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID, INT4OID,
-	INT8OID, INT8OID, INT8OID, INT8OID, INT8OID
-};
-
 /* Adds a row of the view "queues" to the result. */
 static void
-put_queue(QueueSum *sum, ReturnSetInfo *result)
+put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 {
-	const DwQueue *queue = &sum->queue;
-	Datum		values[lengthof(queue_columns)] = {0};
-	bool		nulls[lengthof(queue_columns)] = {0};
+	DwQueue    *queue = &sum->queue;
+	const char *reason = NULL;
 	const char *state = sum->ready > 0 ? "ready" : "idle";
 
 	if (queue->pause != DW_NOT_PAUSED)
 		state = "paused";
 	else if (sum->limit != DW_LIMIT_NONE)
+	{
 		state = "limited";
+		reason = dw_limit_text(sum->limit);
+	}
 	else if (queue->running > 0)
 		state = "running";
-	values[0] = Int16GetDatum(queue->id);
-	values[1] = CStringGetTextDatum(state);
-	nulls[2] = queue->pause != DW_NOT_PAUSED || sum->limit == DW_LIMIT_NONE;
-	if (!nulls[2])
-		values[2] = CStringGetTextDatum(dw_limit_text(sum->limit));
-	values[3] = Int32GetDatum(queue->running);
-	values[4] = Int64GetDatum(sum->near);
-	values[5] = Int64GetDatum(sum->ready);
-	values[6] = Int32GetDatum(sum->lanes);
-	values[7] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_DONE));
-	values[8] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_FAILED));
-	values[9] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_RETRIED));
-	values[10] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_CANCELLED));
-	values[11] = Int64GetDatum(dw_counted(&sum->queue.counters, DW_SKIPPED));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	dw_put_row(fcinfo, DW_INT2(queue->id), dw_text_or_null(state), dw_text_or_null(reason),
+			   DW_INT4(queue->running), DW_INT8(sum->near), DW_INT8(sum->ready),
+			   DW_INT4(sum->lanes), DW_INT8(dw_counted(&queue->counters, DW_DONE)),
+			   DW_INT8(dw_counted(&queue->counters, DW_FAILED)),
+			   DW_INT8(dw_counted(&queue->counters, DW_RETRIED)),
+			   DW_INT8(dw_counted(&queue->counters, DW_CANCELLED)),
+			   DW_INT8(dw_counted(&queue->counters, DW_SKIPPED)));
 }
 
 /* Returns the sums of a queue; NULL if there are none, or the user may not see the queue. */
@@ -551,7 +476,6 @@ visible_sum(Relation rel, HeapTuple tuple, QueueSum *sums, int n)
 Datum
 dw_get_queues(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(queue_columns), queue_columns);
 	DwDatabase *db;
 	QueueSum   *sums;
 	Relation	rel;
@@ -559,6 +483,7 @@ dw_get_queues(PG_FUNCTION_ARGS)
 	HeapTuple	tuple;
 	int			n;
 
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	db = find_my_database();
 	if (db == NULL)
@@ -571,7 +496,7 @@ dw_get_queues(PG_FUNCTION_ARGS)
 		QueueSum   *sum = visible_sum(rel, tuple, sums, n);
 
 		if (sum != NULL)
-			put_queue(sum, result);
+			put_queue(fcinfo, sum);
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -587,7 +512,7 @@ lowest_horizon(DwDatabase *db)
 {
 	TimestampTz lowest = DW_NEVER;
 
-	for (int32 i = next_lane(db, -1); i != DW_NO_LANE; i = next_lane(db, i))
+	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
 		lowest = Min(lowest, horizon_of(&dw_lanes[i]));
 	return lowest;
 }
@@ -664,111 +589,74 @@ problem_of_service(const char *state)
 	return NULL;
 }
 
-/* The columns of the view "status". */
-static const Oid status_columns[] = {
-	NAMEOID, TEXTOID, INT4OID, TIMESTAMPTZOID,
-	INT4OID, INT8OID, INT8OID, INT4OID, INT4OID,
-	INT4OID, INT8OID, INT8OID,
-	FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
-	INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, BOOLOID, INT8OID, INT8OID
-};
-
 /* Adds the row of the view "status" for this database, which has no place, to the result. */
 static void
-put_status_without_place(ReturnSetInfo *result)
+put_status_without_place(FunctionCallInfo fcinfo)
 {
-	Datum		values[lengthof(status_columns)] = {0};
-	bool		nulls[lengthof(status_columns)];
-	NameData	database;
 	const char *state = service_state(NULL);
-	const char *problem = problem_of_service(state);
 
-	memset(nulls, true, sizeof(nulls));
-	namestrcpy(&database, get_database_name(MyDatabaseId));
-	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(state);
-	nulls[0] = nulls[1] = false;
-	if (problem != NULL)
-	{
-		values[18] = CStringGetTextDatum(problem);
-		nulls[18] = false;
-	}
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	dw_put_row(fcinfo, dw_name_or_null(get_database_name(MyDatabaseId)), dw_text_or_null(state),
+			   DW_NULL(INT4OID), DW_NULL(TIMESTAMPTZOID), DW_NULL(INT4OID), DW_NULL(INT8OID),
+			   DW_NULL(INT8OID), DW_NULL(INT4OID), DW_NULL(INT4OID), DW_NULL(INT4OID),
+			   DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID),
+			   DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID), DW_NULL(INT8OID), DW_NULL(INT8OID),
+			   dw_text_or_null(problem_of_service(state)), DW_NULL(TIMESTAMPTZOID),
+			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID));
 }
 
 /* Adds the row of the view "status" for a database that has a place to the result. */
 static void
-put_status(DwDatabase *db, ReturnSetInfo *result)
+put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 {
 	char		problem[sizeof(db->problem.text)];
 	TimestampTz problem_at;
 	char	   *name = get_database_name(db->oid);
 	int32		executors;
 	int32		running;
-	Datum		values[lengthof(status_columns)] = {0};
-	bool		nulls[lengthof(status_columns)] = {0};
-	NameData	database;
 	DwRing		shape = ring_shape();
 	const char *state = service_state(db);
-	const char *service_problem = problem_of_service(state);
+	bool		unshown;
 
 	if (name == NULL)
 		return;
 	/* text that it quotes from errors is shown to readers of all tasks only */
 	problem_at = dw_problem_read(&db->problem, problem, sizeof(problem),
 								 has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA));
+	/* a problem names tasks and roles */
+	unshown = problem[0] == '\0' || !has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	count_executors(db, &executors, &running);
 
-	namestrcpy(&database, name);
-	values[0] = NameGetDatum(&database);
-	values[1] = CStringGetTextDatum(state);
-	values[2] = Int32GetDatum(dw_ring_index(&shape, shape.current_tick));
-	set_horizon(&values[3], &nulls[3], lowest_horizon(db));
-	values[4] = Int32GetDatum(db->nlanes);
-	values[5] = Int64GetDatum(pg_atomic_read_u64(&db->near));
-	values[6] = Int64GetDatum(pg_atomic_read_u64(&db->ready));
-	values[7] = Int32GetDatum(running);
-	values[8] = Int32GetDatum(executors);
-	values[9] = Int32GetDatum(count_parked(db));
-	values[10] = Int64GetDatum(dw_counted(&db->counters, DW_DONE));
-	values[11] = Int64GetDatum(dw_counted(&db->counters, DW_FAILED));
-	set_lateness(&values[12], &nulls[12], dw_lateness_percentile(&db->lateness, 0.5));
-	set_lateness(&values[13], &nulls[13], dw_lateness_percentile(&db->lateness, 0.95));
-	set_lateness(&values[14], &nulls[14], dw_lateness_percentile(&db->lateness, 0.99));
-	set_lateness(&values[15], &nulls[15], dw_lateness_percentile(&db->lateness, 1));
-	values[16] = Int64GetDatum((int64) db->account.used * sizeof(DwChunk));
-	values[17] = Int64GetDatum((int64) db->account.quota * sizeof(DwChunk));
-	/* a problem names tasks and roles */
-	nulls[18] = nulls[19] = problem[0] == '\0' ||
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-	if (!nulls[18])
-	{
-		values[18] = CStringGetTextDatum(problem);
-		values[19] = TimestampTzGetDatum(problem_at);
-	}
-	else if (service_problem != NULL)
-	{
-		values[18] = CStringGetTextDatum(service_problem);
-		nulls[18] = false;
-	}
-	values[20] = BoolGetDatum(dw_unarmed_met(&db->timer_news));
-	values[21] = Int64GetDatum(dw_counted(&db->counters, DW_RETRIED));
-	values[22] = Int64GetDatum(dw_counted(&db->counters, DW_SKIPPED));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	dw_put_row(fcinfo, dw_name_or_null(name), dw_text_or_null(state),
+			   DW_INT4(dw_ring_index(&shape, shape.current_tick)),
+			   horizon_column(lowest_horizon(db)), DW_INT4(db->nlanes),
+			   DW_INT8(pg_atomic_read_u64(&db->near)), DW_INT8(pg_atomic_read_u64(&db->ready)),
+			   DW_INT4(running), DW_INT4(executors), DW_INT4(count_parked(db)),
+			   DW_INT8(dw_counted(&db->counters, DW_DONE)),
+			   DW_INT8(dw_counted(&db->counters, DW_FAILED)),
+			   lateness_column(dw_lateness_percentile(&db->lateness, 0.5)),
+			   lateness_column(dw_lateness_percentile(&db->lateness, 0.95)),
+			   lateness_column(dw_lateness_percentile(&db->lateness, 0.99)),
+			   lateness_column(dw_lateness_percentile(&db->lateness, 1)),
+			   DW_INT8((int64) db->account.used * sizeof(DwChunk)),
+			   DW_INT8((int64) db->account.quota * sizeof(DwChunk)),
+			   dw_text_or_null(unshown ? problem_of_service(state) : problem),
+			   dw_null_if(unshown, DW_TIME(problem_at)),
+			   DW_BOOL(dw_unarmed_met(&db->timer_news)),
+			   DW_INT8(dw_counted(&db->counters, DW_RETRIED)),
+			   DW_INT8(dw_counted(&db->counters, DW_SKIPPED)));
 }
 
 /* The view "status": the databases that the current user may see. */
 Datum
 dw_get_status(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = dw_begin_rows(fcinfo, lengthof(status_columns), status_columns);
-
+	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_may_see_database(dw_database(i)))
-			put_status(dw_database(i), result);
+			put_status(fcinfo, dw_database(i));
 	if (find_my_database() == NULL)
-		put_status_without_place(result);
+		put_status_without_place(fcinfo);
 	return (Datum) 0;
 }
 
@@ -783,6 +671,5 @@ dw_is_running(PG_FUNCTION_ARGS)
 
 	dw_require_shared();
 	PG_RETURN_BOOL(dw_executor_runs_autonomous(PG_GETARG_INT64(0), &owner) &&
-				   (has_privs_of_role(GetUserId(), owner) ||
-					has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA)));
+				   dw_may_read(owner));
 }

@@ -31,7 +31,6 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/relation.h"
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -60,7 +59,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
 #include "../base/compat.h"
@@ -79,29 +77,35 @@ typedef enum Access
 	ACCESS_BACKWARD				/* all rows, in the reverse order of an index */
 } Access;
 
-/* A table of ours that a foreign table can show. */
+/* What a foreign table can show: a table of ours, or several, one after the other. */
 typedef struct Source
 {
-	const char *table;			/* name in the foreign table's option "table" */
+	const char *name;			/* in the foreign table's option "table" */
 	int			natts;
 	AttrNumber	owner;			/* column of the owner */
-	AttrNumber	id;				/* first column of the primary key; 0: no ACCESS_ID */
-	AttrNumber	order[2];		/* columns of the index for ACCESS_FORWARD; 0: none */
+	int			ntables;
+	size_t		tables;			/* where their OIDs stand in DwCatalog */
+	size_t		pkey;			/* the same of the primary key; 0: no ACCESS_ID */
+	size_t		order_index;	/* the same of the index for ACCESS_FORWARD; 0: none */
+	AttrNumber	order[2];		/* columns of that index, and their types */
+	Oid			types[2];
 } Source;
 
+#define PLACE(member)	offsetof(DwCatalog, member)
+
 static const Source sources[] = {
-	{"task", Natts_task, Anum_task_owner, Anum_task_id, {Anum_task_id, 0}},
-	{"failed_task", Natts_failed, Anum_failed_owner, Anum_failed_id,
-	{Anum_failed_failed_at, Anum_failed_id}},
-	{"recurring_task", Natts_recurring, Anum_recurring_owner, Anum_recurring_id, {0, 0}},
-	{"history", Natts_history, Anum_history_owner, 0, {0, 0}},
-	{"queue", Natts_queue, Anum_queue_owner, 0, {0, 0}}
+	{"task", Natts_task, Anum_task_owner, 1, PLACE(task), PLACE(task_pkey), PLACE(task_pkey),
+	{Anum_task_id}, {INT8OID}},
+	{"failed_task", Natts_failed, Anum_failed_owner, 1, PLACE(failed), PLACE(failed_pkey),
+	PLACE(failed_at_index), {Anum_failed_failed_at, Anum_failed_id}, {TIMESTAMPTZOID, INT8OID}},
+	{"recurring_task", Natts_recurring, Anum_recurring_owner, 1, PLACE(recurring),
+	PLACE(recurring_pkey), 0, {0}, {0}},
+	{"history", Natts_history, Anum_history_owner, DW_HISTORY_TABLES, PLACE(history), 0, 0, {0},
+	{0}},
+	{"queue", Natts_queue, Anum_queue_owner, 1, PLACE(queue), 0, 0, {0}, {0}}
 };
 
 #define SOURCE_TASK		(&sources[0])
-#define SOURCE_FAILED	(&sources[1])
-#define SOURCE_RECURRING (&sources[2])
-#define SOURCE_HISTORY	(&sources[3])
 #define SOURCE_QUEUE	(&sources[4])
 
 /*
@@ -117,15 +121,26 @@ typedef struct Argument
 
 #define MAX_ARGUMENTS	3
 
+/* Each table that has an id has it in its first column. */
+static const Argument id_argument = {Anum_task_id, INT8OID, INTEGER_BTREE_FAM_OID};
+
+static const Argument key_arguments[MAX_ARGUMENTS] = {
+	{Anum_task_owner, OIDOID, OID_BTREE_FAM_OID},
+	{Anum_task_queue, INT2OID, INTEGER_BTREE_FAM_OID},
+	{Anum_task_key, TEXTOID, TEXT_BTREE_FAM_OID}
+};
+
+StaticAssertDecl((int) Anum_failed_id == (int) Anum_task_id &&
+				 (int) Anum_recurring_id == (int) Anum_task_id, "one argument for all ids");
+
 /* The state of a foreign scan. */
 typedef struct RowScan
 {
 	const Source *source;
 	Access		access;
-	Argument	arguments[MAX_ARGUMENTS];
+	const Argument *arguments;
 	int			narguments;
 	ExprState  *expressions[MAX_ARGUMENTS]; /* values of the arguments */
-	bool		is_array;		/* the only argument is an array: rows with any of its elements */
 	MemoryContext context;		/* lasts as long as the scan */
 	MemoryContext run;			/* lasts until a rescan */
 	bool		begun;			/* rows have been read since the last rescan */
@@ -135,8 +150,8 @@ typedef struct RowScan
 	bool		reads_all;		/* may read the rows of all owners */
 	Oid			last_owner;		/* owner of the last row that was looked at */
 	bool		last_may;		/* whether the reader may read rows of last_owner */
-	Oid		   *owners;			/* unless reads_all: roles whose rows the reader may read */
-	int			nowners;		/* -1: not looked up yet */
+	List	   *owners;			/* unless reads_all: roles whose rows the reader may read; NIL:
+								 * not looked up yet */
 
 	/* the position of the scan; for parts see begin_part() */
 	int			part;
@@ -144,8 +159,7 @@ typedef struct RowScan
 	Relation	rel;
 	Relation	index;
 	ScanKeyData keys[MAX_ARGUMENTS];
-	TableScanDesc table_scan;
-	IndexScanDesc index_scan;
+	SysScanDesc rows;
 	TupleTableSlot *slot;		/* the row that was read last, of our table */
 } RowScan;
 
@@ -165,7 +179,7 @@ table_behind(Oid foreign_table)
 		if (strcmp(option->defname, "table") != 0)
 			continue;
 		for (int i = 0; i < lengthof(sources); i++)
-			if (strcmp(sources[i].table, defGetString(option)) == 0)
+			if (strcmp(sources[i].name, defGetString(option)) == 0)
 				return &sources[i];
 	}
 	ereport(ERROR,
@@ -175,39 +189,26 @@ table_behind(Oid foreign_table)
 			 errdetail("Its option \"%s\" does not name a table that can be shown.", "table")));
 }
 
-/* Sets tables to the OIDs of the source's tables, and returns their number (history: several). */
-static int
-tables_of(const Source *source, Oid *tables)
+/* Returns the OID of a table or an index, or those of several tables, at a place in DwCatalog. */
+static const Oid *
+oids_at(size_t place)
 {
-	const DwCatalog *cat = dw_catalog();
-
-	if (source == SOURCE_HISTORY)
-	{
-		memcpy(tables, cat->history, sizeof(cat->history));
-		return DW_HISTORY_TABLES;
-	}
-	tables[0] = source == SOURCE_TASK ? cat->task :
-		source == SOURCE_FAILED ? cat->failed :
-		source == SOURCE_RECURRING ? cat->recurring : cat->queue;
-	return 1;
+	return (const Oid *) ((const char *) dw_catalog() + place);
 }
 
 /* Returns the index that the scan uses; InvalidOid: none, it reads the table. */
 static Oid
 index_of(const RowScan *scan)
 {
-	const DwCatalog *cat = dw_catalog();
-
 	if (scan->access == ACCESS_ID)
-		return scan->source == SOURCE_TASK ? cat->task_pkey :
-			scan->source == SOURCE_FAILED ? cat->failed_pkey : cat->recurring_pkey;
+		return *oids_at(scan->source->pkey);
 	if (scan->access == ACCESS_KEY)
-		return cat->task_key_index;
+		return dw_catalog()->task_key_index;
 	if (scan->access == ACCESS_FORWARD || scan->access == ACCESS_BACKWARD)
-		return scan->source == SOURCE_TASK ? cat->task_pkey : cat->failed_at_index;
+		return *oids_at(scan->source->order_index);
 	/* pending tasks are read owner by owner */
 	if (scan->source == SOURCE_TASK && (scan->access == ACCESS_OWNER || !scan->reads_all))
-		return cat->task_lane_index;
+		return dw_catalog()->task_lane_index;
 	return InvalidOid;
 }
 
@@ -236,33 +237,16 @@ require_columns(Relation foreign_table, Relation rel, const Source *source)
 
 /*---- Planning ----*/
 
-/* Sets arguments to those of the access, and returns their number; 0 if it has none here. */
+/* Returns the number of arguments of the access, and sets *arguments; 0 if it has none here. */
 static int
-arguments_of(const Source *source, Access access, Argument *arguments)
+arguments_of(const Source *source, Access access, const Argument **arguments)
 {
-	const Argument id = {source->id, INT8OID, INTEGER_BTREE_FAM_OID};
-	const Argument owner = {Anum_task_owner, OIDOID, OID_BTREE_FAM_OID};
-	const Argument queue = {Anum_task_queue, INT2OID, INTEGER_BTREE_FAM_OID};
-	const Argument key = {Anum_task_key, TEXTOID, TEXT_BTREE_FAM_OID};
-
-	if (access == ACCESS_ID && source->id != 0)
-	{
-		arguments[0] = id;
-		return 1;
-	}
-	if (access == ACCESS_OWNER && source == SOURCE_TASK)
-	{
-		arguments[0] = owner;
-		return 1;
-	}
-	if (access == ACCESS_KEY && source == SOURCE_TASK)
-	{
-		arguments[0] = owner;
-		arguments[1] = queue;
-		arguments[2] = key;
-		return 3;
-	}
-	return 0;
+	*arguments = access == ACCESS_ID ? &id_argument : key_arguments;
+	if (access == ACCESS_ID)
+		return source->pkey != 0 ? 1 : 0;
+	if (source != SOURCE_TASK)
+		return 0;
+	return access == ACCESS_OWNER ? 1 : access == ACCESS_KEY ? MAX_ARGUMENTS : 0;
 }
 
 /* True if the expression is this column of the scan, perhaps relabeled as another type. */
@@ -277,21 +261,21 @@ is_column(Node *node, RelOptInfo *rel, AttrNumber column)
 
 /*
  * If the clause says that the argument's column is equal to an expression that needs no
- * row of this table, returns the expression; else NULL.  With *is_array, the expression is
- * an array, and the column is equal to one of its elements.
+ * row of this table, returns the expression; else NULL.  With arrays, it may be an array
+ * of which the column is equal to one element.
  */
 static Expr *
 equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argument,
-		 bool *is_array)
+		 bool arrays)
 {
+	bool		is_array = IsA(clause, ScalarArrayOpExpr) && ((ScalarArrayOpExpr *) clause)->useOr;
 	List	   *args;
 	Oid			operator;
 	Oid			collation;
 	Oid			left;
 	Oid			right;
 
-	*is_array = IsA(clause, ScalarArrayOpExpr) && ((ScalarArrayOpExpr *) clause)->useOr;
-	if (*is_array)
+	if (is_array && arrays)
 	{
 		args = ((ScalarArrayOpExpr *) clause)->args;
 		operator = ((ScalarArrayOpExpr *) clause)->opno;
@@ -315,7 +299,7 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 	if (left != right && argument->family != INTEGER_BTREE_FAM_OID)
 		return NULL;
 
-	for (int i = 0; i < (*is_array ? 1 : 2); i++)
+	for (int i = 0; i < (is_array ? 1 : 2); i++)
 	{
 		Node	   *other = list_nth(args, 1 - i);
 
@@ -329,19 +313,17 @@ equal_to(PlannerInfo *root, RelOptInfo *rel, Expr *clause, const Argument *argum
 
 /*
  * Returns expressions for all arguments of an access, found in the clauses; NIL if one is
- * missing.  Only an id can be given as an array.  *relids is set to the relations in the
- * clauses that were used.
+ * missing.  Only an id can be given as an array.  The relations in the clauses that were
+ * used are added to *relids.
  */
 static List *
 find_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access access,
-			   List *clauses, bool *is_array, Relids *relids)
+			   List *clauses, Relids *relids)
 {
-	Argument	arguments[MAX_ARGUMENTS];
-	int			n = arguments_of(source, access, arguments);
+	const Argument *arguments;
+	int			n = arguments_of(source, access, &arguments);
 	List	   *found = NIL;
 
-	*is_array = false;
-	*relids = NULL;
 	for (int i = 0; i < n; i++)
 	{
 		ListCell   *lc;
@@ -349,13 +331,12 @@ find_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access 
 		foreach(lc, clauses)
 		{
 			RestrictInfo *info = lfirst_node(RestrictInfo, lc);
-			bool		of_array;
-			Expr	   *expr = equal_to(root, rel, info->clause, &arguments[i], &of_array);
+			Expr	   *expr = equal_to(root, rel, info->clause, &arguments[i],
+										access == ACCESS_ID);
 
-			if (expr == NULL || (of_array && access != ACCESS_ID))
+			if (expr == NULL)
 				continue;
 			found = lappend(found, expr);
-			*is_array = of_array;
 			*relids = bms_add_members(*relids, info->clause_relids);
 			break;
 		}
@@ -367,11 +348,9 @@ find_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access 
 static bool
 has_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access access)
 {
-	bool		is_array;
-	Relids		relids;
+	Relids		relids = NULL;
 
-	return find_arguments(root, rel, source, access, rel->baserestrictinfo, &is_array,
-						  &relids) != NIL;
+	return find_arguments(root, rel, source, access, rel->baserestrictinfo, &relids) != NIL;
 }
 
 /*
@@ -382,14 +361,12 @@ static void
 get_size(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 {
 	const Source *source = table_behind(foreign_table);
-	Oid			tables[DW_HISTORY_TABLES];
-	int			ntables = tables_of(source, tables);
 
 	rel->pages = 0;
 	rel->tuples = 0;
-	for (int i = 0; i < ntables; i++)
+	for (int i = 0; i < source->ntables; i++)
 	{
-		Relation	table = table_open(tables[i], AccessShareLock);
+		Relation	table = table_open(oids_at(source->tables)[i], AccessShareLock);
 		BlockNumber pages;
 		double		tuples;
 		double		all_visible;
@@ -414,52 +391,35 @@ add_access(PlannerInfo *root, RelOptInfo *rel, Access access, double rows, Cost 
 													  list_make1_int(access)));
 }
 
-/* Returns the pathkeys of the order that the source's index gives, or its reverse. */
-static List *
-order_of(PlannerInfo *root, RelOptInfo *rel, const Source *source, const Oid *types, bool backward)
+/* Adds a path for the access in the order of the source's index, if the query has use for it. */
+static void
+add_ordered(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access access, Cost cost)
 {
 	List	   *pathkeys = NIL;
 
 	for (int i = 0; i < lengthof(source->order) && source->order[i] != 0; i++)
 	{
-		TypeCacheEntry *type = lookup_type_cache(types[i], TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-		Var		   *var = makeVar(rel->relid, source->order[i], types[i], -1, InvalidOid, 0);
+		TypeCacheEntry *type = lookup_type_cache(source->types[i],
+												 TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+		Var		   *var = makeVar(rel->relid, source->order[i], source->types[i], -1, InvalidOid, 0);
 		List	   *pathkey = dw_build_expression_pathkey(root, (Expr *) var,
-														  backward ? type->gt_opr : type->lt_opr,
+														  access == ACCESS_BACKWARD ?
+														  type->gt_opr : type->lt_opr,
 														  rel->relids);
 
-		/* the query has no use for this order */
+		/* the query has no use for this column's order */
 		if (pathkey == NIL)
 			break;
 		pathkeys = list_concat(pathkeys, pathkey);
 	}
-	return pathkeys;
-}
-
-/* Adds paths for the accesses in order, both ways, if the query has use for the order. */
-static void
-add_ordered(PlannerInfo *root, RelOptInfo *rel, const Source *source, Cost cost)
-{
-	static const Oid types_of_task[] = {INT8OID};
-	static const Oid types_of_failed[] = {TIMESTAMPTZOID, INT8OID};
-	const Oid  *types = source == SOURCE_TASK ? types_of_task : types_of_failed;
-
-	if (source->order[0] == 0)
-		return;
-	for (int backward = 0; backward <= 1; backward++)
-	{
-		List	   *pathkeys = order_of(root, rel, source, types, backward);
-
-		if (pathkeys != NIL)
-			add_access(root, rel, backward ? ACCESS_BACKWARD : ACCESS_FORWARD, rel->rows, cost,
-					   pathkeys, rel->lateral_relids);
-	}
+	if (pathkeys != NIL)
+		add_access(root, rel, access, rel->rows, cost, pathkeys, rel->lateral_relids);
 }
 
 /* The arguments of an access, for is_column_of_scan(). */
 typedef struct Wanted
 {
-	Argument	arguments[MAX_ARGUMENTS];
+	const Argument *arguments;
 	int			n;
 } Wanted;
 
@@ -494,7 +454,7 @@ add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access acces
 	List	   *done = NIL;
 	ListCell   *lc;
 
-	wanted.n = arguments_of(source, access, wanted.arguments);
+	wanted.n = arguments_of(source, access, &wanted.arguments);
 	if (wanted.n == 0)
 		return;
 	foreach(lc, rel->joininfo)
@@ -513,13 +473,11 @@ add_joins(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access acces
 
 	foreach(lc, sets)
 	{
-		Relids		outer;
-		bool		is_array;
+		Relids		outer = NULL;
 		bool		again = false;
 		ListCell   *other;
 
-		if (find_arguments(root, rel, source, access, (List *) lfirst(lc), &is_array,
-						   &outer) == NIL)
+		if (find_arguments(root, rel, source, access, (List *) lfirst(lc), &outer) == NIL)
 			continue;
 		outer = bms_del_member(bms_union(outer, rel->lateral_relids), rel->relid);
 		foreach(other, done)
@@ -539,6 +497,8 @@ get_paths(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 	const Source *source = (const Source *) rel->fdw_private;
 	Cost		cost_of_rows = rel->tuples * (cpu_tuple_cost + rel->baserestrictcost.per_tuple);
 	Cost		cost_of_one = 2 * random_page_cost + cpu_tuple_cost;
+	Cost		cost_in_order = rel->pages * random_page_cost + cost_of_rows +
+		rel->tuples * cpu_index_tuple_cost;
 
 	if (has_arguments(root, rel, source, ACCESS_ID))
 	{
@@ -550,8 +510,8 @@ get_paths(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table)
 				   0.1 * (rel->pages * random_page_cost + cost_of_rows), NIL, rel->lateral_relids);
 	add_access(root, rel, ACCESS_ALL, rel->rows, rel->pages * seq_page_cost + cost_of_rows, NIL,
 			   rel->lateral_relids);
-	add_ordered(root, rel, source,
-				rel->pages * random_page_cost + cost_of_rows + rel->tuples * cpu_index_tuple_cost);
+	add_ordered(root, rel, source, ACCESS_FORWARD, cost_in_order);
+	add_ordered(root, rel, source, ACCESS_BACKWARD, cost_in_order);
 	add_joins(root, rel, source, ACCESS_ID, cost_of_one);
 	add_joins(root, rel, source, ACCESS_KEY, cost_of_one);
 }
@@ -566,15 +526,11 @@ get_plan(PlannerInfo *root, RelOptInfo *rel, Oid foreign_table, ForeignPath *pat
 {
 	const Source *source = (const Source *) rel->fdw_private;
 	Access		access = (Access) linitial_int(path->fdw_private);
-	bool		is_array;
-	Relids		relids;
-	List	   *expressions = find_arguments(root, rel, source, access, clauses, &is_array,
-											 &relids);
+	Relids		relids = NULL;
 
 	return make_foreignscan(tlist, extract_actual_clauses(clauses, false), rel->relid,
-							expressions,
-							lappend_int(list_make1_int(access), is_array),
-							NIL, NIL, outer_plan);
+							find_arguments(root, rel, source, access, clauses, &relids),
+							path->fdw_private, NIL, NIL, outer_plan);
 }
 
 /*---- Rights ----*/
@@ -587,47 +543,37 @@ look_up_owners(RowScan *scan)
 	Relation	rel = table_open(AuthIdRelationId, AccessShareLock);
 	SysScanDesc roles = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
-	int			size = 8;
 
-	scan->owners = palloc(size * sizeof(Oid));
-	scan->nowners = 0;
 	while ((tuple = systable_getnext(roles)) != NULL)
 	{
 		Oid			role = ((Form_pg_authid) GETSTRUCT(tuple))->oid;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!has_privs_of_role(scan->reader, role))
-			continue;
-		if (scan->nowners == size)
-			scan->owners = repalloc(scan->owners, (size *= 2) * sizeof(Oid));
-		scan->owners[scan->nowners++] = role;
+		if (has_privs_of_role(scan->reader, role))
+			scan->owners = lappend_oid(scan->owners, role);
 	}
 	systable_endscan(roles);
 	table_close(rel, AccessShareLock);
 	MemoryContextSwitchTo(before);
 }
 
-/*
- * True if the reader is a member of a role that the queue was declared for.  nulls and
- * values are the columns of delay_wheel.queue.
- */
+/* True if the reader is a member of a role that the queue in scan->slot was declared for. */
 static bool
-may_use_queue(RowScan *scan, bool *nulls, Datum *values)
+may_use_queue(const RowScan *scan)
 {
-	ArrayType  *array;
-	Oid		   *users;
-	int			n;
+	bool		isnull;
+	Datum		users = slot_getattr(scan->slot, Anum_queue_users, &isnull);
+	ArrayType  *array = isnull ? NULL : DatumGetArrayTypeP(users);
 
-	if (nulls[Anum_queue_users - 1])
+	if (isnull || ARR_HASNULL(array))
 		return false;
-	array = DatumGetArrayTypeP(values[Anum_queue_users - 1]);
-	if (ARR_HASNULL(array))
-		return false;
-	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	users = (Oid *) ARR_DATA_PTR(array);
-	for (int i = 0; i < n; i++)
-		if (users[i] == InvalidOid || has_privs_of_role(scan->reader, users[i]))
+	for (int i = 0; i < ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)); i++)
+	{
+		Oid			user = ((Oid *) ARR_DATA_PTR(array))[i];
+
+		if (user == InvalidOid || has_privs_of_role(scan->reader, user))
 			return true;
+	}
 	return false;
 }
 
@@ -646,10 +592,7 @@ may_read(RowScan *scan)
 		scan->last_may = has_privs_of_role(scan->reader, owner);
 		scan->last_owner = owner;
 	}
-	if (scan->last_may || scan->source != SOURCE_QUEUE)
-		return scan->last_may;
-	slot_getallattrs(scan->slot);
-	return may_use_queue(scan, scan->slot->tts_isnull, scan->slot->tts_values);
+	return scan->last_may || (scan->source == SOURCE_QUEUE && may_use_queue(scan));
 }
 
 /*
@@ -682,51 +625,43 @@ look_up_rights(RowScan *scan)
 static void
 begin_part(RowScan *scan, Snapshot snapshot)
 {
-	Oid			tables[DW_HISTORY_TABLES];
 	Oid			index = index_of(scan);
 	int			nkeys = scan->narguments;
 
-	(void) tables_of(scan->source, tables);
-	if (scan->rel == NULL)
-	{
-		scan->rel = table_open(tables[scan->source == SOURCE_HISTORY ? scan->part : 0],
-							   AccessShareLock);
-		scan->slot = table_slot_create(scan->rel, NULL);
-	}
+	scan->rel = table_open(oids_at(scan->source->tables)[scan->source->ntables > 1 ? scan->part : 0],
+						   AccessShareLock);
+	scan->slot = MakeSingleTupleTableSlot(RelationGetDescr(scan->rel), &TTSOpsHeapTuple);
 	if (!OidIsValid(index))
 	{
-		scan->table_scan = table_beginscan(scan->rel, snapshot, 0, NULL);
+		scan->rows = systable_beginscan(scan->rel, InvalidOid, false, snapshot, 0, NULL);
 		return;
 	}
-	if (scan->index == NULL)
-		scan->index = index_open(index, AccessShareLock);
-
-	if (scan->access == ACCESS_ALL && index == dw_catalog()->task_lane_index)
+	if (scan->access == ACCESS_ALL)
 	{
-		ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_OIDEQ,
-					ObjectIdGetDatum(scan->owners[scan->part]));
+		ScanKeyInit(&scan->keys[0], Anum_task_owner, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(list_nth_oid(scan->owners, scan->part)));
 		nkeys = 1;
 	}
-	if (scan->index_scan == NULL)
-		scan->index_scan = dw_index_beginscan(scan->rel, scan->index, snapshot, nkeys);
-	index_rescan(scan->index_scan, scan->keys, nkeys, NULL, 0);
+	scan->index = index_open(index, AccessShareLock);
+	scan->rows = systable_beginscan_ordered(scan->rel, scan->index, snapshot, nkeys, scan->keys);
 }
 
-/* Ends a part.  Closes the table only if the next part is another one. */
+/* Ends a part, if one has begun. */
 static void
 end_part(RowScan *scan)
 {
-	ExecClearTuple(scan->slot);
-	if (scan->table_scan != NULL)
-	{
-		table_endscan(scan->table_scan);
-		scan->table_scan = NULL;
-	}
-	if (scan->source != SOURCE_HISTORY)
+	if (scan->rel == NULL)
 		return;
 	ExecDropSingleTupleTableSlot(scan->slot);
+	if (scan->index == NULL)
+		systable_endscan(scan->rows);
+	else
+	{
+		systable_endscan_ordered(scan->rows);
+		index_close(scan->index, NoLock);
+	}
 	table_close(scan->rel, NoLock);
-	scan->slot = NULL;
+	scan->index = NULL;
 	scan->rel = NULL;
 }
 
@@ -740,6 +675,7 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 		Oid			type = exprType((Node *) scan->expressions[i]->expr);
 		bool		isnull;
 		Datum		value = ExecEvalExprSwitchContext(scan->expressions[i], econtext, &isnull);
+		bool		is_array = OidIsValid(get_element_type(type));
 		int16		length;
 		bool		by_value;
 
@@ -748,11 +684,11 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 		/* the scan lasts longer than the context that expressions are evaluated in */
 		get_typlenbyval(type, &length, &by_value);
 		value = datumCopy(value, by_value, length);
-		if (scan->is_array)
+		if (is_array)
 			type = get_element_type(type);
 		else if (argument->family != INTEGER_BTREE_FAM_OID)
 			type = argument->type;	/* the type may be relabeled, as varchar for text */
-		ScanKeyEntryInitialize(&scan->keys[i], scan->is_array ? SK_SEARCHARRAY : 0, i + 1,
+		ScanKeyEntryInitialize(&scan->keys[i], is_array ? SK_SEARCHARRAY : 0, argument->column,
 							   BTEqualStrategyNumber, type,
 							   type == TEXTOID ? DEFAULT_COLLATION_OID : InvalidOid,
 							   get_opcode(get_opfamily_member(argument->family, argument->type,
@@ -768,7 +704,7 @@ begin_row_scan(RowScan *scan, ForeignScanState *node)
 {
 	scan->begun = true;
 	scan->part = 0;
-	scan->nparts = scan->source == SOURCE_HISTORY ? DW_HISTORY_TABLES : 1;
+	scan->nparts = scan->source->ntables;
 	if (scan->narguments > 0)
 	{
 		if (!evaluate_arguments(scan, node->ss.ps.ps_ExprContext) || !may_ask(scan))
@@ -776,9 +712,9 @@ begin_row_scan(RowScan *scan, ForeignScanState *node)
 	}
 	else if (scan->source == SOURCE_TASK && scan->access == ACCESS_ALL && !scan->reads_all)
 	{
-		if (scan->nowners < 0)
+		if (scan->owners == NIL)
 			look_up_owners(scan);
-		scan->nparts = scan->nowners;
+		scan->nparts = list_length(scan->owners);
 	}
 	if (scan->nparts > 0)
 		begin_part(scan, node->ss.ps.state->es_snapshot);
@@ -788,21 +724,7 @@ begin_row_scan(RowScan *scan, ForeignScanState *node)
 static void
 end_scan(RowScan *scan)
 {
-	if (scan->index_scan != NULL)
-		index_endscan(scan->index_scan);
-	if (scan->table_scan != NULL)
-		table_endscan(scan->table_scan);
-	if (scan->slot != NULL)
-		ExecDropSingleTupleTableSlot(scan->slot);
-	if (scan->index != NULL)
-		index_close(scan->index, NoLock);
-	if (scan->rel != NULL)
-		table_close(scan->rel, NoLock);
-	scan->index_scan = NULL;
-	scan->table_scan = NULL;
-	scan->slot = NULL;
-	scan->index = NULL;
-	scan->rel = NULL;
+	end_part(scan);
 	scan->begun = false;
 	MemoryContextReset(scan->run);
 }
@@ -811,10 +733,13 @@ end_scan(RowScan *scan)
 static bool
 next_of_part(RowScan *scan)
 {
-	if (scan->table_scan != NULL)
-		return table_scan_getnextslot(scan->table_scan, ForwardScanDirection, scan->slot);
-	return index_getnext_slot(scan->index_scan, scan->access == ACCESS_BACKWARD ?
-							  BackwardScanDirection : ForwardScanDirection, scan->slot);
+	HeapTuple	tuple = scan->index == NULL ? systable_getnext(scan->rows) :
+		systable_getnext_ordered(scan->rows, scan->access == ACCESS_BACKWARD ?
+								 BackwardScanDirection : ForwardScanDirection);
+
+	if (tuple != NULL)
+		ExecStoreHeapTuple(tuple, scan->slot, false);
+	return tuple != NULL;
 }
 
 /* Reads the next row that the reader may read into scan->slot; false at the end. */
@@ -842,14 +767,11 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 {
 	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
 	RowScan    *scan = palloc0(sizeof(RowScan));
-	Oid			tables[DW_HISTORY_TABLES];
 	Relation	rel;
 
 	node->fdw_state = scan;
 	scan->source = table_behind(RelationGetRelid(node->ss.ss_currentRelation));
 	scan->access = (Access) linitial_int(plan->fdw_private);
-	scan->is_array = lsecond_int(plan->fdw_private);
-	scan->nowners = -1;
 	/*
 	 * The rights count at this moment, as PostgreSQL's own for tables do: a cursor may be
 	 * read later by a function of another user.
@@ -859,12 +781,11 @@ begin_foreign_scan(ForeignScanState *node, int flags)
 	scan->run = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel scan",
 									  ALLOCSET_DEFAULT_SIZES);
 	if (plan->fdw_exprs != NIL)
-		scan->narguments = arguments_of(scan->source, scan->access, scan->arguments);
+		scan->narguments = arguments_of(scan->source, scan->access, &scan->arguments);
 	for (int i = 0; i < scan->narguments; i++)
 		scan->expressions[i] = ExecInitExpr((Expr *) list_nth(plan->fdw_exprs, i),
 											(PlanState *) node);
-	(void) tables_of(scan->source, tables);
-	rel = table_open(tables[0], AccessShareLock);
+	rel = table_open(*oids_at(scan->source->tables), AccessShareLock);
 	require_columns(node->ss.ss_currentRelation, rel, scan->source);
 	table_close(rel, NoLock);
 }

@@ -67,8 +67,6 @@ dw_time_zone(const char *name)
 Datum
 dw_cron_times(PG_FUNCTION_ARGS)
 {
-	static const Oid types[] = {TEXTOID, TEXTOID, TIMESTAMPTZOID, INT4OID};
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	DwCron		cron;
 	pg_tz	   *zone;
 	TimestampTz t;
@@ -93,14 +91,10 @@ dw_cron_times(PG_FUNCTION_ARGS)
 				 errhint("For later times, pass a later value of after.")));
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	dw_require_columns(fcinfo, result->setDesc, 1, &types[2]);
 	for (int i = 0; i < n && dw_cron_next(&cron, zone, t, &t); i++)
 	{
-		Datum		value = TimestampTzGetDatum(t);
-		bool		isnull = false;
-
 		CHECK_FOR_INTERRUPTS();
-		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+		dw_put_row(fcinfo, DW_TIME(t));
 	}
 	return (Datum) 0;
 }
