@@ -343,7 +343,7 @@ group attacks => sub {
 		"INSERT INTO delay_wheel.task (due, sql, more) VALUES (now(), 'SELECT 1/0', '{\"recurring\": $definition, \"on_failure\": \"RESET ROLE; SELECT evil.loot(''more'')\"}')",
 		"INSERT INTO delay_wheel.recurring_task (starts, every, name, time_zone, sql, next_due, task) VALUES (now(), '1 hour', 'w', 'UTC', $evil, now(), $pending)",
 		"INSERT INTO delay_wheel.failed_task (id, failed_at, due, origin, owner, queue, priority, attempts, sqlstate, message, sql) VALUES ($failed, now(), now(), delay_wheel_internal.origin(), 'writer', 0, 0, 1, 'XX000', 'x', $evil); SELECT delay_retry($failed)",
-		"INSERT INTO delay_wheel.prepared SELECT 'g', r.oid, q, p, now() FROM pg_roles r, generate_series(-300, 300, 30) q, generate_series(-300, 300, 100) p; BEGIN; SELECT delay_schedule('1 hour', 'SELECT 1'); PREPARE TRANSACTION 'g'; COMMIT PREPARED 'g'");
+		"BEGIN; INSERT INTO delay_wheel.prepared SELECT 'g', r.oid, q, p, now() FROM pg_roles r, generate_series(-300, 300, 30) q, generate_series(-300, 300, 100) p; SELECT delay_schedule('1 hour', 'SELECT 1'); PREPARE TRANSACTION 'g'; COMMIT PREPARED 'g'");
 	$position = log_position($node);
 	($out, $err) = as('writer', join(";\n", @writes, @own) . ";\nSELECT 'end of the writes';");
 	like($out, qr/^end of the writes$/m, 'plain SQL has been sent: ' . scalar(@writes));

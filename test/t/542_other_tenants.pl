@@ -86,7 +86,8 @@ my $median;
 my $most;
 
 # The attack in so many sessions: the victim is hardly later than before.  What
-# harms does so each time; what a busy machine does is not taken for it.
+# harms does so each time; what a busy machine does is not taken for it.  But it makes
+# nobody ten seconds late.
 sub holds_nobody_up
 {
 	my ($what, $role, $sql, %options) = @_;
@@ -99,7 +100,7 @@ sub holds_nobody_up
 
 		stop_attacks(@attacks);
 		note("$what: median $median, most $most ms before; median $median_beside, most $most_beside ms beside it");
-		last if $median_beside < $median + $options{limit};
+		last if $median_beside < $median + $options{limit} || $median_beside > $median + 10_000;
 	}
 	cmp_ok($median_beside, '<', $median + $options{limit}, "$what: the victim's tasks are in time");
 	return;
