@@ -19,8 +19,8 @@
  *	 is entered only when such an argument is met.  A transaction (or
  *	 subtransaction) must be open: after an error its abort ends the nest level.
  *
- * Readings: an untyped literal gets its type from the statement, at each place of
- * $n separately, as if the literal stood at that place.  So for the parser $n has
+ * Readings: an untyped literal gets its type from the statement, at each occurrence of
+ * $n separately, as if the literal stood there.  So for the parser $n has
  * the type unknown.  A "reading" is $n coerced to one type.  Each reading becomes
  * one more parameter, numbered after the arguments; its value is the literal as
  * read by the input function of that type.  A kept plan has these parameters for
@@ -61,7 +61,7 @@
 #include "constants.h"
 #include "restricted.h"
 
-/* An untyped argument as a value of one type, in one or more places of the statement */
+/* An untyped argument as a value of one type, for one or more occurrences in the statement */
 typedef struct Reading
 {
 	int			number;			/* of the argument, counted from 1 */
@@ -70,7 +70,7 @@ typedef struct Reading
 	int32		typmod;
 	Oid			input;			/* the type's input function */
 	Oid			io_param;		/* second argument of the input function */
-	int			location;		/* byte offset in the SQL of the first such place */
+	int			location;		/* byte offset in the SQL of the first such occurrence */
 	ParamExternData value;		/* in the current run */
 } Reading;
 
@@ -97,7 +97,7 @@ typedef struct ArgumentContext
 	ErrorContextCallback callback;
 } ArgumentContext;
 
-/* State of the error context that shows the place of an untyped argument in the SQL */
+/* State of the error context that shows where an untyped argument stands in the SQL */
 typedef struct LiteralContext
 {
 	const char *sql;
@@ -989,7 +989,7 @@ coerce_parameter(ParseState *pstate, Param *param, Oid type, int32 typmod,
 /*
  * Parser setup: installs the hooks that know the arguments; arg is a DwBinding.
  *
- * Each parse analysis makes its readings anew, since the type of a place may have
+ * Each parse analysis makes its readings anew, since the type of an occurrence may have
  * changed.  Each statement of a task is analyzed separately, so the loop goes only
  * through the readings, not through all arguments.
  */
@@ -1024,7 +1024,7 @@ fetch_parameter(ParamListInfo params, int number, bool speculative,
 /*---- Bindings ----*/
 
 /*
- * Error context callback: points an error about an untyped argument to its place in
+ * Error context callback: points an error about an untyped argument to its position in
  * the SQL, as the parser does for a literal.
  */
 static void
@@ -1223,7 +1223,7 @@ dw_args_constants(const DwConstants *constants)
  * arguments.
  *
  * A typed argument becomes a parameter with that value.  An untyped one has the
- * meaning of a literal at each place of $n: the place determines its type, and
+ * meaning of a literal at each occurrence of $n: the occurrence determines its type, and
  * it is read under the settings at that moment.  The parserSetup of the result does
  * this, by further parameters after the arguments.
  *

@@ -17,8 +17,9 @@
  *	 between = and the end of the expression.
  *
  * An integer becomes a parameter of type integer, as in the parser.  A string
- * becomes a parameter of type unknown, which args.c reads as the type that its place
- * requires.
+ * becomes a parameter of type unknown, which args.c reads as the type that its
+ * position requires.  So tasks whose texts differ in their constants only, which many
+ * applications write, share a plan.
  *
  *-------------------------------------------------------------------------
  */

@@ -245,11 +245,11 @@ copy_key(const Key *key, Key *copy)
 static bool
 note_seen(uint64 hash)
 {
-	uint32	   *place = &seen[hash % SEEN];
+	uint32	   *known = &seen[hash % SEEN];
 	uint32		high = (uint32) (hash >> 32);
-	bool		result = *place == high;
+	bool		result = *known == high;
 
-	*place = high;
+	*known = high;
 	return result;
 }
 
@@ -367,7 +367,7 @@ push_syntax_context(ErrorContextCallback *callback, const char *sql)
 	error_context_stack = callback;
 }
 
-/* Parses a text without analyzing it.  Syntax errors show their place in the text. */
+/* Parses a text without analyzing it.  Syntax errors show their position in the text. */
 static List *
 parse(const char *sql)
 {
@@ -380,7 +380,7 @@ parse(const char *sql)
 	return statements;
 }
 
-/* Calls dw_constants_take(); the lexer's errors show their place in the text. */
+/* Calls dw_constants_take(); the lexer's errors show their position in the text. */
 static bool
 take_constants(const char *sql, DwConstants *constants)
 {

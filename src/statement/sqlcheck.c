@@ -620,7 +620,7 @@ is_digit(char c)
 }
 
 /*
- * Moves *at from a place within a number, or at its end, to the number's end.  False
+ * Moves *at from a position within a number, or at its end, to the number's end.  False
  * if there is no number, if it is part of a word, or if it has too many digits.
  */
 static bool
@@ -777,7 +777,7 @@ check(Checked *checked)
  * Raise an error if the text can never run as a task: bad syntax, no statement at
  * all, a statement that cannot run inside a transaction or that needs a client, a
  * parameter without an argument, an argument without a parameter.  Errors show their
- * place in the text as internal query and position.
+ * position in the text as internal query and position.
  *
  * nargs is the number of arguments that $1, $2, ... stand for; if it is negative,
  * parameters are not checked.
