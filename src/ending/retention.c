@@ -18,6 +18,16 @@
 #include "../shmem/shared.h"
 #include "retention.h"
 
+/* Fills settings with those that say how long failed tasks and the history are kept. */
+static void
+retention_settings(int settings[DW_RETENTION_SETTINGS])
+{
+	settings[0] = dw_failed_max_age;
+	settings[1] = dw_failed_max_count;
+	settings[2] = dw_history_max_age;
+	settings[3] = dw_history_max_size;
+}
+
 /* Asks the sweeper to look at all failed tasks, now. */
 static void
 look_at_failed(DwDatabase *db)
@@ -58,10 +68,12 @@ dw_retention_begin(DwDatabase *db)
 bool
 dw_retention_obey_settings(DwDatabase *db)
 {
-	static int	known[4] = {INT_MIN};
-	const int	set[4] = {dw_failed_max_age, dw_failed_max_count, dw_history_max_age, dw_history_max_size};
-	bool		changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
+	static int	known[DW_RETENTION_SETTINGS] = {INT_MIN};
+	int			set[DW_RETENTION_SETTINGS];
+	bool		changed;
 
+	retention_settings(set);
+	changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
 	memcpy(known, set, sizeof(set));
 	if (changed)
 	{
@@ -69,4 +81,32 @@ dw_retention_obey_settings(DwDatabase *db)
 		look_at_history(db);
 	}
 	return changed;
+}
+
+/*
+ * As dw_retention_obey_settings(), for a timer: tells the sweeper its settings before it asks
+ * for something.
+ */
+void
+dw_retention_tell_settings(DwDatabase *db)
+{
+	int			set[DW_RETENTION_SETTINGS];
+
+	retention_settings(set);
+	dw_retention_publish(&db->sweeper_news, set);
+	(void) dw_retention_obey_settings(db);
+}
+
+/*
+ * True if this process, the sweeper, has other settings than the timer that asks it for
+ * something.  The server ignores SIGHUP for a worker that is just starting, so a reload may
+ * not have reached the sweeper.
+ */
+bool
+dw_retention_missed_reload(DwDatabase *db)
+{
+	int			set[DW_RETENTION_SETTINGS];
+
+	retention_settings(set);
+	return dw_retention_differs(&db->sweeper_news, set);
 }

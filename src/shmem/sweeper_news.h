@@ -34,6 +34,9 @@ typedef enum DwJob
 
 #define DW_JOBS		(DW_JOB_HISTORY + 1)
 
+/* The settings that say how long failed tasks and the history are kept. */
+#define DW_RETENTION_SETTINGS	4
+
 /*
  * Maximum number of pids that the view shows of transactions that the sweeper waits
  * for.
@@ -46,6 +49,8 @@ typedef struct DwSweeperNews
 	pg_atomic_uint64 job_at[DW_JOBS];	/* when the job must be done; DW_NEVER: not asked */
 	pg_atomic_uint64 job_after[DW_JOBS];	/* not before then, since it has just been done */
 
+	pg_atomic_uint32 retention[DW_RETENTION_SETTINGS];	/* these settings, as the timer knows
+														 * them */
 	pg_atomic_uint64 failed_limit;	/* ask for DW_JOB_FAILED when the counter of failed tasks
 									 * reaches this value */
 	pg_atomic_uint64 history_locked_since;	/* since when a lock keeps the sweeper from
@@ -71,6 +76,9 @@ extern TimestampTz dw_job_at(DwSweeperNews *news, DwJob job);
 extern void dw_job_begin(DwSweeperNews *news, DwJob job);
 extern void dw_job_put_off(DwSweeperNews *news, DwJob job, TimestampTz after);
 extern TimestampTz dw_job_soonest(DwSweeperNews *news, DwJob job);
+
+extern void dw_retention_publish(DwSweeperNews *news, const int *settings);
+extern bool dw_retention_differs(DwSweeperNews *news, const int *settings);
 
 extern uint64 dw_failed_limit(DwSweeperNews *news);
 extern void dw_failed_limit_set(DwSweeperNews *news, uint64 limit);

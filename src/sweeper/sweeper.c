@@ -26,6 +26,7 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
@@ -150,6 +151,14 @@ sweeper_asked_to_end(void)
 	return dw_database_is_held(my_db) || dw_restart_at(my_db) != DW_NEVER;
 }
 
+/* Ends after SIGTERM; obeys settings if they were reloaded. */
+static void
+handle_interrupts(void)
+{
+	if (dw_worker_interrupts() && dw_retention_obey_settings(my_db))
+		dw_failed_restart();
+}
+
 /*
  * Does a slice of a job, by calling work(), if its time has come.  Returns when the job is
  * due next.
@@ -165,6 +174,11 @@ do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 		return at;
 	/* before the work is done, so that a request made meanwhile is not lost */
 	dw_job_begin(news, job);
+	if (dw_retention_missed_reload(my_db))
+	{
+		ConfigReloadPending = true;
+		handle_interrupts();
+	}
 	at = work(&more);
 	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
 	return dw_job_at(news, job);
@@ -264,8 +278,7 @@ dw_sweeper_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		if (dw_worker_interrupts() && dw_retention_obey_settings(my_db))
-			dw_failed_restart();
+		handle_interrupts();
 		/* the flag is cleared before the marks are read, so that no request is lost */
 		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();

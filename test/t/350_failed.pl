@@ -157,5 +157,14 @@ wait_for($node, 'SELECT count(*) FROM delay_wheel.task', 'none is left', 60, exp
 is($node->safe_psql('postgres', 'SELECT count(DISTINCT n), min(n), max(n) FROM effects'), '20000|1|20000', 'each of them once');
 is(count_failed(), 0, 'no failed one is left');
 
+#
+# A reload that reaches the timer, but not the sweeper: the server ignores SIGHUP for a
+# worker that it is just starting.
+#
+insert_failed(200, 'now()', q{'SELECT 1'});
+$node->safe_psql('postgres', q{ALTER SYSTEM SET delay_wheel.failed_max_count = 20});
+kill 'HUP', worker_pids($node, 'timer');
+wait_for($node, 'SELECT count(*) FROM delay_wheel.failed_task', 'the sweeper has the settings of the timer', 60, expected => 20);
+
 $node->stop;
 done_testing();
