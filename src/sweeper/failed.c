@@ -54,7 +54,7 @@
 /* Rows between two looks at the clock. */
 #define SLICE_STEP		16
 /* Microseconds before the next try if the table is locked, or after an error. */
-#define RETRY_US		USECS_PER_MINUTE
+#define RETRY_US		(10 * USECS_PER_SEC)
 /*
  * Microseconds before locked rows are tried again; a session that has locked a row does not
  * tell the sweeper when it ends.

@@ -196,11 +196,11 @@ group failed => sub {
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.failed_max_count = 1000; SELECT pg_reload_conf()');
 	my $counts = q{SELECT string_agg(rolname || ' ' || n, ', ' ORDER BY rolname) FROM
 		(SELECT rolname, count(*) AS n FROM delay_wheel.failed_task JOIN pg_roles r ON r.oid = owner GROUP BY 1) c};
-	wait_for($node, $counts, 'those of who has most make room', 60, expected => 'mallory 800, nobody 100, victim 100');
+	wait_for($node, $counts, 'those of who has most make room', 150, expected => 'mallory 800, nobody 100, victim 100');
 	is($node->safe_psql('postgres', q{SELECT min(id) FROM delay_wheel.failed_task WHERE owner = 'mallory'::regrole}), 10000 + 4201, 'the oldest of them');
 	# who has less than a fair part keeps all, the others have as many as each other
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET delay_wheel.failed_max_count = 250; SELECT pg_reload_conf()');
-	wait_for($node, $counts, 'the others are left alone', 60, expected => 'mallory 84, nobody 83, victim 83');
+	wait_for($node, $counts, 'the others are left alone', 150, expected => 'mallory 84, nobody 83, victim 83');
 	$node->safe_psql('postgres', 'ALTER SYSTEM RESET delay_wheel.failed_max_count; SELECT pg_reload_conf(); DELETE FROM delay_wheel.failed_task');
 };
 
