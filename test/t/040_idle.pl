@@ -101,9 +101,9 @@ cmp_ok($late, '<', 1, 'on time');
 #
 for my $end (qw(ROLLBACK COMMIT))
 {
+	my $holder = $node->background_psql('postgres', on_error_stop => 1);
 	my $id = $node->safe_psql('postgres',
 		q{SELECT delay_schedule('2 s', 'INSERT INTO ran VALUES ($1, clock_timestamp())', '} . $end . q{'::text)});
-	my $holder = $node->background_psql('postgres', on_error_stop => 1);
 
 	is($holder->query_safe("BEGIN; SELECT delay_cancel($id)"), 'cancelled', "$end: a task is cancelled");
 	wait_for($node, "SELECT clock_timestamp() > due + interval '1 s' FROM delay_wheel.task WHERE id = $id",
@@ -131,9 +131,9 @@ for my $end (qw(ROLLBACK COMMIT))
 is($node->safe_psql('postgres', q{SELECT count(*) FROM ran WHERE name = 'COMMIT'}), 0, 'COMMIT: it never runs');
 
 # among more than are remembered one by one, and undone by a savepoint
+my $holder = $node->background_psql('postgres', on_error_stop => 1);
 my $id = $node->safe_psql('postgres',
 	q{SELECT delay_schedule('2 s', 'INSERT INTO ran VALUES (''savepoint'')')});
-my $holder = $node->background_psql('postgres', on_error_stop => 1);
 $holder->query_safe(qq{
 	BEGIN;
 	SELECT count(delay_schedule('1 day', 'SELECT 1')) FROM generate_series(1, 3000);

@@ -236,7 +236,7 @@ group executor => sub {
 			SELECT delay_schedule_task('SELECT 1', key => 'k', if_exists => 'keep');
 			SELECT pg_sleep_until(due) FROM delay_wheel.task WHERE key = 'k'; COMMIT;},
 		before => sub {
-			query("SELECT delay_schedule_task('INSERT INTO seen VALUES ($number, edition())', delay => '0.5 s', key => 'k')");
+			query("SELECT delay_schedule_task('INSERT INTO seen VALUES ($number, edition())', delay => '3 s', key => 'k')");
 		});
 	stopped('resumed', 'BEGIN; SELECT new_edition(NUMBER); SELECT delay_resume(); COMMIT;',
 		before => sub {
@@ -310,7 +310,7 @@ group apply => sub {
 		{
 			# two at once: the end of one is not that of the other
 			my $prepared = q{SELECT count(*) FROM pg_prepared_xacts WHERE database = 'postgres'};
-			query("SELECT delay_schedule('0.5 s', 'INSERT INTO seen VALUES (0, edition())')");
+			query("SELECT delay_schedule('5 s', 'INSERT INTO seen VALUES (0, edition())')");
 			$node->safe_psql('source', "BEGIN; INSERT INTO news VALUES (NULL); PREPARE TRANSACTION 'cancel'");
 			wait_for($node, $prepared, 'a cancel is prepared', $limit, expected => 1);
 			$node->safe_psql('source', "BEGIN; INSERT INTO news VALUES ($number); PREPARE TRANSACTION 'schedule'");

@@ -211,8 +211,8 @@ for my $busy (0, 1)
 # wants the table, and thereby of the task.
 #
 create('SCHEMA public');
-$id = $node->safe_psql('postgres', q{SELECT delay_schedule('1 s', 'INSERT INTO effect VALUES (''waited for'')')});
 my $waiter = $node->background_psql('postgres', on_error_stop => 0);
+$id = $node->safe_psql('postgres', q{SELECT delay_schedule('5 s', 'INSERT INTO effect VALUES (''waited for'')')});
 $waiter->query_until(qr/begun/, qq{BEGIN; SELECT count(*) FROM delay_wheel.tasks; \\echo begun\nSELECT delay_wait($id);\n});
 $node->safe_psql('postgres', 'VACUUM FULL delay_wheel.task');
 wait_for($node, q{SELECT count(*) FROM effect WHERE name = 'waited for'}, 'after a deadlock: the task runs', 60, expected => 1);

@@ -30,14 +30,16 @@ my $recheck = q{SELECT count(*) FROM delay_wheel.lanes WHERE recheck_at IS NOT N
 # In minutes from now, rounded.
 my $minutes = q{SELECT round(extract(epoch FROM min(recheck_at) - now()) / 60) FROM delay_wheel.lanes};
 
-# A session that has locked a task, which is due by then.
+# A session that has locked a task before it could run, which is due now.
 sub lock_row
 {
-	my ($name, $delay) = @_;
+	my ($name) = @_;
 	my $session = $node->background_psql('postgres');
-	my $id = query("SELECT delay_schedule('$delay', 'INSERT INTO ran VALUES (''$name'')')");
 
+	query(q{SELECT delay_pause('other')});
+	my $id = query("SELECT delay_schedule_task('INSERT INTO ran VALUES (''$name'')', delay => '0', queue => 'other')");
 	$session->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $id FOR UPDATE");
+	query(q{SELECT delay_resume('other')});
 	return $session;
 }
 
@@ -45,7 +47,9 @@ sub lock_row
 # By a task in a batch: its transaction is the executor's, but no claim.
 #
 group batch => sub {
-	my $id = query(q{SELECT delay_schedule_task('INSERT INTO ran VALUES (''locked'')', delay => '2 s', queue => 'other')});
+	# paused until the other one has locked it
+	query(q{SELECT delay_pause('other')});
+	my $id = query(q{SELECT delay_schedule_task('INSERT INTO ran VALUES (''locked'')', delay => '0', queue => 'other')});
 
 	query(q{SELECT delay_pause()});
 	query("SELECT delay_schedule('0', 'SELECT FROM delay_wheel.task WHERE id = $id FOR UPDATE')");
@@ -53,7 +57,8 @@ group batch => sub {
 	attach($node, 'batch-after-sql', 'wait', 0, 1);
 	query(q{SELECT delay_resume()});
 	wait_until_waiting($node, 'batch-after-sql', 'a task in a batch has locked another one');
-	wait_for($node, $recheck, 'who claims that asks for another look', $limit, expected => 1);
+	query(q{SELECT delay_resume('other')});
+	wait_for($node, $recheck, 'an executor that meets the locked row asks for another look', $limit, expected => 1);
 	detach($node, 'batch-after-sql');
 	wait_for($node, q{SELECT count(*) FROM ran WHERE name = 'next'}, 'the batch goes on', $limit, expected => 2);
 	# the look of in five minutes, now
@@ -67,13 +72,13 @@ group batch => sub {
 # What was locked before does not make the look at another one later.
 #
 group interval => sub {
-	my $first = lock_row('first', '0.5 s');
+	my $first = lock_row('first');
 
 	wait_for($node, $minutes, 'a locked row: another look in five minutes', $limit, expected => 5);
 	# the next look at the same row; the time of the last one is forgotten
 	query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'});
 	wait_for($node, $minutes, 'then in ten', $limit, expected => 10);
-	my $second = lock_row('second', '0.5 s');
+	my $second = lock_row('second');
 	wait_for($node, $minutes, 'another row: in five', $limit, expected => 5);
 	$_->query_safe('ROLLBACK') for $first, $second;
 	$_->quit for $first, $second;

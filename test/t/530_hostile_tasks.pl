@@ -480,7 +480,8 @@ group changed => sub {
 		CREATE TYPE gone AS ENUM ('red');
 		CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
 		CREATE TABLE t (i int)});
-	my @changed = map { [ $_->[0], run_as('hostile', "SELECT delay_schedule('2 s', $_->[1])") ] } (
+	run_as('hostile', 'SELECT delay_pause()');
+	my @changed = map { [ $_->[0], run_as('hostile', "SELECT delay_schedule('0', $_->[1])") ] } (
 		[ '22P02', q{'SELECT $1', 'red'::colour} ], [ '22P02', q{'SELECT $1', ROW(1, 2)::pair} ], [ '42704', q{'SELECT $1', 'red'::gone} ],
 		[ '42883', q{'SELECT f(1)'} ], [ '42P01', q{'INSERT INTO t VALUES (1)'} ]);
 	run_as('hostile', q{
@@ -488,7 +489,8 @@ group changed => sub {
 		ALTER TYPE pair ADD ATTRIBUTE c int;
 		DROP TYPE gone;
 		DROP FUNCTION f(int);
-		DROP TABLE t});
+		DROP TABLE t;
+		SELECT delay_resume()});
 	is(end_of($_->[1]), $_->[0], "what was changed meanwhile: $_->[0]") for @changed;
 };
 
