@@ -318,6 +318,10 @@ wait_for_task(int64 id, int64 deadline)
 		{
 			outcome = look_again(id);
 			look_at = now + DW_WAIT_LOOK_US;
+			/* to look takes locks and reads rows, and that may have reset the latch */
+			CHECK_FOR_INTERRUPTS();
+			if (outcome == DW_NOT_ENDED && now < deadline)
+				continue;
 		}
 		if (outcome != DW_NOT_ENDED && (may_go() || now >= deadline))
 			return dw_outcome_names[outcome];

@@ -8,10 +8,12 @@
  * script does not know the functions below; tests create them by CREATE FUNCTION:
  *
  * dw_inject_attach(point text, action text, skip int, hits int) returns void
- *		Switches a point on.  The action is wait, error, fatal, crash or log.  The
- *		first "skip" passes through the point do nothing, the next "hits" passes do
- *		the action (0: all of them).  A point with the action wait stays until it
- *		is detached.
+ *		Switches a point on.  The action is wait, block, error, fatal, crash or log.
+ *		The first "skip" passes through the point do nothing, the next "hits" passes
+ *		do the action (0: all of them).  A point with the action wait or block stays
+ *		until it is detached.  A process that has been blocked loses the wake-ups that
+ *		have come meanwhile: its latch is reset, as by PostgreSQL's waits for a lock or
+ *		a buffer.
  * dw_inject_detach(point text) returns void
  *		Switches a point off, and releases the processes that wait at it.
  * dw_inject_waiting(point text) returns int
@@ -42,6 +44,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -208,6 +211,7 @@ dw_inject_point(const char *name)
 	char		action[8] = "";
 	Point	   *point;
 	uint32		generation = 0;
+	bool		waits = false;
 
 	if (points == NULL || points->n == 0)
 		return;
@@ -224,7 +228,8 @@ dw_inject_point(const char *name)
 			generation = point->generation;
 			if (point->hits > 0 && --point->hits == 0)
 				point->hits = -1;
-			if (strcmp(action, "wait") == 0)
+			waits = strcmp(action, "wait") == 0 || strcmp(action, "block") == 0;
+			if (waits)
 				point->waiting++;
 			else if (point->hits < 0)
 				remove_point(point);
@@ -232,8 +237,12 @@ dw_inject_point(const char *name)
 	}
 	SpinLockRelease(&points->lock);
 
-	if (strcmp(action, "wait") == 0)
+	if (waits)
+	{
 		wait_at(point - points->points, generation);
+		if (strcmp(action, "block") == 0)
+			ResetLatch(MyLatch);
+	}
 	else if (strcmp(action, "crash") == 0)
 		kill(MyProcPid, SIGKILL);
 	else if (strcmp(action, "log") == 0)

@@ -170,6 +170,16 @@ dw_worker_interrupts(void)
 }
 
 /*
+ * True if a signal has come that dw_worker_interrupts() has not handled.  To be asked before
+ * a worker sleeps, since the latch that the signal has set may have been reset.
+ */
+bool
+dw_worker_is_signalled(void)
+{
+	return ConfigReloadPending || InterruptPending;
+}
+
+/*
  * Sets the state and the text that pg_stat_activity shows for this worker.  The
  * text must live as long as the process; the same pointer as in the call before
  * costs nothing.

@@ -29,6 +29,7 @@ extern bool dw_worker_start(const char *kind, int32 number, const void *extra, S
 extern bool dw_worker_has_ended(BackgroundWorkerHandle *handle);
 extern void dw_worker_begin(void);
 extern bool dw_worker_interrupts(void);
+extern bool dw_worker_is_signalled(void);
 extern void dw_worker_activity(BackendState state, const char *text);
 extern int64 dw_private_memory(void);
 extern bool dw_worker_terminated(void);

@@ -56,6 +56,7 @@
 
 #include "../base/clock.h"
 #include "../base/compat.h"
+#include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
 #include "../ring/ring.h"
@@ -582,6 +583,26 @@ check_worker_slots(void)
 					 "max_worker_processes", needed, "delay_wheel.max_executors")));
 }
 
+/*
+ * True if there is something to look at that the launcher may have missed: its latch was
+ * reset if it had to wait for a lock or a buffer meanwhile.  calls is how often the launcher
+ * had been woken before it last looked.
+ */
+static bool
+anything_new(uint32 calls)
+{
+	if (dw_process_calls(&dw_shared->launcher) != calls || dw_worker_is_signalled())
+		return true;
+	if (look_worker != NULL && dw_worker_has_ended(look_worker))
+		return true;
+	/* of a worker that ends before it is a timer, only the postmaster tells */
+	for (int i = 0; i < dw_max_databases; i++)
+		if (places[i].handle != NULL && dw_database(i)->timer.state == DW_PROCESS_STARTING &&
+			dw_worker_has_ended(places[i].handle))
+			return true;
+	return false;
+}
+
 /* Main function of the launcher. */
 void
 dw_launcher_main(Datum arg)
@@ -603,8 +624,10 @@ dw_launcher_main(Datum arg)
 		int64		until = DW_NEVER;
 		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 		long		timeout = -1;
+		uint32		calls;
 
 		ResetLatch(MyLatch);
+		calls = dw_process_calls(&dw_shared->launcher);
 		(void) dw_worker_interrupts();
 		if (held && !(held = dw_recovery_must_wait()))
 			list_databases();
@@ -616,6 +639,9 @@ dw_launcher_main(Datum arg)
 			flags |= WL_TIMEOUT;
 			timeout = TimestampDifferenceMilliseconds(dw_uptime(), until);
 		}
+		DW_INJECT("launcher-before-sleep");
+		if (anything_new(calls))
+			continue;
 		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
 		(void) WaitLatch(MyLatch, flags, timeout,
 						 dw_wait_event(wait_event, "DelayWheelLauncher"));

@@ -431,6 +431,17 @@ obey_interrupts(DwExecutor *me)
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
 }
 
+/*
+ * True if another process has work for this executor, or wants it to look or to end.  Such a
+ * process sets the latch, which may have been reset since.
+ */
+static bool
+is_called(DwExecutor *me)
+{
+	return me->state != DW_EXECUTOR_IDLE || me->must_exit ||
+		pg_atomic_read_u32(&me->stale) != DW_FRESH;
+}
+
 /* Waits for work.  False when the executor must end. */
 static bool
 wait_for_work(DwExecutor *me)
@@ -444,6 +455,9 @@ wait_for_work(DwExecutor *me)
 
 	/* a wait for a synchronous standby may have reset the latch, and left the signal */
 	obey_interrupts(me);
+	DW_INJECT("executor-before-wait");
+	if (is_called(me))
+		return true;
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   dw_executor_idle_timeout, dw_wait_event(wait_event, "DelayWheelExecutor"));
 	ResetLatch(MyLatch);

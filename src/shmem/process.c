@@ -24,6 +24,7 @@ dw_process_init(DwProcess *process)
 	memset(process, 0, sizeof(DwProcess));
 	process->end = DW_PROCESS_NOTED;
 	pg_atomic_init_u32(&process->proc, 0);
+	pg_atomic_init_u32(&process->calls, 0);
 }
 
 /* The caller is about to register the process.  Needs the table lock, exclusively. */
@@ -100,7 +101,7 @@ dw_process_ends(DwProcess *process, DwProcessEnd end)
 	process->end = end;
 }
 
-/* Sets the latch of the process; false if there is none.  Takes no lock, never fails. */
+/* Wakes the process; false if there is none.  Takes no lock, never fails. */
 bool
 dw_process_wake(DwProcess *process)
 {
@@ -108,6 +109,8 @@ dw_process_wake(DwProcess *process)
 
 	if (proc == 0)
 		return false;
+	/* a full barrier */
+	pg_atomic_fetch_add_u32(&process->calls, 1);
 	SetLatch(dw_proc_latch(proc));
 	return true;
 }

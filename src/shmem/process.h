@@ -38,6 +38,7 @@ typedef struct DwProcess
 	int64		started;		/* when it was registered, by dw_uptime() */
 	pg_atomic_uint32 proc;		/* dw_my_proc() once it can be woken; 0: none.  Read without
 								 * the lock */
+	pg_atomic_uint32 calls;		/* how often it was woken; read without the lock */
 } DwProcess;
 
 extern void dw_process_init(DwProcess *process);
@@ -57,6 +58,17 @@ static inline bool
 dw_process_is_there(DwProcess *process)
 {
 	return pg_atomic_read_u32(&process->proc) != 0;
+}
+
+/*
+ * How often the process was woken.  The latch alone is not enough: PostgreSQL resets it when
+ * the process waits for a lock or a buffer in the middle of its work.  So a process reads
+ * this number before it looks for work, and sleeps only if the number is the same afterwards.
+ */
+static inline uint32
+dw_process_calls(DwProcess *process)
+{
+	return pg_atomic_read_u32(&process->calls);
 }
 
 #endif							/* DW_PROCESS_H */

@@ -233,11 +233,12 @@ rest_long(TimestampTz more_at)
 
 /*
  * Rests after a slice that began then (by dw_uptime()), even if another process wakes the
- * sweeper, unless the sweeper is asked to end; and then until more work is due.  Returns
- * false if the sweeper must end to free its background worker.
+ * sweeper, unless the sweeper is asked to end; and then until more work is due.  calls is how
+ * often the sweeper had been woken when the slice began.  Returns false if the sweeper must
+ * end to free its background worker.
  */
 static bool
-rest(int64 began, TimestampTz more_at)
+rest(int64 began, uint32 calls, TimestampTz more_at)
 {
 	int64		rested = dw_uptime() + Max(REST * (dw_uptime() - began), MIN_REST_US);
 
@@ -245,7 +246,7 @@ rest(int64 began, TimestampTz more_at)
 	while (rest_until(dw_uptime(), rested))
 		if (sweeper_asked_to_end())
 			return true;
-	if (dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
+	if (dw_process_calls(&my_db->sweeper) != calls || dw_worker_is_signalled())
 		return true;
 	if (more_at > dw_now() + LINGER_US)
 		return rest_long(more_at);
@@ -272,6 +273,7 @@ dw_sweeper_main(Datum number)
 	for (;;)
 	{
 		int64		began = dw_uptime();
+		uint32		calls = dw_process_calls(&my_db->sweeper);
 		TimestampTz sweep_at;
 		TimestampTz trim_at;
 		TimestampTz repair_at;
@@ -299,7 +301,7 @@ dw_sweeper_main(Datum number)
 				break;
 			continue;
 		}
-		made_way = !rest(began, Min(Min(sweep_at, trim_at), repair_at));
+		made_way = !rest(began, calls, Min(Min(sweep_at, trim_at), repair_at));
 		if (made_way)
 		{
 			/*

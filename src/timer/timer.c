@@ -71,6 +71,9 @@ static bool let_go = false;
 /* Value of control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
+/* How often this timer had been woken before it last looked for work. */
+static uint32 calls_seen = 0;
+
 /* Value of db->account.quota before the timer last gave back memory beyond it. */
 static uint32 quota_seen = 0;
 
@@ -408,6 +411,8 @@ anything_new(void)
 	return !dw_inbox_is_empty(dw_inbox(db)) ||
 		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
+		dw_process_calls(&db->timer) != calls_seen ||
+		dw_worker_is_signalled() ||
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS);
@@ -468,6 +473,7 @@ dw_timer_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
+		calls_seen = dw_process_calls(&db->timer);
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();

@@ -179,10 +179,12 @@ sub waiting
 	return;
 }
 
+# A process that is stopped loses the wake-ups that come meanwhile, as in a wait for a lock,
+# unless it is about to sleep, when no such wait can come between.
 sub stop_at
 {
 	my ($point) = @_;
-	attach($node, $point, 'wait', 0, 1);
+	attach($node, $point, $point eq 'sleep-before-wait' ? 'wait' : 'block', 0, 1);
 	return;
 }
 
@@ -833,6 +835,50 @@ group quota => sub {
 	detach($node, 'sleep-before-publish');
 	check(wait_until($limit, sub { return $node->safe_psql('postgres', "SELECT $memory") eq 'f' }),
 		'what is beyond that is given back');
+};
+
+#
+# A wake-up that comes while the process waits for something else, which resets its latch.
+#
+group latch => sub {
+	set_up('latch', "autovacuum = off\ndelay_wheel.executor_idle_timeout = 1h\n");
+	$node->safe_psql('postgres', 'CREATE DATABASE second');
+	my $state = q{SELECT state FROM delay_wheel.status WHERE database = };
+	my $reload = sub {
+		my ($setting) = @_;
+		$node->safe_psql('postgres', "ALTER SYSTEM SET $setting");
+		$node->reload;
+	};
+
+	# the launcher, which has nothing else to do
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.status}, 'one database is served', $limit, expected => 1);
+	stop_at('launcher-before-sleep');
+	$reload->('work_mem = 5000');
+	waiting('launcher-before-sleep', 'latch');
+	$node->safe_psql('second', 'CREATE EXTENSION delay_wheel');
+	detach($node, 'launcher-before-sleep');
+	wait_for($node, "$state 'second'", 'the launcher notices CREATE EXTENSION', $limit, expected => 'running');
+
+	# the timer
+	stop_at('sleep-before-publish');
+	stir();
+	waiting('sleep-before-publish', 'latch');
+	$reload->('delay_wheel.enabled = off');
+	detach($node, 'sleep-before-publish');
+	wait_for($node, "$state 'postgres'", 'the timer notices a setting', $limit, expected => 'disabled');
+	$reload->('delay_wheel.enabled = on');
+	wait_for($node, "$state 'postgres'", 'and another one', $limit, expected => 'running');
+
+	# an executor, which the timer has woken for another task when it is about to sleep itself
+	my $role = new_role();
+	stop_at('executor-before-wait');
+	as($role, q{SELECT plan_in('first', '0')});
+	waiting('executor-before-wait', 'latch');
+	stop_at('sleep-before-publish');
+	as($role, q{SELECT plan_in('second', '0')});
+	waiting('sleep-before-publish', 'latch');
+	detach($node, $_) for qw(executor-before-wait sleep-before-publish);
+	settled('an executor was woken');
 };
 
 done_testing();
