@@ -584,12 +584,12 @@ check_worker_slots(void)
 }
 
 /*
- * True if there is something to look at that the launcher may have missed: its latch was
- * reset if it had to wait for a lock or a buffer meanwhile.  calls is how often the launcher
- * had been woken before it last looked.
+ * True if the launcher must look again before it sleeps: its latch was reset if it had to
+ * wait for a lock or a buffer meanwhile.  calls is how often the launcher had been woken
+ * before it last looked.
  */
 static bool
-anything_new(uint32 calls)
+may_have_missed(uint32 calls)
 {
 	if (dw_process_calls(&dw_shared->launcher) != calls || dw_worker_is_signalled())
 		return true;
@@ -640,7 +640,7 @@ dw_launcher_main(Datum arg)
 			timeout = TimestampDifferenceMilliseconds(dw_uptime(), until);
 		}
 		DW_INJECT("launcher-before-sleep");
-		if (anything_new(calls))
+		if (may_have_missed(calls))
 			continue;
 		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
 		(void) WaitLatch(MyLatch, flags, timeout,

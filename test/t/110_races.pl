@@ -352,8 +352,8 @@ group error => sub {
 		# a timer that just begins would be stopped itself
 		asleep("$point, before");
 		prepare_many($role, $point);
-		as($role, "SELECT plan_in('$point.first', '0.5 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point.first', '0.5 s')");
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend($_)")
 		  for worker_pids($node, 'timer');
 		waiting($point, $point);
@@ -578,20 +578,20 @@ group claim => sub {
 	{
 		$role = new_role();
 
-		as($role, "SELECT plan_in('$point.cancelled', '0.3 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point.cancelled', '0.3 s')");
 		waiting($point, $point);
 		is(as($role, "SELECT cancel('$point.cancelled')"), 'cancelled', "cancelled at $point");
 		detach($node, $point);
 
-		as($role, "SELECT plan_in('$point.later', '0.3 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point.later', '0.3 s')");
 		waiting($point, $point);
 		is(as($role, "SELECT move('$point.later', '1.5 s')"), 't', "moved to later at $point");
 		detach($node, $point);
 
-		as($role, "SELECT plan_in('$point.sooner', '0.3 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point.sooner', '0.3 s')");
 		waiting($point, $point);
 		is(as($role, "SELECT move('$point.sooner', '-1 s')"), 't', "moved to an earlier time at $point");
 		detach($node, $point);
@@ -601,8 +601,8 @@ group claim => sub {
 		{
 			my $n = "$point.undone$sub";
 
-			as($role, "SELECT plan_in('$n', '0.3 s')");
 			stop_at($point);
+			as($role, "SELECT plan_in('$n', '0.3 s')");
 			waiting($point, $point);
 			$s = session($role);
 			$s->query_safe('BEGIN');
@@ -616,8 +616,8 @@ group claim => sub {
 		}
 
 		# two executors with the same task
-		as($role, "SELECT plan_in('$point.twice', '0.3 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point.twice', '0.3 s')");
 		waiting($point, $point);
 		stir();
 		wait_for($node, "SELECT count(*) FROM ran WHERE name = '$point.twice'",
@@ -630,8 +630,8 @@ group claim => sub {
 	for my $point (qw(claim-after-delete run-before-sql run-after-sql run-before-commit))
 	{
 		$role = new_role();
-		as($role, "SELECT plan_in('$point', '0.3 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point', '0.3 s')");
 		waiting($point, $point);
 		for my $call ('delay_cancel(id)', "delay_reschedule(id,'1s')")
 		{
@@ -660,8 +660,8 @@ group exit => sub {
 	for my $point (@run_points)
 	{
 		$role = new_role();
-		as($role, "SELECT plan_in('$point.ended', '0.3 s')");
 		stop_at($point);
+		as($role, "SELECT plan_in('$point.ended', '0.3 s')");
 		waiting($point, $point);
 		is(kill_executor_of("$point.ended"), 't', "the executor is terminated at $point");
 		settled("terminated at $point");
@@ -672,8 +672,8 @@ group exit => sub {
 	for my $what (qw(nothing cancelled later sooner))
 	{
 		$role = new_role();
-		as($role, "SELECT plan_in('ended.$what', '0.3 s')");
 		stop_at('run-before-commit');
+		as($role, "SELECT plan_in('ended.$what', '0.3 s')");
 		waiting('run-before-commit', $what);
 		stop_at('executor-before-rehint');
 		kill_executor_of("ended.$what");
