@@ -41,7 +41,7 @@ MODULE_big = delay_wheel
 # The script of CREATE EXTENSION, of files that are joined in this order.
 SCRIPT = delay_wheel--1.0.sql
 DATA_built = $(SCRIPT)
-TOPICS = begin tables triggers schedule failed recurring queues rights \
+TOPICS = begin tables triggers schedule failed recurring queues messages rights \
 	visible views state forecast pictures page end
 
 SOURCES = $(sort $(wildcard src/*/*.c))

@@ -10,12 +10,15 @@ REVOKE EXECUTE ON FUNCTION
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
 	delay_schedule_trigger(),
+	delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text),
+	delay_receive(text, integer, boolean), delay_fail(bigint, text, interval, boolean),
 	delay_run(bigint), delay_run_due(timestamptz), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
 	delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),
 	delay_cron(text, text, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text),
 	delay_unschedule(text), delay_pause_recurring(text), delay_resume_recurring(text)
 	FROM PUBLIC;
+REVOKE EXECUTE ON PROCEDURE delay_await(text, interval, boolean) FROM PUBLIC;
 
 CREATE FUNCTION delay_wheel.allow(VARIADIC roles name[]) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_allow' LANGUAGE C VOLATILE PARALLEL UNSAFE

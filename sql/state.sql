@@ -63,9 +63,10 @@ COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this
 CREATE VIEW delay_wheel.queues AS
 SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
-	   COALESCE(q.max_attempts, 1::smallint) AS max_attempts,
+	   COALESCE(q.max_attempts, CASE WHEN q.external THEN 20 ELSE 1 END::smallint) AS max_attempts,
 	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
-	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped
+	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped,
+	   q.external, q.receivers
 FROM delay_wheel_internal.visible_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
@@ -94,6 +95,8 @@ COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since 
 COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are followed by another one, since then';
 COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
 COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
+COMMENT ON COLUMN delay_wheel.queues.external IS 'whether it has messages, which sessions receive, and not SQL tasks, which executors run';
+COMMENT ON COLUMN delay_wheel.queues.receivers IS 'roles that may receive its messages, beside members of its owner; ''-'' stands for all roles';
 
 CREATE FUNCTION delay_wheel_internal.get_status(
 	OUT database name, OUT state text, OUT current_index integer, OUT horizon timestamptz,

@@ -23,17 +23,19 @@ CREATE TABLE delay_wheel.task
 	spared bigint,
 	retry_delay interval,
 	expires interval,
-	sql text NOT NULL,
+	sql text,
 	args text[],
 	arg_types regtype[],
 	search_path text,
 	key text,
 	tag text,
 	more jsonb,
+	payload jsonb,
 	CONSTRAINT task_pkey PRIMARY KEY (id),
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
+	CONSTRAINT task_payload_check CHECK ((sql IS NULL) <> (payload IS NULL)),
 	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )
 USING heap
@@ -67,13 +69,14 @@ COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt
 COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
 COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
-COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements; null in a message';
 COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.task.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement';
 COMMENT ON COLUMN delay_wheel.task.search_path IS 'search_path of the caller, kept where it was not the default of the owner';
 COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each owner, queue and key; of several rows, the one with the highest id';
 COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
 COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
+COMMENT ON COLUMN delay_wheel.task.payload IS 'of a message, see delay_send: what its receiver gets; null in an SQL task';
 
 -- ids are not given again: failed tasks name theirs for as long as they are kept
 CREATE SEQUENCE delay_wheel.queue_id_seq AS smallint CYCLE;
@@ -97,6 +100,8 @@ CREATE TABLE delay_wheel.queue
 	spread interval,
 	history text,
 	more jsonb,
+	external boolean NOT NULL DEFAULT false,
+	receivers regrole[] NOT NULL DEFAULT '{}',
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -117,7 +122,7 @@ COMMENT ON TABLE delay_wheel.queue IS
 'queues, as delay_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
 COMMENT ON COLUMN delay_wheel.queue.id IS 'number of the queue, in delay_wheel.task.queue; it is not given again when the queue is dropped';
 COMMENT ON COLUMN delay_wheel.queue.priority IS 'of tasks that say none: -1, 0 or 1';
-COMMENT ON COLUMN delay_wheel.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once';
+COMMENT ON COLUMN delay_wheel.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once, and 20 times if external';
 COMMENT ON COLUMN delay_wheel.queue.paused IS 'no task of the queue is started, see delay_pause';
 COMMENT ON COLUMN delay_wheel.queue.batch IS 'tasks of it may share a transaction with others';
 COMMENT ON COLUMN delay_wheel.queue.owner IS 'role whose members may change, pause and drop the queue';
@@ -130,6 +135,8 @@ COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: paus
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
+COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
+COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles
 CREATE TABLE delay_wheel.pause
@@ -193,13 +200,14 @@ CREATE TABLE delay_wheel.failed_task
 	detail text,
 	hint text,
 	context text,
-	sql text NOT NULL,
+	sql text,
 	args text[],
 	arg_types regtype[],
 	search_path text,
 	key text,
 	tag text,
 	more jsonb,
+	payload jsonb,
 	CONSTRAINT failed_task_pkey PRIMARY KEY (id, failed_at)
 )
 USING heap
@@ -231,6 +239,7 @@ COMMENT ON COLUMN delay_wheel.failed_task.search_path IS 'as in delay_wheel.task
 COMMENT ON COLUMN delay_wheel.failed_task.key IS 'as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.failed_task.tag IS 'as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.failed_task.more IS 'what few tasks have';
+COMMENT ON COLUMN delay_wheel.failed_task.payload IS 'as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 CREATE TABLE delay_wheel.recurring_task
@@ -336,7 +345,7 @@ CREATE TABLE delay_wheel_internal.history_0
 	command_tag text,
 	sqlstate text,
 	message text,
-	sql text NOT NULL,
+	sql text,
 	key text,
 	tag text,
 	-- the view has the differences, which may be infinite, or too large
@@ -366,7 +375,7 @@ COMMENT ON COLUMN delay_wheel_internal.history_0.outcome IS 'done, failed, retri
 COMMENT ON COLUMN delay_wheel_internal.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
 COMMENT ON COLUMN delay_wheel_internal.history_0.sqlstate IS 'of the error, if failed or retried';
 COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its first 1000 bytes';
-COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters; null for a message';
 COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
 

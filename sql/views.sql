@@ -25,7 +25,7 @@ SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default'
 	   END AS skip_after,
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
-	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure
+	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload
 FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
@@ -63,6 +63,7 @@ COMMENT ON COLUMN delay_wheel.tasks.priority IS '-1, 0 or 1; higher first among 
 COMMENT ON COLUMN delay_wheel.tasks.key IS 'at most one pending task for each owner, queue and key; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.tag IS 'free grouping, for instance a sender or a campaign; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.tasks.payload IS 'of a message, see delay_send(); null for an SQL task';
 COMMENT ON COLUMN delay_wheel.tasks.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'how often the task was run and failed; 0 is never';
 COMMENT ON COLUMN delay_wheel.tasks.last_error IS 'SQLSTATE and message of the last attempt that failed, with a colon between; null if none has';
@@ -91,7 +92,7 @@ COMMENT ON FUNCTION delay_wheel_internal.is_running(bigint) IS
  */
 CREATE VIEW delay_wheel_internal.failed_rows AS
 SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
-	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes
+	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload
 FROM delay_wheel_internal.visible_failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
 -- begun in mode at_most_once, and not ended yet
@@ -110,7 +111,8 @@ COMMENT ON COLUMN delay_wheel.failed.queue IS 'name of its queue; null if the qu
 COMMENT ON COLUMN delay_wheel.failed.priority IS '-1, 0 or 1';
 COMMENT ON COLUMN delay_wheel.failed.key IS 'its key, or null; a task of the same key can be scheduled again';
 COMMENT ON COLUMN delay_wheel.failed.tag IS 'its tag, or null';
-COMMENT ON COLUMN delay_wheel.failed.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.failed.payload IS 'of a message; null for an SQL task';
+COMMENT ON COLUMN delay_wheel.failed.sql IS 'one or several SQL statements; null for a message';
 COMMENT ON COLUMN delay_wheel.failed.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.failed.attempts IS 'how often it was run and failed; 0 if it was given up without having been run';
 COMMENT ON COLUMN delay_wheel.failed.sqlstate IS 'of the error of the last attempt, five characters; DW001: superseded by a newer task of its key, DW002: expired, DW003: its end is not known (mode at_most_once), DW004: it crashed the server, DW005: it ended its own executor';

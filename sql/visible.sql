@@ -39,7 +39,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_task
 	search_path text,
 	key text,
 	tag text,
-	more jsonb
+	more jsonb,
+	payload jsonb
 )
 SERVER delay_wheel OPTIONS (table 'task');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_task IS
@@ -71,7 +72,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_failed_task
 	search_path text,
 	key text,
 	tag text,
-	more jsonb
+	more jsonb,
+	payload jsonb
 )
 SERVER delay_wheel OPTIONS (table 'failed_task');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_failed_task IS
@@ -156,11 +158,13 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	retry_delay interval,
 	spread interval,
 	history text,
-	more jsonb
+	more jsonb,
+	external boolean,
+	receivers regrole[]
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS
-'rows of queues that one may use, or see: of roles that one is a member of, or that were declared for such a role, or for all; all of them for pg_read_all_data, pg_monitor, pg_read_all_stats and superusers. Nobody is meant to read it: the view delay_wheel.queues does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+'rows of queues that one may use, or see: of roles that one is a member of, or that were declared for such a role as a user or a receiver, or for all; all of them for pg_read_all_data, pg_monitor, pg_read_all_stats and superusers. Nobody is meant to read it: the view delay_wheel.queues does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
 -- the same words for the same columns
 DO $$

@@ -230,30 +230,6 @@ apply_change(const Change *change, Datum *values, bool *nulls)
 		}
 }
 
-/*
- * Changes a queue: its row is deleted, and a row with the same id is inserted.  False
- * if there is no queue of that name.
- */
-static bool
-change_queue(Relation rel, const char *name, const Change *change)
-{
-	for (;;)
-	{
-		HeapTuple	tuple = take_queue(rel, name, ShareUpdateExclusiveLock, true);
-		Datum	   *values;
-		bool	   *nulls;
-
-		if (tuple == NULL)
-			return false;
-		dw_deform(rel, tuple, &values, &nulls);
-		apply_change(change, values, nulls);
-		if (!delete_queue_row(rel, tuple))
-			continue;
-		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
-		return true;
-	}
-}
-
 /* True if the task table has rows of the queue, of any origin. */
 static bool
 has_rows(int16 id)
@@ -292,6 +268,63 @@ has_tasks(int16 id)
 		/* a task may have ended, and been put back, between the two checks */
 	} while (!found && ended != dw_autonomous_ended());
 	return found;
+}
+
+/* Raises an error if the queue has recurring tasks, or any others. */
+static void
+require_empty(Relation rel, const char *name, HeapTuple tuple)
+{
+	if (dw_recurring_uses_queue(dw_queue_id(rel, tuple)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("queue \"%s\" has recurring tasks", name),
+				 errhint("Give them another queue with %s, or remove them with %s.",
+						 "delay_every()", "delay_unschedule()")));
+	if (has_tasks(dw_queue_id(rel, tuple)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("queue \"%s\" has pending tasks", name),
+				 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
+						 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
+}
+
+/* True if the change makes the queue external, or one of SQL tasks, that is not so now. */
+static bool
+changes_kind(const Change *change, const Datum *values)
+{
+	return change->given[Anum_queue_external - 1] &&
+		DatumGetBool(change->values[Anum_queue_external - 1]) !=
+		DatumGetBool(values[Anum_queue_external - 1]);
+}
+
+/*
+ * Changes a queue: its row is deleted, and a row with the same id is inserted.  False
+ * if there is no queue of that name.
+ */
+static bool
+change_queue(Relation rel, const char *name, const Change *change)
+{
+	for (;;)
+	{
+		HeapTuple	tuple = take_queue(rel, name, ShareUpdateExclusiveLock, true);
+		Datum	   *values;
+		bool	   *nulls;
+
+		if (tuple == NULL)
+			return false;
+		dw_deform(rel, tuple, &values, &nulls);
+		if (changes_kind(change, values))
+		{
+			/* nobody may use the queue meanwhile, which the lock taken so far allows */
+			tuple = take_queue(rel, name, AccessExclusiveLock, false);
+			require_empty(rel, name, tuple);
+		}
+		apply_change(change, values, nulls);
+		if (!delete_queue_row(rel, tuple))
+			continue;
+		dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
+		return true;
+	}
 }
 
 /* Raises an error if shared memory has no place for one more queue. */
@@ -353,6 +386,8 @@ create_queue(Relation rel, const char *name, const Change *change)
 	nulls[Anum_queue_id - 1] = nulls[Anum_queue_name - 1] = nulls[Anum_queue_owner - 1] = false;
 	nulls[Anum_queue_users - 1] = nulls[Anum_queue_batch - 1] = false;
 	nulls[Anum_queue_paused - 1] = nulls[Anum_queue_priority - 1] = false;
+	values[Anum_queue_receivers - 1] = PointerGetDatum(construct_empty_array(REGROLEOID));
+	nulls[Anum_queue_external - 1] = nulls[Anum_queue_receivers - 1] = false;
 	apply_change(change, values, nulls);
 	dw_table_insert(RelationGetRelid(rel), values, nulls, Natts_queue);
 	dw_touch_control();
@@ -452,6 +487,9 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	if (!PG_ARGISNULL(9))
 		give(change, Anum_queue_users, users_of(PG_GETARG_ARRAYTYPE_P(9)), false);
 	take_history(fcinfo, 10, change);
+	take_column(fcinfo, 11, Anum_queue_external, PG_GETARG_DATUM(11), false, change);
+	if (!PG_ARGISNULL(12))
+		give(change, Anum_queue_receivers, users_of(PG_GETARG_ARRAYTYPE_P(12)), false);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */
@@ -502,18 +540,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 		tuple = take_queue(rel, name, AccessExclusiveLock, false);
 		if (tuple == NULL)
 			raise_unknown_queue(name);
-		if (dw_recurring_uses_queue(dw_queue_id(rel, tuple)))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("queue \"%s\" has recurring tasks", name),
-					 errhint("Give them another queue with %s, or remove them with %s.",
-							 "delay_every()", "delay_unschedule()")));
-		if (has_tasks(dw_queue_id(rel, tuple)))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("queue \"%s\" has pending tasks", name),
-					 errhint("Cancel them with %s and wait until they are removed, or wait until they have run.",
-							 psprintf("delay_cancel_all(queue => %s)", quote_literal_cstr(name)))));
+		require_empty(rel, name, tuple);
 	} while (!delete_queue_row(rel, tuple));
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();

@@ -32,6 +32,8 @@
 #include "../task/queues.h"
 #include "options.h"
 
+/* Limit for the payload of a message, in bytes */
+#define MAX_PAYLOAD		(1024 * 1024)
 /* Limit for a key, a tag or a name, in bytes: an index entry must have room for a key */
 #define MAX_TEXT		DW_MAX_KEY
 /* Limit for on_success and on_failure together, in bytes */
@@ -295,7 +297,7 @@ read_if_exists(FunctionCallInfo fcinfo, DwNewTask *task)
 /*
  * Sets the queue, the priority and the spread of a new task.  A NULL name is the default
  * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
- * not exist, or the current user may not schedule into it.
+ * not exist, is not for tasks like this one, or the current user may not schedule into it.
  */
 void
 dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
@@ -303,36 +305,24 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	DwQueueForTask queue;
 
 	dw_queue_find(name, &queue);
+	dw_queue_require_kind(name ? name : "default", queue.external,
+						  task->nulls[Anum_task_sql - 1]);
 	task->queue = queue.id;
 	task->spread = queue.spread;
 	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
 }
 
-/*
- * Makes a task of the arguments of delay_schedule_task(); returns the number of the
- * arguments of its SQL.  An invalid option raises an error.  dw_new_task_check() judges
- * the SQL, and options that depend on each other.
- */
-int
-dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task)
+/* Reads all options but the SQL and its arguments.  An invalid one raises an error. */
+static void
+read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
 	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
 	int32		attempts = dw_option_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
 	int32		timeout = dw_option_timeout(fcinfo, DW_ARG_TIMEOUT);
 	int16		priority = DW_NO_PRIORITY;
-	int			nargs;
 
-	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
-	dw_new_task_init(task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
 	read_due(fcinfo, task);
-	nargs = dw_args_parse(PG_ARGISNULL(DW_ARG_ARGS) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS),
-						  PG_ARGISNULL(DW_ARG_ARG_TYPES) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARG_TYPES),
-						  &task->values[Anum_task_args - 1],
-						  &task->values[Anum_task_arg_types - 1],
-						  &task->nulls[Anum_task_args - 1]);
-	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
-
 	dw_new_task_set(task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
 	dw_new_task_set(task, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
@@ -349,5 +339,53 @@ dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task)
 		priority = dw_option_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
 	dw_new_task_queue(task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
 					  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), priority);
+}
+
+/*
+ * Makes a task of the arguments of delay_schedule_task(); returns the number of the
+ * arguments of its SQL.  An invalid option raises an error.  dw_new_task_check() judges
+ * the SQL, and options that depend on each other.
+ */
+int
+dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task)
+{
+	int			nargs;
+
+	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
+	dw_new_task_init(task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
+	nargs = dw_args_parse(PG_ARGISNULL(DW_ARG_ARGS) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS),
+						  PG_ARGISNULL(DW_ARG_ARG_TYPES) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARG_TYPES),
+						  &task->values[Anum_task_args - 1],
+						  &task->values[Anum_task_arg_types - 1],
+						  &task->nulls[Anum_task_args - 1]);
+	task->nulls[Anum_task_arg_types - 1] = task->nulls[Anum_task_args - 1];
+	read_options(fcinfo, task);
 	return nargs;
+}
+
+/* Sets the payload of a new message; an error if it is too long. */
+void
+dw_new_task_payload(DwNewTask *task, Datum payload)
+{
+	Size		bytes = toast_raw_datum_size(payload) - VARHDRSZ;
+
+	if (bytes > MAX_PAYLOAD)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("payload is too long"),
+				 errdetail("It has %zu bytes, the maximum is %d.", bytes, MAX_PAYLOAD),
+				 errhint("Put the data into a table, and send its key.")));
+	dw_new_task_set(task, Anum_task_payload, payload, false);
+}
+
+/*
+ * Makes a message of this payload, with options as delay_schedule_task() has them in
+ * fcinfo.  An invalid option raises an error.
+ */
+void
+dw_options_read_message(FunctionCallInfo fcinfo, Datum payload, DwNewTask *task)
+{
+	dw_new_task_init(task, NULL);
+	dw_new_task_payload(task, payload);
+	read_options(fcinfo, task);
 }

@@ -497,6 +497,12 @@ run_and_conclude(Taken *task)
 	};
 
 	dw_require_role(task->key.owner);
+	if (task->nulls[Anum_task_sql - 1])
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("task %lld is a message", (long long) task->key.id),
+				 errdetail("It has no SQL that could be run."),
+				 errhint("Receive it with %s.", "delay_receive()")));
 	if (task->key.origin != dw_origin_stamp())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -637,7 +643,9 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	if (tuple != NULL)
 	{
 		dw_deform(rel, tuple, &task->values, &task->nulls);
-		if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
+		if (task->nulls[Anum_task_sql - 1])
+			again = false;		/* a message waits for its receiver */
+		else if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 			progress->left++;
 		else if (dw_take_found(rel, tuple, &task->key, &again) == DW_TAKEN)
 			*ready = have_taken(rel, tuple, task);

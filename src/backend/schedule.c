@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
@@ -110,17 +111,20 @@ require_queue_of_row(TriggerData *trigger, HeapTuple row)
 	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
 	int			column = SPI_fnumber(desc, "queue");
 	bool		isnull;
+	bool		is_message;
 	int16		queue;
 
 	if (superuser() || dw_shared == NULL || SPI_gettypeid(desc, column) != INT2OID ||
 		(RelationGetRelid(trigger->tg_relation) != dw_catalog()->task &&
 		 RelationGetRelid(trigger->tg_relation) != dw_catalog()->recurring))
 		return;
+	is_message = RelationGetRelid(trigger->tg_relation) == dw_catalog()->task &&
+		!heap_attisnull(row, Anum_task_payload, desc);
 	queue = DatumGetInt16(SPI_getbinval(row, desc, column, &isnull));
 	if (isnull || (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
 				   queue == DatumGetInt16(SPI_getbinval(trigger->tg_trigtuple, desc, column, &isnull))))
 		return;
-	dw_queue_require(queue);
+	dw_queue_require(queue, is_message);
 }
 
 /*

@@ -24,6 +24,7 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/memutils.h"
+#include "utils/timeout.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000
@@ -291,6 +292,31 @@ dw_find_setting(const char *name)
 	return NULL;
 #endif
 }
+
+/*
+ * Returns when a timeout would end the statement that runs, or its transaction;
+ * PG_INT64_MAX if none is active.  transaction_timeout is new in 17.
+ */
+static inline TimestampTz
+dw_statement_ends_at(void)
+{
+	TimestampTz end = PG_INT64_MAX;
+
+	if (get_timeout_active(STATEMENT_TIMEOUT))
+		end = get_timeout_finish_time(STATEMENT_TIMEOUT);
+#if PG_VERSION_NUM >= 170000
+	if (get_timeout_active(TRANSACTION_TIMEOUT))
+		end = Min(end, get_timeout_finish_time(TRANSACTION_TIMEOUT));
+#endif
+	return end;
+}
+
+/*
+ * What a session waits for with its client: its socket, its latch and the postmaster's
+ * end.  As in libpq/libpq.h, which needs headers of GSSAPI that may not be installed.
+ */
+extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
+#define DW_CLIENT_SOCKET	0
 
 /* The parameter execute_once of ExecutorRun(), which 18 dropped, in a definition and a call */
 #if PG_VERSION_NUM >= 180000

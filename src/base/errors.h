@@ -21,12 +21,14 @@
  * END_UNKNOWN	a task in mode at_most_once was begun, but its end is not known
  * CRASHED		the server crashed several times while the task ran
  * QUIT			the executor ended while it ran the task
+ * REPORTED		the receiver of the message has reported a failure, by delay_fail()
  */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
 #define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')
 #define DW_ERRCODE_CRASHED		MAKE_SQLSTATE('D', 'W', '0', '0', '4')
 #define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
+#define DW_ERRCODE_REPORTED		MAKE_SQLSTATE('D', 'W', '0', '0', '7')
 
 extern ErrorData *dw_take_error(void);
 extern void dw_refuse_null(bool isnull, const char *what);

@@ -30,6 +30,7 @@
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
+#include "../shmem/receivers.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
@@ -59,6 +60,7 @@ request_memory(void)
 	RequestAddinShmemSpace(dw_wait_size());
 	RequestAddinShmemSpace(dw_committing_size());
 	RequestAddinShmemSpace(dw_writers_size());
+	RequestAddinShmemSpace(dw_receivers_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -142,6 +144,7 @@ startup_memory(void)
 	dw_wait_attach();
 	dw_committing_attach();
 	dw_writers_attach();
+	dw_receivers_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)

@@ -13,9 +13,14 @@
 #include "postgres.h"
 
 #include "../recurring/definition.h"
+#include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/suspects.h"
+#include "../shmem/waiters.h"
 #include "../task/ended.h"
 #include "../task/touched.h"
 #include "conclude.h"
@@ -59,4 +64,18 @@ dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome o
 	ended.values = values;
 	ended.nulls = nulls;
 	dw_conclude(&ended);
+}
+
+/*
+ * To be called when a claim has found that a mark (delay_cancel_all) has hit the task.
+ * The claim's transaction changes nothing; the sweeper removes the row.  Counts the
+ * cancellation, and tells sessions that wait for the task.
+ */
+void
+dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
+{
+	dw_count_end(db, &dw_lanes[entry->lane], DW_CANCELLED);
+	dw_tell_waiters(db, entry->id, DW_CANCELLED);
+	dw_let_waiters_go(db, entry->id);
+	dw_crashes_end(db->oid, entry->id, 0);
 }

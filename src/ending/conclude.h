@@ -10,9 +10,12 @@
 
 #include "postgres.h"
 
+#include "../ring/ring.h"
 #include "../rows/task_rows.h"
+#include "../shmem/shared.h"
 #include "../task/ended.h"
 
+extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 extern void dw_conclude(const DwEnded *ended);
 extern void dw_conclude_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, DwOutcome outcome,
 							const ErrorData *error);

@@ -79,7 +79,8 @@ dw_follow_up(const DwEnded *ended)
 		return;
 	dw_new_task_init(&task, cstring_to_text(sql));
 	task.owner = ended->key->owner;
-	task.queue = ended->key->queue;
+	/* no executor runs SQL of the queue of a message */
+	task.queue = ended->nulls[Anum_task_sql - 1] ? 0 : ended->key->queue;
 	task.priority = ended->key->priority;
 	dw_new_task_set(&task, Anum_task_search_path, ended->values[Anum_task_search_path - 1],
 					ended->nulls[Anum_task_search_path - 1]);

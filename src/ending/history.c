@@ -176,14 +176,13 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 
 /*---- What is recorded ----*/
 
-/* True if the level of the queue, or else of the setting, has this end recorded. */
-static bool
-wants_history(const DwEnded *ended)
+/* True if the level of the queue, or else of the setting, has such an end recorded. */
+bool
+dw_history_wants(int16 queue, DwOutcome outcome)
 {
 	DwHistoryLevel level = dw_history;
-	int16		queue = ended->key->queue;
 
-	if (ended->outcome == DW_CANCELLED)
+	if (outcome == DW_CANCELLED)
 		return false;
 	if (queue != 0)
 	{
@@ -192,7 +191,7 @@ wants_history(const DwEnded *ended)
 		if (said != DW_HISTORY_UNSET)
 			level = said;
 	}
-	return level >= (ended->outcome == DW_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
+	return level >= (outcome == DW_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
 }
 
 /* The command tag; NULL if a rule has replaced the statement by one of another kind. */
@@ -269,7 +268,7 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 		set_history_column(row, Anum_history_attempt,
 						   Int16GetDatum(Min(ended->key->attempts + 1, PG_INT16_MAX)));
 	}
-	if (ended->outcome == DW_DONE)
+	if (ended->outcome == DW_DONE && !ended->nulls[Anum_task_sql - 1])
 	{
 		set_history_column(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
 		set_text(row, Anum_history_command_tag, command_tag_of(&ended->result), NAMEDATALEN);
@@ -387,7 +386,7 @@ dw_history_record(const DwEnded *ended)
 {
 	MemoryContext context;
 
-	if (!wants_history(ended))
+	if (!dw_history_wants(ended->key->queue, ended->outcome))
 		return;
 	if (!collecting || GetCurrentTransactionNestLevel() > 1)
 	{

@@ -19,6 +19,7 @@
 /* Age, in us, at which the current table is due to be replaced by the next one. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)
 
+extern bool dw_history_wants(int16 queue, DwOutcome outcome);
 extern void dw_history_record(const DwEnded *ended);
 extern const char *dw_history_newest_end(int64 id);
 extern void dw_history_collect(void);

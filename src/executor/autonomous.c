@@ -55,6 +55,7 @@
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/inject.h"
+#include "../ending/claim.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -65,8 +66,8 @@
 #include "../statement/spi_run.h"
 #include "../statement/sqlcheck.h"
 #include "autonomous.h"
-#include "claim.h"
 #include "session.h"
+#include "transaction.h"
 
 /*
  * True if this executor has committed the claim of its at_most_once task.  Other

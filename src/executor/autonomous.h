@@ -12,11 +12,11 @@
 
 #include "utils/relcache.h"
 
+#include "../ending/claim.h"
 #include "../rows/more.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/spi_run.h"
-#include "claim.h"
 
 /* A task with a mode that an executor runs.  Outlasts all transactions of the run. */
 typedef struct DwAutonomous

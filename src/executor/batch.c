@@ -52,6 +52,8 @@
 #include "../base/clock.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../ending/claim.h"
+#include "../ending/conclude.h"
 #include "../ending/history.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -69,12 +71,12 @@
 #include "../task/my_session.h"
 #include "../task/touched.h"
 #include "batch.h"
-#include "claim.h"
 #include "run_task.h"
 #include "session.h"
 #include "settle.h"
 #include "task_log.h"
 #include "task_timeout.h"
+#include "transaction.h"
 
 /* Limit of the time from a batch's start to its commit, in ms. */
 #define MAX_LIFE_MS		100
@@ -196,7 +198,7 @@ may_join(const DwClaim *claim, void *arg)
 		!has_same_path(claim))
 		return false;
 	batch.sql = dw_claim_text(claim, Anum_task_sql);
-	return is_plain(batch.sql);
+	return batch.sql != NULL && is_plain(batch.sql);
 }
 
 /*---- Running ----*/

@@ -58,6 +58,8 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
+#include "../ending/claim.h"
+#include "../ending/conclude.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -77,13 +79,12 @@
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "autonomous.h"
-#include "claim.h"
 #include "run_task.h"
 #include "session.h"
 #include "settle.h"
 #include "task_log.h"
 #include "task_timeout.h"
-#include "verdict.h"
+#include "transaction.h"
 
 /*
  * Shortest and longest pause, in ms, after an error that is not the task's.  The
@@ -435,6 +436,13 @@ is_to_be_run(DwClaim *claimed)
 	MemoryContext context = MemoryContextSwitchTo(task_context);
 	bool		wanted;
 
+	if (claimed->nulls[Anum_task_sql - 1] && claimed->verdict == DW_RUN)
+	{
+		/* plain SQL has put it there */
+		claimed->verdict = DW_REFUSE;
+		claimed->sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+		claimed->reason = "a message is in a queue that is not external";
+	}
 	/* a task that has ended its executor counts as failed, whatever its mode */
 	if (work.quit == NULL && claimed->verdict == DW_RUN && dw_session_is_switched() &&
 		dw_mode(claimed->values, claimed->nulls) != DW_IN_TRANSACTION)

@@ -10,11 +10,11 @@
 
 #include "postgres.h"
 
+#include "../ending/claim.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/spi_run.h"
-#include "claim.h"
 
 extern void dw_run_task(DwDatabase *db, DwExecutor *me);
 extern void dw_fail_task(DwDatabase *db, DwExecutor *me, ErrorData *error);

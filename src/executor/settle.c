@@ -5,15 +5,9 @@
  *
  * Run by executors.  A run leads to an outcome (struct DwRun).  The executor settles
  * the run with dw_settle() in the transaction that has deleted the task's row (the
- * claim): the task is concluded (conclude.c), recorded as failed, or put back for
- * another attempt.  After the commit, dw_settled() counts the outcome.  Tasks that run
- * alone, in a batch or with a mode are all settled here.
- *
- * A task that is put back is a new row with the same id and a later due time.  Other
- * processes see a task that was rescheduled (C0 to C3 of the model, at the end of this
- * transaction).  An executor that still has an entry with the old due time forgets the
- * entry when it sees the new row.
- *
+ * claim): the task is concluded (ending/conclude.c), recorded as failed, or put back for
+ * another attempt (ending/attempt_end.c).  After the commit, dw_settled() counts the outcome.  Tasks that run
+ * alone, in a batch or with a mode are all settled here. *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -24,21 +18,16 @@
 
 #include "../base/clock.h"
 #include "../base/errors.h"
-#include "../base/inject.h"
+#include "../ending/attempt_end.h"
 #include "../ending/conclude.h"
 #include "../ending/keys.h"
 #include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../rows/task_rows.h"
-#include "../shmem/lanes.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
-#include "../shmem/waiters.h"
 #include "../task/attempts.h"
 #include "../task/ended.h"
-#include "../task/my_session.h"
-#include "../task/touched.h"
 #include "settle.h"
 
 /* The error of a task whose verdict is DW_REFUSE, in the current memory context. */
@@ -85,101 +74,30 @@ dw_is_to_be_run(DwRun *run, const DwClaim *claim)
 	return false;
 }
 
-/* Concludes a claimed task.  error goes to its history and follow-up; it may be NULL. */
+/* When the run was begun; 0 if it was not. */
+static TimestampTz
+started_of(const DwRun *run)
+{
+	return run->was_run ? run->started : 0;
+}
+
+/* Concludes a claimed task that has not failed. */
 static void
-conclude(const DwRun *run, const DwClaim *claim, const ErrorData *error)
+conclude(const DwRun *run, const DwClaim *claim)
 {
 	const DwEnded ended = {
 		.key = &claim->key,
 		.values = claim->values,
 		.nulls = claim->nulls,
 		.outcome = run->outcome,
-		.started = run->was_run ? run->started : 0,
-		.result = run->result,
-		.error = error
+		.started = started_of(run),
+		.result = run->result
 	};
 
 	dw_conclude(&ended);
 }
 
 /*---- Failures ----*/
-
-/* The error's context, with the SQL and the position in it, as psql would show them. */
-static char *
-whole_context(const ErrorData *error)
-{
-	if (error->internalquery == NULL || error->internalpos <= 0)
-		return error->context;
-	return psprintf("at character %d of: %s%s%s", error->internalpos, error->internalquery,
-					error->context ? "\n" : "", error->context ? error->context : "");
-}
-
-/*
- * The error's hint.  If the task has failed because its procedure commits, the hint
- * tells of modes, in which a procedure can commit.
- */
-static char *
-hint_of(const DwClaim *claim, const ErrorData *error)
-{
-	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
-		dw_mode(claim->values, claim->nulls) == DW_IN_TRANSACTION)
-		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
-	return error->hint;
-}
-
-/* Ends a task as failed: writes its row of failed_task, with the error, and concludes it. */
-static void
-record_failure(const DwRun *run, const DwClaim *claim, const ErrorData *error)
-{
-	ErrorData	recorded = *error;
-
-	DW_INJECT("record-before-insert");
-	recorded.hint = hint_of(claim, error);
-	recorded.context = whole_context(error);
-	dw_failed_write(claim->values, claim->nulls, run->attempts + (run->was_run ? 1 : 0), dw_now(),
-					&recorded);
-	conclude(run, claim, error);
-
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("delay_wheel task %lld failed: %s", (long long) claim->key.id,
-					dw_error_message(error))));
-}
-
-/* Writes the task's row again, with the due time of its next attempt. */
-static void
-put_claimed_back(const DwRun *run, DwClaim *claim)
-{
-	const ErrorData *error = run->error;
-	int			failed = run->attempts + 1;
-	DwHint		hint = {.id = claim->key.id, .lane = dw_lane_ref(&dw_lanes[run->entry.lane])};
-	Relation	rel;
-	Datum	   *values = claim->values;
-	bool	   *nulls = claim->nulls;
-
-	conclude(run, claim, error);
-	hint.due = dw_next_attempt(&claim->terms, failed);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);
-	/* fits: failed is less than max_attempts, which is a smallint */
-	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
-	nulls[Anum_task_attempts - 1] = false;
-	dw_keep_error(values, nulls, error);
-
-	DW_INJECT("retry-before-insert");
-	/* enters the database in shared memory; the end of the transaction hints there */
-	(void) dw_my_database();
-	rel = dw_tasks_open();
-	hint.tid = dw_task_insert(rel, values, nulls);
-	table_close(rel, NoLock);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
-
-	ereport(LOG,
-			(errcode(error->sqlerrcode),
-			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
-					(long long) claim->key.id, dw_error_message(error)),
-			 errdetail("This was attempt %d of %d; the next one is due at %s.",
-					   failed, claim->terms.max_attempts, timestamptz_to_str(hint.due))));
-}
 
 /*
  * True if the failed task may be tried again.  A role that cancels a running task
@@ -232,7 +150,8 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	if (again && dw_stop_forbid(db, me))
 	{
 		run->outcome = DW_RETRIED;
-		put_claimed_back(run, claim);
+		dw_attempt_retry(claim, dw_next_attempt(&claim->terms, run->attempts + 1), run->attempts + 1,
+						 started_of(run), run->error);
 		return;
 	}
 	run->outcome = DW_FAILED;
@@ -242,7 +161,7 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 		said.detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
 							   said.detail ? said.detail : "", said.detail ? "\n" : "",
 							   (long long) newer);
-	record_failure(run, claim, &said);
+	dw_attempt_fail(claim, run->attempts + (run->was_run ? 1 : 0), started_of(run), &said);
 }
 
 /*---- All outcomes ----*/
@@ -261,14 +180,14 @@ dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 		case DW_DONE:
 		case DW_SKIPPED:
 		case DW_CANCELLED:
-			conclude(run, claim, NULL);
+			conclude(run, claim);
 			break;
 		case DW_FAILED:
 		case DW_RETRIED:
 			if (run->was_run)
 				settle_failed_run(db, me, run, claim);
 			else
-				record_failure(run, claim, run->error);
+				dw_attempt_fail(claim, run->attempts, 0, run->error);
 			break;
 		case DW_NOT_ENDED:
 			Assert(false);
@@ -285,18 +204,4 @@ dw_settled(DwDatabase *db, const DwRun *run)
 {
 	dw_count_end(db, &dw_lanes[run->entry.lane], run->outcome);
 	dw_crashes_end(db->oid, run->entry.id, 0);
-}
-
-/*
- * To be called when a claim has found that a mark (delay_cancel_all) has hit the task.
- * The claim's transaction changes nothing; the sweeper removes the row.  Counts the
- * cancellation, and tells sessions that wait for the task.
- */
-void
-dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry)
-{
-	dw_count_end(db, &dw_lanes[entry->lane], DW_CANCELLED);
-	dw_tell_waiters(db, entry->id, DW_CANCELLED);
-	dw_let_waiters_go(db, entry->id);
-	dw_crashes_end(db->oid, entry->id, 0);
 }

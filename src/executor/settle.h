@@ -12,12 +12,12 @@
 
 #include "datatype/timestamp.h"
 
+#include "../ending/claim.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../statement/spi_run.h"
-#include "claim.h"
 
 /* One run of a task, and its outcome.  The executor that runs the task fills it in. */
 typedef struct DwRun
@@ -36,6 +36,5 @@ typedef struct DwRun
 extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);
 extern void dw_settle(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim);
 extern void dw_settled(DwDatabase *db, const DwRun *run);
-extern void dw_task_was_cancelled(DwDatabase *db, const DwEntry *entry);
 
 #endif							/* DW_SETTLE_H */

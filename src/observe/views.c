@@ -548,7 +548,7 @@ count_parked(DwDatabase *db)
 		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->retry_at > now)
-			n += owner->nready;
+			n += owner->turns.n;
 	}
 	LWLockRelease(dw_ready_lock(db));
 	return n;

@@ -557,24 +557,31 @@ look_up_owners(RowScan *scan)
 	MemoryContextSwitchTo(before);
 }
 
-/* True if the reader is a member of a role that the queue in scan->slot was declared for. */
+/* True if the reader is a member of a role in this array of the queue in scan->slot. */
 static bool
-may_use_queue(const RowScan *scan)
+is_named_for(const RowScan *scan, AttrNumber column)
 {
 	bool		isnull;
-	Datum		users = slot_getattr(scan->slot, Anum_queue_users, &isnull);
-	ArrayType  *array = isnull ? NULL : DatumGetArrayTypeP(users);
+	Datum		roles = slot_getattr(scan->slot, column, &isnull);
+	ArrayType  *array = isnull ? NULL : DatumGetArrayTypeP(roles);
 
 	if (isnull || ARR_HASNULL(array))
 		return false;
 	for (int i = 0; i < ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)); i++)
 	{
-		Oid			user = ((Oid *) ARR_DATA_PTR(array))[i];
+		Oid			role = ((Oid *) ARR_DATA_PTR(array))[i];
 
-		if (user == InvalidOid || has_privs_of_role(scan->reader, user))
+		if (role == InvalidOid || has_privs_of_role(scan->reader, role))
 			return true;
 	}
 	return false;
+}
+
+/* True if the reader may schedule into the queue in scan->slot, or receive from it. */
+static bool
+may_use_queue(const RowScan *scan)
+{
+	return is_named_for(scan, Anum_queue_users) || is_named_for(scan, Anum_queue_receivers);
 }
 
 /* True if the reader may read the row in scan->slot. */

@@ -41,7 +41,8 @@ enum
 	Anum_task_key,
 	Anum_task_tag,
 	Anum_task_more,
-	Natts_task = Anum_task_more
+	Anum_task_payload,
+	Natts_task = Anum_task_payload
 };
 
 /* Columns of delay_wheel.failed_task. */
@@ -72,7 +73,8 @@ enum
 	Anum_failed_key,
 	Anum_failed_tag,
 	Anum_failed_more,
-	Natts_failed = Anum_failed_more
+	Anum_failed_payload,
+	Natts_failed = Anum_failed_payload
 };
 
 /* Columns of delay_wheel_internal.history_0 and the others. */
@@ -128,7 +130,9 @@ enum
 	Anum_queue_spread,
 	Anum_queue_history,
 	Anum_queue_more,
-	Natts_queue = Anum_queue_more
+	Anum_queue_external,
+	Anum_queue_receivers,
+	Natts_queue = Anum_queue_receivers
 };
 
 /* Columns of delay_wheel.pause. */

@@ -315,6 +315,7 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_key, Anum_task_key},
 	{Anum_failed_tag, Anum_task_tag},
 	{Anum_failed_more, Anum_task_more},
+	{Anum_failed_payload, Anum_task_payload},
 };
 
 /* Returns at most max bytes of a text, cut between characters, as a Datum of type text. */
@@ -486,6 +487,7 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	attempts = dw_row_column(rel, tuple, Anum_task_attempts, &isnull);
 	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
 	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
+	key->is_message = heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel));
 	key->tid = tuple->t_self;
 }
 

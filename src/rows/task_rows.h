@@ -39,6 +39,7 @@ typedef struct DwTaskKey
 	int16		attempts;		/* made so far; 0 if read from the index only */
 	bool		has_more;		/* column "more" is not null, so the task may have a mode;
 								 * false if read from the index only */
+	bool		is_message;		/* has a payload and no SQL; false if read from the index only */
 	ItemPointerData tid;		/* where the row is */
 } DwTaskKey;
 

@@ -162,7 +162,7 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	memset(owner, 0, sizeof(DwOwner));
 	owner->database = db->oid;
 	owner->role = role;
-	owner->ready_head = owner->ready_tail = DW_NO_LANE;
+	owner->turns.first = owner->turns.last = DW_NO_LANE;
 	entry = hash_search(owner_index, &key, HASH_ENTER, &found);
 	entry->owner = owner - dw_owners;
 	return entry->owner;
@@ -201,7 +201,7 @@ void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
 {
 	dw_owner_unlist(owner);
-	if (owner->nready == 0)
+	if (owner->turns.n == 0)
 		return;
 	owner->is_listed = true;
 	if (owner->retry_at == 0)

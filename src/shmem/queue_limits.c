@@ -3,13 +3,17 @@
  * queue_limits.c
  *	  Pauses, and limits of queues: which lanes may begin tasks now.
  *
- * Run by timers and executors, under the ready lock of the database.  Each task that
- * any executor takes is counted under this lock, so the limits hold for all executors,
- * owners and lanes of a queue together.
+ * Run by timers, executors and sessions that receive messages, under the ready lock of
+ * the database.  Each task that any of them takes is counted under this lock, so the
+ * limits hold for all executors, owners and lanes of a queue together.
  *
  * max_running: DwQueue.running is the number of tasks that executors have taken and not
  * ended.  It is the sum of DwLane.running over the lanes of the queue, and is counted
  * anew from these when the timer reads the queues.
+ *
+ * Of an external queue, DwQueue.received is the number of messages that open transactions
+ * have received, and is what max_running limits.  The end of such a transaction lowers it
+ * in a callback, without a lock.
  *
  * Rate: next_start is when the next task may begin.  It moves on by 1/rate with each
  * task, and is never more than the tolerance (100 ms, or 1/rate if that is more) behind
@@ -66,11 +70,55 @@ dw_lane_queue(const DwLane *lane)
 	return queue->database == lane->database && queue->id == lane->queue ? queue : NULL;
 }
 
+/* Makes a list of lanes empty. */
+void
+dw_turns_init(DwTurns *turns)
+{
+	turns->first = turns->last = DW_NO_LANE;
+	turns->n = 0;
+}
+
+/* Number of tasks of the queue that are being worked at. */
+static uint32
+in_work(const DwQueue *queue)
+{
+	return queue->running + pg_atomic_read_u32((pg_atomic_uint32 *) &queue->received);
+}
+
 /* True if the queue is declared with a limit. */
 static bool
 is_limited(const DwQueue *queue)
 {
 	return queue != NULL && (queue->max_running > 0 || queue->rate > 0);
+}
+
+/*
+ * The index of the queue in dw_queues, or DW_NO_QUEUE.  Needs the table lock or the
+ * ready lock.
+ */
+static int32
+find_place(DwDatabase *db, int16 id)
+{
+	static int32 last = 0;
+
+	if (dw_queues[last].database == db->oid && dw_queues[last].id == id)
+		return last;
+	for (int32 i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid && dw_queues[i].id == id)
+			return last = i;
+	return DW_NO_QUEUE;
+}
+
+/*
+ * The declared queue with this id, or NULL if it has no place.  Needs the table lock or
+ * the ready lock.
+ */
+DwQueue *
+dw_queue_place_of(DwDatabase *db, int16 id)
+{
+	int32		place = find_place(db, id);
+
+	return place == DW_NO_QUEUE ? NULL : &dw_queues[place];
 }
 
 /*---- Rate ----*/
@@ -141,7 +189,7 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 	if (dw_limits_full(lane))
 		return DW_LIMIT_RUNNING;
 	if (queue->max_running > 0)
-		*room = queue->max_running - queue->running;
+		*room = queue->max_running - in_work(queue);
 	if (queue->rate > 0)
 	{
 		TimestampTz next = next_start(queue, now);
@@ -204,16 +252,20 @@ dw_pause_text(DwPause reason)
 	return "";
 }
 
-/* Counts a task of the lane that an executor takes. */
+/* Counts a task of the lane that an executor takes, or a message that a session takes. */
 void
 dw_limits_take(DwLane *lane, TimestampTz now)
 {
 	DwQueue    *queue = dw_lane_queue(lane);
 
-	lane->running++;
+	if (!lane->external)
+		lane->running++;
 	if (queue == NULL)
 		return;
-	queue->running++;
+	if (lane->external)
+		pg_atomic_fetch_add_u32(&queue->received, 1);
+	else
+		queue->running++;
 	if (queue->rate > 0)
 		count_start(queue, now);
 	if (queue->kept_for == lane->owner && queue->kept_until != 0)
@@ -230,7 +282,34 @@ dw_limits_full(const DwLane *lane)
 	const DwQueue *queue = dw_lane_queue(lane);
 
 	return queue != NULL && queue->max_running > 0 &&
-		queue->running >= (uint32) queue->max_running;
+		in_work(queue) >= (uint32) queue->max_running;
+}
+
+/* For the rate: a message of the queue was taken, and not received.  Needs the ready lock. */
+void
+dw_limits_not_begun(DwDatabase *db, int16 queue)
+{
+	DwQueue    *place = dw_queue_place_of(db, queue);
+
+	if (place != NULL && place->rate > 0)
+		place->next_start -= start_interval(place);
+}
+
+/*
+ * Counts the end of n messages of a queue that a transaction had received; place is where
+ * the queue was in dw_queues then.  True if the queue was full before, so that the caller
+ * wakes the timer.  Takes no lock; for commit callbacks.
+ */
+bool
+dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
+{
+	DwQueue    *q = &dw_queues[place];
+
+	/* its row may have been deleted by plain SQL, and the place be another queue's */
+	if (q->database != database || q->id != queue)
+		return false;
+	return pg_atomic_fetch_sub_u32(&q->received, n) >= (uint32) q->max_running &&
+		q->max_running > 0;
 }
 
 /*
@@ -307,7 +386,7 @@ dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now)
 
 		if (owner->role == lane->owner)
 			continue;
-		for (int32 i = owner->ready_head; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
+		for (int32 i = owner->turns.first; i != DW_NO_LANE; i = dw_lanes[i].ready_next)
 		{
 			DwLane	   *other = &dw_lanes[i];
 
@@ -390,20 +469,18 @@ dw_tell_queues_without_place(void)
 }
 
 /*
- * The index of the queue in dw_queues, or DW_NO_QUEUE.  Needs the table lock or the
- * ready lock.
+ * Fills a free place for this queue, with its statistics at zero.  Needs both locks,
+ * exclusively.
  */
-static int32
-find_place(DwDatabase *db, int16 id)
+void
+dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 {
-	static int32 last = 0;
-
-	if (dw_queues[last].database == db->oid && dw_queues[last].id == id)
-		return last;
-	for (int32 i = 0; i < dw_max_queues; i++)
-		if (dw_queues[i].database == db->oid && dw_queues[i].id == id)
-			return last = i;
-	return DW_NO_QUEUE;
+	memset(place, 0, sizeof(DwQueue));
+	place->database = db->oid;
+	place->id = id;
+	dw_turns_init(&place->turns);
+	pg_atomic_init_u32(&place->received, 0);
+	dw_counters_init(&place->counters);
 }
 
 /*
@@ -468,6 +545,7 @@ void
 dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 {
 	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
+	lane->external = lane->queue_place != DW_NO_QUEUE && dw_queues[lane->queue_place].external;
 	if (db->paused)
 		lane->paused = DW_PAUSED_DATABASE;
 	else if (lane->queue == 0)

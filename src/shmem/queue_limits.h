@@ -27,6 +27,9 @@ typedef enum DwLimit
 /* Pause before the second attempt, in microseconds, if neither task nor queue says. */
 #define DW_DEFAULT_RETRY_DELAY	(10 * USECS_PER_SEC)
 
+/* How often a message may be tried, if neither it nor its queue says. */
+#define DW_MESSAGE_ATTEMPTS		20
+
 /* Options that a queue declares for tasks that do not set them. */
 typedef struct DwQueueDefaults
 {
@@ -56,9 +59,14 @@ typedef struct DwQueue
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
+	bool		external;		/* has messages, which sessions receive */
 
 	/* ready lock: its present state, see queue_limits.c */
 	uint32		running;		/* tasks that executors run, of all its lanes */
+	DwTurns		turns;			/* if external: its lanes with ready messages */
+	uint32		waiting;		/* sessions in delay_await(), see receivers.c */
+	TimestampTz woken_at;		/* when one of these was woken, and none has looked for a
+								 * message since; else 0 */
 	TimestampTz next_start;		/* when the rate allows the next task */
 	int64		start_fraction;	/* fraction of a microsecond that belongs to next_start, in
 								 * units of 1 / rate */
@@ -66,11 +74,17 @@ typedef struct DwQueue
 	TimestampTz kept_until;		/* 0: no turn is kept */
 	TimestampTz next_turn;		/* no turn is kept again before then */
 
+	/* messages that open transactions have received; commit callbacks lower it */
+	pg_atomic_uint32 received;
+
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
 } DwQueue;
 
 extern DwQueue *dw_lane_queue(const DwLane *lane);
+extern DwQueue *dw_queue_place_of(DwDatabase *db, int16 id);
+extern void dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id);
+extern void dw_turns_init(DwTurns *turns);
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room,
 							 TimestampTz *until);
 extern const char *dw_limit_text(DwLimit limit);
@@ -78,6 +92,8 @@ extern const char *dw_limit_text(DwLimit limit);
 extern void dw_limits_take(DwLane *lane, TimestampTz now);
 extern bool dw_limits_end(DwLane *lane, bool begun);
 extern bool dw_limits_full(const DwLane *lane);
+extern void dw_limits_not_begun(DwDatabase *db, int16 queue);
+extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
 
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);

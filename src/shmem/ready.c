@@ -3,10 +3,11 @@
  * ready.c
  *	  Ready lists: tasks that are due, lane by lane, until an executor takes them.
  *
- * Run by the timer, which adds tasks, and by executors, which take them.  Callers hold
- * the ready lock of the database, exclusively; only what says so needs more or less.
+ * Run by the timer, which adds tasks, by executors, which take them, and by sessions that
+ * receive messages.  Callers hold the ready lock of the database, exclusively; only what
+ * says so needs more or less.
  *
- * Lanes of one owner take turns.  The lanes of one queue among them, which differ in
+ * Lanes of one owner take turns; so do the lanes of one external queue, whoever owns them.  The lanes of one queue among them, which differ in
  * priority, are peers and share one turn: the task comes from the highest priority,
  * unless a lower one was passed over PASSED_OVER_MAX times in a row.
  *
@@ -20,6 +21,7 @@
 
 #include "../base/clock.h"
 #include "../base/inject.h"
+#include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "executors.h"
@@ -44,22 +46,29 @@
 
 /*---- Listing lanes with ready tasks ----*/
 
-/* Appends the lane to its owner's list of lanes with ready tasks. */
+/* The list that the lane is in while it has ready tasks. */
+static DwTurns *
+turns_of(const DwLane *lane)
+{
+	return lane->external ? &dw_queues[lane->queue_place].turns : &dw_lane_owner(lane)->turns;
+}
+
+/* Appends the lane to its list, and lists its owner if that needs an executor now. */
 static void
 link_last(DwDatabase *db, DwLane *lane)
 {
-	DwOwner    *owner = dw_lane_owner(lane);
+	DwTurns    *turns = turns_of(lane);
 
 	lane->is_listed = true;
 	lane->ready_next = DW_NO_LANE;
-	lane->ready_prev = owner->ready_tail;
-	if (owner->ready_tail != DW_NO_LANE)
-		dw_lanes[owner->ready_tail].ready_next = lane - dw_lanes;
+	lane->ready_prev = turns->last;
+	if (turns->last != DW_NO_LANE)
+		dw_lanes[turns->last].ready_next = lane - dw_lanes;
 	else
-		owner->ready_head = lane - dw_lanes;
-	owner->ready_tail = lane - dw_lanes;
-	if (owner->nready++ == 0)
-		dw_owner_list(db, owner);
+		turns->first = lane - dw_lanes;
+	turns->last = lane - dw_lanes;
+	if (turns->n++ == 0 && !lane->external)
+		dw_owner_list(db, dw_lane_owner(lane));
 }
 
 /*
@@ -75,27 +84,27 @@ dw_ready_list(DwDatabase *db, DwLane *lane)
 	link_last(db, lane);
 }
 
-/* Removes the lane from its owner's list; the owner stays in its own list. */
+/* Removes the lane from its list; its owner stays in its own list. */
 static void
 unlink_lane(DwLane *lane)
 {
-	DwOwner    *owner = dw_lane_owner(lane);
+	DwTurns    *turns = turns_of(lane);
 
 	lane->is_listed = false;
 	if (lane->ready_prev != DW_NO_LANE)
 		dw_lanes[lane->ready_prev].ready_next = lane->ready_next;
 	else
-		owner->ready_head = lane->ready_next;
+		turns->first = lane->ready_next;
 	if (lane->ready_next != DW_NO_LANE)
 		dw_lanes[lane->ready_next].ready_prev = lane->ready_prev;
 	else
-		owner->ready_tail = lane->ready_prev;
-	owner->nready--;
+		turns->last = lane->ready_prev;
+	turns->n--;
 }
 
 /*
- * Removes a lane from its owner's list, if it is there.  An owner without other listed
- * lanes is removed from its list, too.
+ * Removes a lane from its list, if it is there.  An owner without other listed lanes is
+ * removed from its list, too.
  */
 void
 dw_ready_unlist(DwDatabase *db, DwLane *lane)
@@ -103,7 +112,7 @@ dw_ready_unlist(DwDatabase *db, DwLane *lane)
 	if (!lane->is_listed)
 		return;
 	unlink_lane(lane);
-	if (dw_lane_owner(lane)->nready == 0)
+	if (dw_lane_owner(lane)->turns.n == 0)
 		dw_owner_unlist(dw_lane_owner(lane));
 }
 
@@ -118,7 +127,7 @@ dw_ready_obey_pause(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Empties the lists of lanes and owners of a database; the ready lists themselves are
+ * Empties the lists of lanes, owners and external queues of a database; the ready lists themselves are
  * left as they are.  Needs the table lock, too.
  */
 void
@@ -129,11 +138,13 @@ dw_ready_reset(DwDatabase *db)
 		DwOwner    *owner = dw_lane_owner(&dw_lanes[i]);
 
 		dw_lanes[i].is_listed = false;
-		owner->ready_head = owner->ready_tail = DW_NO_LANE;
-		owner->nready = 0;
+		dw_turns_init(&owner->turns);
 		owner->is_listed = false;
 		owner->round = 0;
 	}
+	for (int i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid)
+			dw_turns_init(&dw_queues[i].turns);
 	dlist_init(&db->ready_owners);
 	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
@@ -193,27 +204,35 @@ first_ready(const DwLane *lane, const DwPosition *position)
 }
 
 /*
- * Takes the entry at this position, which exists, out of the lane, and makes it the
- * executor's current task.  True if few tasks of the lane are left in memory: the timer
- * is to load more.
+ * Takes the entry at this position, which exists, out of the lane.  True if few tasks of
+ * the lane are left in memory: the timer is to load more.
  */
 static bool
-take_ready(DwDatabase *db, DwExecutor *me, DwLane *lane, DwPosition *position)
+take_ready(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
 {
-	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, position, &me->current))
+	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, position, entry))
 	{
 		Assert(lane->spare_state == DW_SPARE_READY);
-		me->current = lane->spare;
+		*entry = lane->spare;
 		lane->spare_state = DW_SPARE_FREE;
 	}
-	me->begun = false;
-	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
-	pg_atomic_write_u32(&me->helpers, 0);
 	pg_atomic_fetch_sub_u64(&db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return false;
 	lane->load_below = 0;
 	return true;
+}
+
+/* As take_ready(), and makes the entry the executor's current task. */
+static bool
+take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, DwPosition *position)
+{
+	bool		few_left = take_ready(db, lane, position, &me->current);
+
+	me->begun = false;
+	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
+	pg_atomic_write_u32(&me->helpers, 0);
+	return few_left;
 }
 
 /*
@@ -264,8 +283,9 @@ pass_over_peers(DwLane *taken)
 }
 
 /*
- * Moves the lane and its peers to the end of their owner's list, and the owner to the
- * end of its list, so that the next task comes from another queue.
+ * Moves the lane and its peers to the end of their list, and an owner that needs
+ * executors to the end of its list, so that the next task comes from another queue, or
+ * the next message from another owner.
  */
 static void
 end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
@@ -281,7 +301,8 @@ end_turn(DwDatabase *db, DwLane *taken, TimestampTz now)
 			link_last(db, lane);
 		lane = &dw_lanes[lane->peer];
 	} while (lane != taken);
-	dw_owner_list(db, dw_lane_owner(taken));
+	if (!taken->external)
+		dw_owner_list(db, dw_lane_owner(taken));
 }
 
 /*
@@ -295,7 +316,7 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 	TimestampTz until;
 	DwLimit		limit = dw_lane_limit(lane, now, &room, &until);
 
-	if (limit == DW_LIMIT_NONE && dw_limits_keep_for_other(db, lane, now))
+	if (limit == DW_LIMIT_NONE && !lane->external && dw_limits_keep_for_other(db, lane, now))
 	{
 		/* the turn was kept for another owner; the timer must wake its executor */
 		*look_again = now;
@@ -328,7 +349,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 	DwOwner    *owner = &dw_owners[me->owner_place];
 	int32		next;
 
-	for (int32 i = owner->ready_head; i != DW_NO_LANE; i = next)
+	for (int32 i = owner->turns.first; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
 		DwPosition	head = dw_list_head(dw_pool, &lane->ready);
@@ -349,7 +370,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 
 		lane = choose_peer(lane);
 		head = dw_list_head(dw_pool, &lane->ready);
-		popped->few_left = take_ready(db, me, lane, &head);
+		popped->few_left = take_current(db, me, lane, &head);
 		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&
 			dw_ready_count(lane) > 0 && queue_allows_batch(lane);
 		dw_limits_take(lane, now);
@@ -393,6 +414,69 @@ dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
 {
 	dw_lane_dirty(db, &dw_lanes[me->current.lane]);
 	dw_wake_timer(db, DW_AWAKE);
+}
+
+/*---- Messages ----*/
+
+/*
+ * The lane of an external queue whose turn it is, and from which a message may be taken
+ * now, or NULL.  *look_again is lowered to the time when a limit of the queue ends.
+ */
+static DwLane *
+lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, TimestampTz *look_again)
+{
+	int32		next;
+
+	if (dw_database_is_disabled(db))
+		return NULL;
+	for (int32 i = queue->turns.first; i != DW_NO_LANE; i = next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		next = lane->ready_next;
+		if (dw_ready_count(lane) == 0)
+			dw_ready_unlist(db, lane);
+		else if (may_take(db, lane, now, look_again))
+			return choose_peer(lane);
+	}
+	return NULL;
+}
+
+/*
+ * True if a message of this external queue can be taken now.  If a limit of the queue is
+ * in the way, *look_again is lowered to the time when it ends.
+ */
+bool
+dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again)
+{
+	return lane_with_message(db, queue, dw_now(), look_again) != NULL;
+}
+
+/*
+ * Takes the next message of this external queue into *entry; false if none can be taken
+ * now.  Lanes of several owners take turns.  *few_left becomes true if the timer is to
+ * load more tasks of the lane, which is flagged for that: the caller wakes the timer.
+ */
+bool
+dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwEntry *entry, bool *few_left)
+{
+	TimestampTz now = dw_now();
+	TimestampTz look_again = DW_NEVER;
+	DwLane	   *lane = lane_with_message(db, queue, now, &look_again);
+	DwPosition	head;
+
+	if (lane == NULL)
+		return false;
+	head = dw_list_head(dw_pool, &lane->ready);
+	if (take_ready(db, lane, &head, entry))
+	{
+		dw_lane_dirty(db, lane);
+		*few_left = true;
+	}
+	dw_limits_take(lane, now);
+	pass_over_peers(lane);
+	end_turn(db, lane, now);
+	return true;
 }
 
 /*---- Batches ----*/
@@ -465,7 +549,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_l
 		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
 		dw_database_is_disabled(db))
 		return false;
-	*few_left = take_ready(db, me, lane, &me->position);
+	*few_left = take_current(db, me, lane, &me->position);
 	pass_over_peers(lane);
 	return true;
 }

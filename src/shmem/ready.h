@@ -12,6 +12,7 @@
 
 #include "../ring/ring.h"
 #include "executors.h"
+#include "queue_limits.h"
 #include "shared.h"
 
 /* What follows from taking a task, or from finding none. */
@@ -27,6 +28,9 @@ extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until,
 extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
 extern void dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
+
+extern bool dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again);
+extern bool dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwEntry *entry, bool *few_left);
 
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);

@@ -102,6 +102,18 @@ typedef enum DwPause
 } DwPause;
 
 /*
+ * Lanes that have ready tasks and are not paused, in the order of their turns: those of
+ * an owner, whose tasks its executors run, or those of an external queue, whose messages
+ * sessions receive.
+ */
+typedef struct DwTurns
+{
+	int32		first;			/* index in dw_lanes, or DW_NO_LANE */
+	int32		last;
+	uint32		n;
+} DwTurns;
+
+/*
  * A lane: one combination of owner, queue and priority in one database.  Whatever can be
  * blocked or limited is so by lanes, so each has its own cursor into the table.
  */
@@ -141,6 +153,8 @@ typedef struct DwLane
 	/* ready lock */
 	int32		queue_place;	/* index in dw_queues; DW_NO_QUEUE for the default queue, and
 								 * if the queue has no place there */
+	bool		external;		/* its queue has messages, which sessions receive: no executor
+								 * takes any, and the lane is listed with its queue */
 	DwPause		paused;			/* DW_NOT_PAUSED, or the first reason found */
 	int32		peer;			/* next in the circle of lanes of the same owner and queue,
 								 * which differ in priority */
@@ -150,7 +164,7 @@ typedef struct DwLane
 	DwList		ready;			/* its ready list: due tasks that no executor has taken */
 	DwEntry		spare;			/* one more task, for which the pool had no memory */
 	DwSpareState spare_state;
-	bool		is_listed;		/* True if in its owner's list of lanes with ready tasks */
+	bool		is_listed;		/* True if in the DwTurns of its owner, or of its external queue */
 	int32		ready_next;		/* neighbours in that list */
 	int32		ready_prev;
 	uint32		running;		/* executors that run a task of the lane */
@@ -184,10 +198,7 @@ typedef struct DwOwner
 	int32		next_free;
 
 	/* ready lock */
-	int32		ready_head;		/* list of its lanes that have ready tasks and are not
-								 * paused, in the order of their turns */
-	int32		ready_tail;
-	uint32		nready;			/* number of lanes in that list */
+	DwTurns		turns;			/* its lanes with ready tasks, but those of external queues */
 	bool		is_listed;		/* True if in one of its database's two lists of owners */
 	dlist_node	link;			/* in that list */
 	DwBlock		block;			/* why it got no executor */
@@ -248,6 +259,7 @@ typedef struct DwDatabase
 	dlist_head	blocked_owners;	/* owners with ready tasks that cannot; those who lack a
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
+	uint32		awaiting;		/* sessions that wait for a message, see receivers.c */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */

@@ -34,6 +34,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/receivers.h"
 #include "key_lock.h"
 #include "marks.h"
 
@@ -169,7 +170,8 @@ dw_key_rows(Relation rel, const DwKey *key)
 
 /*
  * True if an executor is running the task of this row, or is running a newer task of
- * the key and has deleted this row for it.  rows are all rows of the key.
+ * the key and has deleted this row for it; or if a session has received that message.
+ * rows are all rows of the key.
  */
 bool
 dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
@@ -186,7 +188,8 @@ dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
 		DwKeyRow   *other = (DwKeyRow *) lfirst(lc);
 
 		if (other->deleter == row->deleter &&
-			dw_executor_claims(other->task.id, other->deleter))
+			(other->task.is_message ? dw_xid_receives(other->deleter) :
+			 dw_executor_claims(other->task.id, other->deleter)))
 			return true;
 	}
 	return false;

@@ -82,7 +82,10 @@ dw_finite_due(TimestampTz due)
 	return due;
 }
 
-/* Fills *task: a task of the current user, in the default queue, due at once after the commit. */
+/*
+ * Fills *task: a task of the current user, in the default queue, due at once after the
+ * commit.  sql is NULL for a message.
+ */
 void
 dw_new_task_init(DwNewTask *task, text *sql)
 {
@@ -91,7 +94,7 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	task->owner = GetUserId();
 	task->due = dw_schedule_now();
 	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
-	task->nulls[Anum_task_sql - 1] = false;
+	task->nulls[Anum_task_sql - 1] = sql == NULL;
 }
 
 /* Sets a column of the task's row. */
@@ -106,17 +109,18 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
  * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
  * its latest due time.  Keeps the current search_path with the task, unless a new session
  * of its owner has that by default.  The SQL is not checked if delay_wheel.check_sql is
- * off, or nargs is DW_SQL_CHECKED.
+ * off, or nargs is DW_SQL_CHECKED, as for a message.
  */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
 {
 	static struct config_generic *search_path = NULL;
-	const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
 	TimestampTz latest = task->due;
 
 	if (dw_check_sql_text && nargs != DW_SQL_CHECKED)
 	{
+		const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
+
 		if (dw_mode(task->values, task->nulls) != DW_IN_TRANSACTION)
 			dw_check_sql_autonomous(sql, nargs);
 		else

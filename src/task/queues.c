@@ -107,6 +107,8 @@ typedef struct KnownQueue
 	Oid			owner;
 	int			nusers;
 	Oid		   *users;			/* roles that the queue was declared for; InvalidOid: all */
+	int			nreceivers;
+	Oid		   *receivers;		/* roles that may receive its messages; InvalidOid: all */
 } KnownQueue;
 
 /* The queues that this session has read last, and the one that is being looked at. */
@@ -171,34 +173,43 @@ dw_queue_id(Relation rel, HeapTuple tuple)
 	return DatumGetInt16(column_or(rel, tuple, Anum_queue_id, 0));
 }
 
+/* Copies an array of roles in a row of delay_wheel.queue to memory that lasts. */
+static void
+remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, int *n)
+{
+	Datum		value = column_or(rel, tuple, column, (Datum) 0);
+	ArrayType  *array;
+	int			count;
+
+	*n = 0;
+	if (*roles)
+		pfree(*roles);
+	*roles = NULL;
+	if (DatumGetPointer(value) == NULL)
+		return;
+	array = DatumGetArrayTypeP(value);
+	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (count == 0 || ARR_HASNULL(array))
+		return;
+	*roles = MemoryContextAlloc(TopMemoryContext, count * sizeof(Oid));
+	memcpy(*roles, ARR_DATA_PTR(array), count * sizeof(Oid));
+	*n = count;
+}
+
 /* Copies a row of delay_wheel.queue to *found, in memory that lasts. */
 static void
 remember_queue(Relation rel, HeapTuple tuple, const char *name)
 {
-	Datum		users = column_or(rel, tuple, Anum_queue_users, (Datum) 0);
-
 	found->is_valid = false;
 	strlcpy(found->name, name, sizeof(found->name));
 	found->queue.id = dw_queue_id(rel, tuple);
 	found->queue.priority = DatumGetInt16(column_or(rel, tuple, Anum_queue_priority, 0));
 	found->queue.spread = interval_column(rel, tuple, Anum_queue_spread, 0);
 	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
-	found->nusers = 0;
-	if (found->users)
-		pfree(found->users);
-	found->users = NULL;
-	if (DatumGetPointer(users) != NULL)
-	{
-		ArrayType  *array = DatumGetArrayTypeP(users);
-		int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-
-		if (n > 0 && !ARR_HASNULL(array))
-		{
-			found->users = MemoryContextAlloc(TopMemoryContext, n * sizeof(Oid));
-			memcpy(found->users, ARR_DATA_PTR(array), n * sizeof(Oid));
-			found->nusers = n;
-		}
-	}
+	found->queue.external = DatumGetBool(column_or(rel, tuple, Anum_queue_external,
+												   BoolGetDatum(false)));
+	remember_roles(rel, tuple, Anum_queue_users, &found->users, &found->nusers);
+	remember_roles(rel, tuple, Anum_queue_receivers, &found->receivers, &found->nreceivers);
 }
 
 static void
@@ -242,14 +253,14 @@ lock_queue_by_name(const char *name)
 	table_close(rel, AccessShareLock);
 }
 
-/* True if the current user may schedule into the queue *found. */
+/* True if the current user owns the queue *found, or has the rights of one of these roles. */
 static bool
-may_use_found_queue(void)
+has_rights_of(const Oid *roles, int n)
 {
 	if (has_privs_of_role(GetUserId(), found->owner))
 		return true;
-	for (int i = 0; i < found->nusers; i++)
-		if (found->users[i] == InvalidOid || has_privs_of_role(GetUserId(), found->users[i]))
+	for (int i = 0; i < n; i++)
+		if (roles[i] == InvalidOid || has_privs_of_role(GetUserId(), roles[i]))
 			return true;
 	return false;
 }
@@ -275,31 +286,25 @@ lock_found_queue(DwDatabase *db, const char *name)
 		LOCKACQUIRE_ALREADY_HELD || found_is_current(db);
 }
 
-/* True if the current user may schedule into the queue of this row of delay_wheel.queue. */
+/*
+ * True if the current user may schedule into the queue of this row of delay_wheel.queue,
+ * or receive from it.
+ */
 bool
 dw_queue_is_usable(Relation rel, HeapTuple tuple)
 {
 	choose_known_queue("");
 	remember_queue(rel, tuple, "");
-	return may_use_found_queue();
+	return has_rights_of(found->users, found->nusers) ||
+		has_rights_of(found->receivers, found->nreceivers);
 }
 
-/*
- * Finds a queue by name (NULL: the default queue) and fills *queue.  Raises an error if
- * the queue does not exist, or the current user may not schedule into it.  The queue
- * is locked, so that it is not dropped before the end of the transaction.
- */
-void
-dw_queue_find(const char *name, DwQueueForTask *queue)
+/* Finds a queue by name, locks it and fills *found; an error if it does not exist. */
+static void
+find_and_lock(const char *name)
 {
-	DwDatabase *db;
+	DwDatabase *db = dw_my_database();
 
-	if (name == NULL || strcmp(name, "default") == 0)
-	{
-		memset(queue, 0, sizeof(DwQueueForTask));
-		return;
-	}
-	db = dw_my_database();
 	choose_known_queue(name);
 	if (!lock_found_queue(db, name))
 	{
@@ -311,13 +316,69 @@ dw_queue_find(const char *name, DwQueueForTask *queue)
 		/* changes of this transaction are in it, and may be rolled back */
 		found->is_valid = db != NULL && !dw_control_is_touched();
 	}
-	if (!may_use_found_queue())
+}
+
+/*
+ * Finds a queue by name (NULL: the default queue) and fills *queue.  Raises an error if
+ * the queue does not exist, or the current user may not schedule into it.  The queue
+ * is locked, so that it is not dropped before the end of the transaction.
+ */
+void
+dw_queue_find(const char *name, DwQueueForTask *queue)
+{
+	if (name == NULL || strcmp(name, "default") == 0)
+	{
+		memset(queue, 0, sizeof(DwQueueForTask));
+		return;
+	}
+	find_and_lock(name);
+	if (!has_rights_of(found->users, found->nusers))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for queue \"%s\"", name),
 				 errdetail("Only members of the role that owns the queue, roles that it was declared for, and superusers may schedule into it."),
 				 errhint("Its owner can name users with %s.", "delay_queue()")));
 	*queue = found->queue;
+}
+
+/*
+ * Finds an external queue by name, and returns its id.  Raises an error if the queue does
+ * not exist, is not external, or the current user may not receive from it.  The queue is
+ * locked, so that it is not dropped before the end of the transaction.
+ */
+int16
+dw_queue_find_to_receive(const char *name)
+{
+	if (strcmp(name, "default") == 0)
+		dw_queue_require_kind(name, false, true);
+	find_and_lock(name);
+	if (!has_rights_of(found->receivers, found->nreceivers))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to receive from queue \"%s\"", name),
+				 errdetail("Only members of the role that owns the queue, its receivers, and superusers may receive from it."),
+				 errhint("Its owner can name receivers with %s.", "delay_queue()")));
+	dw_queue_require_kind(name, found->queue.external, true);
+	return found->queue.id;
+}
+
+/* Raises an error if messages are meant for a queue of SQL tasks, or SQL for one of messages. */
+void
+dw_queue_require_kind(const char *name, bool external, bool message)
+{
+	if (external == message)
+		return;
+	if (message)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("queue \"%s\" is not external", name),
+				 errdetail("It has SQL tasks, which executors run."),
+				 errhint("Declare a queue for messages with %s.", "delay_queue(..., external => true)")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("queue \"%s\" is external", name),
+			 errdetail("It has messages, which sessions receive; no executor runs SQL of it."),
+			 errhint("Use %s, or another queue.", "delay_send()")));
 }
 
 /* Returns the name of a queue as it is now, or NULL if there is none of this id. */
@@ -340,19 +401,26 @@ dw_queue_name_of(int16 id)
 	return name;
 }
 
-/* As dw_queue_find(), for a queue known by its id, without the result. */
+/*
+ * As dw_queue_find(), for a queue known by its id, without the result.  Also raises an
+ * error if the queue does not have such rows, of messages or of SQL tasks.
+ */
 void
-dw_queue_require(int16 id)
+dw_queue_require(int16 id, bool message)
 {
 	DwQueueForTask queue;
 	char	   *name;
 
 	if (id == 0)
+	{
+		dw_queue_require_kind("default", false, message);
 		return;
+	}
 	name = dw_queue_name_of(id);
 	if (name == NULL)
 		raise_unknown(psprintf("%d", id));
 	dw_queue_find(name, &queue);
+	dw_queue_require_kind(name, queue.external, message);
 }
 
 /*
@@ -438,10 +506,13 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
 	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
 	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts,
-												  Int16GetDatum(1)));
+												  Int16GetDatum(0)));
 	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay,
 										 DW_DEFAULT_RETRY_DELAY);
 	queue->history = history_column(rel, tuple);
+	queue->external = DatumGetBool(column_or(rel, tuple, Anum_queue_external, BoolGetDatum(false)));
+	if (queue->max_attempts == 0)
+		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
 	queue->place = DW_NO_QUEUE;
 }
 

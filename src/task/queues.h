@@ -24,6 +24,7 @@ typedef struct DwQueueForTask
 	int16		id;				/* 0: the default queue */
 	int16		priority;		/* of tasks that are given none */
 	int64		spread;			/* due times are moved by less than this, in us */
+	bool		external;		/* has messages, which sessions receive; else SQL tasks */
 } DwQueueForTask;
 
 /* A row of delay_wheel.queue: a queue as declared. */
@@ -38,6 +39,7 @@ typedef struct DwDeclaredQueue
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 	DwHistoryLevel history;		/* which of its tasks go into the history */
+	bool		external;		/* has messages, which sessions receive */
 	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 
@@ -57,7 +59,9 @@ typedef struct DwQueueTables
 extern DwQueueTables dw_queue_tables;
 
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
-extern void dw_queue_require(int16 id);
+extern void dw_queue_require(int16 id, bool message);
+extern int16 dw_queue_find_to_receive(const char *name);
+extern void dw_queue_require_kind(const char *name, bool external, bool message);
 extern bool dw_queue_keep(int16 id);
 extern int16 dw_queue_named(const char *name);
 extern HeapTuple dw_queue_row(Relation rel, const char *name);

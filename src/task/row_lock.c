@@ -47,6 +47,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "my_session.h"
 #include "row_lock.h"
@@ -57,21 +58,26 @@
 
 /*---- Rows, and the transactions that hold them ----*/
 
-/*
- * Finds the open transactions that have deleted or locked a row.  *ours is set to
- * true if this transaction is among them, *others to an array of the other ones;
- * returns their number.
- */
-static int
-row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
+/* The open transactions that have deleted or locked a row. */
+typedef struct Holders
 {
+	bool		ours;			/* this transaction is among them */
+	int			n;				/* number of the other ones */
+	TransactionId *others;
+	TransactionId deleter;		/* which of these has deleted the row; invalid: none has */
+} Holders;
+
+/* Finds the open transactions that have deleted or locked a row. */
+static Holders
+row_holders(Relation rel, ItemPointer tid)
+{
+	Holders		result = {0};
 	Buffer		buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
 	Page		page = BufferGetPage(buffer);
 	HeapTupleHeader header;
 	uint16		infomask;
 	MultiXactMember *holders = palloc(sizeof(MultiXactMember));
 	int			nholders = 1;
-	int			n = 0;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	header = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page,
@@ -80,20 +86,24 @@ row_holders(Relation rel, ItemPointer tid, TransactionId **others, bool *ours)
 	holders[0].xid = HeapTupleHeaderGetRawXmax(header);
 	UnlockReleaseBuffer(buffer);
 
-	*ours = false;
-	*others = NULL;
 	if (infomask & HEAP_XMAX_INVALID)
-		return 0;
+		return result;
+	holders[0].status = HEAP_XMAX_IS_LOCKED_ONLY(infomask) ? MultiXactStatusForUpdate :
+		MultiXactStatusUpdate;
 	if (infomask & HEAP_XMAX_IS_MULTI)
 		nholders = GetMultiXactIdMembers(holders[0].xid, &holders, false,
 										 HEAP_XMAX_IS_LOCKED_ONLY(infomask));
-	*others = palloc(sizeof(TransactionId) * Max(nholders, 1));
+	result.others = palloc(sizeof(TransactionId) * Max(nholders, 1));
 	for (int i = 0; i < nholders; i++)
 		if (TransactionIdIsCurrentTransactionId(holders[i].xid))
-			*ours = true;
+			result.ours = true;
 		else if (TransactionIdIsInProgress(holders[i].xid))
-			(*others)[n++] = holders[i].xid;
-	return n;
+		{
+			result.others[result.n++] = holders[i].xid;
+			if (ISUPDATE_from_mxstatus(holders[i].status))
+				result.deleter = holders[i].xid;
+		}
+	return result;
 }
 
 /* True if this transaction has locked or deleted the row. */
@@ -101,19 +111,21 @@ bool
 dw_row_is_locked_here(Relation rel, const DwTaskKey *key)
 {
 	ItemPointerData tid = key->tid;
-	TransactionId *others;
-	bool		ours;
 
-	(void) row_holders(rel, &tid, &others, &ours);
-	return ours;
+	return row_holders(rel, &tid).ours;
 }
 
-/* True if one of the transactions is that in which an executor runs the task alone. */
+/*
+ * True if one of the transactions is that in which an executor runs the task alone, or
+ * in which a session has received the message.
+ */
 static bool
-one_claims(int64 id, const TransactionId *xids, int n)
+one_claims(const DwTaskKey *key, const Holders *holders)
 {
-	for (int i = 0; i < n; i++)
-		if (dw_executor_claims(id, xids[i]))
+	if (key->is_message)
+		return TransactionIdIsValid(holders->deleter) && dw_xid_receives(holders->deleter);
+	for (int i = 0; i < holders->n; i++)
+		if (dw_executor_claims(key->id, holders->others[i]))
 			return true;
 	return false;
 }
@@ -126,42 +138,38 @@ bool
 dw_row_is_claimed(Relation rel, const DwTaskKey *key)
 {
 	ItemPointerData tid = key->tid;
-	TransactionId *others;
-	bool		ours;
-	int			n = row_holders(rel, &tid, &others, &ours);
+	Holders		holders = row_holders(rel, &tid);
 
 	/* after reading the holders: an executor says that it keeps a row before it unlocks it */
 	if (dw_executor_keeps(key->id))
 		return true;
 
-	for (int i = 0; i < n; i++)
-		if (dw_xid_is_batch(others[i]))
+	for (int i = 0; i < holders.n; i++)
+		if (dw_xid_is_batch(holders.others[i]))
 		{
-			XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
-			n = row_holders(rel, &tid, &others, &ours);
+			XactLockTableWait(holders.others[i], rel, &tid, XLTW_Delete);
+			holders = row_holders(rel, &tid);
 			i = -1;
 		}
-	return one_claims(key->id, others, n);
+	return one_claims(key, &holders);
 }
 
 /*
  * Waits for the transactions that have locked or deleted the row of a task, without
  * locking it for this transaction: if an executor claims the task in between, the
  * caller must learn that, and not wait for the executor.  Returns false, without
- * waiting, if an executor is running the task.
+ * waiting, if an executor is running the task, or a session has received the message.
  */
 bool
 dw_row_wait(Relation rel, const DwTaskKey *key)
 {
 	ItemPointerData tid = key->tid;
-	TransactionId *others;
-	bool		ours;
-	int			n = row_holders(rel, &tid, &others, &ours);
+	Holders		holders = row_holders(rel, &tid);
 
-	if (one_claims(key->id, others, n) || dw_executor_keeps(key->id))
+	if (one_claims(key, &holders) || dw_executor_keeps(key->id))
 		return false;
-	for (int i = 0; i < n; i++)
-		XactLockTableWait(others[i], rel, &tid, XLTW_Delete);
+	for (int i = 0; i < holders.n; i++)
+		XactLockTableWait(holders.others[i], rel, &tid, XLTW_Delete);
 	return true;
 }
 
@@ -202,11 +210,10 @@ dw_row_delete(Relation rel, const DwTaskKey *key)
 	result = dw_heap_delete(rel, &tid, false);
 	if (result == TM_BeingModified)
 	{
-		TransactionId *others;
-		bool		ours;
+		Holders		holders = row_holders(rel, &tid);
 
 		/* heap_delete() passes over our own lock only if it may wait */
-		if (row_holders(rel, &tid, &others, &ours) == 0 && ours)
+		if (holders.n == 0 && holders.ours)
 			result = dw_heap_delete(rel, &tid, true);
 	}
 	if (key->has_more)

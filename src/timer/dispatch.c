@@ -54,6 +54,7 @@
 #include "call_sweeper.h"
 #include "dispatch.h"
 #include "orphans.h"
+#include "wake_receivers.h"
 
 /*
  * Microseconds in which an executor must have come up that a former timer started.  After
@@ -441,7 +442,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, dw_now(), &room, &until);
 	LWLockRelease(dw_ready_lock(db));
-	if (limit == DW_LIMIT_NONE && !dw_database_is_disabled(db) &&
+	if (limit == DW_LIMIT_NONE && !lane->external && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
 		(void) start_executor(db, lane->owner, true);
@@ -551,7 +552,7 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 		if (e->database != db->oid || e->state != DW_EXECUTOR_IDLE ||
 			!owner->is_listed || owner->round == this_round)
 			continue;
-		owner->in_need = lane_in_need(db, owner, owner->ready_head, now, look_again);
+		owner->in_need = lane_in_need(db, owner, owner->turns.first, now, look_again);
 		owner->round = this_round;
 	}
 }
@@ -673,7 +674,7 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 		if (*left_out)
 			break;
 		lane = owner->round == this_round ? owner->in_need :
-			lane_in_need(db, owner, owner->ready_head, now, look_again);
+			lane_in_need(db, owner, owner->turns.first, now, look_again);
 		if (lane == NULL)
 			continue;
 		staff = count_staff(db, owner->role);
@@ -731,6 +732,7 @@ dw_dispatch(DwDatabase *db)
 	}
 
 	retry_without_worker(db);
+	look_again = dw_wake_receivers(db);
 	starving = find_missing(db, now, &missing, &left_out, &look_again);
 	foreach(lc, missing)
 	{

@@ -31,6 +31,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
+#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../task/queues.h"
 #include "near.h"
@@ -44,16 +45,6 @@
 /* True if the log has it that more queues are declared than there are places. */
 static bool missing_announced = false;
 
-/* Fills a free place for this queue, with its statistics at zero. */
-static void
-enter_queue(DwDatabase *db, DwQueue *place, int16 id)
-{
-	memset(place, 0, sizeof(DwQueue));
-	place->database = db->oid;
-	place->id = id;
-	dw_counters_init(&place->counters);
-}
-
 /* Copies the options of a declared queue to its place. */
 static void
 set_queue(DwQueue *place, const DwDeclaredQueue *queue)
@@ -65,6 +56,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->timeout = queue->timeout;
 	place->max_attempts = queue->max_attempts;
 	place->retry_delay = queue->retry_delay;
+	place->external = queue->external;
 	/* attach_lane() counts running tasks again */
 	place->running = 0;
 }
@@ -109,7 +101,7 @@ place_queues(DwDatabase *db)
 				db->queues_missing = true;
 				continue;
 			}
-			enter_queue(db, &dw_queues[next], queue->id);
+			dw_queue_enter(db, &dw_queues[next], queue->id);
 			queue->place = next;
 		}
 		set_queue(&dw_queues[queue->place], queue);
@@ -117,13 +109,19 @@ place_queues(DwDatabase *db)
 	return left;
 }
 
-/* Sets the lane's queue_place, and counts the lane's executors for its queue. */
+/*
+ * Sets the lane's queue_place, and counts the lane's executors for its queue.  A lane of
+ * an external queue has been unlisted before.
+ */
 static void
-attach_lane(DwLane *lane)
+attach_lane(DwDatabase *db, DwLane *lane)
 {
 	DwDeclaredQueue   *queue = lane->queue != 0 ? dw_queue_declared(lane->queue) : NULL;
 
 	lane->queue_place = queue ? queue->place : DW_NO_QUEUE;
+	if (lane->queue_place != DW_NO_QUEUE && queue->external && !lane->external)
+		dw_ready_unlist(db, lane);
+	lane->external = lane->queue_place != DW_NO_QUEUE && queue->external;
 	if (lane->queue_place != DW_NO_QUEUE)
 		dw_queues[lane->queue_place].running += lane->running;
 }
@@ -160,6 +158,10 @@ apply_tables(DwDatabase *db)
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	/* these are listed with their queue's place, which may go to another queue */
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].external)
+			dw_ready_unlist(db, &dw_lanes[i]);
 	left = place_queues(db);
 	db->paused = dw_queue_tables.database_paused;
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
@@ -167,7 +169,7 @@ apply_tables(DwDatabase *db)
 		DwLane	   *lane = &dw_lanes[i];
 		DwPause		paused;
 
-		attach_lane(lane);
+		attach_lane(db, lane);
 		paused = dw_pause_of_lane(lane);
 		if (paused == DW_NOT_PAUSED ? lane->paused != DW_NOT_PAUSED :
 			paused == DW_PAUSED_NO_QUEUE && lane->paused != paused)
@@ -188,6 +190,8 @@ apply_tables(DwDatabase *db)
 		dw_lanes[i].paused = dw_pause_of_lane(&dw_lanes[i]);
 		dw_ready_obey_pause(db, &dw_lanes[i]);
 	}
+	/* their queue may have come, gone, or changed its receivers */
+	dw_await_wake_all(db);
 	LWLockRelease(dw_ready_lock(db));
 
 	if (left)

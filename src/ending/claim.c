@@ -3,13 +3,13 @@
  * claim.c
  *	  Claiming tasks: the deletion of their rows.
  *
- * Run by executors, as the role that owns the tasks, for one task
- * (run_task.c) and for several that share a transaction (batch.c).
+ * Run by executors, as the role that owns the tasks, for one task and for several that
+ * share a transaction; and by sessions that receive messages, in a transaction of theirs.
  *
  * An entry names a task in memory: its id, its due time and where its row is.
- * The claim is the deletion of the task's row, before the task's SQL and in the
- * same transaction.  Whatever dies, and whenever, either both take effect or neither
- * does.  Two executors may hold the same entry for a moment, and an entry may be
+ * The claim is the deletion of the task's row, in the same transaction as the task's
+ * SQL, or as all that the receiver of a message does.  Whatever dies, and whenever, either
+ * both take effect or neither does.  Two processes may hold the same entry for a moment, and an entry may be
  * stale; only one claim of a row can succeed.  Steps X1 to X4 of the model in
  * test/model.
  *
@@ -39,6 +39,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "../shmem/writers.h"
@@ -48,32 +49,11 @@
 #include "../task/other_nodes.h"
 #include "../task/row_lock.h"
 #include "claim.h"
-#include "session.h"
 #include "verdict.h"
 
 /* Shortest and longest time, in us, until the timer reads a row that was locked again. */
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
-
-/*
- * Begins a transaction in which tasks are claimed, run or settled.  It has an active
- * snapshot, which sees what was committed when the transaction began.  After an
- * error, AbortCurrentTransaction() is enough to end it.
- *
- * The transaction is an implicit transaction block.  Outside of a block, other
- * extensions take each statement for a whole transaction, and commit its effects on
- * other nodes at once.
- */
-void
-dw_claim_begin_transaction(void)
-{
-	SetCurrentStatementStartTimestamp();
-	dw_session_start_transaction();
-	BeginImplicitTransactionBlock();
-	XactIsoLevel = XACT_READ_COMMITTED;
-	XactReadOnly = false;
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
 
 /* Replaces the active snapshot of the claim's transaction by a new one. */
 void
@@ -81,23 +61,6 @@ dw_claim_snapshot(void)
 {
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
-/*
- * Commits the transaction of a claim.  Settings that the task has changed stay in
- * force until the commit is over: deferred triggers and the commit itself (for
- * example synchronous_commit) obey them.  dw_session_clean() undoes them later.
- */
-void
-dw_claim_commit_transaction(void)
-{
-	dw_other_nodes_prepare();
-	if (ActiveSnapshotSet())
-		PopActiveSnapshot();
-	DW_INJECT("run-before-commit");
-	EndImplicitTransactionBlock();
-	dw_session_commit_transaction();
-	DW_INJECT("run-after-commit");
 }
 
 /* Opens the table of tasks.  The lock lasts until the end of the transaction. */
@@ -228,6 +191,11 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 static void
 publish_xid(DwExecutor *me)
 {
+	if (me == NULL)
+	{
+		dw_receiver_publish(GetTopTransactionId());
+		return;
+	}
 	if (pg_atomic_read_u32(&me->xid) != InvalidTransactionId)
 		return;
 	pg_atomic_write_u32(&me->xid, GetCurrentTransactionId());
@@ -235,18 +203,18 @@ publish_xid(DwExecutor *me)
 }
 
 /*
- * True if the row is being deleted by an executor, whose xid is xmax.  That executor
- * then hints the task again if it is to run.  The SQL of a task that an executor runs
- * may also have only locked the row; then the result is false.
+ * True if the row is being deleted by an executor or a receiver, whose xid is xmax.  That
+ * process then hints the task again if it is to run.  It may also have only locked the
+ * row; then the result is false.
  */
 static bool
-is_deleted_by_executor(Relation rel, const ItemPointerData *tid, TransactionId xmax)
+is_claimed_by_other(Relation rel, const ItemPointerData *tid, TransactionId xmax)
 {
 	HeapTupleData tuple = {.t_self = *tid};
 	Buffer		buffer;
 	uint16		infomask;
 
-	if (!dw_xid_is_executor(xmax) || !heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
+	if (!(dw_xid_is_executor(xmax) || dw_xid_receives(xmax)) || !heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
 		return false;
 	infomask = tuple.t_data->t_infomask;
 	ReleaseBuffer(buffer);
@@ -263,7 +231,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 				   DwClaim *claim, DwClaimResult *result)
 {
 	bool		has_key = !claim->nulls[Anum_task_key - 1] && dw_key_lock_of(rel, claim->tuple);
-	bool		stays = dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
+	bool		stays = me != NULL && dw_mode(claim->values, claim->nulls) == DW_AT_LEAST_ONCE;
 	TM_FailureData failure;
 	TM_Result	deleted;
 
@@ -290,14 +258,29 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 	if (has_key)
 		dw_key_leave();
 	if (deleted == TM_BeingModified &&
-		!is_deleted_by_executor(rel, &claim->key.tid, failure.xmax) &&
+		!is_claimed_by_other(rel, &claim->key.tid, failure.xmax) &&
 		!dw_task_is_cancelled(rel, claim->tuple))
 	{
 		/* a cancelled task needs no recheck: the sweeper removes its row */
-		dw_key_claim_refused(me, rel, claim->tuple);
+		if (me != NULL)
+			dw_key_claim_refused(me, rel, claim->tuple);
 		ask_for_recheck(db, entry);
 	}
 	return deleted == TM_Ok || deleted == TM_BeingModified;
+}
+
+/*
+ * For a receiver whose snapshot does not see the row of the entry: DW_CLAIM_UNSEEN if the
+ * message is there, by a new snapshot.
+ */
+static DwClaimResult
+look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
+{
+	claim->tuple = dw_task_find(rel, entry->id, NULL);
+	if (claim->tuple == NULL)
+		return DW_CLAIM_NOTHING;
+	read_claimed_row(rel, claim);
+	return matches_entry(&claim->key, entry) ? DW_CLAIM_UNSEEN : DW_CLAIM_NOTHING;
 }
 
 /*
@@ -305,10 +288,12 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
  * if the result is DW_CLAIMED.  Does not wait for other transactions that have the row
  * locked; waits only for locks that are held briefly: of the key, of the id, at commit.
  *
- * The caller has begun a transaction by dw_claim_begin_transaction(), has taken the
- * entry from its ready list before the active snapshot, and has rel opened by
- * dw_claim_open().  is_wanted may be NULL; if it returns false for the row, the row is
- * left alone.
+ * me is the executor that runs the task, NULL for a session that receives a message.  An
+ * executor has taken the entry from its ready list before the active snapshot, which is
+ * replaced by a new one if the row has changed since.  The snapshot of a session is not:
+ * only what it sees is claimed (DW_CLAIM_UNSEEN), and a row that was moved is forgotten,
+ * since its mover hints it.  rel was opened by dw_claim_open().  is_wanted may be NULL; if
+ * it returns false for the row, the row is left alone.
  */
 DwClaimResult
 dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
@@ -327,6 +312,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		{
 			Oid			owner;
 
+			if (me == NULL)
+				return look_beyond_snapshot(rel, entry, claim);
 			/* a task that runs without a row, in another executor, is suspected no less */
 			if (dw_crashes_of(db->oid, entry->id) > 0 &&
 				!dw_executor_runs_autonomous(entry->id, &owner))
@@ -347,6 +334,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		if (delete_claimed_row(db, me, rel, entry, claim, &result))
 			break;
 		/* the row has changed since the snapshot: look again */
+		if (me == NULL)
+			return DW_CLAIM_NOTHING;
 		CHECK_FOR_INTERRUPTS();
 		dw_claim_snapshot();
 	}
@@ -360,6 +349,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		 * brings no invalidations.
 		 */
 		dw_committing_wait();
+		if (me == NULL)
+			return result;		/* its snapshot is the statement's */
 		CommandCounterIncrement();
 		UpdateActiveSnapshotCommandId();
 	}

@@ -3,8 +3,9 @@
  * verdict.c
  *	  Whether a task that was claimed is run.
  *
- * Run by executors.  The executor has claimed the task: its transaction has deleted
- * the row, but is not committed yet, so no other process can change the task.  Only
+ * Run by executors, and by sessions that receive messages.  The process has claimed the
+ * task: its transaction has deleted the row, but is not committed yet, so no other
+ * process can change the task.  Only
  * now the executor looks for a mark (a row of delay_wheel.cancellation), for a pause,
  * and for a newer task of the same key.  Before the deletion, any of them could still
  * come in between.
@@ -17,7 +18,6 @@
 
 #include "../base/clock.h"
 #include "../base/errors.h"
-#include "../ending/pending.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
@@ -25,6 +25,7 @@
 #include "../shmem/suspects.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
+#include "pending.h"
 #include "verdict.h"
 
 /*

@@ -39,14 +39,13 @@ typedef enum DwClaimResult
 	DW_CLAIM_NOTHING,			/* the row is gone, was moved, or another transaction
 								 * has it: the task is hinted again if necessary */
 	DW_CLAIM_CANCELLED,			/* a mark has hit the task: the sweeper removes the row */
-	DW_CLAIM_REJECTED			/* is_wanted has returned false: the row is unchanged */
+	DW_CLAIM_REJECTED,			/* is_wanted has returned false: the row is unchanged */
+	DW_CLAIM_UNSEEN				/* a receiver's snapshot does not see the row, which is there */
 } DwClaimResult;
 
 /* True if the caller of dw_claim() wants to claim this row.  The verdict is not set yet. */
 typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
-extern void dw_claim_begin_transaction(void);
 extern void dw_claim_snapshot(void);
-extern void dw_claim_commit_transaction(void);
 extern Relation dw_claim_open(void);
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 							  DwIsWanted is_wanted, void *arg, DwClaim *claim);

@@ -1,0 +1,694 @@
+/*-------------------------------------------------------------------------
+ *
+ * receive.c
+ *	  delay_receive() and delay_fail(): messages that a transaction receives.
+ *
+ * Run by sessions, and by executors whose tasks call these functions.
+ *
+ * To receive a message is an executor's claim, made by a session: its row is deleted in
+ * the session's transaction, so the message is gone when all that the session did with
+ * it is committed, or nothing is.  Unlike an executor, a session cannot undo its
+ * transaction when a message turns out not to be wanted.  So a message that a pause holds
+ * back is inserted again, and one that has expired, say, is concluded in the session's
+ * transaction.
+ *
+ * Between the ready list and the end of the transaction a message is in nobody's memory
+ * but this process's.  So each entry is noted before the ready lock is released.  What was
+ * not claimed goes back at the end of the call, and what was claimed is hinted again when
+ * the transaction, or the subtransaction, is rolled back (steps A1 and A2 of the model).
+ * A process that ends aborts its transaction first.  The callbacks take no lock, allocate
+ * nothing and cannot fail.
+ *
+ * Before the commit each message that is still held is concluded: history, notification,
+ * follow-up.  Not before, since delay_fail() may put it back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/parsenodes.h"
+#include "storage/bufmgr.h"
+#include "tcop/pquery.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
+#include "../ending/attempt_end.h"
+#include "../ending/claim.h"
+#include "../ending/conclude.h"
+#include "../ending/history.h"
+#include "../ending/keys.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/lanes.h"
+#include "../shmem/lateness.h"
+#include "../shmem/outcome.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/ready.h"
+#include "../shmem/receivers.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../task/key_lock.h"
+#include "../task/my_session.h"
+#include "../task/queues.h"
+#include "../task/touched.h"
+#include "options.h"
+#include "receive.h"
+
+/* Limit for the messages that a transaction takes. */
+#define MAX_TAKEN		1000
+
+PG_FUNCTION_INFO_V1(dw_receive);
+PG_FUNCTION_INFO_V1(dw_fail);
+
+typedef enum TakenState
+{
+	TAKEN_POPPED,				/* out of the ready list, and not looked at yet */
+	TAKEN_RETURNED,				/* to go back into the ready list at the end of the call */
+	TAKEN_FORGOTTEN,			/* nothing is left to do */
+	TAKEN_HELD,					/* received: its row is deleted */
+	TAKEN_ENDED					/* its row is deleted, and its end or next attempt written */
+} TakenState;
+
+/* A message that this transaction has taken from a ready list. */
+typedef struct Taken
+{
+	DwEntry		entry;			/* with the place of the row */
+	DwLaneRef	lane;			/* as it was then: its place may have gone to another lane */
+	int16		queue;
+	int32		queue_place;	/* where the queue was in dw_queues */
+	TakenState	state;
+	bool		has_sequel;		/* its end needs its row: history, notification, follow-up */
+	DwOutcome	outcome;		/* to be counted after the commit */
+	TimestampTz since;			/* when it was received */
+	SubTransactionId subid;		/* that has taken it */
+	SubTransactionId ended_in;	/* that has ended it, if TAKEN_ENDED */
+} Taken;
+
+/* In TopMemoryContext, MAX_TAKEN elements; in the order in which they were taken. */
+static Taken *taken = NULL;
+static int	ntaken = 0;
+
+/* The database of these, pinned until the end of the transaction. */
+static DwDatabase *taken_db = NULL;
+
+/*---- Checks of the call ----*/
+
+/* The utility statement that this session runs at top level, or NULL. */
+static Node *
+utility_at_top(void)
+{
+	if (ActivePortal == NULL || ActivePortal->stmts == NIL)
+		return NULL;
+	return linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+}
+
+/*
+ * True if the rows of the function go to the client by a statement that commits before the
+ * client has seen them: a SELECT, COPY or cursor outside of a transaction block.  A query
+ * within a function, and one that writes the rows, are not meant.
+ */
+static bool
+commits_unseen(const ReturnSetInfo *result)
+{
+	Node	   *utility = utility_at_top();
+
+	if (IsTransactionBlock() || ActivePortal == NULL)
+		return false;
+	if (utility != NULL)
+		return IsA(utility, CopyStmt) || IsA(utility, DeclareCursorStmt);
+	return ActivePortal->queryDesc != NULL && result->econtext != NULL &&
+		ActivePortal->queryDesc->estate == result->econtext->ecxt_estate;
+}
+
+/* Raises an error if the call would lose messages silently. */
+static void
+check_call(FunctionCallInfo fcinfo, bool autocommit)
+{
+	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Node	   *utility = utility_at_top();
+
+	if (utility != NULL && IsA(utility, ExplainStmt))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),
+				 errdetail("They would be gone, and nobody would have seen them.")));
+	/* a target list calls the function once for each column of (f(...)).* */
+	if (result != NULL && IsA(result, ReturnSetInfo) &&
+		!(result->allowedModes & SFRM_Materialize_Preferred))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s must be called in FROM", "delay_receive()"),
+				 errhint("Use SELECT * FROM %s.", "delay_receive(...)")));
+	if (!autocommit && result != NULL && commits_unseen(result))
+		ereport(ERROR,
+				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s needs a transaction block", "delay_receive()"),
+				 errdetail("Outside of one, this statement commits, and the messages are gone, before the client has seen them."),
+				 errhint("Use BEGIN and COMMIT, or autocommit => true if losing them does not matter.")));
+}
+
+/* Returns the number of messages that are asked for; an error if it is out of range. */
+static int
+number_asked_for(FunctionCallInfo fcinfo)
+{
+	int			n = PG_ARGISNULL(1) ? 1 : PG_GETARG_INT32(1);
+
+	if (n < 1 || n > MAX_TAKEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of messages must be between %d and %d", 1, MAX_TAKEN)));
+	if (ntaken >= MAX_TAKEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("transaction has received as many messages as it may: %d", MAX_TAKEN),
+				 errhint("Commit, and go on in another one.")));
+	return Min(n, MAX_TAKEN - ntaken);
+}
+
+/*---- Taking messages from the ready lists ----*/
+
+/*
+ * Takes up to n messages of the queue, and notes them at the end of taken; returns how
+ * many.
+ */
+static int
+pop_messages(DwDatabase *db, int16 queue, int n)
+{
+	DwQueue    *place;
+	bool		few_left = false;
+	int			first = ntaken;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	place = dw_queue_place_of(db, queue);
+	while (place != NULL && ntaken < first + n)
+	{
+		Taken	   *t = &taken[ntaken];
+
+		if (!dw_ready_pop_message(db, place, &t->entry, &few_left))
+			break;
+		t->lane = dw_lane_ref(&dw_lanes[t->entry.lane]);
+		t->queue = queue;
+		t->queue_place = place - dw_queues;
+		t->state = TAKEN_POPPED;
+		t->outcome = DW_NOT_ENDED;
+		t->subid = GetCurrentSubTransactionId();
+		/* noted: from here on the callbacks bring it back */
+		ntaken++;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	DW_INJECT("receive-after-pop");
+	if (few_left)
+		dw_wake_timer(db, DW_AWAKE);
+	return ntaken - first;
+}
+
+/* Counts that this message is not received any more, and wakes the timer if that matters. */
+static void
+end_count(DwDatabase *db, const Taken *t)
+{
+	if (!dw_limits_received(db->oid, t->queue_place, t->queue, 1))
+		return;
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+	dw_wake_timer(db, DW_AWAKE);
+}
+
+/* The hint that brings a message back.  For callbacks. */
+static DwHint
+hint_of_taken(const Taken *t)
+{
+	DwHint		hint = {.id = t->entry.id, .due = t->entry.due, .lane = t->lane};
+
+	ItemPointerSet(&hint.tid, t->entry.block, dw_entry_offset(&t->entry));
+	return hint;
+}
+
+/*
+ * At the end of a call: puts those back that are to go back, in their order, forgets those
+ * with which nothing is left to do, and wakes the next session that waits.
+ */
+static void
+finish_call(DwDatabase *db, int16 queue)
+{
+	TimestampTz look_again = DW_NEVER;
+	DwQueue    *place;
+	int			left = 0;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int i = ntaken - 1; i >= 0; i--)
+		if (taken[i].state == TAKEN_RETURNED)
+		{
+			DwLane	   *lane = &dw_lanes[taken[i].entry.lane];
+
+			if (pg_atomic_read_u32(&lane->generation) == taken[i].lane.generation)
+				dw_ready_put_back(db, &taken[i].entry, false);
+			else
+				dw_reload_ask(&db->timer_news, taken[i].entry.due);
+			dw_limits_not_begun(db, queue);
+			taken[i].state = TAKEN_FORGOTTEN;
+			end_count(db, &taken[i]);
+		}
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].state != TAKEN_FORGOTTEN)
+			taken[left++] = taken[i];
+	ntaken = left;
+	place = dw_queue_place_of(db, queue);
+	if (place != NULL)
+	{
+		/* whoever was woken has looked, or need not any more */
+		place->woken_at = 0;
+		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again))
+			(void) dw_await_wake_one(place);
+	}
+	LWLockRelease(dw_ready_lock(db));
+	if (look_again != DW_NEVER && place->waiting > 0)
+	{
+		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+		dw_wake_timer(db, look_again);
+	}
+}
+
+/*---- Claiming them ----*/
+
+/* For dw_claim(): an external queue may have an SQL task, which plain SQL has put there. */
+static bool
+is_message(const DwClaim *claim, void *arg)
+{
+	return !claim->nulls[Anum_task_payload - 1];
+}
+
+/* Marks a message as ended by this (sub)transaction. */
+static void
+end_taken(Taken *t, DwOutcome outcome)
+{
+	t->state = TAKEN_ENDED;
+	t->outcome = outcome;
+	t->ended_in = GetCurrentSubTransactionId();
+}
+
+/* Inserts the row of a message again that a pause holds back, as it was. */
+static void
+insert_again(Relation rel, DwClaim *claim)
+{
+	DwHint		hint = {.id = claim->key.id, .due = claim->key.due};
+
+	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
+	hint.tid = dw_task_insert_again(rel, claim->tuple, claim->values, claim->nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+}
+
+/* Ends a claimed message that is not to be received, by its verdict. */
+static void
+obey_verdict(Relation rel, Taken *t, DwClaim *claim)
+{
+	ErrorData	error = {.sqlerrcode = claim->sqlstate, .message = unconstify(char *, claim->reason)};
+
+	switch (claim->verdict)
+	{
+		case DW_RUN:
+			Assert(false);
+			break;
+		case DW_DROP:
+			dw_conclude_row(rel, claim->tuple, &claim->key, DW_CANCELLED, NULL);
+			end_taken(t, DW_CANCELLED);
+			break;
+		case DW_SKIP:
+			dw_conclude_row(rel, claim->tuple, &claim->key, DW_SKIPPED, NULL);
+			end_taken(t, DW_SKIPPED);
+			break;
+		case DW_PUT_BACK:
+			insert_again(rel, claim);
+			end_taken(t, DW_NOT_ENDED);
+			break;
+		case DW_REFUSE:
+			dw_attempt_fail(claim, claim->key.attempts, 0, &error);
+			end_taken(t, DW_FAILED);
+			break;
+	}
+}
+
+/*
+ * Claims a message that was taken.  True if it is received; *claim has its row then, in
+ * the current memory context.
+ */
+static bool
+claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
+{
+	DwClaimResult result = DW_CLAIM_UNSEEN;
+
+	/* the timer hands over a little early, and the clock may have been set back */
+	while (t->entry.due > dw_now() && t->entry.due - dw_now() <= DW_HEAD_START_US)
+		SPIN_DELAY();
+	if (t->entry.due <= dw_now() && !dw_is_paused(db, dw_lanes[t->entry.lane].owner, t->queue))
+		result = dw_claim(db, NULL, rel, &t->entry, is_message, NULL, claim);
+	switch (result)
+	{
+		case DW_CLAIMED:
+			t->entry.block = ItemPointerGetBlockNumber(&claim->key.tid);
+			t->entry.offset = ItemPointerGetOffsetNumber(&claim->key.tid);
+			if (claim->verdict == DW_RUN)
+				return true;
+			obey_verdict(rel, t, claim);
+			return false;
+		case DW_CLAIM_UNSEEN:
+			t->state = TAKEN_RETURNED;
+			return false;
+		case DW_CLAIM_CANCELLED:
+			dw_task_was_cancelled(db, &t->entry);
+			break;
+		case DW_CLAIM_NOTHING:
+		case DW_CLAIM_REJECTED:
+			/* the lane was given back meanwhile, so the entry was compared with another one */
+			if (pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
+				dw_reload_ask(&db->timer_news, t->entry.due);
+			break;
+	}
+	t->state = TAKEN_FORGOTTEN;
+	end_count(db, t);
+	return false;
+}
+
+/* Adds a message that was claimed to the result of delay_receive(). */
+static void
+put_message(ReturnSetInfo *result, const DwClaim *claim)
+{
+	Datum		values[4];
+	bool		nulls[4] = {0};
+
+	values[0] = Int64GetDatum(claim->key.id);
+	/* what is stored out of line is deleted with the row */
+	values[1] = PointerGetDatum(PG_DETOAST_DATUM(claim->values[Anum_task_payload - 1]));
+	values[2] = Int32GetDatum(claim->key.attempts + 1);
+	values[3] = TimestampTzGetDatum(claim->key.due);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Receives up to n messages of the queue. */
+static void
+receive(DwDatabase *db, int16 queue, int n, ReturnSetInfo *result)
+{
+	Relation	rel = dw_claim_open();
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_receive",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext outer = MemoryContextSwitchTo(context);
+	int			popped;
+
+	while (n > 0 && ntaken < MAX_TAKEN &&
+		   (popped = pop_messages(db, queue, Min(n, MAX_TAKEN - ntaken))) > 0)
+		for (int i = ntaken - popped; popped > 0; i++, popped--)
+		{
+			Taken	   *t = &taken[i];
+			DwClaim		claim;
+
+			CHECK_FOR_INTERRUPTS();
+			MemoryContextReset(context);
+			if (!claim_taken(db, rel, t, &claim))
+				continue;
+			DW_INJECT("receive-after-claim");
+			t->state = TAKEN_HELD;
+			t->outcome = DW_DONE;
+			t->since = dw_now();
+			t->has_sequel = claim.key.has_more || dw_history_wants(queue, DW_DONE);
+			put_message(result, &claim);
+			n--;
+		}
+	MemoryContextSwitchTo(outer);
+	MemoryContextDelete(context);
+	table_close(rel, NoLock);
+}
+
+/* SQL function delay_receive(). */
+Datum
+dw_receive(PG_FUNCTION_ARGS)
+{
+	DwDatabase *db;
+	int16		queue;
+	int			n;
+
+	dw_require_writable("delay_receive()");
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	check_call(fcinfo, !PG_ARGISNULL(2) && PG_GETARG_BOOL(2));
+	n = number_asked_for(fcinfo);
+	InitMaterializedSRF(fcinfo, 0);
+	queue = dw_queue_find_to_receive(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	db = dw_my_database();
+	if (db == NULL)
+	{
+		dw_warn_no_place();
+		return (Datum) 0;
+	}
+	if (taken == NULL)
+		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
+	taken_db = db;
+	receive(db, queue, n, (ReturnSetInfo *) fcinfo->resultinfo);
+	finish_call(db, queue);
+	return (Datum) 0;
+}
+
+/*---- Putting one back ----*/
+
+/* Returns the message with this id that this transaction has received and holds, or NULL. */
+static Taken *
+find_held(int64 id)
+{
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].entry.id == id && taken[i].state == TAKEN_HELD)
+			return &taken[i];
+	return NULL;
+}
+
+/* Returns a copy of the row of a message that this transaction has received. */
+static HeapTuple
+fetch_held(Relation rel, const Taken *t)
+{
+	HeapTupleData tuple;
+	HeapTuple	copy;
+	Buffer		buffer;
+
+	ItemPointerSet(&tuple.t_self, t->entry.block, dw_entry_offset(&t->entry));
+	if (!heap_fetch(rel, SnapshotAny, &tuple, &buffer, false))
+		elog(ERROR, "could not find the row of message %lld", (long long) t->entry.id);
+	copy = heap_copytuple(&tuple);
+	ReleaseBuffer(buffer);
+	return copy;
+}
+
+/*
+ * Ends the attempt of a message as its receiver says: another one is due then, or after
+ * the pause of the message if due is DW_NEVER; or it is given up.
+ */
+static void
+fail_held(DwDatabase *db, Taken *t, TimestampTz due, bool give_up, ErrorData *error)
+{
+	Relation	rel = dw_claim_open();
+	DwClaim		claim;
+	int			failed;
+	int64		newer = 0;
+
+	dw_claim_read(db, rel, fetch_held(rel, t), &claim);
+	failed = claim.key.attempts + 1;
+	give_up = give_up || failed >= claim.terms.max_attempts;
+	if (!give_up)
+	{
+		bool		allowed = dw_key_retry_allowed(rel, claim.tuple, &newer);
+
+		if (allowed)
+			dw_attempt_retry(&claim, due != DW_NEVER ? due : dw_next_attempt(&claim.terms, failed),
+							 failed, t->since, error);
+		else
+			error->detail = psprintf("The task was not tried again, since task %lld of the same key is newer.",
+									 (long long) newer);
+		if (!claim.nulls[Anum_task_key - 1])
+			dw_key_leave();
+		give_up = !allowed;
+	}
+	if (give_up)
+		dw_attempt_fail(&claim, failed, t->since, error);
+	end_taken(t, give_up ? DW_FAILED : DW_RETRIED);
+	table_close(rel, NoLock);
+}
+
+/* SQL function delay_fail(). */
+Datum
+dw_fail(PG_FUNCTION_ARGS)
+{
+	ErrorData	error = {.sqlerrcode = DW_ERRCODE_REPORTED, .message = "its receiver has reported a failure"};
+	TimestampTz due = DW_NEVER;
+	Taken	   *t;
+
+	dw_require_writable("delay_fail()");
+	dw_refuse_null(PG_ARGISNULL(0), "message id");
+	if (!PG_ARGISNULL(1))
+		error.message = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	if (!PG_ARGISNULL(2))
+		due = dw_time_add(dw_now(), dw_option_pause(fcinfo, 2, "retry_in"));
+	t = find_held(PG_GETARG_INT64(0));
+	if (t == NULL)
+		PG_RETURN_BOOL(false);
+	fail_held(taken_db, t, due, !PG_ARGISNULL(3) && PG_GETARG_BOOL(3), &error);
+	PG_RETURN_BOOL(true);
+}
+
+/*---- The end of the transaction ----*/
+
+/* Concludes a message that needs its row for that. */
+static void
+conclude_held(Relation rel, const Taken *t)
+{
+	DwTaskKey	key;
+	HeapTuple	tuple = fetch_held(rel, t);
+	DwEnded		ended = {.key = &key, .outcome = DW_DONE, .started = t->since};
+	Datum	   *values;
+	bool	   *nulls;
+
+	dw_task_key(rel, tuple, &key);
+	dw_deform(rel, tuple, &values, &nulls);
+	ended.values = values;
+	ended.nulls = nulls;
+	dw_conclude(&ended);
+}
+
+/* Before the commit: concludes the messages that were received and not put back. */
+static void
+conclude_all(void)
+{
+	MemoryContext context;
+	MemoryContext outer;
+	Relation	rel;
+
+	if (ntaken == 0 || !dw_catalog_is_there())
+		return;
+	context = AllocSetContextCreate(CurrentMemoryContext, "delay_receive", ALLOCSET_DEFAULT_SIZES);
+	outer = MemoryContextSwitchTo(context);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	rel = dw_claim_open();
+	for (int i = 0; i < ntaken; i++)
+	{
+		if (taken[i].state != TAKEN_HELD)
+			continue;
+		if (taken[i].has_sequel)
+			conclude_held(rel, &taken[i]);
+		else
+			dw_touch_ended(taken[i].entry.id, DW_DONE);
+		MemoryContextReset(context);
+	}
+	table_close(rel, NoLock);
+	PopActiveSnapshot();
+	MemoryContextSwitchTo(outer);
+	MemoryContextDelete(context);
+}
+
+/* After the commit: counts. */
+static void
+count_all(void)
+{
+	for (int i = 0; i < ntaken; i++)
+	{
+		DwLane	   *lane = &dw_lanes[taken[i].entry.lane];
+		uint64		late = Max(taken[i].since - taken[i].entry.due, 0);
+
+		end_count(taken_db, &taken[i]);
+		/* its statistics went with the lane */
+		if (pg_atomic_read_u32(&lane->generation) != taken[i].lane.generation)
+			continue;
+		dw_count_end(taken_db, lane, taken[i].outcome);
+		if (taken[i].outcome == DW_DONE)
+		{
+			dw_count_lateness(&taken_db->lateness, late);
+			dw_count_lane_lateness(&lane->lateness, late);
+		}
+	}
+	ntaken = 0;
+}
+
+/* After an abort: brings those back that were taken from this subtransaction on. */
+static void
+bring_back(SubTransactionId subid)
+{
+	int			left = 0;
+
+	for (int i = 0; i < ntaken; i++)
+	{
+		Taken	   *t = &taken[i];
+
+		if (t->subid >= subid)
+		{
+			DwHint		hint = hint_of_taken(t);
+
+			if (t->state == TAKEN_FORGOTTEN)
+				continue;
+			end_count(taken_db, t);
+			dw_deliver(taken_db, &hint);
+			continue;
+		}
+		if (t->state == TAKEN_ENDED && t->ended_in >= subid)
+		{
+			t->state = TAKEN_HELD;
+			t->outcome = DW_DONE;
+		}
+		taken[left++] = *t;
+	}
+	ntaken = left;
+}
+
+static void
+receive_xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			conclude_all();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			if (ntaken > 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that has received messages")));
+			break;
+		case XACT_EVENT_COMMIT:
+			DW_INJECT("receive-commit");
+			dw_receiver_withdraw();
+			count_all();
+			break;
+		case XACT_EVENT_ABORT:
+			dw_receiver_withdraw();
+			bring_back(InvalidSubTransactionId);
+			break;
+		default:
+			break;
+	}
+}
+
+/* After the abort of a subtransaction.  Ids of subtransactions grow. */
+static void
+receive_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
+						 void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		bring_back(subid);
+}
+
+/*
+ * Installs the callbacks; called once by the postmaster, its children inherit them.  To be
+ * called after dw_touched_install(): callbacks that are installed later are called first,
+ * and those of touched.c give up the database's pin.
+ */
+void
+dw_receive_install(void)
+{
+	RegisterXactCallback(receive_xact_callback, NULL);
+	RegisterSubXactCallback(receive_subxact_callback, NULL);
+}

@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempt_end.c
+ *	  The end of a failed attempt: another one, or none.
+ *
+ * Run by executors, and by sessions that put a message back, in the transaction that has
+ * deleted the task's row (the claim).
+ *
+ * A task that is put back is a new row with the same id and a later due time.  Other
+ * processes see a task that was rescheduled (C0 to C3 of the model, at the end of this
+ * transaction).  A process that still has an entry with the old due time forgets the
+ * entry when it sees the new row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/outcome.h"
+#include "../task/attempts.h"
+#include "../task/ended.h"
+#include "../task/my_session.h"
+#include "../task/touched.h"
+#include "attempt_end.h"
+#include "conclude.h"
+
+/* The error's context, with the SQL and the position in it, as psql would show them. */
+static char *
+whole_context(const ErrorData *error)
+{
+	if (error->internalquery == NULL || error->internalpos <= 0)
+		return error->context;
+	return psprintf("at character %d of: %s%s%s", error->internalpos, error->internalquery,
+					error->context ? "\n" : "", error->context ? error->context : "");
+}
+
+/*
+ * The error's hint.  If the task has failed because its procedure commits, the hint
+ * tells of modes, in which a procedure can commit.
+ */
+static char *
+hint_of(const DwClaim *claim, const ErrorData *error)
+{
+	if (error->hint == NULL && error->sqlerrcode == ERRCODE_INVALID_TRANSACTION_TERMINATION &&
+		dw_mode(claim->values, claim->nulls) == DW_IN_TRANSACTION)
+		return pstrdup("A procedure that commits can be a task with mode => 'at_most_once' or 'at_least_once', see delay_schedule_task().");
+	return error->hint;
+}
+
+/* Concludes the attempt, or the task. */
+static void
+conclude_attempt(const DwClaim *claim, DwOutcome outcome, TimestampTz started, const ErrorData *error)
+{
+	const DwEnded ended = {
+		.key = &claim->key,
+		.values = claim->values,
+		.nulls = claim->nulls,
+		.outcome = outcome,
+		.started = started,
+		.error = error
+	};
+
+	dw_conclude(&ended);
+}
+
+/*
+ * Ends a claimed task as failed: writes its row of failed_task, with the error, and
+ * concludes it.  attempts is their number, this one included; started is when this one
+ * began, 0 if the task was not run.
+ */
+void
+dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const ErrorData *error)
+{
+	ErrorData	recorded = *error;
+
+	DW_INJECT("record-before-insert");
+	recorded.hint = hint_of(claim, error);
+	recorded.context = whole_context(error);
+	dw_failed_write(claim->values, claim->nulls, attempts, dw_now(), &recorded);
+	conclude_attempt(claim, DW_FAILED, started, error);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld failed: %s", (long long) claim->key.id,
+					dw_error_message(error))));
+}
+
+/*
+ * Writes the row of a claimed task again, with the due time of its next attempt.  failed
+ * is the number of failed attempts, this one included, and less than max_attempts;
+ * started is when this one began.
+ */
+void
+dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
+				 const ErrorData *error)
+{
+	DwHint		hint = {.id = claim->key.id, .due = due};
+	Relation	rel;
+	Datum	   *values = claim->values;
+	bool	   *nulls = claim->nulls;
+
+	conclude_attempt(claim, DW_RETRIED, started, error);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	/* fits: max_attempts is a smallint */
+	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
+	nulls[Anum_task_attempts - 1] = false;
+	dw_keep_error(values, nulls, error);
+
+	DW_INJECT("retry-before-insert");
+	/* enters the database in shared memory; the end of the transaction hints there */
+	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
+	rel = dw_tasks_open();
+	hint.tid = dw_task_insert(rel, values, nulls);
+	table_close(rel, NoLock);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
+					(long long) claim->key.id, dw_error_message(error)),
+			 errdetail("This was attempt %d of %d; the next one is due at %s.",
+					   failed, claim->terms.max_attempts, timestamptz_to_str(due))));
+}

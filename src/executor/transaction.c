@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * transaction.c
+ *	  The transaction in which an executor claims, runs and settles tasks.
+ *
+ * Run by executors, for one task (run_task.c) and for several that share a transaction
+ * (batch.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/snapmgr.h"
+
+#include "../base/inject.h"
+#include "../task/other_nodes.h"
+#include "session.h"
+#include "transaction.h"
+
+/*
+ * Begins a transaction in which tasks are claimed, run or settled.  It has an active
+ * snapshot, which sees what was committed when the transaction began.  After an
+ * error, AbortCurrentTransaction() is enough to end it.
+ *
+ * The transaction is an implicit transaction block.  Outside of a block, other
+ * extensions take each statement for a whole transaction, and commit its effects on
+ * other nodes at once.
+ */
+void
+dw_claim_begin_transaction(void)
+{
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	BeginImplicitTransactionBlock();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactReadOnly = false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+/*
+ * Commits the transaction of a claim.  Settings that the task has changed stay in
+ * force until the commit is over: deferred triggers and the commit itself (for
+ * example synchronous_commit) obey them.  dw_session_clean() undoes them later.
+ */
+void
+dw_claim_commit_transaction(void)
+{
+	dw_other_nodes_prepare();
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	DW_INJECT("run-before-commit");
+	EndImplicitTransactionBlock();
+	dw_session_commit_transaction();
+	DW_INJECT("run-after-commit");
+}

@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * receivers.c
+ *	  Sessions that receive messages, and those that wait for one.
+ *
+ * Run by these sessions; by sessions that find a row locked, and ask whether its message
+ * was received; and by timer and sessions that wake one that waits.  Each process has
+ * one place.
+ *
+ * A session that receives publishes its transaction, before it deletes the first row: to
+ * others such a message is running, as a task is that an executor has claimed.  Nobody
+ * waits for the end of such a transaction, which may be open for long.
+ *
+ * A session waits for a message of one queue, DwQueue.waiting counts them.  It registers
+ * under the ready lock, under which it has found that none can be taken, and under which
+ * messages become ready: so no wake-up is lost.  One message wakes one session.  The
+ * session that takes a message wakes the next one if others are left.  If the one that
+ * was woken has not looked within DW_WAKE_AGAIN_US, the timer wakes another: it may have
+ * died, or gone home.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/subtrans.h"
+#include "access/transam.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/compat.h"
+#include "receivers.h"
+
+typedef struct Receiver
+{
+	/* the top transaction that has received messages, else InvalidTransactionId */
+	pg_atomic_uint32 xid;
+
+	/* ready lock of the database */
+	Oid			database;		/* of the queue; InvalidOid: the process does not wait */
+	int16		queue;
+	bool		woken;			/* and has not looked since */
+	bool		counted;		/* in DwQueue.waiting */
+} Receiver;
+
+typedef struct Receivers
+{
+	pg_atomic_uint32 n;			/* transactions that are published */
+	int			next;			/* where to look for the next session to be woken; a hint */
+	Receiver	places[FLEXIBLE_ARRAY_MEMBER];	/* index: dw_my_proc() - 1 */
+} Receivers;
+
+static Receivers *receivers = NULL;
+
+/* True if this process has published its transaction. */
+static bool published = false;
+
+/* Bytes of shared memory for the places. */
+Size
+dw_receivers_size(void)
+{
+	return add_size(offsetof(Receivers, places), mul_size(MaxBackends, sizeof(Receiver)));
+}
+
+/* Creates and initializes the places, or attaches to them. */
+void
+dw_receivers_attach(void)
+{
+	bool		found;
+
+	receivers = ShmemInitStruct("delay_wheel receivers", dw_receivers_size(), &found);
+	if (found)
+		return;
+	memset(receivers, 0, dw_receivers_size());
+	pg_atomic_init_u32(&receivers->n, 0);
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u32(&receivers->places[i].xid, InvalidTransactionId);
+}
+
+/*---- Who has a message ----*/
+
+/* Publishes this top transaction, which is about to delete the row of a message. */
+void
+dw_receiver_publish(TransactionId xid)
+{
+	if (published)
+		return;
+	pg_atomic_write_u32(&receivers->places[dw_my_proc() - 1].xid, xid);
+	/* full barrier */
+	pg_atomic_fetch_add_u32(&receivers->n, 1);
+	published = true;
+}
+
+/* Ends the publication, if there is one.  For callbacks at the end of the transaction. */
+void
+dw_receiver_withdraw(void)
+{
+	if (!published)
+		return;
+	pg_atomic_write_u32(&receivers->places[dw_my_proc() - 1].xid, InvalidTransactionId);
+	pg_atomic_fetch_sub_u32(&receivers->n, 1);
+	published = false;
+}
+
+/*
+ * True if this transaction, or the one that it is a subtransaction of, has received
+ * messages.  The transaction is in progress, or was just now.
+ */
+bool
+dw_xid_receives(TransactionId xid)
+{
+	TransactionId top;
+
+	/* the caller has read the xid in a row, and it was published before */
+	pg_read_barrier();
+	if (pg_atomic_read_u32(&receivers->n) == 0 ||
+		TransactionIdPrecedes(xid, TransactionXmin))
+		return false;
+	top = SubTransGetTopmostTransaction(xid);
+	for (int i = 0; i < MaxBackends; i++)
+		if (TransactionIdEquals(pg_atomic_read_u32(&receivers->places[i].xid), top))
+			return true;
+	return false;
+}
+
+/*---- Waiting ----*/
+
+/*
+ * Registers this session as waiting for a message of a queue of the database.  The queue
+ * may have no place yet: when it gets one, all sessions that wait are woken.  Needs the
+ * ready lock.
+ */
+void
+dw_await_enter(DwDatabase *db, int16 queue)
+{
+	Receiver   *mine = &receivers->places[dw_my_proc() - 1];
+	DwQueue    *place = dw_queue_place_of(db, queue);
+
+	Assert(mine->database == InvalidOid);
+	mine->database = db->oid;
+	mine->queue = queue;
+	mine->woken = false;
+	mine->counted = place != NULL;
+	if (place != NULL)
+		place->waiting++;
+	db->awaiting++;
+}
+
+/* Ends the wait of this session, if it waits.  Needs the ready lock. */
+void
+dw_await_leave(DwDatabase *db)
+{
+	Receiver   *mine = &receivers->places[dw_my_proc() - 1];
+	DwQueue    *place = dw_queue_place_of(db, mine->queue);
+
+	if (mine->database == InvalidOid)
+		return;
+	mine->database = InvalidOid;
+	db->awaiting--;
+	if (mine->counted && place != NULL && place->waiting > 0)
+		place->waiting--;
+}
+
+/*
+ * Wakes one of the sessions that wait for a message of the queue, and have not been woken
+ * yet; false if there is none.  Needs the ready lock.
+ */
+bool
+dw_await_wake_one(DwQueue *queue)
+{
+	int			first = receivers->next;
+
+	if (queue->waiting == 0)
+		return false;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			n = (first + i) % MaxBackends;
+		Receiver   *place = &receivers->places[n];
+
+		if (place->database != queue->database || place->queue != queue->id || place->woken)
+			continue;
+		place->woken = true;
+		queue->woken_at = dw_now();
+		receivers->next = (n + 1) % MaxBackends;
+		SetLatch(dw_proc_latch(n + 1));
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Makes all sessions look that wait in this database, since queues have changed.  Needs
+ * the ready lock.
+ */
+void
+dw_await_wake_all(DwDatabase *db)
+{
+	for (int i = 0; i < MaxBackends; i++)
+		if (receivers->places[i].database == db->oid)
+		{
+			receivers->places[i].woken = true;
+			SetLatch(dw_proc_latch(i + 1));
+		}
+}

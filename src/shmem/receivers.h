@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * receivers.h
+ *	  Sessions that receive messages, and those that wait for one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_RECEIVERS_H
+#define DW_RECEIVERS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "queue_limits.h"
+#include "shared.h"
+
+/* Time in which a session that was woken looks for a message; else another one is woken. */
+#define DW_WAKE_AGAIN_US	(50 * 1000)
+
+extern Size dw_receivers_size(void);
+extern void dw_receivers_attach(void);
+
+extern void dw_receiver_publish(TransactionId xid);
+extern void dw_receiver_withdraw(void);
+extern bool dw_xid_receives(TransactionId xid);
+
+extern void dw_await_enter(DwDatabase *db, int16 queue);
+extern void dw_await_leave(DwDatabase *db);
+extern bool dw_await_wake_one(DwQueue *queue);
+extern void dw_await_wake_all(DwDatabase *db);
+
+#endif							/* DW_RECEIVERS_H */

@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * wake_receivers.c
+ *	  The timer wakes sessions that wait for a message.
+ *
+ * Run by the timer, whenever something may have become ready, and when a limit of a queue
+ * has ended.  One session is woken for each external queue with a message that can be
+ * taken.  That session wakes the next one, when it takes a message and others are left.
+ * If it has not looked within DW_WAKE_AGAIN_US, the timer wakes another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/ready.h"
+#include "../shmem/receivers.h"
+#include "../shmem/shared.h"
+#include "wake_receivers.h"
+
+/* Wakes a session for one queue, see dw_wake_receivers(). */
+static TimestampTz
+wake_for_queue(DwDatabase *db, DwQueue *queue)
+{
+	TimestampTz now = dw_now();
+	TimestampTz look_again = DW_NEVER;
+
+	/* a time in the future is of a clock that was set back since */
+	if (queue->woken_at <= now && now - queue->woken_at < DW_WAKE_AGAIN_US)
+		return queue->woken_at + DW_WAKE_AGAIN_US;
+	if (dw_ready_has_message(db, queue, &look_again) && dw_await_wake_one(queue))
+		look_again = now + DW_WAKE_AGAIN_US;
+	return look_again;
+}
+
+/*
+ * Wakes a session for each external queue with a message that can be taken.  Returns when
+ * the timer must call it again, unless something becomes ready before.
+ */
+TimestampTz
+dw_wake_receivers(DwDatabase *db)
+{
+	TimestampTz look_again = DW_NEVER;
+
+	/* a session that registers after this has looked at what is ready now */
+	if (db->awaiting == 0)
+		return DW_NEVER;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid && dw_queues[i].waiting > 0)
+		{
+			TimestampTz at = wake_for_queue(db, &dw_queues[i]);
+
+			look_again = Min(look_again, at);
+		}
+	LWLockRelease(dw_ready_lock(db));
+	return look_again;
+}
