@@ -35,13 +35,45 @@ COMMENT ON FUNCTION delay_receive(text, integer, boolean) IS
 queue: its name; the current user must own it, or be one of its receivers.
 messages, 1 to 1000: null is 1. No transaction receives more than 1000 altogether.
 autocommit: outside of a transaction block a SELECT is committed before its client has seen the rows, so it is an error, SQLSTATE 25P01, unless this is true.
-id: of the message; payload: as sent; attempt: 1, and one more after each delay_fail(); due: when it was due.
+id: of the message; payload: as sent; attempt: 1, and one more after each delay_fail() and each lease; due: when it was due.
 Only messages that the snapshot of the statement sees are taken. What a LIMIT or WHERE of the same query, or a cursor that is closed early, leaves out was received nevertheless: use it in FROM, alone. Higher priorities come first, then lower due times; messages of several senders come in turn. Refused are EXPLAIN ANALYZE, a call in the target list, 0A000, PREPARE TRANSACTION after it, 0A000, read-only transactions and standbys, 25006. Errors: a null queue, 22004, one that does not exist, 42704, is not external, 55000, or is not for the current user, 42501; another number of messages, 22023, more than 1000, 54000';
 
-CREATE FUNCTION delay_fail(id bigint, error text DEFAULT NULL, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS boolean
+CREATE FUNCTION delay_lease(queue text, messages integer DEFAULT 1, lease interval DEFAULT NULL,
+	OUT id bigint, OUT token bigint, OUT payload jsonb, OUT attempt integer, OUT due timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_lease' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION delay_lease(text, integer, interval) IS
+'gives due messages of an external queue to the caller for some time, at most as many as asked for, and returns them; skips those that others have, and never waits. Until the lease ends nobody else gets them. Then the receiver says how it went, with id and token: delay_done(), delay_fail(), delay_release(), or delay_extend() for more time. A message whose lease ends without a word is due again at once, and counts as an attempt; after the last one it is given up, and stands in delay_wheel.failed with SQLSTATE DW006. For work outside of this database, which is done at least once. The statement commits by itself, so it must be a SELECT of its own, outside of a transaction block.
+queue: its name; the current user must own it, or be one of its receivers.
+messages, 1 to 1000: null is 1.
+lease, 1 ms to 366 days, from now on: null is the queue''s, or else a minute.
+id: of the message; token: a random number, of this lease; payload: as sent; attempt: 1, and one more with each lease; due: when it was due first.
+Within a transaction block, a function or DO it is an error, SQLSTATE 25001. Others as in delay_receive()';
+
+CREATE FUNCTION delay_done(id bigint, token bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_done' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_done(bigint, bigint) IS
+'ends a message that delay_lease() has given, if this transaction commits: its work is done. True; false if the token is not (any more) that of its lease: the lease has ended and another receiver has it or had it, it was cancelled, or has ended already. Never waits. A lease that has ended, of a message that nobody has got since, is as good as one that lasts. Errors: a null id or token, SQLSTATE 22004; without the right to receive from its queue, 42501';
+
+CREATE FUNCTION delay_done_all(ids bigint[], tokens bigint[]) RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'dw_done_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_done_all(bigint[], bigint[]) IS
+'delay_done() for each of the messages; returns the ids of those for which it is true. Arrays of different length, or of more than one dimension, are errors, SQLSTATE 2202E, null arrays or elements, 22004';
+
+CREATE FUNCTION delay_extend(id bigint, token bigint, lease interval DEFAULT NULL) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_extend' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_extend(bigint, bigint, interval) IS
+'lets a lease end that long from now on, if this transaction commits: 1 ms to 366 days; null is the queue''s lease, or else a minute. Result, and errors, as in delay_done(); lease out of its range, SQLSTATE 22023';
+
+CREATE FUNCTION delay_release(id bigint, token bigint, delay interval DEFAULT NULL) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_release' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_release(bigint, bigint, interval) IS
+'gives a leased message back, if this transaction commits, as if it had not been leased: the attempt does not count. It is due again after delay, 0 to 366 days; null or zero is at once, in its old place. Result, and errors, as in delay_done(); delay out of its range, SQLSTATE 22023';
+
+CREATE FUNCTION delay_fail(id bigint, token bigint DEFAULT NULL, error text DEFAULT NULL, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_fail' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_fail(bigint, text, interval, boolean) IS
-'puts a message back that this transaction has received by delay_receive(): an attempt that failed, if this transaction commits. It is due again after retry_in, 0 to 366 days, or if that is null after its retry_delay, which doubles with each attempt; without attempts left, or with give_up, it is given up, and stands in delay_wheel.failed with SQLSTATE DW007 and error as its message. True; false if this transaction has not received the message, or has put it back already. Errors: a null id, SQLSTATE 22004; retry_in out of its range, 22023';
+COMMENT ON FUNCTION delay_fail(bigint, bigint, text, interval, boolean) IS
+'says that an attempt has failed, if this transaction commits: with a token, of a message that delay_lease() has given; without, of one that this transaction has received by delay_receive(), which is put back. It is due again after retry_in, 0 to 366 days, or if that is null after its retry_delay, which doubles with each attempt; without attempts left, or with give_up, it is given up, and stands in delay_wheel.failed with SQLSTATE DW007 and error as its message. True; false if the token is not that of its lease, as in delay_done(), or this transaction has not received the message, or has put it back already. Errors: a null id, SQLSTATE 22004; retry_in out of its range, 22023; with a token, without the right to receive from its queue, 42501';
 
 CREATE PROCEDURE delay_await(queue text, timeout interval DEFAULT NULL, INOUT found boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'dw_await' LANGUAGE C;

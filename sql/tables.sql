@@ -21,6 +21,8 @@ CREATE TABLE delay_wheel.task
 	max_attempts smallint,
 	timeout integer,
 	spared bigint,
+	token bigint,
+	first_due timestamptz,
 	retry_delay interval,
 	expires interval,
 	sql text,
@@ -35,6 +37,7 @@ CREATE TABLE delay_wheel.task
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
+	CONSTRAINT task_token_check CHECK ((token IS NULL) = (first_due IS NULL)),
 	CONSTRAINT task_payload_check CHECK ((sql IS NULL) <> (payload IS NULL)),
 	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )
@@ -55,6 +58,8 @@ ALTER SEQUENCE delay_wheel.task_id_seq OWNED BY delay_wheel.task.id;
 CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, origin, queue, priority, due, id);
 -- not unique: a task that runs, and whose row is not gone yet, may have a successor
 CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS NOT NULL;
+-- leases, few at a time: to count them, and to find those that have ended
+CREATE INDEX task_lease_idx ON delay_wheel.task (due, queue) WHERE token IS NOT NULL;
 COMMENT ON TABLE delay_wheel.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
@@ -67,6 +72,8 @@ COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and f
 COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
 COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
+COMMENT ON COLUMN delay_wheel.task.token IS 'of a message that was leased, see delay_lease: a random number that the receiver shows; due is the end of the lease';
+COMMENT ON COLUMN delay_wheel.task.first_due IS 'of a message that was leased: when it was due';
 COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements; null in a message';
@@ -102,6 +109,7 @@ CREATE TABLE delay_wheel.queue
 	more jsonb,
 	external boolean NOT NULL DEFAULT false,
 	receivers regrole[] NOT NULL DEFAULT '{}',
+	lease interval,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -113,6 +121,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
 	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
+	CONSTRAINT queue_lease_check CHECK (lease > '0'),
 	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
 )
 USING heap;
@@ -136,6 +145,7 @@ COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put of
 COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
 COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
+COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

@@ -11,7 +11,7 @@ COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
 'number of times that the process that ran this pending task has crashed. Needs the rights of the task''s owner, pg_read_all_data or a superuser''s; 0 for all others. A task that has crashed is run alone, and set aside after three crashes';
 
 CREATE VIEW delay_wheel.tasks AS
-SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
+SELECT t.id, COALESCE(t.first_due, t.due) AS due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel_internal.origin() AS armed,
@@ -25,7 +25,8 @@ SELECT t.id, t.due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default'
 	   END AS skip_after,
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
-	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload
+	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload,
+	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.due END AS leased_until
 FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
@@ -42,8 +43,8 @@ WHERE NOT EXISTS (
 			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)
-			AND (c.due_from IS NULL OR t.due >= c.due_from)
-			AND (c.due_until IS NULL OR t.due < c.due_until))
+			AND (c.due_from IS NULL OR COALESCE(t.first_due, t.due) >= c.due_from)
+			AND (c.due_until IS NULL OR COALESCE(t.first_due, t.due) < c.due_until))
 	AND NOT EXISTS (
 		SELECT FROM delay_wheel.cancellation c CROSS JOIN LATERAL pg_catalog.unnest(c.owners) o(owner)
 		WHERE o.owner OPERATOR(pg_catalog.=) t.owner AND COALESCE(t.spared, t.id) < c.id
@@ -51,8 +52,8 @@ WHERE NOT EXISTS (
 			AND (c.origin = t.origin OR c.origin = delay_wheel_internal.origin())
 			AND (c.queue IS NULL OR c.queue = t.queue)
 			AND (c.tag IS NULL OR c.tag = t.tag)
-			AND (c.due_from IS NULL OR t.due >= c.due_from)
-			AND (c.due_until IS NULL OR t.due < c.due_until));
+			AND (c.due_from IS NULL OR COALESCE(t.first_due, t.due) >= c.due_from)
+			AND (c.due_until IS NULL OR COALESCE(t.first_due, t.due) < c.due_until));
 COMMENT ON VIEW delay_wheel.tasks IS
 'one''s own pending tasks; all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.tasks.id IS 'number of the task, as delay_schedule returned it; the order of ids is the order of scheduling';
@@ -63,6 +64,7 @@ COMMENT ON COLUMN delay_wheel.tasks.priority IS '-1, 0 or 1; higher first among 
 COMMENT ON COLUMN delay_wheel.tasks.key IS 'at most one pending task for each owner, queue and key; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.tag IS 'free grouping, for instance a sender or a campaign; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.sql IS 'one or several SQL statements';
+COMMENT ON COLUMN delay_wheel.tasks.leased_until IS 'of a message that a receiver has, see delay_lease(): when its lease ends; else null';
 COMMENT ON COLUMN delay_wheel.tasks.payload IS 'of a message, see delay_send(); null for an SQL task';
 COMMENT ON COLUMN delay_wheel.tasks.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'how often the task was run and failed; 0 is never';

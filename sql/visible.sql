@@ -31,6 +31,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_task
 	max_attempts smallint,
 	timeout integer,
 	spared bigint,
+	token bigint,
+	first_due timestamptz,
 	retry_delay interval,
 	expires interval,
 	sql text,
@@ -160,7 +162,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	history text,
 	more jsonb,
 	external boolean,
-	receivers regrole[]
+	receivers regrole[],
+	lease interval
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

@@ -153,6 +153,10 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 		return;
 	dw_deform(arming->rel, tuple, &values, &nulls);
 	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
+	/* the receivers of the other database cannot finish its leases here */
+	if (!nulls[Anum_task_first_due - 1])
+		values[Anum_task_due - 1] = values[Anum_task_first_due - 1];
+	nulls[Anum_task_token - 1] = nulls[Anum_task_first_due - 1] = true;
 	(void) dw_task_insert_again(arming->rel, tuple, values, nulls);
 	arming->armed++;
 }

@@ -84,7 +84,7 @@ deadline_of(int64 asked)
 
 /* Ends the wait in shared memory.  Also an exit callback; db is a pointer to the DwDatabase. */
 static void
-leave(int code, Datum db)
+leave_wait(int code, Datum db)
 {
 	DwDatabase *database = (DwDatabase *) DatumGetPointer(db);
 
@@ -184,12 +184,12 @@ await_and_leave(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 {
 	Awaited		result;
 
-	PG_ENSURE_ERROR_CLEANUP(leave, PointerGetDatum(db));
+	PG_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
 	{
 		result = await(db, id, control, deadline);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(leave, PointerGetDatum(db));
-	leave(0, PointerGetDatum(db));
+	PG_END_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(db));
+	leave_wait(0, PointerGetDatum(db));
 	return result;
 }
 

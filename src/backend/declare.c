@@ -490,6 +490,8 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_column(fcinfo, 11, Anum_queue_external, PG_GETARG_DATUM(11), false, change);
 	if (!PG_ARGISNULL(12))
 		give(change, Anum_queue_receivers, users_of(PG_GETARG_ARRAYTYPE_P(12)), false);
+	(void) dw_option_lease(fcinfo, 13, "lease");
+	take_column(fcinfo, 13, Anum_queue_lease, PG_GETARG_DATUM(13), false, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

@@ -147,6 +147,19 @@ dw_option_pause(FunctionCallInfo fcinfo, int number, const char *name)
 	return read_up_to(fcinfo, number, name, 366 * USECS_PER_DAY, "366 days");
 }
 
+/* Returns the length of a lease in microseconds, 0 if it is null; an error if it is out of range. */
+int64
+dw_option_lease(FunctionCallInfo fcinfo, int number, const char *name)
+{
+	int64		us = read_up_to(fcinfo, number, name, 366 * USECS_PER_DAY, "366 days");
+
+	if (!PG_ARGISNULL(number) && us < 1000)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be at least %d ms", name, 1)));
+	return us;
+}
+
 /* Returns the argument timeout in ms, 0 if it is null.  It is rounded up: 0 means no timeout. */
 int32
 dw_option_timeout(FunctionCallInfo fcinfo, int number)

@@ -47,6 +47,7 @@ extern void dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 extern int32 dw_option_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low,
 							  int32 high);
 extern int64 dw_option_pause(FunctionCallInfo fcinfo, int number, const char *name);
+extern int64 dw_option_lease(FunctionCallInfo fcinfo, int number, const char *name);
 extern int32 dw_option_timeout(FunctionCallInfo fcinfo, int number);
 extern DwIfExists dw_if_exists_named(const char *name);
 extern void dw_option_refuse_long(const text *value, const char *name);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * receive.c
- *	  delay_receive() and delay_fail(): messages that a transaction receives.
+ *	  delay_receive(), delay_lease() and delay_fail(): sessions that take messages.
  *
  * Run by sessions, and by executors whose tasks call these functions.
  *
@@ -18,6 +18,11 @@
  * the transaction, or the subtransaction, is rolled back (steps A1 and A2 of the model).
  * A process that ends aborts its transaction first.  The callbacks take no lock, allocate
  * nothing and cannot fail.
+ *
+ * A lease is a move.  The row is inserted again, due when the lease ends, with a random
+ * token.  The timer looks for leases that have ended: if nothing was heard of the
+ * receiver, the message is due again, and the next receiver gets it.  A message whose last lease has ended is left to
+ * the sweeper.  What a receiver says of a lease is in lease.c.
  *
  * Before the commit each message that is still held is concluded: history, notification,
  * follow-up.  Not before, since delay_fail() may put it back.
@@ -50,8 +55,8 @@
 #include "../ending/claim.h"
 #include "../ending/conclude.h"
 #include "../ending/history.h"
-#include "../ending/keys.h"
 #include "../rows/catalog.h"
+#include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/lanes.h"
 #include "../shmem/lateness.h"
@@ -65,6 +70,7 @@
 #include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
+#include "lease.h"
 #include "options.h"
 #include "receive.h"
 
@@ -72,6 +78,7 @@
 #define MAX_TAKEN		1000
 
 PG_FUNCTION_INFO_V1(dw_receive);
+PG_FUNCTION_INFO_V1(dw_lease);
 PG_FUNCTION_INFO_V1(dw_fail);
 
 typedef enum TakenState
@@ -80,6 +87,7 @@ typedef enum TakenState
 	TAKEN_RETURNED,				/* to go back into the ready list at the end of the call */
 	TAKEN_FORGOTTEN,			/* nothing is left to do */
 	TAKEN_HELD,					/* received: its row is deleted */
+	TAKEN_LEASED,				/* its row has been moved to the end of a lease */
 	TAKEN_ENDED					/* its row is deleted, and its end or next attempt written */
 } TakenState;
 
@@ -94,6 +102,8 @@ typedef struct Taken
 	bool		has_sequel;		/* its end needs its row: history, notification, follow-up */
 	DwOutcome	outcome;		/* to be counted after the commit */
 	TimestampTz since;			/* when it was received */
+	TimestampTz until;			/* end of the lease, if TAKEN_LEASED */
+	bool		is_last;		/* no attempt is left after this lease */
 	SubTransactionId subid;		/* that has taken it */
 	SubTransactionId ended_in;	/* that has ended it, if TAKEN_ENDED */
 } Taken;
@@ -104,6 +114,14 @@ static int	ntaken = 0;
 
 /* The database of these, pinned until the end of the transaction. */
 static DwDatabase *taken_db = NULL;
+
+/* What a call asks for. */
+typedef struct Wish
+{
+	int16		queue;
+	int			n;				/* messages at most */
+	int64		lease;			/* us; 0: they are received in this transaction */
+} Wish;
 
 /*---- Checks of the call ----*/
 
@@ -134,9 +152,17 @@ commits_unseen(const ReturnSetInfo *result)
 		ActivePortal->queryDesc->estate == result->econtext->ecxt_estate;
 }
 
+/* True if the function is called by a SELECT of a client, outside of a transaction block. */
+static bool
+is_select_of_its_own(const ReturnSetInfo *result)
+{
+	return !IsTransactionBlock() && result != NULL && commits_unseen(result) &&
+		utility_at_top() == NULL;
+}
+
 /* Raises an error if the call would lose messages silently. */
 static void
-check_call(FunctionCallInfo fcinfo, bool autocommit)
+check_call(FunctionCallInfo fcinfo, const char *function)
 {
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Node	   *utility = utility_at_top();
@@ -151,9 +177,17 @@ check_call(FunctionCallInfo fcinfo, bool autocommit)
 		!(result->allowedModes & SFRM_Materialize_Preferred))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s must be called in FROM", "delay_receive()"),
-				 errhint("Use SELECT * FROM %s.", "delay_receive(...)")));
-	if (!autocommit && result != NULL && commits_unseen(result))
+				 errmsg("%s must be called in FROM", function),
+				 errhint("Use SELECT * FROM %s.", function)));
+}
+
+/* Raises an error if delay_receive() is called where its messages could be lost. */
+static void
+require_block(FunctionCallInfo fcinfo)
+{
+	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	if (result != NULL && commits_unseen(result))
 		ereport(ERROR,
 				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s needs a transaction block", "delay_receive()"),
@@ -283,11 +317,19 @@ finish_call(DwDatabase *db, int16 queue)
 
 /*---- Claiming them ----*/
 
-/* For dw_claim(): an external queue may have an SQL task, which plain SQL has put there. */
+/*
+ * For dw_claim(): false for an SQL task, which plain SQL has put there, and for a message
+ * whose last lease has ended.  *arg becomes true then: the sweeper ends such a message.
+ */
 static bool
-is_message(const DwClaim *claim, void *arg)
+can_be_received(const DwClaim *claim, void *arg)
 {
-	return !claim->nulls[Anum_task_payload - 1];
+	bool	   *last_has_ended = arg;
+
+	if (claim->nulls[Anum_task_payload - 1])
+		return false;
+	*last_has_ended = claim->key.is_leased && claim->key.attempts >= claim->terms.max_attempts;
+	return !*last_has_ended;
 }
 
 /* Marks a message as ended by this (sub)transaction. */
@@ -348,12 +390,13 @@ static bool
 claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 {
 	DwClaimResult result = DW_CLAIM_UNSEEN;
+	bool		last_has_ended = false;
 
 	/* the timer hands over a little early, and the clock may have been set back */
 	while (t->entry.due > dw_now() && t->entry.due - dw_now() <= DW_HEAD_START_US)
 		SPIN_DELAY();
 	if (t->entry.due <= dw_now() && !dw_is_paused(db, dw_lanes[t->entry.lane].owner, t->queue))
-		result = dw_claim(db, NULL, rel, &t->entry, is_message, NULL, claim);
+		result = dw_claim(db, NULL, rel, &t->entry, can_be_received, &last_has_ended, claim);
 	switch (result)
 	{
 		case DW_CLAIMED:
@@ -371,6 +414,8 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			break;
 		case DW_CLAIM_NOTHING:
 		case DW_CLAIM_REJECTED:
+			if (last_has_ended)
+				dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
 			/* the lane was given back meanwhile, so the entry was compared with another one */
 			if (pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
 				dw_reload_ask(&db->timer_news, t->entry.due);
@@ -381,48 +426,129 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 	return false;
 }
 
-/* Adds a message that was claimed to the result of delay_receive(). */
+/*
+ * Adds a message that was claimed to the result of delay_receive(), or with a token to
+ * that of delay_lease().
+ */
 static void
-put_message(ReturnSetInfo *result, const DwClaim *claim)
+put_message(ReturnSetInfo *result, const DwClaim *claim, int64 token)
 {
-	Datum		values[4];
-	bool		nulls[4] = {0};
+	Datum		values[5];
+	bool		nulls[5] = {0};
+	int			i = 0;
 
-	values[0] = Int64GetDatum(claim->key.id);
+	values[i++] = Int64GetDatum(claim->key.id);
+	if (token != 0)
+		values[i++] = Int64GetDatum(token);
 	/* what is stored out of line is deleted with the row */
-	values[1] = PointerGetDatum(PG_DETOAST_DATUM(claim->values[Anum_task_payload - 1]));
-	values[2] = Int32GetDatum(claim->key.attempts + 1);
-	values[3] = TimestampTzGetDatum(claim->key.due);
+	values[i++] = PointerGetDatum(PG_DETOAST_DATUM(claim->values[Anum_task_payload - 1]));
+	values[i++] = Int32GetDatum(claim->key.attempts + 1);
+	values[i++] = TimestampTzGetDatum(dw_claim_first_due(claim));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Receives up to n messages of the queue. */
+/* Returns a random token; never 0. */
+static int64
+new_token(void)
+{
+	int64		token;
+
+	do
+	{
+		if (!pg_strong_random(&token, sizeof(token)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate a random token")));
+		token &= PG_INT64_MAX;
+	} while (token == 0);
+	return token;
+}
+
+/*
+ * Moves a claimed message to the end of a lease: its row is inserted again, with a token,
+ * which is returned.
+ */
+static int64
+lease_claimed(Relation rel, Taken *t, DwClaim *claim, int64 lease)
+{
+	TimestampTz until = dw_time_add(dw_now(), lease);
+	int64		token = new_token();
+	int			attempts = claim->key.attempts + 1;
+	TimestampTz due = dw_claim_first_due(claim);
+	Datum	   *values = claim->values;
+	bool	   *nulls = claim->nulls;
+
+	values[Anum_task_first_due - 1] = TimestampTzGetDatum(due);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(until);
+	values[Anum_task_token - 1] = Int64GetDatum(token);
+	values[Anum_task_attempts - 1] = Int16GetDatum(Min(attempts, PG_INT16_MAX));
+	nulls[Anum_task_first_due - 1] = nulls[Anum_task_token - 1] = nulls[Anum_task_attempts - 1] = false;
+	/* no hint: most leases do not come to their end, see timer/lease_watch.c */
+	(void) dw_task_insert_again(rel, claim->tuple, values, nulls);
+	t->state = TAKEN_LEASED;
+	t->until = until;
+	t->is_last = attempts >= claim->terms.max_attempts;
+	return token;
+}
+
+/* Receives a message that was claimed, or leases it, as asked for. */
 static void
-receive(DwDatabase *db, int16 queue, int n, ReturnSetInfo *result)
+give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSetInfo *result)
+{
+	int64		token = 0;
+
+	t->since = dw_now();
+	if (wish->lease > 0)
+		token = lease_claimed(rel, t, claim, wish->lease);
+	else
+	{
+		t->state = TAKEN_HELD;
+		t->outcome = DW_DONE;
+		t->has_sequel = claim->key.has_more || dw_history_wants(wish->queue, DW_DONE);
+	}
+	put_message(result, claim, token);
+}
+
+/* If max_running limits the queue, makes sure that the number of leases is known. */
+static void
+count_leases(DwDatabase *db, Relation rel, int16 queue)
+{
+	uint32		changes;
+
+	while (!dw_limits_leases_known(db, queue, &changes))
+	{
+		TimestampTz next_end;
+		uint32		n = dw_leases_count(rel, queue, dw_now(), &next_end);
+
+		if (dw_limits_leases_counted(db, queue, changes, n, next_end))
+			break;
+	}
+}
+
+/* Takes messages of the queue as asked for. */
+static void
+receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 {
 	Relation	rel = dw_claim_open();
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_receive",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext outer = MemoryContextSwitchTo(context);
+	int			n = wish->n;
 	int			popped;
 
+	count_leases(db, rel, wish->queue);
 	while (n > 0 && ntaken < MAX_TAKEN &&
-		   (popped = pop_messages(db, queue, Min(n, MAX_TAKEN - ntaken))) > 0)
+		   (popped = pop_messages(db, wish->queue, Min(n, MAX_TAKEN - ntaken))) > 0)
 		for (int i = ntaken - popped; popped > 0; i++, popped--)
 		{
-			Taken	   *t = &taken[i];
 			DwClaim		claim;
 
 			CHECK_FOR_INTERRUPTS();
 			MemoryContextReset(context);
-			if (!claim_taken(db, rel, t, &claim))
+			if (!claim_taken(db, rel, &taken[i], &claim))
 				continue;
 			DW_INJECT("receive-after-claim");
-			t->state = TAKEN_HELD;
-			t->outcome = DW_DONE;
-			t->since = dw_now();
-			t->has_sequel = claim.key.has_more || dw_history_wants(queue, DW_DONE);
-			put_message(result, &claim);
+			give_claimed(rel, &taken[i], &claim, wish, result);
 			n--;
 		}
 	MemoryContextSwitchTo(outer);
@@ -430,32 +556,62 @@ receive(DwDatabase *db, int16 queue, int n, ReturnSetInfo *result)
 	table_close(rel, NoLock);
 }
 
-/* SQL function delay_receive(). */
-Datum
-dw_receive(PG_FUNCTION_ARGS)
+/* delay_receive() and delay_lease(), whose first argument is the queue's name. */
+static Datum
+receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 {
 	DwDatabase *db;
-	int16		queue;
-	int			n;
+	Wish		wish = {.n = number_asked_for(fcinfo)};
 
-	dw_require_writable("delay_receive()");
-	dw_refuse_null(PG_ARGISNULL(0), "queue name");
-	check_call(fcinfo, !PG_ARGISNULL(2) && PG_GETARG_BOOL(2));
-	n = number_asked_for(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
-	queue = dw_queue_find_to_receive(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	wish.queue = dw_queue_find_to_receive(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	db = dw_my_database();
 	if (db == NULL)
 	{
 		dw_warn_no_place();
 		return (Datum) 0;
 	}
+	if (leasing)
+		wish.lease = lease > 0 ? lease : dw_lease_of_queue(db, wish.queue);
 	if (taken == NULL)
 		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
 	taken_db = db;
-	receive(db, queue, n, (ReturnSetInfo *) fcinfo->resultinfo);
-	finish_call(db, queue);
+	receive(db, &wish, (ReturnSetInfo *) fcinfo->resultinfo);
+	finish_call(db, wish.queue);
 	return (Datum) 0;
+}
+
+/* SQL function delay_receive(). */
+Datum
+dw_receive(PG_FUNCTION_ARGS)
+{
+	dw_require_writable("delay_receive()");
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	check_call(fcinfo, "delay_receive()");
+	if (PG_ARGISNULL(2) || !PG_GETARG_BOOL(2))
+		require_block(fcinfo);
+	return receive_or_lease(fcinfo, 0, false);
+}
+
+/* SQL function delay_lease(). */
+Datum
+dw_lease(PG_FUNCTION_ARGS)
+{
+	int64		lease;
+
+	dw_require_writable("delay_lease()");
+	dw_refuse_null(PG_ARGISNULL(0), "queue name");
+	lease = dw_option_lease(fcinfo, 2, "lease");
+	check_call(fcinfo, "delay_lease()");
+	if (!is_select_of_its_own((ReturnSetInfo *) fcinfo->resultinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_lease()"),
+				 errdetail("A lease holds from the commit on."),
+				 errhint("Use SELECT * FROM %s as a statement of its own.", "delay_lease()")));
+	/* what the client has must not be lost by a crash, whatever synchronous_commit says */
+	ForceSyncCommit();
+	return receive_or_lease(fcinfo, lease, true);
 }
 
 /*---- Putting one back ----*/
@@ -486,59 +642,33 @@ fetch_held(Relation rel, const Taken *t)
 	return copy;
 }
 
-/*
- * Ends the attempt of a message as its receiver says: another one is due then, or after
- * the pause of the message if due is DW_NEVER; or it is given up.
- */
-static void
-fail_held(DwDatabase *db, Taken *t, TimestampTz due, bool give_up, ErrorData *error)
-{
-	Relation	rel = dw_claim_open();
-	DwClaim		claim;
-	int			failed;
-	int64		newer = 0;
-
-	dw_claim_read(db, rel, fetch_held(rel, t), &claim);
-	failed = claim.key.attempts + 1;
-	give_up = give_up || failed >= claim.terms.max_attempts;
-	if (!give_up)
-	{
-		bool		allowed = dw_key_retry_allowed(rel, claim.tuple, &newer);
-
-		if (allowed)
-			dw_attempt_retry(&claim, due != DW_NEVER ? due : dw_next_attempt(&claim.terms, failed),
-							 failed, t->since, error);
-		else
-			error->detail = psprintf("The task was not tried again, since task %lld of the same key is newer.",
-									 (long long) newer);
-		if (!claim.nulls[Anum_task_key - 1])
-			dw_key_leave();
-		give_up = !allowed;
-	}
-	if (give_up)
-		dw_attempt_fail(&claim, failed, t->since, error);
-	end_taken(t, give_up ? DW_FAILED : DW_RETRIED);
-	table_close(rel, NoLock);
-}
-
 /* SQL function delay_fail(). */
 Datum
 dw_fail(PG_FUNCTION_ARGS)
 {
 	ErrorData	error = {.sqlerrcode = DW_ERRCODE_REPORTED, .message = "its receiver has reported a failure"};
 	TimestampTz due = DW_NEVER;
+	bool		give_up = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4);
+	Relation	rel;
+	DwClaim		claim;
 	Taken	   *t;
 
 	dw_require_writable("delay_fail()");
 	dw_refuse_null(PG_ARGISNULL(0), "message id");
-	if (!PG_ARGISNULL(1))
-		error.message = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	if (!PG_ARGISNULL(2))
-		due = dw_time_add(dw_now(), dw_option_pause(fcinfo, 2, "retry_in"));
+		error.message = text_to_cstring(PG_GETARG_TEXT_PP(2));
+	if (!PG_ARGISNULL(3))
+		due = dw_time_add(dw_now(), dw_option_pause(fcinfo, 3, "retry_in"));
+	if (!PG_ARGISNULL(1))
+		PG_RETURN_BOOL(dw_lease_fail(PG_GETARG_INT64(0), PG_GETARG_INT64(1), due, give_up, &error));
+
 	t = find_held(PG_GETARG_INT64(0));
 	if (t == NULL)
 		PG_RETURN_BOOL(false);
-	fail_held(taken_db, t, due, !PG_ARGISNULL(3) && PG_GETARG_BOOL(3), &error);
+	rel = dw_claim_open();
+	dw_claim_read(taken_db, rel, fetch_held(rel, t), &claim);
+	end_taken(t, dw_attempt_end(rel, &claim, due, give_up, t->since, &error));
+	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
 
@@ -556,6 +686,8 @@ conclude_held(Relation rel, const Taken *t)
 
 	dw_task_key(rel, tuple, &key);
 	dw_deform(rel, tuple, &values, &nulls);
+	if (key.is_leased)
+		key.due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
 	ended.values = values;
 	ended.nulls = nulls;
 	dw_conclude(&ended);
@@ -595,22 +727,36 @@ conclude_all(void)
 static void
 count_all(void)
 {
+	TimestampTz first_end = DW_NEVER;	/* of the leases */
+	TimestampTz last_chance = DW_NEVER; /* the same, of those after which no attempt is left */
+
 	for (int i = 0; i < ntaken; i++)
 	{
 		DwLane	   *lane = &dw_lanes[taken[i].entry.lane];
 		uint64		late = Max(taken[i].since - taken[i].entry.due, 0);
 
 		end_count(taken_db, &taken[i]);
+		if (taken[i].state == TAKEN_LEASED)
+		{
+			dw_limits_lease_begins(taken_db->oid, taken[i].queue_place, taken[i].queue);
+			first_end = Min(first_end, taken[i].until);
+			if (taken[i].is_last)
+				last_chance = Min(last_chance, taken[i].until);
+		}
 		/* its statistics went with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != taken[i].lane.generation)
 			continue;
 		dw_count_end(taken_db, lane, taken[i].outcome);
-		if (taken[i].outcome == DW_DONE)
+		if (taken[i].outcome == DW_DONE || taken[i].state == TAKEN_LEASED)
 		{
 			dw_count_lateness(&taken_db->lateness, late);
 			dw_count_lane_lateness(&lane->lateness, late);
 		}
 	}
+	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
+		dw_wake_timer(taken_db, first_end);
+	if (last_chance != DW_NEVER)
+		dw_ask_sweeper(taken_db, DW_JOB_LEASES, last_chance);
 	ntaken = 0;
 }
 

@@ -42,6 +42,7 @@
 #include "../task/new_task.h"
 #include "../task/queues.h"
 #include "../task/rights.h"
+#include "../task/row_lock.h"
 #include "../task/touched.h"
 #include "options.h"
 #include "schedule.h"
@@ -257,7 +258,7 @@ dw_cancel(PG_FUNCTION_ARGS)
 	int64		id;
 	Relation	rel;
 	HeapTuple	tuple;
-	DwTaskKey	key;
+	DwTaskKey	key = {0};
 	const char *result = NULL;
 
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
@@ -276,8 +277,17 @@ dw_cancel(PG_FUNCTION_ARGS)
 				result = "gone";
 				break;
 			case DW_RUNNING:
+				if (PG_GETARG_BOOL(1) && dw_task_lease_lasts(&key))
+				{
+					/* its token is void; if others have the row now, look again */
+					if (dw_row_delete(rel, &key) != TM_Ok)
+						break;
+					CommandCounterIncrement();
+					dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
+					result = "cancelled";
+				}
 				/* a task that delay_run() runs in this session cannot be stopped by itself */
-				if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
+				else if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
 					result = "running";
 				else if (dw_stop_task(dw_my_database(), id))
 					result = "stopping";

@@ -21,6 +21,7 @@
  * END_UNKNOWN	a task in mode at_most_once was begun, but its end is not known
  * CRASHED		the server crashed several times while the task ran
  * QUIT			the executor ended while it ran the task
+ * LEASE_ENDED	the last lease of the message has ended, without a word of its receiver
  * REPORTED		the receiver of the message has reported a failure, by delay_fail()
  */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
@@ -28,6 +29,7 @@
 #define DW_ERRCODE_END_UNKNOWN	MAKE_SQLSTATE('D', 'W', '0', '0', '3')
 #define DW_ERRCODE_CRASHED		MAKE_SQLSTATE('D', 'W', '0', '0', '4')
 #define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
+#define DW_ERRCODE_LEASE_ENDED	MAKE_SQLSTATE('D', 'W', '0', '0', '6')
 #define DW_ERRCODE_REPORTED		MAKE_SQLSTATE('D', 'W', '0', '0', '7')
 
 extern ErrorData *dw_take_error(void);

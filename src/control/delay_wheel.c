@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 
 #include "../base/settings.h"
+#include "../backend/lease.h"
 #include "../backend/receive.h"
 #include "../executor/executor.h"
 #include "../executor/task_log.h"
@@ -61,6 +62,7 @@ _PG_init(void)
 	dw_shared_install();
 	dw_touched_install();
 	dw_receive_install();
+	dw_lease_install();
 	dw_marks_install();
 	dw_hold_install();
 	dw_recycle_install();

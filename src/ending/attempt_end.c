@@ -27,10 +27,12 @@
 #include "../shmem/outcome.h"
 #include "../task/attempts.h"
 #include "../task/ended.h"
+#include "../task/key_lock.h"
 #include "../task/my_session.h"
 #include "../task/touched.h"
 #include "attempt_end.h"
 #include "conclude.h"
+#include "keys.h"
 
 /* The error's context, with the SQL and the position in it, as psql would show them. */
 static char *
@@ -112,6 +114,7 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 	/* fits: max_attempts is a smallint */
 	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
 	nulls[Anum_task_attempts - 1] = false;
+	nulls[Anum_task_token - 1] = nulls[Anum_task_first_due - 1] = true;
 	dw_keep_error(values, nulls, error);
 
 	DW_INJECT("retry-before-insert");
@@ -128,4 +131,36 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 					(long long) claim->key.id, dw_error_message(error)),
 			 errdetail("This was attempt %d of %d; the next one is due at %s.",
 					   failed, claim->terms.max_attempts, timestamptz_to_str(due))));
+}
+
+/*
+ * Ends a failed attempt of a message: another one is due then, or after its own pause if
+ * due is DW_NEVER; or it is given up, if asked for, if no attempts are left, or if a newer
+ * message of its key is there.  Returns which, DW_RETRIED or DW_FAILED.  claim->key.attempts
+ * does not count this attempt.  May change *error.
+ */
+DwOutcome
+dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, TimestampTz started,
+			   ErrorData *error)
+{
+	int			failed = claim->key.attempts + 1;
+	int64		newer = 0;
+	bool		again = !give_up && failed < claim->terms.max_attempts;
+
+	if (again)
+	{
+		again = dw_key_retry_allowed(rel, claim->tuple, &newer);
+		if (again)
+			dw_attempt_retry(claim, due != DW_NEVER ? due : dw_next_attempt(&claim->terms, failed),
+							 failed, started, error);
+		else
+			error->detail = psprintf("The task was not tried again, since task %lld of the same key is newer.",
+									 (long long) newer);
+		/* not held until the end of a transaction that may be long */
+		if (!claim->nulls[Anum_task_key - 1])
+			dw_key_leave();
+	}
+	if (!again)
+		dw_attempt_fail(claim, failed, started, error);
+	return again ? DW_RETRIED : DW_FAILED;
 }

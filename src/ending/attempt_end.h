@@ -12,8 +12,11 @@
 
 #include "datatype/timestamp.h"
 
+#include "../shmem/outcome.h"
 #include "claim.h"
 
+extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
+								TimestampTz started, ErrorData *error);
 extern void dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started,
 							const ErrorData *error);
 extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,

@@ -79,6 +79,14 @@ dw_claim_text(const DwClaim *claim, AttrNumber column)
 	return TextDatumGetCString(claim->values[column - 1]);
 }
 
+/* When the task was due; a message that was leased, before that. */
+TimestampTz
+dw_claim_first_due(const DwClaim *claim)
+{
+	return claim->nulls[Anum_task_first_due - 1] ? claim->key.due :
+		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
+}
+
 /*
  * Asks the timer to read the entry's row again later, because another transaction, which
  * is not that of a claim, has the row locked.  A cancel or a reschedule hints the task again
@@ -122,6 +130,8 @@ read_claimed_row(Relation rel, DwClaim *claim)
 	key->attempts = claim->nulls[Anum_task_attempts - 1] ? 0 :
 		DatumGetInt16(values[Anum_task_attempts - 1]);
 	key->has_more = !claim->nulls[Anum_task_more - 1];
+	key->is_message = claim->nulls[Anum_task_sql - 1];
+	key->is_leased = !claim->nulls[Anum_task_token - 1];
 	key->tid = claim->tuple->t_self;
 }
 

@@ -50,6 +50,7 @@ extern Relation dw_claim_open(void);
 extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 							  DwIsWanted is_wanted, void *arg, DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
+extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
 #endif							/* DW_CLAIM_H */

@@ -60,7 +60,7 @@ bury(Relation rel, const DwKeyRow *row, int64 newer)
 
 /*
  * Buries the rows of a key whose ids are lower than this one, except for rows that
- * other open transactions insert or delete.
+ * other open transactions insert or delete, and messages that are leased.
  */
 static void
 bury_older(Relation rel, List *rows, int64 id)
@@ -72,7 +72,7 @@ bury_older(Relation rel, List *rows, int64 id)
 		DwKeyRow	   *row = (DwKeyRow *) lfirst(lc);
 
 		if (row->task.id < id && !TransactionIdIsValid(row->inserter) &&
-			!TransactionIdIsValid(row->deleter))
+			!TransactionIdIsValid(row->deleter) && !dw_task_lease_lasts(&row->task))
 			bury(rel, row, id);
 	}
 }
@@ -121,6 +121,8 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 	/* not pending any more, but an executor may have claimed it before the mark */
 	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
 		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
+	if (dw_task_lease_lasts(key))
+		return DW_RUNNING;
 
 	result = dw_row_delete(rel, key);
 	if (result == TM_Ok)

@@ -15,6 +15,7 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../rows/catalog.h"
+#include "../rows/lease_scan.h"
 #include "../shmem/shared.h"
 #include "retention.h"
 
@@ -45,8 +46,8 @@ look_at_history(DwDatabase *db)
 }
 
 /*
- * Asks the sweeper to look at failed tasks and at the history, where there may be rows; at
- * the history also if shared memory still names a current table.  To be called outside of a
+ * Asks the sweeper to look at failed tasks, the history and leases, where there may be rows;
+ * at the history also if shared memory still names a current table.  To be called outside of a
  * transaction by a timer when it starts, and by the sweeper when the clock was set.
  */
 void
@@ -58,6 +59,8 @@ dw_retention_begin(DwDatabase *db)
 	if (dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
 		dw_history_known_table(&db->sweeper_news) >= 0)
 		look_at_history(db);
+	if (dw_leases_may_exist())
+		dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
 }
 
 /*

@@ -38,6 +38,7 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 	int64		expires = PG_INT64_MAX;
 	int64		skip;
 	int64		limit;
+	TimestampTz due = key->due;
 
 	if (!nulls[Anum_task_expires - 1])
 		expires = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
@@ -45,7 +46,10 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 		skip = PG_INT64_MAX;
 	skip = Max(skip, 0);
 	limit = Min(expires, skip);
-	if (limit == PG_INT64_MAX || dw_time_add(key->due, limit) >= dw_now())
+	/* of a message that was leased before, the first due time counts */
+	if (!nulls[Anum_task_first_due - 1])
+		due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
+	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_now())
 		return DW_RUN;
 	return skip < expires ? DW_SKIP : DW_REFUSE;
 }

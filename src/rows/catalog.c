@@ -197,6 +197,7 @@ static const struct
 	{offsetof(DwCatalog, task_pkey), "task_pkey", false},
 	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx", false},
 	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
+	{offsetof(DwCatalog, task_lease_index), "task_lease_idx", false},
 	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
 	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},
 	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx", false},
@@ -336,7 +337,7 @@ check_tables(const DwCatalog *cat)
 {
 	static const Oid task_types[] = {
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
-		INT2OID, INT2OID, INT4OID, INT8OID, INTERVALOID, INTERVALOID,
+		INT2OID, INT2OID, INT4OID, INT8OID, INT8OID, TIMESTAMPTZOID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID
 	};
 	static const Oid failed_types[] = {
@@ -351,7 +352,7 @@ check_tables(const DwCatalog *cat)
 	static const Oid queue_types[] = {
 		INT2OID, INT2OID, INT2OID, BOOLOID, BOOLOID, REGROLEOID, INT4OID, INT4OID, INT4OID,
 		TEXTOID, REGROLEARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, JSONBOID, BOOLOID,
-		REGROLEARRAYOID
+		REGROLEARRAYOID, INTERVALOID
 	};
 	static const Oid pause_types[] = {REGROLEOID, TIMESTAMPTZOID};
 	static const Oid cancellation_types[] = {

@@ -32,6 +32,8 @@ enum
 	Anum_task_max_attempts,
 	Anum_task_timeout,
 	Anum_task_spared,
+	Anum_task_token,
+	Anum_task_first_due,
 	Anum_task_retry_delay,
 	Anum_task_expires,
 	Anum_task_sql,
@@ -132,7 +134,8 @@ enum
 	Anum_queue_more,
 	Anum_queue_external,
 	Anum_queue_receivers,
-	Natts_queue = Anum_queue_receivers
+	Anum_queue_lease,
+	Natts_queue = Anum_queue_lease
 };
 
 /* Columns of delay_wheel.pause. */
@@ -205,6 +208,7 @@ typedef struct DwCatalog
 	Oid			task_pkey;
 	Oid			task_lane_index;
 	Oid			task_key_index;
+	Oid			task_lease_index;
 	Oid			task_id_seq;
 	Oid			failed;
 	Oid			failed_pkey;

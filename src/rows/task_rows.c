@@ -205,11 +205,13 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 	static const AttrNumber key_columns[] = {
 		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
+	static const AttrNumber lease_columns[] = {Anum_task_due, Anum_task_queue, 0};
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
 		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
+		{cat->task_lease_index, nulls[Anum_task_token - 1] ? NULL : lease_columns, RowExclusiveLock},
 	};
 
 	return insert_row(rel, values, nulls, Natts_task, known, lengthof(known));
@@ -367,6 +369,9 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 		values[failed_and_task[i][0] - 1] = task[failed_and_task[i][1] - 1];
 		nulls[failed_and_task[i][0] - 1] = task_nulls[failed_and_task[i][1] - 1];
 	}
+	/* of a message that was leased */
+	if (!task_nulls[Anum_task_first_due - 1])
+		values[Anum_failed_due - 1] = task[Anum_task_first_due - 1];
 	set_failed(values, nulls, Anum_failed_failed_at, TimestampTzGetDatum(failed_at));
 	set_failed(values, nulls, Anum_failed_attempts, Int16GetDatum(Min(attempts, PG_INT16_MAX)));
 	if (crashed > 0)
@@ -488,6 +493,7 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 	key->attempts = isnull ? 0 : DatumGetInt16(attempts);
 	key->has_more = !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel));
 	key->is_message = heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel));
+	key->is_leased = !heap_attisnull(tuple, Anum_task_token, RelationGetDescr(rel));
 	key->tid = tuple->t_self;
 }
 

@@ -40,6 +40,7 @@ typedef struct DwTaskKey
 	bool		has_more;		/* column "more" is not null, so the task may have a mode;
 								 * false if read from the index only */
 	bool		is_message;		/* has a payload and no SQL; false if read from the index only */
+	bool		is_leased;		/* has a token: due is the end of a lease; as is_message */
 	ItemPointerData tid;		/* where the row is */
 } DwTaskKey;
 

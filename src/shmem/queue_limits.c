@@ -11,9 +11,11 @@
  * ended.  It is the sum of DwLane.running over the lanes of the queue, and is counted
  * anew from these when the timer reads the queues.
  *
- * Of an external queue, DwQueue.received is the number of messages that open transactions
- * have received, and is what max_running limits.  The end of such a transaction lowers it
- * in a callback, without a lock.
+ * Of an external queue, max_running limits the messages that open transactions have
+ * received (DwQueue.received) and those that are leased (leased).  The end of a
+ * transaction changes both in a callback, without a lock.  Leases are rows, so their
+ * number is counted by a session that is about to receive: after a restart, and when the
+ * first of the leases has ended.
  *
  * Rate: next_start is when the next task may begin.  It moves on by 1/rate with each
  * task, and is never more than the tolerance (100 ms, or 1/rate if that is more) behind
@@ -82,7 +84,10 @@ dw_turns_init(DwTurns *turns)
 static uint32
 in_work(const DwQueue *queue)
 {
-	return queue->running + pg_atomic_read_u32((pg_atomic_uint32 *) &queue->received);
+	uint32		n = queue->running + pg_atomic_read_u32((pg_atomic_uint32 *) &queue->received);
+	uint32		leased = pg_atomic_read_u32((pg_atomic_uint32 *) &queue->leased);
+
+	return leased > 0 && queue->leases_until > dw_now() ? n + leased : n;
 }
 
 /* True if the queue is declared with a limit. */
@@ -187,7 +192,11 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 	if (queue == NULL)
 		return DW_LIMIT_NONE;
 	if (dw_limits_full(lane))
+	{
+		if (pg_atomic_read_u32((pg_atomic_uint32 *) &queue->leased) > 0)
+			*until = queue->leases_until;
 		return DW_LIMIT_RUNNING;
+	}
 	if (queue->max_running > 0)
 		*room = queue->max_running - in_work(queue);
 	if (queue->rate > 0)
@@ -293,6 +302,95 @@ dw_limits_not_begun(DwDatabase *db, int16 queue)
 
 	if (place != NULL && place->rate > 0)
 		place->next_start -= start_interval(place);
+}
+
+/*
+ * True if the leases of the queue need not be counted: they are known, or max_running is
+ * not set.  Else *changes is for dw_limits_leases_counted().  Takes the ready lock.
+ */
+bool
+dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
+{
+	DwQueue    *place;
+	bool		known;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	place = dw_queue_place_of(db, queue);
+	known = place == NULL || place->max_running == 0 || place->leases_until > dw_now();
+	if (place != NULL)
+		*changes = pg_atomic_read_u32(&place->lease_changes);
+	LWLockRelease(dw_ready_lock(db));
+	return known;
+}
+
+/*
+ * The leases of the queue were counted: n, the first of which ends at next_end.  False if
+ * others were made meanwhile, so they must be counted again.  Takes the ready lock.
+ */
+bool
+dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
+						 TimestampTz next_end)
+{
+	DwQueue    *place;
+	bool		holds;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	place = dw_queue_place_of(db, queue);
+	holds = place == NULL || pg_atomic_read_u32(&place->lease_changes) == changes;
+	if (place != NULL && holds)
+	{
+		pg_atomic_write_u32(&place->leased, n);
+		place->leases_until = next_end;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	return holds;
+}
+
+/* Counts a message that was leased.  Takes no lock; for commit callbacks. */
+void
+dw_limits_lease_begins(Oid database, int32 place, int16 queue)
+{
+	DwQueue    *q = &dw_queues[place];
+
+	if (q->database != database || q->id != queue)
+		return;
+	pg_atomic_fetch_add_u32(&q->leased, 1);
+	pg_atomic_fetch_add_u32(&q->lease_changes, 1);
+}
+
+/*
+ * Counts the end of a lease; true if max_running is set, so that the caller wakes the
+ * timer.  The place may be DW_NO_QUEUE.  Takes no lock; for commit callbacks.
+ */
+bool
+dw_limits_lease_over(Oid database, int32 place, int16 queue)
+{
+	DwQueue    *q = &dw_queues[Max(place, 0)];
+	uint32		leased;
+
+	if (place == DW_NO_QUEUE || q->database != database || q->id != queue)
+		return false;
+	/* a lease that has ended by its time is not counted any more */
+	leased = pg_atomic_read_u32(&q->leased);
+	while (leased > 0 && !pg_atomic_compare_exchange_u32(&q->leased, &leased, leased - 1))
+		;
+	return q->max_running > 0;
+}
+
+/* Length of a lease of the queue that says nothing, in us.  Takes the ready lock. */
+int64
+dw_lease_of_queue(DwDatabase *db, int16 queue)
+{
+	DwQueue    *place;
+	int64		lease;
+
+	if (db == NULL)
+		return DW_DEFAULT_LEASE;
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	place = dw_queue_place_of(db, queue);
+	lease = place != NULL ? place->lease : DW_DEFAULT_LEASE;
+	LWLockRelease(dw_ready_lock(db));
+	return lease;
 }
 
 /*
@@ -480,6 +578,8 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 	place->id = id;
 	dw_turns_init(&place->turns);
 	pg_atomic_init_u32(&place->received, 0);
+	pg_atomic_init_u32(&place->leased, 0);
+	pg_atomic_init_u32(&place->lease_changes, 0);
 	dw_counters_init(&place->counters);
 }
 

@@ -30,6 +30,9 @@ typedef enum DwLimit
 /* How often a message may be tried, if neither it nor its queue says. */
 #define DW_MESSAGE_ATTEMPTS		20
 
+/* Length of a lease, in us, if neither it nor its queue says. */
+#define DW_DEFAULT_LEASE		USECS_PER_MINUTE
+
 /* Options that a queue declares for tasks that do not set them. */
 typedef struct DwQueueDefaults
 {
@@ -60,6 +63,7 @@ typedef struct DwQueue
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
 	bool		external;		/* has messages, which sessions receive */
+	int64		lease;			/* length of a lease that says nothing, in us */
 
 	/* ready lock: its present state, see queue_limits.c */
 	uint32		running;		/* tasks that executors run, of all its lanes */
@@ -76,6 +80,11 @@ typedef struct DwQueue
 
 	/* messages that open transactions have received; commit callbacks lower it */
 	pg_atomic_uint32 received;
+	/* if max_running is set: messages that are leased, as far as leases_until */
+	pg_atomic_uint32 leased;
+	pg_atomic_uint32 lease_changes; /* raised when messages were leased */
+	TimestampTz leases_until;	/* ready lock: when the first of these leases ends; leased has
+								 * to be counted again then */
 
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
@@ -93,12 +102,18 @@ extern void dw_limits_take(DwLane *lane, TimestampTz now);
 extern bool dw_limits_end(DwLane *lane, bool begun);
 extern bool dw_limits_full(const DwLane *lane);
 extern void dw_limits_not_begun(DwDatabase *db, int16 queue);
+extern bool dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes);
+extern bool dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
+									 TimestampTz next_end);
+extern void dw_limits_lease_begins(Oid database, int32 place, int16 queue);
+extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue);
 extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
 
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);
 extern bool dw_limits_is_turn(const DwLane *lane, TimestampTz now, TimestampTz *until);
 extern void dw_limits_forget_times(DwDatabase *db);
 extern void dw_tell_queues_without_place(void);
+extern int64 dw_lease_of_queue(DwDatabase *db, int16 queue);
 extern void dw_queue_defaults(DwDatabase *db, int16 queue, DwQueueDefaults *defaults);
 extern void dw_queues_init(void);
 extern void dw_queues_leave(Oid database);

@@ -67,6 +67,21 @@ dw_job_at(DwSweeperNews *news, DwJob job)
 	return dw_atomic_read(&news->job_at[job]);
 }
 
+/* When the next job of any kind must be done. */
+TimestampTz
+dw_jobs_next(DwSweeperNews *news)
+{
+	TimestampTz next = DW_NEVER;
+
+	for (int i = 0; i < DW_JOBS; i++)
+	{
+		TimestampTz at = dw_job_at(news, i);
+
+		next = Min(next, at);
+	}
+	return next;
+}
+
 /* The sweeper begins the job: what is asked from now on is another one. */
 void
 dw_job_begin(DwSweeperNews *news, DwJob job)

@@ -29,10 +29,11 @@ typedef enum DwSweeperFlag
 typedef enum DwJob
 {
 	DW_JOB_FAILED = 0,			/* delete old rows of failed tasks, see failed.c */
-	DW_JOB_HISTORY				/* look at the tables of the history, see history_tables.c */
+	DW_JOB_HISTORY,				/* look at the tables of the history, see history_tables.c */
+	DW_JOB_LEASES				/* end messages whose last lease has ended, see leases.c */
 } DwJob;
 
-#define DW_JOBS		(DW_JOB_HISTORY + 1)
+#define DW_JOBS		(DW_JOB_LEASES + 1)
 
 /* The settings that say how long failed tasks and the history are kept. */
 #define DW_RETENTION_SETTINGS	4
@@ -72,6 +73,7 @@ extern void dw_sweeper_news_init(DwSweeperNews *news);
 extern void dw_sweeper_waits(DwSweeperNews *news, bool waits, const int *pids, int n);
 
 extern bool dw_job_ask(DwSweeperNews *news, DwJob job, TimestampTz at);
+extern TimestampTz dw_jobs_next(DwSweeperNews *news);
 extern TimestampTz dw_job_at(DwSweeperNews *news, DwJob job);
 extern void dw_job_begin(DwSweeperNews *news, DwJob job);
 extern void dw_job_put_off(DwSweeperNews *news, DwJob job, TimestampTz after);

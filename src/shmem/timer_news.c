@@ -28,6 +28,7 @@ dw_timer_news_init(DwTimerNews *news)
 {
 	pg_atomic_init_u64(&news->sleep_until, (uint64) DW_AWAKE);
 	pg_atomic_init_u64(&news->reload_from, (uint64) DW_NEVER);
+	pg_atomic_init_u64(&news->lease_end, (uint64) DW_NEVER);
 	for (int i = 0; i < DW_NEWS_FLAGS; i++)
 		pg_atomic_init_u32(&news->flags[i], 0);
 	/* another value than this place had for its last database */

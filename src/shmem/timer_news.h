@@ -50,6 +50,8 @@ typedef struct DwTimerNews
 	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the timer does not sleep */
 	pg_atomic_uint64 reload_from;	/* as a lane's, for all lanes, and for tasks whose lane
 									 * is not known */
+	pg_atomic_uint64 lease_end;	/* when the first lease ends that the timer has not looked at;
+								 * lowered by sessions that lease */
 	pg_atomic_uint32 flags[DW_NEWS_FLAGS];	/* by DwNews */
 	pg_atomic_uint32 control;	/* raised when a change of a queue, a pause or a mark of
 								 * delay_cancel_all() was committed */
@@ -130,6 +132,27 @@ static inline void
 dw_reload_ask(DwTimerNews *news, TimestampTz from)
 {
 	(void) dw_atomic_lower(&news->reload_from, from);
+}
+
+/* A lease ends then; true if the timer has to look earlier than it knew. */
+static inline bool
+dw_lease_end_ask(DwTimerNews *news, TimestampTz at)
+{
+	return dw_atomic_lower(&news->lease_end, at);
+}
+
+/* When the first lease ends that the timer has not looked at; DW_NEVER if there is none. */
+static inline TimestampTz
+dw_lease_end_asked(DwTimerNews *news)
+{
+	return dw_atomic_read(&news->lease_end);
+}
+
+/* Takes this time; what is asked from now on is another one. */
+static inline TimestampTz
+dw_lease_end_take(DwTimerNews *news)
+{
+	return dw_atomic_take(&news->lease_end);
 }
 
 /* From which due time on all lanes are out of date; DW_NEVER if none is. */

@@ -2,15 +2,15 @@
  *
  * sweeper.c
  *	  The sweeper: the process that removes rows of cancelled tasks, old failed
- *	  tasks and the oldest history, and checks that recurring tasks have their
- *	  next runs.
+ *	  tasks and the oldest history, ends messages whose last lease has ended, and
+ *	  checks that recurring tasks have their next runs.
  *
  * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
  * superuser that runs no SQL.
  *
  * The timer starts the sweeper when there is something to remove, and the sweeper ends when
  * there is not.  In between it works in slices of some milliseconds (sweep.c, failed.c,
- * history_tables.c), and rests twice as long after each slice, so that it slows tasks down
+ * history_tables.c, leases.c), and rests twice as long after each slice, so that it slows tasks down
  * only a little.  While it waits for transactions to end, it looks at them again after pauses
  * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
  * sweeper ends, and the timer starts another one some time later.
@@ -44,6 +44,7 @@
 #include "../shmem/shared.h"
 #include "failed.h"
 #include "history_tables.h"
+#include "leases.h"
 #include "sweep.h"
 #include "sweeper.h"
 
@@ -184,14 +185,15 @@ do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 	return dw_job_at(news, job);
 }
 
-/* Removes a slice of old failed tasks and of old history; returns when more is due. */
+/* Does a slice of each job whose time has come; returns when more is due. */
 static TimestampTz
-trim(void)
+do_jobs(void)
 {
+	TimestampTz leases_at = do_in_time(DW_JOB_LEASES, dw_leases_end);
 	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
 	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
 
-	return Min(failed_at, history_at);
+	return Min(leases_at, Min(failed_at, history_at));
 }
 
 /*
@@ -275,7 +277,7 @@ dw_sweeper_main(Datum number)
 		int64		began = dw_uptime();
 		uint32		calls = dw_process_calls(&my_db->sweeper);
 		TimestampTz sweep_at;
-		TimestampTz trim_at;
+		TimestampTz job_at;
 		TimestampTz repair_at;
 
 		MemoryContextReset(round_context);
@@ -284,7 +286,7 @@ dw_sweeper_main(Datum number)
 		/* the flag is cleared before the marks are read, so that no request is lost */
 		(void) dw_sweeper_take(&my_db->sweeper_news, DW_LOOK_FOR_MARKS);
 		sweep_at = dw_sweep_some();
-		trim_at = trim();
+		job_at = do_jobs();
 		repair_at = dw_recurring_repair(my_db);
 		if (dw_worker_clock_set_back() > 0)
 		{
@@ -295,13 +297,13 @@ dw_sweeper_main(Datum number)
 		}
 		if (sweeper_asked_to_end() || dw_extension_gone)
 			break;
-		if (sweep_at == DW_NEVER && trim_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
+		if (sweep_at == DW_NEVER && job_at > dw_now() + LINGER_US && repair_at == DW_NEVER)
 		{
 			if (!dw_sweeper_is_told(&my_db->sweeper_news, DW_LOOK_FOR_MARKS))
 				break;
 			continue;
 		}
-		made_way = !rest(began, calls, Min(Min(sweep_at, trim_at), repair_at));
+		made_way = !rest(began, calls, Min(Min(sweep_at, job_at), repair_at));
 		if (made_way)
 		{
 			/*

@@ -31,6 +31,7 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
+#include "../base/clock.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
@@ -168,9 +169,17 @@ dw_key_rows(Relation rel, const DwKey *key)
 	return rows;
 }
 
+/* True if a receiver has this message under a lease that has not ended. */
+bool
+dw_task_lease_lasts(const DwTaskKey *task)
+{
+	return task->is_leased && task->due > dw_now();
+}
+
 /*
  * True if an executor is running the task of this row, or is running a newer task of
- * the key and has deleted this row for it; or if a session has received that message.
+ * the key and has deleted this row for it; or if a session has received that message, or
+ * has a lease of it.
  * rows are all rows of the key.
  */
 bool
@@ -180,6 +189,8 @@ dw_key_row_is_claimed(const DwKeyRow *row, List *rows)
 
 	/* the row of a task with mode at_least_once stays while the task runs */
 	if (row->task.has_more && dw_executor_keeps(row->task.id))
+		return true;
+	if (dw_task_lease_lasts(&row->task))
 		return true;
 	if (!TransactionIdIsValid(row->deleter))
 		return false;

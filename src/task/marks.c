@@ -342,7 +342,11 @@ dw_markable(Relation rel, HeapTuple tuple, DwMarkable *task)
 	task->owner = DatumGetObjectId(heap_getattr(tuple, Anum_task_owner, desc, &isnull));
 	task->origin = DatumGetInt64(heap_getattr(tuple, Anum_task_origin, desc, &isnull));
 	task->queue = DatumGetInt16(heap_getattr(tuple, Anum_task_queue, desc, &isnull));
-	task->due = DatumGetTimestampTz(heap_getattr(tuple, Anum_task_due, desc, &isnull));
+	/* of a leased message the due time is the end of the lease */
+	value = heap_getattr(tuple, Anum_task_first_due, desc, &isnull);
+	if (isnull)
+		value = heap_getattr(tuple, Anum_task_due, desc, &isnull);
+	task->due = DatumGetTimestampTz(value);
 	value = heap_getattr(tuple, Anum_task_spared, desc, &isnull);
 	if (isnull)
 		value = heap_getattr(tuple, Anum_task_id, desc, &isnull);

@@ -424,6 +424,21 @@ dw_queue_require(int16 id, bool message)
 }
 
 /*
+ * As dw_queue_find_to_receive(), for a queue known by its id.  A queue that does not exist
+ * any more can be received from by superusers only.
+ */
+void
+dw_queue_require_receiver(int16 id)
+{
+	char	   *name = dw_queue_name_of(id);
+
+	if (name != NULL)
+		(void) dw_queue_find_to_receive(name);
+	else if (!superuser())
+		raise_unknown(psprintf("%d", id));
+}
+
+/*
  * True if the queue exists.  Then it is locked, so that it is not dropped before the
  * end of this transaction, which puts a task into it.  Needs no rights.
  */
@@ -511,6 +526,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 										 DW_DEFAULT_RETRY_DELAY);
 	queue->history = history_column(rel, tuple);
 	queue->external = DatumGetBool(column_or(rel, tuple, Anum_queue_external, BoolGetDatum(false)));
+	queue->lease = interval_column(rel, tuple, Anum_queue_lease, DW_DEFAULT_LEASE);
 	if (queue->max_attempts == 0)
 		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
 	queue->place = DW_NO_QUEUE;

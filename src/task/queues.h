@@ -40,6 +40,7 @@ typedef struct DwDeclaredQueue
 	int64		retry_delay;	/* us */
 	DwHistoryLevel history;		/* which of its tasks go into the history */
 	bool		external;		/* has messages, which sessions receive */
+	int64		lease;			/* length of a lease that says nothing, in us */
 	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 
@@ -61,6 +62,7 @@ extern DwQueueTables dw_queue_tables;
 extern void dw_queue_find(const char *name, DwQueueForTask *queue);
 extern void dw_queue_require(int16 id, bool message);
 extern int16 dw_queue_find_to_receive(const char *name);
+extern void dw_queue_require_receiver(int16 id);
 extern void dw_queue_require_kind(const char *name, bool external, bool message);
 extern bool dw_queue_keep(int16 id);
 extern int16 dw_queue_named(const char *name);

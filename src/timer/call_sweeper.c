@@ -203,8 +203,7 @@ TimestampTz
 dw_sweeper_look(DwDatabase *db, bool changed)
 {
 	TimestampTz now = dw_now();
-	TimestampTz trim_at = Min(dw_job_at(&db->sweeper_news, DW_JOB_FAILED),
-							  dw_job_at(&db->sweeper_news, DW_JOB_HISTORY));
+	TimestampTz job_at = dw_jobs_next(&db->sweeper_news);
 
 	look_needed |= changed;
 	notice_end(db);
@@ -221,11 +220,11 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	if (dw_restart_at(db) != DW_NEVER)
 		return DW_NEVER;
 	if (dw_extension_gone ||
-		(!sweeper_needed && trim_at > now &&
+		(!sweeper_needed && job_at > now &&
 		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
 	{
 		dw_process_not_needed(&db->sweeper);
-		return trim_at;
+		return job_at;
 	}
 
 	/* a sweeper that runs raises control when it ends; then the timer looks again */

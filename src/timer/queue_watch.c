@@ -57,6 +57,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->max_attempts = queue->max_attempts;
 	place->retry_delay = queue->retry_delay;
 	place->external = queue->external;
+	place->lease = queue->lease;
 	/* attach_lane() counts running tasks again */
 	place->running = 0;
 }

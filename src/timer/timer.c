@@ -51,6 +51,7 @@
 #include "call_sweeper.h"
 #include "dispatch.h"
 #include "give_way.h"
+#include "lease_watch.h"
 #include "load.h"
 #include "near.h"
 #include "queue_watch.h"
@@ -70,6 +71,9 @@ static bool let_go = false;
 
 /* Value of control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
+
+/* When this timer has to look for ended leases, as far as it knew at its last look. */
+static TimestampTz lease_at = DW_NEVER;
 
 /* How often this timer had been woken before it last looked for work. */
 static uint32 calls_seen = 0;
@@ -232,6 +236,7 @@ begin_service(void)
 	DW_INJECT("begin-after-reset");
 	dw_dispatch_begin(db);
 	dw_load_reset(db);
+	dw_lease_watch_begin(db);
 	tidy_crashes(db);
 	dw_retention_begin(db);
 	dw_recurring_begin(db);
@@ -412,6 +417,7 @@ anything_new(void)
 		dw_control_read(&db->timer_news) != control_seen ||
 		db->account.quota != quota_seen ||
 		dw_process_calls(&db->timer) != calls_seen ||
+		dw_lease_end_asked(&db->timer_news) < lease_at ||
 		dw_worker_is_signalled() ||
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
@@ -480,6 +486,7 @@ dw_timer_main(Datum number)
 		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now())
 			control_at = look_at_control(false);
 		more = drain_inbox();
+		lease_at = dw_lease_watch(db, take_hint);
 		quota_seen = db->account.quota;
 		if (db->account.used > quota_seen)
 			dw_near_obey_quota();
@@ -500,7 +507,7 @@ dw_timer_main(Datum number)
 
 		dw_load_tidy();
 		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
-		sleep_until_needed(Min(dw_near_next(), Min(dw_load_next(), look_at)));
+		sleep_until_needed(Min(Min(dw_near_next(), lease_at), Min(dw_load_next(), look_at)));
 	}
 	proc_exit(0);
 }

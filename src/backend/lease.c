@@ -1,0 +1,372 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  The ends of leases, by a word of the receiver: done, failed, released, extended.
+ *
+ * Run by sessions.  delay_lease() (receive.c) has moved the message: its row has a random
+ * token, and is due when the lease ends.  The receiver shows the token.  If the row has
+ * another one by now, or is gone, the receiver is too late, and changes nothing.  A word
+ * in time deletes the row, and concludes the message or moves it again, in the
+ * transaction of the call.
+ *
+ * Nobody is waited for: whoever has the row locked has taken the message, or cancels it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../ending/attempt_end.h"
+#include "../ending/claim.h"
+#include "../ending/conclude.h"
+#include "../ending/keys.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/lanes.h"
+#include "../shmem/outcome.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/writers.h"
+#include "../task/ended.h"
+#include "../task/key_lock.h"
+#include "../task/marks.h"
+#include "../task/my_session.h"
+#include "../task/queues.h"
+#include "../task/row_lock.h"
+#include "../task/touched.h"
+#include "lease.h"
+#include "options.h"
+
+PG_FUNCTION_INFO_V1(dw_done);
+PG_FUNCTION_INFO_V1(dw_done_all);
+PG_FUNCTION_INFO_V1(dw_extend);
+PG_FUNCTION_INFO_V1(dw_release);
+
+/* A lease that this transaction has ended, to be counted after the commit. */
+typedef struct Over
+{
+	DwLaneRef	lane;
+	int16		queue;
+	DwOutcome	outcome;		/* DW_NOT_ENDED: released */
+	SubTransactionId subid;
+} Over;
+
+/* In TopTransactionContext. */
+static Over *over = NULL;
+static int	nover = 0;
+static int	over_size = 0;
+
+/*---- Taking a lease's row ----*/
+
+/*
+ * Deletes the row of a message that is leased with this token, and fills in *claim; false
+ * if the token is not that of its lease, or another transaction has the row.
+ */
+static bool
+take_leased(Relation rel, int64 id, int64 token, DwClaim *claim)
+{
+	HeapTuple	tuple = dw_task_find(rel, id, NULL);
+	DwTaskKey	key;
+	bool		isnull;
+
+	if (tuple == NULL)
+		return false;
+	dw_task_key(rel, tuple, &key);
+	if (!key.is_leased || token != DatumGetInt64(dw_row_column(rel, tuple, Anum_task_token, &isnull)))
+		return false;
+	/* who knows the token may have lost the right since */
+	dw_queue_require_receiver(key.queue);
+	dw_writes_for(key.owner);
+	if (dw_task_is_cancelled(rel, tuple) || dw_row_delete(rel, &key) != TM_Ok)
+		return false;
+	CommandCounterIncrement();
+	dw_claim_read(dw_my_database(), rel, tuple, claim);
+	return true;
+}
+
+/* Notes that this transaction has ended a lease. */
+static void
+note_over(const DwClaim *claim, DwOutcome outcome)
+{
+	if (nover >= over_size)
+	{
+		over_size = Max(over_size * 2, 64);
+		over = over == NULL ?
+			MemoryContextAlloc(TopTransactionContext, over_size * sizeof(Over)) :
+			repalloc(over, over_size * sizeof(Over));
+	}
+	over[nover++] = (Over) {
+		.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority),
+		.queue = claim->key.queue,
+		.outcome = outcome,
+		.subid = GetCurrentSubTransactionId()
+	};
+}
+
+/* Inserts the row of a message again, due then; the columns in claim were changed before. */
+static void
+move_to(Relation rel, DwClaim *claim, TimestampTz due)
+{
+	DwHint		hint = {.id = claim->key.id, .due = due};
+
+	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
+	hint.tid = dw_task_insert_again(rel, claim->tuple, claim->values, claim->nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+}
+
+/*---- What a receiver says ----*/
+
+/* The message is done; false if the token does not hold. */
+static bool
+finish_done(int64 id, int64 token)
+{
+	Relation	rel = dw_tasks_open();
+	DwClaim		claim;
+	bool		held = take_leased(rel, id, token, &claim);
+
+	if (held)
+	{
+		DwTaskKey	key = claim.key;
+		DwEnded		ended = {
+			.key = &key,
+			.values = claim.values,
+			.nulls = claim.nulls,
+			.outcome = DW_DONE,
+			.started = dw_now()
+		};
+
+		/* as if this attempt had not been counted yet */
+		key.attempts--;
+		key.due = dw_claim_first_due(&claim);
+		dw_conclude(&ended);
+		note_over(&claim, DW_DONE);
+	}
+	table_close(rel, NoLock);
+	return held;
+}
+
+/*
+ * The attempt has failed: the message is due then again, or after its own pause if due is
+ * DW_NEVER, or given up.  False if the token does not hold.
+ */
+bool
+dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *error)
+{
+	Relation	rel = dw_tasks_open();
+	DwClaim		claim;
+	bool		held = take_leased(rel, id, token, &claim);
+
+	if (held)
+	{
+		/* the lease has counted the attempt */
+		claim.key.attempts--;
+		give_up = dw_attempt_end(rel, &claim, due, give_up, dw_now(), error) == DW_FAILED;
+		note_over(&claim, give_up ? DW_FAILED : DW_RETRIED);
+	}
+	table_close(rel, NoLock);
+	return held;
+}
+
+/* The ids and tokens of a call, as SQL passes them: refuses nulls. */
+static void
+read_lease(FunctionCallInfo fcinfo, const char *function, int64 *id, int64 *token)
+{
+	dw_require_writable(function);
+	dw_refuse_null(PG_ARGISNULL(0), "message id");
+	dw_refuse_null(PG_ARGISNULL(1), "token");
+	*id = PG_GETARG_INT64(0);
+	*token = PG_GETARG_INT64(1);
+}
+
+/* SQL function delay_done(). */
+Datum
+dw_done(PG_FUNCTION_ARGS)
+{
+	int64		id;
+	int64		token;
+
+	read_lease(fcinfo, "delay_done()", &id, &token);
+	PG_RETURN_BOOL(finish_done(id, token));
+}
+
+/* Returns the elements of an array of bigint; an error if any is null. */
+static Datum *
+read_numbers(ArrayType *array, const char *what, int *n)
+{
+	Datum	   *numbers;
+	bool	   *nulls;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("array of %s must have one dimension", what)));
+	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &numbers, &nulls, n);
+	for (int i = 0; i < *n; i++)
+		dw_refuse_null(nulls[i], what);
+	return numbers;
+}
+
+/* SQL function delay_done_all(). */
+Datum
+dw_done_all(PG_FUNCTION_ARGS)
+{
+	MemoryContext context;
+	MemoryContext outer;
+	Datum	   *ids;
+	Datum	   *tokens;
+	int			n;
+	int			ntokens;
+	int			done = 0;
+
+	dw_require_writable("delay_done_all()");
+	dw_refuse_null(PG_ARGISNULL(0), "array of ids");
+	dw_refuse_null(PG_ARGISNULL(1), "array of tokens");
+	ids = read_numbers(PG_GETARG_ARRAYTYPE_P(0), "message id", &n);
+	tokens = read_numbers(PG_GETARG_ARRAYTYPE_P(1), "token", &ntokens);
+	if (n != ntokens)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("arrays of ids and tokens must have the same length")));
+	context = AllocSetContextCreate(CurrentMemoryContext, "delay_done_all", ALLOCSET_DEFAULT_SIZES);
+	outer = MemoryContextSwitchTo(context);
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(context);
+		if (finish_done(DatumGetInt64(ids[i]), DatumGetInt64(tokens[i])))
+			ids[done++] = ids[i];
+	}
+	MemoryContextSwitchTo(outer);
+	MemoryContextDelete(context);
+	PG_RETURN_ARRAYTYPE_P(construct_array(ids, done, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+										  TYPALIGN_DOUBLE));
+}
+
+/* SQL function delay_extend(). */
+Datum
+dw_extend(PG_FUNCTION_ARGS)
+{
+	Relation	rel;
+	DwClaim		claim;
+	int64		id;
+	int64		token;
+	int64		lease;
+	bool		held;
+
+	read_lease(fcinfo, "delay_extend()", &id, &token);
+	lease = dw_option_lease(fcinfo, 2, "lease");
+	rel = dw_tasks_open();
+	held = take_leased(rel, id, token, &claim);
+	if (held)
+		move_to(rel, &claim, dw_time_add(dw_now(), lease > 0 ? lease :
+										 dw_lease_of_queue(dw_my_database(), claim.key.queue)));
+	table_close(rel, NoLock);
+	PG_RETURN_BOOL(held);
+}
+
+/* SQL function delay_release(). */
+Datum
+dw_release(PG_FUNCTION_ARGS)
+{
+	Relation	rel;
+	DwClaim		claim;
+	int64		id;
+	int64		token;
+	int64		delay;
+	bool		held;
+
+	read_lease(fcinfo, "delay_release()", &id, &token);
+	delay = dw_option_pause(fcinfo, 2, "delay");
+	rel = dw_tasks_open();
+	held = take_leased(rel, id, token, &claim);
+	if (held)
+	{
+		TimestampTz due = delay > 0 ? dw_time_add(dw_now(), delay) : dw_claim_first_due(&claim);
+		int			attempts = claim.key.attempts - 1;
+
+		claim.values[Anum_task_attempts - 1] = Int16GetDatum(attempts);
+		claim.nulls[Anum_task_attempts - 1] = attempts <= 0;
+		claim.nulls[Anum_task_token - 1] = claim.nulls[Anum_task_first_due - 1] = true;
+		move_to(rel, &claim, due);
+		note_over(&claim, DW_NOT_ENDED);
+	}
+	table_close(rel, NoLock);
+	PG_RETURN_BOOL(held);
+}
+
+/*---- The end of the transaction ----*/
+
+/* After the commit: counts the ends of leases, and wakes the timer if places were freed. */
+static void
+count_over(void)
+{
+	DwDatabase *db = dw_my_pinned_database();
+	bool		wake = false;
+
+	for (int i = 0; i < nover && db != NULL; i++)
+	{
+		DwLane	   *lane = &dw_lanes[over[i].lane.index];
+
+		/* its statistics, and the place of its queue, went with the lane */
+		if (pg_atomic_read_u32(&lane->generation) != over[i].lane.generation)
+			continue;
+		dw_count_end(db, lane, over[i].outcome);
+		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over[i].queue);
+	}
+	if (wake)
+	{
+		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+		dw_wake_timer(db, DW_AWAKE);
+	}
+}
+
+static void
+lease_xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			count_over();
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			break;
+		default:
+			return;
+	}
+	/* the memory goes with the transaction */
+	over = NULL;
+	nover = over_size = 0;
+}
+
+/* After the abort of a subtransaction.  Ids of subtransactions grow. */
+static void
+lease_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
+					   void *arg)
+{
+	while (event == SUBXACT_EVENT_ABORT_SUB && nover > 0 && over[nover - 1].subid >= subid)
+		nover--;
+}
+
+/* Installs the callbacks; called once by the postmaster, after dw_touched_install(). */
+void
+dw_lease_install(void)
+{
+	RegisterXactCallback(lease_xact_callback, NULL);
+	RegisterSubXactCallback(lease_subxact_callback, NULL);
+}

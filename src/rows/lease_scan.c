@@ -1,0 +1,125 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_scan.c
+ *	  Reading the messages that are leased.
+ *
+ * Run by sessions that receive, by the timer and by the sweeper.  A partial index has an
+ * entry for each row of delay_wheel.task with a token: the end of its lease, and its
+ * queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/clock.h"
+#include "catalog.h"
+#include "lease_scan.h"
+#include "task_rows.h"
+
+struct DwLeaseScan
+{
+	Relation	index;
+	SysScanDesc rows;
+};
+
+/*
+ * Begins a scan of those whose lease ends, or has ended, at this time or later.  rel is
+ * delay_wheel.task, locked.
+ */
+DwLeaseScan *
+dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot snapshot)
+{
+	DwLeaseScan *scan = palloc(sizeof(DwLeaseScan));
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_task_due, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+				TimestampTzGetDatum(from));
+	scan->index = index_open(dw_catalog()->task_lease_index, AccessShareLock);
+	scan->rows = systable_beginscan_ordered(rel, scan->index, snapshot, 1, &key);
+	return scan;
+}
+
+/* Returns the next row, which is valid until the next call; NULL after the last one. */
+HeapTuple
+dw_lease_scan_next(DwLeaseScan *scan)
+{
+	return systable_getnext_ordered(scan->rows, ForwardScanDirection);
+}
+
+/* Ends the scan. */
+void
+dw_lease_scan_end(DwLeaseScan *scan)
+{
+	systable_endscan_ordered(scan->rows);
+	index_close(scan->index, AccessShareLock);
+	pfree(scan);
+}
+
+/*
+ * Counts the messages of the queue whose lease lasts beyond this time, by a new snapshot.
+ * *next_end is when the first of them ends; DW_NEVER if there is none.
+ */
+uint32
+dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_end)
+{
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	uint32		n = 0;
+
+	*next_end = DW_NEVER;
+	ScanKeyInit(&keys[0], Anum_task_due, BTGreaterStrategyNumber, F_TIMESTAMPTZ_GT,
+				TimestampTzGetDatum(now));
+	ScanKeyInit(&keys[1], Anum_task_queue, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	scan = systable_beginscan(rel, dw_catalog()->task_lease_index, true, NULL, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		DwTaskKey	key;
+
+		dw_task_key(rel, tuple, &key);
+		*next_end = Min(*next_end, key.due);
+		n++;
+	}
+	systable_endscan(scan);
+	return n;
+}
+
+/*
+ * True if there may be leased messages, by the size of their index, or if it is locked.
+ * To be called outside of a transaction.
+ */
+bool
+dw_leases_may_exist(void)
+{
+	DwCatalog	cat;
+	bool		may = false;
+
+	StartTransactionCommand();
+	if (dw_catalog_lookup(&cat))
+	{
+		may = true;
+		if (ConditionalLockRelationOid(cat.task, AccessShareLock) &&
+			ConditionalLockRelationOid(cat.task_lease_index, AccessShareLock))
+		{
+			Relation	index = index_open(dw_catalog()->task_lease_index, NoLock);
+
+			/* the first page is the tree's own */
+			may = RelationGetNumberOfBlocks(index) > 1;
+			index_close(index, NoLock);
+		}
+	}
+	CommitTransactionCommand();
+	return may;
+}

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * leases.h
+ *	  The sweeper ends messages whose last lease has ended.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_LEASES_H
+#define DW_LEASES_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+extern TimestampTz dw_leases_end(bool *more);
+
+#endif							/* DW_LEASES_H */

@@ -1,0 +1,128 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_watch.c
+ *	  The timer looks for leases that have ended.
+ *
+ * Run by the timer.  A message that is leased is a row that is due when its lease ends.
+ * Mostly it is gone by then, since its receiver was done with it.  So a lease sends no
+ * hint, which would put an entry into memory and into a ready list for nothing.  Instead
+ * sessions lower one time for the whole database, that of the first end.  Then the timer
+ * reads the leases that have ended since its last look, by an index that has only leases,
+ * and takes these messages into memory as if it were told of them.
+ *
+ * A load of a lane reads leased rows, too, and an entry for a message that is gone is
+ * forgotten when it is taken.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../rows/catalog.h"
+#include "../rows/lease_scan.h"
+#include "../rows/task_rows.h"
+#include "../shmem/lanes.h"
+#include "../shmem/shared.h"
+#include "lease_watch.h"
+
+/* Time before the next look if the table is locked, or after an error, in us. */
+#define RETRY_US		(100 * 1000)
+/* Messages that are read in one look. */
+#define SLICE			1000
+
+/* Leases that ended before this time have been looked at. */
+static TimestampTz looked_until = 0;
+
+/*
+ * Must be called before dw_lease_watch().  Leases that have ended by now are read with
+ * the lanes.
+ */
+void
+dw_lease_watch_begin(DwDatabase *db)
+{
+	looked_until = dw_now();
+	(void) dw_lease_end_ask(&db->timer_news, looked_until);
+}
+
+/*
+ * Reads up to SLICE leases that end from this time on and have ended by now; returns when
+ * to look again.
+ */
+static TimestampTz
+read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTakeHint take)
+{
+	DwLeaseScan *scan = dw_lease_scan_begin(rel, from, GetActiveSnapshot());
+	TimestampTz next = DW_NEVER;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	while ((tuple = dw_lease_scan_next(scan)) != NULL)
+	{
+		DwTaskKey	key;
+		DwHint		hint;
+
+		dw_task_key(rel, tuple, &key);
+		if (key.due > now || ++n > SLICE)
+		{
+			next = key.due;
+			break;
+		}
+		if (key.origin != dw_origin_stamp() ||
+			!dw_lane_enter(db, key.owner, key.queue, key.priority, &hint.lane))
+			continue;
+		hint.id = key.id;
+		hint.due = key.due;
+		hint.tid = key.tid;
+		take(&hint);
+	}
+	dw_lease_scan_end(scan);
+	looked_until = Min(next, now);
+	return next;
+}
+
+/*
+ * Takes messages whose lease has ended into memory, if it is time to look for them.
+ * Returns when the timer must call it again, unless a session leases a message for a
+ * shorter time.
+ */
+TimestampTz
+dw_lease_watch(DwDatabase *db, DwTakeHint take)
+{
+	TimestampTz now = dw_now();
+	TimestampTz from;
+	volatile TimestampTz next = now + RETRY_US;
+
+	if (dw_lease_end_asked(&db->timer_news) > now)
+		return dw_lease_end_asked(&db->timer_news);
+	/* taken before the snapshot, so that a lease that is committed later is not missed */
+	from = Min(dw_lease_end_take(&db->timer_news), looked_until);
+	PG_TRY();
+	{
+		Relation	rel = dw_read_begin();
+
+		if (dw_extension_gone)
+			next = DW_NEVER;
+		else if (rel != NULL &&
+				 ConditionalLockRelationOid(dw_catalog()->task_lease_index, AccessShareLock))
+		{
+			next = read_ended(db, rel, from, now, take);
+			from = now;
+		}
+		dw_read_end(rel);
+	}
+	PG_CATCH();
+	{
+		dw_read_failed(db, "read leases");
+	}
+	PG_END_TRY();
+	/* nothing was read: the next look begins where this one would have */
+	looked_until = Min(looked_until, from);
+	if (next != DW_NEVER)
+		(void) dw_lease_end_ask(&db->timer_news, next);
+	return dw_lease_end_asked(&db->timer_news);
+}
