@@ -9,7 +9,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_cancel_all(text, text, timestamptz, timestamptz),
 	delay_wait(bigint, interval), delay_reschedule(bigint, interval), delay_reschedule_at(bigint, timestamptz),
 	delay_pause(text), delay_resume(text),
-	delay_schedule_trigger(),
+	delay_schedule_trigger(), delay_send_trigger(),
 	delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text),
 	delay_receive(text, integer, boolean), delay_fail(bigint, bigint, text, interval, boolean),
 	delay_lease(text, integer, interval), delay_done(bigint, bigint), delay_done_all(bigint[], bigint[]),

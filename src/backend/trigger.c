@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * trigger.c
- *	  delay_schedule_trigger(): schedules a task for each row that is inserted or
- *	  updated.
+ *	  delay_schedule_trigger() and delay_send_trigger(): schedule a task, or send a
+ *	  message, for each row that is inserted or updated.
  *
  * Run by sessions, and by executors whose tasks write such rows, at the end of the
  * statement or, if the trigger is deferred, of the transaction.
@@ -14,7 +14,8 @@
  * with the partition's column numbers.
  *
  * The current user, who writes the row, schedules the task as if he called
- * delay_schedule(): he needs the right to call that function, and owns the task.
+ * delay_schedule(), or sends the message as if he called delay_send(): he needs the right
+ * to call that function, and owns the task or message.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +28,7 @@
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -47,12 +49,36 @@
 #include "options.h"
 #include "schedule.h"
 
-#define FUNCTION		"delay_schedule_trigger"
-
 /* Limit for the number of templates; if it is reached, all are forgotten */
 #define MAX_KNOWN		1024
 
 PG_FUNCTION_INFO_V1(dw_schedule_trigger);
+PG_FUNCTION_INFO_V1(dw_send_trigger);
+
+/* What a trigger function does for a row. */
+typedef struct Kind
+{
+	bool		sends;			/* a message; else it schedules a task */
+	const char *function;		/* its own name */
+	const char *stands_for;		/* the function that the user must be allowed to call */
+	int			ntypes;			/* argument types of that function */
+	Oid			types[15];
+	const char *needs;			/* its first two arguments, for messages */
+	const char *example;
+} Kind;
+
+static const Kind schedules = {
+	false, "delay_schedule_trigger", "delay_schedule", 2, {INTERVALOID, TEXTOID},
+	"a delay and an SQL text",
+	"delay_schedule_trigger('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid')"
+};
+static const Kind sends = {
+	true, "delay_send_trigger", "delay_send", 15,
+	{TEXTOID, JSONBOID, INTERVALOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID,
+	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID},
+	"a delay and the name of a queue",
+	"delay_send_trigger('30 minutes', 'mail', 'id', 'email')"
+};
 
 /* The source of one part of the task: a column of the row, or a constant */
 typedef struct Source
@@ -68,10 +94,12 @@ typedef struct Template
 {
 	Source		delay;			/* of the delay or the due time, if it is a column */
 	Interval   *interval;		/* the delay, if it is not a column */
-	text	   *sql;
+	text	   *sql;			/* NULL for a message */
 	int			nargs;
 	Source	   *args;			/* columns for $1, $2, ... */
 	Datum		arg_types;		/* a regtype[], if nargs > 0 */
+	TupleDesc	payload;		/* of a message: the columns of the payload, */
+	AttrNumber *columns;		/* and their numbers in the table */
 	Source		key;
 	Source		queue;
 	Source		tag;
@@ -103,8 +131,8 @@ static const char *const option_names[NOPTIONS] = {"key", "queue", "tag", "if_ex
 /* The templates of this session, by the OIDs of triggers */
 static HTAB *known_triggers = NULL;
 
-/* The role that passed require_allowed() last; InvalidOid: check again */
-static Oid	allowed_role = InvalidOid;
+/* The roles that passed require_allowed() last, by Kind.sends; InvalidOid: check again */
+static Oid	allowed_roles[2];
 
 /*---- Checks of the call ----*/
 
@@ -113,30 +141,30 @@ static Oid	allowed_role = InvalidOid;
  * an AFTER trigger FOR EACH ROW on INSERT or UPDATE.
  */
 static TriggerData *
-require_trigger(FunctionCallInfo fcinfo)
+require_trigger(FunctionCallInfo fcinfo, const Kind *kind)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by a trigger", FUNCTION),
-				 errhint("Use CREATE TRIGGER ... AFTER INSERT ... FOR EACH ROW EXECUTE FUNCTION %s(...), or call %s.",
-						 FUNCTION, "delay_schedule()")));
+				 errmsg("function \"%s\" was not called by a trigger", kind->function),
+				 errhint("Use CREATE TRIGGER ... AFTER INSERT ... FOR EACH ROW EXECUTE FUNCTION %s(...), or call %s().",
+						 kind->function, kind->stands_for)));
 	if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired for each row", FUNCTION),
+				 errmsg("function \"%s\" must be fired for each row", kind->function),
 				 errhint("Create the trigger with FOR EACH ROW.")));
 	if (!TRIGGER_FIRED_AFTER(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired after the row is written", FUNCTION),
+				 errmsg("function \"%s\" must be fired after the row is written", kind->function),
 				 errhint("Create the trigger with AFTER, on a table.")));
 	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && !TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be fired by INSERT or UPDATE", FUNCTION),
+				 errmsg("function \"%s\" must be fired by INSERT or UPDATE", kind->function),
 				 errhint("To cancel a task when a row is deleted, call %s in a trigger function of your own.",
 						 "delay_cancel_key()")));
 	return trigger;
@@ -146,46 +174,45 @@ require_trigger(FunctionCallInfo fcinfo)
 static void
 forget_allowed(Datum arg, int cacheid, uint32 hash)
 {
-	allowed_role = InvalidOid;
+	allowed_roles[false] = allowed_roles[true] = InvalidOid;
 }
 
 /*
- * Raises an error unless the current user has the right to call
- * delay_schedule(interval, text), in the schema of the trigger function "me".
+ * Raises an error unless the current user has the right to call the function that the
+ * trigger function "me" stands for, in the schema of "me".
  */
 static void
-require_allowed(Oid me)
+require_allowed(Oid me, const Kind *kind)
 {
 	/* rights on functions and memberships of roles depend on these */
 	static const int caches[] = {PROCOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID};
 	static bool watching = false;
-	Oid			types[] = {INTERVALOID, TEXTOID};
 	Oid			user = GetUserId();
 	Oid			function;
 
-	if (user == allowed_role)
+	if (user == allowed_roles[kind->sends])
 		return;
 	for (size_t i = 0; i < lengthof(caches) && !watching; i++)
 		CacheRegisterSyscacheCallback(caches[i], forget_allowed, (Datum) 0);
 	watching = true;
 	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-							   CStringGetDatum("delay_schedule"),
-							   PointerGetDatum(buildoidvector(types, lengthof(types))),
+							   CStringGetDatum(kind->stands_for),
+							   PointerGetDatum(buildoidvector(kind->types, kind->ntypes)),
 							   ObjectIdGetDatum(get_func_namespace(me)));
 	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("function %s does not exist in the schema of \"%s\"",
-						"delay_schedule(interval, text)", FUNCTION)));
+				 errmsg("function %s() does not exist in the schema of \"%s\"",
+						kind->stands_for, kind->function)));
 	if (dw_function_aclcheck(function, user, ACL_EXECUTE) != ACLCHECK_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for function %s", "delay_schedule"),
+				 errmsg("permission denied for function %s", kind->stands_for),
 				 errdetail("Role \"%s\", who writes the row, would own the task.",
 						   GetUserNameFromId(user, false)),
-				 errhint("Allow the role to schedule tasks with %s, or have the table's owner schedule them in a SECURITY DEFINER trigger function that calls %s.",
-						 "delay_wheel.allow()", "delay_schedule()")));
-	allowed_role = user;
+				 errhint("Allow the role to schedule tasks with %s, or have the table's owner schedule them in a SECURITY DEFINER trigger function that calls %s().",
+						 "delay_wheel.allow()", kind->stands_for)));
+	allowed_roles[kind->sends] = user;
 }
 
 /*---- Parsing the arguments of a trigger ----*/
@@ -334,26 +361,30 @@ read_option(Template *template, Option option, Relation rel, const char *value)
 	}
 }
 
-/*
- * Adds a column, whose values the next $n gets, to the template; an error if there is no
- * such column (0).
- */
+/* Raises an error for a column that the trigger names and the table does not have. */
 static void
-read_arg(Template *template, Relation rel, AttrNumber column, const char *name, Datum *types)
+raise_no_column(Relation rel, const char *name, const Kind *kind)
 {
-	if (column == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
-						RelationGetRelationName(rel)),
-				 errhint("After delay and SQL, the arguments of the trigger name the columns for $1, $2, ... as the catalog has them, without quotes; if one was renamed, create the trigger again.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
+					RelationGetRelationName(rel)),
+			 kind->sends ?
+			 errhint("After delay and queue, the arguments of the trigger name the columns of the payload as the catalog has them, without quotes; if one was renamed, create the trigger again.") :
+			 errhint("After delay and SQL, the arguments of the trigger name the columns for $1, $2, ... as the catalog has them, without quotes; if one was renamed, create the trigger again.")));
+}
+
+/* Adds a column, whose values the next $n gets, or the payload, to the template. */
+static void
+read_arg(Template *template, Relation rel, AttrNumber column, Datum *types)
+{
 	types[template->nargs] = ObjectIdGetDatum(TupleDescAttr(RelationGetDescr(rel), column - 1)->atttypid);
 	read_from_column(&template->args[template->nargs++], rel, column);
 }
 
-/* Parses the n arguments after delay and SQL: names of columns, and options. */
+/* Parses the n arguments after the first two: names of columns, and options. */
 static void
-read_args_and_options(Template *template, Relation rel, char **arguments, int n)
+read_args_and_options(Template *template, Relation rel, char **arguments, int n, const Kind *kind)
 {
 	Datum	   *types = palloc(n * sizeof(Datum));
 	bool		given[NOPTIONS] = {0};
@@ -367,10 +398,13 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n)
 
 		if (column != 0 || !is_option(arguments[i], &option, &value))
 		{
-			read_arg(template, rel, column, arguments[i], types);
+			if (column == 0)
+				raise_no_column(rel, arguments[i], kind);
+			read_arg(template, rel, column, types);
 			continue;
 		}
-		if (given[option])
+		/* the queue of a message is the second argument */
+		if (given[option] || (kind->sends && option == OPTION_QUEUE))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("option \"%s\" is given twice", option_names[option])));
@@ -387,9 +421,42 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n)
 														  sizeof(Oid), true, TYPALIGN_INT));
 }
 
+/* Adds all columns of the table to the template, as if they were named. */
+static void
+read_all_columns(Template *template, Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *types = palloc(desc->natts * sizeof(Datum));
+
+	template->args = palloc0(desc->natts * sizeof(Source));
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		/* a trigger does not see the value of a virtual generated column */
+		if (!column->attisdropped &&
+			(column->attgenerated == '\0' || column->attgenerated == ATTRIBUTE_GENERATED_STORED))
+			read_arg(template, rel, column->attnum, types);
+	}
+}
+
+/* Makes the row type of the payload, of the columns in args. */
+static void
+describe_payload(Template *template, Relation rel)
+{
+	template->payload = CreateTemplateTupleDesc(template->nargs);
+	template->columns = palloc(Max(template->nargs, 1) * sizeof(AttrNumber));
+	for (int i = 0; i < template->nargs; i++)
+	{
+		template->columns[i] = template->args[i].column;
+		TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->columns[i]);
+	}
+	template->payload = BlessTupleDesc(template->payload);
+}
+
 /* Makes the template of a trigger in the current memory context. */
 static Template *
-make_template(const TriggerData *trigger)
+make_template(const TriggerData *trigger, const Kind *kind)
 {
 	const Trigger *definition = trigger->tg_trigger;
 	Relation	rel = trigger->tg_relation;
@@ -398,13 +465,21 @@ make_template(const TriggerData *trigger)
 	if (definition->tgnargs < 2)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("function \"%s\" needs at least two arguments, a delay and an SQL text", FUNCTION),
-				 errhint("For example, %s('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid').", FUNCTION)));
+				 errmsg("function \"%s\" needs at least two arguments, %s", kind->function, kind->needs),
+				 errhint("For example, %s.", kind->example)));
 	/* by default, a changed row replaces its task by the one that it now asks for */
 	template->if_exists = DW_REPLACE;
 	read_delay(template, rel, definition->tgargs[0]);
+	read_args_and_options(template, rel, definition->tgargs + 2, definition->tgnargs - 2, kind);
+	if (kind->sends)
+	{
+		template->queue.constant = cstring_to_text(definition->tgargs[1]);
+		if (template->nargs == 0)
+			read_all_columns(template, rel);
+		describe_payload(template, rel);
+		return template;
+	}
 	template->sql = cstring_to_text(definition->tgargs[1]);
-	read_args_and_options(template, rel, definition->tgargs + 2, definition->tgnargs - 2);
 	dw_check_sql(template->sql, template->nargs);
 	return template;
 }
@@ -442,12 +517,12 @@ forget_trigger(Known *known)
  * freed with the caller's memory context.
  */
 static Template *
-add_known_trigger(const TriggerData *trigger)
+add_known_trigger(const TriggerData *trigger, const Kind *kind)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "delay_wheel trigger",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
-	Template	   *template = make_template(trigger);
+	Template	   *template = make_template(trigger, kind);
 	Known	   *known;
 
 	MemoryContextSwitchTo(caller);
@@ -465,7 +540,7 @@ add_known_trigger(const TriggerData *trigger)
  * changes were reported when the table was opened, and later ones have to wait.
  */
 static const Template *
-template_of(const TriggerData *trigger)
+template_of(const TriggerData *trigger, const Kind *kind)
 {
 	HASH_SEQ_STATUS scan;
 	Known	   *known;
@@ -488,7 +563,7 @@ template_of(const TriggerData *trigger)
 		while ((known = hash_seq_search(&scan)) != NULL)
 			forget_trigger(known);
 	}
-	return add_known_trigger(trigger);
+	return add_known_trigger(trigger, kind);
 }
 
 /*---- The task of a row ----*/
@@ -556,7 +631,23 @@ put_args(DwNewTask *task, const Template *template, TupleTableSlot *row)
 	dw_new_task_set(task, Anum_task_arg_types, template->arg_types, false);
 }
 
-/* Schedules the task of a row, or cancels it if the row wants none. */
+/* Returns the payload of the row's message: an object of its columns. */
+static Datum
+get_payload(const Template *template, TupleTableSlot *row)
+{
+	Datum	   *values = palloc(template->nargs * sizeof(Datum));
+	bool	   *nulls = palloc(template->nargs * sizeof(bool));
+	HeapTuple	tuple;
+	Datum		json;
+
+	for (int i = 0; i < template->nargs; i++)
+		values[i] = slot_getattr(row, template->columns[i], &nulls[i]);
+	tuple = heap_form_tuple(template->payload, values, nulls);
+	json = DirectFunctionCall1(row_to_json, HeapTupleGetDatum(tuple));
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
+}
+
+/* Schedules the task of a row, or sends its message; or cancels it if the row wants none. */
 static void
 schedule_for_row(const Template *template, TupleTableSlot *row)
 {
@@ -578,7 +669,9 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 			(void) dw_schedule_cancel(&pending);
 		return;
 	}
-	if (template->nargs > 0)
+	if (template->payload != NULL)
+		dw_new_task_payload(&task, get_payload(template, row));
+	else if (template->nargs > 0)
 		put_args(&task, template, row);
 	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
@@ -595,11 +688,11 @@ trigger_callback(void *arg)
 			   RelationGetRelationName(trigger->tg_relation));
 }
 
-/* SQL function delay_schedule_trigger(), the trigger function. */
-Datum
-dw_schedule_trigger(PG_FUNCTION_ARGS)
+/* The trigger functions. */
+static Datum
+fire(FunctionCallInfo fcinfo, const Kind *kind)
 {
-	TriggerData *trigger = require_trigger(fcinfo);
+	TriggerData *trigger = require_trigger(fcinfo, kind);
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
 		.callback = trigger_callback,
@@ -607,10 +700,24 @@ dw_schedule_trigger(PG_FUNCTION_ARGS)
 	};
 
 	error_context_stack = &callback;
-	dw_require_writable(FUNCTION "()");
-	require_allowed(fcinfo->flinfo->fn_oid);
-	schedule_for_row(template_of(trigger), TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+	dw_require_writable(psprintf("%s()", kind->function));
+	require_allowed(fcinfo->flinfo->fn_oid, kind);
+	schedule_for_row(template_of(trigger, kind), TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 					 trigger->tg_newslot : trigger->tg_trigslot);
 	error_context_stack = callback.previous;
 	PG_RETURN_POINTER(NULL);
+}
+
+/* SQL function delay_schedule_trigger(). */
+Datum
+dw_schedule_trigger(PG_FUNCTION_ARGS)
+{
+	return fire(fcinfo, &schedules);
+}
+
+/* SQL function delay_send_trigger(). */
+Datum
+dw_send_trigger(PG_FUNCTION_ARGS)
+{
+	return fire(fcinfo, &sends);
 }
