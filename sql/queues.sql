@@ -4,10 +4,10 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 	priority integer DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts integer DEFAULT NULL,
 	retry_delay interval DEFAULT NULL, batch boolean DEFAULT NULL, spread interval DEFAULT NULL,
 	users name[] DEFAULT NULL, history text DEFAULT NULL, external boolean DEFAULT NULL,
-	receivers name[] DEFAULT NULL, lease interval DEFAULT NULL) RETURNS void
+	receivers name[] DEFAULT NULL, lease interval DEFAULT NULL, receive_timeout interval DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval) IS
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval) IS
 'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
 name: up to 63 bytes, not ''default''.
 max_running: how many of its tasks run at a time; 0 (the default) is no limit.
@@ -23,6 +23,7 @@ history: which ends of its tasks are recorded in delay_wheel.history, off, error
 external: whether it has messages, which sessions take by delay_receive(), and not SQL tasks, which executors run; false by default. It cannot be changed while the queue has tasks or messages, or open transactions use it, SQLSTATE 55006. Its max_running is how many of its messages open transactions and leases may have at a time, its rate how many are received in a second; timeout and batch mean nothing for it.
 receivers: of an external queue: roles that may receive its messages, beside members of its owner and superusers, names as for users; none by default. Its users are those who may send.
 lease, a millisecond to 366 days: of an external queue: how long delay_lease() gives a message away if it says nothing; a minute is the default.
+receive_timeout, 0 to 2147483647 ms: of an external queue: how long a transaction that has received by delay_receive() may be idle, before its session is ended and its messages are due again: sets idle_in_transaction_session_timeout for the transaction, unless that is shorter; 0 is without limit, a minute the default.
 Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS void

@@ -110,6 +110,7 @@ CREATE TABLE delay_wheel.queue
 	external boolean NOT NULL DEFAULT false,
 	receivers regrole[] NOT NULL DEFAULT '{}',
 	lease interval,
+	receive_timeout integer,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -122,6 +123,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
 	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
 	CONSTRAINT queue_lease_check CHECK (lease > '0'),
+	CONSTRAINT queue_receive_timeout_check CHECK (receive_timeout >= 0),
 	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
 )
 USING heap;
@@ -146,6 +148,7 @@ COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are reco
 COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
 COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
+COMMENT ON COLUMN delay_wheel.queue.receive_timeout IS 'if external: how long a transaction that has received may be idle, in milliseconds; 0 is without limit, null a minute';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

@@ -163,7 +163,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	more jsonb,
 	external boolean,
 	receivers regrole[],
-	lease interval
+	lease interval,
+	receive_timeout integer
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

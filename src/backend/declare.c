@@ -469,7 +469,7 @@ take_history(FunctionCallInfo fcinfo, int arg, Change *change)
 static void
 read_change(FunctionCallInfo fcinfo, Change *change)
 {
-	int32		timeout = dw_option_timeout(fcinfo, 4);
+	int32		timeout = dw_option_timeout(fcinfo, 4, "timeout");
 	int64		spread;
 
 	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, change);
@@ -492,6 +492,8 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 		give(change, Anum_queue_receivers, users_of(PG_GETARG_ARRAYTYPE_P(12)), false);
 	(void) dw_option_lease(fcinfo, 13, "lease");
 	take_column(fcinfo, 13, Anum_queue_lease, PG_GETARG_DATUM(13), false, change);
+	take_column(fcinfo, 14, Anum_queue_receive_timeout,
+		 Int32GetDatum(dw_option_timeout(fcinfo, 14, "receive_timeout")), false, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

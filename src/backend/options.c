@@ -160,11 +160,11 @@ dw_option_lease(FunctionCallInfo fcinfo, int number, const char *name)
 	return us;
 }
 
-/* Returns the argument timeout in ms, 0 if it is null.  It is rounded up: 0 means no timeout. */
+/* Returns a timeout in ms, 0 if it is null.  It is rounded up: 0 means no timeout. */
 int32
-dw_option_timeout(FunctionCallInfo fcinfo, int number)
+dw_option_timeout(FunctionCallInfo fcinfo, int number, const char *name)
 {
-	return (read_up_to(fcinfo, number, "timeout", PG_INT32_MAX * INT64CONST(1000),
+	return (read_up_to(fcinfo, number, name, PG_INT32_MAX * INT64CONST(1000),
 					   "2147483647 ms") + 999) / 1000;
 }
 
@@ -332,7 +332,7 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
 	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
 	int32		attempts = dw_option_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
-	int32		timeout = dw_option_timeout(fcinfo, DW_ARG_TIMEOUT);
+	int32		timeout = dw_option_timeout(fcinfo, DW_ARG_TIMEOUT, "timeout");
 	int16		priority = DW_NO_PRIORITY;
 
 	read_due(fcinfo, task);

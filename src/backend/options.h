@@ -48,7 +48,7 @@ extern int32 dw_option_number(FunctionCallInfo fcinfo, int number, const char *n
 							  int32 high);
 extern int64 dw_option_pause(FunctionCallInfo fcinfo, int number, const char *name);
 extern int64 dw_option_lease(FunctionCallInfo fcinfo, int number, const char *name);
-extern int32 dw_option_timeout(FunctionCallInfo fcinfo, int number);
+extern int32 dw_option_timeout(FunctionCallInfo fcinfo, int number, const char *name);
 extern DwIfExists dw_if_exists_named(const char *name);
 extern void dw_option_refuse_long(const text *value, const char *name);
 extern void dw_option_check_text(const text *value, const char *name);

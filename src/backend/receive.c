@@ -40,8 +40,10 @@
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "storage/bufmgr.h"
+#include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
@@ -217,10 +219,10 @@ number_asked_for(FunctionCallInfo fcinfo)
 
 /*
  * Takes up to n messages of the queue, and notes them at the end of taken; returns how
- * many.
+ * many.  *timeout is the queue's receive_timeout.
  */
 static int
-pop_messages(DwDatabase *db, int16 queue, int n)
+pop_messages(DwDatabase *db, int16 queue, int n, int *timeout)
 {
 	DwQueue    *place;
 	bool		few_left = false;
@@ -228,6 +230,7 @@ pop_messages(DwDatabase *db, int16 queue, int n)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	place = dw_queue_place_of(db, queue);
+	*timeout = place != NULL ? place->receive_timeout : 0;
 	while (place != NULL && ntaken < first + n)
 	{
 		Taken	   *t = &taken[ntaken];
@@ -509,6 +512,20 @@ give_claimed(Relation rel, Taken *t, DwClaim *claim, const Wish *wish, ReturnSet
 	put_message(result, claim, token);
 }
 
+/*
+ * Lets the session end if this transaction, which has received messages, is idle for so
+ * long, in ms; 0: for any time.
+ */
+static void
+limit_idleness(int timeout)
+{
+	if (timeout <= 0 || (IdleInTransactionSessionTimeout > 0 &&
+						 IdleInTransactionSessionTimeout <= timeout))
+		return;
+	(void) set_config_option("idle_in_transaction_session_timeout", psprintf("%d", timeout),
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
 /* If max_running limits the queue, makes sure that the number of leases is known. */
 static void
 count_leases(DwDatabase *db, Relation rel, int16 queue)
@@ -535,10 +552,11 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	int			n = wish->n;
 	int			popped;
+	int			timeout = 0;
 
 	count_leases(db, rel, wish->queue);
 	while (n > 0 && ntaken < MAX_TAKEN &&
-		   (popped = pop_messages(db, wish->queue, Min(n, MAX_TAKEN - ntaken))) > 0)
+		   (popped = pop_messages(db, wish->queue, Min(n, MAX_TAKEN - ntaken), &timeout)) > 0)
 		for (int i = ntaken - popped; popped > 0; i++, popped--)
 		{
 			DwClaim		claim;
@@ -554,6 +572,8 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
 	table_close(rel, NoLock);
+	if (n < wish->n && wish->lease == 0)
+		limit_idleness(timeout);
 }
 
 /* delay_receive() and delay_lease(), whose first argument is the queue's name. */
@@ -578,6 +598,9 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 	taken_db = db;
 	receive(db, &wish, (ReturnSetInfo *) fcinfo->resultinfo);
 	finish_call(db, wish.queue);
+	/* a receiver that keeps its transaction open is in the way of DDL: see give_way.c */
+	if (wish.lease == 0 && ntaken > 0)
+		dw_wake_timer(db, dw_now() + DW_GIVE_WAY_US);
 	return (Datum) 0;
 }
 

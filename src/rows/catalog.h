@@ -135,7 +135,8 @@ enum
 	Anum_queue_external,
 	Anum_queue_receivers,
 	Anum_queue_lease,
-	Natts_queue = Anum_queue_lease
+	Anum_queue_receive_timeout,
+	Natts_queue = Anum_queue_receive_timeout
 };
 
 /* Columns of delay_wheel.pause. */

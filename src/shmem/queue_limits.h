@@ -33,6 +33,9 @@ typedef enum DwLimit
 /* Length of a lease, in us, if neither it nor its queue says. */
 #define DW_DEFAULT_LEASE		USECS_PER_MINUTE
 
+/* How long a transaction that has received messages may be idle, in ms, by default. */
+#define DW_DEFAULT_RECEIVE_TIMEOUT	(60 * 1000)
+
 /* Options that a queue declares for tasks that do not set them. */
 typedef struct DwQueueDefaults
 {
@@ -64,6 +67,8 @@ typedef struct DwQueue
 	int64		retry_delay;	/* us */
 	bool		external;		/* has messages, which sessions receive */
 	int64		lease;			/* length of a lease that says nothing, in us */
+	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
+									 * limit */
 
 	/* ready lock: its present state, see queue_limits.c */
 	uint32		running;		/* tasks that executors run, of all its lanes */

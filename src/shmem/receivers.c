@@ -22,6 +22,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/subtrans.h"
 #include "access/transam.h"
 #include "miscadmin.h"
@@ -39,6 +41,10 @@ typedef struct Receiver
 {
 	/* the top transaction that has received messages, else InvalidTransactionId */
 	pg_atomic_uint32 xid;
+	/* of that transaction; stored before its xid */
+	Oid			served;			/* the database */
+	pid_t		pid;
+	TimestampTz since;			/* when it received first */
 
 	/* ready lock of the database */
 	Oid			database;		/* of the queue; InvalidOid: the process does not wait */
@@ -87,9 +93,15 @@ dw_receivers_attach(void)
 void
 dw_receiver_publish(TransactionId xid)
 {
+	Receiver   *mine = &receivers->places[dw_my_proc() - 1];
+
 	if (published)
 		return;
-	pg_atomic_write_u32(&receivers->places[dw_my_proc() - 1].xid, xid);
+	mine->served = MyDatabaseId;
+	mine->pid = MyProcPid;
+	mine->since = dw_now();
+	pg_write_barrier();
+	pg_atomic_write_u32(&mine->xid, xid);
 	/* full barrier */
 	pg_atomic_fetch_add_u32(&receivers->n, 1);
 	published = true;
@@ -124,6 +136,51 @@ dw_xid_receives(TransactionId xid)
 	for (int i = 0; i < MaxBackends; i++)
 		if (TransactionIdEquals(pg_atomic_read_u32(&receivers->places[i].xid), top))
 			return true;
+	return false;
+}
+
+/* Since when the oldest of these transactions has been open; DW_NEVER if there is none. */
+TimestampTz
+dw_receivers_oldest(DwDatabase *db)
+{
+	TimestampTz oldest = DW_NEVER;
+
+	if (pg_atomic_read_u32(&receivers->n) == 0)
+		return DW_NEVER;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Receiver   *place = &receivers->places[i];
+
+		if (pg_atomic_read_u32(&place->xid) == InvalidTransactionId)
+			continue;
+		pg_read_barrier();
+		if (place->served == db->oid)
+			oldest = Min(oldest, place->since);
+	}
+	return oldest;
+}
+
+/*
+ * Terminates the session with this pid if it has a transaction in this database that has
+ * received messages by then; true if it was.
+ */
+bool
+dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		Receiver   *place = &receivers->places[i];
+
+		if (pg_atomic_read_u32(&place->xid) == InvalidTransactionId)
+			continue;
+		pg_read_barrier();
+		if (place->served == db->oid && place->pid == pid && place->since <= by)
+		{
+			/* the next look must not terminate it again, while it ends */
+			place->since = DW_NEVER;
+			return kill(pid, SIGTERM) == 0;
+		}
+	}
 	return false;
 }
 

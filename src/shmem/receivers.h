@@ -18,12 +18,17 @@
 /* Time in which a session that was woken looks for a message; else another one is woken. */
 #define DW_WAKE_AGAIN_US	(50 * 1000)
 
+/* Time after which a task, or a receiver, gives way to who waits for its locks. */
+#define DW_GIVE_WAY_US		(500 * 1000)
+
 extern Size dw_receivers_size(void);
 extern void dw_receivers_attach(void);
 
 extern void dw_receiver_publish(TransactionId xid);
 extern void dw_receiver_withdraw(void);
 extern bool dw_xid_receives(TransactionId xid);
+extern TimestampTz dw_receivers_oldest(DwDatabase *db);
+extern bool dw_receiver_terminate(DwDatabase *db, pid_t pid, TimestampTz by);
 
 extern void dw_await_enter(DwDatabase *db, int16 queue);
 extern void dw_await_leave(DwDatabase *db);

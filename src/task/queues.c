@@ -527,6 +527,8 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->history = history_column(rel, tuple);
 	queue->external = DatumGetBool(column_or(rel, tuple, Anum_queue_external, BoolGetDatum(false)));
 	queue->lease = interval_column(rel, tuple, Anum_queue_lease, DW_DEFAULT_LEASE);
+	queue->receive_timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_receive_timeout,
+													 Int32GetDatum(DW_DEFAULT_RECEIVE_TIMEOUT)));
 	if (queue->max_attempts == 0)
 		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
 	queue->place = DW_NO_QUEUE;

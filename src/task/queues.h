@@ -41,6 +41,8 @@ typedef struct DwDeclaredQueue
 	DwHistoryLevel history;		/* which of its tasks go into the history */
 	bool		external;		/* has messages, which sessions receive */
 	int64		lease;			/* length of a lease that says nothing, in us */
+	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
+									 * limit */
 	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 

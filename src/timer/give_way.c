@@ -3,14 +3,14 @@
  * give_way.c
  *	  Long tasks give way to sessions that wait for a lock on delay_wheel's tables.
  *
- * Run by the timer, every LONG_US while tasks run.
+ * Run by the timer, every DW_GIVE_WAY_US while tasks run.
  *
  * An executor claims a task by deleting its row, so a running task holds a lock on
  * delay_wheel.task until its end.  A task may hold more locks, such as on the sequence if it
  * schedules tasks itself.  A session that needs the table alone (VACUUM FULL, ALTER TABLE,
  * DROP EXTENSION) waits for the end of all running tasks, and sessions that want to schedule
  * tasks queue up behind that session.  They would wait as long as the longest task runs.  So
- * the timer then terminates tasks that have run for LONG_US.  Such a task is put back, and
+ * the timer then terminates tasks that have run for DW_GIVE_WAY_US.  Such a task is put back, and
  * runs again later.
  *
  * The timer first tries to take each lock that a task may hold, without waiting.  Only if one
@@ -19,7 +19,7 @@
  * A session in delay_wait() may hold a lock on the tables, too, if its transaction has read
  * or written tasks.  There may be a deadlock then that PostgreSQL cannot see: a command waits
  * for the session's lock, an executor that claims a task queues up behind the command, and
- * the session waits for the task.  So if a claim takes LONG_US, the timer makes sessions in
+ * the session waits for the task.  So if a claim takes DW_GIVE_WAY_US, the timer makes sessions in
  * delay_wait() check whether they are the cause.
  *
  *-------------------------------------------------------------------------
@@ -36,25 +36,23 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../shmem/executors.h"
+#include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
 #include "../task/row_lock.h"
 #include "give_way.h"
 
-/* Microseconds after which a running task gives way, and after which a claim is stuck. */
-#define LONG_US		(500 * 1000)
-
-/* True if the executor, of this database, has claimed its task LONG_US ago or earlier. */
+/* True if the executor, of this database, has claimed its task DW_GIVE_WAY_US ago or earlier. */
 static bool
 runs_long(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
 	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
-		now - e->since >= LONG_US &&
+		now - e->since >= DW_GIVE_WAY_US &&
 		pg_atomic_read_u32(&e->xid) != InvalidTransactionId;
 }
 
 /*
- * True if the executor serves this database, has had a task for LONG_US, and could not
+ * True if the executor serves this database, has had a task for DW_GIVE_WAY_US, and could not
  * claim it.  Tasks that run outside of a transaction, or whose row stays until their end,
  * are claimed already.
  */
@@ -62,7 +60,7 @@ static bool
 is_stuck(const DwDatabase *db, DwExecutor *e, TimestampTz now)
 {
 	return e->database == db->oid && e->state == DW_EXECUTOR_BUSY &&
-		now - e->since >= LONG_US &&
+		now - e->since >= DW_GIVE_WAY_US &&
 		pg_atomic_read_u64(&e->autonomous) == 0 && pg_atomic_read_u64(&e->keeps) == 0 &&
 		pg_atomic_read_u32(&e->xid) == InvalidTransactionId;
 }
@@ -80,13 +78,17 @@ any_executor(bool (*test) (const DwDatabase *db, DwExecutor *e, TimestampTz now)
 
 /*
  * Returns when to look next: when the first of the tasks that run, or are about to, will
- * have run for LONG_US, but no earlier than LONG_US after the last look ("looked").
- * DW_NEVER if no task runs.
+ * have run for DW_GIVE_WAY_US, but no earlier than DW_GIVE_WAY_US after the last look ("looked").
+ * The same for transactions that have received messages.  DW_NEVER if there is none of
+ * both.
  */
 static TimestampTz
-next_look(const DwDatabase *db, TimestampTz looked, TimestampTz now)
+next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 {
-	TimestampTz next = DW_NEVER;
+	TimestampTz next = dw_receivers_oldest(db);
+
+	if (next != DW_NEVER)
+		next = Max(next, looked) + DW_GIVE_WAY_US;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
@@ -95,15 +97,15 @@ next_look(const DwDatabase *db, TimestampTz looked, TimestampTz now)
 		if (e->database != db->oid)
 			continue;
 		if (e->state == DW_EXECUTOR_WOKEN)
-			next = Min(next, now + LONG_US);
+			next = Min(next, now + DW_GIVE_WAY_US);
 		else if (e->state == DW_EXECUTOR_BUSY)
-			next = Min(next, Max(e->since, looked) + LONG_US);
+			next = Min(next, Max(e->since, looked) + DW_GIVE_WAY_US);
 	}
 	return next;
 }
 
 /*
- * Terminates the executor with this pid if its task has run for LONG_US, so that the task is
+ * Terminates the executor with this pid if its task has run for DW_GIVE_WAY_US, so that the task is
  * put back.  The process "waiter" waits for a lock on this relation; the log names both.
  */
 static void
@@ -137,7 +139,29 @@ make_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
 			 errmsg_internal("delay_wheel %s", text)));
 }
 
-/* Puts back long tasks that hold a lock on one of these relations for which others wait. */
+/*
+ * Terminates the session with this pid if it has received messages DW_GIVE_WAY_US ago or earlier
+ * in its transaction, so that they are due again.
+ */
+static void
+make_receiver_give_way(DwDatabase *db, pid_t pid, pid_t waiter, Oid relation)
+{
+	char	   *text;
+
+	if (!dw_receiver_terminate(db, pid, dw_now() - DW_GIVE_WAY_US))
+		return;
+	text = psprintf("process %d, which has received messages in its transaction, is terminated, because process %d waits for a lock on %s.%s",
+					pid, waiter, "delay_wheel", get_rel_name(relation));
+	dw_problem(&db->problem, text);
+	ereport(LOG,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg_internal("delay_wheel: %s", text)));
+}
+
+/*
+ * Puts back long tasks that hold a lock on one of these relations for which others wait, and
+ * messages of long transactions.
+ */
 static void
 put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 {
@@ -156,7 +180,11 @@ put_back_blockers(DwDatabase *db, const Oid *relations, int n)
 			if (holder->leaderPid != waiter->leaderPid &&
 				memcmp(&holder->locktag, &waiter->locktag, sizeof(LOCKTAG)) == 0 &&
 				dw_locks_conflict(holder->holdMask, waiter->waitLockMode))
+			{
 				make_give_way(db, holder->leaderPid, waiter->pid, waiter->locktag.locktag_field2);
+				make_receiver_give_way(db, holder->leaderPid, waiter->pid,
+									   waiter->locktag.locktag_field2);
+			}
 		}
 	}
 }
@@ -184,7 +212,7 @@ look_who_waits(DwDatabase *db)
 /*
  * If it is time to look: puts back long tasks for whose locks other processes wait, and makes
  * sessions in delay_wait() check for deadlocks.  Returns when to call it again; DW_NEVER if
- * no task runs.
+ * no task runs, and no transaction has received messages.
  */
 TimestampTz
 dw_give_way(DwDatabase *db)
@@ -195,7 +223,7 @@ dw_give_way(DwDatabase *db)
 	if (next_look(db, looked, now) <= now)
 	{
 		looked = now;
-		if (any_executor(runs_long, db, now))
+		if (any_executor(runs_long, db, now) || dw_receivers_oldest(db) <= now - DW_GIVE_WAY_US)
 			look_who_waits(db);
 		if (any_executor(is_stuck, db, now))
 			dw_make_waiters_look(db);

@@ -58,6 +58,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->retry_delay = queue->retry_delay;
 	place->external = queue->external;
 	place->lease = queue->lease;
+	place->receive_timeout = queue->receive_timeout;
 	/* attach_lane() counts running tasks again */
 	place->running = 0;
 }
