@@ -66,6 +66,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
+#include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../task/key_lock.h"
@@ -222,8 +223,9 @@ number_asked_for(FunctionCallInfo fcinfo)
  * many.  *timeout is the queue's receive_timeout.
  */
 static int
-pop_messages(DwDatabase *db, int16 queue, int n, int *timeout)
+pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeout)
 {
+	int16		queue = wish->queue;
 	DwQueue    *place;
 	bool		few_left = false;
 	int			first = ntaken;
@@ -235,7 +237,7 @@ pop_messages(DwDatabase *db, int16 queue, int n, int *timeout)
 	{
 		Taken	   *t = &taken[ntaken];
 
-		if (!dw_ready_pop_message(db, place, &t->entry, &few_left))
+		if (!dw_ready_pop_message(db, place, alone, &t->entry, &few_left))
 			break;
 		t->lane = dw_lane_ref(&dw_lanes[t->entry.lane]);
 		t->queue = queue;
@@ -542,6 +544,16 @@ count_leases(DwDatabase *db, Relation rel, int16 queue)
 	}
 }
 
+/* True if this transaction has received messages, and holds them. */
+static bool
+holds_any(void)
+{
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].state == TAKEN_HELD)
+			return true;
+	return false;
+}
+
 /* Takes messages of the queue as asked for. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
@@ -553,10 +565,12 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 	int			n = wish->n;
 	int			popped;
 	int			timeout = 0;
+	DwAlone		alone = wish->lease > 0 ? DW_ALONE_NO_MATTER :
+		holds_any() ? DW_ALONE_REFUSED : DW_ALONE_ALLOWED;
 
 	count_leases(db, rel, wish->queue);
 	while (n > 0 && ntaken < MAX_TAKEN &&
-		   (popped = pop_messages(db, wish->queue, Min(n, MAX_TAKEN - ntaken), &timeout)) > 0)
+		   (popped = pop_messages(db, wish, Min(n, MAX_TAKEN - ntaken), &alone, &timeout)) > 0)
 		for (int i = ntaken - popped; popped > 0; i++, popped--)
 		{
 			DwClaim		claim;
@@ -769,6 +783,7 @@ count_all(void)
 		/* its statistics went with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != taken[i].lane.generation)
 			continue;
+		dw_rollback_forget(&taken_db->rollbacks, taken[i].entry.id);
 		dw_count_end(taken_db, lane, taken[i].outcome);
 		if (taken[i].outcome == DW_DONE || taken[i].state == TAKEN_LEASED)
 		{
@@ -781,6 +796,22 @@ count_all(void)
 	if (last_chance != DW_NEVER)
 		dw_ask_sweeper(taken_db, DW_JOB_LEASES, last_chance);
 	ntaken = 0;
+}
+
+/*
+ * Counts that the receiver of a message was rolled back.  True if it was so before: then
+ * the sweeper counts the attempt, and the message is due after a pause.
+ */
+static bool
+leave_to_sweeper(const Taken *t)
+{
+	/* only what the client was given, and did not put back */
+	if (t->state != TAKEN_HELD ||
+		dw_rollback_note(&taken_db->rollbacks, t->entry.id) < 2 ||
+		!dw_rollback_hand_over(&taken_db->rollbacks, t->entry.id))
+		return false;
+	dw_ask_sweeper(taken_db, DW_JOB_ROLLBACKS, dw_now());
+	return true;
 }
 
 /* After an abort: brings those back that were taken from this subtransaction on. */
@@ -800,7 +831,8 @@ bring_back(SubTransactionId subid)
 			if (t->state == TAKEN_FORGOTTEN)
 				continue;
 			end_count(taken_db, t);
-			dw_deliver(taken_db, &hint);
+			if (!leave_to_sweeper(t))
+				dw_deliver(taken_db, &hint);
 			continue;
 		}
 		if (t->state == TAKEN_ENDED && t->ended_in >= subid)

@@ -23,6 +23,7 @@
  * QUIT			the executor ended while it ran the task
  * LEASE_ENDED	the last lease of the message has ended, without a word of its receiver
  * REPORTED		the receiver of the message has reported a failure, by delay_fail()
+ * ROLLED_BACK	transactions that received the message were rolled back
  */
 #define DW_ERRCODE_SUPERSEDED	MAKE_SQLSTATE('D', 'W', '0', '0', '1')
 #define DW_ERRCODE_EXPIRED		MAKE_SQLSTATE('D', 'W', '0', '0', '2')
@@ -31,6 +32,7 @@
 #define DW_ERRCODE_QUIT			MAKE_SQLSTATE('D', 'W', '0', '0', '5')
 #define DW_ERRCODE_LEASE_ENDED	MAKE_SQLSTATE('D', 'W', '0', '0', '6')
 #define DW_ERRCODE_REPORTED		MAKE_SQLSTATE('D', 'W', '0', '0', '7')
+#define DW_ERRCODE_ROLLED_BACK	MAKE_SQLSTATE('D', 'W', '0', '0', '8')
 
 extern ErrorData *dw_take_error(void);
 extern void dw_refuse_null(bool isnull, const char *what);

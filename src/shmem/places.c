@@ -60,6 +60,7 @@ dw_database_init(DwDatabase *db)
 	for (int i = 0; i < DW_LANE_WORDS; i++)
 		pg_atomic_init_u64(&dw_dirty_lanes(db)[i], 0);
 	dw_progress_init(db->progress);
+	dw_rollbacks_init(&db->rollbacks);
 }
 
 /*

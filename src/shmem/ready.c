@@ -29,6 +29,7 @@
 #include "places.h"
 #include "queue_limits.h"
 #include "ready.h"
+#include "rollbacks.h"
 #include "shared.h"
 
 /*
@@ -453,21 +454,47 @@ dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again)
 }
 
 /*
+ * False if this message must be received alone, and others were taken before it.  Changes
+ * *alone for the next one.
+ */
+static bool
+may_be_next(DwDatabase *db, const DwEntry *entry, DwAlone *alone)
+{
+	if (*alone == DW_ALONE_NO_MATTER)
+		return true;
+	if (dw_rollbacks_of(&db->rollbacks, entry->id) == 0)
+	{
+		*alone = DW_ALONE_REFUSED;
+		return true;
+	}
+	if (*alone == DW_ALONE_REFUSED)
+		return false;
+	*alone = DW_ALONE_TAKEN;
+	return true;
+}
+
+/*
  * Takes the next message of this external queue into *entry; false if none can be taken
- * now.  Lanes of several owners take turns.  *few_left becomes true if the timer is to
+ * now, or by *alone none together with those before, which is changed.  Lanes of several owners take turns.  *few_left becomes true if the timer is to
  * load more tasks of the lane, which is flagged for that: the caller wakes the timer.
  */
 bool
-dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwEntry *entry, bool *few_left)
+dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry,
+					 bool *few_left)
 {
 	TimestampTz now = dw_now();
 	TimestampTz look_again = DW_NEVER;
-	DwLane	   *lane = lane_with_message(db, queue, now, &look_again);
+	DwLane	   *lane;
 	DwPosition	head;
 
+	if (*alone == DW_ALONE_TAKEN)
+		return false;
+	lane = lane_with_message(db, queue, now, &look_again);
 	if (lane == NULL)
 		return false;
 	head = dw_list_head(dw_pool, &lane->ready);
+	if (!may_be_next(db, first_ready(lane, &head), alone))
+		return false;
 	if (take_ready(db, lane, &head, entry))
 	{
 		dw_lane_dirty(db, lane);

@@ -23,6 +23,15 @@ typedef struct DwPopped
 	TimestampTz look_again;		/* when the timer must look again; DW_NEVER if it need not */
 } DwPopped;
 
+/* Whether the next message may be one that must be received alone, see rollbacks.c. */
+typedef enum DwAlone
+{
+	DW_ALONE_NO_MATTER,			/* for leases */
+	DW_ALONE_ALLOWED,			/* nothing was taken yet */
+	DW_ALONE_REFUSED,
+	DW_ALONE_TAKEN				/* such a message was taken: no other one may be */
+} DwAlone;
+
 extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped);
 extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
 extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
@@ -30,7 +39,8 @@ extern void dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 
 extern bool dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again);
-extern bool dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwEntry *entry, bool *few_left);
+extern bool dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry,
+								 bool *few_left);
 
 extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);

@@ -50,6 +50,7 @@
 #include "problem.h"
 #include "process.h"
 #include "progress.h"
+#include "rollbacks.h"
 #include "sweeper_news.h"
 #include "timer_news.h"
 
@@ -269,6 +270,7 @@ typedef struct DwDatabase
 
 	DwProblem	problem;
 	DwProgress	progress[DW_WORKS];
+	DwRollbacks rollbacks;
 } DwDatabase;
 
 /*

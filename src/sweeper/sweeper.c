@@ -2,15 +2,15 @@
  *
  * sweeper.c
  *	  The sweeper: the process that removes rows of cancelled tasks, old failed
- *	  tasks and the oldest history, ends messages whose last lease has ended, and
- *	  checks that recurring tasks have their next runs.
+ *	  tasks and the oldest history, ends messages whose last lease has ended, counts
+ *	  attempts whose transactions were rolled back, and checks that recurring tasks have their next runs.
  *
  * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
  * superuser that runs no SQL.
  *
  * The timer starts the sweeper when there is something to remove, and the sweeper ends when
  * there is not.  In between it works in slices of some milliseconds (sweep.c, failed.c,
- * history_tables.c, leases.c), and rests twice as long after each slice, so that it slows tasks down
+ * history_tables.c, leases.c, rollbacks_end.c), and rests twice as long after each slice, so that it slows tasks down
  * only a little.  While it waits for transactions to end, it looks at them again after pauses
  * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
  * sweeper ends, and the timer starts another one some time later.
@@ -45,6 +45,7 @@
 #include "failed.h"
 #include "history_tables.h"
 #include "leases.h"
+#include "rollbacks_end.h"
 #include "sweep.h"
 #include "sweeper.h"
 
@@ -189,11 +190,12 @@ do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 static TimestampTz
 do_jobs(void)
 {
+	TimestampTz rollbacks_at = do_in_time(DW_JOB_ROLLBACKS, dw_rollbacks_end);
 	TimestampTz leases_at = do_in_time(DW_JOB_LEASES, dw_leases_end);
 	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
 	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
 
-	return Min(leases_at, Min(failed_at, history_at));
+	return Min(Min(rollbacks_at, leases_at), Min(failed_at, history_at));
 }
 
 /*

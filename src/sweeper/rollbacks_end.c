@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * rollbacks_end.c
+ *	  The sweeper counts attempts whose transactions were rolled back.
+ *
+ * Run by the sweeper.  A message whose receiver was rolled back twice in a row is in
+ * nobody's memory but in the list of shmem/rollbacks.c.  The sweeper ends the attempt: the
+ * message is due again after its retry delay, or has failed.  If the server crashes
+ * before, the message is simply due.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "storage/lmgr.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/errors.h"
+#include "../base/inject.h"
+#include "../ending/attempt_end.h"
+#include "../ending/claim.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/lanes.h"
+#include "../shmem/outcome.h"
+#include "../shmem/rollbacks.h"
+#include "../shmem/shared.h"
+#include "../shmem/stats.h"
+#include "../shmem/writers.h"
+#include "../task/marks.h"
+#include "../task/my_session.h"
+#include "../task/row_lock.h"
+#include "rollbacks_end.h"
+
+/* Time before the next try if the table is locked, or after an error, in us. */
+#define RETRY_US	USECS_PER_SEC
+
+/* What became of one message. */
+typedef struct Settled
+{
+	int64		id;				/* 0: none was left */
+	DwOutcome	outcome;		/* DW_NOT_ENDED: others have the message, or had it */
+	DwLaneRef	lane;
+} Settled;
+
+/* Ends the attempt of the message, unless others have its row by now. */
+static void
+settle_message(DwDatabase *db, Relation rel, Settled *settled)
+{
+	ErrorData	error = {
+		.sqlerrcode = DW_ERRCODE_ROLLED_BACK,
+		.message = "the transaction that received it was rolled back"
+	};
+	HeapTuple	tuple = dw_task_find(rel, settled->id, NULL);
+	DwTaskKey	key;
+	DwClaim		claim;
+
+	if (tuple == NULL)
+		return;
+	dw_task_key(rel, tuple, &key);
+	dw_writes_for(key.owner);
+	/* whoever has the row hints it at the end, and the sweeper removes what a mark has hit */
+	if (!key.is_message || key.is_leased || dw_task_is_cancelled(rel, tuple) ||
+		dw_row_remove(rel, &key) != TM_Ok)
+		return;
+	CommandCounterIncrement();
+	dw_claim_read(db, rel, tuple, &claim);
+	if (dw_lane_enter(db, key.owner, key.queue, key.priority, &settled->lane))
+		settled->outcome = DW_RETRIED;
+	if (dw_attempt_end(rel, &claim, DW_NEVER, false, dw_now(), &error) == DW_FAILED &&
+		settled->outcome != DW_NOT_ENDED)
+		settled->outcome = DW_FAILED;
+}
+
+/* Deals with one message in the caller's transaction; false if the table is locked. */
+static bool
+settle_one(DwDatabase **db, Settled *settled)
+{
+	DwCatalog	cat;
+	Relation	rel;
+
+	*db = dw_my_database();
+	if (!dw_catalog_lookup(&cat) || *db == NULL)
+		return true;
+	settled->id = dw_rollback_to_settle(&(*db)->rollbacks);
+	if (settled->id == 0)
+		return true;
+	if (!ConditionalLockRelationOid(cat.task, RowExclusiveLock))
+		return false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	rel = table_open(dw_catalog()->task, NoLock);
+	settle_message(*db, rel, settled);
+	table_close(rel, NoLock);
+	PopActiveSnapshot();
+	return true;
+}
+
+/*
+ * Ends the attempt of one message whose receivers were rolled back, in a transaction of
+ * its own.  Sets *more to true if it must be called again at once.  Otherwise returns when
+ * it must be called again; DW_NEVER if there is no such message.
+ */
+TimestampTz
+dw_rollbacks_end(bool *more)
+{
+	MemoryContext context = CurrentMemoryContext;
+	DwDatabase *volatile db = NULL;
+	volatile bool ok = false;
+	Settled    *settled = palloc0(sizeof(Settled));
+
+	settled->outcome = DW_NOT_ENDED;
+	*more = false;
+	PG_TRY();
+	{
+		DwDatabase *my_db = NULL;
+
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		/* default_transaction_isolation may be serializable, which could wait or fail */
+		XactIsoLevel = XACT_READ_COMMITTED;
+		ok = settle_one(&my_db, settled);
+		DW_INJECT("rollbacks-before-commit");
+		CommitTransactionCommand();
+		db = my_db;
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		dw_end_failed_transaction(context);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	if (!ok)
+		return dw_now() + RETRY_US;
+	if (db == NULL || settled->id == 0)
+		return DW_NEVER;
+	/* only now: until the commit it must not be forgotten */
+	dw_rollback_settled(&db->rollbacks, settled->id);
+	if (settled->outcome != DW_NOT_ENDED)
+		dw_count_end(db, &dw_lanes[settled->lane.index], settled->outcome);
+	*more = true;
+	return DW_NEVER;
+}
