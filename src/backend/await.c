@@ -107,6 +107,8 @@ look_or_register(DwDatabase *db, int16 id)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_await_leave(db);
 	queue = dw_queue_place_of(db, id);
+	if (queue != NULL)
+		queue->looked_at = dw_now();
 	found = queue != NULL && dw_ready_has_message(db, queue, &look_again);
 	if (!found)
 		dw_await_enter(db, id);

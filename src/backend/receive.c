@@ -309,6 +309,7 @@ finish_call(DwDatabase *db, int16 queue)
 	{
 		/* whoever was woken has looked, or need not any more */
 		place->woken_at = 0;
+		place->looked_at = dw_now();
 		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again))
 			(void) dw_await_wake_one(place);
 	}

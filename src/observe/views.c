@@ -50,6 +50,9 @@
 #include "../task/queues.h"
 #include "views.h"
 
+/* A receiver that has looked for messages within this time, in us, has come lately. */
+#define LATELY_US		(10 * USECS_PER_SEC)
+
 PG_FUNCTION_INFO_V1(dw_place);
 PG_FUNCTION_INFO_V1(dw_crashes);
 PG_FUNCTION_INFO_V1(dw_get_running);
@@ -232,11 +235,12 @@ dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, Timestamp
 		*reason = dw_pause_text(lane->paused);
 		return "paused";
 	}
-	if (owner->block != DW_BLOCK_NONE)
+	/* messages need no executor */
+	if (owner->block != DW_BLOCK_NONE && !lane->external)
 		*reason = dw_block_text(owner->block);
 	if (dw_ready_count(lane) == 0)
 		return lane->running > 0 ? "running" : "idle";
-	if (owner->retry_at > now && lane->running == 0)
+	if (owner->retry_at > now && lane->running == 0 && !lane->external)
 		return "blocked";
 	if (limit != DW_LIMIT_NONE)
 	{
@@ -244,6 +248,20 @@ dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, Timestamp
 		return "limited";
 	}
 	return lane->running > 0 ? "running" : "ready";
+}
+
+/*
+ * Returns why messages of an external queue that are due have not been received; NULL if
+ * a receiver waits, or has looked lately.  queue may be a copy, or NULL.
+ */
+static const char *
+receiver_reason(const DwQueue *queue, TimestampTz now)
+{
+	if (queue == NULL || !queue->external || queue->waiting > 0 ||
+		now - queue->looked_at < LATELY_US)
+		return NULL;
+	return queue->looked_at == 0 ? "no receiver has come" :
+		psprintf("no receiver has come since %s", timestamptz_to_str(queue->looked_at));
 }
 
 /*
@@ -284,6 +302,7 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 	TimestampTz until;
 	const char *state;
 	const char *reason;
+	const char *not_received;
 	TimestampTz now = dw_now();
 
 	/* no lock for lanes that the user may not see; checked again, as the lane may change */
@@ -293,11 +312,14 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 	memcpy(&lane, &dw_lanes[number], sizeof(DwLane));
 	owner = *dw_lane_owner(&lane);
 	limit = dw_lane_limit(&lane, now, &room, &until);
+	not_received = receiver_reason(dw_lane_queue(&lane), now);
 	LWLockRelease(dw_ready_lock(db));
 	if (!dw_may_watch(lane.owner))
 		return;
 
 	state = dw_lane_state(&lane, &owner, limit, now, &reason);
+	if (reason == NULL && dw_ready_count(&lane) > 0)
+		reason = not_received;
 	dw_put_row(fcinfo, DW_ROLE(lane.owner), DW_INT2(lane.queue), DW_INT2(lane.priority),
 			   dw_text_or_null(state), dw_text_or_null(reason),
 			   dw_null_if(owner.retry_at <= now, DW_TIME(owner.retry_at)),
@@ -435,6 +457,7 @@ static void
 put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 {
 	DwQueue    *queue = &sum->queue;
+	uint32		running = queue->running + pg_atomic_read_u32(&queue->received);
 	const char *reason = NULL;
 	const char *state = sum->ready > 0 ? "ready" : "idle";
 
@@ -445,10 +468,12 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 		state = "limited";
 		reason = dw_limit_text(sum->limit);
 	}
-	else if (queue->running > 0)
+	else if (running > 0)
 		state = "running";
+	else if (sum->ready > 0)
+		reason = receiver_reason(queue, dw_now());
 	dw_put_row(fcinfo, DW_INT2(queue->id), dw_text_or_null(state), dw_text_or_null(reason),
-			   DW_INT4(queue->running), DW_INT8(sum->near), DW_INT8(sum->ready),
+			   DW_INT4(running), DW_INT8(sum->near), DW_INT8(sum->ready),
 			   DW_INT4(sum->lanes), DW_INT8(dw_counted(&queue->counters, DW_DONE)),
 			   DW_INT8(dw_counted(&queue->counters, DW_FAILED)),
 			   DW_INT8(dw_counted(&queue->counters, DW_RETRIED)),
