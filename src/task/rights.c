@@ -169,7 +169,7 @@ dw_revoke_defaults(PG_FUNCTION_ARGS)
 		" JOIN (SELECT 'pg_catalog.pg_class'::regclass, oid, relowner, relacl, oid::regclass::text,"
 		" CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END FROM pg_catalog.pg_class"
 		" UNION ALL SELECT 'pg_catalog.pg_proc'::regclass, oid, proowner, proacl, oid::regprocedure::text,"
-		" 'FUNCTION' FROM pg_catalog.pg_proc"
+		" 'ROUTINE' FROM pg_catalog.pg_proc"
 		" UNION ALL SELECT 'pg_catalog.pg_namespace'::regclass, oid, nspowner, nspacl, oid::regnamespace::text,"
 		" 'SCHEMA' FROM pg_catalog.pg_namespace) o(class, oid, owner, acl, name, kind)"
 		" ON o.class = d.classid AND o.oid = d.objid,"

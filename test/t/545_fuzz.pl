@@ -49,6 +49,8 @@ $node->safe_psql('postgres', q{
 	CREATE SCHEMA fuzz AUTHORIZATION fuzzer;
 	CREATE TABLE sung (at timestamptz DEFAULT clock_timestamp());
 	GRANT ALL ON sung TO canary;
+	SELECT delay_queue('outbox', external => true, users => '{public}', receivers => '{public}', max_attempts => 3, retry_delay => '10 ms');
+	GRANT EXECUTE ON ALL PROCEDURES IN SCHEMA public TO fuzzer;
 	SELECT delay_queue('fuzz', users => '{fuzzer}'), delay_queue('limited', max_running => 1, rate => 100, users => '{public}');
 	SET SESSION AUTHORIZATION canary;
 	SELECT delay_every('canary', '200 ms', 'INSERT INTO public.sung DEFAULT VALUES') > 0;
@@ -100,7 +102,7 @@ sub quoted
 	return "E'$value'";
 }
 
-my @words = ('', ' ', 'a', 'k', 'default', 'fuzz', 'limited', 'public', 'canary', 'fuzzer', 'nologin', 'keep', 'replace', 'error', 'skip', 'all',
+my @words = ('', ' ', 'a', 'k', 'default', 'fuzz', 'limited', 'outbox', 'outbox', 'public', 'canary', 'fuzzer', 'nologin', 'keep', 'replace', 'error', 'skip', 'all',
 	'off', 'errors', 'at_most_once', 'at_least_once', 'UTC', 'Europe/Berlin', 'Nowhere/Else', '../../etc/passwd', "a'b\"c", "x\ty\nz", "\x{e4}\x{20ac}",
 	'%s%n%d', '$1', '-', '0', '1', '-1', '9223372036854775807', 'NaN', 'infinity', '2026-01-01', '1 day', 'null', '{}', '{"a": 1}', '22012', 'XX000', '--', '/*');
 my @schedules = ('* * * * *', '*/7 * * * * *', '@hourly', '@yearly', '0 0 29 2 *', '0 0 31 2 *', '60 * * * *', '* * * * 8', '1-0 * * * *', '*/0 * * * *',
@@ -133,6 +135,8 @@ my %pool = (
 	'integer' => sub { rand() < 0.3 ? 'NULL' : one_of(@integers) },
 	'bigint' => sub {
 		rand() < 0.5 ? '(SELECT max(id) - ' . int(rand(30)) . ' FROM delay_wheel.tasks)' : one_of(@bigs, '(SELECT max(id) FROM delay_wheel.failed)', 'NULL') },
+	'bigint[]' => sub {
+		one_of("NULL", "'{}'", "'{NULL}'", "'{1,2}'", "'{{1,2},{3,4}}'", "'{9223372036854775807}'", "ARRAY(SELECT id FROM delay_wheel.tasks LIMIT 3)") . '::bigint[]' },
 	'double precision' => sub { one_of('0', '-1.5', '1e300', "'NaN'", "'Infinity'", "'-Infinity'", 'NULL') . '::float8' },
 	'numeric' => sub { one_of('0', '-0.1', '123456789.25', '1e30', "'NaN'", "'Infinity'", 'NULL') . '::numeric' },
 	'timestamp with time zone' => sub { one_of(@times, 'NULL') . '::timestamptz' },
@@ -190,7 +194,7 @@ sub value_for
 #
 my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', q{
 	SELECT p.oid::regproc, COALESCE((SELECT string_agg(format_type(t, NULL), ';' ORDER BY n) FROM unnest(p.proargtypes) WITH ORDINALITY u(t, n)), ''),
-		p.provariadic <> 0, COALESCE(array_to_string((p.proargnames)[1:p.pronargs], ';'), ''), p.pronargdefaults
+		p.provariadic <> 0, COALESCE(array_to_string((p.proargnames)[1:p.pronargs], ';'), ''), p.pronargdefaults, p.prokind
 	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
 	ORDER BY p.oid});
@@ -221,7 +225,7 @@ sub call_of
 		if ($types[$i] eq 'bigint' && $depth == 0 && rand() < 0.2)
 		{
 			$depth++;
-			$value = call_of(one_of(grep { $_->[0] =~ /^delay_(schedule|schedule_at|schedule_task|every)$/ } @functions));
+			$value = call_of(one_of(grep { $_->[0] =~ /^delay_(schedule|schedule_at|schedule_task|every|send)$/ } @functions));
 			$depth--;
 		}
 		push @args, $last ? "VARIADIC $value" : $defaults > 0 ? "$names[$i] => $value" : $value;
@@ -237,7 +241,7 @@ sub trigger_statement
 
 	push @args, quoted(one_of(one_of(@names), one_of(@names), one_of('key=', 'queue=', 'tag=', 'if_exists=', 'other=', '=') . one_of(@names, @words))) for 1 .. int(rand(4));
 	return one_of('', 'BEGIN; ') . 'CREATE TRIGGER f ' . one_of('AFTER', 'AFTER', 'AFTER', 'BEFORE') . ' ' . one_of('INSERT', 'INSERT OR UPDATE', 'UPDATE', 'DELETE') . ' ON fuzz.matter FOR EACH '
-	  . one_of('ROW', 'ROW', 'ROW', 'STATEMENT') . ' EXECUTE FUNCTION public.delay_schedule_trigger(' . join(', ', splice(@args, 0, 1 + int(rand(@args)) + (rand() < 0.8)))
+	  . one_of('ROW', 'ROW', 'ROW', 'STATEMENT') . ' EXECUTE FUNCTION public.' . one_of('delay_schedule_trigger', 'delay_send_trigger') . '(' . join(', ', splice(@args, 0, 1 + int(rand(@args)) + (rand() < 0.8)))
 	  . "); INSERT INTO fuzz.matter (i) VALUES (1), (2); UPDATE fuzz.matter SET i = 5, \"key=\" = NULL; ALTER TABLE fuzz.matter RENAME z TO y; UPDATE fuzz.matter SET f = NULL; DELETE FROM fuzz.matter; ROLLBACK; "
 	  . 'DROP TRIGGER IF EXISTS f ON fuzz.matter; ALTER TABLE fuzz.matter RENAME y TO z;';
 }
@@ -256,10 +260,34 @@ sub text_pair
 	return ($a, $b);
 }
 
+# A message, and what its receivers may do with it, in any order
+sub message_statement
+{
+	my $leased = "(SELECT token FROM delay_wheel_internal.visible_task WHERE token IS NOT NULL ORDER BY random() LIMIT 1)";
+	my $id = "(SELECT id FROM delay_wheel_internal.visible_task WHERE payload IS NOT NULL ORDER BY random() LIMIT 1)";
+	my @steps = map {
+		one_of("SELECT delay_send('outbox', " . value_for('jsonb') . ", key => " . value_for('text') . ");",
+			"SELECT delay_send('outbox', '1') FROM generate_series(1, 20);",
+			"SELECT count(*) FROM delay_receive('outbox', " . value_for('integer') . ");",
+			"SELECT * FROM delay_receive('outbox', 3) LIMIT 1;",
+			"SELECT id, delay_fail(id, NULL, " . value_for('text') . ", '0') FROM delay_receive('outbox', 5);",
+			"SELECT count(*) FROM delay_lease('outbox', 5, '20 ms');",
+			"SELECT * FROM delay_lease('outbox', 5, " . value_for('interval') . ");",
+			"SELECT delay_done(t.id, t.token), delay_extend(t.id, t.token), delay_release(t.id, t.token), delay_fail(t.id, t.token, 'no') FROM delay_wheel_internal.visible_task t WHERE token IS NOT NULL LIMIT 4;",
+			"SELECT delay_done($id, $leased), delay_extend($id, $leased, " . value_for('interval') . ");",
+			"SELECT delay_done_all(array_agg(id), array_agg(token)) FROM delay_wheel_internal.visible_task WHERE token IS NOT NULL;",
+			"SELECT delay_cancel($id, true), delay_reschedule($id, '0');",
+			"CALL delay_await('outbox', '1 ms');",
+			"SAVEPOINT a;", "ROLLBACK TO a;", "SELECT 1 / 0;")
+	} 1 .. 1 + int(rand(5));
+	return one_of('', '', 'BEGIN; ', 'BEGIN ISOLATION LEVEL REPEATABLE READ; ') . join(' ', @steps) . one_of(' COMMIT;', ' ROLLBACK;', " PREPARE TRANSACTION 'fuzz'; COMMIT PREPARED 'fuzz'; ROLLBACK;");
+}
+
 # One line, which leaves nothing open.
 sub statement_for
 {
 	my ($call) = @_;
+	return "CALL $call;" if $call =~ /^delay_await\(/;
 	my $block = $call;
 	$block =~ s/'/''/g;
 
@@ -345,7 +373,7 @@ sub row_for
 my $tidy = q{
 	DELETE FROM delay_wheel.pause;
 	DELETE FROM delay_wheel.cancellation;
-	DELETE FROM delay_wheel.queue WHERE name NOT IN ('fuzz', 'limited');
+	DELETE FROM delay_wheel.queue WHERE name NOT IN ('fuzz', 'limited', 'outbox');
 	DELETE FROM delay_wheel.recurring_task WHERE owner <> 'canary'::regrole OR name <> 'canary';
 	DELETE FROM delay_wheel.task WHERE owner <> 'canary'::regrole;
 	DELETE FROM delay_wheel.failed_task;
@@ -400,7 +428,7 @@ sub judge
 
 for my $round (1 .. $rounds)
 {
-	my @calls = map { rand() < 0.1 ? trigger_statement() : statement_for(call_of(one_of(@functions))) } 1 .. $calls;
+	my @calls = map { rand() < 0.1 ? trigger_statement() : rand() < 0.15 ? message_statement() : statement_for(call_of(one_of(@functions))) } 1 .. $calls;
 	judge(scalar(send_all('fuzzer', @calls)), @calls);
 	my @pairs = map { my ($a, $b) = text_pair(); s/\\/\\\\/g, s/'/\\'/g, s/\n/\\n/g for $a, $b; "SELECT fuzz.differ(E'$a', E'$b');" } 1 .. $calls;
 	my ($answers, $problems) = send_all('fuzzer', @pairs);
@@ -408,7 +436,7 @@ for my $round (1 .. $rounds)
 	$compared += () = $answers =~ /^accepted$/mg;
 	push @different, $answers =~ /^(after .*)$/mg;
 	# as a superuser, and nothing of it stays
-	my @undone = map { 'BEGIN; SET LOCAL statement_timeout = 300; SELECT ' . call_of(one_of(@functions)) . '; ROLLBACK;' } 1 .. $calls / 3;
+	my @undone = map { 'BEGIN; SET LOCAL statement_timeout = 300; SELECT ' . call_of(one_of(grep { $_->[5] ne 'p' } @functions)) . '; ROLLBACK;' } 1 .. $calls / 3;
 	judge(scalar(send_all('postgres', @undone)), @undone);
 	my @rows = map { row_for() } 1 .. $calls / 2;
 	judge(scalar(send_all('postgres', @rows)), @rows);
