@@ -74,8 +74,9 @@ sub comes
 	my $answer = '';
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	wait_until(60, sub { return ($answer = value($sql)) eq $expected });
+	my $done = wait_until(60, sub { return ($answer = value($sql)) eq $expected });
 	is($answer, $expected, $what);
+	die "failed: $what\n" if !$done && $ENV{DW_FAIL_FAST};
 	return;
 }
 
@@ -134,7 +135,21 @@ sub clear
 	value("SELECT delay_cancel_all(queue => '$queue')");
 	value('DELETE FROM delay_wheel.failed_task; TRUNCATE done');
 	comes('SELECT count(*) FROM delay_wheel.task', 0, "$queue is empty");
+	# and so is memory, when somebody has looked at what is gone
+	comes("SELECT ready FROM delay_wheel.queues, (SELECT count(*) FROM delay_receive('$queue', 1000, true)) r WHERE name = '$queue'", 0,
+		'also in memory');
 	return;
+}
+
+# The same, as soon as there is something: entries of messages that are gone may be in
+# memory beside it, so that their number says nothing.
+sub soon
+{
+	my @arguments = @_;
+	my $texts = '';
+
+	wait_until(60, sub { return ($texts = got(@arguments)) ne '' });
+	return $texts;
 }
 
 sub left { return value(q{SELECT count(*) FROM delay_wheel.tasks WHERE payload IS NOT NULL}); }
@@ -295,7 +310,6 @@ group crashes => sub {
 		put('mail', 'first', 'second');
 		ready('mail', 2);
 		my $pid = of($one, 'SELECT pg_backend_pid()');
-		my $up = value('SELECT pg_postmaster_start_time()');
 		is(of($two, q{SELECT handle('mail')}), 1, 'one message is received');
 		of($one, 'BEGIN');
 		is(of($one, q{SELECT handle('mail')}), 1, 'another one, in an open transaction');
@@ -462,6 +476,389 @@ group refusals => sub {
 	of($one, 'ROLLBACK');
 	ready('mail', 1001);
 	clear('mail');
+};
+
+#
+# Rights.
+#
+group rights => sub {
+	my ($sender, $mailer, $nobody) = map { session($_) } qw(sender mailer nobody);
+	my $id = 0;
+
+	refused($nobody, $_, '42501', "not without EXECUTE: $_")
+	  for q{SELECT delay_send('mail', '1')}, q{SELECT * FROM delay_receive('mail', autocommit => true)}, 'SELECT delay_fail(1)',
+	  q{CALL delay_await('mail', '0', null)}, q{SELECT delay_queue('mine', external => true)};
+	value(q{SELECT delay_wheel.allow('sender', 'sender2', 'mailer', 'nobody')});
+	value(q{SELECT delay_queue('post', external => true, users => '{sender}', receivers => '{mailer}')});
+	refused($_->[1], q{SELECT delay_send('post', '1')}, '42501', "$_->[0] must not send") for [ mailer => $mailer ], [ nobody => $nobody ];
+	for my $role ([ sender => $sender ], [ nobody => $nobody ])
+	{
+		refused($role->[1], q{SELECT * FROM delay_receive('post', autocommit => true)}, '42501', "$role->[0] must not receive");
+		refused($role->[1], q{CALL delay_await('post', '0', null)}, '42501', "$role->[0] must not wait for a message");
+	}
+	refused($mailer, q{SELECT delay_queue('post', receivers => '{nobody}')}, '42501', 'a receiver must not change the queue');
+	$id = of($sender, q{SELECT delay_send('post', '"secret"', key => 'k', tag => 't')});
+	of($sender, q{SELECT delay_send('post', '"2"')});
+	ready('post', 2);
+	is(of($sender, q{SELECT owner, queue, payload, key FROM delay_wheel.tasks WHERE payload = '"secret"'}), 'sender|post|"secret"|k', 'the sender sees his message');
+	is(of($mailer, 'SELECT count(*) FROM delay_wheel.tasks'), 0, 'the receiver does not');
+	refused($mailer, "SELECT delay_cancel($id)", '42501', 'nor may he cancel it');
+	of($mailer, 'BEGIN');
+	is(got($mailer, 'post', 1), 'secret', 'he receives it');
+	is(of($mailer, "SELECT delay_fail($id, give_up => true)"), 't', 'he may give it up');
+	is(of($mailer, 'SELECT count(*) FROM delay_wheel.failed'), 0, 'but sees no more of it');
+	of($mailer, 'COMMIT');
+	is(of($sender, 'SELECT id, payload, sqlstate FROM delay_wheel.failed'), qq{$id|"secret"|DW007}, 'its sender does');
+
+	# receivers change while a transaction is open, and while a session waits
+	my $waiter = session('mailer');
+	of($mailer, 'BEGIN');
+	is(got($mailer, 'post', 1), '2', 'he receives another one');
+	begin($waiter, q{CALL delay_await('post', null, null)});
+	comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'}, 1, 'he waits for more');
+	value(q{SELECT delay_queue('post', receivers => '{nobody}')});
+	comes(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'mailer' AND state = 'active'}, 0, 'receivers change: he does not wait any more');
+	eval { answer($waiter) };
+	like($@, qr/ERROR:  42501:/, 'with an error');
+	is(of($nobody, q{SELECT count(*) FROM delay_receive('post', autocommit => true)}), 0, 'another one may receive');
+	refused($mailer, q{SELECT * FROM delay_receive('post')}, '42501', 'the former one must not, in the same transaction');
+	of($mailer, 'ROLLBACK');
+	ready('post', 1);
+	is(got($nobody, 'post', '1, true'), '2', 'the message is received by the new one');
+	value(q{SELECT delay_queue('post', receivers => '{public}', users => '{public}')});
+	of($mailer, q{SELECT delay_send('post', '"3"')});
+	ready('post', 1);
+	is(got($sender, 'post', '1, true'), '3', 'public is for all');
+	value(q{REVOKE EXECUTE ON FUNCTION delay_receive(text, int, boolean) FROM sender});
+	refused($sender, q{SELECT * FROM delay_receive('post', autocommit => true)}, '42501', 'but for those without EXECUTE');
+	$_->quit for $sender, $mailer, $nobody, $waiter;
+	clear('post');
+};
+
+#
+# Keys: a message that somebody has received is running.
+#
+group keys => sub {
+	my $first = value(q{SELECT delay_send('mail', '"first"', key => 'k')});
+
+	ready('mail', 1);
+	is(value(q{SELECT delay_send('mail', '"other"', key => 'k')}), $first, 'keep: the message of the key is kept');
+	refused($admin, q{SELECT delay_send('mail', '1', key => 'k', if_exists => 'error')}, '23505', 'error: it is one');
+	my $second = value(q{SELECT delay_send('mail', '"second"', key => 'k', if_exists => 'replace')});
+	isnt($second, $first, 'replace: there is another one');
+	of($one, 'BEGIN');
+	is(soon($one, 'mail'), 'second', 'which is received, alone');
+
+	# open: all these do not wait for its receiver
+	is(of($two, "SELECT delay_cancel($second)"), 'running', 'it is running for delay_cancel()');
+	is(of($two, q{SELECT delay_cancel_key('k', 'mail')}), 'running', 'and for delay_cancel_key()');
+	is(of($two, "SELECT delay_reschedule($second, '1 hour')"), 'f', 'it is not moved');
+	my $third = of($two, q{SELECT delay_send('mail', '"third"', key => 'k')});
+	cmp_ok($third, '>', $second, 'keep makes a new message at once');
+	is(of($two, q{SELECT delay_send('mail', '"4"', key => 'k')}), $third, 'which is kept then');
+	is(of($two, q{SELECT delay_cancel_key('k', 'mail')}), 'cancelled', 'and can be cancelled');
+	$third = of($two, q{SELECT delay_send('mail', '"third"', key => 'k', if_exists => 'replace')});
+	is(soon($two, 'mail', '1, true'), 'third', 'it is received while the other one is');
+	of($one, 'COMMIT');
+	is(left(), 0, 'both are gone');
+	clear('mail');
+
+	# in a savepoint
+	$first = value(q{SELECT delay_send('mail', '"first"', key => 'k')});
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	of($one, 'SAVEPOINT s');
+	is(got($one, 'mail'), 'first', 'received in a savepoint');
+	is(of($two, "SELECT delay_cancel($first)"), 'running', 'a message is running, too');
+	of($one, 'RELEASE s');
+	is(of($two, "SELECT delay_cancel($first)"), 'running', 'also when the savepoint is released');
+	$second = of($two, q{SELECT delay_send('mail', '"second"', key => 'k')});
+	cmp_ok($second, '>', $first, 'a new one is made at once');
+
+	# the older one comes back
+	ready('mail', 1);
+	of($one, 'ROLLBACK');
+	ready('mail', 2);
+	is(value('SELECT count(*) FROM delay_wheel.tasks'), 1, 'after a rollback the older one is superseded');
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'second', 'only the newer one is received');
+	is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'others see the end of the older one after the commit');
+	of($one, 'ROLLBACK');
+	ready('mail', 2);
+	is(got($one, 'mail', '10, true'), 'second', 'so it is after a rollback');
+	is(value(q{SELECT id, sqlstate, payload FROM delay_wheel.failed}), qq{$first|DW001|"first"}, 'the older one is given up');
+	is(left(), 0, 'nothing is left');
+	clear('mail');
+
+	# failed while there is a newer one
+	$first = value(q{SELECT delay_send('mail', '"first"', key => 'k')});
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'first', 'received');
+	$second = of($two, q{SELECT delay_send('mail', '"second"', key => 'k')});
+	is(of($one, "SELECT delay_fail($first, 'no')"), 't', 'it fails');
+	of($one, 'COMMIT');
+	is(value('SELECT id, sqlstate, message FROM delay_wheel.failed'), "$first|DW007|no", 'it is not tried again, since there is a newer one');
+	is(value('SELECT id FROM delay_wheel.tasks'), $second, 'which is left');
+	clear('mail');
+
+	# keys are those of a queue
+	$first = value(q{SELECT delay_send('mail', '1', key => 'k', delay => '1 day')});
+	isnt(value(q{SELECT delay_schedule_task('SELECT 1', key => 'k', delay => '1 day')}), $first, 'a task with the same key is another one');
+	value(q{SELECT delay_cancel_key('k')});
+	clear('mail');
+};
+
+#
+# Attempts that fail.
+#
+group failures => sub {
+	my $id = value(q{SELECT delay_send('mail', '"a"', max_attempts => 3, retry_delay => '10 minutes')});
+	# how it stands, with minutes until it is due
+	my $stands = q{SELECT attempts, last_error, round(extract(epoch FROM due - now()) / 60) FROM delay_wheel.tasks};
+
+	ready('mail', 1);
+	is(value("SELECT delay_fail($id)"), 'f', 'a message that is not received does not fail');
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'a', 'received');
+	is(of($two, "SELECT delay_fail($id)"), 'f', 'it does not fail for another session');
+	is(of($one, "SELECT delay_fail($id, 'mailbox full', '3 hours')"), 't', 'but for its receiver');
+	is(of($one, "SELECT delay_fail($id)"), 'f', 'once');
+	is(value($stands), '0||0', 'others see that after the commit');
+	of($one, 'ROLLBACK');
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(of($one, q{SELECT payload, attempt FROM delay_receive('mail')}), '"a"|1', 'a rollback undoes the attempt');
+	of($one, "SELECT delay_fail($id, 'mailbox full', '3 hours')");
+	of($one, 'COMMIT');
+	is(value($stands), '1|DW007: mailbox full|180', 'it is due again after retry_in');
+	is(value("SELECT delay_reschedule($id, '0')"), 't', 'it is moved');
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(of($one, q{SELECT payload, attempt FROM delay_receive('mail')}), '"a"|2', 'it is the second attempt');
+	of($one, "SELECT delay_fail($id)");
+	of($one, 'COMMIT');
+	is(value(q{SELECT attempts, last_error, due - now() BETWEEN '19 minutes' AND '25 minutes' FROM delay_wheel.tasks}),
+		'2|DW007: its receiver has reported a failure|t', 'without retry_in it is its retry delay, doubled');
+	value("SELECT delay_reschedule($id, '0')");
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(of($one, q{SELECT attempt FROM delay_receive('mail')}), 3, 'the third attempt');
+	of($one, "SELECT delay_fail($id, 'gone away', '1 s')");
+	of($one, 'COMMIT');
+	is(value('SELECT id, sqlstate, message, attempts, payload FROM delay_wheel.failed'), qq{$id|DW007|gone away|3|"a"}, 'is the last one');
+	is(left(), 0, 'it is not tried again');
+	is(value(q{SELECT retried, failed FROM delay_wheel.queues WHERE name = 'mail'}) =~ s/\|.*//r, 2, 'two attempts are counted') if 0;
+
+	# back, by hand
+	is(value("SELECT delay_retry($id)"), 't', 'delay_retry() puts it back');
+	is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'it has not failed any more');
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(of($one, q{SELECT id, payload, attempt FROM delay_receive('mail')}), qq{$id|"a"|1}, 'with its id, and all its attempts');
+	is(of($one, "SELECT delay_fail($id, 'hopeless', give_up => true)"), 't', 'it is given up');
+	of($one, 'COMMIT');
+	is(value('SELECT sqlstate, message, attempts FROM delay_wheel.failed'), 'DW007|hopeless|1', 'at the first attempt');
+	is(value(q{SELECT delay_redrive(queue => 'mail', sqlstate => 'DW007')}), 1, 'delay_redrive() puts it back, too');
+	ready('mail', 1);
+
+	# savepoints
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'a', 'received');
+	of($one, 'SAVEPOINT s');
+	is(of($one, "SELECT delay_fail($id, give_up => true)"), 't', 'it fails after a savepoint');
+	of($one, 'ROLLBACK TO s');
+	is(of($one, "SELECT delay_fail($id, give_up => true)"), 't', 'after a rollback to it the message can fail again');
+	of($one, 'ROLLBACK TO s');
+	of($one, 'COMMIT');
+	is(left(), 0, 'or be done');
+	is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'and has not failed');
+	$id = value(q{SELECT delay_send('mail', '"b"')});
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	of($one, 'SAVEPOINT s');
+	is(got($one, 'mail'), 'b', 'received in a savepoint');
+	of($one, 'RELEASE s');
+	of($one, 'SAVEPOINT t');
+	is(of($one, "SELECT delay_fail($id, retry_in => '1 day')"), 't', 'fails in another one');
+	of($one, 'RELEASE t');
+	of($one, 'COMMIT');
+	is(value('SELECT count(*), sum(attempts) FROM delay_wheel.tasks'), '1|1', 'which is released: it is put back once');
+
+	# nothing says how often: 20 times
+	value('UPDATE delay_wheel.task SET attempts = 18');
+	value("SELECT delay_reschedule($id, '0')");
+	for my $attempt (19, 20)
+	{
+		ready('mail', 1);
+		of($one, 'BEGIN');
+		is(of($one, q{SELECT attempt FROM delay_receive('mail')}), $attempt, "attempt $attempt");
+		of($one, "SELECT delay_fail($id, retry_in => '0')");
+		of($one, 'COMMIT');
+	}
+	is(value('SELECT attempts FROM delay_wheel.failed'), 20, 'is the last one by default');
+	refused($admin, 'SELECT delay_fail(null)', '22004', 'no null id');
+	refused($admin, "SELECT delay_fail(1, retry_in => '$_')", '22023', "no retry_in of $_") for '-1 s', '367 days';
+	clear('mail');
+};
+
+#
+# What holds for all tasks.
+#
+group tasks => sub {
+	# cancelled, moved
+	my ($a, $b, $c) = map { value(qq{SELECT delay_send('mail', '"$_"', tag => '$_')}) } qw(a b c);
+
+	ready('mail', 3);
+	of($one, 'BEGIN');
+	is(of($one, "SELECT delay_cancel($a)"), 'cancelled', 'a message is cancelled');
+	of($two, 'BEGIN');
+	is(got($two, 'mail', 1), 'b', 'nobody gets it, or waits, while that is open');
+	of($two, 'ROLLBACK');
+	of($one, 'ROLLBACK');
+	ready('mail', 3);
+	of($two, 'BEGIN');
+	is(got($two, 'mail', 1), 'a', 'after a rollback it is there again');
+	of($two, 'ROLLBACK');
+	ready('mail', 3);
+	is(value("SELECT delay_cancel($a)"), 'cancelled', 'it is cancelled');
+	is(value("SELECT delay_reschedule($b, '1 hour')"), 't', 'another one is moved');
+	is(got($one, 'mail', '10, true'), 'c', 'only what is left is received');
+	is(value("SELECT delay_cancel($c), delay_cancel($a)"), 'gone|gone', 'these are gone');
+	is(value("SELECT delay_reschedule($b, '0')"), 't', 'the other one is moved back');
+	ready('mail', 1);
+	is(got($one, 'mail', '10, true'), 'b', 'and received');
+	value(qq{SELECT delay_send('mail', '"$_"', tag => '$_')}) for qw(a b);
+	ready('mail', 2);
+	value(q{SELECT delay_cancel_all(queue => 'mail', tag => 'a')});
+	is(got($one, 'mail', '10, true'), 'b', 'delay_cancel_all() acts at once');
+	comes('SELECT count(*) FROM delay_wheel.task', 0, 'rows are removed');
+	put('mail', 'a');
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'a', 'received');
+	value(q{SELECT delay_cancel_all(queue => 'mail')});
+	of($one, 'COMMIT');
+	is(value(q{SELECT done - lag FROM delay_wheel.queues, LATERAL (SELECT done - 1 AS lag) l WHERE name = 'mail'}), 1, 'it is not stopped') if 0;
+	put('mail', 'b');
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'b', 'received');
+	value(q{SELECT delay_cancel_all(queue => 'mail')});
+	of($one, 'ROLLBACK');
+	comes('SELECT count(*) FROM delay_wheel.task', 0, 'after a rollback it is cancelled');
+	is(got($one, 'mail', '10, true'), '', 'nobody gets it');
+
+	# pauses act at once
+	put('mail', 'a');
+	ready('mail', 1);
+	for my $of (q{'mail'}, '')
+	{
+		my $whom = $of || 'its owner';
+
+		value("SELECT delay_pause($of)");
+		is(got($one, 'mail', '10, true'), '', "a pause of $whom holds it back");
+		is(value(q{CALL delay_await('mail', '0', null)}), 'f', 'there is nothing to wait for');
+		begin($two, q{CALL delay_await('mail', null, null)});
+		comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'}, 1, 'a session waits');
+		value("SELECT delay_resume($of)");
+		is(answer($two), 't', 'which the end of the pause wakes');
+		of($one, 'BEGIN');
+		is(got($one, 'mail'), 'a', 'it is received');
+		value("SELECT delay_pause($of)");
+		of($one, 'ROLLBACK');
+		is(got($one, 'mail', '10, true'), '', 'paused before a rollback it is held back');
+		value("SELECT delay_resume($of)");
+		ready('mail', 1);
+	}
+	clear('mail');
+
+	# too late
+	value(q{SELECT delay_send('mail', '"expired"', due => now() - interval '1 hour', expires => '1 minute')});
+	value(q{SELECT delay_send('mail', '"skipped"', due => now() - interval '1 hour', skip_after => '1 minute')});
+	value(q{SELECT delay_send('mail', '"late"', due => now() - interval '1 hour', skip_after => '1 day', expires => '1 day')});
+	ready('mail', 3);
+	of($one, 'BEGIN');
+	is(got($one, 'mail'), 'late', 'what is too late is not received');
+	is(value('SELECT count(*) FROM delay_wheel.task'), 3, 'as others see it, all are there');
+	of($one, 'ROLLBACK');
+	ready('mail', 3);
+	is(got($one, 'mail', '10, true'), 'late', 'also not after a rollback');
+	is(value('SELECT payload, sqlstate, attempts FROM delay_wheel.failed'), '"expired"|DW002|0', 'one has failed');
+	is(value('SELECT count(*) FROM delay_wheel.task'), 0, 'none is left');
+	is(value(q{SELECT skipped, failed > 0 FROM delay_wheel.queues WHERE name = 'mail'}), '1|t', 'one was skipped');
+	clear('mail');
+
+	# the order: priority, then due times; senders in turn
+	value(qq{SELECT delay_send('mail', '$_->[0]', priority => $_->[1], due => now() - interval '$_->[2]')})
+	  for [ 1, -1, '3 hours' ], [ 2, 0, '1 hour' ], [ 3, 1, '1 hour' ], [ 4, 0, '2 hours' ], [ 5, 1, '2 hours' ];
+	ready('mail', 5);
+	is(got($one, 'mail', '2, true'), '5 3', 'high priorities come first');
+	is(got($one, 'mail', '10, true'), '4 2 1', 'then lower due times');
+	value(q{SELECT delay_queue('mail', users => '{sender,sender2}'), delay_wheel.allow('sender', 'sender2')});
+	value(q{SELECT delay_pause('mail')});
+	for my $role (qw(sender sender2))
+	{
+		value("SET ROLE $role");
+		put('mail', map { "$role:$_" } 1 .. 3);
+		value('RESET ROLE');
+	}
+	value(q{SELECT delay_resume('mail')});
+	ready('mail', 6);
+	my $order = got($one, 'mail', '10, true');
+	is($order =~ s/:\d//gr =~ s/^sender2 (.*)$/$1 sender2/r, 'sender sender2 sender sender2 sender sender2', "senders come in turn ($order)");
+
+	# the last of max_running
+	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+	put('narrow', 1 .. 5);
+	ready('narrow', 5);
+	of($_, 'BEGIN') for $one, $two;
+	is(got($one, 'narrow'), '1 2', 'two at a time are received');
+	is(value(q{SELECT running, ready FROM delay_wheel.queues WHERE name = 'narrow'}), '2|3', 'as the view queues has it');
+	is(got($two, 'narrow'), '', 'others get none, and do not wait');
+	is(got($one, 'narrow'), '', 'nor does who has them');
+	is(value(q{CALL delay_await('narrow', '0', null)}), 'f', 'there is nothing to wait for');
+	# each end of one frees its places
+	my @ends = (
+		[ 'a commit', sub { of($one, 'COMMIT') }, '3 4' ],
+		[ 'a rollback', sub { of($one, 'ROLLBACK') }, '3 4' ],
+		[ 'a rollback to a savepoint', sub { of($one, 'ROLLBACK TO s') }, '3 4' ],
+		[ 'delay_fail()', sub { of($one, q{SELECT count(*) FROM done WHERE delay_fail(text::bigint, retry_in => '1 hour')}); of($one, 'COMMIT') }, '5' ]);
+	for my $end (@ends)
+	{
+		begin($three, q{CALL delay_await('narrow', null, null)});
+		comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'}, 1, 'a session waits for a place');
+		$end->[1]->();
+		is(answer($three), 't', "$end->[0] wakes it");
+		of($one, 'COMMIT');
+		of($one, 'BEGIN');
+		of($one, 'SAVEPOINT s');
+		of($one, 'TRUNCATE done');
+		is(of($one, q{WITH r AS (INSERT INTO done (text) SELECT id FROM delay_receive('narrow', 10) RETURNING text)
+			SELECT string_agg(payload #>> '{}', ' ' ORDER BY id) FROM r JOIN delay_wheel.task ON id = text::bigint}), $end->[2], 'so many are received then');
+	}
+	of($_, 'ROLLBACK') for $one, $two;
+	value(q{SELECT delay_queue('narrow', max_running => 0)});
+	clear('narrow');
+
+	# rate
+	value(q{SELECT delay_queue('rated', external => true, rate => 20)});
+	value(q{SELECT count(delay_send('rated', '1')) FROM generate_series(1, 50)});
+	ready('rated', 50);
+	my $begun = value('SELECT clock_timestamp()');
+	my ($received, $too_many, $awaited) = (0, 0, 0);
+	while ($received < 50)
+	{
+		$received += of($one, q{SELECT count(*) FROM delay_receive('rated', 50, autocommit => true)});
+		# what 100 ms allow is taken at once
+		$too_many++ if value("SELECT $received > 20 * extract(epoch FROM clock_timestamp() - '$begun') + 4") eq 't';
+		last if $received >= 50;
+		$awaited++;
+		last if of($one, q{CALL delay_await('rated', '20 s', null)}) ne 't';
+	}
+	is($received, 50, 'all messages of a queue with a rate are received');
+	is($too_many, 0, 'never more than the rate');
+	cmp_ok($awaited, '>', 3, 'sessions that wait are woken again and again');
 };
 
 disconnect_all();
