@@ -648,7 +648,6 @@ group failures => sub {
 	of($one, 'COMMIT');
 	is(value('SELECT id, sqlstate, message, attempts, payload FROM delay_wheel.failed'), qq{$id|DW007|gone away|3|"a"}, 'is the last one');
 	is(left(), 0, 'it is not tried again');
-	is(value(q{SELECT retried, failed FROM delay_wheel.queues WHERE name = 'mail'}) =~ s/\|.*//r, 2, 'two attempts are counted') if 0;
 
 	# back, by hand
 	is(value("SELECT delay_retry($id)"), 't', 'delay_retry() puts it back');
@@ -718,7 +717,7 @@ group tasks => sub {
 	of($one, 'ROLLBACK');
 	ready('mail', 3);
 	of($two, 'BEGIN');
-	is(got($two, 'mail', 1), 'a', 'after a rollback it is there again');
+	is(join(' ', sort split / /, got($two, 'mail')), 'a b c', 'after a rollback it is there again');
 	of($two, 'ROLLBACK');
 	ready('mail', 3);
 	is(value("SELECT delay_cancel($a)"), 'cancelled', 'it is cancelled');
@@ -739,7 +738,7 @@ group tasks => sub {
 	is(got($one, 'mail'), 'a', 'received');
 	value(q{SELECT delay_cancel_all(queue => 'mail')});
 	of($one, 'COMMIT');
-	is(value(q{SELECT done - lag FROM delay_wheel.queues, LATERAL (SELECT done - 1 AS lag) l WHERE name = 'mail'}), 1, 'it is not stopped') if 0;
+	is(left(), 0, 'what is received is not stopped by it');
 	put('mail', 'b');
 	ready('mail', 1);
 	of($one, 'BEGIN');
@@ -790,8 +789,8 @@ group tasks => sub {
 	clear('mail');
 
 	# the order: priority, then due times; senders in turn
-	value(qq{SELECT delay_send('mail', '$_->[0]', priority => $_->[1], due => now() - interval '$_->[2]')})
-	  for [ 1, -1, '3 hours' ], [ 2, 0, '1 hour' ], [ 3, 1, '1 hour' ], [ 4, 0, '2 hours' ], [ 5, 1, '2 hours' ];
+	value(q{SELECT count(delay_send('mail', to_jsonb(n), priority => p, due => now() + ms * interval '1 ms'))
+		FROM (VALUES (1, -1, 300), (2, 0, 500), (3, 1, 500), (4, 0, 400), (5, 1, 400)) v(n, p, ms)});
 	ready('mail', 5);
 	is(got($one, 'mail', '2, true'), '5 3', 'high priorities come first');
 	is(got($one, 'mail', '10, true'), '4 2 1', 'then lower due times');
@@ -808,22 +807,22 @@ group tasks => sub {
 	my $order = got($one, 'mail', '10, true');
 	is($order =~ s/:\d//gr =~ s/^sender2 (.*)$/$1 sender2/r, 'sender sender2 sender sender2 sender sender2', "senders come in turn ($order)");
 
-	# the last of max_running
+	# max_running
 	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
 	put('narrow', 1 .. 5);
 	ready('narrow', 5);
 	of($_, 'BEGIN') for $one, $two;
 	is(got($one, 'narrow'), '1 2', 'two at a time are received');
-	is(value(q{SELECT running, ready FROM delay_wheel.queues WHERE name = 'narrow'}), '2|3', 'as the view queues has it');
 	is(got($two, 'narrow'), '', 'others get none, and do not wait');
+	comes(q{SELECT state, reason, ready FROM delay_wheel.lanes WHERE queue = 'narrow'}, 'limited|max_running|3', 'the view lanes says why');
 	is(got($one, 'narrow'), '', 'nor does who has them');
 	is(value(q{CALL delay_await('narrow', '0', null)}), 'f', 'there is nothing to wait for');
 	# each end of one frees its places
 	my @ends = (
-		[ 'a commit', sub { of($one, 'COMMIT') }, '3 4' ],
-		[ 'a rollback', sub { of($one, 'ROLLBACK') }, '3 4' ],
-		[ 'a rollback to a savepoint', sub { of($one, 'ROLLBACK TO s') }, '3 4' ],
-		[ 'delay_fail()', sub { of($one, q{SELECT count(*) FROM done WHERE delay_fail(text::bigint, retry_in => '1 hour')}); of($one, 'COMMIT') }, '5' ]);
+		[ 'a commit', sub { of($one, 'COMMIT') }, 2 ],
+		[ 'a rollback', sub { of($one, 'ROLLBACK') }, 2 ],
+		[ 'a rollback to a savepoint', sub { of($one, 'ROLLBACK TO s') }, 2 ],
+		[ 'delay_fail()', sub { of($one, q{SELECT count(*) FROM done WHERE delay_fail(text::bigint, retry_in => '1 hour')}); of($one, 'COMMIT') }, 1 ]);
 	for my $end (@ends)
 	{
 		begin($three, q{CALL delay_await('narrow', null, null)});
@@ -834,8 +833,8 @@ group tasks => sub {
 		of($one, 'BEGIN');
 		of($one, 'SAVEPOINT s');
 		of($one, 'TRUNCATE done');
-		is(of($one, q{WITH r AS (INSERT INTO done (text) SELECT id FROM delay_receive('narrow', 10) RETURNING text)
-			SELECT string_agg(payload #>> '{}', ' ' ORDER BY id) FROM r JOIN delay_wheel.task ON id = text::bigint}), $end->[2], 'so many are received then');
+		is(of($one, q{WITH r AS (INSERT INTO done (text) SELECT id FROM delay_receive('narrow', 10) RETURNING 1) SELECT count(*) FROM r}),
+			$end->[2], 'so many are received then');
 	}
 	of($_, 'ROLLBACK') for $one, $two;
 	value(q{SELECT delay_queue('narrow', max_running => 0)});
@@ -861,6 +860,304 @@ group tasks => sub {
 	cmp_ok($awaited, '>', 3, 'sessions that wait are woken again and again');
 };
 
+#
+# What follows the end of a message.
+#
+group endings => sub {
+	my $listener = session();
+	my $outcomes = q{SELECT string_agg(text, ' ' ORDER BY text) FROM done};
+	my $ids = 0;
+
+	value(q{SELECT delay_queue('told', external => true, history => 'all', users => '{sender}', receivers => '{mailer}')});
+	value(q{SELECT delay_wheel.allow('sender', 'mailer')});
+	of($listener, 'LISTEN ended');
+	value('SET ROLE sender');
+	my ($done, $failed, $cancelled, $skipped) = map {
+		value(qq{SELECT delay_send('told', '"$_->[0]"', notify => 'ended', tag => '$_->[0]', max_attempts => 2, $_->[1]
+			on_success => 'INSERT INTO done (text) VALUES (format(''done %s %s'', current_user, \$1 > 0))',
+			on_failure => 'INSERT INTO done (text) VALUES (format(''failed %s %s %s %s'', current_user, \$1 > 0, \$2, \$3))')})
+	} [ done => '' ], [ failed => '' ], [ cancelled => q{delay => '1 hour',} ],
+	  [ skipped => q{due => now() - interval '1 hour', skip_after => '1 minute',} ];
+	value('RESET ROLE');
+	ready('told', 3);
+	my $told = q{SELECT task, outcome, sqlstate, message, attempt, started >= due, rows FROM delay_wheel.history h JOIN delay_wheel.queues q ON q.name = h.queue
+		WHERE queue = 'told' ORDER BY ended};
+
+	# sessions that wait for its end
+	my %waiter = map { $_ => session() } $done, $failed, $cancelled, $skipped;
+	begin($waiter{$_}, "SELECT delay_wait($_)") for keys %waiter;
+	comes(q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_wait%' AND wait_event_type = 'Extension'}, 4, 'sessions wait for messages');
+	is(of($two, "SELECT delay_wait($done, '0')"), 'timeout', 'none has ended');
+
+	of($one, 'SET ROLE mailer');
+	of($one, 'BEGIN');
+	is(join(' ', sort split / /, got($one, 'told')), 'done failed', 'two messages are received');
+	is(of($two, "SELECT delay_wait($done, '0')"), 'timeout', 'what is received has not ended');
+	of($one, 'ROLLBACK');
+	is(value($told), '', 'after a rollback nothing has ended');
+	is(of($listener, 'SELECT 1'), 1, 'nobody is told');
+	ready('told', 3);
+	of($one, 'BEGIN');
+	is(join(' ', sort split / /, got($one, 'told')), 'done failed', 'they are received again');
+	of($one, "SELECT delay_fail($failed, 'not now', '0')");
+	of($one, 'COMMIT');
+	value("SELECT delay_cancel($cancelled)");
+	ready('told', 1);
+	is(answer($waiter{$done}), 'done', 'delay_wait(): one is done');
+	is(answer($waiter{$cancelled}), 'cancelled', 'one is cancelled');
+	is(answer($waiter{$skipped}), 'skipped', 'one is skipped');
+	comes($outcomes, 'done sender t', 'on_success is run, as the sender');
+	is(value("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT delay_wait($failed)' AND state = 'active'"), 1, 'one that will be tried again is waited for');
+	of($one, 'BEGIN');
+	is(got($one, 'told'), 'failed', 'it is received again');
+	of($one, "SELECT delay_fail($failed, 'never', '0')");
+	of($one, 'COMMIT');
+	is(answer($waiter{$failed}), 'failed', 'it has failed');
+	comes($outcomes, 'done sender t failed sender t DW007 never', 'on_failure is run, with its error');
+	is(join(' ', sort split /\n/, value($told)), join(' ', sort "$skipped|skipped|||||", "$done|done|||1|t|", "$failed|retried|DW007|not now|1|t|", "$failed|failed|DW007|never|2|t|"),
+		'the history has all attempts');
+	my $notifications = of($listener, 'SELECT');
+	my @outcomes = $notifications =~ /"outcome": ?"(\w+)"/g;
+	is("@{[ sort @outcomes ]}", 'cancelled done failed skipped', 'each end is told once') or diag($notifications);
+	like($notifications, qr/"id": ?$failed\D.*DW007/, 'with its error');
+	is(of($two, "SELECT delay_wait($done)"), 'done', 'delay_wait() knows from the history');
+	is(of($two, "SELECT delay_wait($failed)"), 'failed', 'or from what has failed');
+	of($one, 'RESET ROLE');
+	$_->quit for $listener, values %waiter;
+	clear('told');
+
+	# a follow-up may be a message's receiver, and a task may send and receive
+	value(q{SELECT delay_schedule('0', $$SELECT delay_send('mail', '"of a task"')$$)});
+	is(soon($one, 'mail', '1, true'), 'of a task', 'a task sends');
+	put('mail', 'to a task');
+	ready('mail', 1);
+	value(q{SELECT delay_schedule('0', $$SELECT handle('mail')$$)});
+	comes($outcomes, 'to a task', 'a task receives');
+	is(left(), 0, 'and takes the message with it');
+	put('mail', 'again');
+	ready('mail', 1);
+	value(q{SELECT delay_schedule('0', $$SELECT 1 / (1 - handle('mail'))$$)});
+	comes('SELECT sqlstate FROM delay_wheel.failed', '22012', 'a task receives, and fails');
+	is(soon($one, 'mail', '1, true'), 'again', 'the message is back');
+	clear('mail');
+};
+
+#
+# Waiting.
+#
+group waiting => sub {
+	my $pid = of($two, 'SELECT pg_backend_pid()');
+	my $call = q{CALL delay_await('mail', null, null)};
+	my $waiting = q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND wait_event_type = 'Extension'};
+
+	is(of($two, q{CALL delay_await('mail', '0', null)}), 'f', 'there is nothing: false');
+	is(of($two, q{CALL delay_await('mail', '-1 hour', null)}), 'f', 'so with a negative timeout');
+	my $begun = value('SELECT clock_timestamp()');
+	is(of($two, q{CALL delay_await('mail', '200 ms', null)}), 'f', 'and after a timeout');
+	is(value("SELECT clock_timestamp() - '$begun' >= '200 ms'"), 't', 'not before it');
+	of($two, q{SET statement_timeout = '300 ms'});
+	is(of($two, $call), 'f', 'statement_timeout ends it without an error');
+	of($two, q{SET statement_timeout = '30 s'});
+
+	# what wakes it
+	my @causes = (
+		[ 'a message', sub { }, sub { put('mail', 'a') } ],
+		[ 'one that becomes due', sub { value(q{SELECT delay_send('mail', '"a"', delay => '300 ms')}) }, sub { } ],
+		[ 'one that is moved', sub { value(q{SELECT delay_send('mail', '"a"', delay => '1 hour')}) },
+			sub { value('SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks') } ],
+		[ 'a rollback', sub { put('mail', 'a'); ready('mail', 1); of($one, 'BEGIN'); got($one, 'mail') }, sub { of($one, 'ROLLBACK') } ],
+		[ 'a rollback to a savepoint', sub { put('mail', 'a'); ready('mail', 1); of($one, 'BEGIN'); of($one, 'SAVEPOINT s'); got($one, 'mail') },
+			sub { of($one, 'ROLLBACK TO s') } ],
+		[ 'the end of a receiver', sub { put('mail', 'a'); ready('mail', 1); of($three, 'BEGIN'); got($three, 'mail') },
+			sub { $three->quit; $three = session() } ],
+		[ 'delay_fail()', sub { put('mail', 'a'); ready('mail', 1); of($one, 'BEGIN'); of($one, q{SELECT id FROM delay_receive('mail')}) },
+			sub { of($one, q{SELECT delay_fail(id, retry_in => '0') FROM delay_wheel.task}); of($one, 'COMMIT') } ],
+		[ 'COMMIT PREPARED', sub { of($one, 'BEGIN'); of($one, q{SELECT delay_send('mail', '1')}); of($one, q{PREPARE TRANSACTION 'p'}) },
+			sub { value(q{COMMIT PREPARED 'p'}) } ]);
+	for my $cause (@causes)
+	{
+		my ($what, $prepare, $happens) = @$cause;
+
+		$prepare->();
+		begin($two, $call);
+		comes($waiting, 1, 'a session waits') unless $what =~ /becomes due/;
+		$happens->();
+		is(answer($two), 't', "$what wakes it");
+		is(of($two, q{CALL delay_await('mail', '0', null)}), 't', 'what is there already needs no waiting');
+		clear('mail');
+	}
+
+	# it holds nothing
+	begin($two, $call);
+	comes($waiting, 1, 'a session waits');
+	is(value("SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = $pid"), 'active||', 'it has neither snapshot nor transaction id');
+	is(value("SELECT string_agg(locktype || ' ' || mode, ', ') FROM pg_locks WHERE pid = $pid"), 'virtualxid ExclusiveLock', 'and no locks');
+	value('VACUUM FULL delay_wheel.task, delay_wheel.queue');
+	is(value($waiting), 1, 'tables can be rewritten');
+	put('mail', 'a');
+	is(answer($two), 't', 'then it is woken');
+	clear('mail');
+
+	# one message wakes one of two; another one if that does not take it
+	my @waiters = ($two, $three);
+	my $one_waits = 0;
+	for my $try (1 .. 10)
+	{
+		begin($_, "$call;\nBEGIN;\nSELECT payload #>> '{}' FROM delay_receive('mail');\nCOMMIT") for @waiters;
+		comes($waiting, 2, 'two sessions wait');
+		put('mail', 'a');
+		comes('SELECT count(*) FROM delay_wheel.task', 0, 'one of them has received the message');
+		# a slow one has made the timer wake the other
+		$one_waits = value($waiting);
+		value(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND state = 'active' AND pid <> pg_backend_pid()});
+		my @answers = map { eval { answer($_) } // 'cancelled' } @waiters;
+		is(scalar(grep { /a/ } @answers), 1, 'one has it');
+		last if $one_waits == 1;
+	}
+	is($one_waits, 1, 'the other one was not woken');
+	begin($_, $call) for @waiters;
+	comes($waiting, 2, 'two sessions wait');
+	put('mail', 'a');
+	is(answer($_), 't', 'nobody takes the message: both are woken, one after the other') for @waiters;
+	clear('mail');
+
+	# two messages of one transaction
+	begin($_, "$call;\nBEGIN;\nSELECT payload #>> '{}' FROM delay_receive('mail');\nCOMMIT") for @waiters;
+	comes($waiting, 2, 'two sessions wait');
+	value(q{SELECT delay_send('mail', '"a"'), delay_send('mail', '"b"')});
+	is(join(' ', sort map { answer($_) =~ s/\s+/:/gr } @waiters), 't:a t:b', 'two messages wake both, one each');
+	clear('mail');
+
+	# the end of a waiter
+	my $other = session();
+	begin($other, $call);
+	begin($two, $call);
+	comes($waiting, 2, 'two sessions wait');
+	value("SELECT pg_cancel_backend($pid)");
+	eval { answer($two) };
+	like($@, qr/ERROR:  57014:/, 'a cancel ends one');
+	value(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND state = 'active' AND pid <> pg_backend_pid()});
+	comes($waiting, 0, 'pg_terminate_backend() the other');
+	eval { $other->quit };
+	is(of($two, q{CALL delay_await('mail', '0', null)}), 'f', 'the one that was cancelled goes on');
+	$other = session();
+	my $other_pid = of($other, 'SELECT pg_backend_pid()');
+	begin($other, $call);
+	comes($waiting, 1, 'a session waits');
+	kill 'KILL', map { $_->{PID} } @{ $other->{run}{KIDS} };
+	comes("SELECT count(*) FROM pg_stat_activity WHERE pid = $other_pid", 0, 'it ends with its client');
+	eval { $other->quit };
+	begin($two, $call);
+	comes($waiting, 1, 'a session waits');
+	put('mail', 'a');
+	is(answer($two), 't', 'those that are gone take no wake-up with them');
+	clear('mail');
+
+	# queues that change
+	value(q{SELECT delay_queue('brief', external => true)});
+	begin($two, q{CALL delay_await('brief', null, null)});
+	comes($waiting, 1, 'a session waits');
+	value(q{SELECT delay_queue('brief', rate => 10)});
+	value(q{SELECT delay_queue_drop('brief')});
+	eval { answer($two) };
+	like($@, qr/ERROR:  42704:/, 'its queue is dropped: an error');
+	value(q{SELECT delay_queue('brief', external => true)});
+	begin($two, q{CALL delay_await('brief', null, null)});
+	comes($waiting, 1, 'a session waits');
+	value(q{SELECT delay_queue('brief', external => false)});
+	eval { answer($two) };
+	like($@, qr/ERROR:  55000:/, 'it is not external any more: an error');
+	value(q{SELECT delay_queue_drop('brief')});
+
+	# where it cannot wait
+	value(q{
+		CREATE PROCEDURE await() LANGUAGE plpgsql AS $$ DECLARE f boolean; BEGIN CALL delay_await('mail', '0', f); END $$;
+		CREATE FUNCTION await_in_function() RETURNS void LANGUAGE plpgsql AS $$ DECLARE f boolean; BEGIN CALL delay_await('mail', '0', f); END $$;
+		CREATE FUNCTION writes(text) RETURNS text LANGUAGE sql AS $$ INSERT INTO done (text) VALUES ($1) RETURNING text $$;
+	});
+	of($one, 'BEGIN');
+	refused($one, q{CALL delay_await('mail', '0', null)}, '25001', 'not in a transaction block');
+	of($one, 'ROLLBACK');
+	refused($one, $_, '25001', "not by $_") for 'CALL await()', 'SELECT await_in_function()', q{CALL delay_await(writes('mail'), '0', null)},
+	  q{DO $$ DECLARE f boolean; BEGIN CALL delay_await('mail', '0', f); END $$}, q{SELECT 1\; CALL delay_await('mail', '0', null)};
+	is(value('SELECT count(*) FROM done'), 0, 'nothing is written');
+	refused($one, "CALL delay_await($_->[0], '0', null)", $_->[1], "delay_await(): $_->[2]")
+	  for [ 'null', '22004', 'no null queue' ], [ q{'nowhere'}, '42704', 'no unknown queue' ], [ q{'sql'}, '55000', 'no queue that is not external' ],
+	  [ q{'default'}, '55000', 'not the default queue' ];
+};
+
+#
+# SQL tasks and messages do not mix.
+#
+group kinds => sub {
+	refused($one, $_, '55000', "refused: $_") for q{SELECT delay_schedule_task('SELECT 1', queue => 'mail')}, q{SELECT delay_send('sql', '1')},
+	  q{SELECT delay_every('r', '1 hour', 'SELECT 1', queue => 'mail')}, q{SELECT delay_cron('r', '* * * * *', 'SELECT 1', queue => 'mail')};
+	my $id = value(q{SELECT delay_send('mail', '"a"')});
+	value(q{SELECT delay_schedule_task('SELECT 1', queue => 'sql', delay => '1 hour')});
+	refused($one, "SELECT delay_run($id)", '55000', 'a message is not run');
+	is(value('SELECT delay_run_due()'), 0, 'nor with all that is due');
+	refused($one, q{SELECT delay_queue('mail', external => false)}, '55006', 'a queue with messages stays external');
+	refused($one, q{SELECT delay_queue('sql', external => true)}, '55006', 'one with tasks does not become it');
+	refused($one, q{SELECT delay_queue_drop('mail')}, '55006', 'a queue with messages is not dropped');
+	of($two, 'BEGIN');
+	is(soon($two, 'mail'), 'a', 'the message is received');
+	refused($one, q{SELECT delay_queue_drop('mail')}, '55006', 'nor is one that somebody receives from');
+	refused($one, q{SELECT delay_queue('mail', external => false)}, '55006', 'which stays external');
+	of($two, 'ROLLBACK');
+	refused($one, 'UPDATE delay_wheel.task SET sql = $$SELECT 1$$ WHERE payload IS NOT NULL', '23514', 'no row is both');
+	refused($one, 'UPDATE delay_wheel.task SET payload = null WHERE payload IS NOT NULL', '23514', 'or neither');
+	# what plain SQL puts into the wrong queue is neither run nor received
+	value(q{
+		INSERT INTO delay_wheel.task (due, queue, sql) SELECT now(), id, 'INSERT INTO done (text) VALUES (1)' FROM delay_wheel.queue WHERE name = 'mail'});
+	value(q{INSERT INTO delay_wheel.task (due, queue, payload) SELECT now(), id, '"lost"' FROM delay_wheel.queue WHERE name = 'sql'});
+	comes(q{SELECT payload, sqlstate IS NULL FROM delay_wheel.failed}, '"lost"|f', 'a message of plain SQL in an SQL queue fails');
+	is(soon($two, 'mail', '10, true'), 'a', 'SQL in an external queue is not received');
+	is(value('SELECT count(*) FROM done'), 0, 'nor is it run');
+	value(q{SELECT delay_cancel_all(due_from => '-infinity')});
+	clear('mail');
+	value(q{SELECT delay_queue('mail', external => false), delay_queue('mail', external => true)});
+	is(value(q{SELECT external FROM delay_wheel.queues WHERE name = 'mail'}), 't', 'an empty queue can be changed');
+};
+
 disconnect_all();
 $node->stop;
+
+#
+# Messages that nobody takes are in nobody's way, also with little memory.
+#
+group flood => sub {
+	$node = new_node('flood', conf => q{
+log_statement = none
+autovacuum = off
+delay_wheel.ring_memory = 48kB
+delay_wheel.inbox_size = 16
+});
+	connect_all();
+	value(q{SELECT delay_queue('mail', external => true), delay_queue('sql')});
+	value('CREATE TABLE done (n int)');
+	value(q{SELECT count(delay_send('mail', to_jsonb(n), priority => n % 3 - 1)) FROM generate_series(1, 20000) n});
+	value(q{SELECT count(delay_schedule_task('INSERT INTO done VALUES (' || n || ')', queue => CASE n % 2 WHEN 0 THEN 'sql' END,
+		delay => n * interval '1 ms')) FROM generate_series(1, 1000) n});
+	comes('SELECT count(*), count(DISTINCT n) FROM done', '1000|1000', 'tasks run beside 20,000 messages that nobody takes');
+	is(value('SELECT count(*) FROM delay_wheel.tasks WHERE payload IS NOT NULL'), 20000, 'which are all there');
+	is(value(q{SELECT memory_used <= memory_limit FROM delay_wheel.status}), 't', 'memory is within its limit');
+	is(value(q{SELECT count(*) FROM pg_stat_activity a JOIN delay_wheel.lanes l ON l.queue = 'mail' AND l.running > 0}), 0, 'no executor is on them');
+	value('TRUNCATE done');
+	# then they are taken, by two
+	value(q{
+		CREATE PROCEDURE work() LANGUAGE plpgsql AS $$
+		BEGIN
+			WHILE EXISTS (SELECT FROM delay_wheel.task) LOOP
+				INSERT INTO done SELECT (payload #>> '{}')::int FROM delay_receive('mail', 500);
+				COMMIT;
+			END LOOP;
+		END $$});
+	of($_, 'SET statement_timeout = 0') for $one, $two;
+	begin($_, 'CALL work()') for $one, $two;
+	is(answer($_), '', 'a session has taken what it could') for $one, $two;
+	is(value('SELECT count(*), count(DISTINCT n) FROM done'), '20000|20000', 'each is received once');
+	disconnect_all();
+	$node->stop;
+};
+
 done_testing();
