@@ -197,6 +197,20 @@ fetch_by_tid(Relation rel, const DwEntry *entry)
 	return copy;
 }
 
+/*
+ * True if this transaction has deleted the row, which a snapshot of before may see
+ * nevertheless: a receiver has buried it, for a newer message of its key.
+ */
+static bool
+is_deleted_here(HeapTuple tuple)
+{
+	HeapTupleHeader header = tuple->t_data;
+
+	return (header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header));
+}
+
 /* X1: before the deletion, so that a cancel can tell that an executor has the row. */
 static void
 publish_xid(DwExecutor *me)
@@ -332,6 +346,9 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		}
 		read_claimed_row(rel, claim);
 		if (!matches_entry(&claim->key, entry))
+			return DW_CLAIM_NOTHING;
+		/* whatever deleted it hints it again if that is undone */
+		if (me == NULL && is_deleted_here(claim->tuple))
 			return DW_CLAIM_NOTHING;
 		if (dw_task_is_cancelled(rel, claim->tuple))
 			return DW_CLAIM_CANCELLED;
