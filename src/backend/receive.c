@@ -800,15 +800,16 @@ count_all(void)
 }
 
 /*
- * Counts that the receiver of a message was rolled back.  True if it was so before: then
- * the sweeper counts the attempt, and the message is due after a pause.
+ * Counts that the receiver of a message was rolled back.  True if it was so before, and
+ * the message was alone now: then the sweeper counts the attempt, and the message is due
+ * after a pause.
  */
 static bool
-leave_to_sweeper(const Taken *t)
+leave_to_sweeper(const Taken *t, bool alone)
 {
 	/* only what the client was given, and did not put back */
 	if (t->state != TAKEN_HELD ||
-		dw_rollback_note(&taken_db->rollbacks, t->entry.id) < 2 ||
+		dw_rollback_note(&taken_db->rollbacks, t->entry.id) < DW_ROLLBACKS_FREE + 1 || !alone ||
 		!dw_rollback_hand_over(&taken_db->rollbacks, t->entry.id))
 		return false;
 	dw_ask_sweeper(taken_db, DW_JOB_ROLLBACKS, dw_now());
@@ -819,8 +820,11 @@ leave_to_sweeper(const Taken *t)
 static void
 bring_back(SubTransactionId subid)
 {
+	int			held = 0;
 	int			left = 0;
 
+	for (int i = 0; i < ntaken; i++)
+		held += taken[i].subid >= subid && taken[i].state == TAKEN_HELD;
 	for (int i = 0; i < ntaken; i++)
 	{
 		Taken	   *t = &taken[i];
@@ -832,7 +836,7 @@ bring_back(SubTransactionId subid)
 			if (t->state == TAKEN_FORGOTTEN)
 				continue;
 			end_count(taken_db, t);
-			if (!leave_to_sweeper(t))
+			if (!leave_to_sweeper(t, held == 1))
 				dw_deliver(taken_db, &hint);
 			continue;
 		}

@@ -462,7 +462,7 @@ may_be_next(DwDatabase *db, const DwEntry *entry, DwAlone *alone)
 {
 	if (*alone == DW_ALONE_NO_MATTER)
 		return true;
-	if (dw_rollbacks_of(&db->rollbacks, entry->id) == 0)
+	if (dw_rollbacks_of(&db->rollbacks, entry->id) <= DW_ROLLBACKS_FREE)
 	{
 		*alone = DW_ALONE_REFUSED;
 		return true;

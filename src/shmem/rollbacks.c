@@ -6,10 +6,11 @@
  * Run by sessions that receive, in callbacks, and by the sweeper.  A rollback undoes all
  * that its transaction wrote, so the attempt of a message that lets its receiver fail
  * would be counted nowhere, and the message would come again at once for ever.  So
- * rollbacks are counted here.  The first one in a row costs nothing: the message is due
- * again at once, and its next receiver gets it alone, since it may be another message of
- * the transaction that has failed.  From the second on the message is left to the sweeper
- * (sweeper/rollbacks.c), which counts the attempt in the table.
+ * rollbacks are counted here.  The first two in a row cost nothing: the message is due
+ * again at once.  So it is after the third, if the transaction had received others, too;
+ * but from then on it is received alone, since it may be another one that fails.  A
+ * message that was alone is left to the sweeper from the third rollback on
+ * (sweeper/rollbacks_end.c), which counts the attempt in the table.
  *
  * The memory is bounded: a message takes the place of another one that was seen longer
  * ago, and one that finds no place among those to settle is due again at once.

@@ -12,6 +12,12 @@
 
 #include "port/atomics.h"
 
+/*
+ * So many rollbacks in a row have no consequence for a message: they happen without a
+ * fault of its own, in a deployment, say.  After one more it is received alone.
+ */
+#define DW_ROLLBACKS_FREE	2
+
 /* Messages that are remembered. */
 #define DW_ROLLBACKS	1024
 /* Messages that wait for the sweeper at a time. */

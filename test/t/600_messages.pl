@@ -596,7 +596,7 @@ group keys => sub {
 	of($one, 'BEGIN');
 	is(got($one, 'mail'), 'first', 'received');
 	$second = of($two, q{SELECT delay_send('mail', '"second"', key => 'k')});
-	is(of($one, "SELECT delay_fail($first, 'no')"), 't', 'it fails');
+	is(of($one, "SELECT delay_fail($first, error => 'no')"), 't', 'it fails');
 	of($one, 'COMMIT');
 	is(value('SELECT id, sqlstate, message FROM delay_wheel.failed'), "$first|DW007|no", 'it is not tried again, since there is a newer one');
 	is(value('SELECT id FROM delay_wheel.tasks'), $second, 'which is left');
@@ -622,14 +622,14 @@ group failures => sub {
 	of($one, 'BEGIN');
 	is(got($one, 'mail'), 'a', 'received');
 	is(of($two, "SELECT delay_fail($id)"), 'f', 'it does not fail for another session');
-	is(of($one, "SELECT delay_fail($id, 'mailbox full', '3 hours')"), 't', 'but for its receiver');
+	is(of($one, "SELECT delay_fail($id, error => 'mailbox full', retry_in => '3 hours')"), 't', 'but for its receiver');
 	is(of($one, "SELECT delay_fail($id)"), 'f', 'once');
 	is(value($stands), '0||0', 'others see that after the commit');
 	of($one, 'ROLLBACK');
 	ready('mail', 1);
 	of($one, 'BEGIN');
 	is(of($one, q{SELECT payload, attempt FROM delay_receive('mail')}), '"a"|1', 'a rollback undoes the attempt');
-	of($one, "SELECT delay_fail($id, 'mailbox full', '3 hours')");
+	of($one, "SELECT delay_fail($id, error => 'mailbox full', retry_in => '3 hours')");
 	of($one, 'COMMIT');
 	is(value($stands), '1|DW007: mailbox full|180', 'it is due again after retry_in');
 	is(value("SELECT delay_reschedule($id, '0')"), 't', 'it is moved');
@@ -644,7 +644,7 @@ group failures => sub {
 	ready('mail', 1);
 	of($one, 'BEGIN');
 	is(of($one, q{SELECT attempt FROM delay_receive('mail')}), 3, 'the third attempt');
-	of($one, "SELECT delay_fail($id, 'gone away', '1 s')");
+	of($one, "SELECT delay_fail($id, error => 'gone away', retry_in => '1 s')");
 	of($one, 'COMMIT');
 	is(value('SELECT id, sqlstate, message, attempts, payload FROM delay_wheel.failed'), qq{$id|DW007|gone away|3|"a"}, 'is the last one');
 	is(left(), 0, 'it is not tried again');
@@ -655,7 +655,7 @@ group failures => sub {
 	ready('mail', 1);
 	of($one, 'BEGIN');
 	is(of($one, q{SELECT id, payload, attempt FROM delay_receive('mail')}), qq{$id|"a"|1}, 'with its id, and all its attempts');
-	is(of($one, "SELECT delay_fail($id, 'hopeless', give_up => true)"), 't', 'it is given up');
+	is(of($one, "SELECT delay_fail($id, error => 'hopeless', give_up => true)"), 't', 'it is given up');
 	of($one, 'COMMIT');
 	is(value('SELECT sqlstate, message, attempts FROM delay_wheel.failed'), 'DW007|hopeless|1', 'at the first attempt');
 	is(value(q{SELECT delay_redrive(queue => 'mail', sqlstate => 'DW007')}), 1, 'delay_redrive() puts it back, too');
@@ -899,7 +899,7 @@ group endings => sub {
 	ready('told', 3);
 	of($one, 'BEGIN');
 	is(join(' ', sort split / /, got($one, 'told')), 'done failed', 'they are received again');
-	of($one, "SELECT delay_fail($failed, 'not now', '0')");
+	of($one, "SELECT delay_fail($failed, error => 'not now', retry_in => '0')");
 	of($one, 'COMMIT');
 	value("SELECT delay_cancel($cancelled)");
 	ready('told', 1);
@@ -910,7 +910,7 @@ group endings => sub {
 	is(value("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT delay_wait($failed)' AND state = 'active'"), 1, 'one that will be tried again is waited for');
 	of($one, 'BEGIN');
 	is(got($one, 'told'), 'failed', 'it is received again');
-	of($one, "SELECT delay_fail($failed, 'never', '0')");
+	of($one, "SELECT delay_fail($failed, error => 'never', retry_in => '0')");
 	of($one, 'COMMIT');
 	is(answer($waiter{$failed}), 'failed', 'it has failed');
 	comes($outcomes, 'done sender t failed sender t DW007 never', 'on_failure is run, with its error');
