@@ -907,7 +907,7 @@ group endings => sub {
 	is(answer($waiter{$cancelled}), 'cancelled', 'one is cancelled');
 	is(answer($waiter{$skipped}), 'skipped', 'one is skipped');
 	comes($outcomes, 'done sender t', 'on_success is run, as the sender');
-	is(value("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT delay_wait($failed)' AND state = 'active'"), 1, 'one that will be tried again is waited for');
+	is(value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT delay_wait($failed)%' AND state = 'active'"), 1, 'one that will be tried again is waited for');
 	of($one, 'BEGIN');
 	is(got($one, 'told'), 'failed', 'it is received again');
 	of($one, "SELECT delay_fail($failed, 'never', '0')");
@@ -970,8 +970,8 @@ group waiting => sub {
 			sub { of($one, 'ROLLBACK TO s') } ],
 		[ 'the end of a receiver', sub { put('mail', 'a'); ready('mail', 1); of($three, 'BEGIN'); got($three, 'mail') },
 			sub { $three->quit; $three = session() } ],
-		[ 'delay_fail()', sub { put('mail', 'a'); ready('mail', 1); of($one, 'BEGIN'); of($one, q{SELECT id FROM delay_receive('mail')}) },
-			sub { of($one, q{SELECT delay_fail(id, retry_in => '0') FROM delay_wheel.task}); of($one, 'COMMIT') } ],
+		[ 'delay_fail()', sub { put('mail', 'a'); ready('mail', 1); of($one, 'BEGIN');
+				of($one, q{SELECT delay_fail(id, retry_in => '0') FROM delay_receive('mail')}) }, sub { of($one, 'COMMIT') } ],
 		[ 'COMMIT PREPARED', sub { of($one, 'BEGIN'); of($one, q{SELECT delay_send('mail', '1')}); of($one, q{PREPARE TRANSACTION 'p'}) },
 			sub { value(q{COMMIT PREPARED 'p'}) } ]);
 	for my $cause (@causes)
@@ -1010,7 +1010,7 @@ group waiting => sub {
 		# a slow one has made the timer wake the other
 		$one_waits = value($waiting);
 		value(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND state = 'active' AND pid <> pg_backend_pid()});
-		my @answers = map { eval { answer($_) } // 'cancelled' } @waiters;
+		my @answers = map { eval { answer($_) } // '' } @waiters;
 		is(scalar(grep { /a/ } @answers), 1, 'one has it');
 		last if $one_waits == 1;
 	}
