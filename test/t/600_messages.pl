@@ -1028,6 +1028,24 @@ group waiting => sub {
 	is(join(' ', sort map { answer($_) =~ s/\s+/:/gr } @waiters), 't:a t:b', 'two messages wake both, one each');
 	clear('mail');
 
+	# who takes one message wakes the next session itself: the timer is stopped meanwhile
+	my ($timer) = worker_pids($node, 'timer');
+	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+	put('narrow', 1 .. 4);
+	ready('narrow', 4);
+	of($one, 'BEGIN');
+	is(got($one, 'narrow'), '1 2', 'two places are taken');
+	begin($two, q{CALL delay_await('narrow', null, null)});
+	comes($waiting, 1, 'a session waits for another one');
+	kill 'STOP', $timer;
+	of($one, 'COMMIT');
+	of($three, 'BEGIN');
+	is(got($three, 'narrow', 1), '3', 'both are free, one is taken');
+	comes($waiting, 0, 'the session is woken');
+	kill 'CONT', $timer;
+	is(answer($two), 't', 'to take the other');
+	clear('narrow');
+
 	# the end of a waiter
 	my $other = session();
 	begin($other, $call);
