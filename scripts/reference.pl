@@ -426,6 +426,7 @@ my @groups = (
 	[ 'Cancelling, moving, waiting', qr/^delay_(?:cancel|reschedule|wait)/ ],
 	[ 'Running now, and again', qr/^delay_(?:run|retry|redrive|discard)/ ],
 	[ 'Recurring tasks', qr/^(?:delay_(?:every|cron|unschedule|\w+_recurring)|cron_times)$/ ],
+	[ 'Messages', qr/^delay_(?:send|receive|lease|done|fail|extend|release|await)/ ],
 	[ 'Queues and pauses', qr/^delay_(?:queue|pause|resume)/ ],
 	[ 'Rights', qr/^(?:dis)?allow$/ ],
 	[ 'Copies of a database', qr/^delay_arm$/ ],
@@ -452,7 +453,9 @@ sub signature
 	my @args = map { short_types(s/( DEFAULT [^:]*)::.*/$1/r) } split /, /, $function->{args};
 	# their columns are those of a view
 	@args = grep { !/^OUT / } @args if $function->{name} =~ /^get_/;
-	my ($begin, $end) = (qualified($function) . '(', ') returns ' . short_types($function->{result}));
+	# a procedure returns what its INOUT parameters say
+	my $result = defined $function->{result} ? ' returns ' . short_types($function->{result}) : '';
+	my ($begin, $end) = (qualified($function) . '(', ")$result");
 	my $line = $begin . join(', ', @args) . $end;
 
 	return "$line\n" if length($line) <= $width;
@@ -463,7 +466,7 @@ sub rights
 {
 	my ($function) = @_;
 
-	return '' if $function->{result} eq 'trigger' && !$function->{home};
+	return '' if ($function->{result} // '') eq 'trigger' && !$function->{home};
 	return "May be called by everybody.\n" if $function->{everybody};
 	return "May be called by roles that were allowed to by " . linked('delay_wheel.allow()') . ".\n" if $function->{allowed};
 	return "May be called by superusers and the owner of the extension, and by roles that were granted EXECUTE.\n";
