@@ -1028,23 +1028,35 @@ group waiting => sub {
 	is(join(' ', sort map { answer($_) =~ s/\s+/:/gr } @waiters), 't:a t:b', 'two messages wake both, one each');
 	clear('mail');
 
-	# who takes one message wakes the next session itself: the timer is stopped meanwhile
+	# who takes one message wakes the next session itself, and none that has left: the
+	# timer is stopped meanwhile
 	my ($timer) = worker_pids($node, 'timer');
+	my $gone = session();
+	my $narrow = q{CALL delay_await('narrow', null, null)};
 	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
-	put('narrow', 1 .. 4);
-	ready('narrow', 4);
-	of($one, 'BEGIN');
-	is(got($one, 'narrow'), '1 2', 'two places are taken');
-	begin($two, q{CALL delay_await('narrow', null, null)});
-	comes($waiting, 1, 'a session waits for another one');
-	kill 'STOP', $timer;
-	of($one, 'COMMIT');
-	of($three, 'BEGIN');
-	is(got($three, 'narrow', 1), '3', 'both are free, one is taken');
-	comes($waiting, 0, 'the session is woken');
-	kill 'CONT', $timer;
-	is(answer($two), 't', 'to take the other');
-	clear('narrow');
+	begin($_, $narrow) for $gone, $three;
+	comes($waiting, 2, 'two sessions wait');
+	value(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND state = 'active' AND pid <> pg_backend_pid()});
+	comes($waiting, 0, 'both are cancelled');
+	eval { answer($_) } for $gone, $three;
+	for my $round (1, 2)
+	{
+		put('narrow', 1 .. 4);
+		ready('narrow', 4);
+		of($one, 'BEGIN');
+		is(got($one, 'narrow'), '1 2', 'two places are taken');
+		begin($two, $narrow);
+		comes($waiting, 1, 'a session waits for another one');
+		kill 'STOP', $timer;
+		of($one, 'COMMIT');
+		of($three, 'BEGIN');
+		is(got($three, 'narrow', 1), '3', 'both are free, one is taken');
+		comes($waiting, 0, 'the session is woken');
+		kill 'CONT', $timer;
+		is(answer($two), 't', 'to take the other');
+		clear('narrow');
+	}
+	$gone->quit;
 
 	# the end of a waiter
 	my $other = session();
