@@ -280,10 +280,11 @@ hint_of_taken(const Taken *t)
  * with which nothing is left to do, and wakes the next session that waits.
  */
 static void
-finish_call(DwDatabase *db, int16 queue)
+finish_call(DwDatabase *db, const Wish *wish)
 {
 	TimestampTz look_again = DW_NEVER;
 	DwQueue    *place;
+	int16		queue = wish->queue;
 	int			left = 0;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
@@ -310,6 +311,9 @@ finish_call(DwDatabase *db, int16 queue)
 		/* whoever was woken has looked, or need not any more */
 		place->woken_at = 0;
 		place->looked_at = dw_now();
+		/* then the number of leases has to be counted again */
+		if (wish->lease > 0 && ntaken > 0)
+			place->leases_until = Min(place->leases_until, dw_time_add(dw_now(), wish->lease));
 		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again))
 			(void) dw_await_wake_one(place);
 	}
@@ -612,7 +616,7 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 		taken = MemoryContextAlloc(TopMemoryContext, MAX_TAKEN * sizeof(Taken));
 	taken_db = db;
 	receive(db, &wish, (ReturnSetInfo *) fcinfo->resultinfo);
-	finish_call(db, wish.queue);
+	finish_call(db, &wish);
 	/* a receiver that keeps its transaction open is in the way of DDL: see give_way.c */
 	if (wish.lease == 0 && ntaken > 0)
 		dw_wake_timer(db, dw_now() + DW_GIVE_WAY_US);

@@ -112,6 +112,7 @@ DwTakeResult
 dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 {
 	TM_Result	result;
+	bool		cancelled;
 	DwKey		own_key;
 	DwTaskKey	task;
 
@@ -119,10 +120,11 @@ dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again)
 	dw_require_task_owner(key->id, key->owner);
 	dw_writes_for(key->owner);
 	/* not pending any more, but an executor may have claimed it before the mark */
-	if (dw_task_is_cancelled(rel, tuple) || dw_task_is_superseded(rel, tuple))
-		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
-	if (dw_task_lease_lasts(key))
+	cancelled = dw_task_is_cancelled(rel, tuple);
+	if (!cancelled && dw_task_lease_lasts(key))
 		return DW_RUNNING;
+	if (cancelled || dw_task_is_superseded(rel, tuple))
+		return dw_row_is_claimed(rel, key) ? DW_RUNNING : DW_GONE;
 
 	result = dw_row_delete(rel, key);
 	if (result == TM_Ok)

@@ -61,6 +61,7 @@
 #include "../shmem/shared.h"
 #include "../shmem/writers.h"
 #include "../task/marks.h"
+#include "../task/queues.h"
 #include "../task/my_session.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
@@ -121,6 +122,8 @@ static int64 wait_us = WAIT_MIN_US;
 /* The lane that the pass has reached, and the marks that may hit tasks of this lane. */
 static DwTaskKey lane;
 static bool in_lane = false;
+/* Whether that lane has messages, some of which may be leased. */
+static bool lane_is_external = false;
 static Sweep **lane_sweeps = NULL;
 static int	nlane_sweeps = 0;
 /* Rows of this lane that the pass has removed, and their lowest due time. */
@@ -454,6 +457,7 @@ look_up_marks_of_lane(const DwTaskKey *key)
 			leave_lane();
 		lane = *key;
 		in_lane = true;
+		lane_is_external = dw_queue_is_external(db, key->queue);
 	}
 	nlane_sweeps = 0;
 	for (int i = 0; i < nsweeps; i++)
@@ -464,7 +468,8 @@ look_up_marks_of_lane(const DwTaskKey *key)
 
 /*
  * True if some mark may hit a task of this due time.  If not, sets *key to where the pass
- * goes on, in this lane or the next one.
+ * goes on, in this lane or the next one.  A message that is leased was due earlier than its
+ * row says.
  */
 static bool
 is_of_interest(DwTaskKey *key)
@@ -477,7 +482,7 @@ is_of_interest(DwTaskKey *key)
 
 		if (key->due < mark->due_from)
 			due = Min(due, mark->due_from);
-		else if (key->due < mark->due_until)
+		else if (key->due < mark->due_until || lane_is_external)
 			return true;
 	}
 	if (due == DW_NEVER)

@@ -683,6 +683,22 @@ dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 }
 
 /*
+ * True if the queue has messages, or may have: its declaration is gone.  For executors and
+ * sweepers; db may be NULL.
+ */
+bool
+dw_queue_is_external(DwDatabase *db, int16 queue)
+{
+	DwDeclaredQueue *declared;
+
+	if (queue == 0)
+		return false;
+	keep_tables_current(db);
+	declared = dw_queue_declared(queue);
+	return declared == NULL || declared->external;
+}
+
+/*
  * Returns which tasks of the queue go into the history: DW_HISTORY_UNSET if the queue
  * leaves that to the setting.  For executors and sessions; db may be NULL.
  */

@@ -72,6 +72,7 @@ extern HeapTuple dw_queue_row(Relation rel, const char *name);
 extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
+extern bool dw_queue_is_external(DwDatabase *db, int16 queue);
 extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
 extern int16 dw_queue_id(Relation rel, HeapTuple tuple);

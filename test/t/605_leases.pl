@@ -1,0 +1,359 @@
+# Leases: a message belongs to one receiver until its lease ends, and is then due again;
+# who shows another token changes nothing; the last lease is ended by the sweeper; keys,
+# cancellations, limits, pauses, crashes, copies; and the trigger that sends.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('leases', conf => q{
+log_statement = none
+autovacuum = off
+wal_level = minimal
+max_wal_senders = 0
+});
+
+sub query { return $node->safe_psql('postgres', $_[0]); }
+
+# The SQLSTATE of a statement, or what it returns.
+sub outcome
+{
+	my ($sql, %with) = @_;
+	my ($code, $out, $err) = $node->psql($with{db} // 'postgres', $sql,
+		extra_params => [ '-v', 'VERBOSITY=sqlstate', $with{role} ? ('-U', $with{role}) : () ]);
+
+	return $err =~ /ERROR: +(\w{5})/ ? $1 : $out;
+}
+
+# Leases up to n messages; returns a list of [id, token, payload, attempt].
+sub lease
+{
+	my ($queue, $n, $time, %with) = @_;
+
+	return map { [ split /\|/, $_ ] } split /\n/,
+	  $node->safe_psql($with{db} // 'postgres', "SELECT id, token, payload #>> '{}', attempt FROM delay_lease('$queue', $n, '$time')",
+		extra_params => [ $with{role} ? ('-U', $with{role}) : () ]);
+}
+
+sub texts { return join(' ', map { $_->[2] } @_); }
+
+sub put
+{
+	my ($queue, @texts) = @_;
+
+	query("SELECT delay_send('$queue', to_jsonb('$_'::text))") for @texts;
+	wait_for($node, "SELECT ready >= " . @texts . " FROM delay_wheel.queues WHERE name = '$queue'", "$queue: @texts");
+	return;
+}
+
+# A message can be received, whatever entries of others are still in memory.
+sub await { is(query("CALL delay_await('$_[0]', '60 s')"), 't', $_[1]); return; }
+
+# Leases one message; waits for it.
+sub lease_one
+{
+	my ($queue, $time, $what) = @_;
+	my @got;
+
+	wait_until(60, sub { query("CALL delay_await('$queue', '1 s')"); return @got = lease($queue, 1, $time) });
+	is(scalar(@got), 1, $what);
+	return $got[0] // [ 0, 0, '', 0 ];
+}
+
+sub call { my ($function, $lease, @more) = @_; return query("SELECT $function(" . join(', ', @$lease[ 0, 1 ], @more) . ')'); }
+
+sub pending { return query('SELECT count(*) FROM delay_wheel.tasks'); }
+
+query(q{
+	CREATE ROLE sender LOGIN; CREATE ROLE mailer LOGIN; CREATE ROLE stranger LOGIN;
+	SELECT delay_wheel.allow('public');
+	SELECT delay_queue('mail', external => true, users => '{public}', receivers => '{mailer}', retry_delay => '100 ms');
+	CREATE TABLE followed (what text, role name DEFAULT current_user);
+	GRANT ALL ON followed TO PUBLIC;
+});
+
+#
+# Done
+#
+put('mail', 'a');
+my ($first) = lease('mail', 10, '1 hour');
+is(texts($first), 'a', 'a message is leased');
+is($first->[3], 1, 'the first time');
+is(scalar(lease('mail', 10, '1 hour')), 0, 'nobody else gets it');
+is(query("CALL delay_await('mail', '0')"), 'f', 'and nobody is told that there is one');
+is(query("SELECT leased_until > now() + interval '59 minutes' AND due <= now() FROM delay_wheel.tasks"), 't', 'the view shows the end of the lease, and when the message was due');
+is(call('delay_done', [ $first->[0], $first->[1] + 1 ]), 'f', 'another token is refused');
+is(call('delay_done', [ $first->[0] + 1000, $first->[1] ]), 'f', 'another id is');
+is(outcome("BEGIN; SELECT delay_done($first->[0], $first->[1]); ROLLBACK"), 't', 'done in a transaction that is rolled back');
+is(query("BEGIN; SAVEPOINT a; SELECT delay_done($first->[0], $first->[1]); ROLLBACK TO a; COMMIT; SELECT count(*) FROM delay_wheel.tasks"), "t\n1", '... or in such a savepoint is not done');
+is(call('delay_done', $first), 't', 'then it is');
+is(call('delay_done', $first), 'f', 'once');
+is(pending(), 0, 'it is gone');
+is(outcome("SELECT $_"), '22004', "$_ is refused") for 'delay_done(NULL, 1)', 'delay_done(1, NULL)', 'delay_extend(1, NULL)', 'delay_release(NULL, 1)', 'delay_fail(NULL, 1)', 'delay_done_all(NULL, NULL)',
+  q{delay_done_all('{NULL}', '{1}')};
+is(outcome(q{SELECT delay_done_all('{1,2}', '{1}')}), '2202E', 'arrays of different length are refused');
+
+put('mail', 1 .. 5);
+my @five = lease('mail', 10, '1 hour');
+is(texts(@five), '1 2 3 4 5', 'several are leased, in their order');
+is(query(sprintf "SELECT delay_done_all('{%s}', '{%s}')", join(',', map { $_->[0] } @five), join(',', $five[0][1], 7, map { $_->[1] } @five[ 2 .. 4 ])),
+	'{' . join(',', map { $_->[0] } @five[ 0, 2, 3, 4 ]) . '}', 'delay_done_all() says which were done');
+is(call('delay_done', $five[1]), 't', 'the other one is left');
+
+#
+# The end of a lease
+#
+put('mail', 'long', 'short');
+my ($long) = lease('mail', 1, '1 hour');
+my ($short) = lease('mail', 1, '300 ms');
+is(texts($long, $short), 'long short', 'a long lease, then a short one');
+await('mail', 'who waits is told when the short one has ended');
+my ($again) = lease('mail', 10, '1 hour');
+is(texts($again), 'short', 'the message is due again');
+is($again->[3], 2, 'for the second time');
+isnt($again->[1], $short->[1], 'with another token');
+is(call($_, $short), 'f', "the first receiver is too late: $_()") for qw(delay_done delay_extend delay_release delay_fail);
+is(call('delay_done', $again), 't', 'the second one is not');
+is(call('delay_done', $long), 't', 'the long lease has lasted');
+
+put('mail', 'late');
+my ($late) = lease('mail', 1, '1 ms');
+wait_for($node, 'SELECT leased_until IS NULL FROM delay_wheel.tasks', 'a lease has ended');
+is(call('delay_done', $late), 't', 'a message that nobody has got since can still be finished');
+is(pending(), 0, 'it is gone, too');
+
+query(q{SELECT delay_send('mail', to_jsonb(i::text)) FROM generate_series(1, 200) i});
+wait_for($node, q{SELECT ready >= 200 FROM delay_wheel.queues WHERE name = 'mail'}, 'many messages');
+my @many = lease('mail', 1000, '1 s');
+is(scalar(@many), 200, 'all are leased');
+query(sprintf "SELECT delay_done_all('{%s}', '{%s}')", join(',', map { $_->[0] } @many[ 0 .. 149 ]), join(',', map { $_->[1] } @many[ 0 .. 149 ]));
+my %back;
+wait_until(60, sub { $back{ $_->[2] }++ for lease('mail', 7, '1 hour'); return keys %back == 50 });
+is(join(' ', sort { $a <=> $b } keys %back), join(' ', 151 .. 200), 'those that were not done come back');
+is(join(' ', grep { $back{$_} > 1 } keys %back), '', 'each once');
+query(q{SELECT delay_cancel_all(queue => 'mail')});
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'they are cancelled');
+is(call('delay_done', $many[199]), 'f', 'a token is void then');
+
+#
+# Extending, releasing, failing
+#
+put('mail', 'e', 'f', 'g');
+my ($e) = lease('mail', 1, '500 ms');
+is(call('delay_extend', $e, "'1 hour'"), 't', 'a lease is extended');
+is(query("SELECT leased_until > now() + interval '59 minutes' FROM delay_wheel.tasks WHERE id = $e->[0]"), 't', 'it lasts longer');
+my ($f) = lease('mail', 1, '1 hour');
+is(call('delay_release', $f), 't', 'one is released');
+my @after = map { lease_one('mail', '1 hour', 'another one') } 1 .. 2;
+is(join(' ', sort map { $_->[2] } @after), 'f g', 'it is due again');
+is(join(' ', map { $_->[3] } @after), '1 1', 'and no attempt was counted');
+is(call('delay_release', $after[0], "'1 hour'"), 't', 'one is released for later');
+is(query("SELECT due > now() + interval '59 minutes' AND attempts = 0 AND leased_until IS NULL FROM delay_wheel.tasks WHERE id = $after[0][0]"), 't', 'it is due then');
+is(call('delay_fail', $after[1], q{'no'}, q{'2 hours'}), 't', 'one fails');
+is(query("SELECT due > now() + interval '119 minutes', attempts, last_error FROM delay_wheel.tasks WHERE id = $after[1][0]"), 't|1|DW007: no', 'it is due again when its receiver said');
+is(call('delay_fail', $e, 'NULL', 'NULL', 'true'), 't', 'one is given up');
+is(query("SELECT sqlstate, attempts, message FROM delay_wheel.failed WHERE id = $e->[0]"), 'DW007|1|its receiver has reported a failure', 'it has failed');
+is(query("SELECT delay_retry($e->[0])"), 't', 'it is put back');
+is(lease_one('mail', '1 hour', 'it is leased')->[2], 'e', 'and got again');
+is(outcome("SELECT * FROM delay_lease('mail', 1, '$_')"), '22023', "no lease of $_") for '0', '-1 s', '999 us', '367 days';
+is(outcome("SELECT * FROM delay_lease('mail', $_)"), '22023', "no $_ messages") for 0, 1001, -1;
+is(outcome("SELECT delay_extend(1, 1, '0')"), '22023', 'no extension of nothing');
+is(query('SELECT delay_wait(' . query(q{SELECT min(id) FROM delay_wheel.tasks}) . q{, '0')}), 'timeout', 'a leased message is pending');
+query(q{SELECT delay_cancel(id, true) FROM delay_wheel.tasks});
+is(pending(), 0, 'all are cancelled');
+
+#
+# The last lease, though no receiver comes
+#
+query(q{SET SESSION AUTHORIZATION sender;
+	SELECT delay_send('mail', '"last"', max_attempts => 2, on_failure => 'INSERT INTO followed VALUES ($2)')});
+lease_one('mail', '1 ms', 'the first lease');
+my $last = lease_one('mail', '300 ms', 'the last lease');
+is($last->[3], 2, 'is the second attempt');
+is(query("SELECT delay_wait($last->[0], '60 s')"), 'failed', 'its end is the end of the message');
+is(query('SELECT sqlstate, attempts FROM delay_wheel.failed'), 'DW006|2', 'it stands among the failed ones');
+wait_for($node, q{SELECT string_agg(what || ' ' || role, ', ') = 'DW006 sender' FROM followed}, 'its sender is told');
+is(call('delay_done', $last), 'f', 'its token is void');
+is(scalar(lease('mail', 10, '1 hour')), 0, 'nobody gets it');
+query('DELETE FROM delay_wheel.failed_task');
+
+#
+# What is refused
+#
+put('mail', 'r');
+is(outcome("BEGIN; SELECT * FROM delay_lease('mail'); COMMIT"), '25001', 'no lease in a transaction block');
+is(outcome("DO 'BEGIN PERFORM * FROM delay_lease(''mail''); END'"), '25001', 'in DO');
+query(q{CREATE FUNCTION leases() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM delay_lease('mail') $$});
+is(outcome('SELECT leases()'), '25001', 'in a function');
+is(outcome("WITH l AS (SELECT id FROM delay_lease('mail')) INSERT INTO followed SELECT id::text FROM l"), '25001', 'in a statement that writes');
+is(outcome("COPY (SELECT * FROM delay_lease('mail')) TO STDOUT"), '25001', 'in COPY');
+is(outcome("EXPLAIN ANALYZE SELECT * FROM delay_lease('mail')"), '0A000', 'in EXPLAIN ANALYZE');
+is(outcome("SELECT (delay_lease('mail')).*"), '0A000', 'in the target list');
+is(outcome(q{SELECT * FROM delay_lease('default')}), '55000', 'from a queue of SQL tasks');
+is(outcome(q{SELECT * FROM delay_lease('mail')}, role => 'stranger'), '42501', 'by a stranger');
+is(outcome(q{SELECT * FROM delay_lease('mail')}, role => 'sender'), '42501', 'by a sender');
+my ($r) = lease('mail', 1, '1 hour', role => 'mailer');
+is(texts($r), 'r', 'its receiver gets it');
+is(outcome("SELECT delay_done($r->[0], 1)", role => 'stranger'), 'f', 'a stranger learns nothing by a guess');
+query(q{SELECT delay_queue('mail', receivers => '{}')});
+is(outcome("SELECT delay_done($r->[0], $r->[1])", role => 'mailer'), '42501', 'who has lost the right cannot finish');
+query(q{SELECT delay_queue('mail', receivers => '{mailer}')});
+is(outcome("SELECT delay_done($r->[0], $r->[1])", role => 'mailer'), 't', 'who has it again can');
+
+#
+# Keys, cancelling, moving, pauses
+#
+query(q{SELECT delay_send('mail', '"k1"', key => 'k')});
+my $k1 = lease_one('mail', '2 s', 'a message with a key');
+my $k2 = query(q{SELECT delay_send('mail', '"k2"', key => 'k')});
+isnt($k2, $k1->[0], 'while it is leased it counts as running: another one is sent');
+is(query("SELECT delay_send('mail', '\"k3\"', key => 'k')"), $k2, 'which is kept');
+is(query("SELECT delay_cancel($k1->[0]), delay_reschedule($k1->[0], '0')"), 'running|f', 'it cannot be cancelled or moved');
+my $second = lease_one('mail', '1 hour', 'the newer one is leased, too');
+is($second->[2], 'k2', 'at the same time');
+is(call('delay_done', $k1), 't', 'the older one can be finished');
+is(call('delay_done', $second), 't', 'and the newer one');
+
+query(q{SELECT delay_send('mail', '"old"', key => 'k')});
+my $old = lease_one('mail', '3 s', 'a message with a key');
+query(q{SELECT delay_send('mail', '"new"', key => 'k', delay => '1 hour')});
+my @nothing;
+wait_until(60, sub { @nothing = lease('mail', 1, '1 hour'); return query("SELECT count(*) FROM delay_wheel.failed WHERE id = $old->[0]") == 1 });
+is(query("SELECT sqlstate FROM delay_wheel.failed WHERE id = $old->[0]"), 'DW001', 'one whose lease has ended is superseded by a newer one of its key');
+is(scalar(@nothing), 0, 'nobody gets it');
+is(query(q{SELECT delay_cancel_key('k', 'mail')}), 'cancelled', 'the newer one is pending');
+
+put('mail', 'c');
+my ($c) = lease('mail', 1, '1 hour');
+is(query("SELECT delay_cancel($c->[0], true)"), 'cancelled', 'with stop_running a leased message is cancelled');
+is(call('delay_done', $c), 'f', 'its token is void');
+my $before = query('SELECT clock_timestamp()');
+query(q{SELECT delay_send('mail', '"tagged"', tag => 't')});
+my $tagged = lease_one('mail', '1 hour', 'one with a tag');
+query(q{SELECT delay_cancel_all(due_from => now() + interval '1 minute')});
+is(call('delay_extend', $tagged, "'2 hours'"), 't', 'the end of a lease is no due time');
+query("SELECT delay_cancel_all(tag => 't', due_from => '$before', due_until => clock_timestamp())");
+is(call('delay_done', $tagged), 'f', 'the first due time is');
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'its row is removed');
+
+put('mail', 'p', 'q');
+my ($p) = lease('mail', 1, '1 hour');
+query(q{SELECT delay_pause('mail')});
+is(scalar(lease('mail', 1, '1 hour')), 0, 'a paused queue gives nothing');
+is(call('delay_done', $p), 't', 'what was leased before can be finished');
+is(outcome(q{SELECT delay_queue_drop('mail')}), '55006', 'a queue with messages is not dropped');
+query(q{SELECT delay_resume('mail')});
+is(call('delay_done', lease_one('mail', '1 hour', 'a resumed queue gives')), 't', 'the other one');
+
+#
+# Limits
+#
+query(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+put('narrow', 1 .. 5);
+my @two = lease('narrow', 10, '1 hour');
+is(texts(@two), '1 2', 'max_running counts leases');
+is(scalar(lease('narrow', 10, '1 hour')), 0, 'no more');
+is(query(q{CALL delay_await('narrow', '0')}), 'f', 'which delay_await() knows');
+$node->restart;
+wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'narrow'}, 'after a restart');
+is(scalar(lease('narrow', 10, '1 hour')), 0, 'leases are counted, too');
+is(call('delay_done', $two[0]), 't', 'one is done');
+is(lease_one('narrow', '1 hour', 'its place is free')->[2], '3', 'for the next');
+is(call('delay_release', $two[1], "'1 hour'"), 't', 'one is released');
+is(lease_one('narrow', '200 ms', 'its place is free')->[2], '4', 'for the next');
+like(lease_one('narrow', '1 hour', 'the end of a lease frees a place')->[2], qr/^[45]$/, 'for one of those that are left');
+query(q{SELECT delay_cancel_all(queue => 'narrow')});
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'narrow is empty');
+
+#
+# Expiry counts from the first due time.
+#
+query(q{SELECT delay_send('mail', '"x"', expires => '1 s')});
+my $x = lease_one('mail', '1200 ms', 'a message that expires');
+wait_until(60, sub { @nothing = lease('mail', 1, '1 hour'); return query("SELECT count(*) FROM delay_wheel.failed WHERE id = $x->[0]") == 1 });
+is(query("SELECT sqlstate FROM delay_wheel.failed WHERE id = $x->[0]"), 'DW002', 'when its lease has ended it has expired');
+is(scalar(@nothing), 0, 'nobody gets it');
+
+#
+# Crashes
+#
+put('mail', 'kept', 'ended');
+my ($kept) = lease('mail', 1, '1 hour');
+my ($ended) = lease('mail', 1, '500 ms');
+my $given = query(q{SELECT delay_send('mail', '"given up"', max_attempts => 1)});
+lease_one('mail', '500 ms', 'one with a single attempt');
+$node->stop('immediate');
+$node->start;
+await('mail', 'after a crash a lease has ended');
+my ($third) = lease('mail', 10, '1 hour');
+is("$third->[2] $third->[3]", 'ended 2', 'and its message is due');
+is(call('delay_done', $ended), 'f', 'not for its first receiver');
+is(call('delay_done', $kept), 't', 'another lease has lasted');
+is(call('delay_done', $third), 't', 'all are finished');
+wait_for($node, "SELECT sqlstate = 'DW006' FROM delay_wheel.failed WHERE id = $given", 'the last lease is ended');
+
+#
+# Copies
+#
+put('mail', 'copied');
+my ($copied) = lease('mail', 1, '1 hour');
+$node->safe_psql('template1', 'SELECT 1');
+wait_until(60, sub { $node->psql('template1', 'CREATE DATABASE copy TEMPLATE postgres') == 0 });
+$node->safe_psql('copy', 'SELECT delay_arm()');
+is(outcome("SELECT delay_done($copied->[0], $copied->[1])", db => 'copy'), 'f', 'delay_arm() voids the tokens of a copy');
+is($node->safe_psql('copy', "CALL delay_await('mail', '60 s')"), 't', 'its messages are due');
+is(texts(lease('mail', 1, '1 hour', db => 'copy')), 'copied', 'and can be leased');
+is(call('delay_done', $copied), 't', 'the original is as it was');
+
+#
+# History, notification, follow-up
+#
+query(q{SELECT delay_queue('mail', history => 'all');
+	SELECT delay_send('mail', '"h"', key => 'h', on_success => 'INSERT INTO followed VALUES (''done'')')});
+call('delay_fail', lease_one('mail', '1 hour', 'a message fails'), q{'once'}, q{'0'});
+my $h = lease_one('mail', '1 hour', 'it is leased again');
+is($h->[3], 2, 'for the second attempt');
+is(call('delay_done', $h), 't', 'and done');
+is(query("SELECT string_agg(outcome || ' ' || attempt, ', ' ORDER BY ended) FROM delay_wheel.history WHERE key = 'h'"), 'retried 1, done 2', 'the history has both');
+wait_for($node, q{SELECT count(*) = 1 FROM followed WHERE what = 'done'}, 'on_success has run');
+is(query(q{SELECT done > 0 AND failed > 0 AND retried > 0 FROM delay_wheel.queues WHERE name = 'mail'}), 't', 'the queue has counted');
+
+#
+# The trigger
+#
+query(q{
+	CREATE TABLE matter (id int PRIMARY KEY, email text, at interval, old int, "Upper case" numeric);
+	CREATE TRIGGER named AFTER INSERT OR UPDATE ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('at', 'mail', 'id', 'email', 'key=id');
+	INSERT INTO matter VALUES (1, 'a', '1 hour'), (2, 'b', '1 hour'), (3, 'c', NULL);
+});
+is(query(q{SELECT string_agg(key || payload, ' ' ORDER BY key) FROM delay_wheel.tasks}), '1{"id": 1, "email": "a"} 2{"id": 2, "email": "b"}', 'each row sends the columns that are named');
+query(q{UPDATE matter SET email = 'd', at = CASE id WHEN 2 THEN NULL ELSE interval '2 hours' END});
+is(query(q{SELECT string_agg(key || payload, ' ' ORDER BY key) FROM delay_wheel.tasks}), '1{"id": 1, "email": "d"} 3{"id": 3, "email": "d"}', 'a change replaces the message, or cancels it');
+query(q{
+	DROP TRIGGER named ON matter; TRUNCATE matter; SELECT delay_cancel(id) FROM delay_wheel.tasks;
+	CREATE TRIGGER everything AFTER INSERT ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('1 hour', 'mail');
+	INSERT INTO matter VALUES (1, 'a', '1 day', 5, 1.50);
+	ALTER TABLE matter DROP COLUMN old;
+	INSERT INTO matter VALUES (2, NULL, NULL, 2);
+});
+is(query(q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_wheel.tasks}),
+	'{"at": "1 day", "id": 1, "old": 5, "email": "a", "Upper case": 1.50} {"at": null, "id": 2, "email": null, "Upper case": 2}', 'or all of them, as the table has them now');
+for my $case ([ q{'1 hour'}, '22023', 'too few arguments' ], [ q{'1 hour', 'mail', 'queue=mail'}, '22023', 'a queue twice' ], [ q{'1 hour', 'mail', 'nothing'}, '42703', 'no such column' ],
+	[ q{'1 hour', 'nowhere'}, '42704', 'no such queue' ], [ q{'1 hour', 'mail', 'if_exists=keep'}, '22023', 'if_exists without a key' ])
+{
+	is(outcome("CREATE TRIGGER wrong AFTER INSERT ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger($case->[0]); INSERT INTO matter VALUES (9)"), $case->[1], $case->[2]);
+	query('DROP TRIGGER IF EXISTS wrong ON matter');
+}
+query(q{SELECT delay_queue('tasks', users => '{public}'); CREATE TRIGGER wrong AFTER INSERT ON matter FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('1 hour', 'tasks')});
+is(outcome('INSERT INTO matter VALUES (9)'), '55000', 'a queue of SQL tasks');
+query(q{DROP TRIGGER wrong ON matter; GRANT ALL ON matter TO stranger; SELECT delay_wheel.disallow('public')});
+is(outcome('INSERT INTO matter VALUES (9)', role => 'stranger'), '42501', 'the writer needs the right to send');
+
+$node->stop;
+done_testing();
