@@ -697,6 +697,18 @@ group failures => sub {
 		of($one, 'COMMIT');
 	}
 	is(value('SELECT attempts FROM delay_wheel.failed'), 20, 'is the last one by default');
+
+	# received and failed in a savepoint that is undone
+	put('mail', 'c');
+	ready('mail', 1);
+	of($one, 'BEGIN');
+	of($one, 'SAVEPOINT s');
+	is(of($one, q{SELECT delay_fail(id, retry_in => '0') FROM delay_receive('mail')}), 't', 'received and failed in a savepoint');
+	of($one, 'ROLLBACK TO s');
+	ready('mail', 1);
+	is(of($two, q{SELECT payload, attempt FROM delay_receive('mail', 10, true)}), '"c"|1', 'after a rollback to it the message is back, once');
+	of($one, 'COMMIT');
+	is(left(), 0, 'and then gone');
 	refused($admin, 'SELECT delay_fail(null)', '22004', 'no null id');
 	refused($admin, "SELECT delay_fail(1, retry_in => '$_')", '22023', "no retry_in of $_") for '-1 s', '367 days';
 	clear('mail');
