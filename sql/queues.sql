@@ -4,10 +4,11 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 	priority integer DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts integer DEFAULT NULL,
 	retry_delay interval DEFAULT NULL, batch boolean DEFAULT NULL, spread interval DEFAULT NULL,
 	users name[] DEFAULT NULL, history text DEFAULT NULL, external boolean DEFAULT NULL,
-	receivers name[] DEFAULT NULL, lease interval DEFAULT NULL, receive_timeout interval DEFAULT NULL) RETURNS void
+	receivers name[] DEFAULT NULL, lease interval DEFAULT NULL, receive_timeout interval DEFAULT NULL,
+	notify_channel text DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval) IS
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text) IS
 'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
 name: up to 63 bytes, not ''default''.
 max_running: how many of its tasks run at a time; 0 (the default) is no limit.
@@ -24,6 +25,7 @@ external: whether it has messages, which sessions take by delay_receive(), and n
 receivers: of an external queue: roles that may receive its messages, beside members of its owner and superusers, names as for users; none by default. Its users are those who may send.
 lease, a millisecond to 366 days: of an external queue: how long delay_lease() gives a message away if it says nothing; a minute is the default.
 receive_timeout, 0 to 2147483647 ms: of an external queue: how long a transaction that has received by delay_receive() may be idle, before its session is ended and its messages are due again: sets idle_in_transaction_session_timeout for the transaction, unless that is shorter; 0 is without limit, a minute the default.
+notify_channel, up to 63 bytes: of an external queue: a channel, as given to pg_notify(), that is notified, with the name of the queue, when a message can be received, at most ten times a second; empty (the default) is none. For those who cannot call delay_await(): look for messages after LISTEN and after each notification.
 Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS void

@@ -67,7 +67,8 @@ SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
 	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
 	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped,
 	   q.external, q.receivers, CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval) END AS lease,
-	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision) END AS receive_timeout
+	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision) END AS receive_timeout,
+	   q.notify_channel
 FROM delay_wheel_internal.visible_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
@@ -99,6 +100,7 @@ COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since i
 COMMENT ON COLUMN delay_wheel.queues.external IS 'whether it has messages, which sessions receive, and not SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel.queues.lease IS 'if external: how long a lease is that says nothing, see delay_lease(); else null';
 COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'if external: how long a transaction that has received may be idle, 0 is without limit; else null';
+COMMENT ON COLUMN delay_wheel.queues.notify_channel IS 'if external: the channel that is notified when a message can be received, or null';
 COMMENT ON COLUMN delay_wheel.queues.receivers IS 'roles that may receive its messages, beside members of its owner; ''-'' stands for all roles';
 
 CREATE FUNCTION delay_wheel_internal.get_status(

@@ -111,6 +111,7 @@ CREATE TABLE delay_wheel.queue
 	receivers regrole[] NOT NULL DEFAULT '{}',
 	lease interval,
 	receive_timeout integer,
+	notify_channel text,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -124,6 +125,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
 	CONSTRAINT queue_lease_check CHECK (lease > '0'),
 	CONSTRAINT queue_receive_timeout_check CHECK (receive_timeout >= 0),
+	CONSTRAINT queue_notify_channel_check CHECK (pg_catalog.octet_length(notify_channel) BETWEEN 1 AND 63),
 	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
 )
 USING heap;
@@ -149,6 +151,7 @@ COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; noth
 COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
 COMMENT ON COLUMN delay_wheel.queue.receive_timeout IS 'if external: how long a transaction that has received may be idle, in milliseconds; 0 is without limit, null a minute';
+COMMENT ON COLUMN delay_wheel.queue.notify_channel IS 'if external: a channel that is notified, with the name of the queue, when a message can be received; null is none';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

@@ -164,7 +164,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	external boolean,
 	receivers regrole[],
 	lease interval,
-	receive_timeout integer
+	receive_timeout integer,
+	notify_channel text
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

@@ -47,6 +47,7 @@
 #include "../base/errors.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
+#include "../ending/notify.h"
 #include "../recurring/definition.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -465,6 +466,23 @@ take_history(FunctionCallInfo fcinfo, int arg, Change *change)
 	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
 }
 
+/* Adds the argument notify_channel to the change; an empty text sets the column to null. */
+static void
+take_channel(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	char	   *channel;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	channel = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	if (channel[0] != '\0' && !dw_is_channel(channel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid channel name for notify_channel: \"%s\"", channel),
+				 errdetail("It must have between 1 and %d bytes.", NAMEDATALEN - 1)));
+	give(change, Anum_queue_notify_channel, PG_GETARG_DATUM(arg), channel[0] == '\0');
+}
+
 /* Reads the arguments of delay_queue() that follow the name. */
 static void
 read_change(FunctionCallInfo fcinfo, Change *change)
@@ -494,6 +512,7 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_column(fcinfo, 13, Anum_queue_lease, PG_GETARG_DATUM(13), false, change);
 	take_column(fcinfo, 14, Anum_queue_receive_timeout,
 		 Int32GetDatum(dw_option_timeout(fcinfo, 14, "receive_timeout")), false, change);
+	take_channel(fcinfo, 15, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

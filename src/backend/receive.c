@@ -317,8 +317,14 @@ finish_call(DwDatabase *db, const Wish *wish)
 		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again))
 			(void) dw_await_wake_one(place);
 	}
+	/* what a rate holds back now becomes takeable without becoming ready again */
+	if (place != NULL && place->notifies && !place->has_news)
+	{
+		(void) dw_ready_has_message(db, place, &look_again);
+		place->has_news = look_again != DW_NEVER;
+	}
 	LWLockRelease(dw_ready_lock(db));
-	if (look_again != DW_NEVER && place->waiting > 0)
+	if (look_again != DW_NEVER && (place->waiting > 0 || place->notifies))
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 		dw_wake_timer(db, look_again);

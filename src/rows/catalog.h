@@ -136,7 +136,8 @@ enum
 	Anum_queue_receivers,
 	Anum_queue_lease,
 	Anum_queue_receive_timeout,
-	Natts_queue = Anum_queue_receive_timeout
+	Anum_queue_notify_channel,
+	Natts_queue = Anum_queue_notify_channel
 };
 
 /* Columns of delay_wheel.pause. */

@@ -74,6 +74,10 @@ typedef struct DwQueue
 	uint32		running;		/* tasks that executors run, of all its lanes */
 	DwTurns		turns;			/* if external: its lanes with ready messages */
 	uint32		waiting;		/* sessions in delay_await(), see receivers.c */
+	bool		notifies;		/* it has a channel that is notified */
+	bool		has_news;		/* a message has become ready since the sweeper was asked to
+								 * notify the channel */
+	bool		notify_asked;	/* the sweeper is asked to */
 	TimestampTz looked_at;		/* when a session has last looked for a message; 0: never */
 	TimestampTz woken_at;		/* when one of these was woken, and none has looked for a
 								 * message since; else 0 */

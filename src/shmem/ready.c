@@ -153,6 +153,14 @@ dw_ready_reset(DwDatabase *db)
 
 /*---- Adding and taking tasks ----*/
 
+/* Notes that a message can be received, if the lane is of an external queue. */
+static void
+note_news(const DwLane *lane)
+{
+	if (lane->external)
+		dw_queues[lane->queue_place].has_news = true;
+}
+
 /*
  * Appends a due task to the lane's ready list; false if the pool has no memory for it.
  */
@@ -162,6 +170,7 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 	if (!dw_list_push(dw_pool, &db->account, &lane->ready, entry))
 		return false;
 	dw_ready_list(db, lane);
+	note_news(lane);
 	return true;
 }
 
@@ -181,6 +190,7 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 	if (dw_list_put_back(dw_pool, &db->account, &lane->ready, &again))
 	{
 		dw_ready_list(db, lane);
+		note_news(lane);
 		pg_atomic_fetch_add_u64(&db->ready, 1);
 	}
 	else

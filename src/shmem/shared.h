@@ -261,6 +261,7 @@ typedef struct DwDatabase
 								 * background worker come first */
 	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
 	uint32		awaiting;		/* sessions that wait for a message, see receivers.c */
+	uint32		notifying;		/* declared queues with a channel */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */

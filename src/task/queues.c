@@ -509,6 +509,16 @@ dw_owner_is_paused(Oid owner)
 				oid_cmp) != NULL;
 }
 
+/* Returns a text column, in the memory of the copy; NULL if it is null. */
+static char *
+text_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
+{
+	Datum		value = column_or(rel, tuple, attnum, (Datum) 0);
+
+	return DatumGetPointer(value) == NULL ? NULL :
+		MemoryContextStrdup(dw_queue_tables.context, TextDatumGetCString(value));
+}
+
 /* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
@@ -529,6 +539,8 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->lease = interval_column(rel, tuple, Anum_queue_lease, DW_DEFAULT_LEASE);
 	queue->receive_timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_receive_timeout,
 													 Int32GetDatum(DW_DEFAULT_RECEIVE_TIMEOUT)));
+	queue->name = text_column(rel, tuple, Anum_queue_name);
+	queue->notify_channel = text_column(rel, tuple, Anum_queue_notify_channel);
 	if (queue->max_attempts == 0)
 		queue->max_attempts = queue->external ? DW_MESSAGE_ATTEMPTS : 1;
 	queue->place = DW_NO_QUEUE;
@@ -680,6 +692,14 @@ dw_is_paused(DwDatabase *db, Oid owner, int16 queue)
 {
 	keep_tables_current(db);
 	return pause_of(owner, queue) != DW_NOT_PAUSED;
+}
+
+/* Returns the copy of the tables, read again if they may have changed.  db may be NULL. */
+const DwQueueTables *
+dw_queue_tables_now(DwDatabase *db)
+{
+	keep_tables_current(db);
+	return &dw_queue_tables;
 }
 
 /*

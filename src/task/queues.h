@@ -43,6 +43,8 @@ typedef struct DwDeclaredQueue
 	int64		lease;			/* length of a lease that says nothing, in us */
 	int32		receive_timeout;	/* how long a receiver's transaction may be idle, in ms; 0: no
 									 * limit */
+	char	   *name;
+	char	   *notify_channel; /* that is notified of messages that can be received, or NULL */
 	int32		place;			/* index into dw_queues, or DW_NO_QUEUE; the timer sets it */
 } DwDeclaredQueue;
 
@@ -72,6 +74,7 @@ extern HeapTuple dw_queue_row(Relation rel, const char *name);
 extern bool dw_queue_is_usable(Relation rel, HeapTuple tuple);
 extern LockAcquireResult dw_queue_lock(Oid table, Oid id, LOCKMODE mode, bool wait);
 extern bool dw_is_paused(DwDatabase *db, Oid owner, int16 queue);
+extern const DwQueueTables *dw_queue_tables_now(DwDatabase *db);
 extern bool dw_queue_is_external(DwDatabase *db, int16 queue);
 extern DwHistoryLevel dw_queue_history(DwDatabase *db, int16 queue);
 extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);

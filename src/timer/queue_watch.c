@@ -59,6 +59,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->external = queue->external;
 	place->lease = queue->lease;
 	place->receive_timeout = queue->receive_timeout;
+	place->notifies = queue->notify_channel != NULL;
 	/* attach_lane() counts running tasks again */
 	place->running = 0;
 }
@@ -166,6 +167,10 @@ apply_tables(DwDatabase *db)
 			dw_ready_unlist(db, &dw_lanes[i]);
 	left = place_queues(db);
 	db->paused = dw_queue_tables.database_paused;
+	db->notifying = 0;
+	for (int i = 0; i < dw_queue_tables.nqueues; i++)
+		if (dw_queue_tables.queues[i].notify_channel != NULL)
+			db->notifying++;
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 	{
 		DwLane	   *lane = &dw_lanes[i];

@@ -272,6 +272,48 @@ query(q{SELECT delay_cancel_all(queue => 'narrow')});
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'narrow is empty');
 
 #
+# Notifications, for those who listen
+#
+query(q{SELECT delay_queue('told', external => true, notify_channel => 'there')});
+is(outcome("SELECT delay_queue('told', notify_channel => repeat('x', 64))"), '22023', 'a channel has at most 63 bytes');
+my $listener = $node->background_psql('postgres', on_error_stop => 0);
+$listener->query('LISTEN there');
+my $heard = '';
+
+# A test: the listener is notified; and then not again for nothing.
+sub hears
+{
+	my ($what) = @_;
+
+	ok(wait_until(60, sub { $heard = $listener->query('SELECT 1'); return $heard =~ /"there" with payload "told"/ }), $what);
+	return;
+}
+
+query(q{SELECT delay_send('told', '"n"', delay => '300 ms')});
+hears('a message that becomes due is told');
+my $n = lease_one('told', '300 ms', 'it is leased');
+hears('so is the end of its lease');
+$n = lease_one('told', '1 hour', 'it is leased again');
+is(call('delay_release', $n), 't', 'and released');
+hears('which is told');
+query(q{SELECT delay_pause('told')});
+wait_for($node, q{SELECT state = 'paused' FROM delay_wheel.queues WHERE name = 'told'}, 'the queue is paused');
+query(q{SELECT delay_resume('told')});
+hears('a resume is told');
+# a message that nobody takes is told once: each look at queues would tell it again
+query(q{SELECT delay_queue('told', priority => 1)}) for 1 .. 3;
+wait_for($node, q{SELECT state = 'ready' FROM delay_wheel.queues WHERE name = 'told'}, 'a message waits');
+query(q{SELECT pg_notify('there', 'the end')});
+my $more = '';
+ok(wait_until(60, sub { $more .= $listener->query('SELECT 1'); return $more =~ /the end/ }), 'all notifications have come');
+unlike($more, qr/payload "told"/, 'none of them for nothing');
+$listener->quit;
+query(q{SELECT delay_queue('told', notify_channel => '')});
+is(query(q{SELECT notify_channel IS NULL FROM delay_wheel.queues WHERE name = 'told'}), 't', 'an empty channel is none');
+query(q{SELECT delay_cancel_all(queue => 'told')});
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'told is empty');
+
+#
 # Expiry counts from the first due time.
 #
 query(q{SELECT delay_send('mail', '"x"', expires => '1 s')});

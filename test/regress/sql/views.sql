@@ -155,7 +155,8 @@ SELECT pg_temp.wait_for('r.slot = p.slot FROM delay_wheel.ring r, delay_wheel_in
 -- running: which task, since when, until it is done
 SELECT pg_advisory_lock(4711);
 SELECT delay_schedule('0', 'SELECT pg_advisory_lock_shared(4711)') AS id \gset
-SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.running)');
+-- an executor says so before it reports its activity
+SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.running JOIN pg_stat_activity USING (pid) WHERE query LIKE ''%4711%'')');
 SELECT r.task = :id AS this_one, r.due = t.due AS same_due, r.since >= r.due AND r.since <= clock_timestamp() AS since, pg_get_userbyid(r.owner) = current_user AS mine, a.backend_type, a.datname = current_database() AS here, a.query
 	FROM delay_wheel.running r JOIN pg_stat_activity a USING (pid) JOIN delay_wheel.tasks t ON t.id = r.task;
 SELECT running, executors > 0 AS executors, state FROM delay_wheel.status WHERE database = current_database();

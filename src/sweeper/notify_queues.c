@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * notify_queues.c
+ *	  The sweeper notifies channels of queues.
+ *
+ * Run by the sweeper.  An external queue may have a channel, for receivers that LISTEN in
+ * place of calling delay_await().  The timer flags the queue when a message can be taken,
+ * and asks for this job; a notification needs a transaction that commits, which a timer
+ * does not have.  Notifications are coalesced: a queue has one in PAUSE_US.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "commands/async.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../rows/catalog.h"
+#include "../shmem/queue_limits.h"
+#include "../shmem/shared.h"
+#include "../task/my_session.h"
+#include "../task/queues.h"
+#include "notify_queues.h"
+
+/* Time between two notifications, in us. */
+#define PAUSE_US	(100 * 1000)
+/* Time before the next try after an error, in us. */
+#define RETRY_US	USECS_PER_SEC
+
+/* True if the timer has flagged the queue; the flag is cleared. */
+static bool
+take_flag(DwDatabase *db, int16 queue)
+{
+	DwQueue    *place;
+	bool		asked = false;
+
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	place = dw_queue_place_of(db, queue);
+	if (place != NULL)
+	{
+		asked = place->notify_asked;
+		place->notify_asked = false;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	return asked;
+}
+
+/* Notifies the channels of all queues that are flagged, in the caller's transaction. */
+static DwDatabase *
+notify_flagged(void)
+{
+	DwDatabase *db = dw_my_database();
+	const DwQueueTables *tables;
+	DwCatalog	cat;
+
+	if (db == NULL || !dw_catalog_lookup(&cat))
+		return db;
+	tables = dw_queue_tables_now(db);
+	for (int i = 0; i < tables->nqueues; i++)
+	{
+		const DwDeclaredQueue *queue = &tables->queues[i];
+
+		if (take_flag(db, queue->id) && queue->notify_channel != NULL)
+			Async_Notify(queue->notify_channel, queue->name);
+	}
+	return db;
+}
+
+/*
+ * Notifies the channels of queues with messages that can be received, in a transaction of
+ * its own.  Returns DW_NEVER: the timer asks again.  After an error, returns when to try
+ * again.
+ */
+TimestampTz
+dw_queues_notify(bool *more)
+{
+	MemoryContext context = CurrentMemoryContext;
+	DwDatabase *volatile db = NULL;
+	volatile bool ok = false;
+
+	*more = false;
+	PG_TRY();
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		db = notify_flagged();
+		PopActiveSnapshot();
+		CommitTransactionCommand();
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		dw_end_failed_transaction(context);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	if (ok && db != NULL)
+		dw_job_put_off(&db->sweeper_news, DW_JOB_NOTIFY, dw_now() + PAUSE_US);
+	return ok ? DW_NEVER : dw_now() + RETRY_US;
+}
