@@ -294,8 +294,8 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 }
 
 /*
- * For a receiver whose snapshot does not see the row of the entry: DW_CLAIM_UNSEEN if the
- * message is there, by a new snapshot.
+ * For a receiver whose snapshot does not see the row of the entry, or sees it as it was
+ * before it was moved: DW_CLAIM_UNSEEN if the message is there, by a new snapshot.
  */
 static DwClaimResult
 look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
@@ -315,8 +315,8 @@ look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
  * me is the executor that runs the task, NULL for a session that receives a message.  An
  * executor has taken the entry from its ready list before the active snapshot, which is
  * replaced by a new one if the row has changed since.  The snapshot of a session is not:
- * only what it sees is claimed (DW_CLAIM_UNSEEN), and a row that was moved is forgotten,
- * since its mover hints it.  rel was opened by dw_claim_open().  is_wanted may be NULL; if
+ * only what it sees is claimed, and the entry of another version of the row is kept
+ * (DW_CLAIM_UNSEEN).  rel was opened by dw_claim_open().  is_wanted may be NULL; if
  * it returns false for the row, the row is left alone.
  */
 DwClaimResult
@@ -346,7 +346,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		}
 		read_claimed_row(rel, claim);
 		if (!matches_entry(&claim->key, entry))
-			return DW_CLAIM_NOTHING;
+			/* the snapshot may show the row as it was before it was moved */
+			return me == NULL ? look_beyond_snapshot(rel, entry, claim) : DW_CLAIM_NOTHING;
 		/* whatever deleted it hints it again if that is undone */
 		if (me == NULL && is_deleted_here(claim->tuple))
 			return DW_CLAIM_NOTHING;
@@ -362,7 +363,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 			break;
 		/* the row has changed since the snapshot: look again */
 		if (me == NULL)
-			return DW_CLAIM_NOTHING;
+			return look_beyond_snapshot(rel, entry, claim);
 		CHECK_FOR_INTERRUPTS();
 		dw_claim_snapshot();
 	}

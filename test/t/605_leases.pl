@@ -141,6 +141,31 @@ query(q{SELECT delay_cancel_all(queue => 'mail')});
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'they are cancelled');
 is(call('delay_done', $many[199]), 'f', 'a token is void then');
 
+# An old snapshot sees the row as it was before it failed, and must not forget what it is now.
+my $old_snapshot = $node->background_psql('postgres', on_error_stop => 0);
+put('mail', 'v');
+my ($v) = lease('mail', 1, '1 hour');
+$old_snapshot->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel.tasks');
+call('delay_fail', $v, 'NULL', q{'0'});
+await('mail', 'a message has failed and is due again');
+is($old_snapshot->query(q{SELECT count(*) FROM delay_receive('mail', 10)}), 0, 'a transaction that is older does not get it');
+$old_snapshot->query('COMMIT');
+$v = lease_one('mail', '1 hour', 'it is not forgotten');
+is($v->[2], 'v', 'others get it');
+# the same due time as before, and another row
+is(call('delay_release', $v), 't', 'it is released');
+await('mail', 'it is due again');
+$old_snapshot->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM delay_wheel.tasks');
+($v) = lease('mail', 1, '1 hour');
+is(call('delay_release', $v), 't', 'it is leased and released while a snapshot is held');
+await('mail', 'it is due once more');
+is($old_snapshot->query(q{SELECT count(*) FROM delay_receive('mail', 10)}), 0, 'a transaction that is older does not get it');
+$old_snapshot->query('COMMIT');
+$old_snapshot->quit;
+is(lease_one('mail', '1 ms', 'it is not forgotten')->[2], 'v', 'others get it');
+query(q{SELECT delay_cancel_all(queue => 'mail')});
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'it is cancelled');
+
 #
 # Extending, releasing, failing
 #
