@@ -36,7 +36,7 @@ COMMENT ON VIEW delay_wheel.lanes IS
 COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
 COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that of tasks that name none; a number if it is not declared';
 COMMENT ON COLUMN delay_wheel.lanes.priority IS '-1, 0 or 1';
-COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; idle: nothing is due. For the first three see reason';
+COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due. For the first three, and unreceived, see reason';
 COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; or, of an external queue, since when no receiver has come; else null';
 COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
 COMMENT ON COLUMN delay_wheel.lanes.near IS 'tasks in memory that are not due yet';
@@ -82,12 +82,12 @@ COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: ho
 COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one';
 COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
 COMMENT ON COLUMN delay_wheel.queues.spread IS 'due times of its new tasks are put off, each by another part of this; null is not at all';
-COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; or, if it is external and they are ready, since when no receiver has come; else null';
+COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; or, if it is unreceived, since when no receiver has come; else null';
 COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
 COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in a second at most';
 COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
-COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; idle';
+COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table';
@@ -189,7 +189,7 @@ COMMENT ON VIEW delay_wheel.waiting IS
 'due tasks in memory by what they wait for: a row for each state, of this database; for pg_read_all_stats and superusers of each one that is served. See delay_wheel.lanes for whose they are. Tasks that are in the table only, since memory is short, or since there is no timer, are not counted';
 COMMENT ON COLUMN delay_wheel.waiting.database IS 'name of the database';
 COMMENT ON COLUMN delay_wheel.waiting.state IS
-'of the lanes that the tasks are in, as in delay_wheel.lanes: ready: all executors are busy; running: executors are on the lane; limited: by what the queue allows; blocked: no executor can be had; paused. And suspected: tasks that are suspected to have crashed the server, which are counted whether due or not, and stand in delay_wheel.failed, with SQLSTATE DW004, after the third crash';
+'of the lanes that the tasks are in, as in delay_wheel.lanes: ready: all executors are busy; running: executors are on the lane; limited: by what the queue allows; blocked: no executor can be had; paused; unreceived: messages, no receiver has taken them. And suspected: tasks that are suspected to have crashed the server, which are counted whether due or not, and stand in delay_wheel.failed, with SQLSTATE DW004, after the third crash';
 COMMENT ON COLUMN delay_wheel.waiting.lanes IS 'lanes in this state that have due tasks; null for suspected';
 COMMENT ON COLUMN delay_wheel.waiting.tasks IS 'due tasks in these lanes; those that are being run do not count';
 COMMENT ON COLUMN delay_wheel.waiting.first_due IS

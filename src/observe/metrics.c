@@ -52,7 +52,7 @@ visible_name(const DwDatabase *db)
  * tasks that are suspected of having crashed the server, which belong to no lane here.
  */
 static const char *const states[] = {
-	"ready", "running", "limited", "blocked", "paused", "suspected"
+	"ready", "running", "limited", "blocked", "paused", "unreceived", "suspected"
 };
 
 #define SUSPECTED	(lengthof(states) - 1)

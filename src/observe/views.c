@@ -247,6 +247,8 @@ dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, Timestamp
 		*reason = dw_limit_text(limit);
 		return "limited";
 	}
+	if (lane->external)
+		return "unreceived";
 	return lane->running > 0 ? "running" : "ready";
 }
 
@@ -459,7 +461,7 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 	DwQueue    *queue = &sum->queue;
 	uint32		running = queue->running + pg_atomic_read_u32(&queue->received);
 	const char *reason = NULL;
-	const char *state = sum->ready > 0 ? "ready" : "idle";
+	const char *state = sum->ready == 0 ? "idle" : queue->external ? "unreceived" : "ready";
 
 	if (queue->pause != DW_NOT_PAUSED)
 		state = "paused";

@@ -327,7 +327,7 @@ query(q{SELECT delay_resume('told')});
 hears('a resume is told');
 # a message that nobody takes is told once: each look at queues would tell it again
 query(q{SELECT delay_queue('told', priority => 1)}) for 1 .. 3;
-wait_for($node, q{SELECT state = 'ready' FROM delay_wheel.queues WHERE name = 'told'}, 'a message waits');
+wait_for($node, q{SELECT state = 'unreceived' FROM delay_wheel.queues WHERE name = 'told'}, 'a message waits');
 query(q{SELECT pg_notify('there', 'the end')});
 my $more = '';
 ok(wait_until(60, sub { $more .= $listener->query('SELECT 1'); return $more =~ /the end/ }), 'all notifications have come');
