@@ -262,6 +262,7 @@ typedef struct DwDatabase
 	TimestampTz blocked_until;	/* no blocked owner is to be tried again before then */
 	uint32		awaiting;		/* sessions that wait for a message, see receivers.c */
 	uint32		notifying;		/* declared queues with a channel */
+	int			queue_places;	/* its queues are before this index in dw_queues */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */

@@ -91,6 +91,7 @@ place_queues(DwDatabase *db)
 	}
 
 	db->queues_missing = false;
+	db->queue_places = 0;
 	for (int i = 0; i < dw_queue_tables.nqueues; i++)
 	{
 		DwDeclaredQueue   *queue = &dw_queue_tables.queues[i];
@@ -108,6 +109,7 @@ place_queues(DwDatabase *db)
 			queue->place = next;
 		}
 		set_queue(&dw_queues[queue->place], queue);
+		db->queue_places = Max(db->queue_places, queue->place + 1);
 	}
 	return left;
 }

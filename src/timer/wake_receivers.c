@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "../base/clock.h"
-#include "../base/settings.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
@@ -68,7 +67,7 @@ dw_wake_receivers(DwDatabase *db)
 	if (db->awaiting == 0 && db->notifying == 0)
 		return DW_NEVER;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (int i = 0; i < dw_max_queues; i++)
+	for (int i = 0; i < db->queue_places; i++)
 	{
 		DwQueue    *queue = &dw_queues[i];
 		TimestampTz wake_at = DW_NEVER;

@@ -1,0 +1,194 @@
+# The workers of examples/mail, in Python and Node, with a mail server of the test's own:
+# mails arrive, once each; what is refused for now comes later, what is refused for ever has
+# failed; SIGTERM leaves nothing leased; a worker that is killed, and a server that restarts,
+# lose no mail.  A worker whose driver is not there is left out.
+#
+#   DW_NODE_MODULES   directory in which node finds "pg", if it is not installed
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use IO::Socket::INET;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $dir = "$FindBin::RealBin/../../examples/mail";
+my $node = new_node('mail', extension => 0, conf => "log_statement = none\n");
+my $scratch = PostgreSQL::Test::Utils::tempdir();
+my $received = "$scratch/received";
+
+sub query { return $node->safe_psql('postgres', $_[0]); }
+
+#
+# A mail server.  It refuses addresses with "later" once, those with "never" always, and
+# writes a line for each mail that it accepts.
+#
+my $listener = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', ReuseAddr => 1) or die "no port: $!";
+my $smtp_port = $listener->sockport;
+
+sub serve_mail
+{
+	my ($client) = @_;
+	my ($to, $in_data, $id) = ('', 0, '');
+
+	$client->autoflush(1);
+	print $client "220 sink ready\r\n";
+	while (my $line = <$client>)
+	{
+		$line =~ s/\r?\n$//;
+		if ($in_data)
+		{
+			$id = $1 if $line =~ /^Message-ID: <(.*)>/i;
+			next if $line ne '.';
+			$in_data = 0;
+			open(my $out, '>>', $received);
+			print $out "$to $id\n";
+			close $out;
+			print $client "250 taken\r\n";
+		}
+		elsif ($line =~ /^RCPT TO:<(.*?)>/i)
+		{
+			$to = $1;
+			my $first = $to =~ /later/ && !-e "$scratch/$to";
+			if ($first) { open(my $seen, '>', "$scratch/$to"); close $seen; }
+			print $client $first ? "451 later\r\n" : $to =~ /never/ ? "550 nobody of that name\r\n" : "250 known\r\n";
+		}
+		elsif ($line =~ /^DATA/i) { $in_data = 1; print $client "354 go on\r\n"; }
+		elsif ($line =~ /^QUIT/i) { print $client "221 bye\r\n"; last; }
+		else { print $client "250 yes\r\n"; }
+	}
+	return;
+}
+
+my $server = fork;
+if (!$server)
+{
+	$SIG{CHLD} = 'IGNORE';
+	$SIG{TERM} = sub { POSIX::_exit(0) };
+	while (my $client = $listener->accept)
+	{
+		next if fork;
+		serve_mail($client);
+		POSIX::_exit(0);
+	}
+	POSIX::_exit(1);
+}
+close $listener;
+
+sub mails { return -e $received ? grep { /\S/ } split /\n/, slurp_file($received) : (); }
+
+sub arrived
+{
+	my ($what, @expected) = @_;
+	my @got;
+
+	wait_until(60, sub { @got = sort map { s/ .*//r } mails(); return "@got" eq "@{[ sort @expected ]}" });
+	is("@got", "@{[ sort @expected ]}", $what);
+	return;
+}
+
+#
+# The workers
+#
+my %is_there = (
+	'worker.py' => sub { return system(q{/usr/bin/python3 -c 'import psycopg' 2>/dev/null}) == 0 },
+	'worker.js' => sub { return system(q{node -e "require('pg')" 2>/dev/null}) == 0 });
+my %program = ('worker.py' => '/usr/bin/python3', 'worker.js' => 'node');
+local $ENV{NODE_PATH} = $ENV{DW_NODE_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules';
+
+# Where there is npm, a machine for tests may fetch what node lacks.
+if ($ENV{CI} && !$is_there{'worker.js'}->() && system('command -v npm >/dev/null 2>&1') == 0)
+{
+	local $ENV{HOME} = $scratch;
+	system("timeout 90 npm install --no-audit --no-fund --prefix '$scratch/node' pg >'$scratch/npm' 2>&1");
+	$ENV{NODE_PATH} = "$scratch/node/node_modules";
+}
+
+sub start_worker
+{
+	my ($worker) = @_;
+	my $pid = fork;
+
+	return $pid if $pid;
+	$ENV{$_->[0]} = $_->[1] for [ PGHOST => $node->host ], [ PGPORT => $node->port ], [ PGUSER => 'mailer' ], [ PGDATABASE => 'postgres' ],
+	  [ SMTP_HOST => '127.0.0.1' ], [ SMTP_PORT => $smtp_port ];
+	open(STDERR, '>>', "$scratch/errors");
+	exec($program{$worker}, "$dir/$worker") or POSIX::_exit(1);
+}
+
+# An order whose mail is due at once; the trigger's delay is in the row.
+sub order
+{
+	my ($id, $email) = @_;
+
+	$node->safe_psql('postgres', "INSERT INTO purchase VALUES ($id, '$email', '0')", extra_params => [ '-U', 'shop' ]);
+	return;
+}
+
+query(slurp_file("$dir/schema.sql"));
+# what is tried again is tried soon, and a lease that is lost ends soon
+query(q{SELECT delay_queue('mail', retry_delay => '100 ms', lease => '2 s')});
+my $n = 0;
+my $any = 0;
+for my $worker ('worker.py', 'worker.js')
+{
+  SKIP:
+	{
+		skip("there is no driver for $worker", 1) if !$is_there{$worker}->();
+		$any++;
+		unlink $received;
+		my $pid = start_worker($worker);
+		order(++$n, "$_$n\@example.com") for 'one', 'two', 'later', 'never';
+		my $last = $n;
+		my @sent = ("one@{[ $last - 3 ]}\@example.com", "two@{[ $last - 2 ]}\@example.com", "later@{[ $last - 1 ]}\@example.com");
+
+		arrived("$worker: mails arrive, also one that was refused for now", @sent);
+		wait_for($node, q{SELECT string_agg(sqlstate || ' ' || attempts, ',') = 'DW007 1' FROM delay_wheel.failed}, "$worker: one that is refused for ever has failed");
+		like(query('SELECT message FROM delay_wheel.failed'), qr/550|nobody/, "$worker: with the words of the mail server");
+		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: nothing is left");
+		query('DELETE FROM delay_wheel.failed_task');
+		is(join(' ', map { / (\d+\.\d+)@/ ? () : $_ } mails()), '', "$worker: each has an id");
+
+		# it waits, or works, when it is told to end
+		kill 'TERM', $pid;
+		waitpid($pid, 0);
+		is($?, 0, "$worker: SIGTERM ends it");
+		is(query('SELECT count(*) FROM delay_wheel.tasks WHERE leased_until IS NOT NULL'), 0, "$worker: nothing is leased");
+
+		# killed while it has some: they come by the next one
+		unlink $received;
+		order(++$n, "k$n\@example.com") for 1 .. 30;
+		$pid = start_worker($worker);
+		wait_until(60, sub { return mails() > 0 });
+		kill 'KILL', $pid;
+		waitpid($pid, 0);
+		$pid = start_worker($worker);
+		my %got;
+		wait_until(60, sub { %got = map { s/ .*//r => 1 } mails(); return keys %got == 30 });
+		is(scalar(keys %got), 30, "$worker: a worker that is killed loses no mail");
+		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: all are done");
+
+		# the server restarts
+		unlink $received;
+		$node->restart;
+		order(++$n, "r$n\@example.com");
+		arrived("$worker: it goes on after a restart of the server", "r$n\@example.com");
+		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: and says that it is done");
+		kill 'TERM', $pid;
+		waitpid($pid, 0);
+		is($?, 0, "$worker: SIGTERM ends it again");
+	}
+}
+note('errors of the workers: ' . (-s "$scratch/errors" ? slurp_file("$scratch/errors") : 'none'));
+is(query('SELECT count(*) FROM delay_wheel.failed'), 0, 'nothing else has failed');
+
+kill 'TERM', $server;
+waitpid($server, 0);
+$node->stop;
+done_testing();
