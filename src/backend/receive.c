@@ -875,7 +875,8 @@ receive_xact_callback(XactEvent event, void *arg)
 						 errmsg("cannot PREPARE a transaction that has received messages")));
 			break;
 		case XACT_EVENT_COMMIT:
-			DW_INJECT("receive-commit");
+			if (ntaken > 0)
+				DW_INJECT("receive-commit");
 			dw_receiver_withdraw();
 			count_all();
 			break;
