@@ -1047,6 +1047,7 @@ group waiting => sub {
 	my $gone = session();
 	my $narrow = q{CALL delay_await('narrow', null, null)};
 	value(q{SELECT delay_queue('narrow', external => true, max_running => 2)});
+	clear('narrow');
 	begin($_, $narrow) for $gone, $three;
 	comes($waiting, 2, 'two sessions wait');
 	value(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%delay_await%' AND state = 'active' AND pid <> pg_backend_pid()});

@@ -235,7 +235,7 @@ is(outcome("SELECT delay_done($r->[0], $r->[1])", role => 'mailer'), 't', 'who h
 # Keys, cancelling, moving, pauses
 #
 query(q{SELECT delay_send('mail', '"k1"', key => 'k')});
-my $k1 = lease_one('mail', '2 s', 'a message with a key');
+my $k1 = lease_one('mail', '1 hour', 'a message with a key');
 my $k2 = query(q{SELECT delay_send('mail', '"k2"', key => 'k')});
 isnt($k2, $k1->[0], 'while it is leased it counts as running: another one is sent');
 is(query("SELECT delay_send('mail', '\"k3\"', key => 'k')"), $k2, 'which is kept');
