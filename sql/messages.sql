@@ -23,7 +23,7 @@ COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, t
 queue: its name; the current user must own it, or be one of its users.
 payload: what the receiver gets, up to 1 MB.
 delay, due, key, if_exists, tag, priority, max_attempts, retry_delay, expires, skip_after, notify: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
-on_success, on_failure: as in delay_schedule_task(), SQL that is scheduled when the message was received and that transaction commits, or when it is given up; a task of the sender in the default queue.
+on_success, on_failure: as in delay_schedule_task(), SQL that is scheduled when the message was received and that transaction commits, or when it is given up; a task of the sender in the default queue. $1 is the message''s id in both; $2 of on_success is the result (jsonb) that delay_done() was given, null without one or if the message was received in a transaction; $2 and $3 of on_failure are SQLSTATE and message (text).
 Errors: a null queue or payload, SQLSTATE 22004; a queue that does not exist, 42704, is not external, 55000, or is not for the current user, 42501; a payload that is too long, 54000; others as in delay_schedule_task()';
 
 CREATE FUNCTION delay_send_trigger() RETURNS trigger
@@ -58,15 +58,15 @@ lease, 1 ms to 366 days, from now on: null is the queue''s, or else a minute.
 id: of the message; token: a random number, of this lease; payload: as sent; attempt: 1, and one more with each lease; due: when it was due first.
 Within a transaction block, a function or DO it is an error, SQLSTATE 25001. Others as in delay_receive()';
 
-CREATE FUNCTION delay_done(id bigint, token bigint) RETURNS boolean
+CREATE FUNCTION delay_done(id bigint, token bigint, result jsonb DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_done' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_done(bigint, bigint) IS
-'ends a message that delay_lease() has given, if this transaction commits: its work is done. True; false if the token is not (any more) that of its lease: the lease has ended and another receiver has it or had it, it was cancelled, or has ended already. Never waits. A lease that has ended, of a message that nobody has got since, is as good as one that lasts. Errors: a null id or token, SQLSTATE 22004; without the right to receive from its queue, 42501';
+COMMENT ON FUNCTION delay_done(bigint, bigint, jsonb) IS
+'ends a message that delay_lease() has given, if this transaction commits: its work is done. result, at most 1 MB, is handed to its on_success as $2; nobody else keeps it. True; false if the token is not (any more) that of its lease: the lease has ended and another receiver has it or had it, it was cancelled, or has ended already. Never waits. A lease that has ended, of a message that nobody has got since, is as good as one that lasts. Errors: a null id or token, SQLSTATE 22004; a result that is too long, 54000; without the right to receive from its queue, 42501';
 
 CREATE FUNCTION delay_done_all(ids bigint[], tokens bigint[]) RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'dw_done_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_done_all(bigint[], bigint[]) IS
-'delay_done() for each of the messages; returns the ids of those for which it is true. Arrays of different length, or of more than one dimension, are errors, SQLSTATE 2202E, null arrays or elements, 22004';
+'delay_done() for each of the messages; returns the ids of those for which it is true. For the others of its kind, or with results, call the function over unnest(ids, tokens). Arrays of different length, or of more than one dimension, are errors, SQLSTATE 2202E, null arrays or elements, 22004';
 
 CREATE FUNCTION delay_extend(id bigint, token bigint, lease interval DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_extend' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -12,7 +12,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_schedule_trigger(), delay_send_trigger(),
 	delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text),
 	delay_receive(text, integer, boolean), delay_fail(bigint, bigint, text, interval, boolean),
-	delay_lease(text, integer, interval), delay_done(bigint, bigint), delay_done_all(bigint[], bigint[]),
+	delay_lease(text, integer, interval), delay_done(bigint, bigint, jsonb), delay_done_all(bigint[], bigint[]),
 	delay_extend(bigint, bigint, interval), delay_release(bigint, bigint, interval),
 	delay_run(bigint), delay_run_due(timestamptz), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer),

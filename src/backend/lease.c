@@ -21,6 +21,7 @@
 #include "fmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -130,9 +131,12 @@ move_to(Relation rel, DwClaim *claim, TimestampTz due)
 
 /*---- What a receiver says ----*/
 
-/* The message is done; false if the token does not hold. */
+/*
+ * The message is done, with this result (jsonb as text) or NULL; false if the token does
+ * not hold.
+ */
 static bool
-finish_done(int64 id, int64 token)
+finish_done(int64 id, int64 token, text *result)
 {
 	Relation	rel = dw_tasks_open();
 	DwClaim		claim;
@@ -146,7 +150,8 @@ finish_done(int64 id, int64 token)
 			.values = claim.values,
 			.nulls = claim.nulls,
 			.outcome = DW_DONE,
-			.started = dw_now()
+			.started = dw_now(),
+			.reply = result
 		};
 
 		/* as if this attempt had not been counted yet */
@@ -198,9 +203,17 @@ dw_done(PG_FUNCTION_ARGS)
 {
 	int64		id;
 	int64		token;
+	text	   *result = NULL;
 
 	read_lease(fcinfo, "delay_done()", &id, &token);
-	PG_RETURN_BOOL(finish_done(id, token));
+	if (!PG_ARGISNULL(2))
+	{
+		Datum		json = PG_GETARG_DATUM(2);
+
+		dw_option_refuse_long_json(json, "result");
+		result = cstring_to_text(DatumGetCString(DirectFunctionCall1(jsonb_out, json)));
+	}
+	PG_RETURN_BOOL(finish_done(id, token, result));
 }
 
 /* Returns the elements of an array of bigint; an error if any is null. */
@@ -248,7 +261,7 @@ dw_done_all(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
-		if (finish_done(DatumGetInt64(ids[i]), DatumGetInt64(tokens[i])))
+		if (finish_done(DatumGetInt64(ids[i]), DatumGetInt64(tokens[i]), NULL))
 			ids[done++] = ids[i];
 	}
 	MemoryContextSwitchTo(outer);

@@ -32,8 +32,8 @@
 #include "../task/queues.h"
 #include "options.h"
 
-/* Limit for the payload of a message, in bytes */
-#define MAX_PAYLOAD		(1024 * 1024)
+/* Limit for the payload of a message, or its result, in bytes */
+#define MAX_JSON		(1024 * 1024)
 /* Limit for a key, a tag or a name, in bytes: an index entry must have room for a key */
 #define MAX_TEXT		DW_MAX_KEY
 /* Limit for on_success and on_failure together, in bytes */
@@ -376,18 +376,28 @@ dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task)
 	return nargs;
 }
 
+/*
+ * Raises an error if a jsonb, the payload of a message or its result, is too long.  what
+ * is the word for it in the message.
+ */
+void
+dw_option_refuse_long_json(Datum json, const char *what)
+{
+	Size		bytes = toast_raw_datum_size(json) - VARHDRSZ;
+
+	if (bytes > MAX_JSON)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("%s of a message is too long", what),
+				 errdetail("It has %zu bytes, the maximum is %d.", bytes, MAX_JSON),
+				 errhint("Put the data into a table, and send its key.")));
+}
+
 /* Sets the payload of a new message; an error if it is too long. */
 void
 dw_new_task_payload(DwNewTask *task, Datum payload)
 {
-	Size		bytes = toast_raw_datum_size(payload) - VARHDRSZ;
-
-	if (bytes > MAX_PAYLOAD)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("payload is too long"),
-				 errdetail("It has %zu bytes, the maximum is %d.", bytes, MAX_PAYLOAD),
-				 errhint("Put the data into a table, and send its key.")));
+	dw_option_refuse_long_json(payload, "payload");
 	dw_new_task_set(task, Anum_task_payload, payload, false);
 }
 

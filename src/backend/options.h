@@ -42,6 +42,7 @@ enum
 
 extern int	dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task);
 extern void dw_options_read_message(FunctionCallInfo fcinfo, Datum payload, DwNewTask *task);
+extern void dw_option_refuse_long_json(Datum json, const char *what);
 extern void dw_new_task_payload(DwNewTask *task, Datum payload);
 extern void dw_new_task_queue(DwNewTask *task, const char *name, int16 priority);
 extern int32 dw_option_number(FunctionCallInfo fcinfo, int number, const char *name, int32 low,

@@ -27,6 +27,13 @@
 /* Limit of an error message that is passed to a follow-up, in bytes. */
 #define MAX_MESSAGE		16384
 
+/* Returns whether what has ended is a message: its work was done outside. */
+static bool
+was_message(const DwEnded *ended)
+{
+	return ended->nulls[Anum_task_sql - 1];
+}
+
 /*
  * Sets the arguments of a follow-up in its new row, in the form that args.c reads.  The
  * follow-up's SQL need not use all of them.
@@ -34,27 +41,37 @@
 static void
 set_args(DwNewTask *task, const DwEnded *ended)
 {
-	static const Oid success_types[DW_ON_SUCCESS_ARGS] = {INT8OID, INT8OID};
-	static const Oid failure_types[DW_ON_FAILURE_ARGS] = {INT8OID, TEXTOID, TEXTOID};
 	bool		done = ended->outcome == DW_DONE;
 	int			n = done ? DW_ON_SUCCESS_ARGS : DW_ON_FAILURE_ARGS;
-	Datum		args[DW_ON_FAILURE_ARGS];
+	Datum		args[DW_ON_FAILURE_ARGS] = {0};
+	bool		nulls[DW_ON_FAILURE_ARGS] = {false};
 	Datum		types[DW_ON_FAILURE_ARGS];
+	int			lower = 1;
 
 	args[0] = CStringGetTextDatum(psprintf("%lld", (long long) ended->key->id));
-	if (done)
-		args[1] = CStringGetTextDatum(psprintf("%llu", (unsigned long long) ended->result.rows));
-	else
+	types[0] = ObjectIdGetDatum(INT8OID);
+	if (!done)
 	{
 		const char *message = dw_error_message(ended->error);
 
 		args[1] = CStringGetTextDatum(unpack_sql_state(ended->error->sqlerrcode));
 		args[2] = dw_clipped_text(message, strlen(message), MAX_MESSAGE);
+		types[1] = types[2] = ObjectIdGetDatum(TEXTOID);
 	}
-	for (int i = 0; i < n; i++)
-		types[i] = ObjectIdGetDatum(done ? success_types[i] : failure_types[i]);
+	else if (was_message(ended))
+	{
+		args[1] = PointerGetDatum(ended->reply);
+		nulls[1] = ended->reply == NULL;
+		types[1] = ObjectIdGetDatum(JSONBOID);
+	}
+	else
+	{
+		args[1] = CStringGetTextDatum(psprintf("%llu", (unsigned long long) ended->result.rows));
+		types[1] = ObjectIdGetDatum(INT8OID);
+	}
 	dw_new_task_set(task, Anum_task_args,
-					PointerGetDatum(construct_array(args, n, TEXTOID, -1, false, TYPALIGN_INT)), false);
+					PointerGetDatum(construct_md_array(args, nulls, 1, &n, &lower, TEXTOID, -1, false,
+													   TYPALIGN_INT)), false);
 	dw_new_task_set(task, Anum_task_arg_types,
 					PointerGetDatum(construct_array(types, n, REGTYPEOID, sizeof(Oid), true,
 													TYPALIGN_INT)), false);
@@ -80,7 +97,7 @@ dw_follow_up(const DwEnded *ended)
 	dw_new_task_init(&task, cstring_to_text(sql));
 	task.owner = ended->key->owner;
 	/* no executor runs SQL of the queue of a message */
-	task.queue = ended->nulls[Anum_task_sql - 1] ? 0 : ended->key->queue;
+	task.queue = was_message(ended) ? 0 : ended->key->queue;
 	task.priority = ended->key->priority;
 	dw_new_task_set(&task, Anum_task_search_path, ended->values[Anum_task_search_path - 1],
 					ended->nulls[Anum_task_search_path - 1]);

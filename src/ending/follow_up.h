@@ -12,7 +12,10 @@
 
 #include "../task/ended.h"
 
-/* Number of a follow-up's arguments: id and rows, or id, SQLSTATE and message. */
+/*
+ * Number of a follow-up's arguments: id and rows, of a message id and result; or id,
+ * SQLSTATE and message.
+ */
 #define DW_ON_SUCCESS_ARGS	2
 #define DW_ON_FAILURE_ARGS	3
 

@@ -23,6 +23,8 @@ typedef struct DwEnded
 	DwOutcome	outcome;
 	TimestampTz started;		/* start of the last attempt; 0 if the task was not run */
 	DwSpiResult result;			/* result of the last statement; valid for DW_DONE */
+	text	   *reply;			/* what the receiver of a message gave as its result, jsonb as
+								 * text; NULL is none */
 	const ErrorData *error;		/* set for DW_FAILED and DW_RETRIED */
 } DwEnded;
 

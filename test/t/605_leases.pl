@@ -389,6 +389,16 @@ is($h->[3], 2, 'for the second attempt');
 is(call('delay_done', $h), 't', 'and done');
 is(query("SELECT string_agg(outcome || ' ' || attempt, ', ' ORDER BY ended) FROM delay_wheel.history WHERE key = 'h'"), 'retried 1, done 2', 'the history has both');
 wait_for($node, q{SELECT count(*) = 1 FROM followed WHERE what = 'done'}, 'on_success has run');
+
+# A result is handed on, as a value: not as SQL, and typed.
+query(q{SELECT count(delay_send('mail', '"r"', on_success => 'INSERT INTO followed SELECT format(''%s: %s, %s'', $1 > 0, $2->>''said'', pg_typeof($2))')) FROM generate_series(1, 3)});
+my @r = map { lease_one('mail', '1 hour', 'one that wants a result') } 1 .. 3;
+is(call('delay_done', $r[0], q{'{"said": "''); DROP TABLE followed; --"}'}), 't', 'done with a result');
+is(call('delay_done', $r[1]), 't', 'and without one');
+is(outcome(sprintf("SELECT delay_done(%s, %s, to_jsonb(repeat('x', 1100000)))", @{ $r[2] }[ 0, 1 ])), '54000', 'one that is too long is refused');
+is(call('delay_done', $r[2], q{'null'}), 't', 'and with a null of JSON');
+wait_for($node, q{SELECT count(*) = 3 FROM followed WHERE what LIKE 't: %'}, 'the follow-ups have run');
+is(query(q{SELECT string_agg(what, ' | ' ORDER BY what COLLATE "C") FROM followed WHERE what LIKE 't: %'}), q{t: '); DROP TABLE followed; --, jsonb | t: , jsonb | t: , jsonb}, 'each with its result');
 is(query(q{SELECT done > 0 AND failed > 0 AND retried > 0 FROM delay_wheel.queues WHERE name = 'mail'}), 't', 'the queue has counted');
 
 #
