@@ -581,6 +581,10 @@ group leaks => sub {
 		SELECT count(delay_schedule_task('SELECT 1/0', key => 'fails ' || i)) FROM generate_series(1, 30) i;
 		SELECT count(delay_every('every ' || i, '1 day', 'SELECT ' || i)) FROM generate_series(1, 10) i;
 		SELECT delay_queue('hidden');
+		SELECT delay_queue('hidden_post', external => true);
+		SELECT count(delay_send('hidden_post', jsonb_build_object('a', i), key => 'message ' || i)) FROM generate_series(1, 30) i;
+		CALL delay_await('hidden_post', '60 s');
+		SELECT count(*) FROM delay_lease('hidden_post', 5, '1 day');
 		SELECT delay_cancel_all(tag => 'tag 7')});
 	wait_for($node, q{SELECT count(*) >= 30 FROM delay_wheel.failed}, 'there are failed tasks of the victim');
 	out_as('mallory', q{SELECT count(delay_schedule_task('SELECT 1', delay => '1 day', key => 'mine ' || i)) FROM generate_series(1, 5) i});
@@ -629,7 +633,8 @@ group leaks => sub {
 	my %pairs = (
 		'delay_wheel.tasks' => [ [ "owner = 'victim'::regrole AND key = 'unpaid 4711'", "owner = 'victim'::regrole AND key = 'unpaid 4'" ], [ "key = 'unpaid 4711'", "key = 'unpaid 4'" ], [ "key >= 'zzz'", "key >= 'aaa'" ],
 			[ "sql > 'z'", "sql > 'S'" ], [ "args[1] = 'none'", "args[1] = 'a4'" ], [ "tag = 'none'", "tag = 'tag 4'" ], [ 'id = 1000000', "id = $id" ], [ 'id > 1000000000', 'id > 0' ], [ "due > '2500-01-01'", "due > '1999-01-01'" ],
-			[ 'priority = 1 AND id < 0', 'priority = 0 AND id < 1' ], [ "queue = 'none'", "queue = 'hidden'" ], [ 'id IN (1000000, 1000001)', "id IN ($id, 1000001)" ], [ 'id IN (SELECT 1000000 FROM generate_series(1, 3))', "id IN (SELECT $id FROM generate_series(1, 3))" ] ],
+			[ 'priority = 1 AND id < 0', 'priority = 0 AND id < 1' ], [ "queue = 'none'", "queue = 'hidden'" ], [ q{payload = '{"a": -4}'}, q{payload = '{"a": 4}'} ],
+			[ "leased_until > '2500-01-01'", "leased_until > '1999-01-01'" ], [ 'id IN (1000000, 1000001)', "id IN ($id, 1000001)" ], [ 'id IN (SELECT 1000000 FROM generate_series(1, 3))', "id IN (SELECT $id FROM generate_series(1, 3))" ] ],
 		'delay_wheel.failed' => [ [ "key = 'none'", "key = 'fails 4'" ], [ "sqlstate = '99999'", "sqlstate = '22012'" ], [ "message > 'z'", "message > 'd'" ], [ 'id = 1000000', "id = $failed" ], [ "failed_at > '2500-01-01'", "failed_at > '1999-01-01'" ] ],
 		'delay_wheel_internal.newest_failed' => [ [ "message > 'z'", "message > 'd'" ] ],
 		'delay_wheel.history' => [ [ "message > 'z'", "message > 'd'" ], [ "outcome = 'none'", "outcome = 'failed'" ], [ "ended > '2500-01-01'", "ended > '1999-01-01'" ] ],
@@ -686,7 +691,109 @@ group leaks => sub {
 };
 
 #
-# 10. A lock on our tables is not waited for by who may not have it: all who
+# 10. Messages: by who may only send, only receive, or neither.
+#
+group messages => sub {
+	my $refused = sub
+	{
+		my ($role, $sql) = @_;
+		my (undef, $err) = as($role, "\\set VERBOSITY sqlstate\n$sql");
+		return $err =~ /ERROR:\s+(\w+)/ ? $1 : 'done';
+	};
+	# one message of the queue under a lease of the role: id and token
+	my $lease = sub
+	{
+		my ($role, $queue) = @_;
+		my @got;
+		wait_until(60, sub { as($role, "CALL delay_await('$queue', '1 s')"); return @got = split /\|/, out_as($role, "SELECT id, token FROM delay_lease('$queue', lease => '1 hour')") });
+		return join(', ', @got);
+	};
+
+	$node->safe_psql('postgres', q{
+		TRUNCATE seen, loot;
+		SET SESSION AUTHORIZATION boss;
+		SELECT delay_queue('of_boss', external => true, users => '{mallory}', max_attempts => 1);
+		SELECT delay_queue('of_victim', external => true, users => '{victim}', receivers => '{mallory}', history => 'all');
+		SELECT delay_queue('private', external => true, users => '{victim}', receivers => '{victim}')});
+
+	# who sends: what follows the end runs as the sender, whoever ends it, in whatever way
+	my @attacks = ('SELECT 1', 'RESET ROLE', 'SET ROLE boss', 'SET SESSION AUTHORIZATION boss', 'SET SESSION AUTHORIZATION DEFAULT');
+	for my $attack (@attacks)
+	{
+		my $sql = "\$sql\$SELECT evil.try('message', '$attack')\$sql\$";
+		out_as('mallory', "SELECT count(delay_send('of_boss', '\"$attack\"', on_success => $sql, on_failure => $sql, notify => 'of_boss')) FROM generate_series(1, 4)");
+		wait_for($node, q{SELECT ready >= 4 FROM delay_wheel.queues WHERE name = 'of_boss'}, "they are due: $attack");
+		# received, given up, done, and left: then the sweeper ends it after the last lease
+		out_as('boss', q{BEGIN; SELECT count(*) FROM delay_receive('of_boss'); COMMIT; BEGIN; SELECT delay_fail(id, give_up => true) FROM delay_receive('of_boss'); COMMIT});
+		is(out_as('boss', 'SELECT delay_done(' . $lease->('boss', 'of_boss') . q{, '{"role": "boss"}')}), 't', 'one is done by a superuser');
+		is(out_as('boss', q{SELECT count(*) FROM delay_lease('of_boss', lease => '1 ms')}), 1, 'and one is left');
+	}
+	wait_for($node, sprintf(q{SELECT count(*) = %d FROM delay_wheel.failed WHERE queue = 'of_boss'}, 2 * @attacks), 'half of them have failed');
+	wait_until_done('their follow-ups have been run');
+	is($node->safe_psql('postgres', 'SELECT DISTINCT who, session FROM seen'), 'mallory|mallory', 'as their sender');
+	cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM seen'), '>=', 4 * @attacks, 'all of them');
+	no_loot('by messages');
+	is(out_as('mallory', q{SELECT delay_redrive(queue => 'of_boss')}), 2 * @attacks, 'those that failed are sent again by their sender');
+	is($refused->('mallory', $_), '42501', "but not received: $_")
+	  for q{SELECT * FROM delay_receive('of_boss', autocommit => true)}, q{SELECT * FROM delay_lease('of_boss')}, q{CALL delay_await('of_boss', '0')};
+	out_as('boss', q{SELECT delay_cancel_all(queue => 'of_boss')});
+
+	# who receives: sees the payload, and changes nothing but what the functions are for
+	out_as('victim', q{
+		SELECT count(delay_send('of_victim', jsonb_build_object('n', n), key => 'key ' || n, tag => 'tag',
+			on_success => 'INSERT INTO loot SELECT $2->>''what''', on_failure => 'INSERT INTO loot SELECT $3')) FROM generate_series(1, 6) n;
+		SELECT count(delay_send('private', '"private"')) FROM generate_series(1, 3)});
+	my $held = $lease->('mallory', 'of_victim');
+	my ($id) = split /,/, $held;
+	is($refused->('mallory', $_), '42501', "a receiver must not: $_")
+	  for "SELECT delay_cancel($id)", "SELECT delay_cancel($id, stop_running => true)", "SELECT delay_reschedule($id, delay => '1 day')", "SELECT delay_queue('of_victim', receivers => '{public}')",
+	  "SELECT delay_pause('of_victim')", q{SELECT delay_send('of_victim', '1')}, 'UPDATE delay_wheel.task SET token = 1', 'SELECT token FROM delay_wheel.task', 'SELECT task FROM delay_wheel_internal.history_0';
+	is(out_as('mallory', q{SELECT count(*) FROM delay_wheel.tasks; SELECT count(*) FROM delay_wheel.history WHERE owner <> 'mallory'::regrole; SELECT delay_cancel_key('key 1')}), "0\n0\ngone", 'sees and cancels nothing');
+	# what is written in its transaction, for the sender, meets nothing of the receiver's
+	out_as('mallory', q{
+		CREATE FUNCTION evil.int8eq(bigint, bigint) RETURNS boolean LANGUAGE sql AS $$SELECT evil.try('int8eq')$$;
+		CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.int8eq)});
+	my $hostile = q{SET search_path = evil, pg_temp, pg_catalog; CREATE TEMP TABLE task (i int); CREATE TEMP TABLE failed_task (i int); CREATE TEMP TABLE history_0 (i int);
+		SET default_transaction_isolation = serializable;};
+	out_as('mallory', "$hostile SELECT public.delay_done($held, '{\"what\": \"''); RESET ROLE; --\"}')");
+	out_as('mallory', "$hostile BEGIN; SELECT id FROM public.delay_receive('of_victim'); SAVEPOINT s; SELECT public.delay_fail(id, error => 'x''); --', give_up => true) FROM public.delay_receive('of_victim'); COMMIT");
+	out_as('mallory', 'SELECT delay_fail(' . $lease->('mallory', 'of_victim') . q{, E'\x01', give_up => true)});
+	wait_for($node, 'SELECT count(*) >= 4 FROM loot', 'what the receiver has ended is followed');
+	is($node->safe_psql('postgres', q{SELECT who, session, count(*), bool_or(what LIKE '%RESET ROLE%') FROM loot GROUP BY 1, 2}), 'victim|victim|4|t', 'by what the sender wanted, with what it was given as a value');
+	is($node->safe_psql('postgres', q{SELECT * FROM seen WHERE what LIKE '%int8eq%'}), '', 'and nothing else');
+	is($node->safe_psql('postgres', q{SELECT string_agg(owner || ' ' || key || ' ' || outcome, ', ' ORDER BY key) FROM delay_wheel.history WHERE queue = 'of_victim'}),
+		'victim key 1 done, victim key 2 done, victim key 3 failed, victim key 4 failed', q{the history is the sender's});
+
+	# a token of another queue, by whatever way it got out; without one nothing can be told
+	my $others = $lease->('victim', 'private');
+	my $array = $others =~ s/(\d+), (\d+)/ARRAY[$1], ARRAY[$2]/r;
+	($id) = split /,/, $others;
+	for my $role ('mallory', 'hand', 'watcher')
+	{
+		my ($login, $set) = $role eq 'hand' ? ('mallory', 'SET ROLE hand;') : ($role, '');
+
+		is($refused->($login, "$set SELECT $_"), '42501', "a token is no right: $role, $_")
+		  for "delay_done($others)", "delay_extend($others)", "delay_release($others)", "delay_fail($others)", "delay_done_all($array)";
+		my ($there, $none) = map { out_as($login, "$set SELECT delay_done($_, 1), delay_extend($_, 1), delay_release($_, 1), delay_fail($_, 1), delay_fail($_), delay_done_all(ARRAY[$_]::bigint[], '{1}')") } $id, -7;
+		is($there, 'f|f|f|f|f|{}', "a wrong one ends nothing: $role");
+		is($there, $none, "and does not tell whether the message is there: $role");
+		is($refused->($login, "$set $_"), '42501', "nothing is received: $role, $_")
+		  for q{SELECT * FROM delay_receive('private', autocommit => true)}, q{SELECT * FROM delay_lease('private')}, q{CALL delay_await('private', '0')},
+		  q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM delay_receive('private'); FETCH ALL FROM c}, q{DO $$BEGIN PERFORM id FROM delay_receive('private'); END$$};
+	}
+	is(out_as('victim', "SELECT delay_done($others)"), 't', 'it is as it was');
+
+	# by a definer: the rights are those of the function's owner, for as long as it runs
+	$node->safe_psql('postgres', q{
+		CREATE FUNCTION take_one() RETURNS jsonb LANGUAGE sql SECURITY DEFINER SET search_path = public AS $$SELECT payload FROM delay_receive('private')$$;
+		ALTER FUNCTION take_one() OWNER TO victim});
+	is(out_as('mallory', 'BEGIN; SELECT take_one(); ROLLBACK'), '"private"', 'a definer lends the right to receive');
+	is($refused->('mallory', q{BEGIN; SELECT take_one(); SELECT * FROM delay_receive('private')}), '42501', 'not beyond its end');
+	$node->safe_psql('postgres', q{DROP FUNCTION take_one(); TRUNCATE loot; SET SESSION AUTHORIZATION boss; SELECT delay_cancel_all(queue => q) FROM unnest('{of_boss,of_victim,private}'::text[]) q});
+};
+
+#
+# 11. A lock on our tables is not waited for by who may not have it: all who
 # schedule, and run tasks, would wait behind him.
 #
 # SQLSTATE of what mallory gets for it

@@ -445,6 +445,24 @@ SELECT sql, sqlstate, message FROM delay_wheel.failed;
 SELECT * FROM escapes_loot;
 SELECT label, who, session FROM escapes_seen WHERE label ~ '^(type|own check|SET CONSTRAINTS)' ORDER BY label COLLATE "C", who COLLATE "C";
 
+--
+-- 9. Messages.  A superuser receives them, and ends them; what follows runs as the sender.
+--
+SELECT delay_queue('escapes_post', external => true, users => '{regress_dw_mallory}');
+SET SESSION AUTHORIZATION regress_dw_mallory;
+SELECT delay_send('escapes_post', '1', on_success => sql, on_failure => sql) > 0 AS sent
+	FROM unnest(ARRAY['RESET ROLE', 'SET SESSION AUTHORIZATION DEFAULT', 'SET ROLE regress_dw_boss']) attack, format('SELECT escapes.loot(801, %L)', attack) sql;
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_for($$(SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'escapes_post')$$);
+BEGIN;
+SELECT payload FROM delay_receive('escapes_post', autocommit => true);
+SELECT delay_fail(id, error => '''; RESET ROLE', give_up => true) AS failed FROM delay_receive('escapes_post', 2);
+COMMIT;
+SELECT pg_temp.wait_until_done();
+SELECT payload, sqlstate, message FROM delay_wheel.failed WHERE sql LIKE '%801%' OR payload IS NOT NULL ORDER BY id;
+SELECT * FROM escapes_loot;
+SELECT delay_queue_drop('escapes_post');
+
 SELECT delay_wheel.disallow('regress_dw_mallory', 'regress_dw_victim', 'regress_dw_default', 'regress_dw_mallory2', 'regress_dw_nologin', 'regress_dw_group');
 SET client_min_messages = warning;
 DROP OWNED BY regress_dw_mallory, regress_dw_nologin, regress_dw_group, regress_dw_victim CASCADE;
