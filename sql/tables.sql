@@ -23,6 +23,7 @@ CREATE TABLE delay_wheel.task
 	spared bigint,
 	token bigint,
 	first_due timestamptz,
+	leased_at timestamptz,
 	retry_delay interval,
 	expires interval,
 	sql text,
@@ -37,7 +38,7 @@ CREATE TABLE delay_wheel.task
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
-	CONSTRAINT task_token_check CHECK ((token IS NULL) = (first_due IS NULL)),
+	CONSTRAINT task_token_check CHECK ((token IS NULL) = (first_due IS NULL) AND (token IS NULL) = (leased_at IS NULL)),
 	CONSTRAINT task_payload_check CHECK ((sql IS NULL) <> (payload IS NULL)),
 	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )
@@ -74,6 +75,7 @@ COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt
 COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do not concern the task; null: those that are newer than its id do';
 COMMENT ON COLUMN delay_wheel.task.token IS 'of a message that was leased, see delay_lease: a random number that the receiver shows; due is the end of the lease';
 COMMENT ON COLUMN delay_wheel.task.first_due IS 'of a message that was leased: when it was due';
+COMMENT ON COLUMN delay_wheel.task.leased_at IS 'of a message that was leased: when its lease began';
 COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements; null in a message';

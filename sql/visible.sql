@@ -33,6 +33,7 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_task
 	spared bigint,
 	token bigint,
 	first_due timestamptz,
+	leased_at timestamptz,
 	retry_delay interval,
 	expires interval,
 	sql text,

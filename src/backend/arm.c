@@ -155,8 +155,15 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 	values[Anum_task_origin - 1] = Int64GetDatum(arming->origin);
 	/* the receivers of the other database cannot finish its leases here */
 	if (!nulls[Anum_task_first_due - 1])
+	{
+		DwTaskKey	moved = *key;
+
 		values[Anum_task_due - 1] = values[Anum_task_first_due - 1];
-	nulls[Anum_task_token - 1] = nulls[Anum_task_first_due - 1] = true;
+		moved.due = DatumGetTimestampTz(values[Anum_task_due - 1]);
+		touch_lane(&moved);
+		dw_touch_leases();
+	}
+	dw_row_end_lease(nulls);
 	(void) dw_task_insert_again(arming->rel, tuple, values, nulls);
 	arming->armed++;
 }

@@ -62,6 +62,8 @@ typedef struct Over
 	DwLaneRef	lane;
 	int16		queue;
 	DwOutcome	outcome;		/* DW_NOT_ENDED: released */
+	TimestampTz until;			/* when it would have ended */
+	uint32		counts;			/* see dw_limits_lease_counts() */
 	SubTransactionId subid;
 } Over;
 
@@ -102,6 +104,8 @@ take_leased(Relation rel, int64 id, int64 token, DwClaim *claim)
 static void
 note_over(const DwClaim *claim, DwOutcome outcome)
 {
+	DwLaneRef	lane;
+
 	if (nover >= over_size)
 	{
 		over_size = Max(over_size * 2, 64);
@@ -109,10 +113,13 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 			MemoryContextAlloc(TopTransactionContext, over_size * sizeof(Over)) :
 			repalloc(over, over_size * sizeof(Over));
 	}
+	lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
 	over[nover++] = (Over) {
-		.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority),
+		.lane = lane,
 		.queue = claim->key.queue,
 		.outcome = outcome,
+		.until = claim->key.due,
+		.counts = dw_limits_lease_counts(dw_lanes[lane.index].queue_place),
 		.subid = GetCurrentSubTransactionId()
 	};
 }
@@ -150,13 +157,12 @@ finish_done(int64 id, int64 token, text *result)
 			.values = claim.values,
 			.nulls = claim.nulls,
 			.outcome = DW_DONE,
-			.started = dw_now(),
+			.started = dw_claim_leased_at(&claim),
 			.reply = result
 		};
 
 		/* as if this attempt had not been counted yet */
 		key.attempts--;
-		key.due = dw_claim_first_due(&claim);
 		dw_conclude(&ended);
 		note_over(&claim, DW_DONE);
 	}
@@ -179,7 +185,8 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 	{
 		/* the lease has counted the attempt */
 		claim.key.attempts--;
-		give_up = dw_attempt_end(rel, &claim, due, give_up, dw_now(), error) == DW_FAILED;
+		give_up = dw_attempt_end(rel, &claim, due, give_up, dw_claim_leased_at(&claim),
+								 error) == DW_FAILED;
 		note_over(&claim, give_up ? DW_FAILED : DW_RETRIED);
 	}
 	table_close(rel, NoLock);
@@ -286,8 +293,14 @@ dw_extend(PG_FUNCTION_ARGS)
 	rel = dw_tasks_open();
 	held = take_leased(rel, id, token, &claim);
 	if (held)
-		move_to(rel, &claim, dw_time_add(dw_now(), lease > 0 ? lease :
-										 dw_lease_of_queue(dw_my_database(), claim.key.queue)));
+	{
+		TimestampTz until = dw_time_add(dw_now(), lease > 0 ? lease :
+										dw_lease_of_queue(dw_my_database(), claim.key.queue));
+
+		if (until < claim.key.due || !dw_task_lease_lasts(&claim.key))
+			dw_touch_leases();
+		move_to(rel, &claim, until);
+	}
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(held);
 }
@@ -314,7 +327,7 @@ dw_release(PG_FUNCTION_ARGS)
 
 		claim.values[Anum_task_attempts - 1] = Int16GetDatum(attempts);
 		claim.nulls[Anum_task_attempts - 1] = attempts <= 0;
-		claim.nulls[Anum_task_token - 1] = claim.nulls[Anum_task_first_due - 1] = true;
+		dw_row_end_lease(claim.nulls);
 		move_to(rel, &claim, due);
 		note_over(&claim, DW_NOT_ENDED);
 	}
@@ -337,9 +350,13 @@ count_over(void)
 
 		/* its statistics, and the place of its queue, went with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != over[i].lane.generation)
+		{
+			wake |= dw_limits_doubt_leases(db);
 			continue;
+		}
 		dw_count_end(db, lane, over[i].outcome);
-		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over[i].queue);
+		wake |= dw_limits_lease_over(db->oid, lane->queue_place, over[i].queue,
+									 over[i].counts, over[i].until);
 	}
 	if (wake)
 	{

@@ -107,6 +107,7 @@ typedef struct Taken
 	TimestampTz since;			/* when it was received */
 	TimestampTz until;			/* end of the lease, if TAKEN_LEASED */
 	bool		is_last;		/* no attempt is left after this lease */
+	uint32		lease_counts;	/* see dw_limits_lease_counts() */
 	SubTransactionId subid;		/* that has taken it */
 	SubTransactionId ended_in;	/* that has ended it, if TAKEN_ENDED */
 } Taken;
@@ -498,12 +499,15 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, int64 lease)
 	values[Anum_task_due - 1] = TimestampTzGetDatum(until);
 	values[Anum_task_token - 1] = Int64GetDatum(token);
 	values[Anum_task_attempts - 1] = Int16GetDatum(Min(attempts, PG_INT16_MAX));
+	values[Anum_task_leased_at - 1] = TimestampTzGetDatum(t->since);
 	nulls[Anum_task_first_due - 1] = nulls[Anum_task_token - 1] = nulls[Anum_task_attempts - 1] = false;
+	nulls[Anum_task_leased_at - 1] = false;
 	/* no hint: most leases do not come to their end, see timer/lease_watch.c */
 	(void) dw_task_insert_again(rel, claim->tuple, values, nulls);
 	t->state = TAKEN_LEASED;
 	t->until = until;
 	t->is_last = attempts >= claim->terms.max_attempts;
+	t->lease_counts = dw_limits_lease_counts(t->queue_place);
 	return token;
 }
 
@@ -734,8 +738,6 @@ conclude_held(Relation rel, const Taken *t)
 
 	dw_task_key(rel, tuple, &key);
 	dw_deform(rel, tuple, &values, &nulls);
-	if (key.is_leased)
-		key.due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
 	ended.values = values;
 	ended.nulls = nulls;
 	dw_conclude(&ended);
@@ -786,7 +788,8 @@ count_all(void)
 		end_count(taken_db, &taken[i]);
 		if (taken[i].state == TAKEN_LEASED)
 		{
-			dw_limits_lease_begins(taken_db->oid, taken[i].queue_place, taken[i].queue);
+			dw_limits_lease_begins(taken_db->oid, taken[i].queue_place, taken[i].queue,
+								   taken[i].lease_counts);
 			first_end = Min(first_end, taken[i].until);
 			if (taken[i].is_last)
 				last_chance = Min(last_chance, taken[i].until);
@@ -873,6 +876,10 @@ receive_xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that has received messages")));
+			break;
+		case XACT_EVENT_PREPARE:
+			/* it has received nothing but in savepoints that were rolled back */
+			dw_receiver_withdraw();
 			break;
 		case XACT_EVENT_COMMIT:
 			if (ntaken > 0)

@@ -251,6 +251,23 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 
 /*---- Cancelling ----*/
 
+/*
+ * Ends the lease of a message, whose row was just found, and cancels the message: its
+ * token is void then.  Returns the result of delay_cancel().  A message that a transaction
+ * has received is "running": what the receiver does with it cannot be stopped.  NULL: the
+ * caller has to look again, now that those have ended who had the row.
+ */
+static const char *
+end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	if (!dw_task_lease_lasts(key) || dw_row_delete(rel, key) != TM_Ok)
+		return dw_row_wait(rel, key) ? NULL : "running";
+	CommandCounterIncrement();
+	dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
+	dw_touch_leases();
+	return "cancelled";
+}
+
 /* SQL function delay_cancel(): cancels a pending task, and stops a running one if asked to. */
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
@@ -277,18 +294,11 @@ dw_cancel(PG_FUNCTION_ARGS)
 				result = "gone";
 				break;
 			case DW_RUNNING:
-				if (PG_GETARG_BOOL(1) && dw_task_lease_lasts(&key))
-				{
-					/* its token is void; if others have the row now, look again */
-					if (dw_row_delete(rel, &key) != TM_Ok)
-						break;
-					CommandCounterIncrement();
-					dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
-					result = "cancelled";
-				}
 				/* a task that delay_run() runs in this session cannot be stopped by itself */
-				else if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
+				if (!PG_GETARG_BOOL(1) || dw_run_now_id == id)
 					result = "running";
+				else if (key.is_message)
+					result = end_lease(rel, tuple, &key);
 				else if (dw_stop_task(dw_my_database(), id))
 					result = "stopping";
 				/* else the task has just ended, or was put back: look again */
@@ -356,6 +366,8 @@ reschedule(int64 id, TimestampTz due)
 	if (!nulls[Anum_task_expires - 1])
 		dw_check_expires(due, values[Anum_task_expires - 1]);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	/* of a lease that has ended: a late word of its receiver must not count any more */
+	dw_row_end_lease(nulls);
 	/* a mark that did not hit the task at its old due time must not hit it at the new one */
 	dw_marks_spare(values, nulls);
 	hint.lane = dw_lane_if_any(key.owner, key.queue, key.priority);

@@ -114,7 +114,7 @@ dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz starte
 	/* fits: max_attempts is a smallint */
 	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
 	nulls[Anum_task_attempts - 1] = false;
-	nulls[Anum_task_token - 1] = nulls[Anum_task_first_due - 1] = true;
+	dw_row_end_lease(nulls);
 	dw_keep_error(values, nulls, error);
 
 	DW_INJECT("retry-before-insert");

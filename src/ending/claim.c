@@ -87,6 +87,14 @@ dw_claim_first_due(const DwClaim *claim)
 		DatumGetTimestampTz(claim->values[Anum_task_first_due - 1]);
 }
 
+/* When the lease of a message began; 0 if it was not leased. */
+TimestampTz
+dw_claim_leased_at(const DwClaim *claim)
+{
+	return claim->nulls[Anum_task_leased_at - 1] ? 0 :
+		DatumGetTimestampTz(claim->values[Anum_task_leased_at - 1]);
+}
+
 /*
  * Asks the timer to read the entry's row again later, because another transaction, which
  * is not that of a claim, has the row locked.  A cancel or a reschedule hints the task again

@@ -51,6 +51,7 @@ extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, cons
 							  DwIsWanted is_wanted, void *arg, DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
 extern TimestampTz dw_claim_first_due(const DwClaim *claim);
+extern TimestampTz dw_claim_leased_at(const DwClaim *claim);
 extern char *dw_claim_text(const DwClaim *claim, AttrNumber column);
 
 #endif							/* DW_CLAIM_H */

@@ -289,7 +289,9 @@ make_row(const DwEnded *ended)
 
 	memset(row->nulls, true, sizeof(row->nulls));
 	set_history_column(row, Anum_history_task, Int64GetDatum(ended->key->id));
-	set_history_column(row, Anum_history_due, TimestampTzGetDatum(ended->key->due));
+	/* the due time of a message that was leased is the end of the lease */
+	set_history_column(row, Anum_history_due, ended->nulls[Anum_task_first_due - 1] ?
+					   TimestampTzGetDatum(ended->key->due) : ended->values[Anum_task_first_due - 1]);
 	set_history_column(row, Anum_history_ended, TimestampTzGetDatum(dw_now()));
 	set_history_column(row, Anum_history_owner, ObjectIdGetDatum(ended->key->owner));
 	set_history_column(row, Anum_history_queue, Int16GetDatum(ended->key->queue));

@@ -34,6 +34,7 @@ enum
 	Anum_task_spared,
 	Anum_task_token,
 	Anum_task_first_due,
+	Anum_task_leased_at,
 	Anum_task_retry_delay,
 	Anum_task_expires,
 	Anum_task_sql,

@@ -180,7 +180,7 @@ entry_column(IndexScanDesc scan, int attnum)
 	return index_getattr(scan->xs_itup, attnum, scan->xs_itupdesc, &isnull);
 }
 
-/* Fills *key from the index entry; attempts and has_more are not in the index. */
+/* Fills *key from the index entry; what is not in the index is 0 or false. */
 static void
 key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 {
@@ -191,7 +191,7 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
 	key->due = DatumGetTimestampTz(entry_column(scan, 5));
 	key->id = DatumGetInt64(entry_column(scan, 6));
 	key->attempts = 0;
-	key->has_more = false;
+	key->has_more = key->is_message = key->is_leased = false;
 	key->tid = scan->xs_heaptid;
 }
 

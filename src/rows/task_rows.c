@@ -42,6 +42,7 @@
 #include "utils/snapmgr.h"
 #include "utils/snapshot.h"
 
+#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
 #include "../shmem/suspects.h"
@@ -465,6 +466,20 @@ dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls)
 							indexes == DW_INDEXES_SUMMARIZING);
 	heap_freetuple(tuple);
 	CommandCounterIncrement();
+}
+
+/* True if a receiver has this message under a lease that has not ended. */
+bool
+dw_task_lease_lasts(const DwTaskKey *task)
+{
+	return task->is_leased && task->due > dw_now();
+}
+
+/* Makes the columns of a task's row null that only a message under a lease has. */
+void
+dw_row_end_lease(bool *nulls)
+{
+	nulls[Anum_task_token - 1] = nulls[Anum_task_first_due - 1] = nulls[Anum_task_leased_at - 1] = true;
 }
 
 /*---- Reading and finding rows ----*/

@@ -78,6 +78,8 @@ extern BlockNumber dw_history_insert(Relation rel, List *rows);
 extern void dw_table_insert(Oid table, Datum *values, bool *nulls, int n);
 extern bool dw_prepared_is_open(const char *gid);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
+extern bool dw_task_lease_lasts(const DwTaskKey *task);
+extern void dw_row_end_lease(bool *nulls);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);

@@ -13,9 +13,16 @@
  *
  * Of an external queue, max_running limits the messages that open transactions have
  * received (DwQueue.received) and those that are leased (leased).  The end of a
- * transaction changes both in a callback, without a lock.  Leases are rows, so their
- * number is counted by a session that is about to receive: after a restart, and when the
- * first of the leases has ended.
+ * transaction changes both in a callback, without a lock.
+ *
+ * Leases are rows, so a session that is about to receive can count them: it does so after
+ * a restart, when the first of the leases has ended, and when there is a doubt.  In
+ * between, the transactions that begin and end leases change the number.  They do so
+ * after their commit is visible, so a count may have seen the change already.  Therefore
+ * each of them remembers lease_counts from before its commit, and if leases have been
+ * counted since, there is a doubt.  Also, lease_changes is raised after each change: a
+ * count that has begun before is not used.  Rare changes of leases (a shorter one, a
+ * cancelled message) only raise a doubt.
  *
  * Rate: next_start is when the next task may begin.  It moves on by 1/rate with each
  * task, and is never more than the tolerance (100 ms, or 1/rate if that is more) behind
@@ -80,14 +87,24 @@ dw_turns_init(DwTurns *turns)
 	turns->n = 0;
 }
 
-/* Number of tasks of the queue that are being worked at. */
+/* True if DwQueue.leased is right. */
+static bool
+leases_are_known(const DwQueue *queue)
+{
+	return pg_atomic_read_u32((pg_atomic_uint32 *) &queue->lease_doubt) == 0 &&
+		queue->leases_until > dw_now();
+}
+
+/*
+ * Number of tasks of the queue that are being worked at.  Leases that are not known do not
+ * count: whoever receives counts them first.
+ */
 static uint32
 in_work(const DwQueue *queue)
 {
 	uint32		n = queue->running + pg_atomic_read_u32((pg_atomic_uint32 *) &queue->received);
-	uint32		leased = pg_atomic_read_u32((pg_atomic_uint32 *) &queue->leased);
 
-	return leased > 0 && queue->leases_until > dw_now() ? n + leased : n;
+	return leases_are_known(queue) ? n + pg_atomic_read_u32((pg_atomic_uint32 *) &queue->leased) : n;
 }
 
 /* True if the queue is declared with a limit. */
@@ -193,7 +210,7 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 		return DW_LIMIT_NONE;
 	if (dw_limits_full(lane))
 	{
-		if (pg_atomic_read_u32((pg_atomic_uint32 *) &queue->leased) > 0)
+		if (leases_are_known(queue))
 			*until = queue->leases_until;
 		return DW_LIMIT_RUNNING;
 	}
@@ -306,7 +323,8 @@ dw_limits_not_begun(DwDatabase *db, int16 queue)
 
 /*
  * True if the leases of the queue need not be counted: they are known, or max_running is
- * not set.  Else *changes is for dw_limits_leases_counted().  Takes the ready lock.
+ * not set.  Else the caller counts them, by a snapshot that it takes after this call;
+ * *changes is for dw_limits_leases_counted().  Takes the ready lock.
  */
 bool
 dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
@@ -314,18 +332,24 @@ dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes)
 	DwQueue    *place;
 	bool		known;
 
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	place = dw_queue_place_of(db, queue);
-	known = place == NULL || place->max_running == 0 || place->leases_until > dw_now();
-	if (place != NULL)
+	known = place == NULL || place->max_running == 0 || leases_are_known(place);
+	if (!known)
+	{
+		/* not known either to those who look before the count is there */
+		place->leases_until = 0;
+		/* full barrier: a change that the snapshot may miss is noted after this */
+		(void) pg_atomic_exchange_u32(&place->lease_doubt, 0);
 		*changes = pg_atomic_read_u32(&place->lease_changes);
+	}
 	LWLockRelease(dw_ready_lock(db));
 	return known;
 }
 
 /*
  * The leases of the queue were counted: n, the first of which ends at next_end.  False if
- * others were made meanwhile, so they must be counted again.  Takes the ready lock.
+ * there were changes meanwhile, so they must be counted again.  Takes the ready lock.
  */
 bool
 dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
@@ -341,40 +365,106 @@ dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
 	{
 		pg_atomic_write_u32(&place->leased, n);
 		place->leases_until = next_end;
+		/* full barrier; before the next change is compared with it */
+		pg_atomic_fetch_add_u32(&place->lease_counts, 1);
 	}
 	LWLockRelease(dw_ready_lock(db));
 	return holds;
 }
 
-/* Counts a message that was leased.  Takes no lock; for commit callbacks. */
-void
-dw_limits_lease_begins(Oid database, int32 place, int16 queue)
+/* True if this place, which may be DW_NO_QUEUE, is still that of the queue. */
+static bool
+is_place_of(int32 place, Oid database, int16 queue)
 {
-	DwQueue    *q = &dw_queues[place];
+	return place != DW_NO_QUEUE && dw_queues[place].database == database &&
+		dw_queues[place].id == queue;
+}
 
-	if (q->database != database || q->id != queue)
-		return;
-	pg_atomic_fetch_add_u32(&q->leased, 1);
-	pg_atomic_fetch_add_u32(&q->lease_changes, 1);
+/* Leases have to be counted again.  Takes no lock. */
+static void
+doubt_leases(DwQueue *queue)
+{
+	pg_atomic_write_u32(&queue->lease_doubt, 1);
+	/* full barrier, see dw_limits_leases_known() */
+	pg_atomic_fetch_add_u32(&queue->lease_changes, 1);
 }
 
 /*
- * Counts the end of a lease; true if max_running is set, so that the caller wakes the
+ * How often the leases of the queue at this place were counted.  To be read before the
+ * commit of a transaction that begins or ends leases; the place may be DW_NO_QUEUE.
+ */
+uint32
+dw_limits_lease_counts(int32 place)
+{
+	return place == DW_NO_QUEUE ? 0 : pg_atomic_read_u32(&dw_queues[place].lease_counts);
+}
+
+/* After leased was changed: it may be wrong if leases were counted since counts was read. */
+static void
+lease_changed(DwQueue *queue, uint32 counts)
+{
+	/* full barrier: a count that does not notice this one is noticed here */
+	pg_atomic_fetch_add_u32(&queue->lease_changes, 1);
+	if (pg_atomic_read_u32(&queue->lease_counts) != counts)
+		doubt_leases(queue);
+}
+
+/*
+ * Counts a message that was leased; counts as dw_limits_lease_counts().  Takes no lock; for
+ * commit callbacks.
+ */
+void
+dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts)
+{
+	if (!is_place_of(place, database, queue))
+		return;
+	pg_atomic_fetch_add_u32(&dw_queues[place].leased, 1);
+	lease_changed(&dw_queues[place], counts);
+}
+
+/*
+ * Counts the end of a lease that would have lasted until then; counts as
+ * dw_limits_lease_counts().  True if max_running is set, so that the caller wakes the
  * timer.  The place may be DW_NO_QUEUE.  Takes no lock; for commit callbacks.
  */
 bool
-dw_limits_lease_over(Oid database, int32 place, int16 queue)
+dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, TimestampTz until)
 {
-	DwQueue    *q = &dw_queues[Max(place, 0)];
+	DwQueue    *q;
 	uint32		leased;
 
-	if (place == DW_NO_QUEUE || q->database != database || q->id != queue)
+	if (!is_place_of(place, database, queue))
 		return false;
-	/* a lease that has ended by its time is not counted any more */
-	leased = pg_atomic_read_u32(&q->leased);
-	while (leased > 0 && !pg_atomic_compare_exchange_u32(&q->leased, &leased, leased - 1))
-		;
+	q = &dw_queues[place];
+	/* by its time it has ended already, and may not have been counted any more */
+	if (until <= dw_now())
+		doubt_leases(q);
+	else
+	{
+		leased = pg_atomic_read_u32(&q->leased);
+		while (leased > 0 && !pg_atomic_compare_exchange_u32(&q->leased, &leased, leased - 1))
+			;
+		lease_changed(q, counts);
+	}
 	return q->max_running > 0;
+}
+
+/*
+ * Leases of some queues may have changed otherwise.  True if any queue of the database has
+ * max_running, so that the caller wakes the timer.  Takes no lock; for commit callbacks.
+ */
+bool
+dw_limits_doubt_leases(DwDatabase *db)
+{
+	bool		wake = false;
+
+	for (int i = 0; i < dw_max_queues; i++)
+		if (dw_queues[i].database == db->oid)
+		{
+			doubt_leases(&dw_queues[i]);
+			wake |= dw_queues[i].max_running > 0;
+		}
+	return wake;
 }
 
 /* Length of a lease of the queue that says nothing, in us.  Takes the ready lock. */
@@ -580,6 +670,8 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 	pg_atomic_init_u32(&place->received, 0);
 	pg_atomic_init_u32(&place->leased, 0);
 	pg_atomic_init_u32(&place->lease_changes, 0);
+	pg_atomic_init_u32(&place->lease_counts, 0);
+	pg_atomic_init_u32(&place->lease_doubt, 1);
 	dw_counters_init(&place->counters);
 }
 

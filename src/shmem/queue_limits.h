@@ -90,11 +90,12 @@ typedef struct DwQueue
 
 	/* messages that open transactions have received; commit callbacks lower it */
 	pg_atomic_uint32 received;
-	/* if max_running is set: messages that are leased, as far as leases_until */
-	pg_atomic_uint32 leased;
-	pg_atomic_uint32 lease_changes; /* raised when messages were leased */
-	TimestampTz leases_until;	/* ready lock: when the first of these leases ends; leased has
-								 * to be counted again then */
+	/* leases, if max_running is set; see the head of queue_limits.c */
+	pg_atomic_uint32 leased;	/* their number, if not lease_doubt, and until leases_until */
+	pg_atomic_uint32 lease_changes; /* raised after each change of leased, and by doubts */
+	pg_atomic_uint32 lease_counts;	/* how often leases were counted */
+	pg_atomic_uint32 lease_doubt;	/* 1: they have to be counted again */
+	TimestampTz leases_until;	/* ready lock: when the first of them ends */
 
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
@@ -115,8 +116,11 @@ extern void dw_limits_not_begun(DwDatabase *db, int16 queue);
 extern bool dw_limits_leases_known(DwDatabase *db, int16 queue, uint32 *changes);
 extern bool dw_limits_leases_counted(DwDatabase *db, int16 queue, uint32 changes, uint32 n,
 									 TimestampTz next_end);
-extern void dw_limits_lease_begins(Oid database, int32 place, int16 queue);
-extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue);
+extern uint32 dw_limits_lease_counts(int32 place);
+extern void dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint32 counts);
+extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts,
+								 TimestampTz until);
+extern bool dw_limits_doubt_leases(DwDatabase *db);
 extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
 
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);

@@ -69,7 +69,9 @@ end_message(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		return false;
 	CommandCounterIncrement();
 	dw_claim_read(db, rel, heap_copytuple(tuple), &claim);
-	dw_attempt_fail(&claim, key->attempts, 0, &error);
+	/* history has it as this attempt, which is counted already */
+	claim.key.attempts--;
+	dw_attempt_fail(&claim, key->attempts, dw_claim_leased_at(&claim), &error);
 	return dw_lane_enter(db, key->owner, key->queue, key->priority, lane);
 }
 

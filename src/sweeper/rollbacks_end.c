@@ -3,7 +3,7 @@
  * rollbacks_end.c
  *	  The sweeper counts attempts whose transactions were rolled back.
  *
- * Run by the sweeper.  A message whose receiver was rolled back twice in a row is in
+ * Run by the sweeper.  A message whose receiver was rolled back three times in a row is in
  * nobody's memory but in the list of shmem/rollbacks.c.  The sweeper ends the attempt: the
  * message is due again after its retry delay, or has failed.  If the server crashes
  * before, the message is simply due.
@@ -64,7 +64,7 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 	dw_task_key(rel, tuple, &key);
 	dw_writes_for(key.owner);
 	/* whoever has the row hints it at the end, and the sweeper removes what a mark has hit */
-	if (!key.is_message || key.is_leased || dw_task_is_cancelled(rel, tuple) ||
+	if (!key.is_message || dw_task_lease_lasts(&key) || dw_task_is_cancelled(rel, tuple) ||
 		dw_row_remove(rel, &key) != TM_Ok)
 		return;
 	CommandCounterIncrement();

@@ -31,7 +31,6 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "../base/clock.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
@@ -167,13 +166,6 @@ dw_key_rows(Relation rel, const DwKey *key)
 		if (dw_task_is_cancelled(rel, ((DwKeyRow *) lfirst(lc))->tuple))
 			rows = foreach_delete_current(rows, lc);
 	return rows;
-}
-
-/* True if a receiver has this message under a lease that has not ended. */
-bool
-dw_task_lease_lasts(const DwTaskKey *task)
-{
-	return task->is_leased && task->due > dw_now();
 }
 
 /*

@@ -28,7 +28,6 @@ typedef struct DwKeyRow
 extern bool dw_key_of(Relation rel, HeapTuple tuple, DwKey *key, DwTaskKey *task);
 extern void dw_key_lock(const DwKey *key);
 extern List *dw_key_rows(Relation rel, const DwKey *key);
-extern bool dw_task_lease_lasts(const DwTaskKey *task);
 extern bool dw_key_row_is_claimed(const DwKeyRow *row, List *rows);
 extern DwKeyRow *dw_key_newest(List *rows, bool any_origin);
 extern DwKeyRow *dw_key_superseder(List *rows, const DwTaskKey *task);

@@ -299,6 +299,8 @@ dw_row_remove(Relation rel, const DwTaskKey *key)
 	result = dw_heap_delete(rel, &tid, false);
 	if (key->has_more)
 		dw_autonomous_leave(key->id);
+	if (dw_task_lease_lasts(key))
+		dw_touch_leases();
 	return result;
 }
 

@@ -70,6 +70,7 @@
 #include "../shmem/committing.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
 #include "my_session.h"
@@ -122,6 +123,7 @@ static bool extension_created = false;
 static bool prepared_ended = false;
 static bool roles_dropped = false;
 static bool control_changed = false;
+static bool leases_changed = false;
 
 /* Whether tasks of another origin (that came with a copy of another database) are left. */
 static enum
@@ -297,6 +299,17 @@ dw_touch_prepared(void)
 	prepared_ended = true;
 }
 
+/*
+ * Notes that this transaction changes leases, other than by their begin or by a word of
+ * the receiver: the queues' leases have to be counted again.
+ */
+void
+dw_touch_leases(void)
+{
+	(void) dw_my_database();
+	leases_changed = true;
+}
+
 /* Notes the name by which this transaction is about to be prepared. */
 void
 dw_touched_prepare_as(const char *gid)
@@ -314,7 +327,7 @@ forget_touched(void)
 	ended = NULL;
 	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
 	delivers = more_ended = all_touched = extension_created = false;
-	prepared_ended = roles_dropped = control_changed = false;
+	prepared_ended = roles_dropped = control_changed = leases_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
 	dw_tasks_unlocked();
@@ -430,7 +443,7 @@ tell_at_once(bool committed)
 	if (committed && roles_dropped)
 		dw_roles_dropped();
 	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
-		!control_changed && unarmed_news == UNARMED_NO_NEWS)
+		!control_changed && !leases_changed && unarmed_news == UNARMED_NO_NEWS)
 		return false;
 	if (dw_my_pinned_database() == NULL && !find_place_late(committed))
 		return false;
@@ -480,6 +493,12 @@ deliver_all(bool committed)
 	if (prepared_ended)
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_PREPARED);
+		needed = DW_AWAKE;
+	}
+	/* plain SQL and prepared transactions may have changed leases, too */
+	if (committed && (leases_changed || all_touched || prepared_ended) && dw_limits_doubt_leases(db))
+	{
+		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 		needed = DW_AWAKE;
 	}
 	if (committed && extension_created)

@@ -37,6 +37,7 @@ extern void dw_touch_unarmed(bool left);
 extern void dw_touch_roles(void);
 extern void dw_touch_extension(void);
 extern void dw_touch_prepared(void);
+extern void dw_touch_leases(void);
 extern void dw_touched_prepare_as(const char *gid);
 extern void dw_deliver(DwDatabase *db, const DwHint *hint);
 extern bool dw_accept_replicated(TriggerData *trigger, HeapTuple row);

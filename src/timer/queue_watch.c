@@ -238,11 +238,11 @@ role_exists(Oid role, Oid *known)
 	return true;
 }
 
-/* Returns the users of this array whose role exists; NULL if all exist. */
+/* Returns the roles of this array that exist; NULL if all exist. */
 static ArrayType *
-users_that_exist(Datum users, Oid *known)
+roles_that_exist(Datum all, Oid *known)
 {
-	ArrayType  *array = DatumGetArrayTypeP(users);
+	ArrayType  *array = DatumGetArrayTypeP(all);
 	Datum	   *roles;
 	bool	   *nulls;
 	int			n;
@@ -259,28 +259,35 @@ users_that_exist(Datum users, Oid *known)
 
 /*
  * Gives this queue to the bootstrap superuser if its owner was dropped, and removes dropped
- * roles from its users.  Returns true if the row was changed.  The caller has locked the
+ * roles from its users and receivers.  Returns true if the row was changed.  The caller has locked the
  * table for writing.
  */
 static bool
 adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 {
+	static const AttrNumber columns[] = {Anum_queue_users, Anum_queue_receivers};
 	Datum	   *values;
 	bool	   *nulls;
-	ArrayType  *users;
+	bool		changed = false;
 	Oid			owner;
 
 	dw_deform(rel, tuple, &values, &nulls);
 	owner = DatumGetObjectId(values[Anum_queue_owner - 1]);
-	users = nulls[Anum_queue_users - 1] ? NULL : users_that_exist(values[Anum_queue_users - 1], known);
-	if (users == NULL && role_exists(owner, known))
+	for (int i = 0; i < lengthof(columns); i++)
+	{
+		ArrayType  *left = nulls[columns[i] - 1] ? NULL : roles_that_exist(values[columns[i] - 1], known);
+
+		if (left == NULL)
+			continue;
+		values[columns[i] - 1] = PointerGetDatum(left);
+		changed = true;
+	}
+	if (!changed && role_exists(owner, known))
 		return false;
 	/* if another transaction changes the row, the timer looks again after its commit */
 	if (dw_heap_delete(rel, &tuple->t_self, false) != TM_Ok)
 		return false;
 
-	if (users != NULL)
-		values[Anum_queue_users - 1] = PointerGetDatum(users);
 	if (!role_exists(owner, known))
 	{
 		ereport(LOG,
@@ -296,7 +303,7 @@ adopt_queue(Relation rel, HeapTuple tuple, Oid *known)
 
 /*
  * Gives queues of dropped roles to the bootstrap superuser, and removes dropped roles from
- * the users of queues.  PostgreSQL does not do that, and a dump would contain the OID of the
+ * the users and receivers of queues.  PostgreSQL does not do that, and a dump would contain the OID of the
  * role, which may be another role's on another server.
  *
  * Runs in the caller's transaction, which has read the tables.  Does nothing if a table is

@@ -1,0 +1,197 @@
+# Leases that end in other ways than by a word of the receiver, or change: shortened,
+# cancelled, moved, in prepared transactions, in copies, received again and rolled back;
+# and what max_running counts meanwhile, and history has afterwards.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('lease_ends', conf => q{
+log_statement = none
+autovacuum = off
+max_prepared_transactions = 5
+wal_level = replica
+max_wal_senders = 2
+});
+
+sub query { return $node->safe_psql('postgres', $_[0]); }
+
+# Leases up to n messages: a list of [id, token, payload].
+sub lease
+{
+	my ($queue, $n, $time) = @_;
+
+	return map { [ split /\|/, $_ ] } split /\n/, query("SELECT id, token, payload #>> '{}' FROM delay_lease('$queue', $n, '$time')");
+}
+
+# Leases one message; waits until that is possible.
+sub lease_one
+{
+	my ($queue, $time, $what) = @_;
+	my @got;
+
+	wait_until(60, sub { query("CALL delay_await('$queue', '1 s')"); return @got = lease($queue, 1, $time) });
+	is(scalar(@got), 1, $what);
+	return $got[0] // [ 0, 0, '' ];
+}
+
+sub call { my ($function, $lease, @more) = @_; return query("SELECT $function(" . join(', ', @$lease[ 0, 1 ], @more) . ')'); }
+
+# A session in which a transaction stays open.
+sub session { return $node->background_psql('postgres', on_error_stop => 0, timeout => 3 * $PostgreSQL::Test::Utils::timeout_default); }
+
+# A queue with two messages more than may be under leases or received at a time; returns a
+# lease of the first.
+sub narrow
+{
+	my ($queue, $n, $time, $options) = @_;
+
+	query("SELECT delay_queue('$queue', external => true, max_running => $n, history => 'all'" . ($options // '') . ");
+		SELECT count(delay_send('$queue', to_jsonb(i), tag => 'n' || i)) FROM generate_series(1, $n + 2) i");
+	wait_for($node, "SELECT ready = $n + 2 FROM delay_wheel.queues WHERE name = '$queue'", "$queue: messages are due");
+	my ($first) = lease($queue, 1, $time);
+	lease($queue, $n - 1, '1 hour') if $n > 1;
+	is(scalar(lease($queue, 10, '1 hour')), 0, "$queue: max_running is reached");
+	return $first;
+}
+
+#
+# max_running: a place is free as soon as its lease is gone, in whatever way
+#
+my $first = narrow('shorter', 1, '1 hour');
+is(call('delay_extend', $first, q{'10 ms'}), 't', 'a lease is made shorter');
+lease_one('shorter', '1 hour', 'its end frees the place');
+is(scalar(lease('shorter', 10, '1 hour')), 0, 'one place');
+
+$first = narrow('longer', 1, '1 s');
+is(call('delay_extend', $first, q{'1 hour'}), 't', 'a lease is made longer');
+wait_for($node, "SELECT clock_timestamp() > leased_at + interval '1100 ms' FROM delay_wheel.task WHERE id = $first->[0]", 'its first end comes');
+is(scalar(lease('longer', 10, '1 hour')), 0, 'the place is kept');
+
+$first = narrow('cancelled', 1, '1 hour');
+is(query("SELECT delay_cancel($first->[0])"), 'running', 'a leased message is running');
+is(query("SELECT delay_cancel($first->[0], stop_running => true)"), 'cancelled', 'unless its lease is to end');
+is(call('delay_done', $first), 'f', 'its token is void');
+lease_one('cancelled', '1 hour', 'a cancellation frees the place');
+
+$first = narrow('swept', 1, '1 hour');
+query(q{SELECT delay_cancel_all(tag => 'n1')});
+lease_one('swept', '1 hour', 'one of many frees the place');
+
+$first = narrow('prepared', 1, '1 hour');
+query("BEGIN; SELECT delay_done($first->[0], $first->[1]); PREPARE TRANSACTION 'done'");
+is(scalar(lease('prepared', 10, '1 hour')), 0, 'a prepared transaction frees nothing');
+query(q{COMMIT PREPARED 'done'});
+lease_one('prepared', '1 hour', 'its commit does');
+
+# a lease that has ended is not counted: nor is its end, when the word comes late
+$first = narrow('late', 1, '50 ms', ', priority => -1');
+query(q{SELECT delay_send('late', '"urgent"', priority => 1)});
+wait_until(60, sub { return query(q{SELECT count(*) = 4 FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}) eq 't' });
+is(lease_one('late', '1 hour', 'another one is leased')->[2], 'urgent', 'which is urgent');
+is(call('delay_done', $first), 't', 'the receiver of the first one is done');
+is(scalar(lease('late', 10, '1 hour')), 0, 'that frees no second place');
+
+# the commit of a lease that others do not see yet when they count
+$first = narrow('slow', 2, '1 s');
+query(q{SELECT delay_done(t.id, t.token) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'slow' AND t.token IS NOT NULL AND t.due > now() + interval '1 min'});
+$node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
+$node->reload;
+wait_for($node, q{SHOW synchronous_standby_names}, 'commits wait for a standby', 60, expected => 'nobody');
+my $slow = session();
+$slow->query_until(qr/begun/, "\\echo begun\nSET synchronous_commit = on; SELECT id FROM delay_lease('slow', 1, '3 s');\n");
+wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'}, 'a lease waits for it');
+wait_until(60, sub { return query(qq{SELECT clock_timestamp() > due FROM delay_wheel.task WHERE id = $first->[0]}) eq 't' });
+query(q{SET synchronous_commit = local; BEGIN; SELECT count(*) FROM delay_receive('slow', 1); ROLLBACK});
+$node->append_conf('postgresql.conf', q{synchronous_standby_names = ''});
+$node->reload;
+wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'}, 'then it is committed');
+$slow->quit;
+wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.tasks WHERE queue = 'slow' AND leased_until > clock_timestamp()}, 'all leases end');
+my $n = 0;
+wait_until(60, sub { return ($n += lease('slow', 10, '1 hour')) >= 2 });
+is($n, 2, 'and free their places, no more than there are');
+
+#
+# Cancelling what a transaction has: no busy loop, and no waiting for a receiver
+#
+query(q{SELECT delay_queue('mail', external => true, history => 'all', retry_delay => '0'); SELECT delay_send('mail', '"a"'); CALL delay_await('mail', '60 s')});
+my $receiver = session();
+my $id = $receiver->query_safe(q{BEGIN; SELECT id FROM delay_receive('mail')});
+is(query("SELECT delay_cancel($id, stop_running => true)"), 'running', 'what a transaction has received cannot be stopped');
+is($receiver->query_safe("SELECT delay_cancel($id, stop_running => true)"), 'gone', 'to the receiver it is gone');
+$receiver->query_safe('ROLLBACK');
+my $a = lease_one('mail', '1 hour', 'it is leased');
+$receiver->query_safe("BEGIN; SELECT delay_done($a->[0], $a->[1])");
+my $canceller = session();
+$canceller->query_until(qr/begun/, "\\echo begun\nSELECT delay_cancel($a->[0], stop_running => true);\n");
+wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT delay_cancel%' AND wait_event_type = 'Lock'}, 'a cancellation waits for who is about to say done');
+$receiver->query_safe('ROLLBACK');
+like($canceller->query_safe('SELECT 1'), qr/cancelled/, 'and then ends the lease');
+$canceller->quit;
+
+#
+# A lease that has ended leaves nothing behind
+#
+query(q{SELECT delay_send('mail', '"b"')});
+my $b = lease_one('mail', '1 ms', 'one is leased for a moment');
+wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'and due again');
+for my $n (1 .. 3)
+{
+	query(q{CALL delay_await('mail', '60 s')});
+	is($receiver->query_safe(q{BEGIN; SELECT id FROM delay_receive('mail')}), $b->[0], "received, and rolled back: $n");
+	$receiver->query_safe('ROLLBACK');
+}
+is(lease_one('mail', '1 ms', 'it is not lost')->[0], $b->[0], 'and leased again');
+is(query("SELECT attempts, last_error LIKE 'DW008%' FROM delay_wheel.tasks WHERE id = $b->[0]"), '3|t', 'the rollbacks are an attempt');
+wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'its lease ends');
+my ($late) = query("SELECT token FROM delay_wheel.task WHERE id = $b->[0]");
+is(query("SELECT delay_reschedule($b->[0], '1 hour')"), 't', 'it is moved');
+is(query("SELECT leased_until IS NULL FROM delay_wheel.tasks WHERE id = $b->[0]"), 't', 'that is no lease');
+is(query("SELECT delay_done($b->[0], $late)"), 'f', 'the old token is void');
+is(query("SELECT delay_cancel($b->[0])"), 'cancelled', 'and it can be cancelled');
+
+# a transaction that has received only in a savepoint that was rolled back can be prepared,
+# and is not taken for a receiver then
+query(q{SELECT delay_send('mail', '"c"'); CALL delay_await('mail', '60 s')});
+query(q{BEGIN; SAVEPOINT s; SELECT count(*) FROM delay_receive('mail'); ROLLBACK TO s; CREATE TABLE prepared_here (i int); PREPARE TRANSACTION 'nothing received'; ROLLBACK PREPARED 'nothing received'});
+my $c = lease_one('mail', '1 hour', 'its message is there');
+
+#
+# History
+#
+query(q{SELECT pg_sleep(0.02)});
+is(call('delay_fail', $c, q{'x'}, q{'0'}), 't', 'an attempt fails');
+$c = lease_one('mail', '1 hour', 'the next one');
+query(q{SELECT pg_sleep(0.02)});
+is(call('delay_done', $c), 't', 'is done');
+query(q{SELECT delay_send('mail', '"d"', max_attempts => 1)});
+my $d = lease_one('mail', '20 ms', 'one is given up after its lease');
+wait_for($node, "SELECT count(*) = 1 FROM delay_wheel.failed WHERE id = $d->[0]", 'without a word');
+is(query("SELECT outcome, attempt, lateness >= '0', lateness < '10 min', duration >= '20 ms' FROM delay_wheel.history WHERE task IN ($c->[0], $d->[0]) ORDER BY task, ended"),
+	"retried|1|t|t|t\ndone|2|t|t|t\nfailed|1|t|t|t", 'history has when each was due, and how long its leases lasted');
+
+#
+# A copy whose lanes are in use when it is armed
+#
+query(q{SELECT delay_send('mail', '"copied"')});
+lease_one('mail', '1 hour', 'one is leased when the database is copied');
+$receiver->quit;
+wait_until(60, sub { $node->psql('template1', 'CREATE DATABASE copy TEMPLATE postgres') == 0 });
+$node->safe_psql('copy', q{SELECT delay_send('mail', '"new"'); CALL delay_await('mail', '60 s'); BEGIN; SELECT count(*) FROM delay_receive('mail'); COMMIT; SELECT delay_arm(); CALL delay_await('mail', '60 s')});
+is($node->safe_psql('copy', q{BEGIN; SELECT payload FROM delay_receive('mail', 10); COMMIT}), '"copied"', 'its message is due in the copy, once it is armed');
+
+#
+# Dropped roles
+#
+query(q{CREATE ROLE leaver; CREATE ROLE stayer; SELECT delay_queue('mail', users => '{leaver,stayer}', receivers => '{stayer,leaver}'); DROP ROLE leaver});
+wait_for($node, q{SELECT users::text || receivers::text = '{stayer}{stayer}' FROM delay_wheel.queue WHERE name = 'mail'}, 'a dropped role is no receiver any more');
+
+$node->stop;
+done_testing();
