@@ -424,20 +424,22 @@ is_same_lane(const DwTaskKey *a, const DwTaskKey *b)
 /*
  * The pass has reached the end of the lane.  If it has removed many tasks that are probably
  * in memory, the timer must load the lane again.  Otherwise executors would get all these
- * tasks when they are due, and find each one missing.
+ * tasks when they are due, and find each one missing.  Messages may be ready for long before
+ * somebody takes them, so of these a single one is enough: it would be counted, and waited
+ * for, as if it were there.
  */
 static void
 leave_lane(void)
 {
 	DwLaneRef	ref;
 
-	if (lane_removed >= MANY_TASKS && lane.origin == dw_origin_stamp() &&
+	if (lane_removed >= (lane_is_external ? 1 : MANY_TASKS) && lane.origin == dw_origin_stamp() &&
 		dw_my_database() == db && dw_lane_enter(db, lane.owner, lane.queue, lane.priority, &ref))
 	{
 		DwLane	   *l = &dw_lanes[ref.index];
 
 		if (lane_lowest <= dw_atomic_read(&l->horizon) &&
-			lane_removed >= (l->waiting + dw_ready_count(l)) / 4)
+			(lane_is_external || lane_removed >= (l->waiting + dw_ready_count(l)) / 4))
 			dw_touch_lane(ref, lane_lowest);
 	}
 	lane_removed = 0;

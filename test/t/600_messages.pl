@@ -1097,6 +1097,26 @@ group waiting => sub {
 	is(answer($two), 't', 'those that are gone take no wake-up with them');
 	clear('mail');
 
+	# one that is woken and does not look, since it is stopped; it is its turn once in two rounds
+	my $stopped = session();
+	my $stopped_pid = of($stopped, 'SELECT pg_backend_pid()');
+	begin($stopped, $call);
+	comes($waiting, 1, 'a session waits');
+	kill 'STOP', $stopped_pid;
+	for my $round (1, 2)
+	{
+		begin($two, $call);
+		comes($waiting, 2, 'another one waits beside one that is stopped');
+		put('mail', 'a');
+		is(answer($two), 't', "the other one is woken: round $round");
+		clear('mail');
+	}
+	kill 'CONT', $stopped_pid;
+	put('mail', 'a');
+	is(answer($stopped), 't', 'it goes on');
+	clear('mail');
+	$stopped->quit;
+
 	# queues that change
 	value(q{SELECT delay_queue('brief', external => true)});
 	begin($two, q{CALL delay_await('brief', null, null)});
@@ -1159,6 +1179,10 @@ group kinds => sub {
 	is(value('SELECT count(*) FROM done'), 0, 'nor is it run');
 	value(q{SELECT delay_cancel_all(due_from => '-infinity')});
 	clear('mail');
+	comes('SELECT count(*) FROM delay_wheel.task', 0, 'the queues are empty');
+	of($two, q{BEGIN; SELECT delay_schedule_task('SELECT 1', queue => 'sql', delay => '1 hour')});
+	refused($one, q{SELECT delay_queue('sql', external => true)}, '55006', 'but open transactions may schedule into one');
+	of($two, 'ROLLBACK');
 	value(q{SELECT delay_queue('mail', external => false), delay_queue('mail', external => true)});
 	is(value(q{SELECT external FROM delay_wheel.queues WHERE name = 'mail'}), 't', 'an empty queue can be changed');
 };

@@ -43,6 +43,14 @@ sub lease_one
 
 sub call { my ($function, $lease, @more) = @_; return query("SELECT $function(" . join(', ', @$lease[ 0, 1 ], @more) . ')'); }
 
+# What a statement returns that must not wait for a lock, or its SQLSTATE.
+sub without_waiting
+{
+	my ($code, $out, $err) = $node->psql('postgres', "SET lock_timeout = '10s'; $_[0]", extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
+
+	return $err =~ /ERROR: +(\w{5})/ ? $1 : $out;
+}
+
 # A session in which a transaction stays open.
 sub session { return $node->background_psql('postgres', on_error_stop => 0, timeout => 3 * $PostgreSQL::Test::Utils::timeout_default); }
 
@@ -91,18 +99,20 @@ query(q{COMMIT PREPARED 'done'});
 lease_one('prepared', '1 hour', 'its commit does');
 
 # a lease that has ended is not counted: nor is its end, when the word comes late
-$first = narrow('late', 1, '50 ms', ', priority => -1');
+$first = narrow('late', 1, '1 hour', ', priority => -1');
 query(q{SELECT delay_send('late', '"urgent"', priority => 1)});
+is(call('delay_extend', $first, q{'1 ms'}), 't', 'a lease is made to end');
 wait_until(60, sub { return query(q{SELECT count(*) = 4 FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}) eq 't' });
 is(lease_one('late', '1 hour', 'another one is leased')->[2], 'urgent', 'which is urgent');
 is(call('delay_done', $first), 't', 'the receiver of the first one is done');
 is(scalar(lease('late', 10, '1 hour')), 0, 'that frees no second place');
 
 # the commit of a lease that others do not see yet when they count
-$first = narrow('slow', 2, '1 s');
+$first = narrow('slow', 2, '1 hour');
 query(q{SELECT delay_done(t.id, t.token) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'slow' AND t.token IS NOT NULL AND t.due > now() + interval '1 min'});
 $node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
 $node->reload;
+query("SET synchronous_commit = local; SELECT delay_extend($first->[0], $first->[1], '2 s')");
 wait_for($node, q{SHOW synchronous_standby_names}, 'commits wait for a standby', 60, expected => 'nobody');
 my $slow = session();
 $slow->query_until(qr/begun/, "\\echo begun\nSET synchronous_commit = on; SELECT id FROM delay_lease('slow', 1, '3 s');\n");
@@ -119,13 +129,27 @@ wait_until(60, sub { return ($n += lease('slow', 10, '1 hour')) >= 2 });
 is($n, 2, 'and free their places, no more than there are');
 
 #
+# Messages that were due when they were cancelled: nobody waits for them
+#
+query(q{SELECT delay_queue('gone', external => true); SELECT count(delay_send('gone', '1', tag => 't')) FROM generate_series(1, 3); SELECT delay_send('gone', '2', delay => '1 hour')});
+wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'gone'}, 'messages are due that nobody takes');
+query(q{SELECT delay_cancel_all(tag => 't')});
+wait_for($node, q{SELECT ready = 0 FROM delay_wheel.queues WHERE name = 'gone'}, 'they are cancelled, and not due any more');
+is(query(q{CALL delay_await('gone', '0')}), 'f', 'nobody is told that there are some');
+
+#
 # Cancelling what a transaction has: no busy loop, and no waiting for a receiver
 #
 query(q{SELECT delay_queue('mail', external => true, history => 'all', retry_delay => '0'); SELECT delay_send('mail', '"a"'); CALL delay_await('mail', '60 s')});
 my $receiver = session();
 my $id = $receiver->query_safe(q{BEGIN; SELECT id FROM delay_receive('mail')});
-is(query("SELECT delay_cancel($id, stop_running => true)"), 'running', 'what a transaction has received cannot be stopped');
+is(without_waiting("SELECT delay_cancel($id)"), 'running', 'what a transaction has received is running');
+is(without_waiting("SELECT delay_cancel($id, stop_running => true)"), 'running', 'and cannot be stopped');
 is($receiver->query_safe("SELECT delay_cancel($id, stop_running => true)"), 'gone', 'to the receiver it is gone');
+$receiver->query_safe('ROLLBACK');
+query(q{CALL delay_await('mail', '60 s')});
+is($receiver->query_safe(q{BEGIN; SAVEPOINT s; SELECT id FROM delay_receive('mail')}), $id, 'received after a savepoint');
+is(without_waiting("SELECT delay_cancel($id)"), 'running', 'it is running as well');
 $receiver->query_safe('ROLLBACK');
 my $a = lease_one('mail', '1 hour', 'it is leased');
 $receiver->query_safe("BEGIN; SELECT delay_done($a->[0], $a->[1])");
@@ -162,6 +186,41 @@ is(query("SELECT delay_cancel($b->[0])"), 'cancelled', 'and it can be cancelled'
 query(q{SELECT delay_send('mail', '"c"'); CALL delay_await('mail', '60 s')});
 query(q{BEGIN; SAVEPOINT s; SELECT count(*) FROM delay_receive('mail'); ROLLBACK TO s; CREATE TABLE prepared_here (i int); PREPARE TRANSACTION 'nothing received'; ROLLBACK PREPARED 'nothing received'});
 my $c = lease_one('mail', '1 hour', 'its message is there');
+
+#
+# Messages whose receivers are rolled back over and over: one that is alone has lost an
+# attempt, those that come together are suspected only, and come alone the next time
+#
+query(q{SELECT delay_queue('poison', external => true, retry_delay => '1 hour'); SELECT count(delay_send('poison', to_jsonb(n))) FROM generate_series(1, 3) n});
+for my $n (1 .. 3)
+{
+	wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'poison'}, "three messages are due: $n");
+	is($receiver->query_safe(q{BEGIN; SELECT count(*) FROM delay_receive('poison', 10)}), 3, 'and received together');
+	$receiver->query_safe('ROLLBACK');
+}
+wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'poison'}, 'after three rollbacks they are due');
+is(query(q{SELECT count(*) FROM delay_wheel.tasks WHERE queue = 'poison' AND attempts > 0}), 0, 'none of them has lost an attempt');
+is($receiver->query_safe(q{BEGIN; SELECT string_agg(payload::text, ',') FROM delay_receive('poison', 10)}), '1', 'but each comes alone now');
+$receiver->query_safe('ROLLBACK');
+wait_for($node, q{SELECT string_agg(payload::text || ' ' || last_error, ',') LIKE '1 DW008%' FROM delay_wheel.tasks WHERE queue = 'poison' AND attempts > 0}, 'then it has lost one');
+
+#
+# A receiver that sits in its transaction: ends by receive_timeout, and gives way
+#
+query(q{SELECT delay_queue('idle', external => true, receive_timeout => '100 ms'); SELECT delay_send('idle', '1'); CALL delay_await('idle', '60 s')});
+my $idle = session();
+$idle->query_until(qr/begun/, "BEGIN; SELECT id FROM delay_receive('idle');\n\\echo begun\n");
+wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'}, 'receive_timeout ends its session');
+is(query(q{CALL delay_await('idle', '60 s')}), 't', 'its message is due');
+eval { $idle->quit };
+
+query(q{SELECT delay_queue('idle', receive_timeout => '0')});
+$idle = session();
+$idle->query_until(qr/begun/, "BEGIN; SELECT id FROM delay_receive('idle');\n\\echo begun\n");
+is(without_waiting('VACUUM FULL delay_wheel.task'), '', 'the table can be rewritten');
+is(query(q{SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'}), 0, 'the receiver gave way');
+is(query(q{CALL delay_await('idle', '60 s')}), 't', 'its message is due');
+eval { $idle->quit };
 
 #
 # History

@@ -9,6 +9,7 @@
 #   DW_COVERAGE          true if servers are to be stopped so that processes can
 #                        write what they have counted
 #   DW_RACES             names of groups of a test, if not all are wanted
+#   DW_WAIT_LIMIT        seconds after which a test waits for nothing any more
 #   DW_FAIL_FAST         end with the first thing that is waited for in vain
 
 package DelayWheel;
@@ -112,6 +113,7 @@ sub new_node
 sub wait_until
 {
 	my ($seconds, $code) = @_;
+	$seconds = $ENV{DW_WAIT_LIMIT} if $seconds > ($ENV{DW_WAIT_LIMIT} || $seconds);
 	# whatever is done to the clock
 	my $deadline = clock_gettime(CLOCK_MONOTONIC) + $seconds;
 
