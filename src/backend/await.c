@@ -60,7 +60,7 @@ require_top_level(FunctionCallInfo fcinfo)
 
 	if (ActivePortal != NULL && ActivePortal->stmts != NIL)
 		utility = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
-	if (call != NULL && IsA(call, CallContext) && !call->atomic &&
+	if (MyBackendType == B_BACKEND && call != NULL && IsA(call, CallContext) && !call->atomic &&
 		utility != NULL && IsA(utility, CallStmt) &&
 		castNode(CallStmt, utility)->funcexpr->funcid == fcinfo->flinfo->fn_oid &&
 		!TransactionIdIsValid(GetTopTransactionIdIfAny()))

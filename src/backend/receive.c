@@ -156,12 +156,16 @@ commits_unseen(const ReturnSetInfo *result)
 		ActivePortal->queryDesc->estate == result->econtext->ecxt_estate;
 }
 
-/* True if the function is called by a SELECT of a client, outside of a transaction block. */
+/*
+ * True if the function is called by a SELECT of a client, outside of a transaction block,
+ * and not by one in a pipeline, which a later statement may undo.
+ */
 static bool
 is_select_of_its_own(const ReturnSetInfo *result)
 {
-	return !IsTransactionBlock() && result != NULL && commits_unseen(result) &&
-		utility_at_top() == NULL;
+	return MyBackendType == B_BACKEND && !IsTransactionBlock() &&
+		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL &&
+		commits_unseen(result) && utility_at_top() == NULL;
 }
 
 /* Raises an error if the call would lose messages silently. */
@@ -661,6 +665,8 @@ dw_lease(PG_FUNCTION_ARGS)
 				 errmsg("%s cannot run inside a transaction block, a function or DO", "delay_lease()"),
 				 errdetail("A lease holds from the commit on."),
 				 errhint("Use SELECT * FROM %s as a statement of its own.", "delay_lease()")));
+	/* in a pipeline, statements that follow are not of this transaction */
+	MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 	/* what the client has must not be lost by a crash, whatever synchronous_commit says */
 	ForceSyncCommit();
 	return receive_or_lease(fcinfo, lease, true);
@@ -708,7 +714,13 @@ dw_fail(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_fail()");
 	dw_refuse_null(PG_ARGISNULL(0), "message id");
 	if (!PG_ARGISNULL(2))
-		error.message = text_to_cstring(PG_GETARG_TEXT_PP(2));
+	{
+		text	   *message = PG_GETARG_TEXT_PP(2);
+
+		/* the log gets no more of it than of errors of SQL tasks */
+		error.message = TextDatumGetCString(dw_clipped_text(VARDATA_ANY(message), VARSIZE_ANY_EXHDR(message),
+															DW_MAX_ERROR_TEXT));
+	}
 	if (!PG_ARGISNULL(3))
 		due = dw_time_add(dw_now(), dw_option_pause(fcinfo, 3, "retry_in"));
 	if (!PG_ARGISNULL(1))
@@ -717,6 +729,11 @@ dw_fail(PG_FUNCTION_ARGS)
 	t = find_held(PG_GETARG_INT64(0));
 	if (t == NULL)
 		PG_RETURN_BOOL(false);
+	/* this transaction may have dropped it meanwhile */
+	if (!dw_queue_keep(t->queue))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the queue of message %lld does not exist any more", (long long) t->entry.id)));
 	rel = dw_claim_open();
 	dw_claim_read(taken_db, rel, fetch_held(rel, t), &claim);
 	end_taken(t, dw_attempt_end(rel, &claim, due, give_up, t->since, &error));

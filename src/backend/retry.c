@@ -43,6 +43,7 @@
 #include "../shmem/writers.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
+#include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/rights.h"
 #include "../task/touched.h"
@@ -61,6 +62,7 @@ typedef enum Outcome
 	IS_RUNNING,					/* the task is running */
 	IS_LOCKED,					/* an open transaction changes the failed row */
 	KEY_IS_PENDING,				/* another task with its key is pending or running */
+	WRONG_KIND,					/* the queue has messages now, and this is a task, or vice versa */
 	NO_QUEUE,					/* the task's queue does not exist any more */
 	NO_OWNER					/* the task's owner does not exist any more */
 } Outcome;
@@ -130,6 +132,8 @@ judge(const Retrying *retrying, const FailedRow *row)
 		return NO_OWNER;
 	if (!dw_queue_keep(row->queue))
 		return NO_QUEUE;
+	if (dw_queue_is_external(dw_my_database(), row->queue) != row->nulls[Anum_failed_sql - 1])
+		return WRONG_KIND;
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	tuple = dw_task_find(retrying->task, row->id, snapshot);
 	UnregisterSnapshot(snapshot);
@@ -322,6 +326,9 @@ refuse(Outcome why, const FailedRow *row)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("the queue of task %lld does not exist any more", (long long) row->id),
 				 errhint("Schedule the task anew, in another queue.")));
+	if (why == WRONG_KIND)
+		dw_queue_require_kind(dw_queue_name_of(row->queue), !row->nulls[Anum_failed_sql - 1],
+							  row->nulls[Anum_failed_sql - 1]);
 	if (why == KEY_IS_PENDING)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNIQUE_VIOLATION),

@@ -146,6 +146,8 @@ dw_worker_begin(void)
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	dw_no_transaction_timeout();
 	BackgroundWorkerUnblockSignals();
+	/* a SIGHUP between the fork and here was ignored */
+	ConfigReloadPending = true;
 	/* remember the clock of this moment */
 	(void) dw_worker_clock_set_back();
 }

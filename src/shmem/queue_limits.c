@@ -445,6 +445,9 @@ dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts, Time
 		while (leased > 0 && !pg_atomic_compare_exchange_u32(&q->leased, &leased, leased - 1))
 			;
 		lease_changed(q, counts);
+		/* it was begun in this very transaction */
+		if (leased == 0)
+			doubt_leases(q);
 	}
 	return q->max_running > 0;
 }
@@ -496,8 +499,8 @@ dw_limits_received(Oid database, int32 place, int16 queue, uint32 n)
 	/* its row may have been deleted by plain SQL, and the place be another queue's */
 	if (q->database != database || q->id != queue)
 		return false;
-	return pg_atomic_fetch_sub_u32(&q->received, n) >= (uint32) q->max_running &&
-		q->max_running > 0;
+	pg_atomic_fetch_sub_u32(&q->received, n);
+	return q->max_running > 0 && in_work(q) + n >= (uint32) q->max_running;
 }
 
 /*

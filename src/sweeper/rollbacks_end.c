@@ -34,6 +34,7 @@
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/row_lock.h"
+#include "../task/touched.h"
 #include "rollbacks_end.h"
 
 /* Time before the next try if the table is locked, or after an error, in us. */
@@ -45,6 +46,8 @@ typedef struct Settled
 	int64		id;				/* 0: none was left */
 	DwOutcome	outcome;		/* DW_NOT_ENDED: others have the message, or had it */
 	DwLaneRef	lane;
+	bool		again;			/* another transaction has the row locked: hint is for the timer */
+	DwHint		hint;
 } Settled;
 
 /* Ends the attempt of the message, unless others have its row by now. */
@@ -63,10 +66,17 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 		return;
 	dw_task_key(rel, tuple, &key);
 	dw_writes_for(key.owner);
-	/* whoever has the row hints it at the end, and the sweeper removes what a mark has hit */
-	if (!key.is_message || dw_task_lease_lasts(&key) || dw_task_is_cancelled(rel, tuple) ||
-		dw_row_remove(rel, &key) != TM_Ok)
+	/* leased or moved since; and the sweeper removes what a mark has hit */
+	if (!key.is_message || key.due > dw_now() || dw_task_is_cancelled(rel, tuple))
 		return;
+	if (dw_row_remove(rel, &key) != TM_Ok)
+	{
+		/* plain SQL that has locked it hints nothing: the next claim asks for a recheck */
+		settled->hint = (DwHint) {.id = key.id, .due = key.due, .tid = key.tid};
+		settled->again = dw_lane_enter(db, key.owner, key.queue, key.priority,
+									   &settled->hint.lane);
+		return;
+	}
 	CommandCounterIncrement();
 	dw_claim_read(db, rel, tuple, &claim);
 	if (dw_lane_enter(db, key.owner, key.queue, key.priority, &settled->lane))
@@ -140,6 +150,8 @@ dw_rollbacks_end(bool *more)
 		return DW_NEVER;
 	/* only now: until the commit it must not be forgotten */
 	dw_rollback_settled(&db->rollbacks, settled->id);
+	if (settled->again)
+		dw_deliver(db, &settled->hint);
 	if (settled->outcome != DW_NOT_ENDED)
 		dw_count_end(db, &dw_lanes[settled->lane.index], settled->outcome);
 	*more = true;

@@ -102,22 +102,22 @@ lease_one('prepared', '1 hour', 'its commit does');
 $first = narrow('late', 1, '1 hour', ', priority => -1');
 query(q{SELECT delay_send('late', '"urgent"', priority => 1)});
 is(call('delay_extend', $first, q{'1 ms'}), 't', 'a lease is made to end');
-wait_until(60, sub { return query(q{SELECT count(*) = 4 FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}) eq 't' });
+wait_for($node, q{SELECT count(*) = 4 FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'late' AND t.due < clock_timestamp()}, 'its end has come');
 is(lease_one('late', '1 hour', 'another one is leased')->[2], 'urgent', 'which is urgent');
 is(call('delay_done', $first), 't', 'the receiver of the first one is done');
 is(scalar(lease('late', 10, '1 hour')), 0, 'that frees no second place');
 
 # the commit of a lease that others do not see yet when they count
 $first = narrow('slow', 2, '1 hour');
-query(q{SELECT delay_done(t.id, t.token) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'slow' AND t.token IS NOT NULL AND t.due > now() + interval '1 min'});
+query(qq{SELECT delay_done(t.id, t.token) FROM delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'slow' AND t.token IS NOT NULL AND t.id <> $first->[0]});
 $node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
 $node->reload;
-query("SET synchronous_commit = local; SELECT delay_extend($first->[0], $first->[1], '2 s')");
+is(query("SET synchronous_commit = local; SELECT delay_extend($first->[0], $first->[1], '2 s')"), 't', 'a lease is made to end soon');
 wait_for($node, q{SHOW synchronous_standby_names}, 'commits wait for a standby', 60, expected => 'nobody');
 my $slow = session();
 $slow->query_until(qr/begun/, "\\echo begun\nSET synchronous_commit = on; SELECT id FROM delay_lease('slow', 1, '3 s');\n");
 wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'}, 'a lease waits for it');
-wait_until(60, sub { return query(qq{SELECT clock_timestamp() > due FROM delay_wheel.task WHERE id = $first->[0]}) eq 't' });
+wait_for($node, qq{SELECT clock_timestamp() > due FROM delay_wheel.task WHERE id = $first->[0]}, 'the other one has ended meanwhile');
 query(q{SET synchronous_commit = local; BEGIN; SELECT count(*) FROM delay_receive('slow', 1); ROLLBACK});
 $node->append_conf('postgresql.conf', q{synchronous_standby_names = ''});
 $node->reload;
@@ -136,6 +136,12 @@ wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'gone'},
 query(q{SELECT delay_cancel_all(tag => 't')});
 wait_for($node, q{SELECT ready = 0 FROM delay_wheel.queues WHERE name = 'gone'}, 'they are cancelled, and not due any more');
 is(query(q{CALL delay_await('gone', '0')}), 'f', 'nobody is told that there are some');
+
+# in one transaction: begun and ended
+$first = narrow('at_once', 1, '1 hour');
+call('delay_done', $first);
+is(query(q{SELECT delay_done(id, token) FROM delay_lease('at_once', 1, '1 hour')}), 't', 'done by the statement that leases it');
+lease_one('at_once', '1 hour', 'that keeps no place');
 
 #
 # Cancelling what a transaction has: no busy loop, and no waiting for a receiver
@@ -163,6 +169,11 @@ $canceller->quit;
 #
 # A lease that has ended leaves nothing behind
 #
+is(query(q{SELECT count(delay_fail(id, token, repeat('e', 1000000), give_up => true)) FROM delay_lease('mail', 1, '1 ms')}), 0, 'nothing is left');
+query(q{SELECT delay_send('mail', '"long"')});
+is(call('delay_fail', lease_one('mail', '1 hour', 'one is leased'), q{repeat('e', 1000000)}, q{give_up => true}), 't', 'it fails, with many words');
+is(query(q{SELECT length(message) FROM delay_wheel.failed WHERE payload = '"long"'}), 16384, 'of which the first are kept');
+cmp_ok(-s $node->logfile, '<', 500_000, 'and logged');
 query(q{SELECT delay_send('mail', '"b"')});
 my $b = lease_one('mail', '1 ms', 'one is leased for a moment');
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'and due again');
@@ -237,6 +248,18 @@ is(query("SELECT outcome, attempt, lateness >= '0', lateness < '10 min', duratio
 	"retried|1|t|t|t\ndone|2|t|t|t\nfailed|1|t|t|t", 'history has when each was due, and how long its leases lasted');
 
 #
+# The last lease: nobody gets the message again, also while the sweeper cannot end it
+#
+query(q{SELECT delay_queue('last', external => true, max_attempts => 1); SELECT delay_send('last', '1')});
+my $last = lease_one('last', '100 ms', 'one is leased for the last time');
+$receiver->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $last->[0] FOR UPDATE");
+wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'last'}, 'its lease ends, while its row is locked');
+query('SELECT pg_sleep(0.3)');
+$receiver->query_safe('ROLLBACK');
+is(scalar(lease('last', 1, '1 hour')), 0, 'it is not leased again');
+wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $last->[0]", 'but has failed', 60, expected => 'DW006');
+
+#
 # A copy whose lanes are in use when it is armed
 #
 query(q{SELECT delay_send('mail', '"copied"')});
@@ -245,6 +268,23 @@ $receiver->quit;
 wait_until(60, sub { $node->psql('template1', 'CREATE DATABASE copy TEMPLATE postgres') == 0 });
 $node->safe_psql('copy', q{SELECT delay_send('mail', '"new"'); CALL delay_await('mail', '60 s'); BEGIN; SELECT count(*) FROM delay_receive('mail'); COMMIT; SELECT delay_arm(); CALL delay_await('mail', '60 s')});
 is($node->safe_psql('copy', q{BEGIN; SELECT payload FROM delay_receive('mail', 10); COMMIT}), '"copied"', 'its message is due in the copy, once it is armed');
+
+#
+# In a task there is nobody who could say done; and a queue that goes with what was received
+#
+query(q{SELECT delay_queue('task', external => true); SELECT delay_send('task', '1');
+	SELECT delay_schedule_task($$SELECT * FROM delay_lease('task')$$, mode => 'at_least_once', tag => 'leases');
+	SELECT delay_schedule_task($$CALL delay_await('task')$$, mode => 'at_least_once', tag => 'waits')});
+wait_for($node, q{SELECT string_agg(tag || sqlstate, ' ' ORDER BY tag) FROM delay_wheel.failed WHERE tag IN ('leases', 'waits')}, 'a task neither leases nor waits', 60, expected => 'leases25001 waits25001');
+is(without_waiting(q{BEGIN; CREATE TEMP TABLE got AS SELECT id FROM delay_receive('task'); SELECT delay_queue_drop('task'); SELECT delay_fail(id) FROM got}), '42704', 'what was received from a queue that is dropped cannot be put back');
+is(query(q{CALL delay_await('task', '60 s')}), 't', 'so all is as it was');
+
+# what has failed, and a queue of the other kind
+query(q{SELECT delay_queue('kind'); SELECT delay_schedule_task('SELECT 1/0', queue => 'kind')});
+wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.failed WHERE queue = 'kind'}, 'a task fails');
+query(q{SELECT delay_queue('kind', external => true)});
+is(without_waiting(q{SELECT delay_retry(id) FROM delay_wheel.failed WHERE queue = 'kind'}), '55000', 'it is no message');
+is(query(q{SELECT delay_redrive(queue => 'kind')}), 0, 'and stays where it is');
 
 #
 # Dropped roles
