@@ -117,7 +117,7 @@ COMMENT ON COLUMN delay_wheel.failed.payload IS 'of a message; null for an SQL t
 COMMENT ON COLUMN delay_wheel.failed.sql IS 'one or several SQL statements; null for a message';
 COMMENT ON COLUMN delay_wheel.failed.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.failed.attempts IS 'how often it was run and failed; 0 if it was given up without having been run';
-COMMENT ON COLUMN delay_wheel.failed.sqlstate IS 'of the error of the last attempt, five characters; DW001: superseded by a newer task of its key, DW002: expired, DW003: its end is not known (mode at_most_once), DW004: it crashed the server, DW005: it ended its own executor';
+COMMENT ON COLUMN delay_wheel.failed.sqlstate IS 'of the error of the last attempt, five characters; DW001: superseded by a newer task of its key, DW002: expired, DW003: its end is not known (mode at_most_once), DW004: it crashed the server, DW005: it ended its own executor; of messages DW006: its last lease has ended, DW007: its receiver has called delay_fail(), DW008: its receivers were rolled back';
 COMMENT ON COLUMN delay_wheel.failed.message IS 'of that error, its first 16 kB';
 COMMENT ON COLUMN delay_wheel.failed.detail IS 'of that error, or null';
 COMMENT ON COLUMN delay_wheel.failed.hint IS 'of that error, or null';

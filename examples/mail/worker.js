@@ -14,8 +14,8 @@ process.on('SIGTERM', () => {
 // One mail, by the few words of SMTP that it takes.
 function send(id, attempt, payload) {
 	const lines = [`EHLO example.com`, `MAIL FROM:<shop@example.com>`, `RCPT TO:<${payload.email}>`, `DATA`,
-		`From: shop@example.com\r\nTo: ${payload.email}\r\nSubject: Your order ${payload.id}\r\n` +
-		`Message-ID: <${id}.${attempt}@example.com>\r\n\r\nIt is not paid yet.\r\n.`, `QUIT`];
+		`From: shop@example.com\r\nTo: ${payload.email}\r\nSubject: ${payload.subject || `Your order ${payload.id}`}\r\n` +
+		`Message-ID: <${id}.${attempt}@example.com>\r\n\r\n${payload.text || 'It is not paid yet.'}\r\n.`, `QUIT`];
 	return new Promise((resolve, reject) => {
 		const socket = net.connect(Number(process.env.SMTP_PORT || 25), process.env.SMTP_HOST || 'localhost');
 		let answer = '';
@@ -39,9 +39,11 @@ async function work(db, { id, token, payload, attempt }) {
 	try {
 		await send(id, attempt, payload);
 	} catch (e) {
+		console.log(id, payload.email, e.message);
 		return db.query('SELECT delay_fail($1, $2, $3, give_up => $4)', [id, token, e.message, e.smtp >= 500]);
 	}
-	return db.query('SELECT delay_done($1, $2)', [id, token]);
+	await db.query('SELECT delay_done($1, $2)', [id, token]);
+	console.log(id, payload.email, 'sent');
 }
 
 async function serve() {

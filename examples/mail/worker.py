@@ -24,9 +24,9 @@ def send(id, attempt, payload):
     mail = EmailMessage()
     mail["From"] = "shop@example.com"
     mail["To"] = payload["email"]
-    mail["Subject"] = f"Your order {payload['id']}"
+    mail["Subject"] = payload.get("subject", f"Your order {payload.get('id')}")
     mail["Message-ID"] = f"<{id}.{attempt}@example.com>"  # the same mail, sent twice, is known by it
-    mail.set_content("It is not paid yet.")
+    mail.set_content(payload.get("text", "It is not paid yet."))
     with smtplib.SMTP(os.environ.get("SMTP_HOST", "localhost"), int(os.environ.get("SMTP_PORT", "25")), timeout=20) as smtp:
         smtp.send_message(mail)
 
@@ -42,8 +42,10 @@ def work(db, id, token, payload, attempt):
         if isinstance(e, smtplib.SMTPRecipientsRefused):
             code = next(iter(e.recipients.values()))[0]
         db.execute("SELECT delay_fail(%s, %s, %s::text, give_up => %s)", (id, token, str(e)[:500], code >= 500))
+        print(id, payload["email"], e, flush=True)
     else:
         db.execute("SELECT delay_done(%s, %s)", (id, token))
+        print(id, payload["email"], "sent", flush=True)
 
 
 def serve():

@@ -1,7 +1,7 @@
 # The workers of examples/mail, in Python and Node, with a mail server of the test's own:
 # mails arrive, once each; what is refused for now comes later, what is refused for ever has
-# failed; SIGTERM leaves nothing leased; a worker that is killed, and a server that restarts,
-# lose no mail.  A worker whose driver is not there is left out.
+# failed; SIGTERM leaves nothing leased; a worker that is killed, a server that restarts, and
+# a network that is cut lose no mail.  A worker whose driver is not there is left out.
 #
 #   DW_NODE_MODULES   directory in which node finds "pg", if it is not installed
 
@@ -11,7 +11,9 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use DelayWheel;
+use IO::Select;
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use POSIX ();
@@ -94,12 +96,52 @@ sub arrived
 }
 
 #
+# A way to the database that can be cut: it passes on what it gets, from a port to the
+# socket of the server.
+#
+my $way_port = do { my $probe = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "no port: $!"; $probe->sockport };
+
+sub open_way
+{
+	my $way = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $way_port, ReuseAddr => 1) or die "no port: $!";
+	my $pid = fork;
+
+	return $pid if $pid;
+	my $select = IO::Select->new($way);
+	my %other;
+	for (;;)
+	{
+		for my $from ($select->can_read)
+		{
+			if ($from == $way)
+			{
+				my $client = $way->accept or next;
+				my $server = IO::Socket::UNIX->new($node->host . '/.s.PGSQL.' . $node->port) or next;
+				@other{ $client, $server } = ($server, $client);
+				$select->add($client, $server);
+			}
+			elsif (sysread($from, my $bytes, 65536)) { syswrite($other{$from}, $bytes); }
+			else
+			{
+				$select->remove($from, $other{$from});
+				close $_ for $other{$from}, $from;
+			}
+		}
+	}
+}
+
+# Those who talk over it hear of the end, or if it is stopped nothing at all.
+sub cut_way { my ($pid) = @_; kill 'KILL', $pid; waitpid($pid, 0); return; }
+
+my $way = open_way();
+
+#
 # The workers
 #
 my %is_there = (
 	'worker.py' => sub { return system(q{/usr/bin/python3 -c 'import psycopg' 2>/dev/null}) == 0 },
 	'worker.js' => sub { return system(q{node -e "require('pg')" 2>/dev/null}) == 0 });
-my %program = ('worker.py' => '/usr/bin/python3', 'worker.js' => 'node');
+my %program = ('worker.py' => '/usr/bin/python3', 'receive.py' => '/usr/bin/python3', 'worker.js' => 'node');
 local $ENV{NODE_PATH} = $ENV{DW_NODE_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules';
 
 # Where there is npm, a machine for tests may fetch what node lacks.
@@ -116,7 +158,7 @@ sub start_worker
 	my $pid = fork;
 
 	return $pid if $pid;
-	$ENV{$_->[0]} = $_->[1] for [ PGHOST => $node->host ], [ PGPORT => $node->port ], [ PGUSER => 'mailer' ], [ PGDATABASE => 'postgres' ],
+	$ENV{$_->[0]} = $_->[1] for [ PGHOST => '127.0.0.1' ], [ PGPORT => $way_port ], [ PGUSER => 'mailer' ], [ PGDATABASE => 'postgres' ],
 	  [ SMTP_HOST => '127.0.0.1' ], [ SMTP_PORT => $smtp_port ];
 	open(STDERR, '>>', "$scratch/errors");
 	exec($program{$worker}, "$dir/$worker") or POSIX::_exit(1);
@@ -180,14 +222,48 @@ for my $worker ('worker.py', 'worker.js')
 		order(++$n, "r$n\@example.com");
 		arrived("$worker: it goes on after a restart of the server", "r$n\@example.com");
 		wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: and says that it is done");
+
+		# the network is cut while it waits, and while it works
+		for my $mails (1, 30)
+		{
+			unlink $received;
+			%got = ();
+			order(++$n, "c$n\@example.com") for 2 .. $mails;
+			wait_until(60, sub { return mails() > 0 }) if $mails > 1;
+			cut_way($way);
+			order(++$n, "c$n\@example.com");
+			$way = open_way();
+			wait_until(60, sub { %got = map { s/ .*//r => 1 } mails(); return keys %got == $mails });
+			is(scalar(keys %got), $mails, "$worker: after a cut of the network all mails come: $mails");
+			wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.tasks', "$worker: and are done");
+		}
 		kill 'TERM', $pid;
 		waitpid($pid, 0);
 		is($?, 0, "$worker: SIGTERM ends it again");
 	}
 }
+# In transactions: each effect once, whoever is killed.
+SKIP:
+{
+	skip('there is no driver for receive.py', 1) if !$is_there{'worker.py'}->();
+	query(q{CREATE TABLE greeting (id bigint PRIMARY KEY, text text); GRANT INSERT ON greeting TO mailer; SELECT delay_queue('greetings', external => true, receivers => '{mailer}')});
+	my $pid = start_worker('receive.py');
+	for my $round (1 .. 5)
+	{
+		query(q{SELECT delay_send('greetings', jsonb_build_object('text', n)) FROM generate_series(1, 200) n});
+		wait_for($node, "SELECT count(*) > 200 * ($round - 1) FROM greeting", "receive.py: greetings come: $round");
+		kill 'KILL', $pid;
+		waitpid($pid, 0);
+		$pid = start_worker('receive.py');
+	}
+	wait_for($node, 'SELECT count(*) = 1000 FROM greeting', 'receive.py: each is written once');
+	kill 'KILL', $pid;
+	waitpid($pid, 0);
+}
 note('errors of the workers: ' . (-s "$scratch/errors" ? slurp_file("$scratch/errors") : 'none'));
 is(query('SELECT count(*) FROM delay_wheel.failed'), 0, 'nothing else has failed');
 
+cut_way($way);
 kill 'TERM', $server;
 waitpid($server, 0);
 $node->stop;
