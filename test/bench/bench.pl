@@ -14,6 +14,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use Bench;
+use Messages qw(measure_messages);
 use IPC::Open2;
 use JSON::PP;
 use List::Util qw(max min sum);
@@ -1091,7 +1092,8 @@ my %row = (
 	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst,
 	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
-	memory => \&row_memory, scale => \&row_scale);
+	memory => \&row_memory, scale => \&row_scale,
+	messages => sub { measure_messages(\%opt, \&rounds, \&record, \&sync_commit) });
 my @errors;
 
 # A row that fails has no figure, and the run has failed; the others go on.
@@ -1122,7 +1124,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule bulk trigger drain burst million snapshot history wal lateness poller cron idle start memory);
+	measure($_) for qw(schedule bulk trigger drain burst million snapshot history wal lateness poller cron idle start memory messages);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

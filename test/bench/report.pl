@@ -61,7 +61,8 @@ my %title = (
 	scale => [ 'Rates against pending count', '' ],
 	idle => [ 'Idle', '' ],
 	start => [ 'Start to first due task', '' ],
-	memory => [ 'Ring memory', '' ]);
+	memory => [ 'Ring memory', '' ],
+	messages => [ 'Messages', '' ]);
 
 sub number
 {

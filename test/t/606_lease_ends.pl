@@ -137,6 +137,12 @@ query(q{SELECT delay_cancel_all(tag => 't')});
 wait_for($node, q{SELECT ready = 0 FROM delay_wheel.queues WHERE name = 'gone'}, 'they are cancelled, and not due any more');
 is(query(q{CALL delay_await('gone', '0')}), 'f', 'nobody is told that there are some');
 
+# undone by a savepoint
+$first = narrow('undone', 1, '1 hour');
+query("BEGIN; SAVEPOINT s; SELECT delay_done($first->[0], $first->[1]); ROLLBACK TO s; COMMIT");
+is(scalar(lease('undone', 10, '1 hour')), 0, 'what a savepoint has undone frees nothing');
+is(call('delay_done', $first), 't', 'it is still leased');
+
 # in one transaction: begun and ended
 $first = narrow('at_once', 1, '1 hour');
 call('delay_done', $first);
@@ -174,9 +180,12 @@ query(q{SELECT delay_send('mail', '"long"')});
 is(call('delay_fail', lease_one('mail', '1 hour', 'one is leased'), q{repeat('e', 1000000)}, q{give_up => true}), 't', 'it fails, with many words');
 is(query(q{SELECT length(message) FROM delay_wheel.failed WHERE payload = '"long"'}), 16384, 'of which the first are kept');
 cmp_ok(-s $node->logfile, '<', 500_000, 'and logged');
-query(q{SELECT delay_send('mail', '"b"')});
+query(q{SELECT delay_send('mail', '"b"'); CALL delay_await('mail', '60 s')});
+my $due = query('SELECT due FROM delay_wheel.tasks WHERE payload = \'"b"\'');
 my $b = lease_one('mail', '1 ms', 'one is leased for a moment');
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'and due again');
+is($receiver->query_safe(q{SELECT due FROM delay_lease('mail', lease => '1 ms')}), $due, 'to whom it is leased next, it was due when it was due first');
+wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'that lease ends, too');
 for my $n (1 .. 3)
 {
 	query(q{CALL delay_await('mail', '60 s')});
@@ -184,7 +193,7 @@ for my $n (1 .. 3)
 	$receiver->query_safe('ROLLBACK');
 }
 is(lease_one('mail', '1 ms', 'it is not lost')->[0], $b->[0], 'and leased again');
-is(query("SELECT attempts, last_error LIKE 'DW008%' FROM delay_wheel.tasks WHERE id = $b->[0]"), '3|t', 'the rollbacks are an attempt');
+is(query("SELECT attempts, last_error LIKE 'DW008%' FROM delay_wheel.tasks WHERE id = $b->[0]"), '4|t', 'the rollbacks are an attempt');
 wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'mail'}, 'its lease ends');
 my ($late) = query("SELECT token FROM delay_wheel.task WHERE id = $b->[0]");
 is(query("SELECT delay_reschedule($b->[0], '1 hour')"), 't', 'it is moved');
