@@ -55,7 +55,8 @@ COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it
 
 CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
-	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint)
+	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint,
+	OUT first_due timestamptz, OUT leased integer, OUT lapsed bigint, OUT awaiting integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
@@ -68,7 +69,7 @@ SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
 	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped,
 	   q.external, q.receivers, CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval) END AS lease,
 	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision) END AS receive_timeout,
-	   q.notify_channel
+	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed
 FROM delay_wheel_internal.visible_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
@@ -101,6 +102,10 @@ COMMENT ON COLUMN delay_wheel.queues.external IS 'whether it has messages, which
 COMMENT ON COLUMN delay_wheel.queues.lease IS 'if external: how long a lease is that says nothing, see delay_lease(); else null';
 COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'if external: how long a transaction that has received may be idle, 0 is without limit; else null';
 COMMENT ON COLUMN delay_wheel.queues.notify_channel IS 'if external: the channel that is notified when a message can be received, or null';
+COMMENT ON COLUMN delay_wheel.queues.first_due IS 'of the task in memory that is due and waits longest: since when it waits, which is its due time; of a message whose lease has ended, that end; null if none waits';
+COMMENT ON COLUMN delay_wheel.queues.awaiting IS 'if external: sessions that wait for its messages in delay_await(); else null';
+COMMENT ON COLUMN delay_wheel.queues.leased IS 'if external: messages that receivers have under a lease, see delay_lease(); they count for max_running beside running; else null, and so while a command rewrites the table of tasks';
+COMMENT ON COLUMN delay_wheel.queues.lapsed IS 'if external: leases that ended without a word of their receiver, since the start of the server, or since the queue was declared; each is counted when its message is received again, or has failed; else null';
 COMMENT ON COLUMN delay_wheel.queues.receivers IS 'roles that may receive its messages, beside members of its owner; ''-'' stands for all roles';
 
 CREATE FUNCTION delay_wheel_internal.get_status(

@@ -108,6 +108,8 @@ typedef struct Taken
 	TimestampTz until;			/* end of the lease, if TAKEN_LEASED */
 	bool		is_last;		/* no attempt is left after this lease */
 	uint32		lease_counts;	/* see dw_limits_lease_counts() */
+	bool		has_lapsed;		/* a lease had ended without a word, to be counted after the
+								 * commit */
 	SubTransactionId subid;		/* that has taken it */
 	SubTransactionId ended_in;	/* that has ended it, if TAKEN_ENDED */
 } Taken;
@@ -249,6 +251,7 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 		t->queue_place = place - dw_queues;
 		t->state = TAKEN_POPPED;
 		t->outcome = DW_NOT_ENDED;
+		t->has_lapsed = false;
 		t->subid = GetCurrentSubTransactionId();
 		/* noted: from here on the callbacks bring it back */
 		ntaken++;
@@ -423,6 +426,8 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 		case DW_CLAIMED:
 			t->entry.block = ItemPointerGetBlockNumber(&claim->key.tid);
 			t->entry.offset = ItemPointerGetOffsetNumber(&claim->key.tid);
+			/* what is put back keeps its token, and is counted another time */
+			t->has_lapsed = claim->key.is_leased && claim->verdict != DW_PUT_BACK;
 			if (claim->verdict == DW_RUN)
 				return true;
 			obey_verdict(rel, t, claim);
@@ -803,6 +808,8 @@ count_all(void)
 		uint64		late = Max(taken[i].since - taken[i].entry.due, 0);
 
 		end_count(taken_db, &taken[i]);
+		if (taken[i].has_lapsed)
+			dw_limits_lease_lapsed(taken_db->oid, taken[i].queue_place, taken[i].queue);
 		if (taken[i].state == TAKEN_LEASED)
 		{
 			dw_limits_lease_begins(taken_db->oid, taken[i].queue_place, taken[i].queue,

@@ -65,16 +65,6 @@ typedef struct Waiting
 	TimestampTz first_due;
 } Waiting;
 
-/* Returns the due time of the lane's first due task.  Under the ready lock. */
-static TimestampTz
-first_in_line(const DwLane *lane)
-{
-	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
-	const DwEntry *first = dw_list_first(dw_pool, &head);
-
-	return first != NULL ? first->due : lane->spare.due;
-}
-
 /* Adds a lane with due tasks to the sums of its state, if it still belongs to the database. */
 static void
 count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
@@ -95,7 +85,7 @@ count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 			{
 				all[i].lanes++;
 				all[i].tasks += dw_ready_count(lane);
-				all[i].first_due = Min(all[i].first_due, first_in_line(lane));
+				all[i].first_due = Min(all[i].first_due, dw_lane_first_due(lane));
 			}
 	}
 	LWLockRelease(dw_ready_lock(db));

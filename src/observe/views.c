@@ -24,6 +24,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -37,6 +38,7 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
+#include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/lanes.h"
@@ -371,13 +373,25 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* A queue, and the sums over its lanes. */
+/* Returns the due time of the lane's first due task.  Under the ready lock. */
+TimestampTz
+dw_lane_first_due(const DwLane *lane)
+{
+	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
+	const DwEntry *first = dw_list_first(dw_pool, &head);
+
+	return first != NULL ? first->due : lane->spare.due;
+}
+
+/* A queue, the sums over its lanes, and its leases. */
 typedef struct QueueSum
 {
 	DwQueue		queue;			/* a copy */
 	int32		lanes;
 	int64		near;			/* tasks in memory that are not due yet */
 	int64		ready;			/* due tasks */
+	TimestampTz first_due;		/* of these; DW_NEVER if there is none */
+	int32		leased;			/* messages under a lease; -1 if not known */
 	DwLimit		limit;			/* of the queue, if it holds a lane with ready tasks back */
 } QueueSum;
 
@@ -406,6 +420,8 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 		LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 		sum->queue = *queue;
 		LWLockRelease(dw_ready_lock(db));
+		sum->first_due = DW_NEVER;
+		sum->leased = -1;
 		if (sum->queue.database == db->oid)
 			n++;
 	}
@@ -413,7 +429,7 @@ collect_queues(DwDatabase *db, QueueSum *sums)
 	return n;
 }
 
-/* Adds a lane to the sums of its queue.  Reads numbers without a lock, the limit under one. */
+/* Adds a lane to the sums of its queue.  Takes the ready lock if it has due tasks. */
 static void
 add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum *sum)
 {
@@ -425,12 +441,15 @@ add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum 
 	sum->lanes++;
 	sum->near += lane->waiting;
 	sum->ready += ready;
-	if (ready == 0 || sum->limit != DW_LIMIT_NONE)
+	if (ready == 0)
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	limit = dw_lane_limit(lane, now, &room, &until);
+	/* they may have been taken meanwhile, or the lane given back */
+	if (lane->database == db->oid && dw_ready_count(lane) > 0)
+		sum->first_due = Min(sum->first_due, dw_lane_first_due(lane));
 	LWLockRelease(dw_ready_lock(db));
-	if (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE)
+	if (sum->limit == DW_LIMIT_NONE && (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE))
 		sum->limit = limit;
 }
 
@@ -452,6 +471,49 @@ sum_queues(DwDatabase *db, int *n)
 			add_lane_to_queue(db, &dw_lanes[lane], now, sum);
 	}
 	return sums;
+}
+
+/*
+ * Counts the leases of external queues, by the index of leased messages: their number in
+ * shared memory is not kept for all queues.  It stays unknown while the table is locked,
+ * so that a look at queues does not wait for a command that rewrites it.
+ */
+static void
+count_leased(QueueSum *sums, int n)
+{
+	Oid			index = dw_catalog()->task_lease_index;
+	DwLeaseScan *scan;
+	Relation	rel;
+	HeapTuple	tuple;
+	bool		any = false;
+
+	for (int i = 0; i < n; i++)
+		any |= sums[i].queue.external;
+	if (!any || !ConditionalLockRelationOid(dw_catalog()->task, AccessShareLock))
+		return;
+	rel = table_open(dw_catalog()->task, NoLock);
+	if (ConditionalLockRelationOid(index, AccessShareLock))
+	{
+		for (int i = 0; i < n; i++)
+			sums[i].leased = 0;
+		scan = dw_lease_scan_begin(rel, dw_now() + 1, NULL);
+		while ((tuple = dw_lease_scan_next(scan)) != NULL)
+		{
+			DwTaskKey	key;
+			QueueSum	wanted = {0};
+			QueueSum   *sum;
+
+			CHECK_FOR_INTERRUPTS();
+			dw_task_key(rel, tuple, &key);
+			wanted.queue.id = key.queue;
+			sum = bsearch(&wanted, sums, n, sizeof(QueueSum), compare_sums);
+			if (sum != NULL && key.origin == dw_origin_stamp())
+				sum->leased++;
+		}
+		dw_lease_scan_end(scan);
+		UnlockRelationOid(index, AccessShareLock);
+	}
+	table_close(rel, AccessShareLock);
 }
 
 /* Adds a row of the view "queues" to the result. */
@@ -480,7 +542,11 @@ put_queue(FunctionCallInfo fcinfo, QueueSum *sum)
 			   DW_INT8(dw_counted(&queue->counters, DW_FAILED)),
 			   DW_INT8(dw_counted(&queue->counters, DW_RETRIED)),
 			   DW_INT8(dw_counted(&queue->counters, DW_CANCELLED)),
-			   DW_INT8(dw_counted(&queue->counters, DW_SKIPPED)));
+			   DW_INT8(dw_counted(&queue->counters, DW_SKIPPED)),
+			   dw_null_if(sum->first_due == DW_NEVER, DW_TIME(sum->first_due)),
+			   dw_null_if(!queue->external || sum->leased < 0, DW_INT4(sum->leased)),
+			   dw_null_if(!queue->external, DW_INT8(pg_atomic_read_u64(&queue->lapsed))),
+			   dw_null_if(!queue->external, DW_INT4(queue->waiting)));
 }
 
 /* Returns the sums of a queue; NULL if there are none, or the user may not see the queue. */
@@ -516,6 +582,7 @@ dw_get_queues(PG_FUNCTION_ARGS)
 	if (db == NULL)
 		return (Datum) 0;
 	sums = sum_queues(db, &n);
+	count_leased(sums, n);
 	rel = table_open(dw_catalog()->queue, AccessShareLock);
 	scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 	while ((tuple = systable_getnext(scan)) != NULL)

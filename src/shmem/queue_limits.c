@@ -470,6 +470,17 @@ dw_limits_doubt_leases(DwDatabase *db)
 	return wake;
 }
 
+/*
+ * Counts a lease that ended without a word of its receiver: its message was received
+ * again, or ended.  The place may be DW_NO_QUEUE.  Takes no lock; for commit callbacks.
+ */
+void
+dw_limits_lease_lapsed(Oid database, int32 place, int16 queue)
+{
+	if (is_place_of(place, database, queue))
+		pg_atomic_fetch_add_u64(&dw_queues[place].lapsed, 1);
+}
+
 /* Length of a lease of the queue that says nothing, in us.  Takes the ready lock. */
 int64
 dw_lease_of_queue(DwDatabase *db, int16 queue)
@@ -675,6 +686,7 @@ dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id)
 	pg_atomic_init_u32(&place->lease_changes, 0);
 	pg_atomic_init_u32(&place->lease_counts, 0);
 	pg_atomic_init_u32(&place->lease_doubt, 1);
+	pg_atomic_init_u64(&place->lapsed, 0);
 	dw_counters_init(&place->counters);
 }
 

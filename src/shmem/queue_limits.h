@@ -99,6 +99,7 @@ typedef struct DwQueue
 
 	/* statistics, since the queue was entered */
 	DwCounters	counters;		/* cancelled: claimed tasks that a mark had cancelled */
+	pg_atomic_uint64 lapsed;	/* leases that ended without a word of the receiver */
 } DwQueue;
 
 extern DwQueue *dw_lane_queue(const DwLane *lane);
@@ -121,6 +122,7 @@ extern void dw_limits_lease_begins(Oid database, int32 place, int16 queue, uint3
 extern bool dw_limits_lease_over(Oid database, int32 place, int16 queue, uint32 counts,
 								 TimestampTz until);
 extern bool dw_limits_doubt_leases(DwDatabase *db);
+extern void dw_limits_lease_lapsed(Oid database, int32 place, int16 queue);
 extern bool dw_limits_received(Oid database, int32 place, int16 queue, uint32 n);
 
 extern bool dw_limits_keep_for_other(DwDatabase *db, const DwLane *lane, TimestampTz now);

@@ -32,6 +32,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../shmem/writers.h"
@@ -170,7 +171,12 @@ dw_leases_end(bool *more)
 	if (!ok)
 		return dw_now() + RETRY_US;
 	for (int i = 0; i < slice->n; i++)
-		dw_count_end(db, &dw_lanes[slice->lanes[i].index], DW_FAILED);
+	{
+		DwLane	   *lane = &dw_lanes[slice->lanes[i].index];
+
+		dw_count_end(db, lane, DW_FAILED);
+		dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
+	}
 	*more = slice->n == SLICE;
 	return slice->next;
 }

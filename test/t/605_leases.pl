@@ -167,6 +167,101 @@ query(q{SELECT delay_cancel_all(queue => 'mail')});
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'it is cancelled');
 
 #
+# What the view of queues says: due and not taken, waited for, leased, ended without a word
+#
+query(q{SELECT delay_queue('seen', external => true, users => '{sender}', receivers => '{mailer}'); SELECT delay_queue('sql')});
+
+# A test: the queue comes to have these figures.
+sub seen
+{
+	my ($figures, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return wait_for($node, q{SELECT ready, awaiting, leased, lapsed FROM delay_wheel.queues WHERE name = 'seen'}, $what, 60, expected => $figures);
+}
+
+# Sends a message, whose lease ends without a word so far; returns that lease.
+sub lapse
+{
+	my ($text, %with) = @_;
+	my $key = $with{key} // '';
+
+	query("SELECT delay_send('seen', '\"$text\"', key => nullif('$key', ''))");
+	my $lease = lease_one('seen', '1 ms', "$text is leased");
+	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'seen'}, 'the lease has ended', 60, expected => 1);
+	return $lease;
+}
+
+seen('0|0|0|0', 'a new queue');
+is(query(q{SELECT first_due IS NULL, awaiting IS NULL, leased IS NULL, lapsed IS NULL FROM delay_wheel.queues WHERE name = 'sql'}), 't|t|t|t', 'one of SQL tasks has no such figures');
+put('seen', 'a', 'b', 'c');
+is(query(q{SELECT first_due = (SELECT min(due) FROM delay_wheel.tasks) FROM delay_wheel.queues WHERE name = 'seen'}), 't', 'since when the oldest message waits');
+my @held = lease('seen', 2, '1 hour');
+seen('1|0|2|0', 'two are leased, one is not taken');
+is(query(q{SELECT first_due = (SELECT max(due) FROM delay_wheel.tasks) FROM delay_wheel.queues WHERE name = 'seen'}), 't', 'the oldest is another one');
+is(query(q{SET SESSION AUTHORIZATION sender; SELECT ready, awaiting, leased, lapsed FROM delay_wheel.queues WHERE name = 'seen'}), '1|0|2|0', 'its senders see these figures');
+my $locker = $node->background_psql('postgres', on_error_stop => 0);
+$locker->query('BEGIN; LOCK TABLE delay_wheel.task IN ACCESS EXCLUSIVE MODE');
+is(query(q{SELECT ready, awaiting, leased, lapsed FROM delay_wheel.queues WHERE name = 'seen'}), '1|0||0', 'while the table is rewritten the view does not wait, and does not know');
+$locker->query('ROLLBACK');
+call('delay_done', $_) for @held, lease('seen', 1, '1 hour');
+seen('0|0|0|0', 'all are done');
+is(query(q{SELECT first_due IS NULL FROM delay_wheel.queues WHERE name = 'seen'}), 't', 'none waits');
+$locker->query_until(qr/begun/, "\\echo begun\nCALL delay_await('seen');\n");
+seen('0|1|0|0', 'a receiver waits');
+query(q{SELECT delay_send('seen', '"for it"')});
+seen('1|0|0|0', 'until a message comes');
+is($locker->query('SELECT 1'), "t\n1", 'which it is told of');
+$locker->quit;
+call('delay_done', lease_one('seen', '1 hour', 'it is leased'));
+
+my $spoken = lapse('late');
+is(call('delay_done', $spoken), 't', 'a receiver is late');
+is(scalar(lease('seen', 1, '1 hour')), 0, 'nothing is left');
+seen('0|0|0|0', 'a late word is a word');
+lapse('d');
+$spoken = lease_one('seen', '1 hour', 'it is leased again');
+seen('0|0|1|1', 'the first lease ended without a word');
+call('delay_fail', $spoken, 'NULL', q{'0'});
+$spoken = lease_one('seen', '1 hour', 'it has failed');
+call('delay_extend', $spoken, q{'2 hours'});
+call('delay_release', $spoken);
+$spoken = lease_one('seen', '1 hour', 'it was extended, and released');
+call('delay_done', $spoken);
+seen('0|0|0|1', 'these were words');
+
+lapse('e');
+my $receive = q{SELECT count(*) FROM delay_receive('seen', 10)};
+is(query("BEGIN; $receive; ROLLBACK"), 1, 'one is received, and rolled back');
+seen('1|0|0|1', 'which is not counted');
+is(query("BEGIN; SAVEPOINT s; $receive; ROLLBACK TO s; COMMIT"), 1, 'it is in a savepoint');
+seen('1|0|0|1', 'which is not, either');
+is(query("BEGIN; $receive; COMMIT"), 1, 'it is received');
+seen('0|0|0|2', 'that is');
+query(q{SELECT delay_send('seen', '"f"', max_attempts => 1)});
+lease_one('seen', '1 ms', 'a last lease');
+wait_for($node, q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}, 'it is counted when the message has failed', 60, expected => 3);
+lapse('g', key => 'k');
+query(q{SELECT delay_send('seen', '"new"', key => 'k', delay => '1 hour')});
+wait_until(60, sub { lease('seen', 1, '1 hour'); return query(q{SELECT count(*) FROM delay_wheel.failed}) == 2 });
+wait_for($node, q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}, 'or was superseded', 60, expected => 4);
+lapse('h');
+query(q{SELECT delay_pause('seen')});
+is(query("BEGIN; $receive; COMMIT"), 0, 'what a pause holds back is not received');
+query(q{SELECT delay_cancel_all(queue => 'seen'); SELECT delay_resume('seen')});
+wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'it is cancelled');
+is(scalar(lease('seen', 10, '1 hour')), 0, 'nothing is left');
+seen('0|0|0|4', 'what was cancelled is not counted');
+put('seen', 'kept', 'left');
+my $over_restart = lease_one('seen', '1 hour', 'a message is leased');
+$node->restart;
+seen('1|0|1|0', 'leases last over a restart; they are counted from it on');
+call('delay_done', $over_restart);
+call('delay_done', lease_one('seen', '1 hour', 'the other one'));
+seen('0|0|0|0', 'the queue is empty');
+query('DELETE FROM delay_wheel.failed_task');
+
+#
 # Extending, releasing, failing
 #
 put('mail', 'e', 'f', 'g');
