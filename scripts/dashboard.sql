@@ -79,6 +79,12 @@ WITH status AS MATERIALIZED (
 		rpad(owner::text, 20), rpad(queue, 20), lpad(priority::text, 2), rpad(state, 8), lpad(ready::text, 9), lpad(running::text, 3), reason)
 		FROM (SELECT * FROM delay_wheel.lanes WHERE state <> 'idle' ORDER BY ready DESC, owner::text, queue, priority LIMIT 8) l
 	UNION ALL
+	SELECT 45, 0, 'MESSAGES of external queues' WHERE EXISTS (SELECT FROM delay_wheel.queues WHERE external)
+	UNION ALL
+	SELECT 45, row_number() OVER (ORDER BY ready DESC NULLS LAST, name), format('%s %s due, not taken%s   receivers waiting %s   leased %s   leases without a word %s  %s',
+		rpad(name, 20), lpad(ready::text, 9), ' for ' || (clock_timestamp() - first_due)::interval(0), awaiting, leased, lapsed, reason)
+		FROM (SELECT * FROM delay_wheel.queues WHERE external ORDER BY ready DESC NULLS LAST, name LIMIT 8) q
+	UNION ALL
 	SELECT 50, 0, 'RUNNING for longest' WHERE EXISTS (SELECT FROM delay_wheel.running)
 	UNION ALL
 	SELECT 50, row_number() OVER (ORDER BY r.since), format('task %s of %s for %s  pid %s  %s',

@@ -36,6 +36,7 @@ WITH params AS (
 	FROM newest_failed
 ), queues AS (
 	SELECT name, owner, state, reason, paused, max_running, rate, running, near, ready, done, failed, retried, skipped,
+		   external, first_due, awaiting, leased, lapsed,
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(ready, 0) DESC, COALESCE(running, 0) DESC, COALESCE(near, 0) DESC, name) AS pos
 	FROM delay_wheel.queues

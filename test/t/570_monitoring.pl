@@ -142,6 +142,20 @@ is("$paused->{tasks} " . ($paused->{oldest_seconds} > 3540), '7 1', 'with how lo
 $node->safe_psql('postgres', 'SELECT delay_resume()');
 wait_for($node, q{SELECT sum(tasks), max(first_due) IS NULL FROM delay_wheel.waiting}, 'then nothing waits', 60, expected => '0|t');
 
+# messages: two are sent; one is leased, its lease ends without a word, and it is leased again
+$node->safe_psql('postgres', q{SELECT delay_queue('letters', external => true); SELECT delay_send('letters', '1'), delay_send('letters', '2')});
+wait_for($node, q{SELECT count(*) FROM delay_lease('letters', 1, '1 ms')}, 'a message is leased', 60, expected => 1);
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'letters'}, 'both are due', 60, expected => 2);
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_lease('letters', 2, '1 hour')}), 2, 'both are leased');
+my ($letters) = grep { $_->{queue} eq 'letters' } @{ rows_of('delay_wheel_queue') };
+is("@$letters{qw(ready oldest_seconds awaiting leased lapsed_total)}", '0 0 0 2 1', 'what becomes of messages is told');
+$node->safe_psql('postgres', q{SELECT delay_send('letters', '3')});
+wait_for($node, q{SELECT clock_timestamp() - first_due > '1 s' FROM delay_wheel.queues WHERE name = 'letters'}, 'another one waits');
+($letters) = grep { $_->{queue} eq 'letters' } @{ rows_of('delay_wheel_queue') };
+ok($letters->{ready} == 1 && $letters->{oldest_seconds} > 1, 'and for how long one waits');
+is(waiting('unreceived')->{tasks}, 1, 'also in sum');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_lease('letters', 2, '1 hour')}), 1, 'it is leased, too');
+
 #
 # Dashboard and alerts: nothing is asked for that does not come.
 #

@@ -63,12 +63,15 @@ $node->safe_psql('shop', q{
 	CREATE EXTENSION delay_wheel;
 	CREATE ROLE clerk LOGIN;
 	SELECT delay_wheel.allow('clerk');
+	SELECT delay_queue('letters', external => true, users => '{clerk}');
 	SET SESSION AUTHORIZATION clerk;
+	SELECT delay_send('letters', '1');
 	SELECT count(delay_schedule('5 min', 'SELECT 1')) FROM generate_series(1, 7);
 	SELECT delay_schedule('0', 'SELECT 1 / 0');
 	SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
 wait_for($node, q{SELECT count(*) FROM delay_wheel.failed}, 'a task fails', 60, db => 'shop', expected => '1');
 wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a task runs', 60, db => 'shop', expected => '1');
+wait_for($node, q{SELECT ready FROM delay_wheel.queues}, 'a message is due', 60, db => 'shop', expected => '1');
 local %ENV = $node->_get_env();
 my ($out, $err);
 
@@ -83,6 +86,7 @@ for my $role ('clerk', '')
 	like($out, qr/^database shop: RUNNING\b/m, "$who: state");
 	like($out, qr/^\d\d:\d\d +7 #{50}$/m, "$who: what is due");
 	like($out, qr/^task \d+ of clerk for .*SELECT pg_sleep\(600\)$/m, "$who: what runs");
+	like($out, qr/^letters +1 due, not taken for \d\d:\d\d:\d\d   receivers waiting 0   leased 0   leases without a word 0  no receiver has come$/m, "$who: messages");
 	like($out, qr/^.* of clerk: 22012 division by zero$/m, "$who: what failed");
 	unlike($out, qr/\e/, "$who: nothing for a terminal");
 }

@@ -146,6 +146,26 @@ is_deeply([ grep { my $row = $_; grep { defined $row->{$_} } qw(sql message deta
 $d = feed(q{SELECT delay_wheel.page_data(max_rows => 1)});
 is_deeply([ scalar @{ $d->{failed}{rows} }, $d->{failed}{total}, scalar @{ $d->{lanes}{rows} }, $d->{lanes}{total} ], [ 1, 3, 1, 4 ], 'lists have at most max_rows entries');
 
+# queues of messages
+$node->safe_psql('postgres', 'CREATE DATABASE letters');
+$node->safe_psql('letters', qq{
+	CREATE EXTENSION delay_wheel;
+	SELECT delay_queue('sql');
+	SELECT delay_queue(@{[quoted($name)]}, external => true);
+	SELECT delay_send(@{[quoted($name)]}, '1') FROM generate_series(1, 4)});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE external}, 'messages are due', 60, db => 'letters', expected => 4);
+$node->safe_psql('letters', "SELECT id FROM delay_lease(@{[quoted($name)]}, 3, '1 hour')");
+$node->safe_psql('letters', "SELECT id FROM delay_lease(@{[quoted($name)]}, 1, '1 ms')");
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE external}, 'a lease has ended', 60, db => 'letters', expected => 1);
+$node->safe_psql('letters', "SELECT id FROM delay_lease(@{[quoted($name)]}, 1, '1 ms')");
+wait_for($node, q{SELECT ready, lapsed FROM delay_wheel.queues WHERE external}, 'and another one', 60, db => 'letters', expected => '1|1');
+wait_for($node, q{SELECT state = 'unreceived' AND reason IS NOT NULL FROM delay_wheel.queues WHERE external}, 'no receiver has come lately', 60, db => 'letters');
+export('letters', 'letters');
+my ($letters, $sql_queue) = @{ feed(undef, 'letters')->{queues}{rows} };
+is_deeply([ @$letters{qw(external ready awaiting leased lapsed)} ], [ JSON::PP::true, 1, 0, 3, 1 ], 'messages: due, receivers that wait, leases out, leases that ended without a word');
+ok($letters->{first_due}, 'and since when the first one waits');
+is_deeply([ grep { exists $sql_queue->{$_} } qw(first_due awaiting leased lapsed) ], [], 'a queue of SQL tasks has none of these');
+
 # In a database of bytes each role can write what is no text to the client, and
 # the page of all is to be there yet. What is cut is not cut within a character.
 $node->safe_psql('postgres', q{CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'});
@@ -436,6 +456,8 @@ SKIP:
 		case('stopped', 340, 'feed=feeds/stopped.json'),
 		case('loading', 340, 'feed=feeds/loading.json'),
 		case('estimates', 1200, 'feed=feeds/estimates.json'),
+		case('letters', 1200, 'feed=feeds/letters.json'),
+		case('letters narrow', 340, 'feed=feeds/letters.json'),
 		case('old', 1200, 'feed=feeds/old.json'),
 		case('junk', 1200, 'feed=feeds/junk.json'),
 		case('turning', 1400, 'feed=feeds/turning.json'),
@@ -494,6 +516,12 @@ SKIP:
 	like($r->{loading}{text}, qr/Due and waiting\s+1\s+the first for \d/, 'and for how long a due task has waited');
 	is($r->{estimates}{estimates}, 4, 'estimates: are drawn otherwise');
 	like($r->{estimates}{text}, qr/About \d+ tasks are pending.*Hatched bars are estimates/s, 'estimates: and called so');
+	for my $n ('letters', 'letters narrow')
+	{
+		like($r->{$n}{text}, qr/Messages\s.*Under a lease.*Leases without a word/s, "$n: queues of messages have figures of their own");
+		like(join("\n", @{ $r->{$n}{problems} }), qr/^warn: ▲ Due messages of 1 queue wait, and no receiver has come/m, "$n: says that nobody takes them");
+	}
+	unlike($r->{full}{text}, qr/Messages\s.*Under a lease/s, 'full: without such queues there are none');
 	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
 	for my $n ('turning', 'turning narrow')
 	{
