@@ -27,6 +27,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
+#include "../shmem/queue_limits.h"
 #include "../shmem/rollbacks.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
@@ -45,6 +46,7 @@ typedef struct Settled
 {
 	int64		id;				/* 0: none was left */
 	DwOutcome	outcome;		/* DW_NOT_ENDED: others have the message, or had it */
+	bool		has_lapsed;		/* it was received after a lease had ended without a word */
 	DwLaneRef	lane;
 	bool		again;			/* another transaction has the row locked: hint is for the timer */
 	DwHint		hint;
@@ -77,6 +79,7 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 									   &settled->hint.lane);
 		return;
 	}
+	settled->has_lapsed = key.is_leased;
 	CommandCounterIncrement();
 	dw_claim_read(db, rel, tuple, &claim);
 	if (dw_lane_enter(db, key.owner, key.queue, key.priority, &settled->lane))
@@ -153,7 +156,13 @@ dw_rollbacks_end(bool *more)
 	if (settled->again)
 		dw_deliver(db, &settled->hint);
 	if (settled->outcome != DW_NOT_ENDED)
-		dw_count_end(db, &dw_lanes[settled->lane.index], settled->outcome);
+	{
+		DwLane	   *lane = &dw_lanes[settled->lane.index];
+
+		dw_count_end(db, lane, settled->outcome);
+		if (settled->has_lapsed)
+			dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
+	}
 	*more = true;
 	return DW_NEVER;
 }

@@ -238,20 +238,28 @@ is(query("BEGIN; SAVEPOINT s; $receive; ROLLBACK TO s; COMMIT"), 1, 'it is in a 
 seen('1|0|0|1', 'which is not, either');
 is(query("BEGIN; $receive; COMMIT"), 1, 'it is received');
 seen('0|0|0|2', 'that is');
+query(q{SELECT delay_queue('seen', retry_delay => '0')});
+lapse('poison');
+for my $n (1 .. 3)
+{
+	ok(wait_until(60, sub { return query("BEGIN; $receive; ROLLBACK") == 1 }), "one whose lease has ended is received and rolled back: $n");
+}
+ok(wait_until(60, sub { return query("BEGIN; $receive; COMMIT") == 1 }), 'it is not forgotten');
+seen('0|0|0|3', 'its lease is counted once');
 query(q{SELECT delay_send('seen', '"f"', max_attempts => 1)});
 lease_one('seen', '1 ms', 'a last lease');
-wait_for($node, q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}, 'it is counted when the message has failed', 60, expected => 3);
+wait_for($node, q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}, 'it is counted when the message has failed', 60, expected => 4);
 lapse('g', key => 'k');
 query(q{SELECT delay_send('seen', '"new"', key => 'k', delay => '1 hour')});
 wait_until(60, sub { lease('seen', 1, '1 hour'); return query(q{SELECT count(*) FROM delay_wheel.failed}) == 2 });
-wait_for($node, q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}, 'or was superseded', 60, expected => 4);
+wait_for($node, q{SELECT lapsed FROM delay_wheel.queues WHERE name = 'seen'}, 'or was superseded', 60, expected => 5);
 lapse('h');
 query(q{SELECT delay_pause('seen')});
 is(query("BEGIN; $receive; COMMIT"), 0, 'what a pause holds back is not received');
 query(q{SELECT delay_cancel_all(queue => 'seen'); SELECT delay_resume('seen')});
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'it is cancelled');
 is(scalar(lease('seen', 10, '1 hour')), 0, 'nothing is left');
-seen('0|0|0|4', 'what was cancelled is not counted');
+seen('0|0|0|5', 'what was cancelled is not counted');
 put('seen', 'kept', 'left');
 my $over_restart = lease_one('seen', '1 hour', 'a message is leased');
 $node->restart;
