@@ -76,13 +76,13 @@ WITH status AS MATERIALIZED (
 		WHERE EXISTS (SELECT FROM delay_wheel.lanes WHERE state <> 'idle')
 	UNION ALL
 	SELECT 40, row_number() OVER (ORDER BY ready DESC, owner::text, queue, priority), format('%s %s %s  %s ready %s running %s  %s',
-		rpad(owner::text, 20), rpad(queue, 20), lpad(priority::text, 2), rpad(state, 8), lpad(ready::text, 9), lpad(running::text, 3), reason)
+		rpad(owner::text, 20), rpad(queue, 20), lpad(priority::text, 2), rpad(state, 10), lpad(ready::text, 9), lpad(running::text, 3), reason)
 		FROM (SELECT * FROM delay_wheel.lanes WHERE state <> 'idle' ORDER BY ready DESC, owner::text, queue, priority LIMIT 8) l
 	UNION ALL
 	SELECT 45, 0, 'MESSAGES of external queues' WHERE EXISTS (SELECT FROM delay_wheel.queues WHERE external)
 	UNION ALL
-	SELECT 45, row_number() OVER (ORDER BY ready DESC NULLS LAST, name), format('%s %s due, not taken%s   receivers waiting %s   leased %s   leases without a word %s  %s',
-		rpad(name, 20), lpad(ready::text, 9), ' for ' || (clock_timestamp() - first_due)::interval(0), awaiting, leased, lapsed, reason)
+	SELECT 45, row_number() OVER (ORDER BY ready DESC NULLS LAST, name), format('%s %s due, not taken%s   receivers waiting %s   leased %s   leases without a word %s%s',
+		rpad(name, 20), lpad(ready::text, 9), ' for ' || (clock_timestamp() - first_due)::interval(0), awaiting, leased, lapsed, '  ' || reason)
 		FROM (SELECT * FROM delay_wheel.queues WHERE external ORDER BY ready DESC NULLS LAST, name LIMIT 8) q
 	UNION ALL
 	SELECT 50, 0, 'RUNNING for longest' WHERE EXISTS (SELECT FROM delay_wheel.running)
