@@ -91,7 +91,7 @@ COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are rec
 COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
-COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table; if it is external, also messages that were cancelled when they were due, until a receiver looks';
+COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table';
 COMMENT ON COLUMN delay_wheel.queues.lanes IS 'combinations of owner and priority that have, or had, tasks in it';
 COMMENT ON COLUMN delay_wheel.queues.done IS 'tasks that were run, since the start of the server, or since the queue was declared';
 COMMENT ON COLUMN delay_wheel.queues.failed IS 'tasks that were given up, since then';

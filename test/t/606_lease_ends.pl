@@ -137,6 +137,12 @@ query(q{SELECT delay_cancel_all(tag => 't')});
 wait_for($node, q{SELECT ready = 0 FROM delay_wheel.queues WHERE name = 'gone'}, 'they are cancelled, and not due any more');
 is(query(q{CALL delay_await('gone', '0')}), 'f', 'nobody is told that there are some');
 
+# received in a transaction
+$first = narrow('received', 1, '1 hour');
+call('delay_done', $first);
+is(query(q{BEGIN; SELECT count(*) FROM delay_receive('received', 10); COMMIT}), 1, 'one is received at a time');
+lease_one('received', '1 hour', 'a commit frees its place');
+
 # undone by a savepoint
 $first = narrow('undone', 1, '1 hour');
 query("BEGIN; SAVEPOINT s; SELECT delay_done($first->[0], $first->[1]); ROLLBACK TO s; COMMIT");
