@@ -22,6 +22,7 @@
 #ifndef CALLS
 #define CALLS 1			/* transactions of a receiver */
 #endif
+/* THERE: the messages are there from the beginning; else they are sent meanwhile. */
 /* SAVE: a transaction receives a second time, in a savepoint, which may be rolled back. */
 /* WAIT: receivers wait before each transaction; without an end if LOOP is set. */
 /* POLL: but for receiver 1, which only looks now and then. */
@@ -1092,9 +1093,16 @@ init {
 #if NR > 2
 		run Receiver(3);
 #endif
+#ifdef THERE
+		row[0] = 1; ver[0] = 1;
+#if NM > 1
+		row[1] = 1; ver[1] = 1;
+#endif
+#else
 		run Sender(0);
 #if NM > 1
 		run Sender(1);
+#endif
 #endif
 #ifdef SWEEP
 		run Sweeper();
