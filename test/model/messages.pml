@@ -24,6 +24,7 @@
 #endif
 /* THERE: the messages are there from the beginning; else they are sent meanwhile. */
 /* SAVE: a transaction receives a second time, in a savepoint, which may be rolled back. */
+/* MARK: a transaction may cancel all messages before it receives, and be rolled back. */
 /* WAIT: receivers wait before each transaction; without an end if LOOP is set. */
 /* POLL: but for receiver 1, which only looks now and then. */
 /* LEASE: they lease, and say a word of it or not.  WORDS: which words. */
@@ -54,6 +55,9 @@
 #endif
 #ifndef ERRS
 #define ERRS 0			/* looks of timer and sweeper that fail */
+#endif
+#ifndef RAISES
+#define RAISES 0		/* times the queue's max_attempts is raised */
 #endif
 #ifndef LEAVES
 #define LEAVES 0		/* times the lane is given back when it is empty */
@@ -114,6 +118,10 @@ byte errs = ERRS;
 byte leaves = LEAVES;
 byte fulls = FULLS;
 bit die;
+#ifdef LEASE
+byte max = MAXA;
+byte raises = RAISES;
+#endif
 
 /* True if there is an entry in the ready list. */
 #if NK == 1
@@ -209,6 +217,7 @@ inline bring(k, g)
 #define POPPED 1
 #define RETURNED 2
 #define HELD 3
+#define MARKED 4
 
 #define MAY_ABORT(where) :: d_step { aborts > 0 -> aborts-- }; goto where
 
@@ -255,7 +264,7 @@ inline pop(in_savepoint)
 }
 
 #ifdef LEASE
-#define LAST_HAS_ENDED (tok[i] && att[i] >= MAXA)
+#define LAST_HAS_ENDED (tok[i] && att[i] >= max)
 #define UNSEEN (seen[i] != ver[i])
 #else
 #define LAST_HAS_ENDED false
@@ -282,7 +291,17 @@ inline claim()
 				WAKE_TIMER(0);
 #endif
 				CLEAR(s)
+#ifdef MARK
+			:: tg[s] == gen && marked ->	/* a mark of this transaction has hit it */
+#ifdef MUT_OWN_MARK_FORGOTTEN
+				CLEAR(s)
+#else
+				ts[s] = MARKED
+#endif
+#define SAME_LANE (tg[s] == gen && !marked)
+#else
 #define SAME_LANE (tg[s] == gen)
+#endif
 #ifdef MUT_CLAIM_UNSEEN
 			:: SAME_LANE && row[i] && SAME_DUE && !lock[i] && !LAST_HAS_ENDED ->
 				assert(!UNSEEN);	/* received is what the snapshot sees */
@@ -298,7 +317,7 @@ inline claim()
 				lock[i] = me;
 #ifdef LEASE
 				assert(!(tok[i] && due[i] > now));	/* nobody else's lease lasts */
-				assert(att[i] < MAXA);
+				assert(att[i] < max);
 				until[s] = now + LEN
 			:: SAME_LANE && row[i] && SAME_DUE && !UNSEEN && LAST_HAS_ENDED ->
 #ifdef MUT_LAST_RETURNED
@@ -484,6 +503,9 @@ proctype Receiver(byte me)
 	byte seen[NM];
 	byte s, i, j, n, calls;
 	bit ok;
+#ifdef MARK
+	bit marked;
+#endif
 #ifdef SAVE
 	bit only_savepoint;
 #endif
@@ -498,7 +520,7 @@ Next:
 #ifdef POLL
 	if :: me == 1 -> goto Found :: me != 1 fi;
 #endif
-	/* W1: nothing can be taken: registers, under the same lock */
+	/* Q1: nothing can be taken: registers, under the same lock */
 Look:
 #ifdef MUT_REGISTER_LATE
 	if
@@ -515,17 +537,20 @@ Look:
 #endif
 	fi;
 #endif
-	/* W2: sleeps */
+	/* Q2: sleeps; Q3: looks again */
 	if
 	:: atomic { latches[me] -> latches[me] = 0; goto Look }
 	:: atomic { homes > 0 -> homes--; leave_wait(me); latches[me] = 0; goto End }
 	fi;
 Found:
-	/* W3: the client hears of it, and receives; or not */
+	/* the client hears of it, and receives; or not */
 	if
 	:: latches[me] = 0
 	:: atomic { homes > 0 -> homes--; latches[me] = 0; goto End }
 	fi;
+#endif
+#ifdef MARK
+	if :: marked = 1 :: true fi;
 #endif
 	look();
 	pop(0);
@@ -566,14 +591,14 @@ Found:
 	MAY_ABORT(Aborted)
 	fi;
 
-	/* P5, C1: the commit is visible */
+	/* P5: C1, the commit is visible */
 #ifdef LEASE
 #ifdef MUT_LEASE_ASK_EARLY
 	d_step { if :: ts[0] == HELD -> if :: until[0] < lease_end -> lease_end = until[0] :: else fi;
 		WAKE_TIMER(until[0]) :: else fi };
 #endif
 #ifdef MUT_JOB_ASK_EARLY
-	d_step { if :: ts[0] == HELD && att[ID(tk[0])] + 1 >= MAXA ->
+	d_step { if :: ts[0] == HELD && att[ID(tk[0])] + 1 >= max ->
 		if :: until[0] < job_at -> job_at = until[0] :: else fi :: else fi };
 #endif
 	d_step {
@@ -593,7 +618,7 @@ Found:
 			tok[i] = epoch[i];
 #endif
 			mine = tok[i];
-			ok = att[i] >= MAXA
+			ok = att[i] >= max
 		:: else
 		fi
 	};
@@ -621,7 +646,7 @@ Found:
 	:: !mine -> i = 0; goto Over
 	:: mine
 	fi;
-	/* L1: a word of the receiver: finds the row by its id, and compares the token */
+	/* K1: a word of the receiver: finds the row by its id, and compares the token */
 Say:
 	if
 	:: WORDS & DONE -> word = DONE
@@ -637,7 +662,7 @@ Say:
 		v = (row[i] && tok[i] == mine -> ver[i] : 0)
 #endif
 	};
-	/* L2: deletes this version of the row, and waits for nobody */
+	/* K2: deletes this version of the row, and waits for nobody */
 	if
 #ifdef MUT_WORD_NO_VERSION
 	:: d_step { v && row[i] && !lock[i] -> lock[i] = me }
@@ -646,7 +671,7 @@ Say:
 #endif
 	:: atomic { else -> goto Silent }	/* too late, or somebody has it */
 	fi;
-	/* L3 */
+	/* K3 */
 	if
 	:: d_step { word == DONE ->
 			assert(epoch[i] == age);	/* nobody has leased it since */
@@ -680,7 +705,7 @@ Say:
 		bring(K(0, i), gen);
 #endif
 		goto Silent
-	:: d_step { word == FAIL && att[i] < MAXA ->
+	:: d_step { word == FAIL && att[i] < max ->
 			assert(epoch[i] == age);
 			due[i] = now + 1;
 			ver[i]++;
@@ -691,7 +716,7 @@ Say:
 		bring(K(j, i), gen);
 		j = 0;
 		goto Silent
-	:: d_step { word == FAIL && att[i] >= MAXA -> row[i] = 0; lock[i] = 0 };
+	:: d_step { word == FAIL && att[i] >= max -> row[i] = 0; lock[i] = 0 };
 		goto Silent
 	:: d_step { aborts > 0 -> aborts--; lock[i] = 0; j = due[i] };
 #ifndef MUT_WORD_ABORT_NO_HINT
@@ -716,6 +741,9 @@ Silent:
 				lock[i] = 0;
 				done[i] = 1;
 				i = 0
+#ifdef MARK
+			:: ts[s] == MARKED -> row[ID(tk[s])] = 0	/* the sweeper removes it */
+#endif
 			:: else
 			fi;
 			CLEAR(s);
@@ -782,7 +810,7 @@ proctype Timer()
 
 	do
 	:: {
-			d_step {	/* T1: begins: nothing is in memory, and all is read */
+			d_step {	/* R1: begins: nothing is in memory, and all is read */
 				k = 0;
 				do
 				:: k < NK -> rdy[k] = 0;
@@ -805,7 +833,7 @@ proctype Timer()
 				recount(k)
 			};
 			do
-			:: d_step { latch || now >= su || APPOINTMENT ->	/* H3, T2 */
+			:: d_step { latch || now >= su || APPOINTMENT ->	/* H3, W0; D1 to D4, G1 */
 					latch = 0;
 					sleep_until = 0;
 					su = 0;
@@ -897,7 +925,7 @@ proctype Timer()
 				fi;
 				at = lease_end;
 #endif
-				/* W4: wakes a session */
+				/* Q4: wakes a session */
 #ifdef WAIT
 #ifdef MUT_NO_REWAKE
 #define MAY_WAKE (woken_at == 0)
@@ -988,8 +1016,12 @@ S0:
 		d_step {
 			v = 0;
 			if
-			:: row[i] && tok[i] && att[i] >= MAXA && due[i] <= now -> v = ver[i]
-			:: row[i] && tok[i] && att[i] >= MAXA && due[i] > now && due[i] < next -> next = due[i]
+			:: row[i] && tok[i] && att[i] >= max && due[i] <= now -> v = ver[i]
+			:: row[i] && tok[i] && att[i] >= max && due[i] > now && due[i] < next -> next = due[i]
+#if RAISES && !defined(MUT_NOT_LAST_FORGOTTEN)
+			/* it may have been left to us before max_attempts was raised */
+			:: row[i] && tok[i] && att[i] < max && due[i] <= now -> reload = 1; WAKE_TIMER(0)
+#endif
 			:: else
 			fi
 		};
@@ -1052,6 +1084,9 @@ proctype Env()
 #if CRASH
 	:: d_step { crash > 0 && !die -> crash--; die = 1 }
 #endif
+#if RAISES
+	:: d_step { raises > 0 -> raises--; max++ }
+#endif
 	:: break
 	od;
 	do
@@ -1064,7 +1099,7 @@ proctype Env()
 	assert(!(done[0] && done[NM - 1]));
 #endif
 #ifdef LEASE
-#define LAST(i) (tok[i] && att[i] >= MAXA)
+#define LAST(i) (tok[i] && att[i] >= max)
 #else
 #define LAST(i) false
 #endif
