@@ -94,8 +94,8 @@ leave_wait(int code, Datum db)
 }
 
 /*
- * True if a message can be received now.  Else this session waits for one from now on,
- * and is woken for the next.
+ * Step Q1 of the model: true if a message can be received now.  Else this session waits
+ * for one from now on, and is woken for the next.
  */
 static bool
 look_or_register(DwDatabase *db, int16 id)
@@ -144,7 +144,10 @@ sleep_watching_client(long ms, uint32 wait_event)
 	}
 }
 
-/* Sleeps until this time, or until woken; ends the session if its client is gone. */
+/*
+ * Steps Q2 and Q3: sleeps until this time, or until woken; ends the session if its client
+ * is gone.
+ */
 static void
 sleep_until(int64 deadline)
 {

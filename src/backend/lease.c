@@ -11,6 +11,8 @@
  *
  * Nobody is waited for: whoever has the row locked has taken the message, or cancels it.
  *
+ * Steps K1 to K3 of the model in test/model.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -85,6 +87,7 @@ take_leased(Relation rel, int64 id, int64 token, DwClaim *claim)
 	DwTaskKey	key;
 	bool		isnull;
 
+	/* K1 */
 	if (tuple == NULL)
 		return false;
 	dw_task_key(rel, tuple, &key);
@@ -93,6 +96,7 @@ take_leased(Relation rel, int64 id, int64 token, DwClaim *claim)
 	/* who knows the token may have lost the right since */
 	dw_queue_require_receiver(key.queue);
 	dw_writes_for(key.owner);
+	/* K2 */
 	if (dw_task_is_cancelled(rel, tuple) || dw_row_delete(rel, &key) != TM_Ok)
 		return false;
 	CommandCounterIncrement();

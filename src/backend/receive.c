@@ -15,7 +15,8 @@
  * Between the ready list and the end of the transaction a message is in nobody's memory
  * but this process's.  So each entry is noted before the ready lock is released.  What was
  * not claimed goes back at the end of the call, and what was claimed is hinted again when
- * the transaction, or the subtransaction, is rolled back (steps A1 and A2 of the model).
+ * the transaction, or the subtransaction, is rolled back (steps P2 to P5, A1 and A2 of the
+ * model in test/model).
  * A process that ends aborts its transaction first.  The callbacks take no lock, allocate
  * nothing and cannot fail.
  *
@@ -226,8 +227,8 @@ number_asked_for(FunctionCallInfo fcinfo)
 /*---- Taking messages from the ready lists ----*/
 
 /*
- * Takes up to n messages of the queue, and notes them at the end of taken; returns how
- * many.  *timeout is the queue's receive_timeout.
+ * Step P2: takes up to n messages of the queue, and notes them at the end of taken;
+ * returns how many.  *timeout is the queue's receive_timeout.
  */
 static int
 pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeout)
@@ -284,8 +285,8 @@ hint_of_taken(const Taken *t)
 }
 
 /*
- * At the end of a call: puts those back that are to go back, in their order, forgets those
- * with which nothing is left to do, and wakes the next session that waits.
+ * Step P4, at the end of a call: puts those back that are to go back, in their order,
+ * forgets those with which nothing is left to do, and wakes the next session that waits.
  */
 static void
 finish_call(DwDatabase *db, const Wish *wish)
@@ -316,7 +317,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 	place = dw_queue_place_of(db, queue);
 	if (place != NULL)
 	{
-		/* whoever was woken has looked, or need not any more */
+		/* Q5: whoever was woken has looked, or need not any more */
 		place->woken_at = 0;
 		place->looked_at = dw_now();
 		/* then the number of leases has to be counted again */
@@ -407,8 +408,8 @@ obey_verdict(Relation rel, Taken *t, DwClaim *claim)
 }
 
 /*
- * Claims a message that was taken.  True if it is received; *claim has its row then, in
- * the current memory context.
+ * Step P3: claims a message that was taken.  True if it is received; *claim has its row
+ * then, in the current memory context.
  */
 static bool
 claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
@@ -829,6 +830,7 @@ count_all(void)
 			dw_count_lane_lateness(&lane->lateness, late);
 		}
 	}
+	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
 		dw_wake_timer(taken_db, first_end);
 	if (last_chance != DW_NEVER)
@@ -853,7 +855,7 @@ leave_to_sweeper(const Taken *t, bool alone)
 	return true;
 }
 
-/* After an abort: brings those back that were taken from this subtransaction on. */
+/* Step A2, after an abort: brings those back that were taken from this subtransaction on. */
 static void
 bring_back(SubTransactionId subid)
 {

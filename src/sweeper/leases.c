@@ -11,6 +11,8 @@
  * The session that gives a last lease asks for this job at the lease's end, and so does
  * one that meets such a message in a ready list.  After a restart the timer asks.
  *
+ * Steps S2 to S4 of the model in test/model; S1 and S5 are in sweeper.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -102,6 +104,7 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 			continue;
 		if (key.due > now)
 			slice->next = Min(slice->next, key.due);
+		/* S3 */
 		else if (end_message(db, rel, tuple, &key, &slice->lanes[slice->n]))
 			slice->n++;
 		else

@@ -176,7 +176,7 @@ do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 
 	if (at > dw_now())
 		return at;
-	/* before the work is done, so that a request made meanwhile is not lost */
+	/* S1: before the work is done, so that a request made meanwhile is not lost */
 	dw_job_begin(news, job);
 	if (dw_retention_missed_reload(my_db))
 	{
@@ -184,6 +184,7 @@ do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 		handle_interrupts();
 	}
 	at = work(&more);
+	/* S5 */
 	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
 	return dw_job_at(news, job);
 }

@@ -13,6 +13,8 @@
  * A load of a lane reads leased rows, too, and an entry for a message that is gone is
  * forgotten when it is taken.
  *
+ * Steps V2 to V5 of the model in test/model.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -81,6 +83,7 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 		take(&hint);
 	}
 	dw_lease_scan_end(scan);
+	/* V4 */
 	looked_until = Min(next, now);
 	return next;
 }
@@ -99,7 +102,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 
 	if (dw_lease_end_asked(&db->timer_news) > now)
 		return dw_lease_end_asked(&db->timer_news);
-	/* taken before the snapshot, so that a lease that is committed later is not missed */
+	/* V2: taken before the snapshot, so that a lease that is committed later is not missed */
 	from = Min(dw_lease_end_take(&db->timer_news), looked_until);
 	PG_TRY();
 	{
@@ -110,6 +113,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 		else if (rel != NULL &&
 				 ConditionalLockRelationOid(dw_catalog()->task_lease_index, AccessShareLock))
 		{
+			/* V3 */
 			next = read_ended(db, rel, from, now, take);
 			from = now;
 		}
@@ -120,7 +124,7 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 		dw_read_failed(db, "read leases");
 	}
 	PG_END_TRY();
-	/* nothing was read: the next look begins where this one would have */
+	/* V5, nothing was read: the next look begins where this one would have */
 	looked_until = Min(looked_until, from);
 	if (next != DW_NEVER)
 		(void) dw_lease_end_ask(&db->timer_news, next);

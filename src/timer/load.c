@@ -718,8 +718,9 @@ dw_load_next(void)
 }
 
 /*
- * Gives the lane back if it is not needed: it has no task in memory, none runs, and its last
- * load, or discovery, found none in the table.  Returns true if the lane was given back.
+ * Step Y1: gives the lane back if it is not needed: it has no task in memory, none runs,
+ * and its last load, or discovery, found none in the table.  Returns true if the lane was
+ * given back.
  */
 static bool
 leave_if_idle(DwLane *lane)

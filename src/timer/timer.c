@@ -407,8 +407,8 @@ wait_for_event(TimestampTz until)
 }
 
 /*
- * Step H2: true if another process has stored something for this timer, which it may have
- * done before it could see that the timer sleeps.
+ * Step H2, and H2v of leases: true if another process has stored something for this timer,
+ * which it may have done before it could see that the timer sleeps.
  */
 static bool
 anything_new(void)

@@ -20,7 +20,7 @@
 #include "../shmem/shared.h"
 #include "wake_receivers.h"
 
-/* Wakes a session for one queue, see dw_wake_receivers(). */
+/* Step Q4 of the model: wakes a session for one queue, see dw_wake_receivers(). */
 static TimestampTz
 wake_for_queue(DwDatabase *db, DwQueue *queue)
 {
