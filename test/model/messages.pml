@@ -29,6 +29,8 @@
 /* POLL: but for receiver 1, which only looks now and then. */
 /* LEASE: they lease, and say a word of it or not.  WORDS: which words. */
 /* SWEEP: there is a sweeper. */
+/* POISON: the second rollback of a message is left to the sweeper.  Of one message only. */
+/* PLAIN: plain SQL locks a row for a while, and tells nobody. */
 #ifndef IC
 #define IC 2			/* hints the inbox holds */
 #endif
@@ -81,7 +83,9 @@
 bit row[NM];
 byte ver[NM];
 byte due[NM];
-byte lock[NM];			/* who has deleted it in an open transaction */
+byte lock[NM];			/* who has deleted it in an open transaction: a receiver, or */
+#define SWEEPER 9
+#define PLAIN_SQL 8
 bit done[NM];
 #ifdef LEASE
 byte tok[NM];			/* the token; 0: none */
@@ -99,6 +103,15 @@ bit latch;
 bit gen;			/* generation of the lane */
 byte lease_end = INF;
 byte job_at = INF;
+
+#ifdef POISON
+bit rolled;			/* it was rolled back before */
+bit to_settle;
+bit settle_asked;
+#endif
+#ifdef PLAIN
+bit recheck;			/* the timer reads it again some minutes later */
+#endif
 
 /* Sessions that wait. */
 #ifdef WAIT
@@ -329,8 +342,16 @@ inline claim()
 				if :: job_at > now -> job_at = now :: else fi
 #endif
 #endif
+#ifdef PLAIN
+			:: SAME_LANE && row[i] && SAME_DUE && !UNSEEN && lock[i] == PLAIN_SQL ->
+				recheck = 1;
+				CLEAR(s)
+#endif
 #ifdef MUT_LOCKED_RETURNED
 			:: SAME_LANE && row[i] && SAME_DUE && !UNSEEN && lock[i] -> ts[s] = RETURNED
+#endif
+#ifdef PLAIN
+			:: SAME_LANE && row[i] && SAME_DUE && !UNSEEN && lock[i] && lock[i] != PLAIN_SQL -> CLEAR(s)
 #endif
 			:: else -> CLEAR(s)	/* X4: gone, moved, or somebody has it */
 			fi;
@@ -432,9 +453,18 @@ inline bring_back()
 #ifndef MUT_ABORT_NO_HINT
 			if
 			:: j -> j = 0
-			:: !j && tg[s] == gen && len(inbox) < IC -> inbox!tk[s], tg[s]; WAKE_TIMER(DUE(tk[s]))
-			:: else -> reload = 1; WAKE_TIMER(0)
+#ifdef POISON
+			:: !j && ts[s] == HELD && rolled -> to_settle = 1; settle_asked = 1
+#define TO_HINT (!j && !(ts[s] == HELD && rolled))
+#else
+#define TO_HINT (!j)
+#endif
+			:: TO_HINT && tg[s] == gen && len(inbox) < IC -> inbox!tk[s], tg[s]; WAKE_TIMER(DUE(tk[s]))
+			:: TO_HINT && !(tg[s] == gen && len(inbox) < IC) -> reload = 1; WAKE_TIMER(0)
 			fi;
+#endif
+#ifdef POISON
+			if :: ts[s] == HELD -> rolled = 1 :: else fi;
 #endif
 			CLEAR(s);
 			s++
@@ -833,6 +863,9 @@ proctype Timer()
 				recount(k)
 			};
 			do
+#ifdef PLAIN
+			:: d_step { recheck -> recheck = 0; reload = 1; latch = 1 }
+#endif
 			:: d_step { latch || now >= su || APPOINTMENT ->	/* H3, W0; D1 to D4, G1 */
 					latch = 0;
 					sleep_until = 0;
@@ -996,8 +1029,51 @@ proctype Timer()
 
 /*---- The sweeper ----*/
 
+#ifdef POISON
+/* Its other job: an attempt that was rolled back.  The message is due again, at once for simplicity. */
+proctype Settler()
+{
+	bit v;
+
+	do
+	:: d_step { settle_asked -> settle_asked = 0 };	/* S1 */
+#ifdef MUT_SETTLED_EARLY
+		to_settle = 0;
+#endif
+		d_step {		/* S2, S3 */
+			if
+			:: row[0] && !lock[0] -> lock[0] = SWEEPER; v = 1
+			:: row[0] && lock[0] ->
+#ifdef MUT_SETTLE_LOCKED_FORGOTTEN
+				to_settle = 0
+#else
+				settle_asked = 1
+#endif
+			:: !row[0] -> to_settle = 0
+			fi
+		};
+		if
+		:: d_step { v -> v = 0; ver[0]++; rolled = 0; lock[0] = 0 };	/* S4 */
+			bring(K(0, 0), gen);
+			to_settle = 0
+#if ERRS
+		:: d_step { v && errs > 0 -> errs--; v = 0; lock[0] = 0; settle_asked = to_settle }
+#endif
+		:: !v
+		fi
+	od
+}
+#endif
+
+#ifdef PLAIN
+proctype Plain()
+{
+	d_step { row[0] && !lock[0] -> lock[0] = PLAIN_SQL };
+	lock[0] = 0
+}
+#endif
+
 #ifdef SWEEP
-#define SWEEPER 9
 proctype Sweeper()
 {
 	byte i, v, next;
@@ -1141,6 +1217,12 @@ init {
 #endif
 #ifdef SWEEP
 		run Sweeper();
+#endif
+#ifdef POISON
+		run Settler();
+#endif
+#ifdef PLAIN
+		run Plain();
 #endif
 		run Env()
 	}
