@@ -1042,7 +1042,11 @@ proctype Settler()
 #endif
 		d_step {		/* S2, S3 */
 			if
+#ifdef MUT_SETTLE_LEASED_FORGOTTEN
+			:: row[0] && !lock[0] -> to_settle = 0	/* it was leased before, and has a token */
+#else
 			:: row[0] && !lock[0] -> lock[0] = SWEEPER; v = 1
+#endif
 			:: row[0] && lock[0] ->
 #ifdef MUT_SETTLE_LOCKED_FORGOTTEN
 				to_settle = 0
