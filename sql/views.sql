@@ -30,10 +30,11 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, t.owner, COALESCE(q.name, CASE
 FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
--- superseded by a newer one
+-- superseded by a newer one; what a receiver has under a lease is not
 WHERE NOT EXISTS (
 		SELECT FROM delay_wheel_internal.visible_task n
 		WHERE n.owner OPERATOR(pg_catalog.=) t.owner AND n.queue = t.queue AND n.key = t.key AND n.id > t.id
+			AND (t.token IS NULL OR t.due <= pg_catalog.now())
 			AND (n.origin = t.origin OR n.origin = delay_wheel_internal.origin()))
 	-- as in marks.c: what is cancelled of all roles, and of its own.  Each of these is compared with the tasks
 	-- of its role only, and those of roles whose tasks are not shown with none: they can be many

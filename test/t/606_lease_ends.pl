@@ -263,6 +263,16 @@ is(query("SELECT outcome, attempt, lateness >= '0', lateness < '10 min', duratio
 	"retried|1|t|t|t\ndone|2|t|t|t\nfailed|1|t|t|t", 'history has when each was due, and how long its leases lasted');
 
 #
+# A leased message that has a newer one of its key is shown, as long as its lease lasts
+#
+query(q{SELECT delay_queue('keyed', external => true); SELECT delay_send('keyed', '1', key => 'k')});
+my $keyed = lease_one('keyed', '1 hour', 'one of a key is leased');
+query(q{SELECT delay_send('keyed', '2', key => 'k', delay => '1 hour')});
+is(query(q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_wheel.tasks WHERE queue = 'keyed'}), '1 2', 'both are shown');
+is(call('delay_extend', $keyed, q{'1 ms'}), 't', 'its lease ends');
+wait_for($node, q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_wheel.tasks WHERE queue = 'keyed'}, 'then the newer one is', 60, expected => '2');
+
+#
 # The last lease: nobody gets the message again, also while the sweeper cannot end it
 #
 query(q{SELECT delay_queue('last', external => true, max_attempts => 1); SELECT delay_send('last', '1')});
