@@ -295,6 +295,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 	DwQueue    *place;
 	int16		queue = wish->queue;
 	int			left = 0;
+	bool		put_back = false;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int i = ntaken - 1; i >= 0; i--)
@@ -302,6 +303,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 		{
 			DwLane	   *lane = &dw_lanes[taken[i].entry.lane];
 
+			put_back = true;
 			if (pg_atomic_read_u32(&lane->generation) == taken[i].lane.generation)
 				dw_ready_put_back(db, &taken[i].entry, false);
 			else
@@ -323,17 +325,21 @@ finish_call(DwDatabase *db, const Wish *wish)
 		/* then the number of leases has to be counted again */
 		if (wish->lease > 0 && ntaken > 0)
 			place->leases_until = Min(place->leases_until, dw_time_add(dw_now(), wish->lease));
-		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again))
-			(void) dw_await_wake_one(place);
+		/* if the one that is woken does not look, the timer wakes another */
+		if (place->waiting > 0 && dw_ready_has_message(db, place, &look_again) &&
+			dw_await_wake_one(place))
+			look_again = dw_now() + DW_WAKE_AGAIN_US;
+		/* what a limit holds back now becomes takeable without becoming ready again */
+		if (place->notifies && !dw_ready_has_message(db, place, &look_again))
+			place->has_news |= place->turns.n > 0;
+		if (place->waiting == 0 && !place->notifies)
+			look_again = DW_NEVER;
 	}
-	/* what a rate holds back now becomes takeable without becoming ready again */
-	if (place != NULL && place->notifies && !place->has_news)
-	{
-		(void) dw_ready_has_message(db, place, &look_again);
-		place->has_news = look_again != DW_NEVER;
-	}
+	/* there may be a lane to be loaded again, or a channel to be notified */
+	if (put_back)
+		look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(db));
-	if (look_again != DW_NEVER && (place->waiting > 0 || place->notifies))
+	if (look_again != DW_NEVER)
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
 		dw_wake_timer(db, look_again);
@@ -437,6 +443,12 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			t->state = TAKEN_RETURNED;
 			return false;
 		case DW_CLAIM_CANCELLED:
+			/* a mark of this transaction, which a rollback undoes: then the message comes back */
+			if (dw_control_is_touched())
+			{
+				end_taken(t, DW_CANCELLED);
+				return false;
+			}
 			dw_task_was_cancelled(db, &t->entry);
 			break;
 		case DW_CLAIM_NOTHING:
@@ -445,7 +457,10 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 				dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
 			/* the lane was given back meanwhile, so the entry was compared with another one */
 			if (pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
+			{
 				dw_reload_ask(&db->timer_news, t->entry.due);
+				dw_wake_timer(db, DW_AWAKE);
+			}
 			break;
 	}
 	t->state = TAKEN_FORGOTTEN;
@@ -808,7 +823,6 @@ count_all(void)
 		DwLane	   *lane = &dw_lanes[taken[i].entry.lane];
 		uint64		late = Max(taken[i].since - taken[i].entry.due, 0);
 
-		end_count(taken_db, &taken[i]);
 		if (taken[i].has_lapsed)
 			dw_limits_lease_lapsed(taken_db->oid, taken[i].queue_place, taken[i].queue);
 		if (taken[i].state == TAKEN_LEASED)
@@ -819,6 +833,8 @@ count_all(void)
 			if (taken[i].is_last)
 				last_chance = Min(last_chance, taken[i].until);
 		}
+		/* not before its lease is counted: one of both always is */
+		end_count(taken_db, &taken[i]);
 		/* its statistics went with the lane */
 		if (pg_atomic_read_u32(&lane->generation) != taken[i].lane.generation)
 			continue;

@@ -146,8 +146,8 @@ dw_worker_begin(void)
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	dw_no_transaction_timeout();
 	BackgroundWorkerUnblockSignals();
-	/* a SIGHUP between the fork and here was ignored */
-	ConfigReloadPending = true;
+	/* a SIGHUP after the fork and before the handler was there is lost: so read the settings anew */
+	ProcessConfigFile(PGC_SIGHUP);
 	/* remember the clock of this moment */
 	(void) dw_worker_clock_set_back();
 }

@@ -274,7 +274,8 @@ dw_owner_has_tasks_elsewhere(Oid owner)
 
 /*
  * Gives a lane back; what is known of tasks that are not in memory passes to the
- * database.  Needs the table lock, exclusively; takes the ready lock.
+ * database.  The caller has raised the lane's generation.  Needs the table lock,
+ * exclusively; takes the ready lock.
  */
 static void
 leave_locked(DwDatabase *db, DwLane *lane)
@@ -289,12 +290,10 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	leave_peers(db, lane);
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);
 
-	pg_atomic_fetch_add_u32(&lane->generation, 1);
-
 	/*
-	 * The increment is a full barrier.  A session that commits a task of this lane
-	 * meanwhile either sees the new generation, and lowers the database's reload_from
-	 * instead; or the values that it has lowered are seen here.
+	 * The generation was raised before, which is a full barrier.  A session that commits
+	 * a task of this lane meanwhile either sees the new generation, and lowers the
+	 * database's reload_from instead; or the values that it has lowered are seen here.
 	 */
 	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->next_far));
 	dw_reload_ask(&db->timer_news, dw_atomic_take(&lane->reload_from));
@@ -308,16 +307,25 @@ leave_locked(DwDatabase *db, DwLane *lane)
 }
 
 /*
- * Gives an empty lane back.  Only the database's timer calls this.  Takes the table
- * lock.
+ * Gives an empty lane back; false if something was put back into it meanwhile.  Only the
+ * database's timer calls this.  Takes the table lock.
  */
-void
+bool
 dw_lane_leave(DwDatabase *db, DwLane *lane)
 {
-	Assert(lane->waiting == 0 && dw_ready_count(lane) == 0 && lane->running == 0);
+	bool		is_empty;
+
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	leave_locked(db, lane);
+	/* raised under the lock under which others compare it, and put entries back */
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	is_empty = lane->waiting == 0 && dw_ready_count(lane) == 0 && lane->running == 0;
+	if (is_empty)
+		pg_atomic_fetch_add_u32(&lane->generation, 1);
+	LWLockRelease(dw_ready_lock(db));
+	if (is_empty)
+		leave_locked(db, lane);
 	LWLockRelease(dw_shared->table_lock);
+	return is_empty;
 }
 
 /*
@@ -328,6 +336,9 @@ void
 dw_lanes_leave(DwDatabase *db)
 {
 	while (db->lanes != DW_NO_LANE)
+	{
+		pg_atomic_fetch_add_u32(&dw_lanes[db->lanes].generation, 1);
 		leave_locked(db, &dw_lanes[db->lanes]);
+	}
 }
 

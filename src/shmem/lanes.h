@@ -19,7 +19,7 @@ extern void dw_lanes_init(void);
 extern void dw_lanes_leave(DwDatabase *db);
 
 extern bool dw_lane_enter(DwDatabase *db, Oid owner, int16 queue, int16 priority, DwLaneRef *ref);
-extern void dw_lane_leave(DwDatabase *db, DwLane *lane);
+extern bool dw_lane_leave(DwDatabase *db, DwLane *lane);
 extern DwLaneRef dw_lane_ref(DwLane *lane);
 
 extern bool dw_owner_has_tasks_elsewhere(Oid owner);

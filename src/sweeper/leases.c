@@ -41,6 +41,7 @@
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/row_lock.h"
+#include "../task/touched.h"
 #include "leases.h"
 
 /* Messages that are ended in one transaction. */
@@ -93,6 +94,7 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 	{
 		DwClaim		claim;
 		DwTaskKey	key;
+		DwLaneRef	lane;
 
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
@@ -100,8 +102,15 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 		dw_task_key(rel, tuple, &key);
 		dw_claim_read(db, rel, tuple, &claim);
 		MemoryContextSwitchTo(outer);
-		if (key.origin != dw_origin_stamp() || key.attempts < claim.terms.max_attempts)
+		if (key.origin != dw_origin_stamp())
 			continue;
+		if (key.attempts < claim.terms.max_attempts)
+		{
+			/* it was not the last one any more when max_attempts was raised, and may be forgotten */
+			if (key.due <= now && dw_lane_enter(db, key.owner, key.queue, key.priority, &lane))
+				dw_touch_lane(lane, key.due);
+			continue;
+		}
 		if (key.due > now)
 			slice->next = Min(slice->next, key.due);
 		/* S3 */

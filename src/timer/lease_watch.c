@@ -74,9 +74,14 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 			next = key.due;
 			break;
 		}
-		if (key.origin != dw_origin_stamp() ||
-			!dw_lane_enter(db, key.owner, key.queue, key.priority, &hint.lane))
+		if (key.origin != dw_origin_stamp())
 			continue;
+		if (!dw_lane_enter(db, key.owner, key.queue, key.priority, &hint.lane))
+		{
+			/* it is found again with the lanes that wait for a place */
+			dw_reload_ask(&db->timer_news, key.due);
+			continue;
+		}
 		hint.id = key.id;
 		hint.due = key.due;
 		hint.tid = key.tid;

@@ -735,11 +735,10 @@ leave_if_idle(DwLane *lane)
 	if (idle)
 		dw_ready_unlist(db, lane);
 	LWLockRelease(dw_ready_lock(db));
-	if (!idle)
+	if (!idle || !dw_lane_leave(db, lane))
 		return false;
 	dw_lane_heap_remove(&agenda, lane - dw_lanes);
 	dw_lane_heap_remove(&to_load, lane - dw_lanes);
-	dw_lane_leave(db, lane);
 	return true;
 }
 

@@ -427,7 +427,18 @@ query(q{SELECT delay_pause('told')});
 wait_for($node, q{SELECT state = 'paused' FROM delay_wheel.queues WHERE name = 'told'}, 'the queue is paused');
 query(q{SELECT delay_resume('told')});
 hears('a resume is told');
+# a place that is free again is told, if it was taken by a transaction, too
+query(q{SELECT delay_queue('told', max_running => 1); SELECT delay_send('told', '"second"')});
+hears('another message is told');
+my $holder = $node->background_psql('postgres', on_error_stop => 0);
+is($holder->query(q{BEGIN; SELECT count(*) FROM delay_receive('told')}), 1, 'one is received');
+$listener->query('SELECT 1');
+$holder->query('ROLLBACK');
+hears('so is the end of the transaction that has one');
+$holder->quit;
+query(q{SELECT delay_queue('told', max_running => 0)});
 # a message that nobody takes is told once: each look at queues would tell it again
+wait_until(60, sub { query('SELECT pg_sleep(0.3)'); return $listener->query('SELECT 1') !~ /told/ });
 query(q{SELECT delay_queue('told', priority => 1)}) for 1 .. 3;
 wait_for($node, q{SELECT state = 'unreceived' FROM delay_wheel.queues WHERE name = 'told'}, 'a message waits');
 query(q{SELECT pg_notify('there', 'the end')});

@@ -273,6 +273,25 @@ is(call('delay_extend', $keyed, q{'1 ms'}), 't', 'its lease ends');
 wait_for($node, q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_wheel.tasks WHERE queue = 'keyed'}, 'then the newer one is', 60, expected => '2');
 
 #
+# A cancellation by the transaction that then receives: undone with it
+#
+query(q{SELECT delay_queue('own', external => true); SELECT delay_send('own', '1'); CALL delay_await('own', '60 s')});
+is(query(q{BEGIN; SELECT count(delay_cancel_all(queue => 'own')); SELECT count(*) FROM delay_receive('own'); ROLLBACK}), "1\n0", 'what one has cancelled one does not receive');
+lease_one('own', '1 hour', 'after a rollback it is there');
+
+#
+# Attempts that are added after a last lease: the message is not forgotten
+#
+query(q{SELECT delay_queue('added', external => true, max_attempts => 1); SELECT delay_send('added', '1')});
+my $added = lease_one('added', '100 ms', 'one is leased for the last time');
+$receiver->query_safe("BEGIN; SELECT FROM delay_wheel.task WHERE id = $added->[0] FOR UPDATE");
+wait_for($node, q{SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'added'}, 'its lease ends, while its row is locked');
+is(scalar(lease('added', 1, '1 hour')), 0, 'it is not leased');
+query(q{SELECT delay_queue('added', max_attempts => 5)});
+$receiver->query_safe('ROLLBACK');
+lease_one('added', '1 hour', 'with more attempts it is');
+
+#
 # The last lease: nobody gets the message again, also while the sweeper cannot end it
 #
 query(q{SELECT delay_queue('last', external => true, max_attempts => 1); SELECT delay_send('last', '1')});
