@@ -365,6 +365,8 @@ sub row_for
 		push @values, $value;
 	}
 	my $row = "INSERT INTO $table (" . join(', ', @names) . ') VALUES (' . join(', ', @values) . ') ON CONFLICT DO NOTHING;';
+	# the canary's tasks must not run its own future, which has no end, in one transaction
+	$row =~ s/delay_run_due\('+infinity'+\)/delay_run_due()/ if grep { /canary/ } @values;
 	return one_of($row, $row, "BEGIN; $row PREPARE TRANSACTION 'fuzz'; COMMIT PREPARED 'fuzz'; ROLLBACK;",
 		"BEGIN; SAVEPOINT a; $row ROLLBACK TO a; COMMIT;");
 }
