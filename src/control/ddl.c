@@ -22,6 +22,7 @@
  *   and others: PostgreSQL waits for a lock before it checks rights.  So users without
  *   the right are refused here.
  * - CREATE TABLE for a shard of one of our tables: refused.
+ * - GRANT of the role delay_wheel_user: the role gets its rights (task/allow.c).
  * - Any command: the last one of a task is noted for the history (ending/history.c).
  *
  * The extension can be dropped in many ways (DROP OWNED, DROP SCHEMA CASCADE).  An object
@@ -77,6 +78,7 @@
 #include "../shmem/shared.h"
 #include "../statement/restricted.h"
 #include "../statement/spi_run.h"
+#include "../task/allow.h"
 #include "../task/my_session.h"
 #include "../task/touched.h"
 #include "ddl.h"
@@ -781,6 +783,26 @@ refuse_set_constraints(void)
 				 errmsg("cannot execute %s within security-restricted operation", "SET CONSTRAINTS")));
 }
 
+/*---- GRANT delay_wheel_user ----*/
+
+/* True if the command makes roles members of the group. */
+static bool
+grants_group(Node *statement)
+{
+	ListCell   *lc;
+
+	if (!IsA(statement, GrantRoleStmt) || !((GrantRoleStmt *) statement)->is_grant)
+		return false;
+	foreach(lc, ((GrantRoleStmt *) statement)->granted_roles)
+	{
+		const char *name = lfirst_node(AccessPriv, lc)->priv_name;
+
+		if (name != NULL && strcmp(name, DW_GROUP) == 0)
+			return true;
+	}
+	return false;
+}
+
 /*---- The hooks ----*/
 
 /*
@@ -808,6 +830,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	CommandTag	tag = CreateCommandTag(statement);
 	bool		changes = changes_databases(statement);
 	bool		drops = IsA(statement, DropRoleStmt);
+	bool		allows = grants_group(statement);
 	bool		was_prepared = false;
 	bool		ends_prepared = false;
 	List	   *dropped_roles = NIL;
@@ -857,6 +880,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		dw_recycle_databases();
 	if (drops)
 		dw_touch_roles();
+	if (allows)
+		dw_group_allow();
 	tell_of_tasks(dropped_roles);
 }
 
