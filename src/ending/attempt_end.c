@@ -34,6 +34,9 @@
 #include "conclude.h"
 #include "keys.h"
 
+/* Shortest time between two messages of lost connections, in us. */
+#define LOST_LOG_US		USECS_PER_SEC
+
 /* The error's context, with the SQL and the position in it, as psql would show them. */
 static char *
 whole_context(const ErrorData *error)
@@ -96,41 +99,72 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 }
 
 /*
- * Writes the row of a claimed task again, with the due time of its next attempt.  failed
- * is the number of failed attempts, this one included, and less than max_attempts;
- * started is when this one began.
+ * Writes the row of a claimed task again, with a later due time, as the end of a run that
+ * was begun at that time and failed with the error.
  */
-void
-dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
-				 const ErrorData *error)
+static void
+put_back(DwClaim *claim, TimestampTz due, TimestampTz started, const ErrorData *error)
 {
 	DwHint		hint = {.id = claim->key.id, .due = due};
 	Relation	rel;
-	Datum	   *values = claim->values;
-	bool	   *nulls = claim->nulls;
 
 	conclude_attempt(claim, DW_RETRIED, started, error);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
-	/* fits: max_attempts is a smallint */
-	values[Anum_task_attempts - 1] = Int16GetDatum(failed);
-	nulls[Anum_task_attempts - 1] = false;
-	dw_row_end_lease(nulls);
-	dw_keep_error(values, nulls, error);
+	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	dw_row_end_lease(claim->nulls);
+	dw_keep_error(claim->values, claim->nulls, error);
 
 	DW_INJECT("retry-before-insert");
 	/* enters the database in shared memory; the end of the transaction hints there */
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
 	rel = dw_tasks_open();
-	hint.tid = dw_task_insert(rel, values, nulls);
+	hint.tid = dw_task_insert(rel, claim->values, claim->nulls);
 	table_close(rel, NoLock);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+}
 
+/*
+ * Puts a claimed task back for another attempt, which is due then.  failed is the number
+ * of failed attempts, this one included, and less than max_attempts; started is when this
+ * one began.
+ */
+void
+dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
+				 const ErrorData *error)
+{
+	/* fits: max_attempts is a smallint */
+	claim->values[Anum_task_attempts - 1] = Int16GetDatum(failed);
+	claim->nulls[Anum_task_attempts - 1] = false;
+	put_back(claim, due, started, error);
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("delay_wheel task %lld failed and will be tried again: %s",
 					(long long) claim->key.id, dw_error_message(error)),
 			 errdetail("This was attempt %d of %d; the next one is due at %s.",
 					   failed, claim->terms.max_attempts, timestamptz_to_str(due))));
+}
+
+/*
+ * Puts a claimed task back that has lost its connection to another node, for the lost-th
+ * time.  That is no attempt.  Such errors come in crowds, so each process tells the log of
+ * one in LOST_LOG_US at most.
+ */
+void
+dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,
+				const ErrorData *error)
+{
+	static TimestampTz logged = 0;
+	TimestampTz now = dw_now();
+
+	dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOST, lost);
+	put_back(claim, due, started, error);
+	if (now >= logged && now < logged + LOST_LOG_US)
+		return;
+	logged = now;
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("delay_wheel task %lld has lost a connection to another node and will be run again: %s",
+					(long long) claim->key.id, dw_error_message(error)),
+			 errdetail("The next run is due at %s.", timestamptz_to_str(due))));
 }
 
 /*

@@ -19,6 +19,8 @@ extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, b
 								TimestampTz started, ErrorData *error);
 extern void dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started,
 							const ErrorData *error);
+extern void dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started,
+							const ErrorData *error);
 extern void dw_attempt_retry(DwClaim *claim, TimestampTz due, int failed, TimestampTz started,
 							 const ErrorData *error);
 

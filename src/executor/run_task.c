@@ -76,6 +76,7 @@
 #include "../statement/args.h"
 #include "../statement/spi_run.h"
 #include "../task/attempts.h"
+#include "../task/other_nodes.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "autonomous.h"
@@ -324,6 +325,8 @@ commit_run(const DwExecutor *me, const DwClaim *claimed)
 static ErrorData *
 catch_error(DwRun *run)
 {
+	ErrorData  *error;
+
 	HOLD_INTERRUPTS();
 	HOLD_CANCEL_INTERRUPTS();
 	/* an error of STEP_SETTLE says nothing about the cause of the run's own error */
@@ -332,7 +335,11 @@ catch_error(DwRun *run)
 	disable_all_timeouts(false);
 	disarm_timeout();
 	MemoryContextSwitchTo(task_context);
-	return dw_task_error();
+	error = dw_task_error();
+	/* the transaction may have failed at its commit, when some nodes had committed */
+	if (run->error == NULL)
+		run->undone = dw_other_nodes_in_two_phase();
+	return error;
 }
 
 /*
@@ -370,6 +377,8 @@ run_autonomous(DwClaim *claimed)
 	PG_CATCH();
 	{
 		run->error = catch_error(run);
+		/* the statement may have committed something before */
+		run->undone = false;
 		AbortOutOfAnyTransaction();
 		/* loops over cursors pin their portals */
 		PortalErrorCleanup();
@@ -488,6 +497,7 @@ claim_and_run(void)
 			if (work.repeats == 0)
 				dw_count_begin(work.db, work.me, run->started - claimed.key.due);
 			run->error = run_task_sql(work.me, &claimed, &run->result, &run->timed_out);
+			run->undone = run->error != NULL && dw_other_nodes_take_part();
 		}
 		run->outcome = run->error == NULL ? DW_DONE : DW_FAILED;
 		if (work.quit == NULL && run->outcome == DW_FAILED && may_repeat())

@@ -22,6 +22,7 @@
 #include "../ending/conclude.h"
 #include "../ending/keys.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
@@ -130,28 +131,54 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 }
 
 /*
- * Puts a failed task back for another attempt, or records its failure.  If it is put
- * back, no session can stop the task from this decision to the end of the transaction.
+ * Returns when a task that has lost its connection to another node is run again; DW_NEVER
+ * if it is not.  Sets *lost to the number of times.
+ */
+static TimestampTz
+next_connection(const DwRun *run, const DwClaim *claim, int64 *lost)
+{
+	int64		before;
+
+	if (!run->undone || !dw_is_lost_connection(run->error->sqlerrcode))
+		return DW_NEVER;
+	if (!dw_more_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOST, &before))
+		before = 0;
+	*lost = before + 1;
+	return dw_next_connection(*lost);
+}
+
+/* True if the key of the failed task allows another run; else *newer is why. */
+static bool
+key_allows_retry(const DwClaim *claim, int64 *newer)
+{
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	bool		allowed = dw_key_retry_allowed(rel, claim->tuple, newer);
+
+	table_close(rel, NoLock);
+	return allowed;
+}
+
+/*
+ * Puts a failed task back for another run, or records its failure.  If it is put back, no
+ * session can stop the task from this decision to the end of the transaction.
  */
 static void
 settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 {
 	ErrorData	said = *run->error;
-	bool		again = has_attempts_left(run, claim);
 	int64		newer = 0;
+	int64		lost = 0;
+	TimestampTz reconnect = next_connection(run, claim, &lost);
 
-	if (again)
-	{
-		Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-
-		again = dw_key_retry_allowed(rel, claim->tuple, &newer);
-		table_close(rel, NoLock);
-	}
-	if (again && dw_stop_forbid(db, me))
+	if ((reconnect != DW_NEVER || has_attempts_left(run, claim)) &&
+		key_allows_retry(claim, &newer) && dw_stop_forbid(db, me))
 	{
 		run->outcome = DW_RETRIED;
-		dw_attempt_retry(claim, dw_next_attempt(&claim->terms, run->attempts + 1), run->attempts + 1,
-						 started_of(run), run->error);
+		if (reconnect != DW_NEVER)
+			dw_attempt_lost(claim, reconnect, lost, started_of(run), run->error);
+		else
+			dw_attempt_retry(claim, dw_next_attempt(&claim->terms, run->attempts + 1),
+							 run->attempts + 1, started_of(run), run->error);
 		return;
 	}
 	run->outcome = DW_FAILED;

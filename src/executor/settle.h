@@ -31,6 +31,8 @@ typedef struct DwRun
 	DwSpiResult result;			/* valid if the outcome is DW_DONE */
 	ErrorData  *error;			/* NULL unless the run or the verdict is a failure */
 	bool		timed_out;		/* the error is the cancel by the task's timeout */
+	bool		undone;			/* other nodes of Citus took part in the failed run, and
+								 * have undone it */
 } DwRun;
 
 extern bool dw_is_to_be_run(DwRun *run, const DwClaim *claim);

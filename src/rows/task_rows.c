@@ -388,7 +388,7 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 /*
  * Fills the columns of a row of delay_wheel.task from a row of failed_task; all other
  * columns become null.  A task that was a run of a recurring task is an ordinary one
- * from now on.
+ * from now on, and one that lost connections has lost none.
  */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
@@ -401,6 +401,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
 	}
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_LOST);
 }
 
 /*---- Tables that are seldom written ----*/

@@ -34,6 +34,15 @@
 #define MAX_AT_ONCE		100
 #define PAUSE_AFTER		USECS_PER_SEC
 
+/*
+ * A task that has lost its connection to another node is run again after a second; the
+ * pause doubles up to five minutes.  After MAX_LOST times, which is a day, the failure is
+ * one like others: a node that never comes back must come to somebody's notice.
+ */
+#define LOST_PAUSE		USECS_PER_SEC
+#define MAX_LOST_PAUSE	(5 * USECS_PER_MINUTE)
+#define MAX_LOST		300
+
 /* Limit for the text of the last error that is kept with a pending task, in bytes. */
 #define MAX_LAST_ERROR	500
 
@@ -88,6 +97,54 @@ dw_is_transient(int sqlstate)
 }
 
 /*
+ * True if the error says that the connection to another node was refused or lost, or that
+ * the other node shuts down, has crashed or just starts.  An executor of this node that
+ * shuts down gets no such error, but ends.
+ */
+bool
+dw_is_lost_connection(int sqlstate)
+{
+	switch (sqlstate)
+	{
+		case ERRCODE_CONNECTION_EXCEPTION:
+		case ERRCODE_CONNECTION_DOES_NOT_EXIST:
+		case ERRCODE_CONNECTION_FAILURE:
+		case ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION:
+		case ERRCODE_ADMIN_SHUTDOWN:
+		case ERRCODE_CRASH_SHUTDOWN:
+		case ERRCODE_CANNOT_CONNECT_NOW:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Returns the time that is so long from now, and up to a quarter of that later. */
+static TimestampTz
+after_pause(int64 pause)
+{
+	int64		jitter = pg_prng_uint64_range(&pg_global_prng_state, 0, pause / 4);
+
+	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
+}
+
+/*
+ * Returns when to run a task again that has lost its connection to another node so many
+ * times, at least once; DW_NEVER if it was too often.
+ */
+TimestampTz
+dw_next_connection(int64 lost)
+{
+	int64		pause = LOST_PAUSE;
+
+	if (lost < 1 || lost > MAX_LOST)
+		return DW_NEVER;
+	for (int64 i = 1; i < lost && pause < MAX_LOST_PAUSE; i++)
+		pause *= 2;
+	return after_pause(Min(pause, MAX_LOST_PAUSE));
+}
+
+/*
  * Returns the due time of the next attempt, after the given number of failed ones.
  *
  * The pause doubles with each attempt.  Some jitter (up to a quarter) keeps tasks
@@ -98,14 +155,12 @@ dw_next_attempt(const DwTerms *terms, int failed)
 {
 	int64		longest = Max(terms->retry_delay, MAX_PAUSE);
 	int64		pause = terms->retry_delay;
-	int64		jitter;
 
 	for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
 		pause = pause > longest / 2 ? longest : pause * 2;
 	if (failed >= MAX_AT_ONCE)
 		pause = Max(pause, PAUSE_AFTER);
-	jitter = pg_prng_uint64_range(&pg_global_prng_state, 0, pause / 4);
-	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
+	return after_pause(pause);
 }
 
 /*

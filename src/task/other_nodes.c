@@ -66,27 +66,72 @@ static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static void (*use_two_phase) (void) = NULL;
 static PGFunction should_use_two_phase = NULL;
 
+/* Finds these functions, once in a process; all loaded libraries are RTLD_GLOBAL. */
+static void
+find_functions(void)
+{
+	static bool found = false;
+
+	if (found)
+		return;
+	*(void **) &use_two_phase = dlsym(RTLD_DEFAULT, "Use2PCForCoordinatedTransaction");
+	*(void **) &should_use_two_phase = dlsym(RTLD_DEFAULT, "coordinated_transaction_should_use_2PC");
+	found = true;
+}
+
+/* How Citus would commit this transaction. */
+typedef enum Phases
+{
+	NO_PART,					/* Citus takes no part in it */
+	ONE_PHASE,
+	TWO_PHASES
+} Phases;
+
 /*
- * True if Citus takes part in this transaction and would commit it in one phase.  If
- * Citus takes no part, its function raises an error, which leaves nothing to clean up.
+ * Asks Citus.  If Citus takes no part, its function raises an error, which leaves nothing
+ * to clean up.  The caller may hold off interrupts; an error would let them in again.
  */
-static bool
-is_one_phase(void)
+static Phases
+ask_phases(void)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile bool result = false;
+	volatile Phases result = NO_PART;
+	uint32		interrupts_held = InterruptHoldoffCount;
+	uint32		cancels_held = QueryCancelHoldoffCount;
 
+	find_functions();
+	if (should_use_two_phase == NULL)
+		return NO_PART;
 	PG_TRY();
 	{
-		result = !DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0));
+		result = DatumGetBool(DirectFunctionCall1(should_use_two_phase, (Datum) 0)) ? TWO_PHASES : ONE_PHASE;
 	}
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
+		InterruptHoldoffCount = interrupts_held;
+		QueryCancelHoldoffCount = cancels_held;
 	}
 	PG_END_TRY();
 	return result;
+}
+
+/* True if Citus takes part in this transaction. */
+bool
+dw_other_nodes_take_part(void)
+{
+	return ask_phases() != NO_PART;
+}
+
+/*
+ * True if this transaction, which fails, would have been committed by Citus in two phases.
+ * Then no other node of Citus has committed any of it.
+ */
+bool
+dw_other_nodes_in_two_phase(void)
+{
+	return ask_phases() == TWO_PHASES;
 }
 
 /*
@@ -138,18 +183,10 @@ write_no_rows(void)
 void
 dw_other_nodes_prepare(void)
 {
-	static bool looked = false;
-
-	/* once in a process; all loaded libraries are RTLD_GLOBAL */
-	if (!looked)
-	{
-		*(void **) &use_two_phase = dlsym(RTLD_DEFAULT, "Use2PCForCoordinatedTransaction");
-		*(void **) &should_use_two_phase = dlsym(RTLD_DEFAULT, "coordinated_transaction_should_use_2PC");
-		looked = true;
-	}
+	find_functions();
 	if (use_two_phase != NULL)
 		use_two_phase();
-	else if (should_use_two_phase != NULL && !XactReadOnly && is_one_phase())
+	else if (!XactReadOnly && ask_phases() == ONE_PHASE)
 		write_no_rows();
 }
 

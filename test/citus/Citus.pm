@@ -28,6 +28,8 @@ sub new_worker
 		max_worker_processes = 24
 		max_prepared_transactions = 200
 		max_connections = 300
+		max_wal_senders = 20
+		max_replication_slots = 20
 		wal_level = logical
 		restart_after_crash = on
 		autovacuum_naptime = 1

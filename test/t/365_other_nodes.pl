@@ -180,6 +180,66 @@ group deadlock => sub {
 		'the log says why');
 };
 
+# A connection that is lost or refused is no attempt: the task is run again, with pauses.
+group connections => sub {
+	my $sql = sub { return $node->safe_psql('postgres', $_[0]); };
+	my $lose = sub { $sql->(q{SELECT setval('losses', 1, false)}); return $sql->("SET ROLE worker; $_[0]"); };
+	my $failed_with = sub {
+		my ($id, $expected, $what) = @_;
+		wait_for($node, "SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id = $id", $what, 60, expected => $expected);
+	};
+
+	$sql->(q{CREATE SEQUENCE losses; CREATE TABLE ran (id bigint); CREATE TABLE lost_later (here bool);
+		GRANT ALL ON losses, ran, lost_later TO worker;
+		CREATE FUNCTION me() RETURNS bigint LANGUAGE sql AS $$ SELECT current_setting('delay_wheel.task_id')::bigint $$;
+		CREATE FUNCTION lose(times int, code text, here bool DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			IF NOT here THEN
+				PERFORM public.remote_write(0);
+			END IF;
+			IF nextval('losses') <= times THEN
+				RAISE 'the other node is gone' USING ERRCODE = code;
+			END IF;
+		END $$;
+		CREATE FUNCTION lose_later() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM lose(1, '08006', NEW.here); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER lose_later AFTER INSERT ON lost_later DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION lose_later()});
+	set_batches($node, 100);
+
+	my $position = log_position($node);
+	for my $code (qw(08000 08001 08003 08006 57P01 57P02 57P03))
+	{
+		my $id = $lose->("SELECT delay_schedule('0', 'SELECT lose(1, \$\$$code\$\$); INSERT INTO ran VALUES (me())')");
+		wait_for($node, "SELECT count(*) FROM ran WHERE id = $id", "$code: run again", 60, expected => 1);
+	}
+	like(log_since($node, $position), qr/has lost a connection to another node and will be run again: the other node is gone/, 'the log tells');
+	for my $code (qw(08004 08007 08P01))
+	{
+		$failed_with->($lose->("SELECT delay_schedule('0', 'SELECT lose(1, \$\$$code\$\$)')"), "1|$code", "$code is a failure like others");
+	}
+	$failed_with->($lose->(q{SELECT delay_schedule('0', 'SELECT lose(1, ''08006'', true)')}), '1|08006', 'so is 08006, where no other node takes part');
+	$failed_with->($lose->(q{SELECT delay_schedule('0', 'INSERT INTO lost_later VALUES (true)')}), '1|08006', 'and at the commit');
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', mode => 'at_least_once')}), '1|08006', 'and with a mode');
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, retry_delay => '0')}),
+		'2|22012', 'attempts are counted without the lost connections');
+	is($lose->(q{SELECT delay_run(delay_schedule('1 h', 'SELECT lose(0, ''08006'')'))}) ne '', 1, 'a session runs one at once');
+
+	# many at once, as in a batch
+	$sql->('TRUNCATE ran');
+	$lose->(q{SELECT count(delay_schedule('0', 'INSERT INTO ran SELECT me() FROM (SELECT lose(20, ''08006'')) x')) FROM generate_series(1, 20)});
+	wait_for($node, q{SELECT count(DISTINCT id) FROM ran}, 'many that lose their connection at once', 120, expected => 20);
+	is($sql->('SELECT count(*) FROM ran'), '20', 'each ran once');
+
+	# meanwhile a task is pending, and tells why; but not for ever
+	my $id = $lose->(q{SELECT delay_schedule('0', 'SELECT lose(1000, ''08006'')')});
+	wait_for($node, "SELECT attempts = 0 AND last_error = '08006: the other node is gone' AND due > now() FROM delay_wheel.tasks WHERE id = $id", 'a task that waits for a node tells so');
+	$sql->("UPDATE delay_wheel.task SET more = jsonb_set(more, '{lost}', '300') WHERE id = $id; SELECT delay_reschedule($id, '0')");
+	$failed_with->($id, '1|08006', 'after a day it has failed');
+	$id = $sql->("SELECT delay_retry($id)");
+	wait_for($node, "SELECT coalesce(attempts, 0) = 0 AND more->>'lost' = '1' FROM delay_wheel.task", 'put back, it waits as if for the first time');
+	is($sql->('SELECT delay_cancel(id) FROM delay_wheel.tasks'), 'cancelled', 'it can be cancelled');
+};
+
 $node->stop;
 
 #

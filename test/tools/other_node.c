@@ -63,6 +63,7 @@ typedef struct Write
 } Write;
 
 static List *writes = NIL;
+static bool takes_part = false;	/* until the end of the transaction */
 static bool two_phase = false;
 static bool deadlock = false;
 static emit_log_hook_type prev_log = NULL;
@@ -88,7 +89,7 @@ Use2PCForCoordinatedTransaction(void)
 Datum
 coordinated_transaction_should_use_2PC(PG_FUNCTION_ARGS)
 {
-	if (writes == NIL)
+	if (!takes_part)
 		ereport(ERROR,
 				(errmsg("The transaction is not a coordinated transaction")));
 	PG_RETURN_BOOL(two_phase);
@@ -112,6 +113,7 @@ remote_write(PG_FUNCTION_ARGS)
 		note('C', PG_GETARG_INT64(0), InvalidTransactionId);
 		PG_RETURN_VOID();
 	}
+	takes_part = true;
 	context = MemoryContextSwitchTo(TopTransactionContext);
 	w = palloc(sizeof(Write));
 	w->key = PG_GETARG_INT64(0);
@@ -172,6 +174,7 @@ end_transaction(XactEvent event, void *arg)
 	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
 	{
 		writes = NIL;
+		takes_part = false;
 		two_phase = false;
 	}
 }
