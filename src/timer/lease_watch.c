@@ -108,7 +108,9 @@ dw_lease_watch(DwDatabase *db, DwTakeHint take)
 	if (dw_lease_end_asked(&db->timer_news) > now)
 		return dw_lease_end_asked(&db->timer_news);
 	/* V2: taken before the snapshot, so that a lease that is committed later is not missed */
-	from = Min(dw_lease_end_take(&db->timer_news), looked_until);
+	from = dw_lease_end_take(&db->timer_news);
+	/* a lease may have ended, and been passed by, before it was committed */
+	from = Min(from, looked_until);
 	PG_TRY();
 	{
 		Relation	rel = dw_read_begin();
