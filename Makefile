@@ -15,6 +15,7 @@
 #                        (test/newcomer; as root)
 #   make test-packages   Debian's package, built, installed, upgraded and removed in a
 #                        chroot (test/packages; as root)
+#   make test-patroni    three nodes under Patroni, with faults (test/patroni; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)
 #   make chaos           faults of all kinds at random, five minutes long
@@ -159,6 +160,9 @@ test-newcomer:
 test-packages:
 	@test/packages/run
 
+test-patroni:
+	@test/patroni/run
+
 bench:
 	@test/bench/run
 
@@ -181,4 +185,4 @@ fuzz:
 FORCE:
 
 .PHONY: all check install uninstall installcheck clean injection demo examples test test-long \
-	coverage sanitize test-majors test-newcomer test-packages bench reference check-ring check-model chaos fuzz FORCE
+	coverage sanitize test-majors test-newcomer test-packages test-patroni bench reference check-ring check-model chaos fuzz FORCE

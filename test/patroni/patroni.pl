@@ -136,12 +136,14 @@ sub isolate
 
 	$cluster->freeze($leader) if $how{freeze};
 	$cluster->cut($leader) if $how{cut};
-	$fault->{isolated} = time();
+	# its standbys still answer a leader that is only frozen, until one of them is promoted
+	$fault->{isolated} = time() if $how{cut};
 	until ($end && time() > $end)
 	{
-		$check->peek($fault, $leader);
+		$check->peek($fault, $leader) if $fault->{isolated};
 		sleep 0.4;
 		my ($new) = grep { $_->[1] ne $leader } $cluster->promotions($fault->{at});
+		$fault->{isolated} //= $new->[0] if $new;
 		$end //= time() + $split if $new;
 		die "waited $patience s for another leader\n" if time() > $fault->{at} + $patience;
 	}
@@ -208,7 +210,8 @@ sub drain
 
 sub main
 {
-	say_("synchronous_mode " . ($opt{mode} eq 'sync' ? 'on' : 'off') . ", " . join ', ',
+	say_(join ', ', map { (split /\n/, qx($_ --version))[0] } "$opt{bindir}/postgres", 'patroni', 'etcd');
+	say_("synchronous_mode and synchronous_mode_strict " . ($opt{mode} eq 'sync' ? 'on' : 'off') . ", " . join ', ',
 		map { "$_ $Patroni::Cluster::timing{$_} s" } sort keys %Patroni::Cluster::timing);
 	$cluster->start_etcd;
 	$cluster->start('n1');

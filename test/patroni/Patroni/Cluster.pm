@@ -51,6 +51,7 @@ sub config
 				%timing,
 				maximum_lag_on_failover => 16 * 1024 * 1024,
 				synchronous_mode => $sync,
+				synchronous_mode_strict => $sync,
 				postgresql => {
 					use_pg_rewind => JSON::PP::true,
 					use_slots => JSON::PP::true,
