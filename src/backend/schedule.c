@@ -155,21 +155,19 @@ dw_task_guard(PG_FUNCTION_ARGS)
 /*---- Scheduling ----*/
 
 /*
- * Schedules a new task in the current transaction: judges it, inserts its row, and notes
- * it for the commit, which tells the timer.  Returns the id of the task, or that of a
- * pending task with the same key that is kept.  nargs is as for dw_new_task_check().  The
- * caller has called dw_require_writable().
+ * Inserts the row of a task that was judged, in the current transaction, and notes it for
+ * the commit, which tells the timer.  Returns the id of the task, or that of a pending task
+ * with the same key that is kept.  limited: the owner's number of tasks is.  The caller has
+ * called dw_require_writable().
  */
 int64
-dw_schedule_new(DwNewTask *task, int nargs)
+dw_schedule_row(DwNewTask *task, bool limited)
 {
 	bool		has_key = !task->nulls[Anum_task_key - 1];
-	DwLaneRef	lane;
+	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	Relation	rel;
 	int64		id;
 
-	dw_new_task_check(task, nargs);
-	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	/*
 	 * Lock the task table before an id is drawn: the sweeper must see each transaction
 	 * that may bring a task with an id below a mark's number (task/marks.c).
@@ -190,13 +188,24 @@ dw_schedule_new(DwNewTask *task, int nargs)
 		}
 	}
 	/* not before: a task that replaces another one, or is not needed, takes no room */
-	if (dw_max_pending >= 0)
+	if (limited && dw_max_pending >= 0)
 		dw_require_room(task->owner);
 	id = dw_new_task_insert(rel, task, lane);
 	if (has_key)
 		dw_key_leave();
 	table_close(rel, NoLock);
 	return id;
+}
+
+/*
+ * Schedules a new task in the current transaction: judges it, and inserts its row as
+ * dw_schedule_row() does, whose result it returns.  nargs is as for dw_new_task_check().
+ */
+int64
+dw_schedule_new(DwNewTask *task, int nargs)
+{
+	dw_new_task_check(task, nargs);
+	return dw_schedule_row(task, true);
 }
 
 /*

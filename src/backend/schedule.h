@@ -15,6 +15,7 @@
 #include "../task/new_task.h"
 
 extern int64 dw_schedule_new(DwNewTask *task, int nargs);
+extern int64 dw_schedule_row(DwNewTask *task, bool limited);
 extern DwTakeResult dw_schedule_cancel(const DwKey *key);
 
 #endif							/* DW_SCHEDULE_H */

@@ -42,10 +42,12 @@
 
 #include "../base/compat.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../statement/args.h"
 #include "../statement/sqlcheck.h"
 #include "../task/new_task.h"
+#include "../task/shards.h"
 #include "options.h"
 #include "schedule.h"
 
@@ -104,6 +106,8 @@ typedef struct Template
 	Source		queue;
 	Source		tag;
 	DwIfExists	if_exists;
+	DwShard		shard;			/* that the table is, on Citus */
+	Datum		more;			/* names it, if it is one */
 } Template;
 
 /* A trigger with its template */
@@ -454,6 +458,21 @@ describe_payload(Template *template, Relation rel)
 	template->payload = BlessTupleDesc(template->payload);
 }
 
+/* Looks which shard of Citus the table is, so that tasks can follow it to another node. */
+static void
+read_shard(Template *template, Relation rel)
+{
+	Datum		values[Natts_task] = {0};
+	bool		nulls[Natts_task];
+
+	memset(nulls, true, sizeof(nulls));
+	dw_shard_of(rel, &template->shard);
+	if (template->shard.id == 0)
+		return;
+	dw_more_set_number(values, nulls, Anum_task_more, DW_MORE_SHARD, template->shard.id);
+	template->more = values[Anum_task_more - 1];
+}
+
 /* Makes the template of a trigger in the current memory context. */
 static Template *
 make_template(const TriggerData *trigger, const Kind *kind)
@@ -469,6 +488,7 @@ make_template(const TriggerData *trigger, const Kind *kind)
 				 errhint("For example, %s.", kind->example)));
 	/* by default, a changed row replaces its task by the one that it now asks for */
 	template->if_exists = DW_REPLACE;
+	read_shard(template, rel);
 	read_delay(template, rel, definition->tgargs[0]);
 	read_args_and_options(template, rel, definition->tgargs + 2, definition->tgnargs - 2, kind);
 	if (kind->sends)
@@ -647,6 +667,23 @@ get_payload(const Template *template, TupleTableSlot *row)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
 }
 
+/*
+ * True if another node schedules the row's task.  Rows of a reference table are on all
+ * nodes, and its trigger fires on each; only the first node schedules, which is the
+ * coordinator if that has the table.
+ */
+static bool
+is_of_other_node(const Template *template, Relation rel)
+{
+	DwShard		now;
+
+	if (!template->shard.is_copy)
+		return false;
+	/* nodes come and go, and that is no change of this table */
+	dw_shard_of(rel, &now);
+	return !now.is_first;
+}
+
 /* Schedules the task of a row, or sends its message; or cancels it if the row wants none. */
 static void
 schedule_for_row(const Template *template, TupleTableSlot *row)
@@ -675,6 +712,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 		put_args(&task, template, row);
 	dw_new_task_set(&task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(&task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	dw_new_task_set(&task, Anum_task_more, template->more, template->shard.id == 0);
 	(void) dw_schedule_new(&task, DW_SQL_CHECKED);
 }
 
@@ -693,6 +731,7 @@ static Datum
 fire(FunctionCallInfo fcinfo, const Kind *kind)
 {
 	TriggerData *trigger = require_trigger(fcinfo, kind);
+	const Template *template;
 	ErrorContextCallback callback = {
 		.previous = error_context_stack,
 		.callback = trigger_callback,
@@ -702,8 +741,10 @@ fire(FunctionCallInfo fcinfo, const Kind *kind)
 	error_context_stack = &callback;
 	dw_require_writable(psprintf("%s()", kind->function));
 	require_allowed(fcinfo->flinfo->fn_oid, kind);
-	schedule_for_row(template_of(trigger, kind), TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
-					 trigger->tg_newslot : trigger->tg_trigslot);
+	template = template_of(trigger, kind);
+	if (!is_of_other_node(template, trigger->tg_relation))
+		schedule_for_row(template, TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+						 trigger->tg_newslot : trigger->tg_trigslot);
 	error_context_stack = callback.previous;
 	PG_RETURN_POINTER(NULL);
 }

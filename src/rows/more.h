@@ -14,6 +14,8 @@
 #define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
 #define DW_MORE_LOST		"lost"	/* number: how often the task lost its connection to
 									 * another node, and was put back for that */
+#define DW_MORE_SHARD		"shard"	/* number: the shard of Citus whose trigger
+									 * scheduled the task */
 #define DW_MORE_SKIP_AFTER	"skip_after"	/* number: the task is skipped if it would
 											 * begin more than this after its due time, in us */
 #define DW_MORE_NOTIFY		"notify"	/* text: channel for a NOTIFY at the end */

@@ -32,6 +32,7 @@
 #include "utils/guc.h"
 
 #include "../base/errors.h"
+#include "../base/own_sql.h"
 #include "allow.h"
 
 PG_FUNCTION_INFO_V1(dw_allow);
@@ -82,7 +83,7 @@ list_functions(bool *owned)
 		" WHERE e.extname = 'delay_wheel' AND d.deptype = 'e'"
 		/* these concern the tasks of all roles, so an application is not given them */
 		" AND p.proname <> ALL ('{delay_arm,delay_queue,delay_queue_drop,"
-		"delay_pause_database,delay_resume_database}')"
+		"delay_pause_database,delay_resume_database,delay_follow_shards}')"
 		" AND d.refclassid = 'pg_catalog.pg_extension'::regclass"
 		" AND d.classid = 'pg_catalog.pg_proc'::regclass";
 	HeapTuple	row;
@@ -138,16 +139,11 @@ dw_group_allow(void)
 	if (!OidIsValid(get_role_oid(DW_GROUP, true)) ||
 		!OidIsValid(get_extension_oid("delay_wheel", true)))
 		return;
-	nest_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to the SPI manager");
+	nest_level = dw_own_sql_begin();
 	functions = list_functions(&owned);
 	if (functions != NULL && owned)
 		change_rights(psprintf("GRANT EXECUTE ON ROUTINE %s TO " DW_GROUP, functions));
-	SPI_finish();
-	AtEOXact_GUC(true, nest_level);
+	dw_own_sql_end(nest_level);
 }
 
 /* True if commands on roles go to all nodes: the database is one of Citus. */

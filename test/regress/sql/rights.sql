@@ -66,7 +66,7 @@ SELECT public.delay_cancel(:id);
 RESET search_path;
 -- all but those that concern the tasks of others, which is not an application's decision
 SELECT r AS role, bool_and(has) FILTER (WHERE public) AS "all", bool_or(has) FILTER (WHERE public) AS "any"
-	FROM (SELECT * FROM rights_functions WHERE function::text !~ '^delay_(arm|queue|queue_drop|pause_database|resume_database)\(') f, unnest(ARRAY['regress_dw Odd "Name''', 'regress_dw_plain', 'regress_dw_member', 'public']::name[]) r,
+	FROM (SELECT * FROM rights_functions WHERE function::text !~ '^delay_(arm|queue|queue_drop|pause_database|resume_database|follow_shards)\(') f, unnest(ARRAY['regress_dw Odd "Name''', 'regress_dw_plain', 'regress_dw_member', 'public']::name[]) r,
 		LATERAL has_function_privilege(r, f.oid, 'EXECUTE') has
 	GROUP BY r ORDER BY r COLLATE "C";
 SET SESSION AUTHORIZATION "regress_dw Odd ""Name'";

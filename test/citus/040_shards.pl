@@ -1,0 +1,128 @@
+# Tasks and shards: a trigger on a reference table makes one task, and tasks follow their
+# shard to another node, with their keys, each once.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin, "$FindBin::RealBin/../t";
+use Citus;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+my $n = 5000;
+my ($coordinator, @workers) = new_cluster(2);
+my @nodes = ($coordinator, @workers);
+my $tasks = 'SELECT count(*) FROM delay_wheel.task';
+
+sub sql { return $coordinator->safe_psql('postgres', $_[0]); }
+
+sub fails
+{
+	my ($sql, $message, $what) = @_;
+	my (undef, undef, $err) = $coordinator->psql('postgres', $sql);
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	like($err, $message, $what);
+	return;
+}
+
+#
+# Rows that are on several nodes: of a reference table, and of a table of one node.
+#
+sql(q{SET ROLE shop;
+	CREATE TABLE campaign (id int PRIMARY KEY, runs int NOT NULL DEFAULT 0);
+	SELECT create_reference_table('campaign');
+	CREATE TABLE of_one (id int PRIMARY KEY, runs int NOT NULL DEFAULT 0);
+	SET citus.enable_unsafe_triggers = on;
+	CREATE TRIGGER later AFTER INSERT ON campaign FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('2 s',
+		'UPDATE public.campaign SET runs = runs + 1 WHERE id = $1', 'id');
+	CREATE TRIGGER later AFTER INSERT ON of_one FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('2 s',
+		'UPDATE public.of_one SET runs = runs + 1 WHERE id = $1', 'id')});
+sql(q{SELECT citus_add_local_table_to_metadata('of_one')});
+for my $table (qw(campaign of_one))
+{
+	for my $from (@nodes)
+	{
+		my $id = $from->port;
+		$from->safe_psql('postgres', "SET ROLE shop; INSERT INTO $table VALUES ($id)");
+	}
+	is(join(' ', on_nodes("SELECT count(*) FROM delay_wheel.task WHERE sql ~ '$table'", @nodes)), '3 0 0',
+		"rows of $table, written on each node: a task each, at the coordinator");
+	wait_for($coordinator, "SELECT string_agg(runs::text, ' ') FROM $table", 'each runs once', 30, expected => '1 1 1');
+}
+is(join(' ', on_nodes(q{SELECT string_agg(runs::text, ' ') FROM campaign}, @nodes)), '1 1 1 ' x 2 . '1 1 1', 'on all nodes');
+
+#
+# Shards that move.
+#
+fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" does not exist\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
+fails(q{SET ROLE shop; SELECT delay_wheel.set_up_citus()}, qr/permission denied/, 'by superusers');
+sql('SELECT delay_wheel.set_up_citus()') for 1 .. 2;
+fails(q{SET ROLE shop; SELECT delay_follow_shards()}, qr/permission denied/, 'to let tasks follow is for superusers');
+fails(q{SET ROLE shop; INSERT INTO delay_wheel.handover VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
+is(sql('SELECT delay_follow_shards()'), '0', 'nothing is to be moved');
+
+sql(q{SET ROLE shop;
+	CREATE TABLE t_order (oid bigint PRIMARY KEY, runs int NOT NULL DEFAULT 0, note text);
+	SELECT create_distributed_table('t_order', 'oid', shard_count => 8, colocate_with => 'none');
+	SET citus.enable_unsafe_triggers = on;
+	CREATE TRIGGER later AFTER INSERT OR UPDATE OF note ON t_order FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 hour',
+		'UPDATE public.t_order SET runs = runs + 1 WHERE oid = $1', 'oid', 'key=oid', 'queue=orders', 'tag=note')});
+fails(q{SET ROLE shop; INSERT INTO t_order VALUES (1)}, qr/queue "orders" does not exist/, 'queues are declared on each node');
+sql(q{SELECT run_command_on_all_nodes($$SELECT delay_queue('orders', max_attempts => 3, users => '{shop}')$$)});
+# queues have another number on each node
+$workers[1]->safe_psql('postgres', q{SELECT delay_queue_drop('orders'); SELECT delay_queue('other'); SELECT delay_queue('orders', max_attempts => 3, users => '{shop}')});
+sql("SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'note ' || i FROM generate_series(1, $n) i");
+is(sum_of($tasks, @nodes), $n, 'a task for each row');
+my ($key) = split /\n/, $workers[0]->safe_psql('postgres', q{SELECT key FROM delay_wheel.tasks ORDER BY id LIMIT 1});
+my $whole = qq{SELECT owner::text, queue, priority, key, tag, sql, args::text, due FROM delay_wheel.tasks WHERE key <> '$key'};
+my $before = join("\n", sort map { split /\n/ } on_nodes($whole, @workers));
+
+# all shards of the first worker, away from it
+sub shards_of { return split /\n/, sql("SELECT shardid FROM citus_shards WHERE table_name = 't_order'::regclass AND nodeport = " . $_[0]->port); }
+
+sub drain
+{
+	my ($from, $to, $mode) = @_;
+
+	for my $shard (shards_of($from))
+	{
+		my ($status, undef, $err) = move_shard($coordinator, $shard, $from, $to, $mode);
+		is($status, 0, "a shard moves by $mode") or diag($err);
+	}
+	return;
+}
+drain($workers[0], $workers[1], 'block_writes');
+is(sum_of($tasks, @nodes), $n, 'a move schedules nothing');
+cmp_ok($workers[0]->safe_psql('postgres', $tasks), '>', 1000, 'the tasks stay behind');
+# in between, a row that is written again has a second task
+sql("SET ROLE shop; UPDATE t_order SET note = 'newer' WHERE oid = $key");
+is(sum_of("SELECT count(*) FROM delay_wheel.task WHERE key = '$key'", @nodes), 2, 'in between the same key makes a second task');
+
+my $moved = sql('SELECT delay_follow_shards()');
+cmp_ok($moved, '>', 1000, "$moved tasks follow their shards");
+is($workers[0]->safe_psql('postgres', $tasks), '0', 'none stays behind');
+is(sum_of($tasks, @nodes), $n, 'each is there once');
+is(sql(q{SELECT count(*) FROM delay_wheel.handover}), '0', 'nothing is stored on the way');
+is($workers[1]->safe_psql('postgres', "SELECT string_agg(tag, ' ') FROM delay_wheel.tasks WHERE key = '$key'"), 'newer', 'of a key, the newer task is kept');
+is(join("\n", sort map { split /\n/ } on_nodes($whole, @workers)), $before, 'they are what they were');
+is(sql('SELECT delay_follow_shards()'), '0', 'once');
+is($workers[1]->safe_psql('postgres', q{SET ROLE shop; SELECT delay_cancel_key('7', queue => 'orders')}), 'cancelled', 'a key works on the new node');
+is(sum_of($tasks, @nodes), $n - 1, 'that task is gone');
+
+# they run there, once, also while they move: due one after the other, moved to and fro
+is(sum_of(q{SELECT count(delay_reschedule(id, interval '1 ms' * (id % 5000))) FROM delay_wheel.tasks}, @workers), $n - 1, 'all are due soon');
+for my $mode (qw(block_writes force_logical))
+{
+	drain($workers[1], $workers[0], $mode);
+	note(sql('SELECT delay_follow_shards()') . ' follow');
+	drain($workers[0], $workers[1], $mode);
+	note($workers[0]->safe_psql('postgres', 'SELECT delay_follow_shards()') . ' follow, as a worker says');
+}
+wait_for_sum($tasks, 0, 'all run', 120, @nodes);
+is(sql('SELECT count(*) FROM t_order WHERE runs <> 1'), '1', 'each once, but for the one that was cancelled');
+is(sum_of('SELECT count(*) FROM delay_wheel.failed', @nodes), 0, 'none has failed');
+
+done_testing();
