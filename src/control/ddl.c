@@ -475,14 +475,19 @@ static void
 refuse_shard(const RangeVar *name)
 {
 	const char *number = strrchr(name->relname, '_');
+	Oid			schema;
 	Oid			table;
 
-	if (creating_extension || name->schemaname == NULL ||
-		!dw_is_our_schema(get_namespace_oid(name->schemaname, true)) || number == NULL ||
-		number[1] == '\0' || number[1 + strspn(number + 1, "0123456789")] != '\0')
+	if (creating_extension || name->schemaname == NULL)
 		return;
-	table = get_relname_relid(pnstrdup(name->relname, number - name->relname),
-							  get_namespace_oid(name->schemaname, true));
+	schema = get_namespace_oid(name->schemaname, true);
+	if (!dw_is_our_schema(schema))
+		return;
+	/* first of all Citus may create a table of the same name, on the other nodes */
+	table = get_relname_relid(name->relname, schema);
+	if (!OidIsValid(table) && number != NULL && number[1] != '\0' &&
+		number[1 + strspn(number + 1, "0123456789")] == '\0')
+		table = get_relname_relid(pnstrdup(name->relname, number - name->relname), schema);
 	if (OidIsValid(table) &&
 		getExtensionOfObject(RelationRelationId, table) == get_extension_oid("delay_wheel", true))
 		ereport(ERROR,

@@ -549,6 +549,18 @@ serve_all(void)
 }
 
 /*
+ * Number of background workers that Citus may have in a database, if it is loaded: its
+ * maintenance daemon, and those that rebalance, one of which watches the others.
+ */
+static int
+workers_of_citus(void)
+{
+	const char *executors = GetConfigOption("citus.max_background_task_executors", true, false);
+
+	return executors == NULL ? 0 : 2 + atoi(executors);
+}
+
+/*
  * Warns if max_worker_processes is less than what the databases served now may need.  At
  * the start, one database counts.  Later warns again only if the number needed has grown,
  * or max_executors has changed.
@@ -559,13 +571,14 @@ check_worker_slots(void)
 	static int	told = 0;
 	static int	told_executors = 0;
 	int			databases = 0;
+	int			citus = workers_of_citus();
 	int			needed;
 
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
 			databases++;
 	databases = Max(databases, 1);
-	needed = 1 + databases * (2 + dw_max_executors);
+	needed = 1 + databases * (2 + dw_max_executors + citus);
 
 	if (dw_max_executors != told_executors)
 		told = 0;
@@ -577,6 +590,9 @@ check_worker_slots(void)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
 					needed, "max_worker_processes", max_worker_processes),
+			 citus > 0 ?
+			 errdetail("A launcher, and for each database served a timer, a sweeper, up to %d executors, and up to %d workers of Citus: 1 + %d * (2 + %d + %d) = %d.",
+					   dw_max_executors, citus, databases, dw_max_executors, citus, needed) :
 			 errdetail("A launcher, and for each database served a timer, a sweeper and up to %d executors: 1 + %d * (2 + %d) = %d.",
 					   dw_max_executors, databases, dw_max_executors, needed),
 			 errhint("Set \"%s\" to %d, and higher by what parallel query, replication and other extensions use, or lower \"%s\".",

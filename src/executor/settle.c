@@ -144,7 +144,7 @@ next_connection(const DwRun *run, const DwClaim *claim, int64 *lost)
 	if (!dw_more_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOST, &before))
 		before = 0;
 	*lost = before + 1;
-	return dw_next_connection(*lost);
+	return dw_next_connection(*lost, run->error->sqlerrcode);
 }
 
 /* True if the key of the failed task allows another run; else *newer is why. */

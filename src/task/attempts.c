@@ -42,6 +42,11 @@
 #define LOST_PAUSE		USECS_PER_SEC
 #define MAX_LOST_PAUSE	(5 * USECS_PER_MINUTE)
 #define MAX_LOST		300
+/*
+ * Citus reports a connection that is lost in the middle of a command as an internal error.
+ * If the other node is gone, the next run gets a better one.
+ */
+#define MAX_LOST_VAGUE	10
 
 /* Limit for the text of the last error that is kept with a pending task, in bytes. */
 #define MAX_LAST_ERROR	500
@@ -98,8 +103,8 @@ dw_is_transient(int sqlstate)
 
 /*
  * True if the error says that the connection to another node was refused or lost, or that
- * the other node shuts down, has crashed or just starts.  An executor of this node that
- * shuts down gets no such error, but ends.
+ * the other node shuts down, has crashed or just starts; or if it may say so.  An executor
+ * of this node that shuts down gets no such error, but ends.
  */
 bool
 dw_is_lost_connection(int sqlstate)
@@ -113,6 +118,7 @@ dw_is_lost_connection(int sqlstate)
 		case ERRCODE_ADMIN_SHUTDOWN:
 		case ERRCODE_CRASH_SHUTDOWN:
 		case ERRCODE_CANNOT_CONNECT_NOW:
+		case ERRCODE_INTERNAL_ERROR:
 			return true;
 		default:
 			return false;
@@ -130,14 +136,14 @@ after_pause(int64 pause)
 
 /*
  * Returns when to run a task again that has lost its connection to another node so many
- * times, at least once; DW_NEVER if it was too often.
+ * times, at least once, the last time with this error; DW_NEVER if it was too often.
  */
 TimestampTz
-dw_next_connection(int64 lost)
+dw_next_connection(int64 lost, int sqlstate)
 {
 	int64		pause = LOST_PAUSE;
 
-	if (lost < 1 || lost > MAX_LOST)
+	if (lost < 1 || lost > (sqlstate == ERRCODE_INTERNAL_ERROR ? MAX_LOST_VAGUE : MAX_LOST))
 		return DW_NEVER;
 	for (int64 i = 1; i < lost && pause < MAX_LOST_PAUSE; i++)
 		pause *= 2;

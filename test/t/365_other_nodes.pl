@@ -207,7 +207,7 @@ group connections => sub {
 	set_batches($node, 100);
 
 	my $position = log_position($node);
-	for my $code (qw(08000 08001 08003 08006 57P01 57P02 57P03))
+	for my $code (qw(08000 08001 08003 08006 57P01 57P02 57P03 XX000))
 	{
 		my $id = $lose->("SELECT delay_schedule('0', 'SELECT lose(1, \$\$$code\$\$); INSERT INTO ran VALUES (me())')");
 		wait_for($node, "SELECT count(*) FROM ran WHERE id = $id", "$code: run again", 60, expected => 1);
@@ -235,6 +235,10 @@ group connections => sub {
 	wait_for($node, "SELECT attempts = 0 AND last_error = '08006: the other node is gone' AND due > now() FROM delay_wheel.tasks WHERE id = $id", 'a task that waits for a node tells so');
 	$sql->("UPDATE delay_wheel.task SET more = jsonb_set(more, '{lost}', '300') WHERE id = $id; SELECT delay_reschedule($id, '0')");
 	$failed_with->($id, '1|08006', 'after a day it has failed');
+	my $vague = $lose->(q{SELECT delay_schedule('0', 'SELECT lose(1000, ''XX000'')')});
+	wait_for($node, "SELECT last_error = 'XX000: the other node is gone' FROM delay_wheel.tasks WHERE id = $vague", 'an internal error may be one', 60);
+	$sql->("UPDATE delay_wheel.task SET more = jsonb_set(more, '{lost}', '10') WHERE id = $vague; SELECT delay_reschedule($vague, '0')");
+	$failed_with->($vague, '1|XX000', 'for ten times');
 	$id = $sql->("SELECT delay_retry($id)");
 	wait_for($node, "SELECT coalesce(attempts, 0) = 0 AND more->>'lost' = '1' FROM delay_wheel.task", 'put back, it waits as if for the first time');
 	is($sql->('SELECT delay_cancel(id) FROM delay_wheel.tasks'), 'cancelled', 'it can be cancelled');
