@@ -18,8 +18,8 @@
  * extensions hide all symbols but those that SQL calls.  There, if Citus takes
  * part in the transaction, this file inserts no rows into a table that Citus
  * knows, by an INSERT ... SELECT, which Citus always commits by two-phase commit.
- * An administrator creates that table, delay_wheel.two_phase, when the nodes are
- * set up (doc/scaling.md).  If Citus is not loaded, all this costs a look at two
+ * That table, delay_wheel.two_phase, is created by delay_wheel.set_up_citus()
+ * (backend/follow.c).  If Citus is not loaded, all this costs a look at two
  * pointers.
  *
  * A batch is several tasks that an executor runs in one transaction.  postgres_fdw
@@ -156,7 +156,7 @@ write_no_rows(void)
 			ereport(LOG,
 					(errcode(ERRCODE_UNDEFINED_TABLE),
 					 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist"),
-					 errhint("Create it, see doc/scaling.md.")));
+					 errhint("A superuser calls %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
 		said = true;
 		return;
 	}

@@ -51,7 +51,7 @@ dw_shard_of(Relation rel, DwShard *shard)
 		" JOIN pg_catalog.pg_dist_placement p ON p.shardid = s.shardid AND p.shardstate = 1"
 		" CROSS JOIN pg_catalog.pg_dist_local_group l"
 		" WHERE s.shardid = $1 AND c.relnamespace = $2"
-		" AND (c.relname::text || '_' || s.shardid = $3 OR pg_catalog.length($3) > 50)"
+		" AND (c.relname::text || '_' || s.shardid = $3 OR pg_catalog.octet_length($3) > 50)"
 		" HAVING pg_catalog.count(*) > 0";
 	Oid			types[] = {INT8OID, OIDOID, TEXTOID};
 	Datum		values[3];

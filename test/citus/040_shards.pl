@@ -54,6 +54,20 @@ for my $table (qw(campaign of_one))
 }
 is(join(' ', on_nodes(q{SELECT string_agg(runs::text, ' ') FROM campaign}, @nodes)), '1 1 1 ' x 2 . '1 1 1', 'on all nodes');
 
+# Citus shortens long names, by bytes
+for my $name ("\x{c3}\x{a9}" x 30, 'n' x 63, 'Odd "name", 1')
+{
+	my $quoted = '"' . ($name =~ s/"/""/gr) . '"';
+
+	sql(qq{SET ROLE shop; SET citus.enable_unsafe_triggers = on;
+		CREATE TABLE $quoted (id int PRIMARY KEY);
+		SELECT create_reference_table(\$\$$quoted\$\$);
+		CREATE TRIGGER later AFTER INSERT ON $quoted FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 h', 'SELECT 1', 'tag=named');
+		INSERT INTO $quoted VALUES (1)});
+	is(sum_of(q{SELECT count(*) FROM delay_wheel.task WHERE tag = 'named' AND more->'shard' IS NOT NULL}, @nodes), 1, "a name of " . length($name) . ' bytes: one task');
+	$_->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE tag = 'named'}) for @nodes;
+}
+
 #
 # Shards that move.
 #

@@ -300,8 +300,8 @@ sub _is_yaml
 	return close($out);
 }
 
-# The script or test has each command, or statement, of the block; of data it must
-# know the document that they are in.
+# The script or test has each command, or statement, of the block, or reads them from the
+# document, by the comment that names it; of data it must know the document that they are in.
 sub _problems_of_shown
 {
 	my ($block, $document) = @_;
@@ -309,7 +309,7 @@ sub _problems_of_shown
 
 	return "$line: $path does nothing, it is a document" if $path =~ /\.md$/;
 	my $script = read_text("$root/$path");
-	if ($kind ne 'sql' && $kind ne 'sh')
+	if (($kind ne 'sql' && $kind ne 'sh') || $script =~ /<!-- shown by: \Q$path\E -->/)
 	{
 		return $script =~ /\Q$document\E/ ? () : "$line: $path does not speak of $document";
 	}
