@@ -31,10 +31,12 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "../base/errors.h"
 #include "../base/signature.h"
@@ -43,6 +45,7 @@
 #include "../task/my_session.h"
 #include "../task/new_task.h"
 #include "../task/queues.h"
+#include "../task/touched.h"
 #include "schedule.h"
 
 PG_FUNCTION_INFO_V1(dw_set_up_citus);
@@ -107,7 +110,8 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 	}
 	if (!has_table("handover"))
 	{
-		execute("CREATE TABLE delay_wheel.handover (node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
+		execute("CREATE TABLE delay_wheel.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
+		/* without a key Citus would not copy it to a new node by logical replication */
 		execute("SELECT pg_catalog.create_reference_table('delay_wheel.handover')", SPI_OK_SELECT);
 		nest_level = NewGUCNestLevel();
 		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET, PGC_S_SESSION,
@@ -122,30 +126,104 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 
 /*---- The node that has a shard no more ----*/
 
-/*
- * Deletes tasks whose shards are on other nodes.  The result has one row: how many tasks
- * there are, and arrays of their nodes and of the tasks themselves.  Tasks that run, or
- * that others have locked, are left, and so are messages under a lease.
- */
-static const char *const take_off =
+/* Finds the first tasks whose shards are on other nodes.  Messages under a lease are left. */
+static const char *const find =
 "WITH shard AS ("
 "	SELECT pg_catalog.to_jsonb(p.shardid) AS id, pg_catalog.min(p.groupid) AS node"
 "	FROM pg_catalog.pg_dist_placement p"
 "	WHERE p.shardstate = 1"
 "	GROUP BY p.shardid"
-"	HAVING pg_catalog.bool_and(p.groupid <> (SELECT groupid FROM pg_catalog.pg_dist_local_group))),"
-" away AS ("
-"	SELECT t.id, s.node, q.name"
-"	FROM delay_wheel.task t"
-"		JOIN shard s ON s.id = t.more->'shard'"
-"		JOIN delay_wheel.tasks pending ON pending.id = t.id"
-"		LEFT JOIN delay_wheel.queue q ON q.id = t.queue"
-"	WHERE t.token IS NULL"
-"	LIMIT 1000 FOR UPDATE OF t SKIP LOCKED),"
+"	HAVING pg_catalog.bool_and(p.groupid <> (SELECT groupid FROM pg_catalog.pg_dist_local_group)))"
+" SELECT t.id, t.due, s.node, q.name, t.ctid, t.owner::oid, t.queue, t.priority"
+" FROM delay_wheel.task t"
+"	JOIN shard s ON s.id = t.more->'shard'"
+"	JOIN delay_wheel.tasks pending ON pending.id = t.id"
+"	LEFT JOIN delay_wheel.queue q ON q.id = t.queue"
+" WHERE t.token IS NULL"
+" ORDER BY t.due LIMIT 1000";
+
+/* Deletes those that were found, but for tasks that run, are locked, or have moved in time. */
+static const char *const take_off =
+"WITH away AS ("
+"	SELECT t.id, a.node, a.name"
+"	FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4)) AS a(id, due, node, name)"
+"		JOIN delay_wheel.task t ON t.id = a.id AND t.due = a.due"
+"	FOR UPDATE OF t SKIP LOCKED),"
 " gone AS ("
 "	DELETE FROM delay_wheel.task t USING away a WHERE t.id = a.id"
-"	RETURNING a.node, pg_catalog.to_jsonb(t) || pg_catalog.jsonb_build_object('queue_name', a.name) AS task)"
-" SELECT pg_catalog.count(*), pg_catalog.array_agg(node), pg_catalog.array_agg(task) FROM gone";
+"	RETURNING t.id, a.node, pg_catalog.to_jsonb(t) || pg_catalog.jsonb_build_object('queue_name', a.name) AS task)"
+" SELECT * FROM gone";
+
+/* Returns an array of a column of the last result. */
+static Datum
+result_array(int column, Oid type)
+{
+	ArrayBuildState *state = initArrayResult(type, CurrentMemoryContext, false);
+
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, column, &isnull);
+
+		(void) accumArrayResult(state, value, isnull, type, CurrentMemoryContext);
+	}
+	return makeArrayResult(state, CurrentMemoryContext);
+}
+
+/*
+ * Notes that this transaction may delete the task in a row of the last result, which plain
+ * SQL does not.  An executor that meets the deletion forgets the task; if the transaction
+ * fails, the timer hears of the task again.
+ */
+static void
+note_found(int row)
+{
+	DwHint		hint = {
+		.id = DatumGetInt64(result_value(row, 1)),
+		.due = DatumGetTimestampTz(result_value(row, 2)),
+		.tid = *(ItemPointer) DatumGetPointer(result_value(row, 5)),
+		.lane = dw_lane_if_any(DatumGetObjectId(result_value(row, 6)), DatumGetInt16(result_value(row, 7)),
+							   DatumGetInt16(result_value(row, 8)))
+	};
+
+	dw_touch_row(&hint, DW_TOUCH_LOCKED);
+}
+
+/* Executes a statement with arguments; the caller has connected to SPI. */
+static void
+execute_with(const char *sql, int n, Oid *types, Datum *values, int expected)
+{
+	if (SPI_execute_with_args(sql, n, types, values, NULL, false, 0) != expected)
+		elog(ERROR, "could not execute \"%s\"", sql);
+}
+
+/*
+ * Deletes the tasks of the last result, and sends them to the nodes that have their shards.
+ * Returns how many; the caller has connected to SPI.
+ */
+static uint64
+send_tasks(void)
+{
+	Oid			found_types[] = {INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, TEXTARRAYOID};
+	Oid			gone_types[] = {INT4ARRAYOID, JSONBARRAYOID};
+	Datum		found[] = {result_array(1, INT8OID), result_array(2, TIMESTAMPTZOID),
+	result_array(3, INT4OID), result_array(4, TEXTOID)};
+	Datum		gone[2];
+	uint64		n;
+
+	execute_with(take_off, 4, found_types, found, SPI_OK_SELECT);
+	n = SPI_processed;
+	if (n == 0)
+		return 0;
+	for (uint64 i = 0; i < n; i++)
+		dw_touch_ended(DatumGetInt64(result_value(i, 1)), DW_CANCELLED);
+	gone[0] = result_array(2, INT4OID);
+	gone[1] = result_array(3, JSONBOID);
+	execute_with("INSERT INTO delay_wheel.handover (node, task)"
+				 " SELECT * FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))",
+				 2, gone_types, gone, SPI_OK_INSERT);
+	return n;
+}
 
 /*
  * SQL function delay_wheel_internal.leave_shards(): hands some tasks of this node over
@@ -154,27 +232,19 @@ static const char *const take_off =
 Datum
 dw_leave_shards(PG_FUNCTION_ARGS)
 {
-	Oid			types[] = {INT4ARRAYOID, JSONBARRAYOID};
-	Datum		values[2];
-	int64		n;
+	uint64		n = 0;
 
 	require_citus();
 	dw_require_writable("delay_follow_shards()");
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	execute(take_off, SPI_OK_SELECT);
-	n = DatumGetInt64(result_value(0, 1));
-	if (n > 0)
-	{
-		values[0] = result_value(0, 2);
-		values[1] = result_value(0, 3);
-		if (SPI_execute_with_args("INSERT INTO delay_wheel.handover"
-								  " SELECT * FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))",
-								  2, types, values, NULL, false, 0) != SPI_OK_INSERT)
-			elog(ERROR, "could not hand tasks over");
-	}
+	execute(find, SPI_OK_SELECT);
+	for (uint64 i = 0; i < SPI_processed; i++)
+		note_found(i);
+	if (SPI_processed > 0)
+		n = send_tasks();
 	SPI_finish();
-	PG_RETURN_INT64(n);
+	PG_RETURN_INT64((int64) n);
 }
 
 /*
@@ -227,8 +297,8 @@ dw_follow_shards(PG_FUNCTION_ARGS)
 
 /*
  * Schedules the task of the only row of the last result: the columns of delay_wheel.task,
- * and the name of the queue.  A newer task of its key, which the trigger has scheduled here
- * since the move, is kept instead.
+ * and the name of the queue.  A task of its key that is here already is kept instead: the
+ * trigger has scheduled it since the move.
  */
 static void
 schedule_arrived(void)
@@ -274,7 +344,7 @@ dw_take_over(PG_FUNCTION_ARGS)
 				 errmsg("permission denied to hand tasks over")));
 	dw_require_writable("delay_follow_shards()");
 	for (int i = 0; i < 2; i++)
-		values[i] = SPI_getbinval(trigger->tg_trigtuple, desc, i + 1, &isnull);
+		values[i] = SPI_getbinval(trigger->tg_trigtuple, desc, i + 2, &isnull);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	if (SPI_execute_with_args(query, 2, types, values, NULL, true, 0) != SPI_OK_SELECT)

@@ -126,7 +126,7 @@ change_rights(const char *command)
 /*---- All nodes of Citus ----*/
 
 /*
- * Grants the group, if it exists, what delay_wheel.allow() grants a role of one server.
+ * Grants the group, if it exists and the database is one of Citus, what delay_wheel.allow() grants a role of one server.
  * Does nothing if the current user may not do so: the command in hand is another one.
  */
 void
@@ -137,7 +137,8 @@ dw_group_allow(void)
 	int			nest_level;
 
 	if (!OidIsValid(get_role_oid(DW_GROUP, true)) ||
-		!OidIsValid(get_extension_oid("delay_wheel", true)))
+		!OidIsValid(get_extension_oid("delay_wheel", true)) ||
+		!OidIsValid(get_extension_oid("citus", true)))
 		return;
 	nest_level = dw_own_sql_begin();
 	functions = list_functions(&owned);

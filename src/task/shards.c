@@ -45,9 +45,11 @@ dw_shard_of(Relation rel, DwShard *shard)
 {
 	/* a long name of a table is shortened in the name of its shard */
 	static const char *const query =
-		"SELECT pg_catalog.count(*) > 1, pg_catalog.min(p.groupid) = pg_catalog.min(l.groupid)"
+		"SELECT pg_catalog.count(*) > 1 OR pg_catalog.bool_or(d.partmethod = 'n' AND d.repmodel = 't'),"
+		" pg_catalog.min(p.groupid) = pg_catalog.min(l.groupid)"
 		" FROM pg_catalog.pg_dist_shard s"
 		" JOIN pg_catalog.pg_class c ON c.oid = s.logicalrelid"
+		" JOIN pg_catalog.pg_dist_partition d ON d.logicalrelid = s.logicalrelid"
 		" JOIN pg_catalog.pg_dist_placement p ON p.shardid = s.shardid AND p.shardstate = 1"
 		" CROSS JOIN pg_catalog.pg_dist_local_group l"
 		" WHERE s.shardid = $1 AND c.relnamespace = $2"

@@ -15,7 +15,7 @@
 typedef struct DwShard
 {
 	int64		id;				/* 0: the table is no shard */
-	bool		is_copy;		/* other nodes have the same rows, as of a reference table */
+	bool		is_copy;		/* other nodes have the same rows, or may: a reference table */
 	bool		is_first;		/* this node is the first one of these */
 } DwShard;
 

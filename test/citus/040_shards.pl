@@ -75,7 +75,7 @@ fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" do
 fails(q{SET ROLE shop; SELECT delay_wheel.set_up_citus()}, qr/permission denied/, 'by superusers');
 sql('SELECT delay_wheel.set_up_citus()') for 1 .. 2;
 fails(q{SET ROLE shop; SELECT delay_follow_shards()}, qr/permission denied/, 'to let tasks follow is for superusers');
-fails(q{SET ROLE shop; INSERT INTO delay_wheel.handover VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
+fails(q{SET ROLE shop; INSERT INTO delay_wheel.handover (node, task) VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
 is(sql('SELECT delay_follow_shards()'), '0', 'nothing is to be moved');
 
 sql(q{SET ROLE shop;
@@ -120,11 +120,25 @@ cmp_ok($moved, '>', 1000, "$moved tasks follow their shards");
 is($workers[0]->safe_psql('postgres', $tasks), '0', 'none stays behind');
 is(sum_of($tasks, @nodes), $n, 'each is there once');
 is(sql(q{SELECT count(*) FROM delay_wheel.handover}), '0', 'nothing is stored on the way');
-is($workers[1]->safe_psql('postgres', "SELECT string_agg(tag, ' ') FROM delay_wheel.tasks WHERE key = '$key'"), 'newer', 'of a key, the newer task is kept');
+is($workers[1]->safe_psql('postgres', "SELECT string_agg(tag, ' ') FROM delay_wheel.tasks WHERE key = '$key'"), 'newer', 'of a key, the task on the new node is kept');
 is(join("\n", sort map { split /\n/ } on_nodes($whole, @workers)), $before, 'they are what they were');
 is(sql('SELECT delay_follow_shards()'), '0', 'once');
 is($workers[1]->safe_psql('postgres', q{SET ROLE shop; SELECT delay_cancel_key('7', queue => 'orders')}), 'cancelled', 'a key works on the new node');
 is(sum_of($tasks, @nodes), $n - 1, 'that task is gone');
+
+# tasks that fall due while they move, and the move fails: they run nevertheless, at once
+sql(q{SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'late' FROM generate_series(100001, 100100) i});
+drain($workers[1], $workers[0], 'block_writes');
+$workers[1]->safe_psql('postgres', q{SELECT count(delay_reschedule(id, '2 s')) FROM delay_wheel.tasks WHERE tag = 'late'});
+my $mover = $workers[1]->background_psql('postgres');
+$mover->query_safe('BEGIN');
+is($mover->query_safe('SELECT delay_wheel_internal.leave_shards()'), '1000', 'a thousand tasks are on their way');
+wait_for($workers[1], q{SELECT count(*) FILTER (WHERE due < now() - interval '0.5 s') FROM delay_wheel.tasks WHERE tag = 'late'}, 'they fall due meanwhile', 30, expected => 100);
+$mover->query_safe('ROLLBACK');
+$mover->quit;
+wait_for($coordinator, 'SELECT count(*) FILTER (WHERE runs = 1) FROM t_order WHERE oid > 100000', 'tasks that were to be moved run', 60, expected => 100);
+sql('DELETE FROM t_order WHERE oid > 100000');
+drain($workers[0], $workers[1], 'block_writes');
 
 # they run there, once, also while they move: due one after the other, moved to and fro
 is(sum_of(q{SELECT count(delay_reschedule(id, interval '1 ms' * (id % 5000))) FROM delay_wheel.tasks}, @workers), $n - 1, 'all are due soon');
@@ -138,5 +152,14 @@ for my $mode (qw(block_writes force_logical))
 wait_for_sum($tasks, 0, 'all run', 120, @nodes);
 is(sql('SELECT count(*) FROM t_order WHERE runs <> 1'), '1', 'each once, but for the one that was cancelled');
 is(sum_of('SELECT count(*) FROM delay_wheel.failed', @nodes), 0, 'none has failed');
+
+# a node that comes later, by logical replication of the reference tables, too
+my $new = new_worker('worker3');
+add_worker($coordinator, $new);
+$new->safe_psql('postgres', q{SELECT delay_queue('orders', users => '{shop}')});
+sql(q{SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'new' FROM generate_series(200001, 200100) i});
+sql(q{SELECT citus_rebalance_start(shard_transfer_mode => 'auto'); SELECT citus_rebalance_wait()});
+cmp_ok(sql('SELECT delay_follow_shards()'), '>', 10, 'after a rebalance tasks follow to the new node');
+is(sum_of($tasks, @nodes, $new), 100, 'each is there once');
 
 done_testing();
