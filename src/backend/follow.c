@@ -61,6 +61,14 @@ execute(const char *sql, int expected)
 		elog(ERROR, "could not execute \"%s\"", sql);
 }
 
+/* Executes a statement with arguments; the caller has connected to SPI. */
+static void
+execute_with(const char *sql, int n, Oid *types, Datum *values, int expected)
+{
+	if (SPI_execute_with_args(sql, n, types, values, NULL, false, 0) != expected)
+		elog(ERROR, "could not execute \"%s\"", sql);
+}
+
 /* Returns a value of the only row of the last result; an error if it is null. */
 static Datum
 result_value(int row, int column)
@@ -84,49 +92,74 @@ require_citus(void)
 				 errhint("On a server by itself nothing is to be set up.")));
 }
 
-/* True if the schema delay_wheel has a table of this name. */
+/*
+ * True if a query about a table of the schema delay_wheel, $1, finds something; false if
+ * there is no such table.  The caller has connected to SPI.
+ */
 static bool
-has_table(const char *name)
+is_so(const char *table, const char *query)
 {
-	return OidIsValid(get_relname_relid(name, get_namespace_oid("delay_wheel", false)));
+	Oid			type = REGCLASSOID;
+	Oid			relid = get_relname_relid(table, get_namespace_oid("delay_wheel", false));
+	Datum		value = ObjectIdGetDatum(relid);
+
+	if (!OidIsValid(relid))
+		return false;
+	execute_with(query, 1, &type, &value, SPI_OK_SELECT);
+	return SPI_processed > 0;
+}
+
+static const char *const exists = "SELECT";
+static const char *const is_known_to_citus = "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1";
+static const char *const is_on_all_nodes =
+"SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1 AND partmethod = 'n' AND repmodel = 't'";
+static const char *const takes_over = "SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND tgname = 'take_over'";
+
+/* Creates delay_wheel.handover, or what is missing of it. */
+static void
+set_up_handover(void)
+{
+	int			nest_level = NewGUCNestLevel();
+
+	(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	/* without a key Citus would not copy it to a new node by logical replication */
+	if (!is_so("handover", exists))
+		execute("CREATE TABLE delay_wheel.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
+	if (!is_so("handover", is_on_all_nodes))
+		execute("SELECT pg_catalog.create_reference_table('delay_wheel.handover')", SPI_OK_SELECT);
+	if (!is_so("handover", takes_over))
+		execute("CREATE TRIGGER take_over BEFORE INSERT ON delay_wheel.handover"
+				" FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.take_over()", SPI_OK_UTILITY);
+	AtEOXact_GUC(true, nest_level);
 }
 
 /*
  * SQL function delay_wheel.set_up_citus(): creates the tables by which the nodes commit
- * together (task/other_nodes.c) and hand tasks over, where they are missing.
+ * together (task/other_nodes.c) and hand tasks over, where they are missing.  A dump
+ * restores them as ordinary tables; those are made known to Citus again.
  */
 Datum
 dw_set_up_citus(PG_FUNCTION_ARGS)
 {
-	int			nest_level;
-
 	require_citus();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
-	if (!has_table("two_phase"))
-	{
+	if (!is_so("two_phase", exists))
 		execute("CREATE TABLE delay_wheel.two_phase (n int)", SPI_OK_UTILITY);
+	if (!is_so("two_phase", is_known_to_citus))
 		execute("SELECT pg_catalog.citus_add_local_table_to_metadata('delay_wheel.two_phase')", SPI_OK_SELECT);
-	}
-	if (!has_table("handover"))
-	{
-		execute("CREATE TABLE delay_wheel.handover (id int PRIMARY KEY, node int NOT NULL, task jsonb NOT NULL)", SPI_OK_UTILITY);
-		/* without a key Citus would not copy it to a new node by logical replication */
-		execute("SELECT pg_catalog.create_reference_table('delay_wheel.handover')", SPI_OK_SELECT);
-		nest_level = NewGUCNestLevel();
-		(void) set_config_option("citus.enable_unsafe_triggers", "on", PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-		execute("CREATE TRIGGER take_over BEFORE INSERT ON delay_wheel.handover"
-				" FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.take_over()", SPI_OK_UTILITY);
-		AtEOXact_GUC(true, nest_level);
-	}
+	set_up_handover();
 	SPI_finish();
 	PG_RETURN_VOID();
 }
 
 /*---- The node that has a shard no more ----*/
 
-/* Finds the first tasks whose shards are on other nodes.  Messages under a lease are left. */
+/*
+ * Finds the first tasks whose shards are on other nodes.  Messages under a lease are left,
+ * and tasks of nodes that delay_wheel.handover does not lead to.
+ */
 static const char *const find =
 "WITH shard AS ("
 "	SELECT pg_catalog.to_jsonb(p.shardid) AS id, pg_catalog.min(p.groupid) AS node"
@@ -139,7 +172,9 @@ static const char *const find =
 "	JOIN shard s ON s.id = t.more->'shard'"
 "	JOIN delay_wheel.tasks pending ON pending.id = t.id"
 "	LEFT JOIN delay_wheel.queue q ON q.id = t.queue"
-" WHERE t.token IS NULL"
+" WHERE t.token IS NULL AND s.node IN ("
+"	SELECT p.groupid FROM pg_catalog.pg_dist_placement p JOIN pg_catalog.pg_dist_shard h ON h.shardid = p.shardid"
+"	WHERE h.logicalrelid = 'delay_wheel.handover'::pg_catalog.regclass AND p.shardstate = 1)"
 " ORDER BY t.due LIMIT 1000";
 
 /* Deletes those that were found, but for tasks that run, are locked, or have moved in time. */
@@ -187,14 +222,6 @@ note_found(int row)
 	};
 
 	dw_touch_row(&hint, DW_TOUCH_LOCKED);
-}
-
-/* Executes a statement with arguments; the caller has connected to SPI. */
-static void
-execute_with(const char *sql, int n, Oid *types, Datum *values, int expected)
-{
-	if (SPI_execute_with_args(sql, n, types, values, NULL, false, 0) != expected)
-		elog(ERROR, "could not execute \"%s\"", sql);
 }
 
 /*
@@ -248,47 +275,74 @@ dw_leave_shards(PG_FUNCTION_ARGS)
 }
 
 /*
+ * Executes a statement on all nodes, each of which answers with a number; returns the sum.
+ * moved: the number of tasks that have been moved before.  The caller has connected to SPI.
+ */
+static int64
+sum_over_nodes(const char *statement, int64 moved)
+{
+	static const char *const query =
+		"SELECT r.success, COALESCE(n.nodename || ':' || n.nodeport, '?'), r.result"
+		" FROM pg_catalog.run_command_on_all_nodes($1, parallel := false) r"
+		"	LEFT JOIN pg_catalog.pg_dist_node n USING (nodeid)";
+	Oid			type = TEXTOID;
+	Datum		command = CStringGetTextDatum(statement);
+	int64		sum = 0;
+
+	execute_with(query, 1, &type, &command, SPI_OK_SELECT);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		char	   *result = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 3);
+
+		if (!DatumGetBool(result_value(i, 1)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FDW_ERROR),
+					 errmsg("node %s could not hand its tasks over: %s",
+							TextDatumGetCString(result_value(i, 2)), result ? result : ""),
+					 errdetail("%lld tasks have been moved before.", (long long) moved)));
+		sum += strtoll(result, NULL, 10);
+	}
+	SPI_freetuptable(SPI_tuptable);
+	return sum;
+}
+
+/*
  * SQL function delay_follow_shards(): lets each node hand over its tasks, until none is
  * left.  Each thousand of them is a transaction of its own, on the connections of Citus.
  */
 Datum
 dw_follow_shards(PG_FUNCTION_ARGS)
 {
-	static const char *const query =
-		"SELECT r.success, COALESCE(n.nodename || ':' || n.nodeport, '?'), r.result"
-		" FROM pg_catalog.run_command_on_all_nodes('SELECT delay_wheel_internal.leave_shards()', parallel := false) r"
-		"	LEFT JOIN pg_catalog.pg_dist_node n USING (nodeid)";
+	static const char *const count_of_no_shard =
+		"SELECT count(*) FROM delay_wheel.task t JOIN delay_wheel.tasks pending ON pending.id = t.id"
+		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_shard s WHERE pg_catalog.to_jsonb(s.shardid) = t.more->'shard')"
+		" AND t.more->'shard' IS NOT NULL";
 	int64		moved = 0;
 	int64		now;
+	int64		left;
 
 	require_citus();
-	if (!has_table("handover"))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"delay_wheel.handover\" does not exist"),
-				 errhint("Call %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
+	if (!is_so("handover", is_on_all_nodes))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"delay_wheel.handover\" does not exist, or is no reference table"),
+				 errhint("Call %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		now = 0;
-		execute(query, SPI_OK_SELECT);
-		for (uint64 i = 0; i < SPI_processed; i++)
-		{
-			char	   *result = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 3);
-
-			if (!DatumGetBool(result_value(i, 1)))
-				ereport(ERROR,
-						(errcode(ERRCODE_FDW_ERROR),
-						 errmsg("node %s could not hand its tasks over: %s",
-								TextDatumGetCString(result_value(i, 2)), result ? result : ""),
-						 errdetail("%lld tasks have been moved before.", (long long) moved)));
-			now += strtoll(result, NULL, 10);
-		}
+		now = sum_over_nodes("SELECT delay_wheel_internal.leave_shards()", moved);
 		moved += now;
-		SPI_freetuptable(SPI_tuptable);
 	} while (now > 0);
+	left = sum_over_nodes(count_of_no_shard, moved);
+	if (left > 0)
+		ereport(NOTICE,
+				(errcode(ERRCODE_WARNING),
+				 errmsg_plural("%lld task stays where it is, since its shard exists no more",
+							   "%lld tasks stay where they are, since their shards exist no more",
+							   left, (long long) left),
+				 errdetail("Citus has split these shards, or their tables were dropped. The tasks run through Citus.")));
 	SPI_finish();
 	PG_RETURN_INT64(moved);
 }

@@ -71,9 +71,21 @@ for my $name ("\x{c3}\x{a9}" x 30, 'n' x 63, 'Odd "name", 1')
 #
 # Shards that move.
 #
-fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" does not exist\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
+fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" does not exist, or is no reference table\n.*HINT:  Call delay_wheel.set_up_citus\(\) once/, 'it must be set up');
 fails(q{SET ROLE shop; SELECT delay_wheel.set_up_citus()}, qr/permission denied/, 'by superusers');
 sql('SELECT delay_wheel.set_up_citus()') for 1 .. 2;
+
+# A dump restores the tables as ordinary ones: a task that is handed over to such a table
+# would be lost, for the trigger drops the row.
+my $known = q{SELECT c.relname, p.partmethod, count(t.tgname)
+	FROM pg_class c LEFT JOIN pg_dist_partition p ON p.logicalrelid = c.oid LEFT JOIN pg_trigger t ON t.tgrelid = c.oid AND t.tgname = 'take_over'
+	WHERE c.oid IN ('delay_wheel.handover'::regclass, 'delay_wheel.two_phase'::regclass) GROUP BY 1, 2 ORDER BY 1};
+my $as_set_up = sql($known);
+sql(q{SET citus.enable_unsafe_triggers = on; SELECT undistribute_table(t) FROM unnest('{delay_wheel.handover,delay_wheel.two_phase}'::regclass[]) t});
+is(sql('SELECT count(*) FROM pg_dist_partition WHERE logicalrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $$delay_wheel$$::regnamespace)'), '0', 'the tables are ordinary ones');
+fails('SELECT delay_follow_shards()', qr/ERROR:  table "delay_wheel.handover" does not exist, or is no reference table/, 'an ordinary table takes no tasks over');
+sql('SELECT delay_wheel.set_up_citus()');
+is(sql($known), $as_set_up, 'they are set up again');
 fails(q{SET ROLE shop; SELECT delay_follow_shards()}, qr/permission denied/, 'to let tasks follow is for superusers');
 fails(q{SET ROLE shop; INSERT INTO delay_wheel.handover (node, task) VALUES (0, '{}')}, qr/permission denied/, 'nobody else hands tasks over');
 is(sql('SELECT delay_follow_shards()'), '0', 'nothing is to be moved');
@@ -161,5 +173,52 @@ sql(q{SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'new' FROM generate_series
 sql(q{SELECT citus_rebalance_start(shard_transfer_mode => 'auto'); SELECT citus_rebalance_wait()});
 cmp_ok(sql('SELECT delay_follow_shards()'), '>', 10, 'after a rebalance tasks follow to the new node');
 is(sum_of($tasks, @nodes, $new), 100, 'each is there once');
+
+#
+# Messages follow as tasks do; one under a lease stays until its lease has ended.
+#
+push @nodes, $new;
+$_->safe_psql('postgres', q{SELECT delay_queue('mail', external => true, users => '{shop}', receivers => '{shop}')}) for @nodes;
+sql(q{SET ROLE shop;
+	CREATE TABLE customer (id bigint PRIMARY KEY);
+	SELECT create_distributed_table('customer', 'id', shard_count => 4, colocate_with => 'none');
+	SET citus.enable_unsafe_triggers = on;
+	CREATE TRIGGER greet AFTER INSERT ON customer FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('0', 'mail', 'id', 'key=id');
+	INSERT INTO customer SELECT generate_series(1, 200)});
+my $mails = q{SELECT count(*) FROM delay_wheel.task WHERE more->'shard' = '%d'};
+my ($shard, $port) = shard_of($coordinator, 'customer', 1);
+my ($from) = grep { $_->port == $port } @nodes;
+my ($to) = grep { $_->port != $port } @workers;
+my $sent = $from->safe_psql('postgres', sprintf($mails, $shard));
+cmp_ok($sent, '>', 20, 'a message for each row of a shard');
+my ($id, $token) = split /\|/, $from->safe_psql('postgres', q{SET ROLE shop; SELECT id, token FROM delay_lease('mail', 1, '1 hour')});
+$shard = $from->safe_psql('postgres', "SELECT more->'shard' FROM delay_wheel.task WHERE id = $id");
+$sent = $from->safe_psql('postgres', sprintf($mails, $shard));
+is(move_shard($coordinator, $shard, $from, $to), 0, 'the shard of a leased message moves');
+is(sql('SELECT delay_follow_shards()'), $sent - 1, 'its messages follow');
+is($from->safe_psql('postgres', sprintf($mails, $shard)), '1', 'the leased one stays');
+is($to->safe_psql('postgres', sprintf($mails, $shard)), $sent - 1, 'the others are there');
+is($from->safe_psql('postgres', "SET ROLE shop; SELECT delay_done($id, $token)"), 't', 'it is done where it was leased');
+is($to->safe_psql('postgres', q{SET ROLE shop; SELECT count(delay_done(id, token)) FROM delay_lease('mail', 1000) WHERE payload ? 'id'}) >= $sent - 1, 1, 'the others are received where they are now');
+is($to->safe_psql('postgres', sprintf($mails, $shard)), '0', 'and gone');
+
+#
+# A shard that is split: its tasks stay, and it is said.
+#
+$shard = sql(q{SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 't_order'::regclass ORDER BY shardid LIMIT 1});
+my ($node, $middle) = split /\|/, sql(qq{SELECT p.groupid, (s.shardminvalue::bigint + s.shardmaxvalue::bigint) / 2
+	FROM pg_dist_shard s JOIN pg_dist_placement p USING (shardid) WHERE shardid = $shard});
+my ($node_id) = split /\n/, sql("SELECT nodeid FROM pg_dist_node WHERE groupid = $node");
+my $of_shard = sum_of(sprintf($mails, $shard), @nodes);
+cmp_ok($of_shard, '>', 0, "$of_shard tasks of a shard");
+my $all = pending_everywhere(@nodes);
+sql("SELECT citus_split_shard_by_split_points($shard, ARRAY['$middle'], ARRAY[$node_id, $node_id], 'block_writes')");
+is(pending_everywhere(@nodes), $all, 'a split schedules nothing');
+fails('SELECT delay_follow_shards()', qr/NOTICE:  $of_shard tasks? stays? where (it is|they are), since (its|their) shards? exists? no more\n.*DETAIL:  Citus has split/, 'its tasks stay');
+sql(q{SET ROLE shop; INSERT INTO t_order SELECT i, 0, 'split' FROM generate_series(300001, 300100) i});
+is(pending_everywhere(@nodes), $all + 100, 'rows of the parts have tasks');
+is(sum_of(q{SELECT count(delay_reschedule(id, '0')) FROM delay_wheel.tasks WHERE queue = 'orders'}, @nodes) > $of_shard, 1, 'all are due');
+wait_for_sum(q{SELECT count(*) FROM delay_wheel.tasks WHERE queue = 'orders'}, 0, 'and run, those that stay, too', 60, @nodes);
+is(sql('SELECT count(*) FROM t_order WHERE oid > 200000 AND runs <> 1'), '0', 'each once');
 
 done_testing();
