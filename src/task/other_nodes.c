@@ -142,25 +142,13 @@ dw_other_nodes_in_two_phase(void)
 static void
 write_no_rows(void)
 {
-	static bool said = false;
 	Oid			schema = get_namespace_oid("delay_wheel", true);
 	Oid			table = OidIsValid(schema) ? get_relname_relid("two_phase", schema) : InvalidOid;
 	Relation	rel;
 	Oid			user;
 	int			context;
 
-	if (!OidIsValid(table))
-	{
-		/* once in a process */
-		if (!said)
-			ereport(LOG,
-					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist"),
-					 errhint("A superuser calls %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
-		said = true;
-		return;
-	}
-	rel = RelationIdGetRelation(table);
+	rel = OidIsValid(table) ? RelationIdGetRelation(table) : NULL;
 	if (!RelationIsValid(rel))
 		return;
 	GetUserIdAndSecContext(&user, &context);
@@ -177,6 +165,23 @@ write_no_rows(void)
 }
 
 /*
+ * Tells, once in a process, that Citus goes on to commit in one phase.  The table is missing,
+ * or it is an ordinary one: a dump has restored it.
+ */
+static void
+say_one_phase(void)
+{
+	static bool said = false;
+
+	if (!said)
+		ereport(LOG,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("tasks that write to other nodes may run again after a crash, since table \"delay_wheel.two_phase\" does not exist, or Citus does not know it"),
+				 errhint("A superuser calls %s once, at the coordinator.", "delay_wheel.set_up_citus()")));
+	said = true;
+}
+
+/*
  * Called before the commit of a transaction that has run tasks: makes Citus prepare,
  * not commit, what the tasks have changed on other nodes.
  */
@@ -187,7 +192,11 @@ dw_other_nodes_prepare(void)
 	if (use_two_phase != NULL)
 		use_two_phase();
 	else if (!XactReadOnly && ask_phases() == ONE_PHASE)
+	{
 		write_no_rows();
+		if (ask_phases() == ONE_PHASE)
+			say_one_phase();
+	}
 }
 
 /*---- Foreign tables ----*/

@@ -20,6 +20,7 @@ my @nodes = ($coordinator, @workers);
 
 sub sql { return $coordinator->safe_psql('postgres', $_[0]); }
 
+sql(q{SELECT delay_wheel.set_up_citus()});
 sql(q{
 	SET ROLE shop;
 	CREATE TABLE t_order (oid bigint PRIMARY KEY, runs int NOT NULL DEFAULT 0, early int NOT NULL DEFAULT 0);
