@@ -69,6 +69,7 @@
 #include "../shmem/suspects.h"
 #include "../task/attempts.h"
 #include "../task/my_session.h"
+#include "../task/other_nodes.h"
 #include "../task/touched.h"
 #include "batch.h"
 #include "run_task.h"
@@ -468,8 +469,9 @@ undo_batch(void)
 
 	ereport(DEBUG1,
 			(errmsg_internal("delay_wheel undoes a batch of %u tasks: %s", batch.n, error->message)));
+	/* with other nodes, the cancel may be a stray one; see run_task.c */
 	if (batch.state != BATCH_RUNNING || batch.current != CURRENT_MEMBER || !in_time ||
-		error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		error->sqlerrcode != ERRCODE_QUERY_CANCELED || dw_other_nodes_exist())
 		return NULL;
 	batch.current = CURRENT_FORGOTTEN;
 	batch.n--;

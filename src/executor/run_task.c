@@ -97,6 +97,9 @@
 #define MAX_LOGGED_SQL	1024
 /* Limit of the immediate repeats of one run, and of the pause before each, in us. */
 #define MAX_REPEATS		10
+/* The same for a run that a stray cancel has ended, and how soon after its start that is one */
+#define MAX_STRAYS		3
+#define STRAY_US		USECS_PER_SEC
 #define REPEAT_MAX_US	(100 * 1000)
 
 /* The next step of the executor for its task.  The banner draws them. */
@@ -291,14 +294,28 @@ settle_again(void)
 /*---- Running ----*/
 
 /*
+ * True if the run was ended by a cancel that was probably meant for the transaction before.
+ * To end a deadlock among nodes, Citus sends a cancel to the process of a transaction.  When
+ * the cancel arrives, that transaction may be over, and a task has just begun in its place.
+ */
+static bool
+is_stray_cancel(const DwRun *run)
+{
+	return run->error->sqlerrcode == ERRCODE_QUERY_CANCELED && !run->timed_out &&
+		dw_other_nodes_exist() && dw_now() - run->started < STRAY_US;
+}
+
+/*
  * True if the failed run is to be undone and repeated at once.  From then on no
  * session can stop the task, until the repeat allows it again.
  */
 static bool
 may_repeat(void)
 {
-	return dw_is_transient(work.run.error->sqlerrcode) && work.repeats < MAX_REPEATS &&
-		dw_stop_forbid(work.db, work.me);
+	int			limit = dw_is_transient(work.run.error->sqlerrcode) ? MAX_REPEATS :
+		is_stray_cancel(&work.run) ? MAX_STRAYS : 0;
+
+	return work.repeats < limit && dw_stop_forbid(work.db, work.me);
 }
 
 /*

@@ -79,6 +79,14 @@ find_functions(void)
 	found = true;
 }
 
+/* True if Citus is loaded, so that transactions of this process may reach other nodes. */
+bool
+dw_other_nodes_exist(void)
+{
+	find_functions();
+	return should_use_two_phase != NULL;
+}
+
 /* How Citus would commit this transaction. */
 typedef enum Phases
 {

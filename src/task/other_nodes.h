@@ -10,6 +10,7 @@
 
 extern void dw_other_nodes_install(void);
 extern void dw_other_nodes_prepare(void);
+extern bool dw_other_nodes_exist(void);
 extern bool dw_other_nodes_take_part(void);
 extern bool dw_other_nodes_in_two_phase(void);
 

@@ -178,6 +178,24 @@ group deadlock => sub {
 	}
 	like(log_since($node, $position), qr/will be tried again: canceling the transaction since it was involved in a distributed deadlock/,
 		'the log says why');
+
+	# A cancel that was sent to the transaction before meets a task that has just begun.
+	for my $how ('alone', 'in a batch')
+	{
+		my $n = $how eq 'in a batch' ? 20 : 1;
+
+		$node->safe_psql('postgres', qq{SELECT setval('tries', 1, false);
+			SET ROLE worker; SELECT count(delay_schedule('0', 'SELECT pg_cancel_backend(pg_backend_pid()) WHERE nextval(''tries'') < 3')) FROM generate_series(1, $n)});
+		wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "a stray cancel, $how: tasks come to an end", 60, expected => 0);
+		is($node->safe_psql('postgres', q{SELECT count(*), (SELECT last_value >= 3 FROM tries) FROM delay_wheel.failed WHERE sql ~ 'tries'}), '0|t', 'they are repeated');
+	}
+	# a cancel that somebody means
+	for my $sql ('SELECT pg_sleep(1.2), pg_cancel_backend(pg_backend_pid())', 'SELECT pg_cancel_backend(pg_backend_pid())')
+	{
+		my $id = $node->safe_psql('postgres', "SET ROLE worker; SELECT delay_schedule('0', '$sql')");
+		wait_for($node, "SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id = $id", "failed: $sql", 60, expected => '1|57014');
+	}
+	$node->safe_psql('postgres', 'SELECT delay_discard_all()');
 };
 
 # A connection that is lost or refused is no attempt: the task is run again, with pauses.
