@@ -1,6 +1,6 @@
 /*---- All nodes of Citus ----*/
 
-CREATE FUNCTION delay_wheel.set_up_citus() RETURNS void
+CREATE FUNCTION delay_wheel.set_up_citus() RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_set_up_citus' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.set_up_citus() FROM PUBLIC;

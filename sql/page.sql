@@ -47,7 +47,7 @@ WITH params AS (
 		   row_number() OVER (ORDER BY state = 'blocked' DESC, ready DESC, running DESC, state = 'paused' DESC, near DESC, done DESC, owner, queue, priority) AS pos
 	FROM delay_wheel.lanes
 ), recurring AS (
-	SELECT name, owner, state, schedule, time_zone, EXTRACT(epoch FROM every) AS every_s, next_due, last_due, last_ended, last_outcome,
+	SELECT name, owner, state, schedule, time_zone, EXTRACT(epoch FROM every::interval) AS every_s, next_due, last_due, last_ended, last_outcome,
 		   CASE WHEN texts THEN "left"(last_error, 500) END AS last_error, runs, failures, skipped, queue,
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(last_outcome = 'failed', false) DESC, next_due NULLS LAST, name, owner) AS pos

@@ -4,7 +4,7 @@ CREATE FUNCTION delay_every(
 	name text,
 	every interval,
 	sql_text text,
-	args text[] DEFAULT NULL,
+	args anycompatiblearray DEFAULT NULL::text[],
 	arg_types regtype[] DEFAULT NULL,
 	starts timestamptz DEFAULT NULL,
 	time_zone text DEFAULT NULL,
@@ -24,7 +24,7 @@ CREATE FUNCTION delay_every(
 	mode text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_every' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_every(text, interval, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
+COMMENT ON FUNCTION delay_every(text, interval, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
 'declares a recurring task of the current user, if this transaction commits, or changes the one of this name; returns the id of the task that is its next run (while a run is going on, of that one; null if there is none). Each run is an ordinary task, which schedules the next one in its own transaction, also if it fails; so no two of them ever overlap. Null is always: not given.
 name, 1 to 1000 bytes: unique for its owner.
 every, 100 ms at least, without negative parts: ideal times are starts plus 0, 1, 2 ... times every, computed from starts, never from an actual start; months and days are counted in time_zone (null: that of this session), as timestamptz + interval does: 31 January plus n months is the last day of shorter months; 24 hours are elapsed time.
@@ -42,7 +42,7 @@ CREATE FUNCTION delay_cron(
 	name text,
 	schedule text,
 	sql_text text,
-	args text[] DEFAULT NULL,
+	args anycompatiblearray DEFAULT NULL::text[],
 	arg_types regtype[] DEFAULT NULL,
 	starts timestamptz DEFAULT NULL,
 	time_zone text DEFAULT NULL,
@@ -62,7 +62,7 @@ CREATE FUNCTION delay_cron(
 	mode text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_cron' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_cron(text, text, text, text[], regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
+COMMENT ON FUNCTION delay_cron(text, text, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text) IS
 'like delay_every, with a cron schedule, see delay_wheel.cron_times(); ideal times are those of the schedule in time_zone (null: that of this session) that are not before starts (null: the start of this transaction)';
 
 CREATE FUNCTION delay_unschedule(name text) RETURNS boolean

@@ -8,7 +8,17 @@ COMMENT ON FUNCTION delay_schedule(interval, text) IS
 CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text, "any") IS
-'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal takes its type from the statement, and means what it would mean in that place; only that ARRAY[$1]::d[] and ROW($1)::r do not cut what is too long for a domain over varchar(n), char(n) or bit(n), but fail, SQLSTATE 22001. A parameter without a value, SQLSTATE 42P02, a value without a parameter, 22023, and more than 65535 values, 54000, are errors';
+'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal, and a parameter of a client that names no type, takes its type from the statement, and means what it would mean in that place; only that ARRAY[$1]::d[] and ROW($1)::r do not cut what is too long for a domain over varchar(n), char(n) or bit(n), but fail, SQLSTATE 22001. A parameter without a value, SQLSTATE 42P02, a value without a parameter, 22023, and more than 65535 values, 54000, are errors';
+
+CREATE FUNCTION delay_schedule(delay text, sql_text text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_text' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule(text, text) IS
+'like delay_schedule(interval, text), with the delay as text, such as 48 hours, which is read as a literal of the type interval is; so are untyped literals, and parameters of clients that name no type. An invalid one is an error, SQLSTATE 22007';
+
+CREATE FUNCTION delay_schedule(delay text, sql_text text, VARIADIC args "any") RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_text' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule(text, text, "any") IS
+'like delay_schedule(interval, text, "any"), with the delay as in delay_schedule(text, text)';
 
 CREATE FUNCTION delay_schedule_at(due timestamptz, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -22,8 +32,9 @@ COMMENT ON FUNCTION delay_schedule_at(timestamptz, text, "any") IS
 
 CREATE FUNCTION delay_schedule_task(
 	sql_text text,
-	args text[] DEFAULT NULL,
+	args anycompatiblearray DEFAULT NULL::text[],
 	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
 	delay interval DEFAULT NULL,
 	due timestamptz DEFAULT NULL,
 	key text DEFAULT NULL,
@@ -42,10 +53,11 @@ CREATE FUNCTION delay_schedule_task(
 	mode text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, text[], regtype[], interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text) IS
+COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
-args: values of $1, $2 ... as text, read as literals are in this session; at most 65535, SQLSTATE 54000.
-arg_types: their types, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+args: values of $1, $2 ..., an array. Texts (also an untyped literal, as ''{7,abc}'') are read as literals are in this session, and take their types from the statement; elements of another type, as of ARRAY[7, 8], have this type. At most 65535, SQLSTATE 54000.
+arg_types: the types of args that are texts, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
+named: instead of args, a JSON object with the values of :name in the SQL text, which is stored with $1, $2 ... in their place: strings, numbers and booleans as text, objects and arrays as JSON; all take their types from the statement. A name without a value is an error, SQLSTATE 42P02, so are a value without a name and args beside it, 22023, and $1 beside :name, 42601.
 delay: counted from the start of this transaction; zero or less is at once after the commit.
 due: point in time, instead of delay; with neither, the task runs at once after the commit; both are an error.
 key, 1 to 1000 bytes: at most one pending task for each owner, queue and key.
@@ -96,6 +108,11 @@ CREATE FUNCTION delay_reschedule(id bigint, delay interval) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule(bigint, interval) IS
 'moves a pending task to delay after the start of this transaction, if this transaction commits; the id stays. False if the task is running or gone. Waits and rights as in delay_cancel. Null arguments, SQLSTATE 22004, and an infinite delay, 22008, are errors';
+
+CREATE FUNCTION delay_reschedule(id bigint, delay text) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule_text' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule(bigint, text) IS
+'like delay_reschedule(bigint, interval), with the delay as in delay_schedule(text, text)';
 
 CREATE FUNCTION delay_reschedule_at(id bigint, due timestamptz) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -26,7 +26,7 @@ AS 'MODULE_PATHNAME', 'dw_get_lanes' LANGUAGE C VOLATILE STRICT PARALLEL RESTRIC
 COMMENT ON FUNCTION delay_wheel_internal.get_lanes() IS 'one''s own lanes of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.lanes';
 
 CREATE VIEW delay_wheel.lanes AS
-SELECT l.owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
+SELECT pg_catalog.pg_get_userbyid(l.owner::oid)::text AS owner, COALESCE(q.name, CASE l.queue WHEN 0 THEN 'default' ELSE l.queue::text END) AS queue, l.priority, l.state, l.reason, l.retry_at,
 	   l.near, l.ready, l.running, l.horizon, l.recheck_at,
 	   l.done, l.failed, l.retried, l.cancelled, l.lateness_p50, l.lateness_p95, l.lateness_max, l.skipped
 FROM delay_wheel_internal.get_lanes() l
@@ -62,13 +62,17 @@ AS 'MODULE_PATHNAME', 'dw_get_queues' LANGUAGE C VOLATILE STRICT PARALLEL RESTRI
 COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this database stand that one may use, all of them for pg_read_all_stats and superusers; see delay_wheel.queues';
 
 CREATE VIEW delay_wheel.queues AS
-SELECT q.name, q.owner, q.users, q.paused, q.max_running, q.rate, q.priority,
-	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision) AS timeout,
+SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
+	   CASE WHEN q.users IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(q.users::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS users,
+	   q.paused, q.max_running, q.rate, q.priority,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision)::text AS timeout,
 	   COALESCE(q.max_attempts, CASE WHEN q.external THEN 20 ELSE 1 END::smallint) AS max_attempts,
-	   COALESCE(q.retry_delay, '10 seconds'::interval) AS retry_delay, q.batch, q.spread, q.history,
+	   COALESCE(q.retry_delay, '10 seconds'::interval)::text AS retry_delay, q.batch, q.spread::text AS spread, q.history,
 	   s.state, s.reason, s.running, s.near, s.ready, s.lanes, s.done, s.failed, s.retried, s.cancelled, s.skipped,
-	   q.external, q.receivers, CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval) END AS lease,
-	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision) END AS receive_timeout,
+	   q.external,
+	   CASE WHEN q.receivers IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(q.receivers::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS receivers,
+	   CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval)::text END AS lease,
+	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision)::text END AS receive_timeout,
 	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed
 FROM delay_wheel_internal.visible_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
@@ -78,11 +82,11 @@ COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
 COMMENT ON COLUMN delay_wheel.queues.owner IS 'role whose members may change, pause and drop it';
 COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_pause() holds for it';
 COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -1, 0 or 1';
-COMMENT ON COLUMN delay_wheel.queues.timeout IS 'of tasks that say none; null is the roles setting';
+COMMENT ON COLUMN delay_wheel.queues.timeout IS 'an interval as text: of tasks that say none; null is the roles setting';
 COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
-COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one';
+COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'an interval as text: of tasks that say none: pause before the second attempt, doubled before each further one';
 COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
-COMMENT ON COLUMN delay_wheel.queues.spread IS 'due times of its new tasks are put off, each by another part of this; null is not at all';
+COMMENT ON COLUMN delay_wheel.queues.spread IS 'an interval as text: due times of its new tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; or, if it is unreceived, since when no receiver has come; else null';
 COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
@@ -99,8 +103,8 @@ COMMENT ON COLUMN delay_wheel.queues.retried IS 'attempts that failed and are fo
 COMMENT ON COLUMN delay_wheel.queues.cancelled IS 'tasks that turned out to be cancelled by delay_cancel_all when they were due, since then; those cancelled earlier are not counted';
 COMMENT ON COLUMN delay_wheel.queues.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since then';
 COMMENT ON COLUMN delay_wheel.queues.external IS 'whether it has messages, which sessions receive, and not SQL tasks, which executors run';
-COMMENT ON COLUMN delay_wheel.queues.lease IS 'if external: how long a lease is that says nothing, see delay_lease(); else null';
-COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'if external: how long a transaction that has received may be idle, 0 is without limit; else null';
+COMMENT ON COLUMN delay_wheel.queues.lease IS 'an interval as text: if external: how long a lease is that says nothing, see delay_lease(); else null';
+COMMENT ON COLUMN delay_wheel.queues.receive_timeout IS 'an interval as text: if external: how long a transaction that has received may be idle, 0 is without limit; else null';
 COMMENT ON COLUMN delay_wheel.queues.notify_channel IS 'if external: the channel that is notified when a message can be received, or null';
 COMMENT ON COLUMN delay_wheel.queues.first_due IS 'of the task in memory that is due and waits longest: since when it waits, which is its due time; of a message whose lease has ended, that end; null if none waits';
 COMMENT ON COLUMN delay_wheel.queues.awaiting IS 'if external: sessions that wait for its messages in delay_await(); else null';
@@ -120,7 +124,11 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
 
-CREATE VIEW delay_wheel.status AS SELECT * FROM delay_wheel_internal.get_status();
+CREATE VIEW delay_wheel.status AS
+SELECT v.database::text AS database, v.state, v.current_index, v.horizon, v.lanes, v.near, v.ready, v.running,
+	   v.executors, v.parked, v.done, v.failed, v.lateness_p50, v.lateness_p95, v.lateness_p99, v.lateness_max,
+	   v.memory_used, v.memory_limit, v.last_problem, v.last_problem_at, v.unarmed, v.retried, v.skipped
+FROM delay_wheel_internal.get_status() v;
 COMMENT ON VIEW delay_wheel.status IS
 'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
 COMMENT ON COLUMN delay_wheel.status.database IS 'name of the database';
@@ -156,7 +164,11 @@ AS 'MODULE_PATHNAME', 'dw_get_progress' LANGUAGE C VOLATILE STRICT PARALLEL REST
 COMMENT ON FUNCTION delay_wheel_internal.get_progress() IS
 'what goes on in the background in this database, or in each one that is served, see delay_wheel.progress';
 
-CREATE VIEW delay_wheel.progress AS SELECT * FROM delay_wheel_internal.get_progress();
+CREATE VIEW delay_wheel.progress AS
+SELECT v.database::text AS database, v.work, v.phase, v.active, v.pid, v.started,
+	   pg_catalog.date_part('epoch'::text, v.duration) * 1000::double precision AS duration, v.unit, v.done, v.total,
+	   v.rate, v.steps, v.steps_total, v.times
+FROM delay_wheel_internal.get_progress() v;
 COMMENT ON VIEW delay_wheel.progress IS
 'how far the background processes have come: a row for each kind of work that was begun in this database since the start of the server, as it goes on, or as it was the last time; for pg_read_all_stats and superusers also those of other databases. It is kept in shared memory; reading it takes microseconds, and waits for nobody';
 COMMENT ON COLUMN delay_wheel.progress.database IS 'name of the database';
@@ -168,7 +180,7 @@ COMMENT ON COLUMN delay_wheel.progress.active IS 'it goes on; false if phase is 
 COMMENT ON COLUMN delay_wheel.progress.pid IS
 'process that does it: the timer (load, dropped roles) or the sweeper; null if it does not go on, or waits without a process';
 COMMENT ON COLUMN delay_wheel.progress.started IS 'when it began';
-COMMENT ON COLUMN delay_wheel.progress.duration IS 'how long it has lasted so far, or lasted in all, waiting included; right also if the clock is set';
+COMMENT ON COLUMN delay_wheel.progress.duration IS 'milliseconds that it has lasted so far, or lasted in all, waiting included; right also if the clock is set';
 COMMENT ON COLUMN delay_wheel.progress.unit IS
 'what done and total count: tasks (load, dropped roles, cancel), rows (failed), pages of 8 kB, or as the server was built (history), recurring tasks (recurring)';
 COMMENT ON COLUMN delay_wheel.progress.done IS
@@ -189,7 +201,9 @@ AS 'MODULE_PATHNAME', 'dw_get_waiting' LANGUAGE C VOLATILE STRICT PARALLEL RESTR
 COMMENT ON FUNCTION delay_wheel_internal.get_waiting() IS
 'due tasks in memory, and what they wait for, of this database, or of each one that is served, see delay_wheel.waiting';
 
-CREATE VIEW delay_wheel.waiting AS SELECT * FROM delay_wheel_internal.get_waiting();
+CREATE VIEW delay_wheel.waiting AS
+SELECT v.database::text AS database, v.state, v.lanes, v.tasks, v.first_due
+FROM delay_wheel_internal.get_waiting() v;
 COMMENT ON VIEW delay_wheel.waiting IS
 'due tasks in memory by what they wait for: a row for each state, of this database; for pg_read_all_stats and superusers of each one that is served. See delay_wheel.lanes for whose they are. Tasks that are in the table only, since memory is short, or since there is no timer, are not counted';
 COMMENT ON COLUMN delay_wheel.waiting.database IS 'name of the database';
@@ -206,7 +220,9 @@ AS 'MODULE_PATHNAME', 'dw_get_lateness' LANGUAGE C VOLATILE STRICT PARALLEL REST
 COMMENT ON FUNCTION delay_wheel_internal.get_lateness() IS
 'how late tasks of this database, or of each one that is served, began, see delay_wheel.lateness';
 
-CREATE VIEW delay_wheel.lateness AS SELECT * FROM delay_wheel_internal.get_lateness();
+CREATE VIEW delay_wheel.lateness AS
+SELECT v.database::text AS database, v.below, v.tasks
+FROM delay_wheel_internal.get_lateness() v;
 COMMENT ON VIEW delay_wheel.lateness IS
 'how many tasks began less than so long after they were due, since the start of the server: a cumulative histogram of 33 rows, whose bounds are powers of two; of this database, for pg_read_all_stats and superusers of each one that is served. Two looks at it tell how late tasks were in between';
 COMMENT ON COLUMN delay_wheel.lateness.database IS 'name of the database';

@@ -11,17 +11,17 @@ COMMENT ON FUNCTION delay_wheel_internal.crashes(bigint) IS
 'number of times that the process that ran this pending task has crashed. Needs the rights of the task''s owner, pg_read_all_data or a superuser''s; 0 for all others. A task that has crashed is run alone, and set aside after three crashes';
 
 CREATE VIEW delay_wheel.tasks AS
-SELECT t.id, COALESCE(t.first_due, t.due) AS due, t.owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
+SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.owner::oid)::text AS owner, COALESCE(q.name, CASE t.queue WHEN 0 THEN 'default' END) AS queue, t.priority, t.key, t.tag, t.sql, t.args,
 	   p.slot, p.cycle_num, COALESCE(t.attempts, 0::smallint) AS attempts,
 	   t.more OPERATOR(pg_catalog.->>) 'last_error'::text AS last_error,
 	   t.origin = delay_wheel_internal.origin() AS armed,
 	   t.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
 	   delay_wheel_internal.crashes(t.id) AS crashes,
-	   t.arg_types, t.max_attempts, t.retry_delay,
-	   pg_catalog.make_interval(secs => pg_catalog.float8(t.timeout) / 1000::double precision) AS timeout, t.expires,
+	   t.arg_types::text[] AS arg_types, t.max_attempts, t.retry_delay::text AS retry_delay,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(t.timeout) / 1000::double precision)::text AS timeout, t.expires::text AS expires,
 	   -- whatever plain SQL may have written
 	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'skip_after'::text) = 'number' THEN
-			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)
+			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
 	   END AS skip_after,
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
@@ -77,10 +77,10 @@ COMMENT ON COLUMN delay_wheel.tasks.crashes IS 'how often the process that ran i
 COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
 COMMENT ON COLUMN delay_wheel.tasks.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement; null if there are none';
 COMMENT ON COLUMN delay_wheel.tasks.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
-COMMENT ON COLUMN delay_wheel.tasks.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour; null is the queue''s, or else 10 seconds';
-COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
-COMMENT ON COLUMN delay_wheel.tasks.expires IS 'the task fails if it cannot begin within that after it was due; null is at any time';
-COMMENT ON COLUMN delay_wheel.tasks.skip_after IS 'the task is skipped if it cannot begin within that after it was due; null is at any time';
+COMMENT ON COLUMN delay_wheel.tasks.retry_delay IS 'an interval as text: pause before the second attempt, doubled before each further one up to an hour; null is the queue''s, or else 10 seconds';
+COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'an interval as text: time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
+COMMENT ON COLUMN delay_wheel.tasks.expires IS 'an interval as text: the task fails if it cannot begin within that after it was due; null is at any time';
+COMMENT ON COLUMN delay_wheel.tasks.skip_after IS 'an interval as text: the task is skipped if it cannot begin within that after it was due; null is at any time';
 COMMENT ON COLUMN delay_wheel.tasks.notify IS 'channel on which its end is told; null is none';
 COMMENT ON COLUMN delay_wheel.tasks.on_success IS 'SQL of the task that follows if it is done; null is none';
 COMMENT ON COLUMN delay_wheel.tasks.on_failure IS 'SQL of the task that follows if it has failed; null is none';
@@ -94,7 +94,7 @@ COMMENT ON FUNCTION delay_wheel_internal.is_running(bigint) IS
  * The one definition of "failed" and "newest_failed".
  */
 CREATE VIEW delay_wheel_internal.failed_rows AS
-SELECT f.id, f.failed_at, f.due, f.owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
+SELECT f.id, f.failed_at, f.due, pg_catalog.pg_get_userbyid(f.owner::oid)::text AS owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
 	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload
 FROM delay_wheel_internal.visible_failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
@@ -145,8 +145,10 @@ END
 $$;
 
 CREATE VIEW delay_wheel.history AS
-SELECT h.ended, h.task, h.outcome, h.started - h.due AS lateness, h.ended - h.started AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
-	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, h.owner, h.attempt, h.due, h.started, h.sql, h.recurring
+SELECT h.ended, h.task, h.outcome,
+	   pg_catalog.date_part('epoch'::text, h.started - h.due) * 1000::double precision AS lateness,
+	   pg_catalog.date_part('epoch'::text, h.ended - h.started) * 1000::double precision AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
+	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring
 FROM delay_wheel_internal.visible_history h
 	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
@@ -158,8 +160,8 @@ COMMENT ON COLUMN delay_wheel.history.owner IS 'role that scheduled the task';
 COMMENT ON COLUMN delay_wheel.history.started IS 'when this attempt began; null if it was not run';
 COMMENT ON COLUMN delay_wheel.history.ended IS 'when its SQL had ended, or it was given up; the commit came after';
 COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: it was given up; retried: this attempt failed, another one follows; skipped: it came too late';
-COMMENT ON COLUMN delay_wheel.history.lateness IS 'from due to started; waiting for limits, and pauses, are part of it; null if it was not run';
-COMMENT ON COLUMN delay_wheel.history.duration IS 'from started to ended; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.lateness IS 'milliseconds from due to started; waiting for limits, and pauses, are part of it; null if it was not run';
+COMMENT ON COLUMN delay_wheel.history.duration IS 'milliseconds from started to ended; null if it was not run';
 COMMENT ON COLUMN delay_wheel.history.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
 COMMENT ON COLUMN delay_wheel.history.command_tag IS 'of the last statement of its SQL, as psql shows it, without numbers; null unless done, or if a rule replaced it by one of another kind';
 COMMENT ON COLUMN delay_wheel.history.sqlstate IS 'of the error, if failed or retried';
@@ -176,7 +178,7 @@ AS 'MODULE_PATHNAME', 'dw_get_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTR
 COMMENT ON FUNCTION delay_wheel_internal.get_running() IS 'one''s own executors of this database, all of them for pg_read_all_stats and superusers; see delay_wheel.running';
 
 CREATE VIEW delay_wheel.running AS
-SELECT r.pid, r.owner, r.task, r.due, r.since
+SELECT r.pid, pg_catalog.pg_get_userbyid(r.owner::oid)::text AS owner, r.task, r.due, r.since
 FROM delay_wheel_internal.get_running() r
 WHERE r.task IS NOT NULL;
 COMMENT ON VIEW delay_wheel.running IS
@@ -188,22 +190,22 @@ COMMENT ON COLUMN delay_wheel.running.due IS 'its due time';
 COMMENT ON COLUMN delay_wheel.running.since IS 'when it began; of a task that is repeated at once after a serialization failure or deadlock, the first time';
 
 CREATE VIEW delay_wheel.recurring AS
-SELECT d.name, d.owner,
+SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   CASE WHEN d.next_due IS NULL AND r.task IS NULL THEN 'finished'
 			WHEN d.origin <> delay_wheel_internal.origin() THEN 'unarmed'
 			WHEN r.task IS NOT NULL THEN 'running'
 			WHEN d.paused THEN 'paused'
 			ELSE 'waiting' END AS state,
-	   d.every, d.schedule, d.time_zone, d.starts, d.until, d.max_runs, d.catch_up,
+	   d.every::text AS every, d.schedule, d.time_zone, d.starts, d.until, d.max_runs, d.catch_up,
 	   CASE WHEN d.task IS NOT NULL THEN d.next_due END AS next_due, d.task,
 	   d.last_due, d.last_started, d.last_ended, d.last_outcome, d.last_error,
 	   d.runs, d.failures, d.skipped, d.paused,
 	   COALESCE(q.name, CASE d.queue WHEN 0 THEN 'default' END) AS queue, d.priority, d.tag, d.sql, d.args,
-	   d.id, d.arg_types, d.max_attempts, d.retry_delay,
-	   pg_catalog.make_interval(secs => pg_catalog.float8(d.timeout) / 1000::double precision) AS timeout,
+	   d.id, d.arg_types::text[] AS arg_types, d.max_attempts, d.retry_delay::text AS retry_delay,
+	   pg_catalog.make_interval(secs => pg_catalog.float8(d.timeout) / 1000::double precision)::text AS timeout,
 	   -- whatever plain SQL may have written
 	   CASE WHEN pg_catalog.jsonb_typeof(d.more OPERATOR(pg_catalog.->) 'skip_after'::text) = 'number' THEN
-			pg_catalog.make_interval(secs => LEAST(GREATEST((d.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)
+			pg_catalog.make_interval(secs => LEAST(GREATEST((d.more OPERATOR(pg_catalog.->) 'skip_after'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
 	   END AS skip_after,
 	   d.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   d.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
@@ -217,7 +219,7 @@ COMMENT ON VIEW delay_wheel.recurring IS
 'one''s own recurring tasks, see delay_every() and delay_cron(); all of them for pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.recurring.name IS 'as given to delay_every() or delay_cron(), unique for its owner';
 COMMENT ON COLUMN delay_wheel.recurring.owner IS 'role that declared it, whose rights its runs have';
-COMMENT ON COLUMN delay_wheel.recurring.every IS 'interval between ideal times; null if it has a cron schedule';
+COMMENT ON COLUMN delay_wheel.recurring.every IS 'interval, as text, between ideal times; null if it has a cron schedule';
 COMMENT ON COLUMN delay_wheel.recurring.schedule IS 'cron schedule; null if it has an interval';
 COMMENT ON COLUMN delay_wheel.recurring.time_zone IS 'in which days, months and the cron schedule are counted';
 COMMENT ON COLUMN delay_wheel.recurring.starts IS 'first ideal time, from which the others are counted; with a cron schedule, there is none before';
@@ -261,7 +263,9 @@ AS 'MODULE_PATHNAME', 'dw_get_cancellations' LANGUAGE C VOLATILE STRICT PARALLEL
 COMMENT ON FUNCTION delay_wheel_internal.get_cancellations() IS 'one''s own cancellations that are not complete, all of them for pg_read_all_data and superusers; see delay_wheel.cancellations';
 
 CREATE VIEW delay_wheel.cancellations AS
-SELECT c.id, c.made_at, c.made_by, c.owners, COALESCE(q.name, CASE c.queue WHEN 0 THEN 'default' ELSE c.queue::text END) AS queue,
+SELECT c.id, c.made_at, pg_catalog.pg_get_userbyid(c.made_by::oid)::text AS made_by,
+	   CASE WHEN c.owners IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(c.owners::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS owners,
+	   COALESCE(q.name, CASE c.queue WHEN 0 THEN 'default' ELSE c.queue::text END) AS queue,
 	   c.tag, c.due_from, c.due_until, c.running, c.removed, c.state, c.waiting_for
 FROM delay_wheel_internal.get_cancellations() c
 	 LEFT JOIN delay_wheel.queue q ON q.id = c.queue;

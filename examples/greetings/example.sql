@@ -180,7 +180,7 @@ SELECT clock_timestamp() AS all_done_at, pg_wal_lsn_diff(pg_current_wal_lsn(), :
 CALL example.wait_until(:'clock_done', 'the clock has ticked', :'time_limit');
 CALL example.wait_until('SELECT NOT EXISTS (SELECT FROM delay_wheel.cancellations)', 'rows of cancelled tasks are removed', :'time_limit');
 SELECT sum(done) FILTER (WHERE queue = 'default') AS plain_done, sum(done) FILTER (WHERE queue = 'spring') AS campaign_done
-FROM delay_wheel.lanes WHERE owner = 'greeter'::regrole \gset
+FROM delay_wheel.lanes WHERE owner = 'greeter' \gset
 
 CALL example.wait_until(format('SELECT idx_tup_fetch - %s >= %s FROM pg_stat_all_tables WHERE relid = %L::regclass',
 	:before_fetched, :plain_done + :campaign_done - 1, 'greeter.greeting'), 'all is in the statistics');

@@ -544,7 +544,7 @@ dw_queue(PG_FUNCTION_ARGS)
 			create_queue(rel, name, &change);
 	}
 	table_close(rel, NoLock);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /* SQL function delay_queue_drop(). */
@@ -566,7 +566,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 		require_empty(rel, name, tuple);
 	} while (!delete_queue_row(rel, tuple));
 	table_close(rel, NoLock);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /*---- Pauses ----*/
@@ -628,7 +628,7 @@ pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
 		set_owner_paused(GetUserId(), paused);
 	else
 		set_queue_paused(queue_name(fcinfo), paused);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /* SQL function delay_pause(). */
@@ -651,7 +651,7 @@ dw_pause_database(PG_FUNCTION_ARGS)
 {
 	dw_require_writable("delay_pause_database()");
 	set_owner_paused(InvalidOid, true);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /* SQL function delay_resume_database(). */
@@ -660,5 +660,5 @@ dw_resume_database(PG_FUNCTION_ARGS)
 {
 	dw_require_writable("delay_resume_database()");
 	set_owner_paused(InvalidOid, false);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }

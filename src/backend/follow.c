@@ -151,7 +151,7 @@ dw_set_up_citus(PG_FUNCTION_ARGS)
 		execute("SELECT pg_catalog.citus_add_local_table_to_metadata('delay_wheel.two_phase')", SPI_OK_SELECT);
 	set_up_handover();
 	SPI_finish();
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /*---- The node that has a shard no more ----*/

@@ -14,7 +14,9 @@
 
 #include "access/detoast.h"
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
@@ -27,6 +29,7 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../statement/args.h"
+#include "../statement/named.h"
 #include "../statement/sqlcheck.h"
 #include "../task/new_task.h"
 #include "../task/queues.h"
@@ -355,6 +358,21 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 }
 
 /*
+ * Reads the option named: returns the SQL text with numbers in place of names, and in *args
+ * the values.
+ */
+static text *
+read_named(FunctionCallInfo fcinfo, const text *sql, ArrayType **args)
+{
+	if (!PG_ARGISNULL(DW_ARG_ARGS) || !PG_ARGISNULL(DW_ARG_ARG_TYPES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("named and args cannot both be given"),
+				 errhint("named is for :name in the SQL text, args for $1, $2 ...")));
+	return dw_named_numbered(sql, PG_GETARG_JSONB_P(DW_ARG_NAMED), args);
+}
+
+/*
  * Makes a task of the arguments of delay_schedule_task(); returns the number of the
  * arguments of its SQL.  An invalid option raises an error.  dw_new_task_check() judges
  * the SQL, and options that depend on each other.
@@ -362,11 +380,18 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 int
 dw_options_read(FunctionCallInfo fcinfo, DwNewTask *task)
 {
+	text	   *sql;
+	ArrayType  *args = NULL;
 	int			nargs;
 
 	dw_refuse_null(PG_ARGISNULL(DW_ARG_SQL), "SQL text");
-	dw_new_task_init(task, PG_GETARG_TEXT_PP(DW_ARG_SQL));
-	nargs = dw_args_parse(PG_ARGISNULL(DW_ARG_ARGS) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS),
+	sql = PG_GETARG_TEXT_PP(DW_ARG_SQL);
+	if (!PG_ARGISNULL(DW_ARG_NAMED))
+		sql = read_named(fcinfo, sql, &args);
+	else if (!PG_ARGISNULL(DW_ARG_ARGS))
+		args = PG_GETARG_ARRAYTYPE_P(DW_ARG_ARGS);
+	dw_new_task_init(task, sql);
+	nargs = dw_args_parse(args,
 						  PG_ARGISNULL(DW_ARG_ARG_TYPES) ? NULL : PG_GETARG_ARRAYTYPE_P(DW_ARG_ARG_TYPES),
 						  &task->values[Anum_task_args - 1],
 						  &task->values[Anum_task_arg_types - 1],

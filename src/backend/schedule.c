@@ -51,11 +51,13 @@ PG_FUNCTION_INFO_V1(dw_origin);
 PG_FUNCTION_INFO_V1(dw_task_changed);
 PG_FUNCTION_INFO_V1(dw_task_guard);
 PG_FUNCTION_INFO_V1(dw_schedule);
+PG_FUNCTION_INFO_V1(dw_schedule_text);
 PG_FUNCTION_INFO_V1(dw_schedule_at);
 PG_FUNCTION_INFO_V1(dw_schedule_task);
 PG_FUNCTION_INFO_V1(dw_cancel);
 PG_FUNCTION_INFO_V1(dw_cancel_key);
 PG_FUNCTION_INFO_V1(dw_reschedule);
+PG_FUNCTION_INFO_V1(dw_reschedule_text);
 PG_FUNCTION_INFO_V1(dw_reschedule_at);
 
 /*---- Tables of tasks, and plain SQL that writes them ----*/
@@ -237,6 +239,15 @@ dw_schedule(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(0))));
 }
 
+/* SQL function delay_schedule() with a delay as text. */
+Datum
+dw_schedule_text(PG_FUNCTION_ARGS)
+{
+	dw_require_writable("delay_schedule()");
+	dw_refuse_null(PG_ARGISNULL(0), "delay");
+	PG_RETURN_INT64(schedule_plain(fcinfo, dw_due_after_text(PG_GETARG_TEXT_PP(0))));
+}
+
 /* SQL function delay_schedule_at(). */
 Datum
 dw_schedule_at(PG_FUNCTION_ARGS)
@@ -394,6 +405,16 @@ dw_reschedule(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_refuse_null(PG_ARGISNULL(1), "delay");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after(PG_GETARG_INTERVAL_P(1))));
+}
+
+/* SQL function delay_reschedule() with a delay as text. */
+Datum
+dw_reschedule_text(PG_FUNCTION_ARGS)
+{
+	dw_require_writable("delay_reschedule()");
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
+	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after_text(PG_GETARG_TEXT_PP(1))));
 }
 
 /* SQL function delay_reschedule_at(). */

@@ -18,6 +18,7 @@
 
 #include "../base/settings.h"
 #include "../backend/lease.h"
+#include "../backend/parameters.h"
 #include "../backend/receive.h"
 #include "../executor/executor.h"
 #include "../executor/task_log.h"
@@ -63,6 +64,7 @@ _PG_init(void)
 	dw_touched_install();
 	dw_receive_install();
 	dw_lease_install();
+	dw_parameters_install();
 	dw_marks_install();
 	dw_hold_install();
 	dw_recycle_install();

@@ -15,7 +15,8 @@
  * Therefore the views read foreign tables, visible_task and others.  Their scans return
  * a row only if the reader may read it.  To PostgreSQL there are no other rows: its
  * conditions, statistics and counts begin above the scan.  Of the reader's conditions a
- * scan is given only an id, an owner, or a whole key, to find rows by an index.
+ * scan is given only an id, an owner (by its name, too, as the views show it), or a whole
+ * key, to find rows by an index.
  *
  * If the reader may read all rows, or if there is no better way, a scan reads the whole
  * table.  Of the pending tasks it reads those parts of the index of lanes (which begins
@@ -54,6 +55,7 @@
 #include "optimizer/restrictinfo.h"
 #include "utils/acl.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -259,6 +261,44 @@ is_column(Node *node, RelOptInfo *rel, AttrNumber column)
 		((Var *) node)->varattno == column && ((Var *) node)->varlevelsup == 0;
 }
 
+/* Returns the argument of a call of this function, and NULL of any other expression. */
+static Node *
+argument_of(Node *node, Oid function)
+{
+	if (node == NULL || !IsA(node, FuncExpr) || ((FuncExpr *) node)->funcid != function)
+		return NULL;
+	return linitial(((FuncExpr *) node)->args);
+}
+
+/* True if the expression is the name of the role in this column, as the views show it. */
+static bool
+is_name_of_role(Node *node, RelOptInfo *rel, AttrNumber column)
+{
+	return is_column(argument_of(argument_of(node, F_TEXT_NAME), F_PG_GET_USERBYID), rel, column);
+}
+
+/* If the clause says that the column has the role of a given name, returns the name; else NULL. */
+static Expr *
+equal_to_name(PlannerInfo *root, RelOptInfo *rel, Expr *clause, AttrNumber column)
+{
+	OpExpr	   *op = (OpExpr *) clause;
+
+	if (!is_opclause(clause) || list_length(op->args) != 2 ||
+		(op->inputcollid != DEFAULT_COLLATION_OID && op->inputcollid != C_COLLATION_OID) ||
+		get_op_opfamily_strategy(op->opno, TEXT_BTREE_FAM_OID) != BTEqualStrategyNumber)
+		return NULL;
+	for (int i = 0; i < 2; i++)
+	{
+		Node	   *other = list_nth(op->args, 1 - i);
+
+		if (is_name_of_role(list_nth(op->args, i), rel, column) &&
+			!bms_is_member(rel->relid, pull_varnos(root, other)) &&
+			!contain_volatile_functions(other))
+			return (Expr *) other;
+	}
+	return NULL;
+}
+
 /*
  * If the clause says that the argument's column is equal to an expression that needs no
  * row of this table, returns the expression; else NULL.  With arrays, it may be an array
@@ -334,6 +374,8 @@ find_arguments(PlannerInfo *root, RelOptInfo *rel, const Source *source, Access 
 			Expr	   *expr = equal_to(root, rel, info->clause, &arguments[i],
 										access == ACCESS_ID);
 
+			if (expr == NULL && arguments[i].type == OIDOID)
+				expr = equal_to_name(root, rel, info->clause, arguments[i].column);
 			if (expr == NULL)
 				continue;
 			found = lappend(found, expr);
@@ -672,7 +714,25 @@ end_part(RowScan *scan)
 	scan->rel = NULL;
 }
 
-/* Fills the scan keys from the arguments; false if a value is null, so that no row matches. */
+/*
+ * Returns the role that pg_get_userbyid() gives this name, which is a name or a text; a role
+ * that was dropped has one, too.  InvalidOid if there is none.
+ */
+static Oid
+role_named(Datum value, Oid type)
+{
+	char	   *name = type == NAMEOID ? NameStr(*DatumGetName(value)) : TextDatumGetCString(value);
+	Oid			role = get_role_oid(name, true);
+
+	if (!OidIsValid(role))
+		(void) sscanf(name, "unknown (OID=%u)", &role);
+	return role;
+}
+
+/*
+ * Fills the scan keys from the arguments; false if a value is null, or names no role, so that
+ * no row matches.
+ */
 static bool
 evaluate_arguments(RowScan *scan, ExprContext *econtext)
 {
@@ -688,6 +748,13 @@ evaluate_arguments(RowScan *scan, ExprContext *econtext)
 
 		if (isnull)
 			return false;
+		if (argument->type == OIDOID && (type == NAMEOID || type == TEXTOID))
+		{
+			value = ObjectIdGetDatum(role_named(value, type));
+			type = OIDOID;
+			if (!OidIsValid(DatumGetObjectId(value)))
+				return false;
+		}
 		/* the scan lasts longer than the context that expressions are evaluated in */
 		get_typlenbyval(type, &length, &by_value);
 		value = datumCopy(value, by_value, length);

@@ -402,14 +402,12 @@ require_limit(int count)
 }
 
 /*
- * Take the arguments from the elements of an array that was passed as VARIADIC.
- * Returns their number; 0 for a null array.
+ * Take the arguments from the elements of an array.  Returns their number.
  */
 static int
-fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
+fetch_from_array(ArrayType *array, DwArgument **result)
 {
-	ArrayType  *array;
-	Oid			type;
+	Oid			type = ARR_ELEMTYPE(array);
 	int16		length;
 	bool		by_value;
 	char		align;
@@ -417,12 +415,6 @@ fetch_from_array(FunctionCallInfo fcinfo, int first, DwArgument **result)
 	bool	   *nulls;
 	int			count;
 
-	if (PG_ARGISNULL(first))
-		return 0;
-
-	/* The parser accepts only an array here, and reduces a domain to its array type. */
-	array = PG_GETARG_ARRAYTYPE_P(first);
-	type = ARR_ELEMTYPE(array);
 	get_typlenbyvalalign(type, &length, &by_value, &align);
 	deconstruct_array(array, type, length, by_value, align,
 					  &values, &nulls, &count);
@@ -450,8 +442,9 @@ fetch_arguments(FunctionCallInfo fcinfo, int first, DwArgument **result)
 
 	if (count <= 0)
 		return 0;
+	/* the parser accepts only an array here, and reduces a domain to its array type */
 	if (get_fn_expr_variadic(fcinfo->flinfo))
-		return fetch_from_array(fcinfo, first, result);
+		return PG_ARGISNULL(first) ? 0 : fetch_from_array(PG_GETARG_ARRAYTYPE_P(first), result);
 
 	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
@@ -565,6 +558,16 @@ dw_args_collect(FunctionCallInfo fcinfo, int first,
 	return count;
 }
 
+/* Raise an error if the array that a caller passed as the parameter "what" has several dimensions. */
+static void
+require_list(ArrayType *array, const char *what)
+{
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", what)));
+}
+
 /*
  * Take the elements of the array that a caller passed as the parameter "what".
  * Returns their number.  An array of several dimensions raises an error.
@@ -575,10 +578,7 @@ fetch_list(ArrayType *array, Oid type, int16 length, bool by_value, const char *
 {
 	int			count;
 
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("%s must be a one-dimensional array", what)));
+	require_list(array, what);
 	deconstruct_array(array, type, length, by_value, TYPALIGN_INT, values, nulls, &count);
 	return count;
 }
@@ -613,14 +613,35 @@ parse_argument(DwArgument *argument, Oid type, char *string)
 		argument->value = OidInputFunctionCall(input, string, io_param, -1);
 }
 
+/* Make the columns of a task's row from an array whose elements are of the arguments' type. */
+static int
+parse_typed(ArrayType *args, ArrayType *types,
+			Datum *stored_args, Datum *stored_types, bool *isnull)
+{
+	DwArgument *arguments;
+	int			count;
+
+	if (types != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("arg_types can be given only if args is an array of texts"),
+				 errdetail("args is an array of type %s, which is the type of all arguments.", format_type_be(ARR_ELEMTYPE(args)))));
+	require_list(args, "args");
+	count = fetch_from_array(args, &arguments);
+	*isnull = count == 0;
+	if (count > 0)
+		write_arguments(arguments, count, stored_args, stored_types);
+	return count;
+}
+
 /*
  * Make the columns of a task's row as dw_args_collect() does, from arguments that
- * the user passed as text[] and regtype[].  Values are read under the settings of
- * the session, as literals would be.
+ * the user passed as an array and regtype[].  Texts are read under the settings of
+ * the session, as literals would be; elements of another type have this type.
  *
  * args may be NULL: no arguments.  types may be NULL, or have NULL elements: all
  * arguments, or these, are untyped.  Arrays of different lengths or of several
- * dimensions raise an error.
+ * dimensions raise an error, and so does types with elements that are no texts.
  */
 int
 dw_args_parse(ArrayType *args, ArrayType *types,
@@ -635,6 +656,9 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	int			count = 0;
 	int			type_count = 0;
 
+	*stored_args = *stored_types = (Datum) 0;
+	if (args != NULL && ARR_ELEMTYPE(args) != TEXTOID && ARR_ELEMTYPE(args) != VARCHAROID)
+		return parse_typed(args, types, stored_args, stored_types, isnull);
 	if (args != NULL)
 		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
 	if (types != NULL)
@@ -647,7 +671,6 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 						count, type_count),
 				 errhint("Without arg_types, all arguments take their types from the statement; '-' in arg_types does so for one.")));
 
-	*stored_args = *stored_types = (Datum) 0;
 	*isnull = (count == 0);
 	if (count == 0)
 		return 0;

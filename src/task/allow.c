@@ -210,7 +210,7 @@ dw_allow(PG_FUNCTION_ARGS)
 	else
 		change_rights(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", functions, list_roles(roles)));
 	SPI_finish();
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /* SQL function delay_wheel.disallow(). */
@@ -227,7 +227,7 @@ dw_disallow(PG_FUNCTION_ARGS)
 	if (has_other_nodes() && OidIsValid(get_role_oid(DW_GROUP, true)))
 		change_rights(psprintf("REVOKE " DW_GROUP " FROM %s", list_roles(roles)));
 	SPI_finish();
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(true);
 }
 
 /*---- What scripts of the extension have created ----*/

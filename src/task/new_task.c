@@ -71,6 +71,41 @@ dw_due_after(const Interval *delay)
 	return due;
 }
 
+/*
+ * Returns the interval that a text means, read as a literal would be.  It is kept: an
+ * application schedules with the same few delays again and again.
+ */
+static Interval *
+read_delay(const text *delay)
+{
+	static char kept_text[32];
+	static int	kept_length = -1;
+	static int	kept_style;
+	static Interval kept;
+	int			length = VARSIZE_ANY_EXHDR(delay);
+	Interval   *result;
+
+	if (length == kept_length && kept_style == IntervalStyle && memcmp(VARDATA_ANY(delay), kept_text, length) == 0)
+		return &kept;
+	result = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text_to_cstring(delay)),
+												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	if (length <= sizeof(kept_text))
+	{
+		memcpy(kept_text, VARDATA_ANY(delay), length);
+		kept_length = length;
+		kept_style = IntervalStyle;
+		kept = *result;
+	}
+	return result;
+}
+
+/* Returns the due time after a delay that is given as text, as dw_due_after() does. */
+TimestampTz
+dw_due_after_text(const text *delay)
+{
+	return dw_due_after(read_delay(delay));
+}
+
 /* Returns the due time as it is; an error if it is not finite. */
 TimestampTz
 dw_finite_due(TimestampTz due)

@@ -45,6 +45,7 @@ extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
 extern int64 dw_schedule_successor(DwNewTask *task);
 extern TimestampTz dw_schedule_now(void);
 extern TimestampTz dw_due_after(const Interval *delay);
+extern TimestampTz dw_due_after_text(const text *delay);
 extern TimestampTz dw_finite_due(TimestampTz due);
 
 #endif							/* DW_NEW_TASK_H */

@@ -162,7 +162,7 @@ schedule('INSERT INTO effects VALUES (8)', 'other');
 wait_for($node, q{SELECT last_problem LIKE 'cannot run tasks of role "other": no background worker%' AND parked = 1
 		FROM delay_wheel.status},
 	'the view shows that there is none for another role', 60);
-my $retry = q{SELECT max(retry_at) FROM delay_wheel.lanes WHERE owner = 'other'::regrole};
+my $retry = q{SELECT max(retry_at) FROM delay_wheel.lanes WHERE owner = 'other'};
 my $first = $node->safe_psql('postgres', $retry);
 wait_for($node, "SELECT ($retry) > '$first'", 'it is tried again', 60);
 is(count_in_log($position, 'cannot run tasks of role "other"'), 1, 'the log tells of it once');

@@ -230,7 +230,7 @@ $node->psql('elsewhere', 'BEGIN; DROP ROLE app; ROLLBACK', stdout => \$out, stde
 like($err, qr/NOTICE:  role "app" may have pending delay_wheel tasks in other databases/, 'in other databases, too');
 $node->psql('postgres', 'BEGIN; DROP ROLE app, nobody; ROLLBACK', stdout => \$out, stderr => \$err);
 unlike($err, qr/NOTICE/, 'not if it fails');
-$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE owner = 'app'::regrole});
+$node->safe_psql('postgres', q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE owner = 'app'});
 $node->psql('postgres', 'DROP ROLE app', stdout => \$out, stderr => \$err);
 is($err, '', 'not of those that were cancelled');
 

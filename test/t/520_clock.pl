@@ -335,7 +335,7 @@ group moments => sub {
 		# an owner without executors
 		attach($node, 'executor-before-connect', 'error');
 		$q->(q{SET SESSION AUTHORIZATION carla; SELECT schedule('blocked', now())});
-		wait_for($node, q{SELECT reason FROM delay_wheel.lanes WHERE owner = 'carla'::regrole AND state = 'blocked'}, 'an owner is blocked', 60,
+		wait_for($node, q{SELECT reason FROM delay_wheel.lanes WHERE owner = 'carla' AND state = 'blocked'}, 'an owner is blocked', 60,
 			expected => 'an executor could not connect, see the server log');
 		step(-3 * $hour);
 		detach($node, 'executor-before-connect');

@@ -78,7 +78,7 @@ sub innocents_are_well
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $late = $node->safe_psql('postgres', q{
-		SELECT lateness_max, failed FROM delay_wheel.lanes WHERE owner = 'good'::regrole});
+		SELECT lateness_max, failed FROM delay_wheel.lanes WHERE owner = 'good'});
 	my ($max, $failed) = split /\|/, $late;
 
 	ok($max < $on_time * 1000 && $failed == 0, "$what: others' tasks are on time")
@@ -528,7 +528,7 @@ group bomb => sub {
 			PERFORM delay_schedule('0', 'CALL bomb()'), delay_schedule('0', 'CALL bomb()');
 		END $$});
 	schedule('another', 'CALL bomb()');
-	wait_for($node, q{SELECT count(*) > 20 FROM delay_wheel.failed WHERE owner = 'another'::regrole AND sqlstate = '53400'},
+	wait_for($node, q{SELECT count(*) > 20 FROM delay_wheel.failed WHERE owner = 'another' AND sqlstate = '53400'},
 		'a fork bomb comes to the limit', 120);
 	cmp_ok(query(q{SELECT count(*) FROM delay_wheel.task WHERE owner = 'another'::regrole}), '<=', 2200, 'and not beyond');
 	is_clean('a fork bomb');

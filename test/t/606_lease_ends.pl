@@ -259,7 +259,7 @@ is(call('delay_done', $c), 't', 'is done');
 query(q{SELECT delay_send('mail', '"d"', max_attempts => 1)});
 my $d = lease_one('mail', '20 ms', 'one is given up after its lease');
 wait_for($node, "SELECT count(*) = 1 FROM delay_wheel.failed WHERE id = $d->[0]", 'without a word');
-is(query("SELECT outcome, attempt, lateness >= '0', lateness < '10 min', duration >= '20 ms' FROM delay_wheel.history WHERE task IN ($c->[0], $d->[0]) ORDER BY task, ended"),
+is(query("SELECT outcome, attempt, lateness >= 0, lateness < 600000, duration >= 20 FROM delay_wheel.history WHERE task IN ($c->[0], $d->[0]) ORDER BY task, ended"),
 	"retried|1|t|t|t\ndone|2|t|t|t\nfailed|1|t|t|t", 'history has when each was due, and how long its leases lasted');
 
 #

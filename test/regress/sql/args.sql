@@ -120,7 +120,7 @@ RESET ALL;
 SELECT pg_temp.wait_until_done();
 SELECT count(*) >= 100 AS many, count(*) FILTER (WHERE same) = count(*) AS all_same FROM args_effect;
 SELECT label, type FROM args_effect WHERE same IS NOT true ORDER BY 1;
-SELECT id, sql, message FROM delay_wheel.failed WHERE owner = 'regress_dw_args'::regrole ORDER BY id;
+SELECT id, sql, message FROM delay_wheel.failed WHERE owner = 'regress_dw_args' ORDER BY id;
 SELECT type, count(*) FROM args_effect GROUP BY type ORDER BY type COLLATE "C";
 TRUNCATE args_effect;
 

@@ -31,7 +31,7 @@ END $$;
 SELECT count(*) > 10 AS several, count(*) FILTER (WHERE outcome = 'ok') > 0 AS some_ok,
 		array_agg(outcome) FILTER (WHERE outcome !~ '^(ok|22004: .* must not be null|42804: .* return type (trigger|fdw_handler)|55000: .* has no Citus)$') AS other
 	FROM cfunctions, pg_temp.outcome(format('SELECT * FROM %s(%s)', oid::regproc,
-		(SELECT string_agg(CASE WHEN t = '"any"'::regtype THEN 'NULL::text' ELSE
+		(SELECT string_agg(CASE t WHEN '"any"'::regtype THEN 'NULL::text' WHEN 'anycompatiblearray'::regtype THEN 'NULL::int[]' ELSE
 			CASE WHEN provariadic <> 0 AND provariadic <> '"any"'::regtype THEN 'VARIADIC ' ELSE '' END || format('NULL::%s', t::regtype) END, ', ')
 		FROM unnest(proargtypes) t))) outcome;
 -- some of them have paused tasks

@@ -24,7 +24,7 @@ SELECT pg_temp.wait_until_done();
 \x on
 SELECT sqlstate, message, detail, hint, context, sql, args, attempts, queue, priority, key, tag,
 	   due AT TIME ZONE 'UTC' AS due, failed_at BETWEEN now() - interval '1 hour' AND clock_timestamp() AS failed_just_now,
-	   pg_get_userbyid(owner) = current_user AS owner_is_me
+	   owner = current_user AS owner_is_me
 	FROM delay_wheel.failed WHERE id = :id;
 \x off
 

@@ -130,7 +130,7 @@ SELECT delay_cancel_key('a');
 SELECT delay_schedule_task('SELECT 1', key => 'a', delay => '1 day', if_exists => 'error') > :mine AS own;
 SELECT key FROM delay_wheel.tasks;
 RESET SESSION AUTHORIZATION;
-SELECT owner = 'regress_dw_keys'::regrole AS others, count(*) FROM delay_wheel.tasks GROUP BY 1 ORDER BY 1;
+SELECT owner = 'regress_dw_keys' AS others, count(*) FROM delay_wheel.tasks GROUP BY 1 ORDER BY 1;
 -- a superuser, too, means his own
 SELECT delay_cancel_key('a');
 SELECT owner FROM delay_wheel.tasks WHERE key = 'a';

@@ -48,7 +48,7 @@ SELECT pg_temp.finished();
 SELECT name, ideal, CASE WHEN name LIKE 'new york%' THEN ideal AT TIME ZONE 'America/New_York' END AS new_york FROM recurring_run ORDER BY name COLLATE "C", n;
 -- as PostgreSQL has it
 SELECT name, ideal, computed FROM (
-	SELECT name, ideal, starts + (row_number() OVER (PARTITION BY name ORDER BY n) - 1) * every AS computed
+	SELECT name, ideal, starts + (row_number() OVER (PARTITION BY name ORDER BY n) - 1) * every::interval AS computed
 	FROM recurring_run JOIN delay_wheel.recurring USING (name) WHERE every IS NOT NULL AND time_zone = 'Europe/Berlin') c
 	WHERE ideal <> computed;
 SELECT * FROM shown;

@@ -95,11 +95,11 @@ RESET SESSION AUTHORIZATION;
 SELECT delay_wheel.disallow('public', 'regress_dw Odd "Name''');
 SELECT function AS still_granted FROM rights_functions WHERE public
 	AND (has_function_privilege('public', oid, 'EXECUTE') OR has_function_privilege('regress_dw Odd "Name''', oid, 'EXECUTE'));
-GRANT EXECUTE ON FUNCTION delay_schedule(interval, text) TO regress_dw_plain;
+GRANT EXECUTE ON FUNCTION delay_schedule(text, text) TO regress_dw_plain;
 SET SESSION AUTHORIZATION regress_dw_plain;
 SELECT delay_schedule('0', $$INSERT INTO rights_effect VALUES ('by GRANT')$$) > 0 AS ok;
 RESET SESSION AUTHORIZATION;
-REVOKE EXECUTE ON FUNCTION delay_schedule(interval, text) FROM regress_dw_plain;
+REVOKE EXECUTE ON FUNCTION delay_schedule(text, text) FROM regress_dw_plain;
 -- a SECURITY DEFINER trigger schedules as its owner, whoever writes the row
 CREATE FUNCTION rights_definer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
@@ -158,7 +158,7 @@ RESET SESSION AUTHORIZATION;
 SET SESSION AUTHORIZATION regress_dw_member;
 SELECT delay_cancel(delay_schedule('1 hour', 'SELECT 1'));
 RESET SESSION AUTHORIZATION;
-SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE owner = 'regress_dw_plain'::regrole;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE owner = 'regress_dw_plain';
 SET delay_wheel.max_pending = 0;
 SELECT code, message FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT 2')$$);
 RESET delay_wheel.max_pending;

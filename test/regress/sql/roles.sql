@@ -36,7 +36,7 @@ ALTER FUNCTION roles_definer_path OWNER TO regress_dw_bob;
 SET SESSION AUTHORIZATION regress_dw_alice;
 SELECT roles_definer() > 0 AND roles_definer_path() > 0 AS ok;
 -- the definer's are not alice's
-SELECT count(*) FROM delay_wheel.tasks WHERE owner <> current_user::regrole;
+SELECT count(*) FROM delay_wheel.tasks WHERE owner <> current_user;
 SET search_path = public, pg_temp;
 SELECT delay_schedule('0', $$INSERT INTO roles_effect VALUES ('6 own search_path')$$) > 0 AS ok;
 SET search_path = '';

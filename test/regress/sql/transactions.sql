@@ -155,7 +155,7 @@ BEGIN;
 SELECT count(delay_schedule('0', 'INSERT INTO transactions_many VALUES ($1)', -i)) FROM generate_series(1, 3000) i;
 ROLLBACK;
 RESET SESSION AUTHORIZATION;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE owner = ''regress_dw_many''::regrole)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE owner = ''regress_dw_many'')');
 SELECT count(*), count(DISTINCT i), min(i), max(i), count(*) FILTER (WHERE i BETWEEN 901 AND 3000 OR i % 10 = 0) AS wrong
 	FROM transactions_many;
 -- many that were pending, moved by a transaction that is rolled back, and
@@ -173,7 +173,7 @@ SELECT delay_cancel(id), count(*) FROM delay_wheel.tasks GROUP BY 1;
 ROLLBACK TO a;
 COMMIT;
 RESET SESSION AUTHORIZATION;
-SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE owner = ''regress_dw_many''::regrole)');
+SELECT pg_temp.wait_for('NOT EXISTS (SELECT FROM delay_wheel.tasks WHERE owner = ''regress_dw_many'')');
 SELECT count(*), count(DISTINCT i) FROM transactions_many;
 DROP TABLE transactions_many;
 SELECT delay_wheel.disallow('regress_dw_many');

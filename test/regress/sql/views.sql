@@ -47,7 +47,7 @@ SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notif
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', skip_after => '1 h') AS id \gset
 SELECT arg_types, max_attempts, retry_delay, timeout, expires, skip_after, notify, on_success, on_failure FROM delay_wheel.tasks WHERE id = :id;
 SELECT delay_every('views', '1 day', 'SELECT 1', max_attempts => 3, retry_delay => '4 s', timeout => '5 s', skip_after => '6 s', notify => 'views', on_success => 'SELECT 7', on_failure => 'SELECT 8') > 0 AS ok;
-SELECT r.id = d.id AS same_id, r.arg_types, r.max_attempts, r.retry_delay, r.timeout, r.skip_after, r.notify, r.on_success, r.on_failure, r.mode FROM delay_wheel.recurring r JOIN delay_wheel.recurring_task d USING (owner, name);
+SELECT r.id = d.id AS same_id, r.arg_types, r.max_attempts, r.retry_delay, r.timeout, r.skip_after, r.notify, r.on_success, r.on_failure, r.mode FROM delay_wheel.recurring r JOIN delay_wheel.recurring_task d USING (id);
 -- whatever plain SQL has written there, the views can be read
 INSERT INTO delay_wheel.task (due, sql, key, tag, more)
 	SELECT now() + '1 day', 'SELECT 1', n, 'views_more', more::jsonb
@@ -71,7 +71,7 @@ SELECT count(*) FROM delay_wheel.tasks WHERE id = NULL;
 SELECT count(*) FROM generate_series(:first, :first + 9) i JOIN delay_wheel.tasks t ON t.id = i;
 SELECT bool_and(below) AS ordered FROM (SELECT id > lag(id) OVER (ORDER BY n) AS below FROM (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM delay_wheel.tasks ORDER BY id LIMIT 100) t) t) t;
 SELECT id - :first AS last FROM delay_wheel.tasks WHERE tag = 'views_many' ORDER BY id DESC LIMIT 1;
-SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = (SELECT oid FROM pg_roles WHERE rolname = current_user);
+SELECT count(*) >= 1000 AS of_owner FROM delay_wheel.tasks WHERE owner = current_user;
 -- EXPLAIN names how, in any format
 CREATE FUNCTION pg_temp.access(query text, format text DEFAULT 'TEXT') RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -89,6 +89,8 @@ SELECT query, access FROM unnest(ARRAY[
 	'* FROM delay_wheel_internal.visible_task ORDER BY id DESC LIMIT 1', '* FROM delay_wheel_internal.visible_task ORDER BY due LIMIT 1',
 	'* FROM generate_series(1, 2) i JOIN delay_wheel_internal.visible_task t ON t.id = i',
 	'sql FROM delay_wheel.tasks WHERE id = 1',
+	'sql FROM delay_wheel.tasks WHERE owner = current_user', 'sql FROM delay_wheel.tasks WHERE ''shop''::text = owner', 'sql FROM delay_wheel.tasks WHERE owner = ''shop'' COLLATE "POSIX"',
+	'sql FROM delay_wheel.tasks WHERE owner <> current_user',
 	'* FROM delay_wheel_internal.visible_failed_task WHERE id = 1', '* FROM delay_wheel_internal.visible_failed_task ORDER BY failed_at, id LIMIT 1',
 	'* FROM delay_wheel_internal.visible_recurring_task', '* FROM delay_wheel_internal.visible_recurring_task WHERE id = 1',
 	'* FROM delay_wheel_internal.visible_history', '* FROM delay_wheel_internal.visible_queue']) query
@@ -157,7 +159,7 @@ SELECT pg_advisory_lock(4711);
 SELECT delay_schedule('0', 'SELECT pg_advisory_lock_shared(4711)') AS id \gset
 -- an executor says so before it reports its activity
 SELECT pg_temp.wait_for('EXISTS (SELECT FROM delay_wheel.running JOIN pg_stat_activity USING (pid) WHERE query LIKE ''%4711%'')');
-SELECT r.task = :id AS this_one, r.due = t.due AS same_due, r.since >= r.due AND r.since <= clock_timestamp() AS since, pg_get_userbyid(r.owner) = current_user AS mine, a.backend_type, a.datname = current_database() AS here, a.query
+SELECT r.task = :id AS this_one, r.due = t.due AS same_due, r.since >= r.due AND r.since <= clock_timestamp() AS since, r.owner = current_user AS mine, a.backend_type, a.datname = current_database() AS here, a.query
 	FROM delay_wheel.running r JOIN pg_stat_activity a USING (pid) JOIN delay_wheel.tasks t ON t.id = r.task;
 SELECT running, executors > 0 AS executors, state FROM delay_wheel.status WHERE database = current_database();
 -- whose: everybody's for who may read all, and, without SQL, for who monitors
