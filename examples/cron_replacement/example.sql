@@ -106,7 +106,7 @@ SELECT way, runs, s.rows_read - b.rows_read AS rows_read, s.pages - b.pages AS p
 FROM example.statistics s
 	JOIN example.before b USING (way)
 	JOIN (SELECT CASE WHEN sql LIKE 'UPDATE scan.%' THEN 'scan' WHEN sql LIKE 'UPDATE indexed.%' THEN 'indexed' ELSE 'wheel' END AS way,
-			count(*) AS runs, example.ms(sum(duration)) AS work_ms
+			count(*) AS runs, round(sum(duration)::numeric, 1) AS work_ms
 		FROM delay_wheel.history WHERE outcome = 'done' GROUP BY 1) h USING (way)
 	JOIN (SELECT way, example.ms(percentile_cont(0.5) WITHIN GROUP (ORDER BY rated_at - rate_at)) AS late_p50_ms,
 			example.ms(max(rated_at - rate_at)) AS late_max_ms

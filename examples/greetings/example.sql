@@ -161,7 +161,7 @@ SELECT pg_size_pretty(memory_used) AS memory FROM delay_wheel.status WHERE datab
 \echo '--- 4. Midnight'
 \echo
 
-\set done 'SELECT COALESCE(sum(done), 0) >= %s FROM delay_wheel.lanes WHERE owner = %L::regrole AND queue = %L'
+\set done 'SELECT COALESCE(sum(done), 0) >= %s FROM delay_wheel.lanes WHERE owner = %L AND queue = %L'
 SELECT format(:'done', :campaign_stop, 'greeter', 'spring') AS campaign_begun,
 	format(:'done', :today_plain, 'greeter', 'default') AS all_done,
 	format(:'done', :ticks, 'clock', 'default') AS clock_done \gset

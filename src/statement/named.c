@@ -64,7 +64,7 @@ named_callback(void *arg)
 
 /* Like parser_errposition(), for a byte offset in the text. */
 static int
-text_errposition(const Numbering *numbering, int location)
+named_errposition(const Numbering *numbering, int location)
 {
 	return errposition(pg_mbstrlen_with_len(numbering->sql, location) + 1);
 }
@@ -103,7 +103,7 @@ text_of_value(const JsonbValue *value)
 
 /* Returns the number of the name at this place of the text, which it gets if it is new. */
 static int
-number_of_name(Numbering *numbering, int location, int length)
+parameter_of_name(Numbering *numbering, int location, int length)
 {
 	const char *name = numbering->sql + location;
 	JsonbValue	value;
@@ -116,7 +116,7 @@ number_of_name(Numbering *numbering, int location, int length)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no value for parameter :%.*s", length, name),
-				 text_errposition(numbering, location - 1),
+				 named_errposition(numbering, location - 1),
 				 errhint("The option \"named\" must have this name. In a slice of an array, put a space after the colon.")));
 	if (numbering->nargs == numbering->max_args)
 	{
@@ -142,17 +142,17 @@ look_at_token(Numbering *numbering, int token, int location)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("parameters with names and with numbers cannot be mixed"),
-				 text_errposition(numbering, location)));
+				 named_errposition(numbering, location)));
 	if (token != ':' || (length = name_length(numbering->sql + location + 1)) == 0)
 		return;
 	appendBinaryStringInfo(&numbering->result, numbering->sql + numbering->copied, location - numbering->copied);
-	appendStringInfo(&numbering->result, "$%d", number_of_name(numbering, location + 1, length));
+	appendStringInfo(&numbering->result, "$%d", parameter_of_name(numbering, location + 1, length));
 	numbering->copied = location + 1 + length;
 }
 
 /* Raises an error if a value is not used. */
 static void
-check_all_used(const Numbering *numbering)
+check_values_used(const Numbering *numbering)
 {
 	JsonbIterator *iterator = JsonbIteratorInit(&numbering->values->root);
 	JsonbIteratorToken token;
@@ -210,7 +210,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 		look_at_token(&numbering, token, location);
 	}
 	scanner_finish(scanner);
-	check_all_used(&numbering);
+	check_values_used(&numbering);
 	error_context_stack = callback.previous;
 
 	appendStringInfoString(&numbering.result, numbering.sql + numbering.copied);

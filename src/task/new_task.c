@@ -76,16 +76,18 @@ dw_due_after(const Interval *delay)
  * application schedules with the same few delays again and again.
  */
 static Interval *
-read_delay(const text *delay)
+interval_of_text(const text *delay)
 {
 	static char kept_text[32];
-	static int	kept_length = -1;
+	static bool is_kept = false;
+	static int	kept_length;
 	static int	kept_style;
 	static Interval kept;
 	int			length = VARSIZE_ANY_EXHDR(delay);
 	Interval   *result;
 
-	if (length == kept_length && kept_style == IntervalStyle && memcmp(VARDATA_ANY(delay), kept_text, length) == 0)
+	if (is_kept && length == kept_length && kept_style == IntervalStyle &&
+		memcmp(VARDATA_ANY(delay), kept_text, length) == 0)
 		return &kept;
 	result = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text_to_cstring(delay)),
 												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
@@ -95,6 +97,7 @@ read_delay(const text *delay)
 		kept_length = length;
 		kept_style = IntervalStyle;
 		kept = *result;
+		is_kept = true;
 	}
 	return result;
 }
@@ -103,7 +106,7 @@ read_delay(const text *delay)
 TimestampTz
 dw_due_after_text(const text *delay)
 {
-	return dw_due_after(read_delay(delay));
+	return dw_due_after(interval_of_text(delay));
 }
 
 /* Returns the due time as it is; an error if it is not finite. */

@@ -68,7 +68,7 @@ sub expected
 sub pending
 {
 	my ($node, $db, $condition) = @_;
-	return $node->safe_psql($db, "SELECT args[1], r.rolname FROM delay_wheel.tasks t JOIN pg_roles r ON r.oid = t.owner
+	return $node->safe_psql($db, "SELECT args[1], t.owner FROM delay_wheel.tasks t JOIN pg_roles r ON r.rolname = t.owner
 		WHERE $condition ORDER BY args[1] COLLATE \"C\"");
 }
 

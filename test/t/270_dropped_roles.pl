@@ -69,7 +69,7 @@ $node->safe_psql('without', 'DROP ROLE gone');
 all_failed('postgres', $oid, 5, 'after DROP ROLE its tasks fail');
 all_failed('second', $oid, 1, 'in all databases');
 is( $node->safe_psql('postgres', "SELECT owner, sqlstate, message, detail, attempts, sql, args FROM delay_wheel.failed WHERE id = $id"),
-	"$oid|42704|role with OID $oid does not exist|The role that scheduled the task was dropped before the task was run.|0|INSERT INTO public.effects VALUES (\$1)|{NEVER}",
+	"unknown (OID=$oid)|42704|role with OID $oid does not exist|The role that scheduled the task was dropped before the task was run.|0|INSERT INTO public.effects VALUES (\$1)|{NEVER}",
 	'with the reason');
 is($node->safe_psql('postgres', 'SELECT id, owner FROM delay_wheel.tasks'), "$kept|keeper", 'the task of another role is not concerned');
 is($node->safe_psql('postgres', q{SELECT failed FROM delay_wheel.status WHERE database = 'postgres'}), 5, 'they are counted');

@@ -155,6 +155,9 @@ my %pool = (
 		return long_text(); },
 	'text[]' => sub {
 		one_of("NULL", "'{}'", "'{1}'", "'{1,2}'", "'{NULL}'", "'{{1,2},{3,4}}'", "'[5:6]={1,2}'", "'[0:0]={1}'", 'array_fill(1, ARRAY[70000])', "ARRAY[repeat('x', 1000000)]") . '::text[]' },
+	'anycompatiblearray' => sub {
+		one_of('NULL::text[]', "'{1,2}'", "'{1}'", "'{1,2}'::int[]", "'{}'::int[]", "'{NULL,2001-02-03}'::date[]", "'{{1,2},{3,4}}'::int[]", "'[0:0]={1}'::int[]", "ARRAY['{}'::jsonb]", "'{good}'::fuzz.mood[]",
+			"ARRAY[ROW(1, 'good')::fuzz.picky]", 'ARRAY[ROW(1, 2)]', "'{a}'::varchar[]", "'{3}'::fuzz.positive[]", 'array_fill(1, ARRAY[70000])', "ARRAY['now'::timestamptz]", "ARRAY['[1,2)'::int4range]", "'{1}'::pg_lsn[]") },
 	'name[]' => sub { one_of("'{fuzzer}'", "'{public}'", "'{}'", "'{NULL}'", "'{nobody}'", "'{{a,b},{c,d}}'", 'NULL') . '::name[]' },
 	'regtype[]' => sub {
 		one_of("NULL", "'{}'", "'{int4}'", "'{text}'", "'{int4,text}'", "'{NULL}'", "'{-}'", "'{{int4,int4}}'", "'{4294967295}'", "'{$gone}'", "'{anyelement}'", "'{record}'", "'{internal}'",

@@ -128,7 +128,7 @@ wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a task of such SQL
 ($out, $err) = run_command([ 'bash', '-c', "$once evil" ]);
 is($err, '', 'the dashboard of hostile names: no error');
 my %line = (
-	lane => qr/^"r *\[31m.* q *\[31m.*running/m,
+	lane => qr/^r *\[31m.* q *\[31m.*running/m,
 	running => qr/^task \d+ of .*r *\[31m.* forged/m,
 	failed => qr/^\d.* of .*r *\[31m.*: P0001 .*owned/m);
 like($out, $line{$_}, "the dashboard of hostile names: $_") for sort keys %line;
