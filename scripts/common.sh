@@ -89,6 +89,16 @@ find_user()
 		die "runuser (of util-linux) is missing: run this as another user than root"
 }
 
+# Where scripts/setup puts what npm fetches for the tests.
+node_dir()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		echo /var/cache/delay_wheel/node
+	else
+		echo "${XDG_CACHE_HOME:-${HOME:-}/.cache}/delay_wheel/node"
+	fi
+}
+
 # Run a command as the unprivileged user, from its own directory.
 as_user()
 {

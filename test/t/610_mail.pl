@@ -144,14 +144,6 @@ my %is_there = (
 my %program = ('worker.py' => '/usr/bin/python3', 'receive.py' => '/usr/bin/python3', 'worker.js' => 'node');
 local $ENV{NODE_PATH} = $ENV{DW_NODE_MODULES} // '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules';
 
-# Where there is npm, a machine for tests may fetch what node lacks.
-if ($ENV{CI} && !$is_there{'worker.js'}->() && system('command -v npm >/dev/null 2>&1') == 0)
-{
-	local $ENV{HOME} = $scratch;
-	system("timeout 90 npm install --no-audit --no-fund --prefix '$scratch/node' pg >'$scratch/npm' 2>&1");
-	$ENV{NODE_PATH} = "$scratch/node/node_modules";
-}
-
 sub start_worker
 {
 	my ($worker) = @_;

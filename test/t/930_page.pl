@@ -230,37 +230,63 @@ is(scalar @scans, 1, 'but read by one scan') or diag($plan);
 like($scans[0], qr/^\s+Access: backward$/m, 'of the index, from its end') or diag($plan);
 
 #
-# The set-up for PostgREST of doc/web.md, and a stand-in for it that answers as
-# its documentation says: GET of a function in a read-only transaction, as the
-# role of the token or else the anonymous one, JSON as it is; errors as JSON;
-# any origin may ask.
+# The set-up for PostgREST of doc/web.md, and a stand-in for it: started by the command
+# of the document, which has to say all that it needs; it asks and answers as the
+# documentation and source of PostgREST say.  GET of a function in a read-only transaction
+# of the role that it connects as, which becomes that of the token or else the anonymous
+# one; JSON as it is; errors as JSON; any origin may ask, unless some are named.
 #
-my ($setup) = slurp_file("$tree/doc/web.md") =~ /^<!-- role for PostgREST -->\n+```sql\n(.*?)^```/ms;
+my $manual = slurp_file("$tree/doc/web.md");
+my ($setup) = $manual =~ /^<!-- role for PostgREST -->\n+```sql\n(.*?)^```/ms;
+my ($command) = $manual =~ m{^<!-- shown by: test/t/930_page.pl -->\n+```sh\n(.*?)^```}ms;
 $node->safe_psql('postgres', $setup);
-is($node->safe_psql('postgres', q{SELECT has_table_privilege('wheel_web', 'pg_authid', 'SELECT'), pg_has_role('wheel_web', 'pg_read_all_data', 'USAGE')}), 'f|f', 'the role of the web server may read nothing by itself');
+is($node->safe_psql('postgres', q{SELECT has_table_privilege('wheel_web', 'pg_authid', 'SELECT'), pg_has_role('wheel_web', 'pg_read_all_data', 'USAGE'), pg_has_role('authenticator', 'pg_read_all_data', 'USAGE')}),
+	'f|f|f', 'the roles of the web server may read nothing by themselves');
+$node->safe_psql('postgres', 'CREATE ROLE anonymous; GRANT anonymous TO authenticator');
+
+make_path("$dir/bin");
+append_to_file("$dir/bin/postgrest", "#!/bin/sh\nenv >'$dir/settings'\n");
+chmod 0755, "$dir/bin/postgrest";
+{
+	local %ENV = (%ENV, PATH => "$dir/bin:$ENV{PATH}");
+	is(system('bash', '-euo', 'pipefail', '-c', $command), 0, 'the command for PostgREST');
+}
+my %documented = map { /^((?:PG|PGRST_)\w+)=(.*)$/ ? ($1 => $2) : () } split /\n/, slurp_file("$dir/settings");
+is($documented{PGRST_SERVER_HOST}, '127.0.0.1', 'it listens on this machine only');
 
 my %cors = (
-	'Access-Control-Allow-Origin' => '*', 'Access-Control-Max-Age' => 86400,
+	'Access-Control-Max-Age' => 86400,
 	'Access-Control-Allow-Methods' => 'GET, POST, PATCH, PUT, DELETE, OPTIONS, HEAD',
 	'Access-Control-Allow-Headers' => 'Authorization, Content-Type, Accept, Accept-Language, Content-Language');
-my @requests;
 
 sub postgrest
 {
-	my ($method, $path, $headers) = @_;
+	my ($settings, $method, $path, $headers) = @_;
 	my ($function) = $path =~ m{^/rpc/(\w+)$};
+	my $origins = $settings->{PGRST_SERVER_CORS_ALLOWED_ORIGINS} // '';
+	my %allowed = map { $_ => 1 } split /,\s*/, $origins;
+	my $origin = $headers->{origin} // '';
+	my %more = $origins eq '' ? (%cors, 'Access-Control-Allow-Origin' => '*')
+	  : $allowed{$origin} ? (%cors, 'Access-Control-Allow-Origin' => $origin, 'Access-Control-Allow-Credentials' => 'true') : ();
 
 	append_to_file("$dir/requests", join(' ', $method, $path, $headers->{origin} // '-', $headers->{authorization} // '-', "\n"));
-	return (200, 'text/plain', '', %cors) if $method eq 'OPTIONS';
-	return (404, 'application/json', '{"code":"PGRST202","message":"Could not find the function"}', %cors) if $method ne 'GET' || !$function;
-	my $role = ($headers->{authorization} // '') eq 'Bearer good.token' ? 'wheel_web' : 'anonymous';
-	my ($code, $out, $err) = $node->psql('postgres',
-		"START TRANSACTION READ ONLY; SET LOCAL ROLE $role; SELECT api.$function(); COMMIT");
-	return (200, 'application/json; charset=utf-8', $out, %cors) if $code == 0;
+	return (200, 'text/plain', '', %more) if $method eq 'OPTIONS';
+	return (404, 'application/json', '{"code":"PGRST202","message":"Could not find the function"}', %more) if $method ne 'GET' || !$function;
+	my $known = ($headers->{authorization} // '') eq 'Bearer good.token';
+	my $role = $known ? 'wheel_web' : $settings->{PGRST_DB_ANON_ROLE};
+	my $schema = $settings->{PGRST_DB_SCHEMAS};
+	my ($code, $out, $err) = $node->psql('postgres', qq{
+		\\o /dev/null
+		BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
+		SELECT set_config('search_path', '"$schema", "public"', true), set_config('role', '$role', true), set_config('request.method', 'GET', true);
+		\\o
+		WITH source AS (SELECT call.scalar FROM (SELECT "$schema"."$function"() AS scalar) AS call)
+			SELECT coalesce(json_agg(answer.scalar) -> 0, 'null') FROM (SELECT * FROM source) AS answer;
+		COMMIT}, extra_params => [ '-U', $settings->{PGUSER} ]);
+	return (200, 'application/json; charset=utf-8', $out, %more) if $code == 0;
 	my ($message) = $err =~ /ERROR:\s+(.*)/;
-	return (401, 'application/json; charset=utf-8', encode_json({ code => '42501', message => $message, details => undef, hint => undef }), %cors);
+	return ($known ? 403 : 401, 'application/json; charset=utf-8', encode_json({ code => '42501', message => $message, details => undef, hint => undef }), %more);
 }
-$node->safe_psql('postgres', 'CREATE ROLE anonymous');
 
 #
 # Web servers, each request in a process of its own.
@@ -334,6 +360,7 @@ sub site
 		rename "$dir/result.new", "$dir/result";
 		return (200, 'text/plain', 'ok');
 	}
+	return postgrest(\%documented, $method, $path, $headers) if $path =~ m{^/rpc/};
 	return (404, 'text/html', "<h1>404</h1><script>top.hit=1</script>") if !-f $file;
 	return (200, $file =~ /html$/ ? 'text/html; charset=utf-8' : 'application/json', slurp_file($file));
 }
@@ -366,7 +393,8 @@ SKIP:
 	skip 'there is no chromium: the page is not looked at', 1 if !$chromium;
 
 	my $site = serve(\&site);
-	my $postgrest = serve(\&postgrest);
+	my $postgrest = serve(sub { return postgrest({ PGRST_DB_SCHEMAS => 'api', PGRST_DB_ANON_ROLE => 'anonymous', PGUSER => 'authenticator' }, @_) });
+	my $documented = serve(sub { return postgrest(\%documented, @_) });
 
 	# Looks at cases; what it saw, by name.
 	sub browse
@@ -471,6 +499,8 @@ SKIP:
 		case('pause', 1200, 'feed=feeds/fine.json&every=1', act => 'pause'),
 		case('postgrest', 1200, "feed=$postgrest/rpc/delay_wheel_page&token=good.token&every=1", rounds => 2),
 		case('refused', 1200, "feed=$postgrest/rpc/delay_wheel_page"),
+		case('passed on', 1200, 'feed=/rpc/delay_wheel_page'),
+		case('foreign', 1200, "feed=$documented/rpc/delay_wheel_page"),
 		case('unreachable', 1200, 'feed=http://127.0.0.1:1/'),
 	]);
 
@@ -490,7 +520,7 @@ SKIP:
 		is_deeply([ grep { $_ ne 'no' } @{ $c->{turned} } ], [], "$n: no name takes the place of another one");
 	}
 
-	for my $n ('full', 'narrow', 'postgrest', 'file')
+	for my $n ('full', 'narrow', 'postgrest', 'passed on', 'file')
 	{
 		my $c = $r->{$n};
 		is($c->{state}, '✓ running', "$n: the state");
@@ -534,6 +564,7 @@ SKIP:
 	like($r->{missing}{problems}[0], qr/^bad: ✖ Could not read delay_wheel.json: HTTP status 404/, 'missing: no feed');
 	is($r->{pause}{paused}, 'true', 'pause: no data is read while it is paused, and then again');
 	like($r->{refused}{problems}[0], qr/401, permission denied for (?:function|schema)/, 'refused: says what PostgREST says');
+	like($r->{foreign}{problems}[0], qr{^bad: ✖ Could not read \Q$documented\E}, 'foreign: the data is not for pages from elsewhere');
 	like($r->{unreachable}{problems}[0], qr/^bad: ✖ Could not read http:/, 'unreachable: says so');
 	my $asked = slurp_file("$dir/requests");
 	like($asked, qr{^OPTIONS /rpc/delay_wheel_page \Q$site\E}m, 'a browser asks PostgREST first whether it may come from elsewhere');

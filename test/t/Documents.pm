@@ -51,7 +51,7 @@ sub documents
 		wanted => sub {
 			my $path = $File::Find::name =~ s,^\Q$root/,,r;
 
-			$File::Find::prune = 1 if $path =~ m,^(?:test|build|results|log|tmp_check|\.git)$,;
+			$File::Find::prune = 1 if $path =~ m,^(?:test|build|results|log|tmp_check|\.git)$|/node_modules$,;
 			push @found, $path if $path =~ /\.md$/;
 		}
 	}, $root);
