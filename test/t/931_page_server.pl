@@ -90,6 +90,8 @@ sub stop_server { my $pid = delete $servers{ $_[0] }; kill 'TERM', -$pid; waitpi
 sub said { my $file = "$dir/$_[0].log"; return -e $file ? slurp_file($file) : ''; }
 
 my $browser;
+# if the test is ended from outside, they end too
+$SIG{$_} = sub { exit 1 } for qw(INT TERM HUP);
 END
 {
 	my $exit_code = $?;
