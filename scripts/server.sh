@@ -18,6 +18,8 @@
 #   --fsync         with fsync, as a server in earnest; without, a crash of
 #                   the machine would lose data, which nobody needs here
 #   --libdir DIR    load delay_wheel.so from DIR instead of the installed one
+#   --built         with the extension as it was built in this tree; nothing needs to be
+#                   installed, and what is installed is not looked at
 #   --no-preload    a server without delay_wheel
 #   --keep          leave the directory there at the end
 
@@ -42,9 +44,35 @@ free_port()
 		print $port;' || echo 5432
 }
 
+# PostgreSQL looks for the control files and scripts of extensions by the place of its own
+# program, so a copy of that program has a directory of its own for them: of links to the
+# files that are installed, and of copies of those that were built here.  (PostgreSQL 18 has
+# a setting for it, extension_control_path, but 15 to 17 have not.)  Sets program.
+copy_program()
+{
+	local share lib file
+
+	share=$("$PG_CONFIG" --sharedir)
+	lib=$("$PG_CONFIG" --pkglibdir)
+	program=$server_dir/copy$bindir/postgres
+	mkdir -p "${program%/*}" "$server_dir/copy${lib%/*}" "$server_dir/copy$share/extension"
+	cp "$bindir/postgres" "$program"
+	[ -e "$server_dir/copy$lib" ] || ln -s "$lib" "$server_dir/copy$lib"
+	for file in "$share"/* "$share"/extension/*; do
+		case $file in
+			"$share/extension" | */delay_wheel.control | */delay_wheel--*.sql) ;;
+			*) ln -s "$file" "$server_dir/copy$file" ;;
+		esac
+	done
+	cp "$dw_root"/delay_wheel.control "$dw_root"/delay_wheel--*.sql "$server_dir/copy$share/extension/"
+	chmod -R a+rX "$server_dir/copy"
+	(cd / && as_user "$program" --version >/dev/null 2>&1) ||
+		die "programs in $server_dir cannot be run: name another directory in TMPDIR"
+}
+
 server_start()
 {
-	local fsync=off preload=yes libdir='' conf=() line locale=${LC_ALL:-C}
+	local fsync=off preload=yes libdir='' built=no program conf=() line locale=${LC_ALL:-C}
 
 	[ -z "$server_dir" ] || die "there is a server already"
 	while [ $# -gt 0 ]; do
@@ -52,6 +80,7 @@ server_start()
 			--conf) conf+=("$2"); shift ;;
 			--fsync) fsync=on ;;
 			--libdir) libdir=$2; shift ;;
+			--built) built=yes ;;
 			--no-preload) preload=no ;;
 			--keep) server_keep=yes ;;
 			*) die "unknown option $1 for the server" ;;
@@ -69,6 +98,12 @@ server_start()
 	fi
 	server_dir=$(make_workdir) || exit 1
 	server_log=$server_dir/log
+	program=$bindir/postgres
+	if [ "$built" = yes ]; then
+		[ -f "$dw_root/delay_wheel.so" ] || die "nothing has been built yet: call make first"
+		libdir=${libdir:-$dw_root}
+		copy_program
+	fi
 
 	# The server's user need not be able to read our own directory.
 	if [ -n "$libdir" ]; then
@@ -101,7 +136,7 @@ server_start()
 	} | as_user tee -a "$server_dir/data/postgresql.conf" >/dev/null
 
 	(cd "$server_dir" && as_user "$bindir/pg_ctl" start --silent --wait --timeout=120 \
-		--pgdata="$server_dir/data" --log="$server_log" </dev/null >/dev/null 2>&1) ||
+		-p "$program" --pgdata="$server_dir/data" --log="$server_log" </dev/null >/dev/null 2>&1) ||
 		{ tail -n 30 "$server_log" >&2 || true; die "the server did not start"; }
 
 	export PGHOST=$server_dir PGPORT PGUSER=postgres PGDATABASE=postgres
