@@ -17,7 +17,7 @@ ARG PG_MAJOR
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends gcc libc6-dev make postgresql-server-dev-${PG_MAJOR}
 COPY . /src
-RUN make -C /src PG_CONFIG=/usr/lib/postgresql/${PG_MAJOR}/bin/pg_config && \
+RUN make -j"$(nproc)" -C /src PG_CONFIG=/usr/lib/postgresql/${PG_MAJOR}/bin/pg_config && \
     make -C /src PG_CONFIG=/usr/lib/postgresql/${PG_MAJOR}/bin/pg_config DESTDIR=/out install
 
 # The files alone, where CloudNativePG looks for them in an image volume.

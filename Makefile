@@ -14,7 +14,7 @@
 #   make test-newcomer   README's and the tutorial's commands on a bare Debian
 #                        (test/newcomer; as root)
 #   make test-packages   Debian's package, built, installed, upgraded and removed in a
-#                        chroot (test/packages; as root)
+#                        chroot, and the images (test/packages; as root)
 #   make test-patroni    three nodes under Patroni, with faults (test/patroni; as root)
 #   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
 #                        doc/benchmarks.md)

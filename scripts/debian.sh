@@ -132,6 +132,8 @@ in_chroot()						# directory, command...
 	unshare --mount --pid --ipc --fork --kill-child bash -euc '
 		root=$1
 		shift
+		# a mount of its own, as programs that make namespaces in it expect of a root
+		mount --bind "$root" "$root"
 		mount -t proc proc "$root/proc"
 		mount --rbind /dev "$root/dev"
 		mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
