@@ -24,6 +24,7 @@
 #   make check-model     the protocol model (needs spin)
 #   make fuzz            libFuzzer over what parses text (needs clang), test/fuzz;
 #                        SECONDS=30 for each target
+#   make dist            what PGXN takes, build/delay_wheel-VERSION.zip, of the last commit
 #   make reference       writes doc/reference.md and doc/reference/ anew, after a
 #                        change of an object, a COMMENT, a setting or a message
 #   make injection       the test build, in build/injection
@@ -172,6 +173,12 @@ chaos:
 reference:
 	@scripts/reference
 
+# All that is committed, under a directory of the distribution's name and version.
+DIST = $(EXTENSION)-$(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' META.json)
+dist:
+	@mkdir -p build
+	git archive --format=zip --prefix=$(DIST)/ --output=build/$(DIST).zip HEAD
+
 check-ring:
 	$(MAKE) -C test/ring check
 
@@ -185,4 +192,4 @@ fuzz:
 FORCE:
 
 .PHONY: all check install uninstall installcheck clean injection demo examples test test-long \
-	coverage sanitize test-majors test-newcomer test-packages test-patroni bench reference check-ring check-model chaos fuzz FORCE
+	coverage sanitize test-majors test-newcomer test-packages test-patroni bench reference dist check-ring check-model chaos fuzz FORCE

@@ -1,6 +1,7 @@
 # What packagers read: META.json follows the rules of PGXN (test/packages/META.schema.json),
-# all files name the same version, and the script has all its parts.  The links of the
-# documents in Debian's package hold.
+# all files name the same version, and the script has all its parts.  The distribution for
+# PGXN is what was committed, and can be built.  The links of the documents in Debian's
+# package hold.
 # (test/packages/run builds and installs the packages.)
 
 use strict;
@@ -120,6 +121,8 @@ is((file('Makefile') =~ /^SCRIPT = delay_wheel--([\d.]+)\.sql$/m)[0], $version, 
 is((file('CHANGELOG.md') =~ /^## (\S+)/m)[0], $version, 'the changelog begins with it');
 is((file('debian/changelog') =~ /\Adelay-wheel \((.*?)-\d+\) /)[0], $version, 'so does that of the package');
 
+is((file('CITATION.cff') =~ /^version: "(.*)"$/m)[0], $version, 'and what is to be cited');
+
 # each file of sql is a part of it
 my ($topics) = file('Makefile') =~ /^TOPICS = (.*?[^\\])$/ms;
 is_deeply([ sort grep { /\w/ } split(/[\s\\]+/, $topics) ], [ sort map { basename($_, '.sql') } glob("$root/sql/*.sql") ], 'it has all files of sql');
@@ -159,5 +162,40 @@ my $rules = file('debian/rules');
 my @excluded = $rules =~ /--exclude=(\S+)/g;
 like($rules, qr{^\t+debian/documents }m, 'debian/rules puts them there');
 is(join(' ', grep { my $path = $_; !grep { index($path, $_) >= 0 } @excluded } @large), '', 'and leaves their names as they are');
+
+#
+# "make dist", in a repository of its own: this may be a copy of the tree without one.
+#
+SKIP:
+{
+	my ($programs) = grep { system("command -v $_ >/dev/null") != 0 } qw(git unzip);
+	skip "there is no $programs", 1 if $programs;
+
+	my $place = PostgreSQL::Test::Utils::tempdir();
+	my $name = "$meta->{name}-$meta->{version}";
+	my $git = "git -C '$place/tree' -c user.name=test -c user.email=test\@test.invalid";
+
+	mkdir "$place/tree" or die $!;
+	# what was built here is of no commit
+	system("tar -C '$root' --exclude=./.git --exclude=./build --exclude='./delay_wheel*' --exclude='*.o' --exclude=./test/tmp_check -cf - . | tar -C '$place/tree' -xf -") == 0
+	  or die 'could not copy the tree';
+	system_or_bail('cp', "$root/delay_wheel.control", "$place/tree/");
+	system("git init -q '$place/tree' && $git add --all && $git commit -q -m one && echo not committed >'$place/tree/stray'") == 0 or die 'no repository';
+	system_or_bail('make', '-s', '-C', "$place/tree", 'dist');
+	system_or_bail('unzip', '-q', "$place/tree/build/$name.zip", '-d', $place);
+	ok(-f "$place/$name/META.json", 'the distribution has META.json at its top');
+
+	# with their modes
+	my $list = q{-type f -printf '%m %P\n' | LC_ALL=C sort};
+	unlink "$place/tree/stray";
+	is(scalar qx(cd '$place/$name' && find . $list), scalar qx(cd '$place/tree' && find . '(' -path ./.git -o -path ./build ')' -prune -o $list), 'it has all files that were committed');
+	system_or_bail('diff', '-r', '--exclude=.git', '--exclude=build', "$place/tree", "$place/$name");
+
+	# quickly: how well the code runs is not asked here
+	system("make -s -j2 -C '$place/$name' CFLAGS='-O0 -fPIC' >'$place/log' 2>&1 && make -s -C '$place/$name' DESTDIR='$place/out' install >>'$place/log' 2>&1") == 0
+	  or diag(slurp_file("$place/log"));
+	my %installed = map { basename($_) => 1 } split /\n/, qx(find '$place/out' -type f);
+	is(join(' ', sort keys %installed), "delay_wheel--$version.sql delay_wheel.control delay_wheel.so", 'it can be built and installed');
+}
 
 done_testing();
