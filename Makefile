@@ -51,7 +51,9 @@ OWN_HEADERS = $(wildcard src/*/*.h)
 OBJS = $(SOURCES:.c=.o)
 
 REGRESS = $(patsubst test/regress/sql/%.sql,%,$(sort $(wildcard test/regress/sql/*.sql)))
-REGRESS_OPTS = --inputdir=test/regress --load-extension=delay_wheel
+# pg_regress takes a test from the folder sql of the output directory rather than from that
+# of its input: not this tree's, which has other files of the same names.
+REGRESS_OPTS = --inputdir=test/regress --outputdir=test/regress --load-extension=delay_wheel
 
 # PostgreSQL's own headers and idioms set off these, so with -Wextra they would
 # be noise: unused parameters of hooks and SQL functions; comparisons of signed
@@ -75,7 +77,7 @@ ifneq ($(origin with_llvm),command line)
 override with_llvm = no
 endif
 
-EXTRA_CLEAN = build results log tmp_check
+EXTRA_CLEAN = build results log tmp_check $(addprefix test/regress/,results regression.out regression.diffs)
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)

@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 
+use DelayWheel;
 use Documents;
 use File::Basename;
 use File::Find;
@@ -127,6 +128,17 @@ is((file('CITATION.cff') =~ /^version: "(.*)"$/m)[0], $version, 'and what is to 
 my ($topics) = file('Makefile') =~ /^TOPICS = (.*?[^\\])$/ms;
 is_deeply([ sort grep { /\w/ } split(/[\s\\]+/, $topics) ], [ sort map { basename($_, '.sql') } glob("$root/sql/*.sql") ], 'it has all files of sql');
 
+# Packagers run the SQL tests by "make installcheck". Here it is one that has its name in
+# common with a file of sql.
+my $node = new_node('packaging', conf => "autovacuum = off\n");
+{
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port);
+
+	ok(-f "$root/sql/rights.sql" && -f "$root/test/regress/sql/rights.sql", 'there are two files rights.sql');
+	is(system("make -s -C '$root' installcheck REGRESS=rights >&2"), 0, 'make installcheck runs the one that is a test')
+	  or diag(slurp_file("$root/test/regress/regression.diffs"));
+}
+
 #
 # The licence is PostgreSQL's, in the package, too.
 #
@@ -180,16 +192,17 @@ SKIP:
 	system("tar -C '$root' --exclude=./.git --exclude=./build --exclude='./delay_wheel*' --exclude='*.o' --exclude=./test/tmp_check -cf - . | tar -C '$place/tree' -xf -") == 0
 	  or die 'could not copy the tree';
 	system_or_bail('cp', "$root/delay_wheel.control", "$place/tree/");
-	system("git init -q '$place/tree' && $git add --all && $git commit -q -m one && echo not committed >'$place/tree/stray'") == 0 or die 'no repository';
+	system("git init -q '$place/tree' && $git add --all && $git commit -q -m one") == 0 or die 'no repository';
+	append_to_file("$place/tree/stray", 'not committed');
 	system_or_bail('make', '-s', '-C', "$place/tree", 'dist');
 	system_or_bail('unzip', '-q', "$place/tree/build/$name.zip", '-d', $place);
 	ok(-f "$place/$name/META.json", 'the distribution has META.json at its top');
 
 	# with their modes
-	my $list = q{-type f -printf '%m %P\n' | LC_ALL=C sort};
-	unlink "$place/tree/stray";
-	is(scalar qx(cd '$place/$name' && find . $list), scalar qx(cd '$place/tree' && find . '(' -path ./.git -o -path ./build ')' -prune -o $list), 'it has all files that were committed');
-	system_or_bail('diff', '-r', '--exclude=.git', '--exclude=build', "$place/tree", "$place/$name");
+	my $list = q{find . -path ./.git -prune -o -type f -printf '%m %P\n' | LC_ALL=C sort};
+	system_or_bail('git', 'clone', '-q', "$place/tree", "$place/clone");
+	is(scalar qx(cd '$place/$name' && $list), scalar qx(cd '$place/clone' && $list), 'it has all files that were committed');
+	is(scalar qx(diff -r --exclude=.git '$place/clone' '$place/$name'), '', 'as they were');
 
 	# quickly: how well the code runs is not asked here
 	system("make -s -j2 -C '$place/$name' CFLAGS='-O0 -fPIC' >'$place/log' 2>&1 && make -s -C '$place/$name' DESTDIR='$place/out' install >>'$place/log' 2>&1") == 0
