@@ -25,7 +25,6 @@
 #     measures            which of those below, all if not given
 #     late                tasks a second, and seconds, if others than usual; or a sub
 #     burst               a sub, instead of tasks that fall due
-#     idle                seconds, if others than usual
 #     idle_workers        which processes are its, beside those in its database
 # Queries and scripts are run in a database of its own, peer_ and the name of the file.
 
@@ -395,7 +394,7 @@ sub measure_snapshot
 sub measure_idle
 {
 	my ($peer, $variant) = @_;
-	my $seconds = $opt{quick} ? $opt{idle} : $variant->{idle} // $opt{idle};
+	my $seconds = $opt{idle};
 	my $workers = $variant->{idle_workers} // 'false';
 	my $ticks = POSIX::sysconf(&POSIX::_SC_CLK_TCK);
 

@@ -8,6 +8,7 @@ our %opt;
 
 my $dir = "$opt{work}/redis";
 my $socket = "$dir/socket";
+my $pid;
 
 sub redis_cli
 {
@@ -31,9 +32,10 @@ return {
 			'redis-server', '--port', 0, '--unixsocket', $socket, '--dir', $dir, '--save', '', '--appendonly', 'yes',
 			'--appendfsync', 'everysec', '--daemonize', 'yes', '--pidfile', "$dir/pid", '--logfile', "$dir/log"));
 		wait_until('Redis', 30, sub { -S $socket && redis_cli('ping') eq 'PONG' && -s "$dir/pid" });
+		$pid = slurp("$dir/pid") + 0;
 	},
-	end => sub { kill 'TERM', slurp("$dir/pid") if -s "$dir/pid" },
-	processes => sub { return slurp("$dir/pid") + 0 },
+	end => sub { kill 'TERM', $pid if $pid },
+	processes => sub { return $pid },
 	schedule => sub { return node('redis', 'schedule', $opt{seconds}) },
 	bulk => sub { return node('redis', 'bulk') },
 	left => sub { return redis_cli('zcard', 'delayed') },
