@@ -25,7 +25,7 @@
 #     measures            which of those below, all if not given
 #     late                tasks a second, and seconds, if others than usual; or a sub
 #     burst               a sub, instead of tasks that fall due
-#     idle_workers        which processes are its, beside those in its database
+#     idle_workers        a condition on pg_stat_activity: its processes beside those in its database
 # Queries and scripts are run in a database of its own, peer_ and the name of the file.
 
 use strict;
@@ -50,7 +50,6 @@ our %opt = map { split /=/, $_, 2 } @options;
 my %only = map { $_ => 1 } split /,/, $opt{only};
 my ($results, %databases, %child, @peers, @errors);
 
-# Called from the functions below, by drivers, too.
 sub one { return (query(@_))[0]; }
 
 # A kept session in a peer's database.
@@ -89,7 +88,7 @@ sub no_node { return $opt{node} eq 'yes' ? '' : $opt{node}; }
 sub npm_version { return decode_json(slurp("$opt{node_dir}/node_modules/$_[0]/package.json"))->{version}; }
 sub as_user { return (split(' ', $ENV{DW_BENCH_AS_USER}), @_); }
 
-# What a program prints; its errors are ours.
+# The output of a program; its errors are ours.
 sub output_of
 {
 	my @command = @_;
@@ -128,7 +127,7 @@ sub pgbench
 }
 
 #
-# What a peer is asked.
+# Requests to a peer.
 #
 sub left { my ($peer) = @_; return ref $peer->{left} ? $peer->{left}->() : one($peer->{file}, $peer->{left}); }
 
@@ -388,7 +387,7 @@ sub measure_snapshot
 	return { first => $first->{rate}, second => $second ? $second->{rate} : undef, done => $second ? $second->{done} : $first->{done} };
 }
 
-# What is asked of the server while tasks are pending and none is due.  Statements are
+# The server's work while tasks are pending and none is due.  Statements are
 # those that it executes, also within functions, but pg_sleep(); wake-ups are the
 # times that processes of the peer's database gave up the processor by themselves.
 sub measure_idle

@@ -1,5 +1,5 @@
 --
--- What every database of the measure has, whichever peer works in it: the story's
+-- The objects of every database of the measure, whichever peer works in it: the story's
 -- orders, with the time at which each is to be rated.  Run once in each.
 --
 
@@ -29,7 +29,7 @@ BEGIN
 	INSERT INTO t_order (oid, due) SELECT i, first_due + (i - 1) * apart FROM generate_series(1, how_many) i;
 END $$;
 
--- What became of them.  "early" are those whose effect was committed before they were due.
+-- Their outcome.  "early" are those whose effect was committed before they were due.
 CREATE FUNCTION effects(OUT once bigint, OUT twice bigint, OUT never bigint, OUT early bigint, OUT last_commit float8)
 LANGUAGE sql
 BEGIN ATOMIC

@@ -3,8 +3,8 @@
 //   graphile_worker.mjs setup                  makes its schema
 //   graphile_worker.mjs work tuned|default     runs jobs until SIGTERM
 //
-// Tuned: what its documentation on performance recommends, jobs fetched and completed in
-// batches, and a short poll.
+// Tuned as its documentation on performance recommends: jobs are fetched and completed in
+// batches. The poll is short.
 
 import * as graphile from 'graphile-worker';
 import pg from 'pg';

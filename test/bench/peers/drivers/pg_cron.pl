@@ -32,7 +32,7 @@ return {
 	named => 1,
 	rounds => 2,
 	version => q{SELECT extversion FROM pg_extension WHERE extname = 'pg_cron'},
-	# what scans finds its rows in an index
+	# the scans find their rows in this index
 	setup => q{
 		CREATE EXTENSION pg_cron;
 		CREATE INDEX ON t_order (due) WHERE status = 0;
