@@ -36,10 +36,10 @@ return {
 	setup => q{
 		CREATE EXTENSION pg_cron;
 		CREATE INDEX ON t_order (due) WHERE status = 0;
-		CREATE PROCEDURE scan() LANGUAGE sql
-		BEGIN ATOMIC
+		CREATE PROCEDURE scan() LANGUAGE plpgsql AS $$
+		BEGIN
 			UPDATE t_order SET stars = stars + 5, status = status + 1 WHERE due <= now() AND status = 0;
-		END;
+		END $$;
 		CREATE PROCEDURE scan_each_second() LANGUAGE plpgsql AS $$
 		BEGIN
 			FOR i IN 1 .. 59 LOOP
