@@ -1,0 +1,175 @@
+# delay_wheel by the drivers of many languages, as their users write: a small program for
+# each, test/drivers/*, makes the same calls in the same order, and says "ok CALL" or
+# "not ok CALL: error" of each.  All run beside each other, as a role of their own, that has
+# a schema and a queue of its name.  A program whose driver is not there is skipped; in the
+# end stands a table of drivers and calls.
+#
+# The calls:
+#
+#   untyped      delay_schedule with values whose types are left to driver and server
+#   typed        with casts
+#   mixed        with literals, a cast, and a point in time
+#   null         with a null
+#   prepared     in a prepared statement, twice
+#   text         all of delay_schedule's arguments are values, the delay is a text
+#   duration     the delay is what the language, or the driver, has for durations ("none": it
+#                has nothing)
+#   at           delay_schedule_at with the language's point in time
+#   args         delay_schedule_task with a list of numbers, and one of texts
+#   named        with names, and an object
+#   rollback     in a transaction that is rolled back
+#   commit       in one that is committed
+#   cancel_key   delay_cancel_key
+#   reschedule   delay_reschedule with a text
+#   send         delay_send with an object
+#   lease        delay_await, delay_lease, delay_done; the payload is an object again
+#   views        SELECT * of all views
+#   effect       delay_wait for all tasks, and what they did is seen
+#   error        the SQLSTATE of a wrong call reaches the program
+#
+# And the programs of doc/languages.md, examples/languages/*.
+#
+#   DW_DRIVERS          programs whose names match this only
+#   DW_DRIVER_MODULES   directory in which node finds what test/drivers/package.json names
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $dir = "$FindBin::RealBin/../drivers";
+my $scratch = PostgreSQL::Test::Utils::tempdir();
+my @calls = qw(untyped typed mixed null prepared text duration at args named rollback commit
+  cancel_key reschedule send lease views effect error);
+my $jar = '/usr/share/java/postgresql.jar';
+
+# test/run says where those are that scripts/setup has fetched
+$ENV{NODE_PATH} = join ':', grep { defined } $ENV{DW_DRIVER_MODULES}, $ENV{DW_NODE_MODULES}, '/usr/share/nodejs:/usr/lib/node_modules:/usr/local/lib/node_modules';
+# Debian's packages for Go, without the network
+@ENV{qw(GO111MODULE GOPATH GOFLAGS GOCACHE GOTOOLCHAIN)} = ('off', '/usr/share/gocode', '', "$scratch/go", 'local');
+
+# driver, what runs it, and a command that succeeds if the driver is there
+sub python { my (@modules) = @_; return ([ '/usr/bin/python3' ], [ '/usr/bin/python3', '-c', join('; ', map { "import $_" } @modules) ]); }
+sub node { my (@modules) = @_; return ([ 'node' ], [ 'node', '-e', join('; ', map { "require('$_')" } @modules) ]); }
+sub go { my ($package) = @_; return ([ 'go', 'run' ], [ 'go', 'list', $package ]); }
+sub php { my ($module) = @_; return ([ 'php' ], [ 'php', '-r', "exit(extension_loaded('$module') ? 0 : 1);" ]); }
+my @drivers = (
+	[ 'python_psycopg.py', python('psycopg') ],
+	[ 'python_psycopg2.py', python('psycopg2') ],
+	[ 'python_asyncpg.py', python('asyncpg') ],
+	[ 'python_sqlalchemy.py', python('sqlalchemy', 'psycopg2') ],
+	[ 'python_django.py', python('django', 'psycopg2') ],
+	[ 'node_pg.js', node('pg') ],
+	[ 'node_knex.js', node('knex', 'pg') ],
+	[ 'node_drizzle.js', node('drizzle-orm/node-postgres', 'pg') ],
+	[ 'node_postgres.js', node('postgres') ],
+	[ 'node_prisma.js', node('.prisma/client', '@prisma/adapter-pg') ],
+	[ 'java_jdbc.java', [ 'java', '-XX:TieredStopAtLevel=1', '-cp', $jar ], [ 'sh', '-c', "java --list-modules | grep -q jdk.compiler && test -f $jar" ] ],
+	[ 'go_pq.go', go('github.com/lib/pq') ],
+	[ 'go_pgx.go', go('github.com/jackc/pgx/v4') ],
+	[ 'ruby_pg.rb', [ 'ruby' ], [ 'ruby', '-e', 'require "pg"' ] ],
+	[ 'perl_dbd.pl', [ 'perl' ], [ 'perl', '-MDBD::Pg', '-e', '1' ] ],
+	[ 'php_pdo.php', php('pdo_pgsql') ],
+	[ 'php_pgsql.php', php('pgsql') ],
+);
+@drivers = grep { $_->[0] =~ /$ENV{DW_DRIVERS}/ } @drivers if $ENV{DW_DRIVERS};
+
+# Does the command succeed?  It need not be there.
+sub succeeds
+{
+	my (@command) = @_;
+	my $output = '';
+
+	return eval { IPC::Run::run(\@command, '<', '/dev/null', '>&', \$output, IPC::Run::timeout(60)) };
+}
+
+# JDBC speaks TCP only
+my $node = new_node('drivers', conf => "listen_addresses = '127.0.0.1'\ndelay_wheel.max_executors = 4\n");
+@ENV{qw(PGHOST PGPORT PGDATABASE)} = ('127.0.0.1', $node->port, 'postgres');
+
+sub query { return $node->safe_psql('postgres', $_[0]); }
+
+my @programs;
+my @skipped;
+for my $driver (@drivers)
+{
+	my ($program, $runner, $is_there) = @$driver;
+	my $name = $program =~ s/\.\w+$//r;
+
+	if (!succeeds(@$is_there))
+	{
+		push @skipped, $name;
+	  SKIP: { skip("$name is not there", 1); }
+		next;
+	}
+	query(qq{
+		CREATE ROLE "$name" LOGIN;
+		CREATE SCHEMA "$name" AUTHORIZATION "$name";
+		SELECT delay_wheel.allow('$name');
+		SELECT delay_queue('$name', external => true, users => '{$name}', receivers => '{$name}');
+		SET SESSION AUTHORIZATION "$name";
+		CREATE TABLE t (id int PRIMARY KEY, n int, note text, at timestamptz);
+		INSERT INTO t SELECT n, NULL, 'old' FROM generate_series(1, 15) n});
+	push @programs, { name => $name, command => [ @$runner, "$dir/$program" ] };
+}
+
+# All at once: most of their time they wait, or start.
+for my $program (@programs)
+{
+	local $ENV{PGUSER} = $program->{name};
+
+	$program->{log} = "$scratch/$program->{name}";
+	$program->{run} = IPC::Run::start($program->{command}, '<', '/dev/null', '>', "$program->{log}.out", '2>', "$program->{log}.err");
+}
+
+my $effects = <<'END';
+1|7|it's|
+2|7|it's|
+3|7|mixed|2001-02-03 04:05:06
+4|8||
+5|5|old|
+6|6|old|
+7|7|old|
+8|8|old|
+9||old|2001-02-03 04:05:06
+10|100|old|
+11||a list|
+12||named|
+13||old|
+14|14|mine|
+15|15|old|
+END
+my @table = (sprintf '%-18s %s', 'driver', "@calls");
+for my $program (@programs)
+{
+	my $name = $program->{name};
+
+	$program->{run}->finish;
+	my ($out, $err) = map { slurp_file("$program->{log}.$_") } qw(out err);
+	my (%said, @said);
+	for (split /\n/, $out)
+	{
+		next if !/^(ok|not ok|none) (\w+)/;
+		push @said, $2;
+		$said{$2} = $1;
+	}
+	my @failed = grep { $_ !~ /^(?:ok|none duration\b)/ } split /\n/, $out;
+	is("@said", "@calls", "$name: makes all calls");
+	is(join("\n", @failed), '', "$name: they work") && "@said" eq "@calls"
+	  or diag("$name:\n$out\n$err");
+	my $has = ($said{duration} // '') eq 'none' ? $effects =~ s/^8\|8/8|/mr : $effects;
+	is(query(qq{SELECT id, n, note, at AT TIME ZONE 'UTC' FROM "$name".t ORDER BY id}) . "\n", $has, "$name: and do what they should");
+	push @table, sprintf '%-18s %s', $name, join ' ', map { sprintf '%-*s', length, ($said{$_} // '?') =~ s/not ok/FAIL/r } @calls;
+}
+push @table, 'skipped: ' . (join(', ', @skipped) || 'none');
+note($_) for @table;
+is(query('SELECT count(*) FROM delay_wheel.failed'), 0, 'no task has failed');
+is(query('SELECT count(*) FROM delay_wheel.tasks'), 0, 'and none is left');
+
+$node->stop;
+done_testing();
