@@ -124,7 +124,7 @@ for my $program (@programs)
 	local $ENV{PGUSER} = $program->{name};
 
 	$program->{log} = "$scratch/$program->{name}";
-	$program->{run} = IPC::Run::start($program->{command}, '<', '/dev/null', '>', "$program->{log}.out", '2>', "$program->{log}.err");
+	$program->{run} = IPC::Run::start($program->{command}, '<', '/dev/null', '>', "$program->{log}.out", '2>', "$program->{log}.err", IPC::Run::timeout(120));
 }
 
 my $effects = <<'END';
@@ -149,7 +149,7 @@ for my $program (@programs)
 {
 	my $name = $program->{name};
 
-	$program->{run}->finish;
+	eval { $program->{run}->finish; 1 } or $program->{run}->kill_kill(grace => 1);
 	my ($out, $err) = map { slurp_file("$program->{log}.$_") } qw(out err);
 	my (%said, @said);
 	for (split /\n/, $out)

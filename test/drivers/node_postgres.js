@@ -1,0 +1,70 @@
+// The calls of test/t/945_drivers.pl, by postgres.js.  It asks the server for the types of
+// values: an argument without a cast is a text, which suits numbers and texts; points in time
+// take a cast.
+const sql = require('postgres')({ max: 1, onnotice: () => {} }); // one connection
+
+const queue = process.env.PGUSER;
+const past = new Date('2001-02-03T04:05:06Z');
+const ids = [];
+
+const one = async (rows) => Object.values((await rows)[0])[0];
+const schedule = async (rows) => ids.push(await one(rows)) > 0;
+
+const calls = {
+	untyped: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 1', ${"it's"}, ${7})`),
+	typed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 2', ${"it's"}::text, ${7}::int)`),
+	mixed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', ${7}::int, ${past}::timestamptz, 3)`),
+	null: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 4', ${null}, ${8})`),
+	async prepared() { // as all is
+		for (const n of [5, 6]) await schedule(sql`SELECT delay_schedule(${'0'}, 'UPDATE t SET n = $1 WHERE id = $2', ${n}, ${n})`);
+		return true;
+	},
+	text: () => schedule(sql`SELECT delay_schedule(${'100 milliseconds'}, ${'UPDATE t SET n = 7 WHERE id = $1'}, ${7})`),
+	duration: null,
+	at: () => schedule(sql`SELECT delay_schedule_at(${new Date()}, 'UPDATE t SET at = $1 WHERE id = 9', ${past}::timestamptz)`),
+	async args() {
+		await schedule(sql`SELECT delay_schedule_task('UPDATE t SET n = $1 WHERE id = $2', args => ${[100, 10]}, delay => '0')`);
+		return schedule(sql`SELECT delay_schedule_task('UPDATE t SET note = $1 WHERE id = $2', args => ${['a list', '11']})`);
+	},
+	named: () => schedule(sql`SELECT delay_schedule_task('UPDATE t SET note = :note WHERE id = :id', named => ${{ note: 'named', id: 12 }})`),
+	rollback: () => sql.begin(async (sql) => {
+		await sql`SELECT delay_schedule('0', 'UPDATE t SET n = 13 WHERE id = $1', ${13})`;
+		throw new Error('no');
+	}).then(() => false, (e) => e.message === 'no'),
+	commit: () => sql.begin(async (sql) => {
+		await sql`UPDATE t SET note = 'mine' WHERE id = 14`;
+		return schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET n = 14 WHERE id = $1 AND note = $2', ${14}, ${'mine'})`);
+	}),
+	async cancel_key() {
+		await sql`SELECT delay_schedule_task('UPDATE t SET n = 13 WHERE id = 13', delay => ${'1 second'}, key => ${'a key'})`;
+		return await one(sql`SELECT delay_cancel_key(${'a key'})`) === 'cancelled';
+	},
+	async reschedule() {
+		await schedule(sql`SELECT delay_schedule('1 hour', 'UPDATE t SET n = 15 WHERE id = 15')`);
+		return await one(sql`SELECT delay_reschedule(${ids.at(-1)}, ${'0'})`) === true;
+	},
+	send: async () => await one(sql`SELECT delay_send(${queue}, ${{ to: 'anna', n: 1 }})`) > 0,
+	async lease() {
+		const found = await one(sql`CALL delay_await(${queue}, '30 s')`);
+		const [{ id, token, payload }] = await sql`SELECT id, token, payload FROM delay_lease(${queue}, 10)`;
+		return found && payload.to === 'anna' && payload.n === 1 && await one(sql`SELECT delay_done(${id}, ${token})`) === true;
+	},
+	async views() {
+		const names = await sql`SELECT viewname FROM pg_views WHERE schemaname = 'delay_wheel'`;
+		for (const { viewname } of names) await sql`SELECT * FROM ${sql('delay_wheel.' + viewname)}`;
+		return names.length > 10;
+	},
+	async effect() {
+		for (const id of ids) if (!['done', 'gone'].includes(await one(sql`SELECT delay_wait(${id}, '30 s')`))) return false;
+		const [{ n, note }] = await sql`SELECT n, note FROM t WHERE id = 1`;
+		return n === 7 && note === "it's";
+	},
+	error: () => one(sql`SELECT delay_schedule(${'1 hrz'}, 'SELECT 1')`).then(() => false, (e) => e.code === '22007'),
+};
+
+(async () => {
+	for (const [name, does] of Object.entries(calls))
+		if (!does) console.log('none', name);
+		else await does().then((ok) => console.log(ok ? 'ok' : 'not ok', name), (e) => console.log('not ok', `${name}: ${e.message}`));
+	await sql.end();
+})();
