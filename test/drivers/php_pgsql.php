@@ -39,7 +39,7 @@ call('prepared', function () use ($db) {
 });
 call('text', fn () => schedule('SELECT delay_schedule($1, $2, $3)', ['100 milliseconds', 'UPDATE t SET n = 7 WHERE id = $1', 7]));
 echo "none duration\n";
-call('at', fn () => schedule("SELECT X, [(new DateTime)->format('c'), $past->format('c')]));
+call('at', fn () => schedule("SELECT delay_schedule_at($1, 'UPDATE t SET at = $1 WHERE id = 9', $2)", [(new DateTime)->format('c'), $past->format('c')]));
 call('args', fn () => schedule("SELECT delay_schedule_task('UPDATE t SET n = $1 WHERE id = $2', args => $1, delay => '0')", ['{100,10}'])
 	&& schedule("SELECT delay_schedule_task('UPDATE t SET note = $1 WHERE id = $2', args => $1)", ['{a list,11}']));
 call('named', fn () => schedule("SELECT delay_schedule_task('UPDATE t SET note = :note WHERE id = :id', named => $1)", [json_encode(['note' => 'named', 'id' => 12])]));
