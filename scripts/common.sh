@@ -99,6 +99,16 @@ node_dir()
 	fi
 }
 
+# Where scripts/setup puts what npm fetches for the tests.
+node_dir()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		echo /var/cache/delay_wheel/node
+	else
+		echo "${XDG_CACHE_HOME:-${HOME:-}/.cache}/delay_wheel/node"
+	fi
+}
+
 # Run a command as the unprivileged user, from its own directory.
 as_user()
 {
