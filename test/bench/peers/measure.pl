@@ -341,7 +341,7 @@ sub measure_late
 	}
 	my @late = query($peer->{file}, 'SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin) - due) * 1000 FROM t_order WHERE status > 0');
 	my %figures;
-	@figures{qw(p50 p99 max)} = quantiles(\@late, 0.5, 0.99, 1);
+	@figures{qw(p50 p99 max)} = map { $_ + 0 } quantiles(\@late, 0.5, 0.99, 1);
 	return \%figures;
 }
 

@@ -119,9 +119,11 @@ my %machine = %{ $results->{machine} };
 my $at = strftime('%Y-%m-%d %H:%M', gmtime $results->{begun});
 my $until = $results->{ended} ? strftime('%H:%M', gmtime $results->{ended}) : 'an early end';
 
+my $busy = max(map { $_->{busy} } @rounds);
+
 my $text = <<"END";
 # Peers
-
+@{[ $busy > 20 ? "\n**Other work took up to " . number($busy) . "% of the processors before a round: the spread is wide, and 99th percentiles are the machine's.**\n" : '' ]}
 Made by `test/bench/peers/run`; what is measured, and how to read it: [doc/benchmarks.md](../../../doc/benchmarks.md#beside-what-one-would-use-instead).
 The rounds themselves are in [peers.json](peers.json). Each figure is the **median** of the rounds, with the least and the
 greatest; a ratio is one to plain PostgreSQL in the same round.
@@ -135,14 +137,14 @@ $text .= table([ 'one by one', 'schedule', 'rate', 1 ], [ 'in bulk', 'bulk', 'ra
 $text .= <<"END";
 ## Lateness, ms
 
-100 tasks a second for $size{late} seconds (a scan each minute: 10 a second, a minute), from the due time to the commit of the effect.
+100 tasks a second for $size{late} seconds (a scan each minute: 10 a second, a minute), from the due time to the timestamp of the commit.
 
 END
 $text .= table([ 'median', 'late', 'p50', 1 ], [ '99th percentile', 'late', 'p99', 1 ], [ 'longest', 'late', 'max', 0 ]);
 $text .= <<"END";
 ## @{[number($size{burst})]} due at once, tasks/s
 
-From the due time to the commit of the last effect. Then two such bursts beside a transaction that holds a snapshot from before them.
+From the due time to the timestamp of the last commit. Then two such bursts beside a transaction that holds a snapshot from before them.
 
 END
 $text .= table(
@@ -165,7 +167,7 @@ $text .= "\nMeasured $at to $until UTC, revision $results->{commit}, " . scalar(
   . ", $machine{kernel}, data directory on $machine{filesystem}; PostgreSQL $machine{postgresql}, Node $machine{node}; fsync on, "
   . "`shared_buffers = $machine{shared_buffers}`, `max_wal_size = 8GB`, `autovacuum = off`, `track_commit_timestamp = on`.\n\n"
   . "Before each round the load of the machine, and how much of its processors others used while the measure did nothing:\n"
-  . join(', ', map { sprintf('%.2f, %.0f%%', $_->{load}, $_->{busy}) } @rounds) . ". The load has that of the round before in it.\n";
+  . join(', ', map { sprintf('%.2f (%.0f%%)', $_->{load}, $_->{busy}) } @rounds) . ". The load has that of the round before in it.\n";
 
 open(my $out, '>', "$dir/peers.md") or die "$dir/peers.md: $!\n";
 print $out $text;
