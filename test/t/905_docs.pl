@@ -19,8 +19,8 @@
 #	            Of sql it is what psql prints to its standard output; then the error, if the
 #	            block is to raise one; before that notices, if the document shows any
 #	```conf     settings of postgresql.conf, "name = value": the server must take them
-#	```yaml, ```json, ```promql, ```dockerfile, ```python   data, after <!-- file: PATH --> or
-#	            <!-- shown by: PATH -->; JSON and YAML must parse
+#	```yaml, ```json, ```promql, ```dockerfile, ```python, ```js, ```go, ```java, ```ruby, ```php
+#	            data, after <!-- file: PATH --> or <!-- shown by: PATH -->; JSON and YAML must parse
 #	```mermaid, and ``` without a word           pictures, not looked at
 #
 # What stands before a block, on lines of its own:

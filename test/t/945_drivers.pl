@@ -27,7 +27,9 @@
 #   effect       delay_wait for all tasks, and what they did is seen
 #   error        the SQLSTATE of a wrong call reaches the program
 #
-# And the programs of doc/languages.md, examples/languages/*.
+# And the programs of doc/languages.md, examples/languages/*: of each an order is delivered,
+# and to be rated; its test is rolled back; migrations make the trigger; the workers for Go
+# and Java receive messages.
 #
 #   DW_DRIVERS          programs whose names match this only
 #   DW_DRIVER_MODULES   directory in which node finds what test/drivers/package.json names
@@ -35,6 +37,8 @@
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
+use File::Copy qw(copy);
 use FindBin;
 use lib $FindBin::RealBin;
 use DelayWheel;
@@ -42,7 +46,8 @@ use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $dir = "$FindBin::RealBin/../drivers";
+my $tree = abs_path("$FindBin::RealBin/../..");
+my $dir = "$tree/test/drivers";
 my $scratch = PostgreSQL::Test::Utils::tempdir();
 my @calls = qw(untyped typed mixed null prepared text duration at args named rollback commit
   cancel_key reschedule send lease views effect error);
@@ -57,6 +62,8 @@ $ENV{NODE_PATH} = join ':', grep { defined } $ENV{DW_DRIVER_MODULES}, $ENV{DW_NO
 sub python { my (@modules) = @_; return ([ '/usr/bin/python3' ], [ '/usr/bin/python3', '-c', join('; ', map { "import $_" } @modules) ]); }
 sub node { my (@modules) = @_; return ([ 'node' ], [ 'node', '-e', join('; ', map { "require('$_')" } @modules) ]); }
 sub go { my ($package) = @_; return ([ 'go', 'run' ], [ 'go', 'list', $package ]); }
+sub java { return ([ 'java', '-XX:TieredStopAtLevel=1', '-cp', $jar ], [ 'sh', '-c', "java --list-modules | grep -q jdk.compiler && test -f $jar" ]); }
+sub ruby { return ([ 'ruby' ], [ 'ruby', '-e', 'require "pg"' ]); }
 sub php { my ($module) = @_; return ([ 'php' ], [ 'php', '-r', "exit(extension_loaded('$module') ? 0 : 1);" ]); }
 my @drivers = (
 	[ 'python_psycopg.py', python('psycopg') ],
@@ -69,10 +76,10 @@ my @drivers = (
 	[ 'node_drizzle.js', node('drizzle-orm/node-postgres', 'pg') ],
 	[ 'node_postgres.js', node('postgres') ],
 	[ 'node_prisma.js', node('.prisma/client', '@prisma/adapter-pg') ],
-	[ 'java_jdbc.java', [ 'java', '-XX:TieredStopAtLevel=1', '-cp', $jar ], [ 'sh', '-c', "java --list-modules | grep -q jdk.compiler && test -f $jar" ] ],
+	[ 'java_jdbc.java', java() ],
 	[ 'go_pq.go', go('github.com/lib/pq') ],
 	[ 'go_pgx.go', go('github.com/jackc/pgx/v4') ],
-	[ 'ruby_pg.rb', [ 'ruby' ], [ 'ruby', '-e', 'require "pg"' ] ],
+	[ 'ruby_pg.rb', ruby() ],
 	[ 'perl_dbd.pl', [ 'perl' ], [ 'perl', '-MDBD::Pg', '-e', '1' ] ],
 	[ 'php_pdo.php', php('pdo_pgsql') ],
 	[ 'php_pgsql.php', php('pgsql') ],
@@ -94,37 +101,108 @@ my $node = new_node('drivers', conf => "listen_addresses = '127.0.0.1'\ndelay_wh
 
 sub query { return $node->safe_psql('postgres', $_[0]); }
 
-my @programs;
-my @skipped;
-for my $driver (@drivers)
-{
-	my ($program, $runner, $is_there) = @$driver;
-	my $name = $program =~ s/\.\w+$//r;
+my (@programs, @examples, @skipped);
+my %is_there;
 
-	if (!succeeds(@$is_there))
-	{
-		push @skipped, $name;
-	  SKIP: { skip("$name is not there", 1); }
-		next;
-	}
+# Skips what has no driver.
+sub is_there
+{
+	my ($name, @command) = @_;
+	my $is_there = $is_there{"@command"} //= succeeds(@command) ? 1 : 0;
+
+	return 1 if $is_there;
+	push @skipped, $name;
+  SKIP: { skip("the driver of $name is not there", 1); }
+	return 0;
+}
+
+# A role with a schema and a queue of its name, in the database; the schema has what the SQL makes.
+sub new_user
+{
+	my ($name, $sql) = @_;
+
 	query(qq{
 		CREATE ROLE "$name" LOGIN;
 		CREATE SCHEMA "$name" AUTHORIZATION "$name";
 		SELECT delay_wheel.allow('$name');
 		SELECT delay_queue('$name', external => true, users => '{$name}', receivers => '{$name}');
 		SET SESSION AUTHORIZATION "$name";
-		CREATE TABLE t (id int PRIMARY KEY, n int, note text, at timestamptz);
-		INSERT INTO t SELECT n, NULL, 'old' FROM generate_series(1, 15) n});
-	push @programs, { name => $name, command => [ @$runner, "$dir/$program" ] };
+		$sql});
+	return;
 }
 
-# All at once: most of their time they wait, or start.
-for my $program (@programs)
+sub start_program
 {
-	local $ENV{PGUSER} = $program->{name};
+	my ($name, @command) = @_;
+	my $log = "$scratch/$name";
+	local $ENV{PGUSER} = $name;
 
-	$program->{log} = "$scratch/$program->{name}";
-	$program->{run} = IPC::Run::start($program->{command}, '<', '/dev/null', '>', "$program->{log}.out", '2>', "$program->{log}.err", IPC::Run::timeout(120));
+	return { name => $name, log => $log, run => IPC::Run::start(\@command, '<', '/dev/null', '>', "$log.out", '2>', "$log.err", IPC::Run::timeout(120)) };
+}
+
+# Its output, and what it says of errors.
+sub finish_program
+{
+	my ($program) = @_;
+
+	eval { $program->{run}->finish; 1 } or $program->{run}->kill_kill(grace => 1);
+	return map { slurp_file("$program->{log}.$_") } qw(out err);
+}
+
+#
+# All at once: most of their time they wait, or start.
+#
+for my $driver (@drivers)
+{
+	my ($program, $runner, $is_there) = @$driver;
+	my $name = $program =~ s/\.\w+$//r;
+
+	next if !is_there($name, @$is_there);
+	new_user($name, q{
+		CREATE TABLE t (id int PRIMARY KEY, n int, note text, at timestamptz);
+		INSERT INTO t SELECT n, NULL, 'old' FROM generate_series(1, 15) n});
+	push @programs, start_program($name, @$runner, "$dir/$program");
+}
+
+# The programs of the document.  Those of Go and Java go on as workers.
+my ($migration) = slurp_file("$tree/doc/languages.md") =~ /^```sql\n(CREATE TRIGGER.*?)^```/ms or die 'there is no trigger';
+my $work = sub { my ($program) = @_; return [ 'sh', '-c', "$program && exec $program work" ]; };
+my $examples = "$tree/examples/languages";
+mkdir "$scratch/$_" or die $! for qw(knex shop shop/migrations);
+copy("$examples/migration_knex.js", "$scratch/knex/1_unpaid.js") or die $!;
+copy("$examples/migration_django.py", "$scratch/shop/migrations/0001_unpaid.py") or die $!;
+append_to_file("$scratch/shop/$_", '') for qw(__init__.py migrations/__init__.py);
+append_to_file("$scratch/shop/settings.py", q{
+import os
+INSTALLED_APPS = ["shop"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"],
+    "USER": os.environ["PGUSER"], "HOST": os.environ["PGHOST"], "PORT": os.environ["PGPORT"]}}
+});
+for my $example (
+	[ 'orders_psycopg', python('psycopg') ],
+	[ 'orders_sqlalchemy', python('sqlalchemy', 'psycopg2') ],
+	[ 'orders_django', python('django', 'psycopg2') ],
+	[ 'orders_pg', node('pg') ],
+	[ 'orders_knex', node('knex', 'pg') ],
+	[ 'orders_drizzle', node('drizzle-orm/node-postgres', 'pg') ],
+	[ 'orders_ruby', ruby(), 'orders.rb' ],
+	[ 'orders_php', php('pdo_pgsql'), 'orders.php' ],
+	[ 'orders_go', $work->("$scratch/orders"), (go('github.com/jackc/pgx/v4'))[1], '', [ 'go', 'build', '-o', "$scratch/orders", "$examples/orders.go" ] ],
+	[ 'orders_java', $work->("java -XX:TieredStopAtLevel=1 -cp $jar '$examples/Orders.java'"), (java())[1], '' ],
+	[ 'migration_django', (map { [ @$_, $_->[1] ? () : qw(-m django migrate --settings shop.settings) ] } python('django', 'psycopg2')), '' ],
+	[ 'migration_knex', [ 'node', '-e', "const k = require('knex')({ client: 'pg', connection: {}, migrations: { directory: '$scratch/knex' } }); k.migrate.latest().then(() => k.destroy())" ], (node('knex', 'pg'))[1], '' ])
+{
+	my ($name, $runner, $is_there, $file, $before) = @$example;
+	my $kind = $runner->[0] eq 'node' ? 'js' : 'py';
+
+	next if !is_there($name, @$is_there);
+	new_user($name, q{
+		CREATE TABLE orders (id int PRIMARY KEY, state text NOT NULL DEFAULT 'open', stars int);
+		INSERT INTO orders SELECT generate_series(1, 2);} . ($name =~ /^orders/ ? $migration : ''));
+	local $ENV{PYTHONPATH} = $scratch;
+	system_or_bail(@$before) if $before;
+	$file //= "$name.$kind";
+	push @examples, start_program($name, @$runner, $file ? "$examples/$file" : ());
 }
 
 my $effects = <<'END';
@@ -149,8 +227,7 @@ for my $program (@programs)
 {
 	my $name = $program->{name};
 
-	eval { $program->{run}->finish; 1 } or $program->{run}->kill_kill(grace => 1);
-	my ($out, $err) = map { slurp_file("$program->{log}.$_") } qw(out err);
+	my ($out, $err) = finish_program($program);
 	my (%said, @said);
 	for (split /\n/, $out)
 	{
@@ -165,6 +242,37 @@ for my $program (@programs)
 	my $has = ($said{duration} // '') eq 'none' ? $effects =~ s/^8\|8/8|/mr : $effects;
 	is(query(qq{SELECT id, n, note, at AT TIME ZONE 'UTC' FROM "$name".t ORDER BY id}) . "\n", $has, "$name: and do what they should");
 	push @table, sprintf '%-18s %s', $name, join ' ', map { sprintf '%-*s', length, ($said{$_} // '?') =~ s/not ok/FAIL/r } @calls;
+}
+
+#
+# The programs of the document.
+#
+for my $program (@examples)
+{
+	my $name = $program->{name};
+
+	if ($name =~ /_(?:go|java)$/)
+	{
+		query(qq{SELECT delay_send('$name', '{"email": "anna\@example.com"}'), delay_send('$name', '{}', key => 'none', retry_delay => '1 hour')});
+		wait_for($node, qq{SELECT string_agg(last_error, ' ') = 'DW007: no address' FROM delay_wheel.tasks WHERE queue = '$name'}, "$name: the worker has received its messages");
+		is(query(qq{SELECT delay_cancel_key('none', '$name')}), 'cancelled', "$name: and said that one has failed");
+		$program->{run}->signal('KILL');
+		my ($out, $err) = finish_program($program);
+		is($out, "to anna\@example.com\n", "$name: the other one was worked on") or diag($err);
+	}
+	else
+	{
+		my (undef, $err) = finish_program($program);
+		is(($program->{run}->full_results)[0], 0, "$name: it runs") or diag($err);
+	}
+	if ($name =~ /^orders/)
+	{
+		is(query(qq{SELECT id, state, stars FROM "$name".orders ORDER BY id}), "1|open|\n2|delivered|", "$name: what its test did is gone, the order is delivered");
+		is(query(qq{SELECT args, round(extract(epoch FROM due - now()) / 3600) FROM delay_wheel.tasks WHERE owner = '$name' AND sql LIKE '%stars%'}), '{2}|48', "$name: and will be rated");
+	}
+	query(qq{SET SESSION AUTHORIZATION "$name"; INSERT INTO orders VALUES (3)});
+	is(query(qq{SELECT args, round(extract(epoch FROM due - now()) / 60) FROM delay_wheel.tasks WHERE owner = '$name' AND sql LIKE '%cancelled%'}), '{3}|30', "$name: the trigger is there");
+	query(qq{SET SESSION AUTHORIZATION "$name"; SELECT delay_cancel_all(due_from => '-infinity')});
 }
 push @table, 'skipped: ' . (join(', ', @skipped) || 'none');
 note($_) for @table;

@@ -31,7 +31,7 @@ my %directives = (
 	sh => 'shown_by',
 	text => 'output file',
 	conf => 'file shown_by',
-	(map { $_ => 'file shown_by' } qw(yaml json promql dockerfile python)),
+	(map { $_ => 'file shown_by' } qw(yaml json promql dockerfile python js go java ruby php)),
 	mermaid => '',
 	'' => '');
 
@@ -202,7 +202,7 @@ sub _arrange
 		push @problems, map { "$line: \"$_\" does not go with a block of this kind" =~ s/_/ /r }
 		  grep { $block->{$_} && $allowed !~ /\b$_\b/ } qw(error output shown_by file);
 		push @problems, "$line: which file has this, or which test looks at it?"
-		  if $kind =~ /^(?:yaml|json|promql|dockerfile|python)$/ && !_is_elsewhere($block);
+		  if $kind =~ /^(?:yaml|json|promql|dockerfile|python|js|go|java|ruby|php)$/ && !_is_elsewhere($block);
 		push @problems, "$line: the last statement has no end"
 		  if $kind eq 'sql' && !$block->{shown_by} && !_is_ended($block->{text});
 		if ($kind eq 'text' && $block->{output})
