@@ -19,7 +19,7 @@ const schedule = async (query, by) => ids.push(await one(query, by)) > 0;
 const calls = {
 	untyped: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 1', ${"it's"}, ${7})`),
 	typed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 2', ${"it's"}::text, ${7}::int)`),
-	mixed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', ${7}::int, ${past.toISOString()}, 3)`),
+	mixed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', ${7}::int, ${past}, 3)`),
 	null: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 4', ${null}, ${8})`),
 	async prepared() {
 		await db.execute(sql`PREPARE later AS SELECT delay_schedule($1, 'UPDATE t SET n = $1 WHERE id = $2', $2, $3)`);
@@ -28,7 +28,7 @@ const calls = {
 	},
 	text: () => schedule(sql`SELECT delay_schedule(${'100 milliseconds'}, ${'UPDATE t SET n = 7 WHERE id = $1'}, ${7})`),
 	duration: () => schedule(sql`SELECT delay_schedule(${interval('00:00:00.1')}, 'UPDATE t SET n = 8 WHERE id = $1', ${8})`),
-	at: () => schedule(sql`SELECT delay_schedule_at(${new Date().toISOString()}, 'UPDATE t SET at = $1 WHERE id = 9', ${past.toISOString()})`),
+	at: () => schedule(sql`SELECT delay_schedule_at(${new Date()}, 'UPDATE t SET at = $1 WHERE id = 9', ${past})`),
 	async args() {
 		await schedule(sql`SELECT delay_schedule_task('UPDATE t SET n = $1 WHERE id = $2', args => ${sql.param([100, 10])}, delay => '0')`);
 		return schedule(sql`SELECT delay_schedule_task('UPDATE t SET note = $1 WHERE id = $2', args => ${sql.param(['a list', '11'])})`);

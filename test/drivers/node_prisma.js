@@ -16,7 +16,7 @@ const schedule = async (rows) => ids.push(await one(rows)) > 0;
 const calls = {
 	untyped: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 1', ${"it's"}, ${7})`),
 	typed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 2', ${"it's"}::text, ${7}::int)`),
-	mixed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', ${7}::int, ${past}::timestamptz, 3)`),
+	mixed: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', ${7}::int, ${past}, 3)`),
 	null: () => schedule(sql`SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 4', ${null}, ${8})`),
 	async prepared() { // if at all, by the driver
 		for (const n of [5, 6]) await schedule(sql`SELECT delay_schedule(${'0'}, 'UPDATE t SET n = $1 WHERE id = $2', ${n}, ${n})`);
@@ -24,7 +24,7 @@ const calls = {
 	},
 	text: () => schedule(sql`SELECT delay_schedule(${'100 milliseconds'}, ${'UPDATE t SET n = 7 WHERE id = $1'}, ${7})`),
 	duration: null,
-	at: () => schedule(sql`SELECT delay_schedule_at(${new Date()}, 'UPDATE t SET at = $1 WHERE id = 9', ${past}::timestamptz)`),
+	at: () => schedule(sql`SELECT delay_schedule_at(${new Date()}, 'UPDATE t SET at = $1 WHERE id = 9', ${past})`),
 	async args() {
 		await schedule(sql`SELECT delay_schedule_task('UPDATE t SET n = $1 WHERE id = $2', args => ${[100, 10]}, delay => '0')`);
 		return schedule(sql`SELECT delay_schedule_task('UPDATE t SET note = $1 WHERE id = $2', args => ${['a list', '11']})`);

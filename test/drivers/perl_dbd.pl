@@ -4,7 +4,7 @@ use warnings;
 use DBI;
 use JSON::PP;
 
-my $db = DBI->connect('dbi:Pg:', '', '', { RaiseError => 1, PrintError => 0, pg_placeholder_dollaronly => 1 });
+my $db = DBI->connect('dbi:Pg:', '', '', { RaiseError => 1, PrintError => 0 });
 my $json = JSON::PP->new;
 my $queue = $ENV{PGUSER};
 my $past = '2001-02-03T04:05:06Z';
@@ -14,7 +14,6 @@ sub call { my ($name, $does) = @_; print eval { $does->() } ? "ok $name\n" : "no
 sub one { return scalar $db->selectrow_array(shift, {}, @_); }
 sub schedule { push @ids, one(@_); return $ids[-1] > 0; }
 
-# $1 in the strings of a task is not taken for a placeholder
 call(untyped => sub { schedule(q{SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 1', $1, $2)}, "it's", 7) });
 call(typed => sub { schedule(q{SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2 WHERE id = 2', $1::text, $2::int)}, "it's", 7) });
 call(mixed => sub { schedule(q{SELECT delay_schedule('0', 'UPDATE t SET note = $1, n = $2, at = $3 WHERE id = $4', 'mixed', $1::int, $2, 3)}, 7, $past) });

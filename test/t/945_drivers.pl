@@ -84,7 +84,7 @@ my @drivers = (
 	[ 'php_pdo.php', php('pdo_pgsql') ],
 	[ 'php_pgsql.php', php('pgsql') ],
 );
-@drivers = grep { $_->[0] =~ /$ENV{DW_DRIVERS}/ } @drivers if $ENV{DW_DRIVERS};
+@drivers = grep { $_->[0] =~ m{$ENV{DW_DRIVERS}} } @drivers if $ENV{DW_DRIVERS};
 
 # Does the command succeed?  It need not be there.
 sub succeeds
@@ -274,6 +274,8 @@ for my $program (@examples)
 	is(query(qq{SELECT args, round(extract(epoch FROM due - now()) / 60) FROM delay_wheel.tasks WHERE owner = '$name' AND sql LIKE '%cancelled%'}), '{3}|30', "$name: the trigger is there");
 	query(qq{SET SESSION AUTHORIZATION "$name"; SELECT delay_cancel_all(due_from => '-infinity')});
 }
+my $page = slurp_file("$tree/doc/languages.md");
+is(join(' ', grep { $page !~ m{\]\(../test/drivers/\Q$_\E\)} } map { s{.*/}{}r } glob("$dir/*_*.*")), '', 'the page knows them all');
 push @table, 'skipped: ' . (join(', ', @skipped) || 'none');
 note($_) for @table;
 is(query('SELECT count(*) FROM delay_wheel.failed'), 0, 'no task has failed');
