@@ -5,7 +5,7 @@ AS 'MODULE_PATHNAME', 'dw_set_up_citus' LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 REVOKE EXECUTE ON FUNCTION delay_wheel.set_up_citus() FROM PUBLIC;
 COMMENT ON FUNCTION delay_wheel.set_up_citus() IS
-'prepares a cluster of Citus, once, at the coordinator: creates the tables delay_wheel.two_phase, by which tasks that write to other nodes commit in two phases from PostgreSQL 16 on, and delay_wheel.handover, which delay_follow_shards() needs; nothing is ever stored in them. Does nothing if they exist; tables that a dump has restored it makes known to Citus again. For superusers. Errors: 55000 if the database has no Citus, and those of Citus';
+'prepares a cluster of Citus, once, at the coordinator: creates the tables delay_wheel.two_phase, by which tasks that write to other nodes commit in two phases from PostgreSQL 16 on, and delay_wheel.handover, which delay_follow_shards() needs; nothing is ever stored in them. Does nothing if they exist; tables that a dump has restored it makes known to Citus again. For superusers. Errors: 55000 if the database has no Citus, and those of Citus. Returns true';
 
 CREATE FUNCTION delay_follow_shards() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_follow_shards' LANGUAGE C VOLATILE PARALLEL UNSAFE

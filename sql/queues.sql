@@ -26,32 +26,32 @@ receivers: of an external queue: roles that may receive its messages, beside mem
 lease, a millisecond to 366 days: of an external queue: how long delay_lease() gives a message away if it says nothing; a minute is the default.
 receive_timeout, 0 to 2147483647 ms: of an external queue: how long a transaction that has received by delay_receive() may be idle, before its session is ended and its messages are due again: sets idle_in_transaction_session_timeout for the transaction, unless that is shorter; 0 is without limit, a minute the default.
 notify_channel, up to 63 bytes: of an external queue: a channel, as given to pg_notify(), that is notified, with the name of the queue, when a message can be received, at most ten times a second; empty (the default) is none. For those who cannot call delay_await(): look for messages after LISTEN and after each notification.
-Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622';
+Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622. Returns true';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_queue_drop' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_queue_drop(text) FROM PUBLIC;
 COMMENT ON FUNCTION delay_queue_drop(text) IS
-'drops a queue, if this transaction commits. An error, SQLSTATE 55006, if tasks are pending in it, recurring tasks name it, or open transactions have scheduled some; nothing is waited for. A queue that does not exist is one, too, 42704. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of';
+'drops a queue, if this transaction commits. An error, SQLSTATE 55006, if tasks are pending in it, recurring tasks name it, or open transactions have scheduled some; nothing is waited for. A queue that does not exist is one, too, 42704. Failed tasks of it stay, without the name. To be called by those granted it, for queues of roles that they are members of. Returns true';
 
 CREATE FUNCTION delay_pause(queue text DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_pause' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_pause(text) IS
-'pauses a queue, or, if it is null, all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume, also over restarts; if there is one already nothing changes. A queue is paused by members of its owner and superusers, for others it is an error, SQLSTATE 42501; one that does not exist is one, 42704. Waits for another session''s open pause or resume of the same';
+'pauses a queue, or, if it is null, all tasks of the current user in this database, if this transaction commits: from then on none of them is started; those that run go on. Tasks are scheduled, moved and cancelled as ever. A pause lasts until delay_resume, also over restarts; if there is one already nothing changes. A queue is paused by members of its owner and superusers, for others it is an error, SQLSTATE 42501; one that does not exist is one, 42704. Waits for another session''s open pause or resume of the same. Returns true';
 
 CREATE FUNCTION delay_resume(queue text DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_resume' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_resume(text) IS
-'ends what delay_pause with the same argument began, if this transaction commits: tasks that are overdue run at once, at the rate of their queue, begun in the order of their due times: where several executors work off a queue (max_running is not 1), one may be done before another that was due earlier. What is paused otherwise, too (queue, role, database), stays paused. If there is no such pause nothing changes. Waits and rights as in delay_pause';
+'ends what delay_pause with the same argument began, if this transaction commits: tasks that are overdue run at once, at the rate of their queue, begun in the order of their due times: where several executors work off a queue (max_running is not 1), one may be done before another that was due earlier. What is paused otherwise, too (queue, role, database), stays paused. If there is no such pause nothing changes. Waits and rights as in delay_pause. Returns true';
 
 CREATE FUNCTION delay_pause_database() RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_pause_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_pause_database() FROM PUBLIC;
 COMMENT ON FUNCTION delay_pause_database() IS
-'pauses all tasks of this database, as delay_pause does those of one role. Only for superusers and the owner of the function, unless granted';
+'pauses all tasks of this database, as delay_pause does those of one role. Only for superusers and the owner of the function, unless granted. Returns true';
 
 CREATE FUNCTION delay_resume_database() RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_resume_database' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION delay_resume_database() FROM PUBLIC;
 COMMENT ON FUNCTION delay_resume_database() IS
-'ends what delay_pause_database began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted';
+'ends what delay_pause_database began; pauses of roles and queues stay. Only for superusers and the owner of the function, unless granted. Returns true';

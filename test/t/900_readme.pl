@@ -71,7 +71,7 @@ is(drawing_of('README.zh-CN.md'), drawing_of('README.md'), 'and the same drawing
 my $node = new_node('readme', extension => 0);
 my $script = PostgreSQL::Test::Utils::tempdir() . '/readme.sql';
 my @sql = map { /^sql: (.*)/s ? $1 : () } @blocks;
-cmp_ok(scalar @sql, '>=', 5, 'the README has its SQL blocks');
+is(scalar @sql, 3, 'the README has its SQL blocks');
 append_to_file($script, join("\n", @sql));
 
 my ($code, $out, $err) =
@@ -80,19 +80,17 @@ my ($code, $out, $err) =
 is($code, 0, 'all of them run') or diag($err);
 is($err, '', 'without a warning');
 
-# what runs at once
-wait_for($node, 'SELECT n = 109 FROM stock_total', 'the task with a key has run');
-is($node->safe_psql('postgres', "SELECT status || ' ' || (SELECT n FROM stock) FROM purchase"), 'paid 109',
-	'the order is paid, its task cancelled');
+is($node->safe_psql('postgres', 'SELECT status FROM purchase'), 'paid', 'the order is paid');
 is($node->safe_psql('postgres', 'SELECT oid FROM t_order WHERE stars = 5 AND status = 1'), '1',
 	'the order whose task was brought forward has its stars');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.recurring'), '0', 'no recurring task is left');
 
-# what was scheduled for in two days does what it says
+# What was scheduled for in two days does what it says; the task of what is paid is cancelled.
 is($node->safe_psql('postgres', 'SELECT args FROM delay_wheel.tasks'), '{2}', 'the task of the other one is pending');
 $node->safe_psql('postgres', 'SELECT delay_reschedule(id, interval \'0\') FROM delay_wheel.tasks');
 wait_for($node, 'SELECT count(*) = 2 FROM t_order WHERE stars = 5 AND status = 1',
 	'the orders have their 5 stars');
-wait_for($node, 'SELECT done = 3 AND failed = 0 FROM delay_wheel.status', 'all tasks are done');
+wait_for($node, 'SELECT done = 2 AND failed = 0 FROM delay_wheel.status', 'all tasks are done');
 
 $node->stop;
 done_testing();
