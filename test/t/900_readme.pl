@@ -1,5 +1,6 @@
 # README.md does what the text around its blocks says, and README.zh-CN.md has the same
-# blocks.  (That the blocks of both run, and print what is shown, is for 905_docs.)
+# drawing.  (That the blocks of both run, and print what is shown, is for 905_docs; that they
+# are the same ones, for 903_chinese.)
 
 use strict;
 use warnings;
@@ -12,46 +13,6 @@ use Test::More;
 
 my $root = dirname(__FILE__) . '/../..';
 
-# The blocks of a document, in order, without comments, which each language has its own of.
-sub blocks_of
-{
-	my ($document) = @_;
-	my ($blocks, @problems) = Documents::parse_document(slurp_file("$root/$document"));
-
-	is("@problems", '', "$document keeps to the rules");
-	return map {
-		my $text = $_->{text};
-		my $sign = $_->{kind} eq 'sql' ? '--' : '#';
-
-		$text =~ s/\s*(?:^|\s)$sign\s.*//mg if $_->{kind} ne 'text';
-		join ' ', "$_->{kind}:", $_->{error} // (), $_->{shown_by} // (), $text
-	} @$blocks;
-}
-
-my @blocks = blocks_of('README.md');
-my @chinese = blocks_of('README.zh-CN.md');
-is(scalar @chinese, scalar @blocks, 'the Chinese README has as many blocks');
-is($chinese[$_], $blocks[$_], "block $_ is the same") for 0 .. $#blocks;
-
-# Nor may a section, a table's row, or an item of a list be in one of them only.
-sub outline_of
-{
-	my ($document) = @_;
-	my $text = slurp_file("$root/$document") =~ s/^```.*?^```//gmsr;
-
-	return join ' ', map { /^(#+|\*(?= )|\|)/ ? $1 : () } split /\n/, $text;
-}
-is(outline_of('README.zh-CN.md'), outline_of('README.md'), 'both have the same headings, items and rows');
-
-# What is linked to, in order, but for one another.
-sub links_of
-{
-	my ($document) = @_;
-
-	return join "\n", grep { !/^README|\.svg$/ } slurp_file("$root/$document") =~ /\]\(([^)#]*)/g;
-}
-is(links_of('README.zh-CN.md'), links_of('README.md'), 'and the same links');
-
 # The drawing of the ring is the same one, but for its words.
 sub drawing_of
 {
@@ -63,14 +24,15 @@ sub drawing_of
 	$svg =~ s{ xml:lang="[^"]*"}{};
 	return $svg;
 }
-is(drawing_of('README.zh-CN.md'), drawing_of('README.md'), 'and the same drawing of the ring, but for its words');
+is(drawing_of('README.zh-CN.md'), drawing_of('README.md'), 'both have the same drawing of the ring, but for its words');
 
 #
 # What the text says of the blocks.
 #
 my $node = new_node('readme', extension => 0);
 my $script = PostgreSQL::Test::Utils::tempdir() . '/readme.sql';
-my @sql = map { /^sql: (.*)/s ? $1 : () } @blocks;
+my ($blocks) = Documents::parse_document(slurp_file("$root/README.md"));
+my @sql = map { $_->{kind} eq 'sql' ? $_->{text} : () } @$blocks;
 is(scalar @sql, 3, 'the README has its SQL blocks');
 append_to_file($script, join("\n", @sql));
 

@@ -1,4 +1,5 @@
 # Reads the project's documents and does what they say; 905_docs.pl tells the rules.
+# Compares X.zh-CN.md, the Chinese of X.md, with it; 903_chinese.pl tells in what.
 #
 # A document is, beside its text, a list of blocks, each a hash of
 #   kind        the word after the fence; "wait" for a query that is waited for
@@ -23,7 +24,7 @@ use JSON::PP ();
 use PostgreSQL::Test::Utils ();
 use Time::HiRes qw(sleep);
 
-our @EXPORT = qw(documents problems_of broken_links);
+our @EXPORT = qw(documents problems_of broken_links differences);
 
 # what may stand before a block of a kind
 my %directives = (
@@ -63,7 +64,7 @@ sub problems_of
 {
 	my ($node, $path) = @_;
 	my $name = basename($path);
-	my ($blocks, @problems) = parse_document(read_text($path =~ m,^/, ? $path : "$root/$path"));
+	my ($blocks, @problems) = parse_document(read_text(_whole_path($path)));
 
 	push @problems, map { _problems_of_data($_, $name) } @$blocks;
 	push @problems, _problems_of_conf($node, grep { $_->{kind} eq 'conf' && !_is_elsewhere($_) } @$blocks);
@@ -72,6 +73,8 @@ sub problems_of
 	my @run = grep { _is_run($_) } @$blocks;
 	return map { "$name:$_" } @run ? _run($node, $name, @run) : ();
 }
+
+sub _whole_path { return $_[0] =~ m,^/, ? $_[0] : "$root/$_[0]"; }
 
 sub read_text
 {
@@ -376,12 +379,10 @@ sub _problems_of_conf
 sub broken_links
 {
 	my ($path) = @_;
-	my $prose = _prose(read_text($path =~ m,^/, ? $path : "$root/$path"));
 	my (@broken, %anchors);
 
-	while ($prose =~ /\]\(\s*<?([^)\s>]+)|<(?:img|source|a)\b[^>]*?\b(?:src|srcset|href)="([^"\s]+)/g)
+	for my $link (map { $_->{is} } _links(read_text(_whole_path($path))))
 	{
-		my $link = $1 // $2;
 		my ($file, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
 
 		next if $link =~ /^[a-z]+:/;
@@ -395,12 +396,26 @@ sub broken_links
 	return @broken;
 }
 
-# Without blocks, and without what stands between backquotes in a line.
-sub _prose
+# All links, pictures among them, each with its line.
+sub _links
+{
+	my ($text) = @_;
+	my $prose = _without_blocks($text) =~ s/(`+)[^\n]*?\g1//gr;
+	my @links;
+
+	while ($prose =~ /\]\(\s*<?([^)\s>]+)|<(?:img|source|a)\b[^>]*?\b(?:src|srcset|href)="([^"\s]+)/g)
+	{
+		push @links, { is => $1 // $2, line => 1 + (substr($prose, 0, $-[0]) =~ tr/\n//) };
+	}
+	return @links;
+}
+
+# As many lines, those of blocks empty.
+sub _without_blocks
 {
 	my ($text) = @_;
 
-	return $text =~ s/^\s*(```+).*?^\s*\g1//gmsr =~ s/(`+)[^\n]*?\g1//gr;
+	return $text =~ s/^\s*(```+).*?^\s*\g1/$& =~ tr,\n,,cdr/gmser;
 }
 
 # As GitHub makes them of headings.
@@ -409,19 +424,118 @@ sub _anchors
 	my ($text) = @_;
 	my (%anchors, %times);
 
-	$text =~ s/^\s*(```+).*?^\s*\g1//gms;
-	for my $heading ($text =~ /^#+\s+(.*?)\s*#*$/mg)
+	for my $heading (_without_blocks($text) =~ /^#+\s+(.*?)\s*#*$/mg)
 	{
 		my $anchor = lc decode_utf8($heading);
 
 		$anchor =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
-		$anchor =~ s/[^\w\s-]//g;
-		$anchor =~ s/\s/-/g;
+		$anchor =~ s/[^\w -]//g;
+		$anchor =~ tr/ /-/;
 		my $before = $times{$anchor}++;
 		$anchors{ encode_utf8($before ? "$anchor-$before" : $anchor) } = 1;
 	}
 	$anchors{$_} = 1 for $text =~ /<a (?:name|id)="([^"]+)"/g;
 	return \%anchors;
+}
+
+#
+# A Chinese page and the English one.
+#
+
+# What a Chinese page has otherwise than the English one of its name: of blocks, headings and
+# the like, and links the first that differs, and all links to English pages that are there in Chinese.
+sub differences
+{
+	my ($path) = @_;
+	my $other = _english($path);
+	my ($chinese, $english) = map { read_text(_whole_path($_)) } $path, $other;
+	my ($blocks, @problems) = parse_document($chinese);
+	my ($other_blocks) = parse_document($english);
+	my @links = _known_links($path, $chinese);
+	my @other_links = _known_links($path, $english);
+	my $at_top = basename($other);
+
+	push @problems,
+	  _first_difference('block', [ _known_blocks(@$blocks) ], [ _known_blocks(@$other_blocks) ]),
+	  _first_difference('heading, item or row', [ _outline($chinese) ], [ _outline($english) ]),
+	  _first_difference('link', \@links, \@other_links);
+	push @problems, "1: the first link is not that to $at_top" if !@links || $links[0]{is} ne $at_top;
+	shift @links;
+	push @problems, map { "$_->{line}: a link to $_->{to}, which is there in Chinese" } grep { $_->{to} ne $_->{chinese} } @links;
+	return map { basename($path) . ":$_" } @problems;
+}
+
+sub _english { return $_[0] =~ s/\.zh-CN(?=\.)//r; }
+
+sub _first_difference
+{
+	my ($what, $these, $those) = @_;
+
+	for my $n (0 .. ($#$these > $#$those ? $#$these : $#$those))
+	{
+		my ($this, $that) = ($these->[$n], $those->[$n]);
+
+		next if $this && $that && $this->{is} eq $that->{is};
+		return ($this ? $this->{line} : 0) . ": $what " . ($n + 1) . ' is' . ($this ? '' : ' missing')
+		  . ($this ? " <$this->{is}>" : '') . ', in English, '
+		  . ($that ? "line $that->{line}, <$that->{is}>" : 'there is none');
+	}
+	return ();
+}
+
+# Each language has its own comments.
+sub _known_blocks
+{
+	my @known;
+
+	for my $block (@_)
+	{
+		my $sign = $block->{kind} eq 'sql' ? '--' : '#';
+		my $text = $block->{text};
+
+		$text =~ s/\s*(?:^|\s)$sign\s.*//mg if $block->{kind} =~ /^(?:sql|sh|conf|yaml)$/;
+		push @known, {
+			line => $block->{line},
+			is => join ' ', (map { $block->{$_} ? "$_: " . (ref $block->{$_} ? 'yes' : $block->{$_}) : () } qw(hidden error shown_by file output)),
+			"$block->{kind}: $text" };
+	}
+	return @known;
+}
+
+# Of a row how many columns it has.
+sub _outline
+{
+	my ($text) = @_;
+	my $line = 0;
+	my @outline;
+
+	for (split /\n/, _without_blocks($text))
+	{
+		$line++;
+		push @outline, { line => $line, is => $1 } if /^(#+|\s*(?:[-*+]|\d+\.))\s/;
+		push @outline, { line => $line, is => tr/|//cdr } if /^\|/;
+	}
+	return @outline;
+}
+
+# A link to a page that is there in Chinese is named as in English, without its anchor: the headings are others.
+sub _known_links
+{
+	my ($path, $text) = @_;
+	my $directory = dirname(_whole_path($path));
+	my @links = _links($text);
+
+	for my $link (@links)
+	{
+		my ($to, $anchor) = $link->{is} =~ /^([^#]*)(#.*)?$/;
+		my $english = _english($to);
+		my $chinese = $english =~ s/(?=\.\w+$)/.zh-CN/r;
+
+		$chinese = $to if $to =~ /^[a-z]+:/ || !-e "$directory/$chinese";
+		@$link{qw(to chinese)} = ($to, $chinese);
+		$link->{is} = $english . ($to eq '' || $chinese =~ /\.zh-CN\./ ? '' : $anchor // '');
+	}
+	return @links;
 }
 
 #
