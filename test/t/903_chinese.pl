@@ -1,5 +1,6 @@
 # Each page X.zh-CN.md has what X.md has: the same blocks (each with comments of its own
-# language), headings, items of lists and rows of tables, and links, all in the same order.
+# language), headings, items of lists and rows of tables, in these the same figures, and links,
+# all in the same order.
 # A link to X.zh-CN.md is the same as one to X.md, whatever its anchor; and where a page is
 # there in Chinese, the Chinese one is linked to.  Only the first link of each leads to the
 # other language.  (905_docs runs the blocks, of the English pages, and follows all links.)
@@ -50,7 +51,7 @@ See [it](#a-section), [the other one](other.md#a-section), [a third one](third.m
 
 | a | table |
 |---|---|
-| with | a row |
+| 1.5k (2k), 3 | `code` |
 END
 my $chinese = <<'END';
 # 例子
@@ -75,7 +76,7 @@ my $chinese = <<'END';
 
 | 一张 | 表 |
 |---|---|
-| 有 | 一行 |
+| 1.5k (2k), 3 | `code` |
 END
 put('sample.md', $english);
 put($_, "# Page\n") for 'other.md', 'other.zh-CN.md', 'third.md';
@@ -91,8 +92,10 @@ sub differs
 }
 
 differs('失败', '出错', qr/\A\z/, 'what is the same but for its words');
-differs("| 有 | 一行 |\n", '', qr/\Asample\.zh-CN\.md:0: heading, item or row 6 is missing, in English, line 24, <\|\|\|>\z/, 'a missing row');
-differs('| 有 | 一行 |', '| 有 一行 |', qr/\Asample\.zh-CN\.md:23: heading, item or row 6 is <\|\|>/, 'a missing column');
+differs("| 1.5k (2k), 3 | `code` |\n", '', qr/\Asample\.zh-CN\.md:0: heading, item or row 6 is missing, in English, line 24, <\| 1\.5k \(2k\), 3 \| `code` \|>\z/, 'a missing row');
+differs('| 一张 | 表 |', '| 一张 表 |', qr/\Asample\.zh-CN\.md:21: heading, item or row 4 is <\|\|>/, 'a missing column');
+differs('1.5k', '1.6k', qr/\Asample\.zh-CN\.md:23: heading, item or row 6 is <\| 1\.6k/, 'another figure');
+differs('`code`', '`mode`', qr/\Asample\.zh-CN\.md:23: heading, item or row 6 is .* `mode` \|>/, 'another word of code');
 differs('## 一节', '### 一节', qr/:5: heading, item or row 2 is <###>, in English, line 5, <##>\z/, 'a heading of another level');
 differs('* 一项', '一项', qr/:21: heading, item or row 3 is <\|\|\|>/, 'a missing item');
 differs('SELECT 1 / 0', 'SELECT 2 / 0', qr/\Asample\.zh-CN\.md:12: block 1 is <error: 22012 output: yes sql: SELECT 2/, 'a changed block');

@@ -502,7 +502,7 @@ sub _known_blocks
 	return @known;
 }
 
-# Of a row how many columns it has.
+# Of a row its columns, with those that need no translation: figures, or one word of code.
 sub _outline
 {
 	my ($text) = @_;
@@ -513,7 +513,7 @@ sub _outline
 	{
 		$line++;
 		push @outline, { line => $line, is => $1 } if /^(#+|\s*(?:[-*+]|\d+\.))\s/;
-		push @outline, { line => $line, is => tr/|//cdr } if /^\|/;
+		push @outline, { line => $line, is => join '|', map { /^ (?:[\d.,k() ]+|`[^`]+`) $/ ? $_ : '' } split /\|/, $_, -1 } if /^\|/;
 	}
 	return @outline;
 }
