@@ -17,7 +17,6 @@
 
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
@@ -28,9 +27,7 @@
 
 #include "args.h"
 #include "named.h"
-
-/* The lexer's code of $n, which is the same in all majors (see sqlcheck.c) */
-#define PARAM_TOKEN		267
+#include "sql_text.h"
 
 /* A text on its way from names to numbers */
 typedef struct Numbering
@@ -45,29 +42,6 @@ typedef struct Numbering
 	Datum	   *args;			/* their values as text */
 	bool	   *nulls;
 } Numbering;
-
-/* Error context callback: positions are in the task's SQL, shown as an internal query. */
-static void
-named_callback(void *arg)
-{
-	const Numbering *numbering = arg;
-	int			position = geterrposition();
-
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(numbering->sql);
-	}
-	errcontext("SQL text of a delayed task");
-}
-
-/* Like parser_errposition(), for a byte offset in the text. */
-static int
-named_errposition(const Numbering *numbering, int location)
-{
-	return errposition(pg_mbstrlen_with_len(numbering->sql, location) + 1);
-}
 
 /* Returns the length of the name at the beginning of the string; 0 if there is none. */
 static int
@@ -116,7 +90,7 @@ parameter_of_name(Numbering *numbering, int location, int length)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no value for parameter :%.*s", length, name),
-				 named_errposition(numbering, location - 1),
+				 dw_sql_text_errposition(numbering->sql, location - 1),
 				 errhint("The option \"named\" must have this name. In a slice of an array, put a space after the colon.")));
 	if (numbering->nargs == numbering->max_args)
 	{
@@ -138,11 +112,11 @@ look_at_token(Numbering *numbering, int token, int location)
 {
 	int			length;
 
-	if (token == PARAM_TOKEN)
+	if (token == DW_TOKEN_PARAM)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("parameters with names and with numbers cannot be mixed"),
-				 named_errposition(numbering, location)));
+				 dw_sql_text_errposition(numbering->sql, location)));
 	if (token != ':' || (length = name_length(numbering->sql + location + 1)) == 0)
 		return;
 	appendBinaryStringInfo(&numbering->result, numbering->sql + numbering->copied, location - numbering->copied);
@@ -183,7 +157,8 @@ text *
 dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 {
 	Numbering	numbering = {.sql = text_to_cstring(sql), .values = values, .max_args = 8};
-	ErrorContextCallback callback = {.previous = error_context_stack, .callback = named_callback, .arg = &numbering};
+	DwSqlText	shown = {.sql = numbering.sql};
+	ErrorContextCallback callback = {.previous = error_context_stack, .callback = dw_sql_text_callback, .arg = &shown};
 	core_yyscan_t scanner;
 	core_yy_extra_type extra;
 	core_YYSTYPE value;
