@@ -126,6 +126,10 @@ SELECT * FROM pg_temp.named($$SELECT ':a', E'\':a', $q$:a$q$, U&'\003a', ":a", 1
 SELECT * FROM pg_temp.named('SELECT :a::int[], :b::jsonb, :c::jsonb, :d::bool, :e::numeric', '{"a": "{1,2}", "b": [1, {"x": null}], "c": {}, "d": true, "e": 1e3}');
 SELECT * FROM pg_temp.named('SELECT :order, :Order, :ä, :_1', '{"order": 1, "Order": 2, "ä": 3, "_1": 4}');
 SELECT * FROM pg_temp.named('SELECT :a1+:a', '{"a": "", "a1": "x"}');
+-- a number does not run into the word before it, nor do other quotes begin
+SELECT * FROM pg_temp.named('SELECT:a WHERE:b LIMIT:a', '{"a": 1, "b": true}');
+SELECT * FROM pg_temp.named('SELECT :a$x$ , :a', '{"a": 1, "a$x$": 2}');
+SELECT * FROM pg_temp.named($$SELECT :e'\' || :a'$$, '{"e": 1}');
 SELECT * FROM pg_temp.named('SELECT :"f"', '{}');
 SELECT * FROM pg_temp.named('SELECT 1', '{}');
 SELECT * FROM pg_temp.named('SELECT :a', '{"a": 1, "b": 2}');
@@ -141,9 +145,10 @@ SELECT delay_schedule_task('SELECT :a');
 \set VERBOSITY default
 SELECT * FROM pg_temp.named('SELECT 1 + :b', '{"a": 1}');
 \set VERBOSITY terse
--- many, each once
+-- many, each once; too many
 SELECT cardinality(n.args), n.args[100], n.stored LIKE 'SELECT $1::int + $2::int + %$100::int + $1' AS in_order FROM (SELECT 1) x,
 	pg_temp.named((SELECT 'SELECT ' || string_agg(':p' || i || '::int', ' + ') || ' + :p1' FROM generate_series(1, 100) i), (SELECT jsonb_object_agg('p' || i, i) FROM generate_series(1, 100) i)) n;
+SELECT count(*) FROM pg_temp.named((SELECT 'SELECT ' || string_agg(':p' || i, ', ') FROM generate_series(1, 65536) i), (SELECT jsonb_object_agg('p' || i, i) FROM generate_series(1, 65536) i)) n;
 
 --
 -- All columns of the views have types that every driver reads
