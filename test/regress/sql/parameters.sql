@@ -53,7 +53,42 @@ EXECUTE one('1 h', 'SELECT 1', 'x');
 -- of functions of others nothing is changed
 PREPARE other AS SELECT format('%s', $1);
 PREPARE other AS SELECT jsonb_build_array($1);
--- also after a replan, in a savepoint, in a plan that is generic
+-- nor of a parameter that one of them has, too
+PREPARE other AS SELECT delay_schedule('1 h', 'SELECT $1', $1), format('%s', $1);
+-- a value that the statement uses elsewhere: before the call it has the type of that place, after it takes a cast
+PREPARE later AS SELECT delay_schedule('1 h', 'SELECT $1', $1) FROM parameters_t WHERE id = $1;
+PREPARE later AS SELECT delay_schedule('1 h', 'SELECT $1', $1::int) > 0 AS ok FROM parameters_t WHERE id = $1;
+-- types that the client has named stay, also after a change of the catalogs, from when on
+-- PostgreSQL knows the types of all parameters
+PREPARE types(text, varchar, int) AS SELECT delay_schedule('1 h', 'SELECT $1, $2, $3, $4, $5, $6', $1, $2, $3, $4, $5::text, $6::char(2)) > 0 AS ok;
+EXECUTE types('types', 'b', 7, 'd', 'e', 'fgh');
+CREATE SCHEMA parameters_s;
+EXECUTE types('types', 'b', 7, 'd', 'e', 'fgh');
+EXECUTE one('0', 'UPDATE parameters_t SET n = 10 WHERE id = $1', 12);
+SET search_path = parameters_s, public;
+EXECUTE one('0', 'UPDATE parameters_t SET n = 10 WHERE id = $1', 13);
+EXECUTE later(14);
+RESET search_path;
+DROP SCHEMA parameters_s;
+SELECT pg_temp.wait_until_done();
+SELECT id, n FROM parameters_t WHERE id IN (12, 13) ORDER BY id;
+SELECT args, arg_types FROM delay_wheel.tasks WHERE args[1] IN ('types', '14') ORDER BY id;
+-- variables of PL/pgSQL have their types
+CREATE FUNCTION parameters_f(code char(3)) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+	id bigint;
+BEGIN
+	RETURN NEXT delay_schedule('1 h', 'SELECT $1', code);
+	EXECUTE $e$SELECT delay_schedule('1 h', 'SELECT $1', $1)$e$ INTO id USING code;
+	RETURN NEXT id;
+END $$;
+SELECT count(*) FROM parameters_f('x');
+DROP FUNCTION parameters_f;
+CREATE FUNCTION parameters_f(code bpchar) RETURNS bigint BEGIN ATOMIC SELECT delay_schedule('1 h', 'SELECT $1', code); END;
+SELECT count(parameters_f('x'));
+DROP FUNCTION parameters_f;
+SELECT args, arg_types FROM delay_wheel.tasks WHERE args[1] = 'x' ORDER BY id;
+-- in a savepoint, in a plan that is generic
 SET plan_cache_mode = force_generic_plan;
 BEGIN;
 SAVEPOINT s;
