@@ -660,7 +660,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	if (args != NULL && ARR_ELEMTYPE(args) != TEXTOID && ARR_ELEMTYPE(args) != VARCHAROID)
 		return parse_typed(args, types, stored_args, stored_types, isnull);
 	if (args != NULL)
-		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
+		count = fetch_list(args, ARR_ELEMTYPE(args), -1, false, "args", &texts, &nulls);
 	if (types != NULL)
 		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
 								&type_oids, &untyped);
