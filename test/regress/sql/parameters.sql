@@ -178,7 +178,7 @@ SELECT delay_schedule_task('SELECT :a', args => '{1}', named => '{"a": 1}');
 SELECT delay_schedule_task('SELECT :a', arg_types => '{int}', named => '{"a": 1}');
 SELECT delay_schedule_task('SELECT :a');
 \set VERBOSITY default
-SELECT * FROM pg_temp.named('SELECT 1 + :b', '{"a": 1}');
+SELECT delay_schedule_task('SELECT 1 + :b', named => '{"a": 1}');
 \set VERBOSITY terse
 -- many, each once; too many
 SELECT cardinality(n.args), n.args[100], n.stored LIKE 'SELECT $1::int + $2::int + %$100::int + $1' AS in_order FROM (SELECT 1) x,
