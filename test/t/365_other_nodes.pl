@@ -223,6 +223,11 @@ group deadlock => sub {
 		my $id = $node->safe_psql('postgres', "SET ROLE worker; SELECT delay_schedule('0', '$sql')");
 		wait_for($node, "SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id = $id", "failed: $sql", 60, expected => '1|57014');
 	}
+	# in its first second, too
+	my $id = $node->safe_psql('postgres', q{SET ROLE worker; SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", 'a task runs', 60, expected => 1);
+	is($node->safe_psql('postgres', "SELECT delay_cancel($id, true)"), 'stopping', 'it can be stopped');
+	wait_for($node, "SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id = $id", 'it has failed', 60, expected => '1|57014');
 	$node->safe_psql('postgres', 'SELECT delay_discard_all()');
 };
 
