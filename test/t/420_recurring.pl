@@ -291,6 +291,8 @@ $node->run_log([ 'pg_restore', '-h', $node->host, '-p', $node->port, '-d', $db, 
 my $in_copy = sub { return $node->safe_psql($db, $_[0]) };
 is($in_copy->('SELECT name, state, next_due IS NOT NULL FROM delay_wheel.recurring ORDER BY name'), "cancelled|unarmed|t\ncopied|unarmed|t\nhasty|unarmed|t\npaused|unarmed|f",
 	'restored');
+my $watched = 'SELECT sum(tasks) FROM delay_wheel.recurring_status';
+is($in_copy->($watched), '', 'nobody is told that they do not run');
 # its end does not make another run here
 is($in_copy->(q{SELECT delay_cancel(task) FROM delay_wheel.recurring WHERE name = 'cancelled'}), 'cancelled', 'a single run is cancelled');
 is($in_copy->(q{SELECT count(*) FROM delay_wheel.tasks}), 2, 'there is no other one for it');
@@ -300,6 +302,7 @@ is($in_copy->(q{SELECT state, r.next_due = t.due FROM delay_wheel.recurring r JO
 is($in_copy->('SELECT delay_arm()'), 1, 'the others are armed');
 is($in_copy->(q{SELECT name, state, r.next_due = t.due FROM delay_wheel.recurring r LEFT JOIN delay_wheel.tasks t ON t.id = r.task AND t.armed ORDER BY name}),
 	"cancelled|waiting|t\ncopied|waiting|t\nhasty|waiting|t\npaused|paused|", 'they go on');
+is($in_copy->($watched), 4, 'from then on they are watched');
 is($in_copy->(q{SELECT delay_resume_recurring('paused')}), 't', 'also the one that was paused');
 is($in_copy->('SELECT count(*) FROM delay_wheel.tasks'), 4, 'each has one run');
 is($q->('SELECT count(*) FROM delay_wheel.tasks'), 3, 'those of the original are as they were');

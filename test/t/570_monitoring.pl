@@ -156,6 +156,63 @@ ok($letters->{ready} == 1 && $letters->{oldest_seconds} > 1, 'and for how long o
 is(waiting('unreceived')->{tasks}, 1, 'also in sum');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_lease('letters', 2, '1 hour')}), 1, 'it is leased, too');
 
+# recurring tasks: of other, which has secrets, in each kind of trouble
+sub recurring { return $rows{delay_wheel_recurring} = rows_of('delay_wheel_recurring')->[0]; }
+sub trouble { return join(' ', @{ recurring() }{qw(tasks failed skipped paused overdue)}); }
+is(trouble(), '0 0 0 0 0', 'without recurring tasks, all is 0');
+$node->safe_psql('postgres', q{
+	SELECT delay_every('mine', '1 day', 'SELECT 1');
+	SET SESSION AUTHORIZATION other;
+	SELECT delay_every('secret', '1 day', 'SELECT 1 / 0 -- secret', starts => now());
+	SELECT delay_every('stops', '1 day', 'SELECT 1', starts => now() + '1 hour');
+	SELECT delay_every('skips', '1 day', 'SELECT 1', starts => now() + '1 hour', skip_after => '1 second');
+	SELECT delay_every('rests', '1 day', 'SELECT 1'), delay_pause_recurring('rests');
+	RESET SESSION AUTHORIZATION;
+	-- its time zone is gone when it looks for its next time; the other one comes too late
+	UPDATE delay_wheel.recurring_task SET time_zone = 'Mars/Base' WHERE name = 'stops';
+	UPDATE delay_wheel.task SET due = now() - interval '30 s' FROM delay_wheel.recurring_task r WHERE r.task = task.id AND name IN ('stops', 'skips')});
+ok(wait_until(60, sub { trouble() eq '5 2 1 1 0' }), 'those that have failed, cannot go on, were skipped, or are paused, are counted') or diag(trouble());
+ok($rows{delay_wheel_recurring}{failed_oldest_seconds} > 0 && $rows{delay_wheel_recurring}{failed_oldest_seconds} < 600, 'with the time of the first failure');
+is($rows{delay_wheel_recurring}{overdue_oldest_seconds}, 0, 'none waits');
+
+my $late = q{SELECT task FROM delay_wheel.recurring WHERE name = 'late'};
+my $lock = $node->background_psql('postgres');
+$lock->query_safe('SELECT pg_advisory_lock(1)');
+$node->safe_psql('postgres', q{
+	SELECT delay_pause();
+	SELECT delay_every('late', '1 day', 'SELECT pg_advisory_xact_lock(1)', starts => now() - interval '1 hour', catch_up => 'all')});
+is(trouble(), '6 2 1 1 1', 'and one whose run was due long ago');
+cmp_ok($rows{delay_wheel_recurring}{overdue_oldest_seconds}, '>=', 3600, 'with how long ago');
+$node->safe_psql('postgres', "SELECT delay_reschedule(($late), '1 hour')");
+is(trouble(), '6 2 1 1 0', 'if the run is moved, its new time counts');
+$node->safe_psql('postgres', "SELECT delay_reschedule_at(($late), now() - interval '30 min')");
+is(trouble(), '6 2 1 1 1', 'and the other way round');
+my $table = $node->background_psql('postgres');
+$table->query_safe('BEGIN; LOCK TABLE delay_wheel.task');
+is(trouble(), '6 2 1 1 1', 'a look does not wait while the table of tasks is locked');
+$table->quit;
+$node->safe_psql('postgres', 'SELECT delay_resume()');
+wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = ($late)", 'its run has begun', 60, expected => 1);
+is(trouble(), '6 2 1 1 0', 'then it is not overdue, however long it lasts');
+$lock->quit;
+wait_for($node, q{SELECT runs FROM delay_wheel.recurring WHERE name = 'late'}, 'and it ends', 60, expected => 1);
+
+# who may see what
+my $owners = q{SELECT string_agg(format('%s %s', owner, tasks), ', ' ORDER BY owner = 'other') FROM delay_wheel.recurring_status};
+my $me = $node->safe_psql('postgres', 'SELECT current_user');
+is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'prometheus' ]), "$me 2, other 4", 'pg_monitor sees how many each role has');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.recurring', extra_params => [ '-U', 'prometheus' ]), 0, 'and none of their names');
+unlike($node->safe_psql('postgres', 'TABLE delay_wheel.recurring_status; SELECT * FROM delay_wheel_internal.get_recurring()', extra_params => [ '-U', 'prometheus' ]), qr/secret|zero|Mars/, 'nor texts');
+is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'other' ]), 'other 4', 'others see their own');
+$node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
+is($node->safe_psql('postgres', $owners, extra_params => [ '-U', 'nobody' ]), '', 'which may be none');
+
+# the next run ends it
+$node->safe_psql('postgres', q{SET SESSION AUTHORIZATION other;
+	SELECT delay_every('secret', '1 day', 'SELECT 1', starts => now()), delay_every('skips', '1 day', 'SELECT 1'), delay_unschedule('stops'), delay_resume_recurring('rests');
+	SELECT delay_run(task) FROM delay_wheel.recurring WHERE name IN ('secret', 'skips')});
+is(trouble(), '5 0 0 0 0', 'after another run, all is well');
+
 #
 # Dashboard and alerts: nothing is asked for that does not come.
 #
@@ -301,7 +358,9 @@ if (my $exporter = program('prometheus-postgres-exporter'))
 	my $text = '';
 	ok(wait_until(60, sub { $text = metrics_at($ports{postgres}); missing($text, $pattern) eq '' }), 'postgres_exporter has them all')
 	  or diag('missing: ' . missing($text, $pattern));
-	like($text, qr/^delay_wheel_done_total\{datname="postgres",[^}]*\} 28$/m, 'with their values');
+	my $done = $node->safe_psql('postgres', 'SELECT done FROM delay_wheel.status');
+	like($text, qr/^delay_wheel_done_total\{datname="postgres",[^}]*\} $done$/m, 'with their values');
+	like($text, qr/^delay_wheel_recurring_tasks\{datname="postgres",[^}]*\} 5$/m, 'also those of recurring tasks');
 	like($text, qr/^# TYPE delay_wheel_done_total counter$/m, 'and types');
 }
 else { note('skipped: there is no prometheus-postgres-exporter'); }
