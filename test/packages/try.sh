@@ -167,7 +167,13 @@ step "and fails again" becomes "count(*) = 1 FROM delay_wheel.failed"
 # Removal, in the wrong order, undone; then in the right one.
 #
 query "SELECT delay_schedule('1 day', 'INSERT INTO effects VALUES (''kept'')')" >/dev/null
-step "the package is removed while the library is preloaded" apt-get remove --yes postgresql-15-delay-wheel
+logged()						# command...
+{
+	"$@" 2>&1 | tee /removal.log
+}
+warns() { grep -F 'sudo -u postgres psql --cluster 15/main -c "ALTER SYSTEM RESET shared_preload_libraries"' /removal.log; }
+step "the package is removed while the library is preloaded" logged apt-get remove --yes postgresql-15-delay-wheel
+step "which comes with a warning" warns
 step "the server does not start any more" fails_with 'could not access file "delay_wheel"' pg_ctlcluster 15 main restart
 step "the package is installed again" install new
 step "the server starts" restart
@@ -178,7 +184,10 @@ step "the extension is dropped" runuser -u postgres -- psql -d app -c "DROP EXTE
 step "the library is not preloaded any more" \
 	runuser -u postgres -- psql -c "ALTER SYSTEM RESET shared_preload_libraries"
 step "the server is restarted without it" restart
-step "the package is purged" apt-get purge --yes postgresql-15-delay-wheel
+step "the package is purged" logged apt-get purge --yes postgresql-15-delay-wheel
+does_not_warn() { ! grep Warning /removal.log; }
+step "which comes without a warning" does_not_warn
+rm /removal.log
 step "the server starts without its files" restart
 nothing_left() { ! find / -xdev -path /debs -prune -o -path /proc -prune -o -name '*delay*wheel*' -print | grep -v '^/var/\(lib/dpkg\|log\|cache\)/\|^/try' | grep .; }
 step "nothing of it is left" nothing_left

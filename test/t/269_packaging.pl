@@ -1,7 +1,7 @@
 # What packagers read: META.json follows the rules of PGXN (test/packages/META.schema.json),
 # all files name the same version, and the script has all its parts.  The distribution for
 # PGXN is what was committed.  The links of the documents in Debian's
-# package hold.
+# package hold.  Its removal warns of clusters that need it.
 # (test/packages/run builds and installs the packages and the distribution.)
 
 use strict;
@@ -11,6 +11,7 @@ use DelayWheel;
 use Documents;
 use File::Basename;
 use File::Find;
+use IPC::Run ();
 use JSON::PP;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -174,6 +175,69 @@ my $rules = file('debian/rules');
 my @excluded = $rules =~ /--exclude=(\S+)/g;
 like($rules, qr{^\t+debian/documents }m, 'debian/rules puts them there');
 is(join(' ', grep { my $path = $_; !grep { index($path, $_) >= 0 } @excluded } @large), '', 'and leaves their names as they are');
+
+#
+# The removal of the package warns of clusters that would not start any more.
+#
+SKIP:
+{
+	skip 'there is no pg_conftool (package postgresql-common)', 1 if system('command -v pg_conftool >/dev/null') != 0;
+
+	my $etc = PostgreSQL::Test::Utils::tempdir();
+	my $preload = 'shared_preload_libraries';
+
+	# a cluster: its postgresql.conf, a file in conf.d, and what ALTER SYSTEM has written
+	my $make = sub {
+		my ($name, %files) = @_;
+		my $cluster = "$etc/$name";
+
+		system_or_bail('mkdir', '-p', "$cluster/conf.d", "$cluster/data");
+		append_to_file("$cluster/postgresql.conf", "data_directory = '$cluster/data'\n" . ($files{conf} // '') . "\ninclude_dir = 'conf.d'\n");
+		append_to_file("$cluster/conf.d/own.conf", $files{own}) if $files{own};
+		append_to_file("$cluster/data/postgresql.auto.conf", $files{auto}) if $files{auto};
+	};
+	# what is said at removal, by cluster
+	my $warnings = sub {
+		my ($action, $clusters, $path) = @_;
+		local %ENV = (%ENV, PG_CLUSTER_CONF_ROOT => $clusters, DPKG_MAINTSCRIPT_PACKAGE => 'postgresql-15-delay-wheel', PATH => $path // $ENV{PATH});
+		my ($out, $err) = ('', '');
+
+		ok(IPC::Run::run([ '/bin/sh', "$root/debian/prerm.in", $action ], '<', \undef, '>', \$out, '2>', \$err), "$action does not fail");
+		is($out, '', 'nor say anything to what reads its output');
+		return { map { m{\A(\S+) has delay_wheel in shared_preload_libraries\.\n(.*)}s ? ($1 => $2) : ('?' => $_) } grep { $_ ne '' } split /^Warning: the PostgreSQL cluster /m, $err };
+	};
+
+	$make->('15/main', auto => "$preload = 'delay_wheel'\n");
+	$make->('15/more', auto => "$preload = 'pg_stat_statements, delay_wheel, \"a b\"'\n", conf => "$preload = 'delay_wheel'");
+	$make->('15/file', own => "$preload = '\$libdir/delay_wheel.so'\n");
+	$make->('15/none', conf => "#$preload = 'delay_wheel'", own => "$preload = 'delay_wheel_more, auto_explain'\n");
+	$make->('15/over', conf => "$preload = 'delay_wheel'", auto => "$preload = 'auto_explain'\n");
+	$make->('15/lost', conf => "$preload = 'delay_wheel'");
+	$make->('14/main', conf => "$preload = 'delay_wheel'");
+	rmdir "$etc/15/lost/data" or die $!;
+	# directories of others, a cluster that is no more, a file that is none
+	mkdir "$etc/15/gone" or die $!;
+	chmod 0, "$etc/15/none/data" or die $!;
+
+	my $said = $warnings->('remove', $etc);
+	is(join(' ', sort keys %$said), '15/file 15/lost 15/main 15/more', 'those that preload it are named, and no others');
+	like($said->{'15/main'}, qr/^  sudo -u postgres psql --cluster 15\/main -c "ALTER SYSTEM RESET $preload"\nThen restart/m, 'with the way out');
+	like($said->{'15/more'}, qr/-c "ALTER SYSTEM SET $preload = 'pg_stat_statements', 'a b'"$/m, 'other libraries stay');
+	like($said->{'15/more'}, qr{^  take delay_wheel out of $preload in \Q$etc\E/15/more/postgresql\.conf$}m, 'and the file is named where it would come back from');
+	like($said->{'15/file'}, qr{^  take delay_wheel out of $preload in \Q$etc\E/15/file/conf\.d/own\.conf\nThen}m, 'or where it is');
+	is_deeply($warnings->($_, $etc), {}, 'which is not the time to warn') for qw(upgrade deconfigure failed-upgrade);
+	is_deeply($warnings->('remove', "$etc/nothing"), {}, 'without clusters there is nothing to warn of');
+	# the rest of what it calls is there
+	my $bin = PostgreSQL::Test::Utils::tempdir();
+	for my $program (qw(tr sed grep paste cat))
+	{
+		my ($path) = grep { -x } map { "$_/$program" } '/usr/bin', '/bin';
+		symlink $path, "$bin/$program" or die $!;
+	}
+	is_deeply($warnings->('remove', $etc, $bin), {}, 'nor without postgresql-common');
+	chmod 0700, "$etc/15/none/data" or die $!;
+}
+like($rules, qr{^\t+cp debian/prerm\.in debian/\$\$package\.prerm }m, 'debian/rules makes it part of each package');
 
 #
 # "make dist", in a repository of its own: this may be a copy of the tree without one.
