@@ -248,7 +248,7 @@ SELECT pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner, pg_catalog.count
 	   pg_catalog.min(d.due) FILTER (WHERE r.task IS NULL) AS first_due
 FROM delay_wheel_internal.get_recurring() d
 	 -- two executors may hold the same task for a moment, until one has claimed it
-	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task = d.task
+	 LEFT JOIN (SELECT DISTINCT task FROM delay_wheel_internal.get_running()) r ON r.task OPERATOR(pg_catalog.=) d.task
 GROUP BY d.owner;
 COMMENT ON VIEW delay_wheel.recurring_status IS
 'which recurring tasks of this database are in trouble: a row for each role that has some, without names and texts. One''s own; all of them for pg_read_all_stats and superusers. Those that came with a copy and are not armed are left out. delay_wheel.recurring has them one by one';
