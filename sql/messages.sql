@@ -15,14 +15,16 @@ CREATE FUNCTION delay_send(
 	skip_after interval DEFAULT NULL,
 	notify text DEFAULT NULL,
 	on_success text DEFAULT NULL,
-	on_failure text DEFAULT NULL)
+	on_failure text DEFAULT NULL,
+	retry_backoff text DEFAULT NULL,
+	retry_max_delay interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_send' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text) IS
+COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval) IS
 'sends a message into an external queue, see delay_queue(), if this transaction commits: from its due time on, one of the queue''s receivers gets it. Returns its id. A message is a task whose work is done elsewhere: it is cancelled, moved, paused, waited for and seen in the views as tasks are, by these functions.
 queue: its name; the current user must own it, or be one of its users.
 payload: what the receiver gets, up to 1 MB.
-delay, due, key, if_exists, tag, priority, max_attempts, retry_delay, expires, skip_after, notify: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
+delay, due, key, if_exists, tag, priority, max_attempts, retry_delay, retry_backoff, retry_max_delay, expires, skip_after, notify: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
 on_success, on_failure: as in delay_schedule_task(), SQL that is scheduled when the message was received and that transaction commits, or when it is given up; a task of the sender in the default queue. $1 is the message''s id in both; $2 of on_success is the result (jsonb) that delay_done() was given, null without one or if the message was received in a transaction; $2 and $3 of on_failure are SQLSTATE and message (text).
 Errors: a null queue or payload, SQLSTATE 22004; a queue that does not exist, 42704, is not external, 55000, or is not for the current user, 42501; a payload that is too long, 54000; others as in delay_schedule_task()';
 
@@ -81,7 +83,7 @@ COMMENT ON FUNCTION delay_release(bigint, bigint, interval) IS
 CREATE FUNCTION delay_fail(id bigint, token bigint DEFAULT NULL, error text DEFAULT NULL, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_fail' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_fail(bigint, bigint, text, interval, boolean) IS
-'says that an attempt has failed, if this transaction commits: with a token, of a message that delay_lease() has given; without, of one that this transaction has received by delay_receive(), which is put back. It is due again after retry_in, 0 to 366 days, or if that is null after its retry_delay, which doubles with each attempt; without attempts left, or with give_up, it is given up, and stands in delay_wheel.failed with SQLSTATE DW007 and error as its message. True; false if the token is not that of its lease, as in delay_done(), or this transaction has not received the message, or has put it back already. Errors: a null id, SQLSTATE 22004; retry_in out of its range, 22023; with a token, without the right to receive from its queue, 42501';
+'says that an attempt has failed, if this transaction commits: with a token, of a message that delay_lease() has given; without, of one that this transaction has received by delay_receive(), which is put back. It is due again after retry_in, 0 to 366 days, or if that is null after its retry_delay, which grows as its retry_backoff says; without attempts left, or with give_up, it is given up, and stands in delay_wheel.failed with SQLSTATE DW007 and error as its message. True; false if the token is not that of its lease, as in delay_done(), or this transaction has not received the message, or has put it back already. Errors: a null id, SQLSTATE 22004; retry_in out of its range, 22023; with a token, without the right to receive from its queue, 42501';
 
 CREATE PROCEDURE delay_await(queue text, timeout interval DEFAULT NULL, INOUT found boolean DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'dw_await' LANGUAGE C;

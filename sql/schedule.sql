@@ -50,10 +50,14 @@ CREATE FUNCTION delay_schedule_task(
 	notify text DEFAULT NULL,
 	on_success text DEFAULT NULL,
 	on_failure text DEFAULT NULL,
-	mode text DEFAULT NULL)
+	mode text DEFAULT NULL,
+	retry_backoff text DEFAULT NULL,
+	retry_max_delay interval DEFAULT NULL,
+	retry_on text[] DEFAULT NULL,
+	give_up_on text[] DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text) IS
+COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[]) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
 args: values of $1, $2 ..., an array. Texts (also an untyped literal, as ''{7,abc}'') are read as literals are in this session, and take their types from the statement; elements of another type, as of ARRAY[7, 8], have this type. At most 65535, SQLSTATE 54000.
 arg_types: the types of args that are texts, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
@@ -66,13 +70,16 @@ queue: name of a declared queue, see delay_queue(); null is the default queue.
 tag, 1 to 1000 bytes: for grouping, as for delay_cancel_all().
 priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
 max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1.
-retry_delay, 0 to 366 days: pause before the second attempt, doubled before each further one up to an hour; 0 is at once; null is the queue''s, or else 10 seconds.
+retry_delay, 0 to 366 days: pause before the second attempt; 0 is at once; null is the queue''s, or else 10 seconds. How it grows, and to what, say retry_backoff and retry_max_delay; each pause is lengthened by up to a quarter at random.
 timeout, 0 to 2147483647 ms: after which each attempt is cancelled, rounded up to whole ms; 0 is never, whatever the queue and the settings say; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout.
 expires: it is not run later than that after due, but fails with SQLSTATE DW002; greater than zero; null is at any time.
 skip_after: it is not run later than that after due, which of a later attempt is its own, and leaves no failed task: its row goes, and it is counted as skipped; greater than zero, null is not at all. The shorter one of expires and skip_after decides, expires if they are equal.
 notify, 1 to 63 bytes: a channel, as given to pg_notify(), that is notified of its end, in the transaction that ends it: a JSON object with id, outcome (done, failed: given up, skipped, cancelled), sqlstate if it failed, key and tag if it has them and they are not too long.
 on_success, on_failure: SQL that is scheduled as a task of its own, due at once, in the transaction in which this one is done, or given up; with its owner, queue, priority, tag and search_path. on_success may use $1, its id (bigint), and $2, the number of rows of its last statement (bigint); on_failure $1, its id, $2, SQLSTATE, and $3, the message of its last error (text). Neither is run for tasks that are skipped or cancelled. Together they have 128 MB at most, SQLSTATE 54000.
 mode, for a statement that cannot run inside a transaction (VACUUM, CREATE INDEX CONCURRENTLY, CALL of a procedure that commits ...): at_most_once or at_least_once; it is run by itself then, as a client would run it, and only this one statement is allowed. at_most_once: it is not begun a second time if its end is not known, after a crash of the server or the end of its executor, but stands in delay_wheel.failed with SQLSTATE DW003; at_least_once: it is run again then. Both are run again after an error if max_attempts allows; what the statement had committed before the error stays. Not for tasks of roles without LOGIN before PostgreSQL 17: these fail with SQLSTATE 0A000. Null, the default, for all that can run in a transaction: only these are run exactly once.
+retry_backoff: the pause before each further attempt: exponential: twice the one before; linear: retry_delay times the number of failed attempts; fixed: retry_delay; null is the queue''s, or else exponential.
+retry_max_delay, 0 to 366 days: no pause is longer, but for what is added at random; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0.
+retry_on: SQLSTATEs, as 40001, or their classes, as 08: after another error the task is not tried again, whatever max_attempts says. give_up_on: after one of these it is not. At most 100 each; an empty array is none, so after each error it may be tried again; null is the queue''s, or else none. The error of a timeout is 57014. A serialization failure or deadlock (40001, 40P01) is judged when ten repeats at once, which are no attempts, did not help; a connection to another node of Citus that was lost, which is no attempt either, by give_up_on alone. What is no SQLSTATE is an error, SQLSTATE 22023.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
 
 CREATE FUNCTION delay_schedule_trigger() RETURNS trigger

@@ -73,7 +73,8 @@ SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.receivers IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(q.receivers::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS receivers,
 	   CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval)::text END AS lease,
 	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision)::text END AS receive_timeout,
-	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed
+	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed,
+	   COALESCE(q.retry_backoff, 'exponential') AS retry_backoff, q.retry_max_delay::text AS retry_max_delay, q.retry_on, q.give_up_on
 FROM delay_wheel_internal.visible_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
@@ -84,7 +85,7 @@ COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_pause() holds for 
 COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -1, 0 or 1';
 COMMENT ON COLUMN delay_wheel.queues.timeout IS 'an interval as text: of tasks that say none; null is the roles setting';
 COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
-COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'an interval as text: of tasks that say none: pause before the second attempt, doubled before each further one';
+COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'an interval as text: of tasks that say none: pause before the second attempt';
 COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
 COMMENT ON COLUMN delay_wheel.queues.spread IS 'an interval as text: due times of its new tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; or, if it is unreceived, since when no receiver has come; else null';
@@ -110,6 +111,10 @@ COMMENT ON COLUMN delay_wheel.queues.first_due IS 'of the task in memory that is
 COMMENT ON COLUMN delay_wheel.queues.awaiting IS 'if external: sessions that wait for its messages in delay_await(); else null';
 COMMENT ON COLUMN delay_wheel.queues.leased IS 'if external: messages that receivers have under a lease, see delay_lease(); they count for max_running beside running; else null, and so while a command rewrites the table of tasks';
 COMMENT ON COLUMN delay_wheel.queues.lapsed IS 'if external: leases that ended without a word of their receiver, since the start of the server, or since the queue was declared; each is counted when its message is received again, or has failed; else null';
+COMMENT ON COLUMN delay_wheel.queues.retry_backoff IS 'of tasks that say none: how the pause before further attempts grows: exponential, linear or fixed';
+COMMENT ON COLUMN delay_wheel.queues.retry_max_delay IS 'an interval as text: of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
+COMMENT ON COLUMN delay_wheel.queues.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
+COMMENT ON COLUMN delay_wheel.queues.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
 COMMENT ON COLUMN delay_wheel.queues.receivers IS 'roles that may receive its messages, beside members of its owner; ''-'' stands for all roles';
 
 CREATE FUNCTION delay_wheel_internal.get_status(

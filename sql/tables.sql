@@ -76,7 +76,7 @@ COMMENT ON COLUMN delay_wheel.task.spared IS 'cancellations up to this number do
 COMMENT ON COLUMN delay_wheel.task.token IS 'of a message that was leased, see delay_lease: a random number that the receiver shows; due is the end of the lease';
 COMMENT ON COLUMN delay_wheel.task.first_due IS 'of a message that was leased: when it was due';
 COMMENT ON COLUMN delay_wheel.task.leased_at IS 'of a message that was leased: when its lease began';
-COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt, doubled before each further one up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
+COMMENT ON COLUMN delay_wheel.task.retry_delay IS 'pause before the second attempt; grows as retry_backoff in more, or its queue, says, is doubled else, up to an hour, and lengthened by up to a quarter at random; a second at least after 100 attempts; null is the queue''s, or else 10 seconds; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.expires IS 'the task is not run later than that after due, which of a later attempt is its own; null is at any time; a day counts 24 hours, a month 30 days';
 COMMENT ON COLUMN delay_wheel.task.sql IS 'one or several SQL statements; null in a message';
 COMMENT ON COLUMN delay_wheel.task.args IS 'values of $1, $2 ... in text form; null if there are none';
@@ -114,6 +114,10 @@ CREATE TABLE delay_wheel.queue
 	lease interval,
 	receive_timeout integer,
 	notify_channel text,
+	retry_backoff text,
+	retry_max_delay interval,
+	retry_on text[],
+	give_up_on text[],
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -124,6 +128,8 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
+	CONSTRAINT queue_retry_backoff_check CHECK (retry_backoff IN ('exponential', 'linear', 'fixed')),
+	CONSTRAINT queue_retry_max_delay_check CHECK (retry_max_delay > '0'),
 	CONSTRAINT queue_spread_check CHECK (spread >= '0'),
 	CONSTRAINT queue_lease_check CHECK (lease > '0'),
 	CONSTRAINT queue_receive_timeout_check CHECK (receive_timeout >= 0),
@@ -146,7 +152,7 @@ COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started i
 COMMENT ON COLUMN delay_wheel.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
 COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
-COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, doubled before each further one; zero is at once, but a second after 100 attempts; null is 10 seconds';
+COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, which grows as retry_backoff says; zero is at once, but a second after 100 attempts; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
 COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
@@ -154,6 +160,10 @@ COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions
 COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
 COMMENT ON COLUMN delay_wheel.queue.receive_timeout IS 'if external: how long a transaction that has received may be idle, in milliseconds; 0 is without limit, null a minute';
 COMMENT ON COLUMN delay_wheel.queue.notify_channel IS 'if external: a channel that is notified, with the name of the queue, when a message can be received; null is none';
+COMMENT ON COLUMN delay_wheel.queue.retry_backoff IS 'of tasks that say none: how the pause before further attempts grows: exponential, linear or fixed; null is exponential';
+COMMENT ON COLUMN delay_wheel.queue.retry_max_delay IS 'of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
+COMMENT ON COLUMN delay_wheel.queue.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
+COMMENT ON COLUMN delay_wheel.queue.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

@@ -26,7 +26,13 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
 	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload,
-	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.due END AS leased_until
+	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.due END AS leased_until,
+	   t.more OPERATOR(pg_catalog.->>) 'retry_backoff'::text AS retry_backoff,
+	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text) = 'number' THEN
+			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
+	   END AS retry_max_delay,
+	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
+	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on
 FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
@@ -77,7 +83,11 @@ COMMENT ON COLUMN delay_wheel.tasks.crashes IS 'how often the process that ran i
 COMMENT ON COLUMN delay_wheel.tasks.mode IS 'at_most_once or at_least_once: it runs outside of a transaction, see delay_schedule_task(); null for all others';
 COMMENT ON COLUMN delay_wheel.tasks.arg_types IS 'types of the args; ''-'' for an untyped literal, which takes its type from the statement; null if there are none';
 COMMENT ON COLUMN delay_wheel.tasks.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
-COMMENT ON COLUMN delay_wheel.tasks.retry_delay IS 'an interval as text: pause before the second attempt, doubled before each further one up to an hour; null is the queue''s, or else 10 seconds';
+COMMENT ON COLUMN delay_wheel.tasks.retry_delay IS 'an interval as text: pause before the second attempt; null is the queue''s, or else 10 seconds';
+COMMENT ON COLUMN delay_wheel.tasks.retry_backoff IS 'how the pause before further attempts grows: exponential, linear or fixed; null is as the queue says, or else exponential';
+COMMENT ON COLUMN delay_wheel.tasks.retry_max_delay IS 'an interval as text: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
+COMMENT ON COLUMN delay_wheel.tasks.retry_on IS 'SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
+COMMENT ON COLUMN delay_wheel.tasks.give_up_on IS 'SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'an interval as text: time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.tasks.expires IS 'an interval as text: the task fails if it cannot begin within that after it was due; null is at any time';
 COMMENT ON COLUMN delay_wheel.tasks.skip_after IS 'an interval as text: the task is skipped if it cannot begin within that after it was due; null is at any time';
@@ -210,7 +220,13 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   d.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   d.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
 	   d.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure,
-	   d.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode
+	   d.more OPERATOR(pg_catalog.->>) 'mode'::text AS mode,
+	   d.more OPERATOR(pg_catalog.->>) 'retry_backoff'::text AS retry_backoff,
+	   CASE WHEN pg_catalog.jsonb_typeof(d.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text) = 'number' THEN
+			pg_catalog.make_interval(secs => LEAST(GREATEST((d.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
+	   END AS retry_max_delay,
+	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
+	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on
 FROM delay_wheel_internal.visible_recurring_task d
 	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
 	 -- two executors may hold the same task for a moment, until one has claimed it
@@ -247,6 +263,10 @@ COMMENT ON COLUMN delay_wheel.recurring.id IS 'number of the recurring task, as 
 COMMENT ON COLUMN delay_wheel.recurring.arg_types IS 'of its runs: types of the args, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.max_attempts IS 'of its runs, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.retry_delay IS 'of its runs, as in delay_wheel.tasks';
+COMMENT ON COLUMN delay_wheel.recurring.retry_backoff IS 'of its runs: how the pause before further attempts grows: exponential, linear or fixed; null is as the queue says, or else exponential';
+COMMENT ON COLUMN delay_wheel.recurring.retry_max_delay IS 'an interval as text: of its runs: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
+COMMENT ON COLUMN delay_wheel.recurring.retry_on IS 'of its runs: SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
+COMMENT ON COLUMN delay_wheel.recurring.give_up_on IS 'of its runs: SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.recurring.timeout IS 'of its runs, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.skip_after IS 'of its runs, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.notify IS 'of its runs, as in delay_wheel.tasks';

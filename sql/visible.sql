@@ -166,7 +166,11 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	receivers regrole[],
 	lease interval,
 	receive_timeout integer,
-	notify_channel text
+	notify_channel text,
+	retry_backoff text,
+	retry_max_delay interval,
+	retry_on text[],
+	give_up_on text[]
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

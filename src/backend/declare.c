@@ -56,6 +56,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../task/queues.h"
+#include "../task/retry_options.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
 #include "options.h"
@@ -483,6 +484,33 @@ take_channel(FunctionCallInfo fcinfo, int arg, Change *change)
 	give(change, Anum_queue_notify_channel, PG_GETARG_DATUM(arg), channel[0] == '\0');
 }
 
+/* Adds an argument that lists SQLSTATEs to the change; an empty list sets the column to null. */
+static void
+take_errors(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, Change *change)
+{
+	ArrayType  *errors;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	errors = PG_GETARG_ARRAYTYPE_P(arg);
+	dw_errors_check(errors, what);
+	give(change, column, PointerGetDatum(errors), ARR_NDIM(errors) == 0);
+}
+
+/* Reads the arguments of delay_queue() on retries that follow each other. */
+static void
+take_retry(FunctionCallInfo fcinfo, Change *change)
+{
+	int64		max_delay = dw_option_pause(fcinfo, 17, "retry_max_delay");
+
+	if (!PG_ARGISNULL(16))
+		dw_backoff_check(text_to_cstring(PG_GETARG_TEXT_PP(16)));
+	take_column(fcinfo, 16, Anum_queue_retry_backoff, PG_GETARG_DATUM(16), false, change);
+	take_column(fcinfo, 17, Anum_queue_retry_max_delay, PG_GETARG_DATUM(17), max_delay == 0, change);
+	take_errors(fcinfo, 18, "retry_on", Anum_queue_retry_on, change);
+	take_errors(fcinfo, 19, "give_up_on", Anum_queue_give_up_on, change);
+}
+
 /* Reads the arguments of delay_queue() that follow the name. */
 static void
 read_change(FunctionCallInfo fcinfo, Change *change)
@@ -513,6 +541,7 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_column(fcinfo, 14, Anum_queue_receive_timeout,
 		 Int32GetDatum(dw_option_timeout(fcinfo, 14, "receive_timeout")), false, change);
 	take_channel(fcinfo, 15, change);
+	take_retry(fcinfo, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

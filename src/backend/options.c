@@ -33,6 +33,7 @@
 #include "../statement/sqlcheck.h"
 #include "../task/new_task.h"
 #include "../task/queues.h"
+#include "../task/retry_options.h"
 #include "options.h"
 
 /* Limit for the payload of a message, or its result, in bytes */
@@ -240,6 +241,38 @@ read_mode(FunctionCallInfo fcinfo, DwNewTask *task)
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_MODE, mode);
 }
 
+/* Reads the option retry_on or give_up_on, whose name is also its key, into the column more. */
+static void
+read_errors(FunctionCallInfo fcinfo, int number, const char *name, DwNewTask *task)
+{
+	ArrayType  *errors;
+
+	if (PG_ARGISNULL(number))
+		return;
+	errors = PG_GETARG_ARRAYTYPE_P(number);
+	dw_errors_check(errors, name);
+	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, dw_errors_joined(errors));
+}
+
+/* Reads the options of retries into the column more. */
+static void
+read_retry_options(FunctionCallInfo fcinfo, DwNewTask *task)
+{
+	int64		max_delay = dw_option_pause(fcinfo, DW_ARG_RETRY_MAX_DELAY, "retry_max_delay");
+
+	if (!PG_ARGISNULL(DW_ARG_RETRY_BACKOFF))
+	{
+		char	   *backoff = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_RETRY_BACKOFF));
+
+		dw_backoff_check(backoff);
+		dw_more_set_text(task->values, task->nulls, Anum_task_more, DW_MORE_RETRY_BACKOFF, backoff);
+	}
+	if (!PG_ARGISNULL(DW_ARG_RETRY_MAX_DELAY))
+		dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_RETRY_MAX_DELAY, max_delay);
+	read_errors(fcinfo, DW_ARG_RETRY_ON, DW_MORE_RETRY_ON, task);
+	read_errors(fcinfo, DW_ARG_GIVE_UP_ON, DW_MORE_GIVE_UP_ON, task);
+}
+
 /* Reads the options that are stored in the column more. */
 static void
 read_rare_options(FunctionCallInfo fcinfo, DwNewTask *task)
@@ -253,6 +286,7 @@ read_rare_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	read_follow_up(fcinfo, DW_ARG_ON_SUCCESS, DW_MORE_ON_SUCCESS, DW_ON_SUCCESS_ARGS, task);
 	read_follow_up(fcinfo, DW_ARG_ON_FAILURE, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, task);
 	read_mode(fcinfo, task);
+	read_retry_options(fcinfo, task);
 }
 
 /* Reads the due time: after a delay, or at a time.  Without any of them it stays now. */

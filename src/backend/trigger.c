@@ -64,7 +64,7 @@ typedef struct Kind
 	const char *function;		/* its own name */
 	const char *stands_for;		/* the function that the user must be allowed to call */
 	int			ntypes;			/* argument types of that function */
-	Oid			types[15];
+	Oid			types[17];
 	const char *needs;			/* its first two arguments, for messages */
 	const char *example;
 } Kind;
@@ -75,9 +75,9 @@ static const Kind schedules = {
 	"delay_schedule_trigger('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid')"
 };
 static const Kind sends = {
-	true, "delay_send_trigger", "delay_send", 15,
+	true, "delay_send_trigger", "delay_send", 17,
 	{TEXTOID, JSONBOID, INTERVALOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID,
-	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID},
+	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID},
 	"a delay and the name of a queue",
 	"delay_send_trigger('30 minutes', 'mail', 'id', 'email')"
 };

@@ -185,7 +185,8 @@ dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, Time
 	{
 		again = dw_key_retry_allowed(rel, claim->tuple, &newer);
 		if (again)
-			dw_attempt_retry(claim, due != DW_NEVER ? due : dw_next_attempt(&claim->terms, failed),
+			dw_attempt_retry(claim, due != DW_NEVER ? due :
+							 dw_next_attempt(&claim->terms, &claim->key, claim->values, claim->nulls, failed),
 							 failed, started, error);
 		else
 			error->detail = psprintf("The task was not tried again, since task %lld of the same key is newer.",

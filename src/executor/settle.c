@@ -29,6 +29,7 @@
 #include "../shmem/suspects.h"
 #include "../task/attempts.h"
 #include "../task/ended.h"
+#include "../task/retries.h"
 #include "settle.h"
 
 /* The error of a task whose verdict is DW_REFUSE, in the current memory context. */
@@ -132,14 +133,16 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
 
 /*
  * Returns when a task that has lost its connection to another node is run again; DW_NEVER
- * if it is not.  Sets *lost to the number of times.
+ * if it is not.  Sets *lost to the number of times.  This is no attempt, so retry_on says
+ * nothing of it; give_up_on does.
  */
 static TimestampTz
 next_connection(const DwRun *run, const DwClaim *claim, int64 *lost)
 {
 	int64		before;
 
-	if (!run->undone || !dw_is_lost_connection(run->error->sqlerrcode))
+	if (!run->undone || !dw_is_lost_connection(run->error->sqlerrcode) ||
+		dw_retry_gives_up(claim->key.queue, claim->values, claim->nulls, run->error->sqlerrcode))
 		return DW_NEVER;
 	if (!dw_more_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOST, &before))
 		before = 0;
@@ -158,6 +161,14 @@ key_allows_retry(const DwClaim *claim, int64 *newer)
 	return allowed;
 }
 
+/* Adds a sentence to the detail of an error. */
+static void
+add_detail(ErrorData *error, const char *sentence)
+{
+	error->detail = psprintf("%s%s%s", error->detail ? error->detail : "",
+							 error->detail ? "\n" : "", sentence);
+}
+
 /*
  * Puts a failed task back for another run, or records its failure.  If it is put back, no
  * session can stop the task from this decision to the end of the transaction.
@@ -169,15 +180,22 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	int64		newer = 0;
 	int64		lost = 0;
 	TimestampTz reconnect = next_connection(run, claim, &lost);
+	bool		again = reconnect != DW_NEVER;
+	char	   *refusal = NULL;
 
-	if ((reconnect != DW_NEVER || has_attempts_left(run, claim)) &&
-		key_allows_retry(claim, &newer) && dw_stop_forbid(db, me))
+	if (!again && has_attempts_left(run, claim))
+	{
+		refusal = dw_retry_refusal(claim->key.queue, claim->values, claim->nulls, run->error->sqlerrcode);
+		again = refusal == NULL;
+	}
+	if (again && key_allows_retry(claim, &newer) && dw_stop_forbid(db, me))
 	{
 		run->outcome = DW_RETRIED;
 		if (reconnect != DW_NEVER)
 			dw_attempt_lost(claim, reconnect, lost, started_of(run), run->error);
 		else
-			dw_attempt_retry(claim, dw_next_attempt(&claim->terms, run->attempts + 1),
+			dw_attempt_retry(claim, dw_next_attempt(&claim->terms, &claim->key, claim->values,
+													claim->nulls, run->attempts + 1),
 							 run->attempts + 1, started_of(run), run->error);
 		return;
 	}
@@ -185,9 +203,10 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	if (dw_stop_requested(me))
 		explain_stop(db, me, &said);
 	else if (newer != 0)
-		said.detail = psprintf("%s%sThe task was not tried again, since task %lld of the same key is newer.",
-							   said.detail ? said.detail : "", said.detail ? "\n" : "",
-							   (long long) newer);
+		add_detail(&said, psprintf("The task was not tried again, since task %lld of the same key is newer.",
+								   (long long) newer));
+	else if (refusal != NULL)
+		add_detail(&said, refusal);
 	dw_attempt_fail(claim, run->attempts + (run->was_run ? 1 : 0), started_of(run), &said);
 }
 

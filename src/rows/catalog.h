@@ -138,7 +138,11 @@ enum
 	Anum_queue_lease,
 	Anum_queue_receive_timeout,
 	Anum_queue_notify_channel,
-	Natts_queue = Anum_queue_notify_channel
+	Anum_queue_retry_backoff,
+	Anum_queue_retry_max_delay,
+	Anum_queue_retry_on,
+	Anum_queue_give_up_on,
+	Natts_queue = Anum_queue_give_up_on
 };
 
 /* Columns of delay_wheel.pause. */

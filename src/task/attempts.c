@@ -23,9 +23,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "attempts.h"
-
-/* Limit for the growing pause between attempts, in us; a longer retry_delay stays as it is. */
-#define MAX_PAUSE		USECS_PER_HOUR
+#include "retries.h"
 
 /*
  * A retry_delay of zero does not grow.  After MAX_AT_ONCE failed attempts the pause
@@ -151,19 +149,16 @@ dw_next_connection(int64 lost, int sqlstate)
 }
 
 /*
- * Returns the due time of the next attempt, after the given number of failed ones.
- *
- * The pause doubles with each attempt.  Some jitter (up to a quarter) keeps tasks
- * that failed together from coming back together.
+ * Returns the due time of the next attempt of a task, after the given number of failed
+ * ones.  values and nulls are the columns of delay_wheel.task.  Some jitter (up to a
+ * quarter) keeps tasks that failed together from coming back together.
  */
 TimestampTz
-dw_next_attempt(const DwTerms *terms, int failed)
+dw_next_attempt(const DwTerms *terms, const DwTaskKey *key, const Datum *values,
+				const bool *nulls, int failed)
 {
-	int64		longest = Max(terms->retry_delay, MAX_PAUSE);
-	int64		pause = terms->retry_delay;
+	int64		pause = dw_retry_pause(terms->retry_delay, key->queue, values, nulls, failed);
 
-	for (int i = 1; i < failed && pause > 0 && pause < longest; i++)
-		pause = pause > longest / 2 ? longest : pause * 2;
 	if (failed >= MAX_AT_ONCE)
 		pause = Max(pause, PAUSE_AFTER);
 	return after_pause(pause);

@@ -26,7 +26,8 @@ extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
 extern bool dw_is_transient(int sqlstate);
 extern bool dw_is_lost_connection(int sqlstate);
 extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
-extern TimestampTz dw_next_attempt(const DwTerms *terms, int failed);
+extern TimestampTz dw_next_attempt(const DwTerms *terms, const DwTaskKey *key,
+								   const Datum *values, const bool *nulls, int failed);
 extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
 #endif							/* DW_ATTEMPTS_H */

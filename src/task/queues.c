@@ -519,6 +519,26 @@ text_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
 		MemoryContextStrdup(dw_queue_tables.context, TextDatumGetCString(value));
 }
 
+/* Returns a column that lists SQLSTATEs as one text, in the memory of the copy; NULL if it is null. */
+static char *
+errors_column(Relation rel, HeapTuple tuple, AttrNumber attnum)
+{
+	Datum		value = column_or(rel, tuple, attnum, (Datum) 0);
+
+	return DatumGetPointer(value) == NULL ? NULL :
+		MemoryContextStrdup(dw_queue_tables.context, dw_errors_joined(DatumGetArrayTypeP(value)));
+}
+
+/* Fills *retry from a row of delay_wheel.queue. */
+static void
+read_retry_columns(Relation rel, HeapTuple tuple, DwRetry *retry)
+{
+	retry->backoff = dw_backoff_named(text_column(rel, tuple, Anum_queue_retry_backoff));
+	retry->max_delay = interval_column(rel, tuple, Anum_queue_retry_max_delay, 0);
+	retry->retry_on = errors_column(rel, tuple, Anum_queue_retry_on);
+	retry->give_up_on = errors_column(rel, tuple, Anum_queue_give_up_on);
+}
+
 /* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
@@ -534,6 +554,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 												  Int16GetDatum(0)));
 	queue->retry_delay = interval_column(rel, tuple, Anum_queue_retry_delay,
 										 DW_DEFAULT_RETRY_DELAY);
+	read_retry_columns(rel, tuple, &queue->retry);
 	queue->history = history_column(rel, tuple);
 	queue->external = DatumGetBool(column_or(rel, tuple, Anum_queue_external, BoolGetDatum(false)));
 	queue->lease = interval_column(rel, tuple, Anum_queue_lease, DW_DEFAULT_LEASE);

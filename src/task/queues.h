@@ -17,6 +17,7 @@
 #include "../base/settings.h"
 #include "../ring/ring.h"
 #include "../shmem/shared.h"
+#include "retry_options.h"
 
 /* The settings of a queue that scheduling uses. */
 typedef struct DwQueueForTask
@@ -38,6 +39,7 @@ typedef struct DwDeclaredQueue
 	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
+	DwRetry		retry;
 	DwHistoryLevel history;		/* which of its tasks go into the history */
 	bool		external;		/* has messages, which sessions receive */
 	int64		lease;			/* length of a lease that says nothing, in us */
