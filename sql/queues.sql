@@ -6,10 +6,10 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 	users name[] DEFAULT NULL, history text DEFAULT NULL, external boolean DEFAULT NULL,
 	receivers name[] DEFAULT NULL, lease interval DEFAULT NULL, receive_timeout interval DEFAULT NULL,
 	notify_channel text DEFAULT NULL, retry_backoff text DEFAULT NULL, retry_max_delay interval DEFAULT NULL,
-	retry_on text[] DEFAULT NULL, give_up_on text[] DEFAULT NULL) RETURNS boolean
+	retry_on text[] DEFAULT NULL, give_up_on text[] DEFAULT NULL, keep_settings text[] DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[]) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[]) IS
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[]) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[]) IS
 'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
 name: up to 63 bytes, not ''default''.
 max_running: how many of its tasks run at a time; 0 (the default) is no limit.
@@ -22,12 +22,13 @@ batch: whether its tasks may share a transaction with others, true by default.
 spread, up to 366 days: due times of new tasks are put off, each by another part of this; 0 (the default) is not at all.
 users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles; none by default.
 history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says.
-external: whether it has messages, which sessions take by delay_receive(), and not SQL tasks, which executors run; false by default. It cannot be changed while the queue has tasks or messages, or open transactions use it, SQLSTATE 55006. Its max_running is how many of its messages open transactions and leases may have at a time, its rate how many are received in a second; timeout, batch, retry_on and give_up_on mean nothing for it.
+external: whether it has messages, which sessions take by delay_receive(), and not SQL tasks, which executors run; false by default. It cannot be changed while the queue has tasks or messages, or open transactions use it, SQLSTATE 55006. Its max_running is how many of its messages open transactions and leases may have at a time, its rate how many are received in a second; timeout, batch, retry_on, give_up_on and keep_settings mean nothing for it.
 receivers: of an external queue: roles that may receive its messages, beside members of its owner and superusers, names as for users; none by default. Its users are those who may send.
 lease, a millisecond to 366 days: of an external queue: how long delay_lease() gives a message away if it says nothing; a minute is the default.
 receive_timeout, 0 to 2147483647 ms: of an external queue: how long a transaction that has received by delay_receive() may be idle, before its session is ended and its messages are due again: sets idle_in_transaction_session_timeout for the transaction, unless that is shorter; 0 is without limit, a minute the default.
 notify_channel, up to 63 bytes: of an external queue: a channel, as given to pg_notify(), that is notified, with the name of the queue, when a message can be received, at most ten times a second; empty (the default) is none. For those who cannot call delay_await(): look for messages after LISTEN and after each notification.
 retry_backoff, retry_max_delay, retry_on, give_up_on: of tasks that say none, as in delay_schedule_task; exponential, 0 (an hour) and empty arrays (none) are the defaults.
+keep_settings: settings of the callers that are kept with tasks that say none, also by delay_schedule_trigger(), as in delay_schedule_task; the current user must be allowed to set them, and so must be each caller; an empty array (the default) is none.
 Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622. Returns true';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS boolean

@@ -54,10 +54,11 @@ CREATE FUNCTION delay_schedule_task(
 	retry_backoff text DEFAULT NULL,
 	retry_max_delay interval DEFAULT NULL,
 	retry_on text[] DEFAULT NULL,
-	give_up_on text[] DEFAULT NULL)
+	give_up_on text[] DEFAULT NULL,
+	keep_settings text[] DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[]) IS
+COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[]) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
 args: values of $1, $2 ..., an array. Texts (also an untyped literal, as ''{7,abc}'') are read as literals are in this session, and take their types from the statement; elements of another type, as of ARRAY[7, 8], have this type. At most 65535, SQLSTATE 54000.
 arg_types: the types of args that are texts, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
@@ -80,6 +81,7 @@ mode, for a statement that cannot run inside a transaction (VACUUM, CREATE INDEX
 retry_backoff: the pause before each further attempt: exponential: twice the one before; linear: retry_delay times the number of failed attempts; fixed: retry_delay; null is the queue''s, or else exponential.
 retry_max_delay, 0 to 366 days: no pause is longer, but for what is added at random; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0.
 retry_on: SQLSTATEs, as 40001, or their classes, as 08: after another error the task is not tried again, whatever max_attempts says. give_up_on: after one of these it is not. At most 100 each; an empty array is none, so after each error it may be tried again; null is the queue''s, or else none. The error of a timeout is 57014. A serialization failure or deadlock (40001, 40P01) is judged when ten repeats at once, which are no attempts, did not help; a connection to another node of Citus that was lost, which is no attempt either, by give_up_on alone. What is no SQLSTATE is an error, SQLSTATE 22023.
+keep_settings: names of settings, as app.tenant and TimeZone, whose present values are stored with it, and are set while it runs, as if it began with SET LOCAL: row security, for instance, finds them as the caller had them. Each attempt has them, and what follows by on_success and on_failure. A custom setting that is not set is empty then. They must be such that the current user may set them; the rights of the owner count again when it runs. At most 100 of them, and 64 kB, SQLSTATE 54000; an empty array is none; null is as the queue says, or else none. Not kept are role, session_authorization, search_path (which each task keeps), statement_timeout (which is timeout), those of transactions and those of delay_wheel, SQLSTATE 22023; an unknown name without a dot is an error, 42704, and so is one that the current user may not set, 42501, or nobody, 55P02.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
 
 CREATE FUNCTION delay_schedule_trigger() RETURNS trigger

@@ -74,7 +74,7 @@ SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.external THEN COALESCE(q.lease, '1 minute'::interval)::text END AS lease,
 	   CASE WHEN q.external THEN pg_catalog.make_interval(secs => pg_catalog.float8(COALESCE(q.receive_timeout, 60000)) / 1000::double precision)::text END AS receive_timeout,
 	   q.notify_channel, s.first_due, s.awaiting, s.leased, s.lapsed,
-	   COALESCE(q.retry_backoff, 'exponential') AS retry_backoff, q.retry_max_delay::text AS retry_max_delay, q.retry_on, q.give_up_on
+	   COALESCE(q.retry_backoff, 'exponential') AS retry_backoff, q.retry_max_delay::text AS retry_max_delay, q.retry_on, q.give_up_on, q.keep_settings
 FROM delay_wheel_internal.visible_queue q
 	 LEFT JOIN delay_wheel_internal.get_queues() s ON s.id OPERATOR(pg_catalog.=) q.id;
 COMMENT ON VIEW delay_wheel.queues IS
@@ -115,6 +115,7 @@ COMMENT ON COLUMN delay_wheel.queues.retry_backoff IS 'of tasks that say none: h
 COMMENT ON COLUMN delay_wheel.queues.retry_max_delay IS 'an interval as text: of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
 COMMENT ON COLUMN delay_wheel.queues.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
 COMMENT ON COLUMN delay_wheel.queues.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
+COMMENT ON COLUMN delay_wheel.queues.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
 COMMENT ON COLUMN delay_wheel.queues.receivers IS 'roles that may receive its messages, beside members of its owner; ''-'' stands for all roles';
 
 CREATE FUNCTION delay_wheel_internal.get_status(

@@ -118,6 +118,7 @@ CREATE TABLE delay_wheel.queue
 	retry_max_delay interval,
 	retry_on text[],
 	give_up_on text[],
+	keep_settings text[],
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -164,6 +165,7 @@ COMMENT ON COLUMN delay_wheel.queue.retry_backoff IS 'of tasks that say none: ho
 COMMENT ON COLUMN delay_wheel.queue.retry_max_delay IS 'of tasks that say none: no pause is longer; null is an hour, or retry_delay if that is longer';
 COMMENT ON COLUMN delay_wheel.queue.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
 COMMENT ON COLUMN delay_wheel.queue.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
+COMMENT ON COLUMN delay_wheel.queue.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

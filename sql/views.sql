@@ -32,7 +32,8 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 			pg_catalog.make_interval(secs => LEAST(GREATEST((t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
 	   END AS retry_max_delay,
 	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
-	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on
+	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
+	   t.more OPERATOR(pg_catalog.->) 'settings'::text AS settings
 FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
@@ -87,6 +88,7 @@ COMMENT ON COLUMN delay_wheel.tasks.retry_delay IS 'an interval as text: pause b
 COMMENT ON COLUMN delay_wheel.tasks.retry_backoff IS 'how the pause before further attempts grows: exponential, linear or fixed; null is as the queue says, or else exponential';
 COMMENT ON COLUMN delay_wheel.tasks.retry_max_delay IS 'an interval as text: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
 COMMENT ON COLUMN delay_wheel.tasks.retry_on IS 'SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
+COMMENT ON COLUMN delay_wheel.tasks.settings IS 'settings of the caller that were kept for it, see keep_settings of delay_schedule_task(): names with their values, null for what was not set; null is none';
 COMMENT ON COLUMN delay_wheel.tasks.give_up_on IS 'SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'an interval as text: time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.tasks.expires IS 'an interval as text: the task fails if it cannot begin within that after it was due; null is at any time';
@@ -226,7 +228,8 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 			pg_catalog.make_interval(secs => LEAST(GREATEST((d.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text)::numeric, 0::numeric), 1e15::numeric)::double precision / 1000000::double precision)::text
 	   END AS retry_max_delay,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
-	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on
+	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
+	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings
 FROM delay_wheel_internal.visible_recurring_task d
 	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
 	 -- two executors may hold the same task for a moment, until one has claimed it
@@ -266,6 +269,7 @@ COMMENT ON COLUMN delay_wheel.recurring.retry_delay IS 'of its runs, as in delay
 COMMENT ON COLUMN delay_wheel.recurring.retry_backoff IS 'of its runs: how the pause before further attempts grows: exponential, linear or fixed; null is as the queue says, or else exponential';
 COMMENT ON COLUMN delay_wheel.recurring.retry_max_delay IS 'an interval as text: of its runs: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
 COMMENT ON COLUMN delay_wheel.recurring.retry_on IS 'of its runs: SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
+COMMENT ON COLUMN delay_wheel.recurring.settings IS 'of its runs: settings of the caller that were kept for it, see keep_settings of delay_schedule_task(): names with their values, null for what was not set; null is none';
 COMMENT ON COLUMN delay_wheel.recurring.give_up_on IS 'of its runs: SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.recurring.timeout IS 'of its runs, as in delay_wheel.tasks';
 COMMENT ON COLUMN delay_wheel.recurring.skip_after IS 'of its runs, as in delay_wheel.tasks';

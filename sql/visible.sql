@@ -170,7 +170,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	retry_backoff text,
 	retry_max_delay interval,
 	retry_on text[],
-	give_up_on text[]
+	give_up_on text[],
+	keep_settings text[]
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

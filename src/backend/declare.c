@@ -55,6 +55,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
+#include "../statement/kept_settings.h"
 #include "../task/queues.h"
 #include "../task/retry_options.h"
 #include "../task/row_lock.h"
@@ -511,6 +512,19 @@ take_retry(FunctionCallInfo fcinfo, Change *change)
 	take_errors(fcinfo, 19, "give_up_on", Anum_queue_give_up_on, change);
 }
 
+/* Adds the argument keep_settings to the change; an empty list sets the column to null. */
+static void
+take_settings(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	ArrayType  *names;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	names = PG_GETARG_ARRAYTYPE_P(arg);
+	dw_kept_settings_check(names);
+	give(change, Anum_queue_keep_settings, PointerGetDatum(names), ARR_NDIM(names) == 0);
+}
+
 /* Reads the arguments of delay_queue() that follow the name. */
 static void
 read_change(FunctionCallInfo fcinfo, Change *change)
@@ -542,6 +556,7 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 		 Int32GetDatum(dw_option_timeout(fcinfo, 14, "receive_timeout")), false, change);
 	take_channel(fcinfo, 15, change);
 	take_retry(fcinfo, change);
+	take_settings(fcinfo, 20, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

@@ -345,7 +345,8 @@ read_if_exists(FunctionCallInfo fcinfo, DwNewTask *task)
 }
 
 /*
- * Sets the queue, the priority and the spread of a new task.  A NULL name is the default
+ * Sets the queue of a new task, its priority and its spread, and which settings it keeps,
+ * unless it says that itself.  A NULL name is the default
  * queue; DW_NO_PRIORITY is the priority of the queue.  Raises an error if the queue does
  * not exist, is not for tasks like this one, or the current user may not schedule into it.
  */
@@ -359,6 +360,8 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 						  task->nulls[Anum_task_sql - 1]);
 	task->queue = queue.id;
 	task->spread = queue.spread;
+	if (task->keep_settings == NULL)
+		task->keep_settings = queue.keep_settings;
 	task->priority = priority == DW_NO_PRIORITY ? queue.priority : priority;
 }
 
@@ -384,6 +387,8 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	dw_new_task_set(task, Anum_task_expires, PG_GETARG_DATUM(DW_ARG_EXPIRES),
 					PG_ARGISNULL(DW_ARG_EXPIRES));
 	read_rare_options(fcinfo, task);
+	if (!PG_ARGISNULL(DW_ARG_KEEP_SETTINGS))
+		task->keep_settings = PG_GETARG_ARRAYTYPE_P(DW_ARG_KEEP_SETTINGS);
 	read_if_exists(fcinfo, task);
 	if (!PG_ARGISNULL(DW_ARG_PRIORITY))
 		priority = dw_option_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);

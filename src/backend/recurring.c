@@ -260,6 +260,7 @@ enum
 	ARG_RETRY_MAX_DELAY,
 	ARG_RETRY_ON,
 	ARG_GIVE_UP_ON,
+	ARG_KEEP_SETTINGS,
 	NARGS
 };
 
@@ -285,7 +286,8 @@ static const int option_of[NARGS] = {
 	[ARG_RETRY_BACKOFF] = DW_ARG_RETRY_BACKOFF,
 	[ARG_RETRY_MAX_DELAY] = DW_ARG_RETRY_MAX_DELAY,
 	[ARG_RETRY_ON] = DW_ARG_RETRY_ON,
-	[ARG_GIVE_UP_ON] = DW_ARG_GIVE_UP_ON
+	[ARG_GIVE_UP_ON] = DW_ARG_GIVE_UP_ON,
+	[ARG_KEEP_SETTINGS] = DW_ARG_KEEP_SETTINGS
 };
 
 /* Returns the argument name; an error if it is null, empty or too long. */

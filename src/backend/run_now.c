@@ -65,6 +65,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../statement/args.h"
+#include "../statement/kept_settings.h"
 #include "../statement/restricted.h"
 #include "../statement/spi_run.h"
 #include "../task/ended.h"
@@ -359,13 +360,16 @@ refuse_large_objects(void)
 
 /*---- Running ----*/
 
-/* Runs a task's SQL as the current user. */
+/* Runs a task's SQL as the current user, under the settings that it has kept. */
 static DwSpiResult
 run_sql_now(const Taken *task)
 {
 	DwSpiResult result;
 	char	   *sql = TextDatumGetCString(task->values[Anum_task_sql - 1]);
+	Jsonb	   *settings = dw_more_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS);
 
+	if (settings != NULL)
+		(void) dw_kept_settings_set(settings, GUC_ACTION_SAVE);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	result = dw_spi_run_once(sql, dw_args_params(sql,
 												 task->values[Anum_task_args - 1],

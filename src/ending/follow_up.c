@@ -86,6 +86,7 @@ dw_follow_up(const DwEnded *ended)
 {
 	bool		done = ended->outcome == DW_DONE;
 	DwNewTask	task;
+	Jsonb	   *settings;
 	char	   *sql;
 
 	if (!done && (ended->outcome != DW_FAILED || ended->error == NULL))
@@ -101,6 +102,9 @@ dw_follow_up(const DwEnded *ended)
 	task.priority = ended->key->priority;
 	dw_new_task_set(&task, Anum_task_search_path, ended->values[Anum_task_search_path - 1],
 					ended->nulls[Anum_task_search_path - 1]);
+	settings = dw_more_object(ended->values, ended->nulls, Anum_task_more, DW_MORE_SETTINGS);
+	if (settings != NULL)
+		dw_more_set_object(task.values, task.nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
 	dw_new_task_set(&task, Anum_task_tag, ended->values[Anum_task_tag - 1],
 					ended->nulls[Anum_task_tag - 1]);
 	set_args(&task, ended);

@@ -63,6 +63,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/args.h"
+#include "../statement/kept_settings.h"
 #include "../statement/spi_run.h"
 #include "../statement/sqlcheck.h"
 #include "autonomous.h"
@@ -196,6 +197,26 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 }
 
 /*
+ * Sets the settings that the task has kept, for all transactions of its statement.  That
+ * takes a transaction of its own: the rights of the role are looked up.
+ */
+static void
+set_settings_of(const DwClaim *claim)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Jsonb	   *settings = dw_more_object(claim->values, claim->nulls, Anum_task_more,
+										  DW_MORE_SETTINGS);
+
+	if (settings == NULL)
+		return;
+	SetCurrentStatementStartTimestamp();
+	dw_session_start_transaction();
+	(void) dw_kept_settings_set(settings, GUC_ACTION_SET);
+	dw_session_commit_transaction();
+	MemoryContextSwitchTo(context);
+}
+
+/*
  * Runs the statement of a task with a mode, which may end and begin transactions.
  * Begins the first transaction; the caller commits the last one.
  *
@@ -218,6 +239,8 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	QueryCompletion qc;
 	char	   *search_path = dw_claim_text(claim, Anum_task_search_path);
 
+	if (claim->key.has_more)
+		set_settings_of(claim);
 	/* set outside of a transaction, it outlasts each one of the statement, and a rollback */
 	if (search_path != NULL)
 		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION,

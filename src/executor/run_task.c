@@ -74,6 +74,7 @@
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
 #include "../statement/args.h"
+#include "../statement/kept_settings.h"
 #include "../statement/spi_run.h"
 #include "../task/attempts.h"
 #include "../task/other_nodes.h"
@@ -161,17 +162,33 @@ end_work(const DwExecutor *me)
 }
 
 /*
- * Runs the SQL of a claimed task in the current transaction.  sql is the text of the
- * task's column, as the caller has read it already.
+ * Sets the settings that the task has kept, for the transaction.  True if its SQL can be
+ * run by a kept plan nevertheless.
+ */
+static bool
+set_kept_settings(const DwClaim *claimed)
+{
+	Jsonb	   *settings = dw_more_object(claimed->values, claimed->nulls, Anum_task_more,
+										  DW_MORE_SETTINGS);
+
+	return settings == NULL || dw_kept_settings_set(settings, GUC_ACTION_LOCAL);
+}
+
+/*
+ * Runs the SQL of a claimed task in the current transaction, under the settings that it
+ * has kept.  sql is the text of the task's column, as the caller has read it already.
  */
 DwSpiResult
 dw_run_sql(const DwClaim *claimed, const char *sql)
 {
-	return dw_spi_run(sql, dw_args_params(sql,
+	bool		may_keep = !claimed->key.has_more || set_kept_settings(claimed);
+	ParamListInfo params = dw_args_params(sql,
 										  claimed->values[Anum_task_args - 1],
 										  claimed->nulls[Anum_task_args - 1],
 										  claimed->values[Anum_task_arg_types - 1],
-										  claimed->nulls[Anum_task_arg_types - 1]));
+										  claimed->nulls[Anum_task_arg_types - 1]);
+
+	return may_keep ? dw_spi_run(sql, params) : dw_spi_run_once(sql, params);
 }
 
 /*

@@ -142,7 +142,8 @@ enum
 	Anum_queue_retry_max_delay,
 	Anum_queue_retry_on,
 	Anum_queue_give_up_on,
-	Natts_queue = Anum_queue_give_up_on
+	Anum_queue_keep_settings,
+	Natts_queue = Anum_queue_keep_settings
 };
 
 /* Columns of delay_wheel.pause. */

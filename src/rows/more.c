@@ -87,6 +87,19 @@ dw_more_number(const Datum *values, const bool *nulls, int column, const char *k
 	return errno == 0 && *end == '\0';
 }
 
+/* Returns a copy of an object in the current memory context; NULL if there is none. */
+Jsonb *
+dw_more_object(const Datum *values, const bool *nulls, int column, const char *key)
+{
+	JsonbValue	value;
+	Jsonb	   *object;
+
+	if (!find_option(values, nulls, column, key, &value) || value.type != jbvBinary)
+		return NULL;
+	object = JsonbValueToJsonb(&value);
+	return JB_ROOT_IS_OBJECT(object) ? object : NULL;
+}
+
 /* Returns a jsonb object with one key. */
 static Datum
 object_with_key(const char *key, JsonbValue *value)
@@ -141,6 +154,16 @@ dw_more_set_number(Datum *values, bool *nulls, int column, const char *key, int6
 	JsonbValue	value = {.type = jbvNumeric};
 
 	value.val.numeric = int64_to_numeric(number);
+	set_option(values, nulls, column, key, &value);
+}
+
+/* Sets a key to an object.  The new column is allocated in the current memory context. */
+void
+dw_more_set_object(Datum *values, bool *nulls, int column, const char *key, Jsonb *object)
+{
+	JsonbValue	value;
+
+	JsonbToJsonbValue(object, &value);
 	set_option(values, nulls, column, key, &value);
 }
 

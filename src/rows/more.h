@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "utils/jsonb.h"
+
 /* The keys of the column, a jsonb object. */
 #define DW_MORE_LAST_ERROR	"last_error"	/* text: error of the last attempt */
 #define DW_MORE_LOST		"lost"	/* number: how often the task lost its connection to
@@ -27,6 +29,8 @@
 													 * hour, or retry_delay if longer */
 #define DW_MORE_RETRY_ON	"retry_on"	/* text: SQLSTATEs, or classes, with commas between */
 #define DW_MORE_GIVE_UP_ON	"give_up_on"	/* text: the same */
+#define DW_MORE_SETTINGS	"settings"	/* object: settings of the caller, see
+										 * statement/kept_settings.c */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
 										 * a run of */
 
@@ -42,11 +46,14 @@ extern bool dw_more_has(const Datum *values, const bool *nulls, int column, cons
 extern char *dw_more_text(const Datum *values, const bool *nulls, int column, const char *key);
 extern bool dw_more_number(const Datum *values, const bool *nulls, int column, const char *key,
 						   int64 *number);
+extern Jsonb *dw_more_object(const Datum *values, const bool *nulls, int column, const char *key);
 extern bool dw_more_has_room(const Datum *values, const bool *nulls, int column, Size bytes);
 extern void dw_more_set_text(Datum *values, bool *nulls, int column, const char *key,
 							 const char *text);
 extern void dw_more_set_number(Datum *values, bool *nulls, int column, const char *key,
 							   int64 number);
+extern void dw_more_set_object(Datum *values, bool *nulls, int column, const char *key,
+							   Jsonb *object);
 extern void dw_more_remove(Datum *values, bool *nulls, int column, const char *key);
 extern DwMode dw_mode(const Datum *values, const bool *nulls);
 extern DwMode dw_mode_named(const char *name);

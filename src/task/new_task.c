@@ -30,6 +30,7 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/writers.h"
+#include "../statement/kept_settings.h"
 #include "../statement/sqlcheck.h"
 #include "my_session.h"
 #include "new_task.h"
@@ -143,10 +144,20 @@ dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull)
 	task->nulls[column - 1] = isnull;
 }
 
+/* Keeps the present values of settings with the task. */
+static void
+keep_settings(DwNewTask *task)
+{
+	Jsonb	   *settings = dw_kept_settings_take(task->keep_settings);
+
+	if (settings != NULL)
+		dw_more_set_object(task->values, task->nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
+}
+
 /*
  * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
- * its latest due time.  Keeps the current search_path with the task, unless a new session
- * of its owner has that by default.  The SQL is not checked if delay_wheel.check_sql is
+ * its latest due time.  Keeps with the task the current search_path, unless a new session
+ * of its owner has that by default, and the settings that it names.  The SQL is not checked if delay_wheel.check_sql is
  * off, or nargs is DW_SQL_CHECKED, as for a message.
  */
 void
@@ -168,6 +179,8 @@ dw_new_task_check(DwNewTask *task, int nargs)
 		latest = dw_finite_due(dw_time_add(latest, task->spread));
 	if (!task->nulls[Anum_task_expires - 1])
 		dw_check_expires(latest, task->values[Anum_task_expires - 1]);
+	if (task->keep_settings != NULL && !task->nulls[Anum_task_sql - 1])
+		keep_settings(task);
 
 	if (search_path == NULL)
 		search_path = dw_find_setting("search_path");

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "utils/array.h"
 
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
@@ -33,6 +34,7 @@ typedef struct DwNewTask
 	int16		priority;
 	int64		spread;			/* the due time is moved by less than this, in us */
 	DwIfExists	if_exists;		/* if the task has a key */
+	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: none */
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 } DwNewTask;

@@ -196,6 +196,23 @@ remember_roles(Relation rel, HeapTuple tuple, AttrNumber column, Oid **roles, in
 	*n = count;
 }
 
+/* Copies the names of settings in a row of delay_wheel.queue to memory that lasts. */
+static void
+remember_settings(Relation rel, HeapTuple tuple, ArrayType **names)
+{
+	Datum		value = column_or(rel, tuple, Anum_queue_keep_settings, (Datum) 0);
+	ArrayType  *array;
+
+	if (*names)
+		pfree(*names);
+	*names = NULL;
+	if (DatumGetPointer(value) == NULL)
+		return;
+	array = DatumGetArrayTypeP(value);
+	*names = MemoryContextAlloc(TopMemoryContext, VARSIZE(array));
+	memcpy(*names, array, VARSIZE(array));
+}
+
 /* Copies a row of delay_wheel.queue to *found, in memory that lasts. */
 static void
 remember_queue(Relation rel, HeapTuple tuple, const char *name)
@@ -208,6 +225,7 @@ remember_queue(Relation rel, HeapTuple tuple, const char *name)
 	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
 	found->queue.external = DatumGetBool(column_or(rel, tuple, Anum_queue_external,
 												   BoolGetDatum(false)));
+	remember_settings(rel, tuple, &found->queue.keep_settings);
 	remember_roles(rel, tuple, Anum_queue_users, &found->users, &found->nusers);
 	remember_roles(rel, tuple, Anum_queue_receivers, &found->receivers, &found->nreceivers);
 }

@@ -12,6 +12,7 @@
 
 #include "access/htup.h"
 #include "storage/lock.h"
+#include "utils/array.h"
 #include "utils/relcache.h"
 
 #include "../base/settings.h"
@@ -26,6 +27,8 @@ typedef struct DwQueueForTask
 	int16		priority;		/* of tasks that are given none */
 	int64		spread;			/* due times are moved by less than this, in us */
 	bool		external;		/* has messages, which sessions receive; else SQL tasks */
+	ArrayType  *keep_settings;	/* names of settings that its tasks keep, or NULL; until the
+								 * next look for a queue */
 } DwQueueForTask;
 
 /* A row of delay_wheel.queue: a queue as declared. */

@@ -1,0 +1,245 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept_settings.c
+ *	  Settings of the session that schedules a task, kept for the run of its SQL.
+ *
+ * Run by sessions that schedule tasks, and by whoever runs their SQL.
+ *
+ * They are stored as a jsonb object: names, and values as text; null for a custom setting
+ * that was not set.  Only what the current user may set counts, when it is kept as well as
+ * when it is set: then the current user is the owner of the task.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/jsonb.h"
+
+#include "../base/compat.h"
+#include "../base/errors.h"
+#include "kept_settings.h"
+
+/* Limits for the settings of a task: their number, and the bytes of names and values */
+#define MAX_SETTINGS	100
+#define MAX_BYTES		65536
+
+/* Settings that are not kept, and why; a name that ends with * stands for all that begin so. */
+static const struct
+{
+	const char *name;
+	const char *hint;
+}			refused[] =
+{
+	{"role", "A task runs as the role that has scheduled it."},
+	{"session_authorization", "A task runs as the role that has scheduled it."},
+	{"search_path", "It is kept with each task."},
+	{"statement_timeout", "Use the option timeout."},
+	{"transaction_*", "The transaction of a task has begun before its settings are set."},
+	{"default_transaction_*", "The transaction of a task has begun before its settings are set."},
+	{"delay_wheel.*", "Options of a task, or of its queue, say what is special about it."},
+};
+
+/*---- Names ----*/
+
+/* True if the name is that of the list, which may end with *. */
+static bool
+is_named(const char *listed, const char *name)
+{
+	size_t		length = strcspn(listed, "*");
+
+	return listed[length] == '*' ? pg_strncasecmp(listed, name, length) == 0 :
+		pg_strcasecmp(listed, name) == 0;
+}
+
+/* Raises an error if the setting must not be kept. */
+static void
+refuse_setting(const char *name)
+{
+	for (size_t i = 0; i < lengthof(refused); i++)
+		if (is_named(refused[i].name, name))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("setting \"%s\" cannot be kept with a task", name),
+					 errhint("%s", refused[i].hint)));
+}
+
+/* Returns the record of a setting, upper and lower case being the same; NULL if unknown. */
+static struct config_generic *
+find(const char *name)
+{
+	int			n;
+	struct config_generic **all = dw_all_settings(&n);
+
+	for (int i = 0; i < n; i++)
+		if (pg_strcasecmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+}
+
+/* True if the setting is an application's own, which no part of the server knows. */
+static bool
+is_custom(const struct config_generic *setting)
+{
+	return setting == NULL || (setting->flags & GUC_CUSTOM_PLACEHOLDER) != 0;
+}
+
+/* Sets a setting, or if really is false, raises the error that this would raise. */
+static void
+set(const char *name, const char *value, GucAction action, bool really)
+{
+	(void) set_config_option(name, value, superuser() ? PGC_SUSET : PGC_USERSET, PGC_S_SESSION,
+							 action, really, 0, false);
+}
+
+/* Returns the elements of an array of names; an error if there are too many, or one is null. */
+static Datum *
+read_names(ArrayType *names, int *n)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+
+	deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
+	if (*n > MAX_SETTINGS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not have more than %d elements", "keep_settings", MAX_SETTINGS)));
+	for (int i = 0; i < *n; i++)
+		dw_refuse_null(nulls[i], "name in keep_settings");
+	return elements;
+}
+
+/*
+ * Returns the present value of a setting, NULL if it is a custom one that does not exist;
+ * *name becomes its name as the server has it.  Raises an error if the current user could
+ * not set the setting to that value, or it must not be kept.
+ */
+static const char *
+value_of(const char **name)
+{
+	const char *known = NULL;
+	const char *value;
+
+	refuse_setting(*name);
+	value = GetConfigOptionByName(*name, &known, true);
+	if (value == NULL && strchr(*name, '.') == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("unrecognized configuration parameter \"%s\"", *name)));
+	if (value != NULL)
+	{
+		*name = known;
+		set(known, value, GUC_ACTION_LOCAL, false);
+	}
+	return value;
+}
+
+/* Raises an error if the current user could not keep the settings of these names. */
+void
+dw_kept_settings_check(ArrayType *names)
+{
+	int			n;
+	Datum	   *elements = read_names(names, &n);
+
+	for (int i = 0; i < n; i++)
+	{
+		const char *name = TextDatumGetCString(elements[i]);
+
+		(void) value_of(&name);
+	}
+}
+
+/*---- Keeping and setting ----*/
+
+/* Adds a name, or a value that may be NULL, to an object; returns its bytes. */
+static Size
+push(JsonbParseState **state, JsonbIteratorToken token, const char *text)
+{
+	JsonbValue	value = {.type = text == NULL ? jbvNull : jbvString};
+
+	if (text != NULL)
+	{
+		value.val.string.val = pstrdup(text);
+		value.val.string.len = strlen(text);
+	}
+	pushJsonbValue(state, token, &value);
+	return text == NULL ? 0 : value.val.string.len;
+}
+
+/* Returns the present values of the settings of these names; NULL if there are no names. */
+Jsonb *
+dw_kept_settings_take(ArrayType *names)
+{
+	JsonbParseState *state = NULL;
+	Size		bytes = 0;
+	int			n;
+	Datum	   *elements = read_names(names, &n);
+
+	if (n == 0)
+		return NULL;
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < n; i++)
+	{
+		const char *name = TextDatumGetCString(elements[i]);
+		const char *value = value_of(&name);
+
+		bytes += push(&state, WJB_KEY, name);
+		bytes += push(&state, WJB_VALUE, value);
+	}
+	if (bytes > MAX_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("settings to be kept are too long"),
+				 errdetail("They have %zu bytes, the maximum is %d.", bytes, MAX_BYTES),
+				 errhint("Put the data into a table, or pass it as an argument.")));
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+/* Empties an application's setting, if it has a value: it had none when the task was scheduled. */
+static void
+empty(const char *name, GucAction action)
+{
+	const struct config_generic *setting = find(name);
+	const char *value;
+
+	if (setting == NULL || !is_custom(setting))
+		return;
+	value = *((const struct config_string *) setting)->variable;
+	if (value != NULL && value[0] != '\0')
+		set(name, "", action, true);
+}
+
+/*
+ * Sets the settings, as the current user, to the values that were kept.  Raises an error
+ * if that user may not, or one of the values is not valid any more.  Returns true if all
+ * are applications' own, so that no plan of a statement depends on them.
+ */
+bool
+dw_kept_settings_set(Jsonb *settings, GucAction action)
+{
+	JsonbIterator *iterator = JsonbIteratorInit(&settings->root);
+	JsonbIteratorToken token;
+	JsonbValue	item;
+	char	   *name = NULL;
+	bool		all_custom = true;
+
+	while ((token = JsonbIteratorNext(&iterator, &item, true)) != WJB_DONE)
+	{
+		if (token == WJB_KEY)
+		{
+			name = pnstrdup(item.val.string.val, item.val.string.len);
+			refuse_setting(name);
+		}
+		else if (token == WJB_VALUE && item.type == jbvString)
+			set(name, pnstrdup(item.val.string.val, item.val.string.len), action, true);
+		else if (token == WJB_VALUE)
+			empty(name, action);
+		if (token == WJB_VALUE)
+			all_custom &= is_custom(find(name));
+	}
+	return all_custom;
+}
