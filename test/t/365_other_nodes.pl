@@ -273,6 +273,9 @@ group connections => sub {
 	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', mode => 'at_least_once')}), '1|08006', 'and with a mode');
 	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, retry_delay => '0')}),
 		'2|22012', 'attempts are counted without the lost connections');
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(1, ''08006'')', max_attempts => 3, give_up_on => '{08}')}), '1|08006', 'give_up_on ends it at once');
+	$failed_with->($lose->(q{SELECT delay_schedule_task('SELECT lose(3, ''08006''); SELECT 1 / 0', max_attempts => 2, retry_delay => '0', retry_on => '{22}')}),
+		'2|22012', 'retry_on is not asked, since it is no attempt');
 	is($lose->(q{SELECT delay_run(delay_schedule('1 h', 'SELECT lose(0, ''08006'')'))}) ne '', 1, 'a session runs one at once');
 
 	# many at once, as in a batch
