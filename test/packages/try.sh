@@ -107,6 +107,32 @@ query "CREATE TABLE effects (label text, at timestamptz DEFAULT clock_timestamp(
 step "a task runs" a_task_runs first
 
 #
+# A copy for tests.
+#
+copied()
+{
+	pg_createcluster 15 staging
+	rm -r /var/lib/postgresql/15/staging
+	runuser -u postgres -- pg_basebackup --cluster 15/main -D /var/lib/postgresql/15/staging -X stream -c fast
+	echo "delay_wheel.start_after_recovery = hold" | tee -a /var/lib/postgresql/15/staging/postgresql.auto.conf
+	pg_conftool 15 staging set shared_preload_libraries delay_wheel
+	pg_ctlcluster 15 staging start
+}
+held() { [ "$(runuser -u postgres -- psql --cluster 15/staging -d app -XAtc "SELECT state FROM delay_wheel.status WHERE database = 'app'")" = held ]; }
+held_soon()
+{
+	local end=$((SECONDS + 60))
+
+	until held; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+step "the server is copied" copied
+step "which holds its tasks" held_soon
+pg_dropcluster --stop 15 staging
+
+#
 # Another cluster, made with it; and one that is told by a file.
 #
 step "a cluster is made with the library preloaded" \
