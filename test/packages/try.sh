@@ -81,7 +81,7 @@ restart()
 	pg_lsclusters --no-header | grep -q ' online '
 }
 
-printf 'quiet "1";\nDpkg::Use-Pty "0";\n' >/etc/apt/apt.conf.d/99try
+printf 'quiet "1";\nDpkg::Use-Pty "0";\nAPT::Get::Assume-Yes "1";\n' >/etc/apt/apt.conf.d/99try
 
 #
 # On a machine that has nothing.
@@ -89,8 +89,10 @@ printf 'quiet "1";\nDpkg::Use-Pty "0";\n' >/etc/apt/apt.conf.d/99try
 step "apt-get update" apt-get update --quiet
 install()						# former or new
 {
-	cd "/debs/$1"
-	apt-get install --yes ./postgresql-15-delay-wheel_*.deb
+	mkdir -p "/debs/$1/tree"
+	cd "/debs/$1/tree"
+	apt-get install --simulate ../postgresql-15-delay-wheel_*.deb
+	apt-get install ../postgresql-15-delay-wheel_*.deb
 }
 first=new
 [ ! -d /debs/former ] || first=former
@@ -193,7 +195,7 @@ step "and fails again" becomes "count(*) = 1 FROM delay_wheel.failed"
 # Removal, in the wrong order, undone; then in the right one.
 #
 query "SELECT delay_schedule('1 day', 'INSERT INTO effects VALUES (''kept'')')" >/dev/null
-step "the package is removed while the library is preloaded" apt-get remove --yes postgresql-15-delay-wheel
+step "the package is removed while the library is preloaded" apt-get remove postgresql-15-delay-wheel
 step "the server does not start any more" fails_with 'could not access file "delay_wheel"' pg_ctlcluster 15 main restart
 step "the package is installed again" install new
 step "the server starts" restart
@@ -204,7 +206,7 @@ step "the extension is dropped" runuser -u postgres -- psql -d app -c "DROP EXTE
 step "the library is not preloaded any more" \
 	runuser -u postgres -- psql -c "ALTER SYSTEM RESET shared_preload_libraries"
 step "the server is restarted without it" restart
-step "the package is purged" apt-get purge --yes postgresql-15-delay-wheel
+step "the package is purged" apt-get purge postgresql-15-delay-wheel
 step "the server starts without its files" restart
 nothing_left() { ! find / -xdev -path /debs -prune -o -path /proc -prune -o -name '*delay*wheel*' -print | grep -v '^/var/\(lib/dpkg\|log\|cache\)/\|^/try' | grep .; }
 step "nothing of it is left" nothing_left
