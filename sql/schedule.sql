@@ -8,7 +8,7 @@ COMMENT ON FUNCTION delay_schedule(interval, text) IS
 CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text, "any") IS
-'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal, and a parameter of a client that names no type, takes its type from the statement, and means what it would mean in that place; only that ARRAY[$1]::d[] and ROW($1)::r do not cut what is too long for a domain over varchar(n), char(n) or bit(n), but fail, SQLSTATE 22001. A parameter without a value, SQLSTATE 42P02, a value without a parameter, 22023, and more than 65535 values, 54000, are errors';
+'like delay_schedule(interval, text), with values for $1, $2 ... of the SQL, bound with their types; an untyped literal, and a parameter of a client that names no type, or character, takes its type from the statement, and means what it would mean in that place; only that ARRAY[$1]::d[] and ROW($1)::r do not cut what is too long for a domain over varchar(n), char(n) or bit(n), but fail, SQLSTATE 22001. A parameter without a value, SQLSTATE 42P02, a value without a parameter, 22023, and more than 65535 values, 54000, are errors';
 
 CREATE FUNCTION delay_schedule(delay text, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_text' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -3,7 +3,7 @@
  * parameters.c
  *	  Parameters of clients that leave their types to the server.
  *
- * Run by sessions, when a client's statement with parameters is parsed.
+ * Run by sessions, when a client's statement with parameters is analyzed.
  *
  * Many drivers send "SELECT delay_schedule($1, $2, $3)" without types.  The server finds
  * the types of $1 and $2, but $3 is one of the task's arguments, which can be of any type:
@@ -14,6 +14,13 @@
  * The parser itself asks nobody what becomes of such a parameter.  So this looks at each
  * statement just before PostgreSQL complains, and coerces the parameter by the parser's own
  * function, which notes the type for the client.
+ *
+ * PostgreSQL keeps nothing but this type.  From it a prepared statement is analyzed again,
+ * which any change of the catalogs, or of search_path, can cause at any time.  Were the type
+ * text, the parameter would be a text from then on.  So it is "character", which means the
+ * same to clients: nothing but a name tells it from text.  Each parameter of this type that
+ * is an argument of a call of ours is an untyped literal, also if the client has named the
+ * type.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,19 +34,26 @@
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_node.h"
+#include "parser/parse_param.h"
 #include "utils/lsyscache.h"
 
 #include "parameters.h"
 
+/* The type that clients are told */
+#define TOLD_TYPE		BPCHAROID
+
+/* A statement whose parameters are looked at */
+typedef struct Typing
+{
+	ParseState *pstate;
+	bool		typed;			/* a parameter has got its type here */
+} Typing;
+
 static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 
-/* True if the argument is a parameter whose type nobody has found. */
-static bool
-is_untyped(Node *argument)
-{
-	return IsA(argument, Param) && ((Param *) argument)->paramkind == PARAM_EXTERN &&
-		((Param *) argument)->paramtype == UNKNOWNOID;
-}
+/* PostgreSQL's hooks for the parameters of a client: types to be found, or known from before */
+static ParseParamRefHook variable_parameters;
+static ParseParamRefHook fixed_parameters;
 
 /* True if the function is one of ours. */
 static bool
@@ -50,7 +64,7 @@ is_ours(Oid function)
 	return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, function) == extension;
 }
 
-/* Returns a parameter of the type text as an untyped literal; a null stays null. */
+/* Returns a parameter as an untyped literal; a null stays null. */
 static Node *
 as_literal(Node *parameter)
 {
@@ -64,12 +78,33 @@ as_literal(Node *parameter)
 	return (Node *) literal;
 }
 
+/*
+ * Returns what an argument of a call becomes: of a parameter without a type, a literal.  Any
+ * other argument stays as it is.
+ */
+static Node *
+type_argument(Node *argument, Oid function, Typing *typing)
+{
+	const Param *param = (Param *) argument;
+
+	if (!IsA(argument, Param) || param->paramkind != PARAM_EXTERN ||
+		(param->paramtype != UNKNOWNOID && param->paramtype != TOLD_TYPE) || !is_ours(function))
+		return argument;
+	if (param->paramtype == UNKNOWNOID)
+	{
+		/* what was prepared with the type unknown is a literal already */
+		if (typing->pstate->p_coerce_param_hook == NULL)
+			return argument;
+		argument = typing->pstate->p_coerce_param_hook(typing->pstate, (Param *) argument, TOLD_TYPE, -1, -1);
+		typing->typed = true;
+	}
+	return as_literal(argument);
+}
+
 /* Gives the untyped parameters of calls of our functions a type, in an expression or a query. */
 static bool
 type_parameters(Node *node, void *context)
 {
-	ParseState *pstate = context;
-
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
@@ -80,23 +115,27 @@ type_parameters(Node *node, void *context)
 		ListCell   *cell;
 
 		foreach(cell, call->args)
-			if (is_untyped(lfirst(cell)) && is_ours(call->funcid))
-			{
-				Node	   *parameter = pstate->p_coerce_param_hook(pstate, lfirst(cell), TEXTOID, -1, -1);
-
-				if (parameter != NULL)
-					lfirst(cell) = as_literal(parameter);
-			}
+			lfirst(cell) = type_argument(lfirst(cell), call->funcid, context);
 	}
 	return expression_tree_walker(node, type_parameters, context);
 }
 
-/* Hook: a statement was parsed.  Only where types are still to be found is there such a function. */
+/*
+ * Hook: a statement was analyzed.  Parameters of other origin, such as variables of PL/pgSQL,
+ * have their types.  Within EXPLAIN, types are left as they are: with its option GENERIC_PLAN
+ * the parser's list of types is gone by now.
+ */
 static void
 look_at_parameters(ParseState *pstate, Query *query, JumbleState *jstate)
 {
-	if (pstate->p_coerce_param_hook != NULL)
-		(void) type_parameters((Node *) query, pstate);
+	Typing		typing = {.pstate = pstate};
+
+	if (query->commandType != CMD_UTILITY && pstate->p_paramref_hook != NULL &&
+		(pstate->p_paramref_hook == variable_parameters || pstate->p_paramref_hook == fixed_parameters))
+		(void) type_parameters((Node *) query, &typing);
+	/* a function of others may have the parameter, too, and leaves its type open */
+	if (typing.typed)
+		check_variable_parameters(pstate, query);
 	if (prev_post_parse_analyze)
 		prev_post_parse_analyze(pstate, query, jstate);
 }
@@ -105,6 +144,14 @@ look_at_parameters(ParseState *pstate, Query *query, JumbleState *jstate)
 void
 dw_parameters_install(void)
 {
+	ParseState *pstate = make_parsestate(NULL);
+
+	setup_parse_variable_parameters(pstate, NULL, NULL);
+	variable_parameters = pstate->p_paramref_hook;
+	setup_parse_fixed_parameters(pstate, NULL, 0);
+	fixed_parameters = pstate->p_paramref_hook;
+	free_parsestate(pstate);
+
 	prev_post_parse_analyze = post_parse_analyze_hook;
 	post_parse_analyze_hook = look_at_parameters;
 }

@@ -97,10 +97,10 @@
 #define MAX_LOGGED_SQL	1024
 /* Limit of the immediate repeats of one run, and of the pause before each, in us. */
 #define MAX_REPEATS		10
-/* The same for a run that a stray cancel has ended, and how soon after its start that is one */
+#define REPEAT_MAX_US	(100 * 1000)
+/* Limit of the repeats after stray cancels, and how soon after a run's start a cancel is one. */
 #define MAX_STRAYS		3
 #define STRAY_US		USECS_PER_SEC
-#define REPEAT_MAX_US	(100 * 1000)
 
 /* The next step of the executor for its task.  The banner draws them. */
 typedef enum Step
@@ -121,6 +121,8 @@ static struct
 	bool		claimed;		/* from now on an error is the task's own failure */
 	DwAutonomous autonomous;	/* set once a task with a mode has been claimed */
 	int			repeats;		/* number of immediate repeats so far */
+	int			strays;			/* number of those that followed a stray cancel */
+	TimestampTz begun;			/* when this run began; run.started is that of the first */
 	int			rest_ms;		/* length of the last rest; 0 before the first one */
 	ErrorData  *quit;			/* the failure noted when an earlier run ended its
 								 * executor; NULL if there is none */
@@ -295,14 +297,15 @@ settle_again(void)
 
 /*
  * True if the run was ended by a cancel that was probably meant for the transaction before.
- * To end a deadlock among nodes, Citus sends a cancel to the process of a transaction.  When
- * the cancel arrives, that transaction may be over, and a task has just begun in its place.
+ * To end a deadlock among nodes, Citus sends a cancel to the process of a transaction, and
+ * notes why.  When the cancel arrives, that transaction may be over, with its note, and a
+ * run has just begun in its place.
  */
 static bool
-is_stray_cancel(const DwRun *run)
+is_stray_cancel(void)
 {
-	return run->error->sqlerrcode == ERRCODE_QUERY_CANCELED && !run->timed_out &&
-		dw_other_nodes_exist() && dw_now() - run->started < STRAY_US;
+	return work.run.error->sqlerrcode == ERRCODE_QUERY_CANCELED && !work.run.timed_out &&
+		dw_other_nodes_exist() && dw_now() - work.begun < STRAY_US;
 }
 
 /*
@@ -312,10 +315,15 @@ is_stray_cancel(const DwRun *run)
 static bool
 may_repeat(void)
 {
-	int			limit = dw_is_transient(work.run.error->sqlerrcode) ? MAX_REPEATS :
-		is_stray_cancel(&work.run) ? MAX_STRAYS : 0;
+	bool		stray = is_stray_cancel();
+	bool		again = stray ? work.strays < MAX_STRAYS :
+		dw_is_transient(work.run.error->sqlerrcode) && work.repeats - work.strays < MAX_REPEATS;
 
-	return work.repeats < limit && dw_stop_forbid(work.db, work.me);
+	if (!again || !dw_stop_forbid(work.db, work.me))
+		return false;
+	if (stray)
+		work.strays++;
+	return true;
 }
 
 /*
@@ -500,8 +508,9 @@ claim_and_run(void)
 	if (!claim_task(&claimed))
 		return STEP_OVER;
 
+	work.begun = dw_now();
 	if (work.repeats == 0)
-		run->started = dw_now();
+		run->started = work.begun;
 	if (is_to_be_run(&claimed))
 	{
 		if (work.quit == NULL && dw_mode(claimed.values, claimed.nulls) != DW_IN_TRANSACTION)
@@ -629,6 +638,12 @@ rest_before_retry(void)
 /*
  * STEP_REPEAT: sleeps for a random time, so that the transactions that collided do
  * not collide again.  A cancel that arrives now takes effect in the next run.
+ *
+ * Not on Citus, though.  When it has found a deadlock, it soon looks for more.  If the
+ * victim is still being undone on other nodes, Citus finds the same deadlock, and cancels
+ * the victim again.  That cancel is held off.  Citus forgets why it was sent when the
+ * transaction ends, so it would end the next run as somebody's wish.  No session can stop
+ * the task now, so the cancel is not that of delay_cancel().
  */
 static void
 pause_before_repeat(void)
@@ -640,6 +655,8 @@ pause_before_repeat(void)
 	dw_session_clean(false);
 	sleep_ms(1 + pg_prng_uint64_range(&pg_global_prng_state, 0, longest) / 1000,
 			 dw_wait_event(wait_event, "DelayWheelRepeat"));
+	if (dw_other_nodes_exist())
+		dw_stop_absorb();
 	dw_executor_obey_exit(work.db, work.me);
 }
 

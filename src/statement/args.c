@@ -391,8 +391,8 @@ write_argument(const DwArgument *argument, int *nest_level)
 /*---- Arguments of a task that is scheduled ----*/
 
 /* Raise an error for too many arguments.  PostgreSQL limits a client's parameters likewise. */
-static void
-require_limit(int count)
+void
+dw_args_require_limit(int count)
 {
 	if (count > DW_MAX_ARGS)
 		ereport(ERROR,
@@ -418,7 +418,7 @@ fetch_from_array(ArrayType *array, DwArgument **result)
 	get_typlenbyvalalign(type, &length, &by_value, &align);
 	deconstruct_array(array, type, length, by_value, align,
 					  &values, &nulls, &count);
-	require_limit(count);
+	dw_args_require_limit(count);
 
 	*result = palloc(count * sizeof(DwArgument));
 	for (int i = 0; i < count; i++)
@@ -660,7 +660,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	if (args != NULL && ARR_ELEMTYPE(args) != TEXTOID && ARR_ELEMTYPE(args) != VARCHAROID)
 		return parse_typed(args, types, stored_args, stored_types, isnull);
 	if (args != NULL)
-		count = fetch_list(args, TEXTOID, -1, false, "args", &texts, &nulls);
+		count = fetch_list(args, ARR_ELEMTYPE(args), -1, false, "args", &texts, &nulls);
 	if (types != NULL)
 		type_count = fetch_list(types, REGTYPEOID, sizeof(Oid), true, "arg_types",
 								&type_oids, &untyped);
@@ -674,7 +674,7 @@ dw_args_parse(ArrayType *args, ArrayType *types,
 	*isnull = (count == 0);
 	if (count == 0)
 		return 0;
-	require_limit(count);
+	dw_args_require_limit(count);
 
 	arguments = palloc0(count * sizeof(DwArgument));
 	push_argument_context(&context, NULL);

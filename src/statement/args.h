@@ -20,6 +20,7 @@
 /* Limit of the number of arguments of one task */
 #define DW_MAX_ARGS		65535
 
+extern void dw_args_require_limit(int count);
 extern int	dw_args_collect(FunctionCallInfo fcinfo, int first,
 							Datum *args, Datum *types, bool *isnull);
 extern int	dw_args_parse(ArrayType *args, ArrayType *types,

@@ -33,14 +33,9 @@
 #include "parser/scanner.h"
 
 #include "constants.h"
+#include "sql_text.h"
 
 #define MAX_CONSTANTS	32		/* limit for one text; a text with more is left alone */
-
-/* The lexer's codes, which are the same in all majors (see sqlcheck.c) */
-#define IDENT_TOKEN		258
-#define SCONST_TOKEN	261
-#define ICONST_TOKEN	266
-#define PARAM_TOKEN		267
 
 /* PostgreSQL's lexer on its way through a text, and the current token */
 typedef struct Reader
@@ -70,7 +65,7 @@ is_word(const Reader *reader, const char *word)
 	const char *text = reader->sql + reader->location;
 	size_t		length = strlen(word);
 
-	return reader->token > PARAM_TOKEN && pg_strncasecmp(text, word, length) == 0 &&
+	return reader->token > DW_TOKEN_PARAM && pg_strncasecmp(text, word, length) == 0 &&
 		!isalnum((unsigned char) text[length]) && text[length] != '_' &&
 		text[length] != '$' && !IS_HIGHBIT_SET(text[length]);
 }
@@ -79,7 +74,7 @@ is_word(const Reader *reader, const char *word)
 static bool
 is_constant(const Reader *reader)
 {
-	return reader->token == ICONST_TOKEN || reader->token == SCONST_TOKEN;
+	return reader->token == DW_TOKEN_ICONST || reader->token == DW_TOKEN_SCONST;
 }
 
 /*
@@ -94,7 +89,7 @@ take_constant(Reader *reader, DwConstants *constants)
 	if (i == MAX_CONSTANTS)
 		return false;
 	constants->locations[i] = reader->location;
-	if (reader->token == ICONST_TOKEN)
+	if (reader->token == DW_TOKEN_ICONST)
 	{
 		constants->types[i] = INT4OID;
 		constants->values[i] = Int32GetDatum(reader->value.ival);
@@ -118,7 +113,7 @@ static bool
 take_from_call(Reader *reader, DwConstants *constants)
 {
 	next(reader);
-	while (reader->token == IDENT_TOKEN)
+	while (reader->token == DW_TOKEN_IDENT)
 	{
 		next(reader);
 		if (reader->token != '.')
@@ -162,7 +157,7 @@ take_from_change(Reader *reader, DwConstants *constants)
 		bool		compared = reader->token == '=';
 
 		next(reader);
-		if (reader->token == PARAM_TOKEN || is_word(reader, "select"))
+		if (reader->token == DW_TOKEN_PARAM || is_word(reader, "select"))
 			return false;
 		if (!compared || !is_constant(reader))
 			continue;

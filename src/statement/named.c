@@ -17,7 +17,6 @@
 
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
@@ -28,9 +27,15 @@
 
 #include "args.h"
 #include "named.h"
+#include "sql_text.h"
 
-/* The lexer's code of $n, which is the same in all majors (see sqlcheck.c) */
-#define PARAM_TOKEN		267
+/* A value, and its name */
+typedef struct NamedValue
+{
+	JsonbValue	name;
+	JsonbValue	value;
+	int			number;			/* of its parameter; 0: not met in the text so far */
+} NamedValue;
 
 /* A text on its way from names to numbers */
 typedef struct Numbering
@@ -38,35 +43,43 @@ typedef struct Numbering
 	const char *sql;
 	StringInfoData result;		/* the text so far, with numbers */
 	int			copied;			/* so many bytes of sql are in the result */
-	Jsonb	   *values;
-	int			nargs;
-	int			max_args;		/* allocated */
-	JsonbValue *names;			/* of $1, $2, ... */
-	Datum	   *args;			/* their values as text */
+	int			colon;			/* byte offset of the colon that was the last token; -1: it was none */
+	int			nvalues;
+	NamedValue *values;			/* by the lengths of their names, then by their bytes, as in a jsonb */
+	int			nargs;			/* values that the text has used */
+	Datum	   *args;			/* these as text, in the order of their numbers */
 	bool	   *nulls;
 } Numbering;
 
-/* Error context callback: positions are in the task's SQL, shown as an internal query. */
-static void
-named_callback(void *arg)
+/* Compares a string of JSON with another one, in the order of the keys of a jsonb. */
+static int
+compare_names(const void *a, const void *b)
 {
-	const Numbering *numbering = arg;
-	int			position = geterrposition();
+	const JsonbValue *name = &((const NamedValue *) a)->name;
+	const JsonbValue *other = &((const NamedValue *) b)->name;
 
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(numbering->sql);
-	}
-	errcontext("SQL text of a delayed task");
+	if (name->val.string.len != other->val.string.len)
+		return name->val.string.len < other->val.string.len ? -1 : 1;
+	return memcmp(name->val.string.val, other->val.string.val, name->val.string.len);
 }
 
-/* Like parser_errposition(), for a byte offset in the text. */
-static int
-named_errposition(const Numbering *numbering, int location)
+/* Takes names and values from a JSON object. */
+static void
+take_values(Numbering *numbering, Jsonb *object)
 {
-	return errposition(pg_mbstrlen_with_len(numbering->sql, location) + 1);
+	JsonbIterator *iterator = JsonbIteratorInit(&object->root);
+	JsonbIteratorToken token;
+	JsonbValue	value;
+
+	dw_args_require_limit(JB_ROOT_COUNT(object));
+	numbering->values = palloc0(JB_ROOT_COUNT(object) * sizeof(NamedValue));
+	numbering->args = palloc(JB_ROOT_COUNT(object) * sizeof(Datum));
+	numbering->nulls = palloc(JB_ROOT_COUNT(object) * sizeof(bool));
+	while ((token = JsonbIteratorNext(&iterator, &value, true)) != WJB_DONE)
+		if (token == WJB_KEY)
+			numbering->values[numbering->nvalues].name = value;
+		else if (token == WJB_VALUE)
+			numbering->values[numbering->nvalues++].value = value;
 }
 
 /* Returns the length of the name at the beginning of the string; 0 if there is none. */
@@ -75,9 +88,9 @@ name_length(const char *string)
 {
 	int			n = 0;
 
-	while (string[n] == '_' || IS_HIGHBIT_SET(string[n]) ||
-		   (string[n] >= 'a' && string[n] <= 'z') || (string[n] >= 'A' && string[n] <= 'Z') ||
-		   (n > 0 && string[n] >= '0' && string[n] <= '9'))
+	if (*string == '$' || (*string >= '0' && *string <= '9'))
+		return 0;
+	while (dw_is_word_char(string[n]))
 		n++;
 	return n;
 }
@@ -103,72 +116,77 @@ text_of_value(const JsonbValue *value)
 
 /* Returns the number of the name at this place of the text, which it gets if it is new. */
 static int
-parameter_of_name(Numbering *numbering, int location, int length)
+number_for_name(Numbering *numbering, int location, int length)
 {
-	const char *name = numbering->sql + location;
-	JsonbValue	value;
+	NamedValue	wanted = {.number = 0};
+	NamedValue *found;
 
-	for (int i = 0; i < numbering->nargs; i++)
-		if (numbering->names[i].val.string.len == length &&
-			memcmp(numbering->names[i].val.string.val, name, length) == 0)
-			return i + 1;
-	if (getKeyJsonValueFromContainer(&numbering->values->root, name, length, &value) == NULL)
+	wanted.name.val.string.val = unconstify(char *, numbering->sql + location);
+	wanted.name.val.string.len = length;
+	found = bsearch(&wanted, numbering->values, numbering->nvalues, sizeof(NamedValue), compare_names);
+	if (found == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
-				 errmsg("there is no value for parameter :%.*s", length, name),
-				 named_errposition(numbering, location - 1),
+				 errmsg("there is no value for parameter :%.*s", length, numbering->sql + location),
+				 dw_sql_text_errposition(numbering->sql, location - 1),
 				 errhint("The option \"named\" must have this name. In a slice of an array, put a space after the colon.")));
-	if (numbering->nargs == numbering->max_args)
+	if (found->number == 0)
 	{
-		numbering->max_args *= 2;
-		numbering->names = repalloc(numbering->names, numbering->max_args * sizeof(JsonbValue));
-		numbering->args = repalloc(numbering->args, numbering->max_args * sizeof(Datum));
-		numbering->nulls = repalloc(numbering->nulls, numbering->max_args * sizeof(bool));
+		bool		isnull = found->value.type == jbvNull;
+
+		numbering->nulls[numbering->nargs] = isnull;
+		numbering->args[numbering->nargs] = isnull ? (Datum) 0 : PointerGetDatum(text_of_value(&found->value));
+		found->number = ++numbering->nargs;
 	}
-	numbering->names[numbering->nargs].val.string.val = unconstify(char *, name);
-	numbering->names[numbering->nargs].val.string.len = length;
-	numbering->nulls[numbering->nargs] = value.type == jbvNull;
-	numbering->args[numbering->nargs] = value.type == jbvNull ? (Datum) 0 : PointerGetDatum(text_of_value(&value));
-	return ++numbering->nargs;
+	return found->number;
 }
 
-/* Looks at one token of the text: a colon that a name follows at once becomes a number. */
+/* Puts a number in the place of a colon and the name that follows it at once. */
+static void
+put_number(Numbering *numbering, int colon, int length)
+{
+	StringInfo	result = &numbering->result;
+
+	appendBinaryStringInfo(result, numbering->sql + numbering->copied, colon - numbering->copied);
+	/* a colon ends the word before it, as in LIMIT:n, and a number would not */
+	if (result->len > 0 && dw_is_word_char(result->data[result->len - 1]))
+		appendStringInfoChar(result, ' ');
+	appendStringInfo(result, "$%d", number_for_name(numbering, colon + 1, length));
+	numbering->copied = colon + 1 + length;
+}
+
+/*
+ * Looks at one token of the text: a word that a colon precedes at once is a name.  The
+ * quotes of E'...' and the like are none, though they begin as one.
+ */
 static void
 look_at_token(Numbering *numbering, int token, int location)
 {
-	int			length;
+	int			length = name_length(numbering->sql + location);
 
-	if (token == PARAM_TOKEN)
+	if (token == DW_TOKEN_PARAM)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("parameters with names and with numbers cannot be mixed"),
-				 named_errposition(numbering, location)));
-	if (token != ':' || (length = name_length(numbering->sql + location + 1)) == 0)
-		return;
-	appendBinaryStringInfo(&numbering->result, numbering->sql + numbering->copied, location - numbering->copied);
-	appendStringInfo(&numbering->result, "$%d", parameter_of_name(numbering, location + 1, length));
-	numbering->copied = location + 1 + length;
+				 dw_sql_text_errposition(numbering->sql, location)));
+	if (numbering->colon >= 0 && numbering->colon == location - 1 && length > 0 &&
+		(token == DW_TOKEN_IDENT || token > DW_TOKEN_PARAM))
+		put_number(numbering, numbering->colon, length);
+	numbering->colon = token == ':' ? location : -1;
 }
 
 /* Raises an error if a value is not used. */
 static void
 check_values_used(const Numbering *numbering)
 {
-	JsonbIterator *iterator = JsonbIteratorInit(&numbering->values->root);
-	JsonbIteratorToken token;
-	JsonbValue	key;
-
-	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
+	for (int i = 0; i < numbering->nvalues; i++)
 	{
-		bool		used = token != WJB_KEY;
+		const JsonbValue *name = &numbering->values[i].name;
 
-		for (int i = 0; i < numbering->nargs && !used; i++)
-			used = numbering->names[i].val.string.len == key.val.string.len &&
-				memcmp(numbering->names[i].val.string.val, key.val.string.val, key.val.string.len) == 0;
-		if (!used)
+		if (numbering->values[i].number == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("there is no parameter :%.*s for a value of \"named\"", key.val.string.len, key.val.string.val),
+					 errmsg("there is no parameter :%.*s for a value of \"named\"", name->val.string.len, name->val.string.val),
 					 errhint("The SQL text must use each name.")));
 	}
 }
@@ -182,8 +200,9 @@ check_values_used(const Numbering *numbering)
 text *
 dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 {
-	Numbering	numbering = {.sql = text_to_cstring(sql), .values = values, .max_args = 8};
-	ErrorContextCallback callback = {.previous = error_context_stack, .callback = named_callback, .arg = &numbering};
+	Numbering	numbering = {.sql = text_to_cstring(sql), .colon = -1};
+	DwSqlText	shown = {.sql = numbering.sql};
+	ErrorContextCallback callback = {.previous = error_context_stack, .callback = dw_sql_text_callback, .arg = &shown};
 	core_yyscan_t scanner;
 	core_yy_extra_type extra;
 	core_YYSTYPE value;
@@ -195,10 +214,8 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("named must be a JSON object"),
 				 errhint("Such as {\"user_id\": 7}, for :user_id in the SQL text.")));
+	take_values(&numbering, values);
 	initStringInfo(&numbering.result);
-	numbering.names = palloc(numbering.max_args * sizeof(JsonbValue));
-	numbering.args = palloc(numbering.max_args * sizeof(Datum));
-	numbering.nulls = palloc(numbering.max_args * sizeof(bool));
 
 	error_context_stack = &callback;
 	scanner = scanner_init(numbering.sql, &extra, &ScanKeywords, ScanKeywordTokens);

@@ -34,7 +34,6 @@
 #include "postgres.h"
 
 #include "commands/defrem.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/parser.h"
@@ -45,15 +44,8 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "sql_text.h"
 #include "sqlcheck.h"
-
-/*
- * The lexer's code for $n.  No installed header defines the code, but the first
- * tokens of every grammar on top of the core scanner are fixed (see the comment in
- * parser/scanner.h): IDENT = 258, UIDENT, FCONST, SCONST, USCONST, BCONST, XCONST,
- * Op, ICONST, PARAM.
- */
-#define PARAM_TOKEN		267
 
 /* Limit for the remembered text, in bytes; longer texts are parsed each time */
 #define MAX_KNOWN_TEXT	2048
@@ -94,37 +86,6 @@ static struct
 	int			nargs;
 	char		text[MAX_KNOWN_TEXT];
 }			known;
-
-/*
- * Error context callback.  Error positions point into the task's text, not into the
- * statement that the client sent, so they are reported as those of an internal query.
- */
-static void
-sql_text_callback(void *arg)
-{
-	const Checked *checked = (const Checked *) arg;
-	int			position = geterrposition();
-
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery(checked->sql);
-	}
-	if (checked->option != NULL)
-		errcontext("%s of a delayed task", checked->option);
-	else
-		errcontext("SQL text of a delayed task");
-}
-
-/*
- * Like parser_errposition(), for a byte offset in the task's text.
- */
-static int
-text_errposition(const char *sql, int location)
-{
-	return errposition(pg_mbstrlen_with_len(sql, location) + 1);
-}
 
 /*---- Statements that cannot be part of a task ----*/
 
@@ -458,7 +419,7 @@ check_statement(const char *sql, RawStmt *raw, bool autonomous)
 			 errmsg("cannot execute %s in a delayed task", refusal.command),
 			 errdetail("%s", refusal.detail),
 			 errhint("%s", refusal.autonomous ? hint_with_mode(refusal.hint) : refusal.hint),
-			 text_errposition(sql, begin_of(sql, raw))));
+			 dw_sql_text_errposition(sql, begin_of(sql, raw))));
 }
 
 /*---- Parameters ----*/
@@ -527,14 +488,14 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 				 errmsg("parameters cannot be used in %s",
 						GetCommandTagName(CreateCommandTag(stmt))),
 				 errhint("Put the value into the SQL text, for example with format(), when the task is scheduled."),
-				 text_errposition(sql, location)));
+				 dw_sql_text_errposition(sql, location)));
 
 	if (checked->option != NULL && (number < 1 || number > nargs))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("there is no argument for parameter $%d", number),
 				 errdetail("%s has %d arguments.", checked->option, nargs),
-				 text_errposition(sql, location)));
+				 dw_sql_text_errposition(sql, location)));
 	if (number < 1 || number > nargs)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
@@ -543,7 +504,7 @@ check_parameter(const Checked *checked, Node *stmt, int number, int location)
 								  "The task has %d arguments.",
 								  nargs, nargs),
 				 errhint("Pass one argument after the SQL text for each of $1, $2, and so on."),
-				 text_errposition(sql, location)));
+				 dw_sql_text_errposition(sql, location)));
 
 	return true;
 }
@@ -592,7 +553,7 @@ check_parameters(const Checked *checked, List *statements)
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (token == PARAM_TOKEN &&
+		if (token == DW_TOKEN_PARAM &&
 			check_parameter(checked, statement_at(statements, location, &statement),
 							value.ival, location))
 			used[value.ival - 1] = true;
@@ -604,14 +565,6 @@ check_parameters(const Checked *checked, List *statements)
 }
 
 /*---- Texts that differ in numbers only ----*/
-
-/* True if the character could be part of an identifier or of a dollar quote's tag. */
-static bool
-is_word_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		c == '_' || c == '$' || IS_HIGHBIT_SET(c);
-}
 
 static bool
 is_digit(char c)
@@ -635,7 +588,7 @@ skip_number(const char *text, const char *end, const char **at)
 		last++;
 	*at = last;
 	return last > first && last - first <= MAX_KNOWN_DIGITS &&
-		first > text && !is_word_char(first[-1]) && (last == end || !is_word_char(*last));
+		first > text && !dw_is_word_char(first[-1]) && (last == end || !dw_is_word_char(*last));
 }
 
 /*
@@ -736,7 +689,7 @@ check_text(const Checked *checked)
 				 errmsg("a task with a mode must be a single statement"),
 				 errdetail("Several statements would run in one transaction."),
 				 errhint("Use several tasks with a mode, each of one statement. A procedure may commit, but not execute VACUUM or the like."),
-				 text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
+				 dw_sql_text_errposition(sql, begin_of(sql, lsecond_node(RawStmt, statements)))));
 
 	if (nargs > 0 || (nargs == 0 && strchr(sql, '$') != NULL))
 		check_parameters(checked, statements);
@@ -748,12 +701,13 @@ check_text(const Checked *checked)
 static void
 check(Checked *checked)
 {
+	DwSqlText	shown = {.sql = checked->sql, .option = checked->option};
 	ErrorContextCallback callback;
 	MemoryContext context;
 	MemoryContext caller;
 
-	callback.callback = sql_text_callback;
-	callback.arg = checked;
+	callback.callback = dw_sql_text_callback;
+	callback.arg = &shown;
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 

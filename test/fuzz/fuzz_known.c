@@ -27,8 +27,8 @@ normalize(const char *text, int length, char *result)
 			result[n++] = text[i++];
 			continue;
 		}
-		if (end - i > MAX_KNOWN_DIGITS || i == 0 || is_word_char(text[i - 1]) ||
-			(end < length && is_word_char(text[end])))
+		if (end - i > MAX_KNOWN_DIGITS || i == 0 || dw_is_word_char(text[i - 1]) ||
+			(end < length && dw_is_word_char(text[end])))
 			while (i < end)
 				result[n++] = text[i++];
 		else

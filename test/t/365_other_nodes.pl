@@ -36,7 +36,7 @@ sub node_with
 		CREATE ROLE worker LOGIN;
 		SELECT delay_wheel.allow('worker');
 		CREATE FUNCTION remote_write(bigint) RETURNS void AS '$moduledir/$library' LANGUAGE C STRICT;
-		CREATE FUNCTION remote_deadlock() RETURNS void AS '$moduledir/$library' LANGUAGE C STRICT;
+		CREATE FUNCTION remote_deadlock(int DEFAULT 0) RETURNS void AS '$moduledir/$library' LANGUAGE C STRICT;
 		CREATE FUNCTION remote_note_write() RETURNS trigger AS '$moduledir/$library' LANGUAGE C;
 	});
 	return $node;
@@ -179,6 +179,34 @@ group deadlock => sub {
 	like(log_since($node, $position), qr/will be tried again: canceling the transaction since it was involved in a distributed deadlock/,
 		'the log says why');
 
+	# A task that runs alone, and what becomes of it: the number of its runs, and its error.
+	set_batches($node, 1);
+	my $runs_to = sub {
+		my ($what, $body, $expected) = @_;
+		my $id = $node->safe_psql('postgres', qq{SELECT setval('tries', 1, false);
+			CREATE OR REPLACE FUNCTION meets() RETURNS void LANGUAGE plpgsql AS \$\$
+			DECLARE
+				try CONSTANT bigint := nextval('tries');
+			BEGIN
+				$body
+			END \$\$;
+			SET ROLE worker; SELECT delay_schedule('0', 'SELECT public.meets()')});
+		$id =~ s/.*\n//s;
+		wait_for($node, q{SELECT count(*) FROM delay_wheel.task}, "$what: the task comes to an end", 60, expected => 0);
+		is($node->safe_psql('postgres', qq{SELECT last_value, (SELECT format('%s in attempt %s', sqlstate, attempts)
+			FROM delay_wheel.failed WHERE id = $id) FROM tries}), $expected, $what);
+	};
+	my $stray = 'PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(60)';
+	# a stray cancel meets a run in its first second, so the tasks are older
+	$runs_to->('cancelled again while it is undone', 'IF try = 1 THEN PERFORM pg_sleep(1.1), remote_deadlock(2); END IF;', '2|');
+	$runs_to->('three strays after many deadlocks', qq{
+		IF try = 1 THEN PERFORM pg_sleep(1.1); END IF;
+		IF try <= 5 THEN PERFORM remote_deadlock(); ELSIF try <= 8 THEN $stray; END IF;}, '9|');
+	$runs_to->('deadlocks without end after a stray', "IF try = 1 THEN $stray; ELSE PERFORM remote_deadlock(1); END IF;", '12|40P01 in attempt 1');
+	$runs_to->('a cancel that somebody means after a deadlock', qq{
+		IF try = 1 THEN PERFORM remote_deadlock(1); ELSE PERFORM pg_sleep(1.1); $stray; END IF;}, '2|57014 in attempt 1');
+	set_batches($node, 100);
+
 	# A cancel that was sent to the transaction before meets a task that has just begun.
 	for my $how ('alone', 'in a batch')
 	{
@@ -195,6 +223,11 @@ group deadlock => sub {
 		my $id = $node->safe_psql('postgres', "SET ROLE worker; SELECT delay_schedule('0', '$sql')");
 		wait_for($node, "SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id = $id", "failed: $sql", 60, expected => '1|57014');
 	}
+	# in its first second, too
+	my $id = $node->safe_psql('postgres', q{SET ROLE worker; SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, "SELECT count(*) FROM delay_wheel.running WHERE task = $id", 'a task runs', 60, expected => 1);
+	is($node->safe_psql('postgres', "SELECT delay_cancel($id, true)"), 'stopping', 'it can be stopped');
+	wait_for($node, "SELECT attempts, sqlstate FROM delay_wheel.failed WHERE id = $id", 'it has failed', 60, expected => '1|57014');
 	$node->safe_psql('postgres', 'SELECT delay_discard_all()');
 };
 

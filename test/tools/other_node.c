@@ -21,8 +21,10 @@
  * If there is a file die_before_commit, the process removes it, and dies by SIGKILL
  * when the other node has heard of the commit and this one has not.
  *
- * remote_deadlock() is cancelled as the victim of a deadlock among several nodes:
- * by a cancel, which a hook explains when the error is about to be reported.
+ * remote_deadlock(n) is cancelled as the victim of a deadlock among several nodes:
+ * by a cancel, which a hook explains when the error is about to be reported.  n times
+ * more it is cancelled while its transaction is being undone, as by a search for deadlocks
+ * that still sees it.  What the hook knows is forgotten when the transaction is over.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,6 +68,7 @@ static List *writes = NIL;
 static bool takes_part = false;	/* until the end of the transaction */
 static bool two_phase = false;
 static bool deadlock = false;
+static int	cancels = 0;		/* to be sent while the transaction is undone */
 static emit_log_hook_type prev_log = NULL;
 
 static void
@@ -127,6 +130,7 @@ Datum
 remote_deadlock(PG_FUNCTION_ARGS)
 {
 	deadlock = true;
+	cancels = PG_GETARG_INT32(0);
 	QueryCancelPending = true;
 	InterruptPending = true;
 	CHECK_FOR_INTERRUPTS();
@@ -173,6 +177,9 @@ end_transaction(XactEvent event, void *arg)
 		commit_there();
 	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
 	{
+		for (; cancels > 0; cancels--)
+			kill(getpid(), SIGINT);
+		deadlock = false;
 		writes = NIL;
 		takes_part = false;
 		two_phase = false;

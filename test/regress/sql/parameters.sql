@@ -53,7 +53,42 @@ EXECUTE one('1 h', 'SELECT 1', 'x');
 -- of functions of others nothing is changed
 PREPARE other AS SELECT format('%s', $1);
 PREPARE other AS SELECT jsonb_build_array($1);
--- also after a replan, in a savepoint, in a plan that is generic
+-- nor of a parameter that one of them has, too
+PREPARE other AS SELECT delay_schedule('1 h', 'SELECT $1', $1), format('%s', $1);
+-- a value that the statement uses elsewhere: before the call it has the type of that place, after it takes a cast
+PREPARE later AS SELECT delay_schedule('1 h', 'SELECT $1', $1) FROM parameters_t WHERE id = $1;
+PREPARE later AS SELECT delay_schedule('1 h', 'SELECT $1', $1::int) > 0 AS ok FROM parameters_t WHERE id = $1;
+-- types that the client has named stay, also after a change of the catalogs, from when on
+-- PostgreSQL knows the types of all parameters
+PREPARE types(text, varchar, int) AS SELECT delay_schedule('1 h', 'SELECT $1, $2, $3, $4, $5, $6', $1, $2, $3, $4, $5::text, $6::char(2)) > 0 AS ok;
+EXECUTE types('types', 'b', 7, 'd', 'e', 'fgh');
+CREATE SCHEMA parameters_s;
+EXECUTE types('types', 'b', 7, 'd', 'e', 'fgh');
+EXECUTE one('0', 'UPDATE parameters_t SET n = 10 WHERE id = $1', 12);
+SET search_path = parameters_s, public;
+EXECUTE one('0', 'UPDATE parameters_t SET n = 10 WHERE id = $1', 13);
+EXECUTE later(14);
+RESET search_path;
+DROP SCHEMA parameters_s;
+SELECT pg_temp.wait_until_done();
+SELECT id, n FROM parameters_t WHERE id IN (12, 13) ORDER BY id;
+SELECT args, arg_types FROM delay_wheel.tasks WHERE args[1] IN ('types', '14') ORDER BY id;
+-- variables of PL/pgSQL have their types
+CREATE FUNCTION parameters_f(code char(3)) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+	id bigint;
+BEGIN
+	RETURN NEXT delay_schedule('1 h', 'SELECT $1', code);
+	EXECUTE $e$SELECT delay_schedule('1 h', 'SELECT $1', $1)$e$ INTO id USING code;
+	RETURN NEXT id;
+END $$;
+SELECT count(*) FROM parameters_f('x');
+DROP FUNCTION parameters_f;
+CREATE FUNCTION parameters_f(code bpchar) RETURNS bigint BEGIN ATOMIC SELECT delay_schedule('1 h', 'SELECT $1', code); END;
+SELECT count(parameters_f('x'));
+DROP FUNCTION parameters_f;
+SELECT args, arg_types FROM delay_wheel.tasks WHERE args[1] = 'x' ORDER BY id;
+-- in a savepoint, in a plan that is generic
 SET plan_cache_mode = force_generic_plan;
 BEGIN;
 SAVEPOINT s;
@@ -126,6 +161,10 @@ SELECT * FROM pg_temp.named($$SELECT ':a', E'\':a', $q$:a$q$, U&'\003a', ":a", 1
 SELECT * FROM pg_temp.named('SELECT :a::int[], :b::jsonb, :c::jsonb, :d::bool, :e::numeric', '{"a": "{1,2}", "b": [1, {"x": null}], "c": {}, "d": true, "e": 1e3}');
 SELECT * FROM pg_temp.named('SELECT :order, :Order, :ä, :_1', '{"order": 1, "Order": 2, "ä": 3, "_1": 4}');
 SELECT * FROM pg_temp.named('SELECT :a1+:a', '{"a": "", "a1": "x"}');
+-- a number does not run into the word before it, nor do other quotes begin
+SELECT * FROM pg_temp.named('SELECT:a WHERE:b LIMIT:a', '{"a": 1, "b": true}');
+SELECT * FROM pg_temp.named('SELECT :a$x$ , :a', '{"a": 1, "a$x$": 2}');
+SELECT * FROM pg_temp.named($$SELECT :e'\' || :a'$$, '{"e": 1}');
 SELECT * FROM pg_temp.named('SELECT :"f"', '{}');
 SELECT * FROM pg_temp.named('SELECT 1', '{}');
 SELECT * FROM pg_temp.named('SELECT :a', '{"a": 1, "b": 2}');
@@ -139,11 +178,12 @@ SELECT delay_schedule_task('SELECT :a', args => '{1}', named => '{"a": 1}');
 SELECT delay_schedule_task('SELECT :a', arg_types => '{int}', named => '{"a": 1}');
 SELECT delay_schedule_task('SELECT :a');
 \set VERBOSITY default
-SELECT * FROM pg_temp.named('SELECT 1 + :b', '{"a": 1}');
+SELECT delay_schedule_task('SELECT 1 + :b', named => '{"a": 1}');
 \set VERBOSITY terse
--- many, each once
+-- many, each once; too many
 SELECT cardinality(n.args), n.args[100], n.stored LIKE 'SELECT $1::int + $2::int + %$100::int + $1' AS in_order FROM (SELECT 1) x,
 	pg_temp.named((SELECT 'SELECT ' || string_agg(':p' || i || '::int', ' + ') || ' + :p1' FROM generate_series(1, 100) i), (SELECT jsonb_object_agg('p' || i, i) FROM generate_series(1, 100) i)) n;
+SELECT count(*) FROM pg_temp.named((SELECT 'SELECT ' || string_agg(':p' || i, ', ') FROM generate_series(1, 65536) i), (SELECT jsonb_object_agg('p' || i, i) FROM generate_series(1, 65536) i)) n;
 
 --
 -- All columns of the views have types that every driver reads
