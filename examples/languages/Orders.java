@@ -23,10 +23,13 @@ class Orders
 
 	static void testIsRatedAfterTwoDays(Connection db) throws SQLException
 	{
-		deliver(db, 1);
-		one(db, "SELECT delay_run_due(now() + interval '48 hours')");
-		if (!Integer.valueOf(5).equals(one(db, "SELECT stars FROM orders WHERE id = 1"))) throw new AssertionError("it is not rated");
-		db.rollback();
+		try
+		{
+			deliver(db, 1);
+			one(db, "SELECT delay_run_due(now() + interval '48 hours')");
+			if (!Integer.valueOf(5).equals(one(db, "SELECT stars FROM orders WHERE id = 1"))) throw new AssertionError("it is not rated");
+		}
+		finally { db.rollback(); }
 	}
 
 	static void work(Connection db, String queue) throws SQLException	// with autocommit

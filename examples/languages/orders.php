@@ -11,10 +11,13 @@ function deliver(PDO $db, int $id): void	// within the caller's transaction
 function testIsRatedAfterTwoDays(PDO $db): void
 {
 	$db->beginTransaction();
-	deliver($db, 1);
-	$db->query("SELECT delay_run_due(now() + interval '48 hours')");
-	if ($db->query('SELECT stars FROM orders WHERE id = 1')->fetchColumn() !== 5) throw new Exception('it is not rated');
-	$db->rollBack();
+	try {
+		deliver($db, 1);
+		$db->query("SELECT delay_run_due(now() + interval '48 hours')");
+		if ($db->query('SELECT stars FROM orders WHERE id = 1')->fetchColumn() !== 5) throw new Exception('it is not rated');
+	} finally {
+		$db->rollBack();
+	}
 }
 
 $db = new PDO('pgsql:');

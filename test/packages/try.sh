@@ -81,7 +81,7 @@ restart()
 	pg_lsclusters --no-header | grep -q ' online '
 }
 
-printf 'quiet "1";\nDpkg::Use-Pty "0";\n' >/etc/apt/apt.conf.d/99try
+printf 'quiet "1";\nDpkg::Use-Pty "0";\nAPT::Get::Assume-Yes "1";\n' >/etc/apt/apt.conf.d/99try
 
 #
 # On a machine that has nothing.
@@ -89,8 +89,10 @@ printf 'quiet "1";\nDpkg::Use-Pty "0";\n' >/etc/apt/apt.conf.d/99try
 step "apt-get update" apt-get update --quiet
 install()						# former or new
 {
-	cd "/debs/$1"
-	apt-get install --yes ./postgresql-15-delay-wheel_*.deb
+	mkdir -p "/debs/$1/tree"
+	cd "/debs/$1/tree"
+	apt-get install --simulate ../postgresql-15-delay-wheel_*.deb
+	apt-get install ../postgresql-15-delay-wheel_*.deb
 }
 first=new
 [ ! -d /debs/former ] || first=former
@@ -105,6 +107,32 @@ runuser -u postgres -- createdb app
 step "the extension is created" runuser -u postgres -- psql -d app -c "CREATE EXTENSION delay_wheel"
 query "CREATE TABLE effects (label text, at timestamptz DEFAULT clock_timestamp())"
 step "a task runs" a_task_runs first
+
+#
+# A copy for tests.
+#
+copied()
+{
+	pg_createcluster 15 staging
+	rm -r /var/lib/postgresql/15/staging
+	runuser -u postgres -- pg_basebackup --cluster 15/main -D /var/lib/postgresql/15/staging -X stream -c fast
+	echo "delay_wheel.start_after_recovery = hold" | tee -a /var/lib/postgresql/15/staging/postgresql.auto.conf
+	pg_conftool 15 staging set shared_preload_libraries delay_wheel
+	pg_ctlcluster 15 staging start
+}
+held() { [ "$(runuser -u postgres -- psql --cluster 15/staging -d app -XAtc "SELECT state FROM delay_wheel.status WHERE database = 'app'")" = held ]; }
+held_soon()
+{
+	local end=$((SECONDS + 60))
+
+	until held; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+step "the server is copied" copied
+step "which holds its tasks" held_soon
+pg_dropcluster --stop 15 staging
 
 #
 # Another cluster, made with it; and one that is told by a file.
@@ -172,7 +200,7 @@ logged()						# command...
 	"$@" 2>&1 | tee /removal.log
 }
 warns() { grep -F 'sudo -u postgres psql --cluster 15/main -c "ALTER SYSTEM RESET shared_preload_libraries"' /removal.log; }
-step "the package is removed while the library is preloaded" logged apt-get remove --yes postgresql-15-delay-wheel
+step "the package is removed while the library is preloaded" logged apt-get remove postgresql-15-delay-wheel
 step "which comes with a warning" warns
 step "the server does not start any more" fails_with 'could not access file "delay_wheel"' pg_ctlcluster 15 main restart
 step "the package is installed again" install new
@@ -184,7 +212,7 @@ step "the extension is dropped" runuser -u postgres -- psql -d app -c "DROP EXTE
 step "the library is not preloaded any more" \
 	runuser -u postgres -- psql -c "ALTER SYSTEM RESET shared_preload_libraries"
 step "the server is restarted without it" restart
-step "the package is purged" logged apt-get purge --yes postgresql-15-delay-wheel
+step "the package is purged" logged apt-get purge postgresql-15-delay-wheel
 does_not_warn() { ! grep Warning /removal.log; }
 step "which comes without a warning" does_not_warn
 rm /removal.log
