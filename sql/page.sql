@@ -35,7 +35,7 @@ WITH params AS (
 		   CASE WHEN texts THEN "left"(context, 500) END AS context, CASE WHEN texts THEN "left"(sql, 500) END AS sql, pos
 	FROM newest_failed
 ), queues AS (
-	SELECT name, owner, state, reason, paused, max_running, rate, running, near, ready, done, failed, retried, skipped,
+	SELECT name, owner, state, reason, paused, max_running, rate, extract(epoch FROM per::interval)::bigint AS per, running, near, ready, done, failed, retried, skipped,
 		   external, first_due, awaiting, leased, lapsed,
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(ready, 0) DESC, COALESCE(running, 0) DESC, COALESCE(near, 0) DESC, name) AS pos

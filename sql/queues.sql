@@ -6,14 +6,17 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 	users name[] DEFAULT NULL, history text DEFAULT NULL, external boolean DEFAULT NULL,
 	receivers name[] DEFAULT NULL, lease interval DEFAULT NULL, receive_timeout interval DEFAULT NULL,
 	notify_channel text DEFAULT NULL, retry_backoff text DEFAULT NULL, retry_max_delay interval DEFAULT NULL,
-	retry_on text[] DEFAULT NULL, give_up_on text[] DEFAULT NULL, keep_settings text[] DEFAULT NULL) RETURNS boolean
+	retry_on text[] DEFAULT NULL, give_up_on text[] DEFAULT NULL, keep_settings text[] DEFAULT NULL,
+	per interval DEFAULT NULL, burst integer DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[]) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[]) IS
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer) IS
 'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
 name: up to 63 bytes, not ''default''.
 max_running: how many of its tasks run at a time; 0 (the default) is no limit.
-rate, up to 1000000: how many are started in a second; 0 (the default) is no limit.
+rate, up to 1000000: how many are started in the time per; 0 (the default) is no limit.
+per, 1 second to 366 days: the time that rate is for: rate => 10, per => ''1 minute'' starts one each 6 seconds; a second is the default.
+burst, up to 100000: how many starts that the rate has left unused are made up for at once, the next one included: 1 is never two at once; 0 (the default) is what the rate allows in 100 ms and one more, at least 2. After a restart of the server all of them count as unused.
 priority: of tasks that say none: -1, 0 (the default) or 1.
 timeout, 0 to 2147483647 ms: of tasks that say none; 0 (the default) is none of the queue''s own: for them the settings of the role hold.
 max_attempts, 1 to 32767: of tasks that say none; 1 is the default, of an external queue 20.

@@ -119,6 +119,8 @@ CREATE TABLE delay_wheel.queue
 	retry_on text[],
 	give_up_on text[],
 	keep_settings text[],
+	per interval,
+	burst integer,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -126,6 +128,8 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_max_attempts_check CHECK (max_attempts > 0),
 	CONSTRAINT queue_max_running_check CHECK (max_running > 0),
 	CONSTRAINT queue_rate_check CHECK (rate BETWEEN 1 AND 1000000),
+	CONSTRAINT queue_per_check CHECK (per BETWEEN '1 second' AND '366 days'),
+	CONSTRAINT queue_burst_check CHECK (burst BETWEEN 1 AND 100000),
 	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
@@ -149,7 +153,7 @@ COMMENT ON COLUMN delay_wheel.queue.paused IS 'no task of the queue is started, 
 COMMENT ON COLUMN delay_wheel.queue.batch IS 'tasks of it may share a transaction with others';
 COMMENT ON COLUMN delay_wheel.queue.owner IS 'role whose members may change, pause and drop the queue';
 COMMENT ON COLUMN delay_wheel.queue.max_running IS 'how many of its tasks run at a time at most; null is no limit';
-COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started in a second at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.rate IS 'how many of its tasks are started in the time per at most; null is no limit';
 COMMENT ON COLUMN delay_wheel.queue.timeout IS 'of tasks that say none: statement timeout in milliseconds; null is the role''s setting';
 COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
@@ -166,6 +170,8 @@ COMMENT ON COLUMN delay_wheel.queue.retry_max_delay IS 'of tasks that say none: 
 COMMENT ON COLUMN delay_wheel.queue.retry_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which alone one is tried again; null is after all';
 COMMENT ON COLUMN delay_wheel.queue.give_up_on IS 'of tasks that say none: SQLSTATEs, or their classes, after which one is not tried again; null is none';
 COMMENT ON COLUMN delay_wheel.queue.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
+COMMENT ON COLUMN delay_wheel.queue.per IS 'the time that rate is for; null is a second';
+COMMENT ON COLUMN delay_wheel.queue.burst IS 'how many tasks that the rate has left unused may be started at once; null is 1 + rate/10 a second, at least 2';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

@@ -171,7 +171,9 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	retry_max_delay interval,
 	retry_on text[],
 	give_up_on text[],
-	keep_settings text[]
+	keep_settings text[],
+	per interval,
+	burst integer
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

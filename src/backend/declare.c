@@ -62,8 +62,10 @@
 #include "../task/touched.h"
 #include "options.h"
 
-/* Limit for the rate of a queue, in tasks per second */
+/* Limit for the rate of a queue, in tasks per second or a longer time */
 #define MAX_RATE		1000000
+/* Limit for the burst of a queue: times the longest time between two starts it fits into an int64 */
+#define MAX_BURST		100000
 
 PG_FUNCTION_INFO_V1(dw_queue_changed);
 PG_FUNCTION_INFO_V1(dw_queue_guard);
@@ -450,6 +452,19 @@ take_column(FunctionCallInfo fcinfo, int arg, AttrNumber column, Datum value, bo
 		give(change, column, value, isnull);
 }
 
+/* Adds the argument per to the change. */
+static void
+take_per(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	int64		per = dw_option_pause(fcinfo, arg, "per");
+
+	if (!PG_ARGISNULL(arg) && per < USECS_PER_SEC)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("per must be at least a second")));
+	take_column(fcinfo, arg, Anum_queue_per, PG_GETARG_DATUM(arg), false, change);
+}
+
 /* Adds the argument history to the change; "default" sets the column to null. */
 static void
 take_history(FunctionCallInfo fcinfo, int arg, Change *change)
@@ -531,6 +546,7 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 {
 	int32		timeout = dw_option_timeout(fcinfo, 4, "timeout");
 	int64		spread;
+	int32		burst;
 
 	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, change);
 	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, change);
@@ -557,6 +573,9 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_channel(fcinfo, 15, change);
 	take_retry(fcinfo, change);
 	take_settings(fcinfo, 20, change);
+	take_per(fcinfo, 21, change);
+	burst = dw_option_number(fcinfo, 22, "burst", 0, MAX_BURST);
+	take_column(fcinfo, 22, Anum_queue_burst, Int32GetDatum(burst), burst == 0, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

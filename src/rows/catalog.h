@@ -143,7 +143,9 @@ enum
 	Anum_queue_retry_on,
 	Anum_queue_give_up_on,
 	Anum_queue_keep_settings,
-	Natts_queue = Anum_queue_keep_settings
+	Anum_queue_per,
+	Anum_queue_burst,
+	Natts_queue = Anum_queue_burst
 };
 
 /* Columns of delay_wheel.pause. */

@@ -24,11 +24,11 @@
  * count that has begun before is not used.  Rare changes of leases (a shorter one, a
  * cancelled message) only raise a doubt.
  *
- * Rate: next_start is when the next task may begin.  It moves on by 1/rate with each
- * task, and is never more than the tolerance (100 ms, or 1/rate if that is more) behind
- * the clock.  So tasks that begin late do not lower the average, and a burst is limited
- * by the tolerance.  A task that was taken but not begun (it was cancelled, say) is not
- * counted.
+ * Rate: next_start is when the next task may begin.  It moves on by per/rate with each
+ * task, and is never more than the tolerance behind the clock: the time of the starts that
+ * burst allows to make up for, or 100 ms, or per/rate if that is more.  So tasks that begin
+ * late do not lower the average, and a burst is limited by the tolerance.  A task that was
+ * taken but not begun (it was cancelled, say) is not counted.
  *
  * Turns: an executor that ends a task takes the next one at once, so the executors of
  * one owner could run all tasks of a full queue for ever.  So at most every 100 ms, a
@@ -49,7 +49,7 @@
 #include "queue_limits.h"
 #include "shared.h"
 
-/* How far the rate may fall behind the clock. */
+/* How far the rate may fall behind the clock, unless the queue says how many starts that are. */
 #define TOLERANCE_US	(100 * 1000)
 
 /*
@@ -149,7 +149,19 @@ dw_queue_place_of(DwDatabase *db, int16 id)
 static int64
 start_interval(const DwQueue *queue)
 {
-	return USECS_PER_SEC / queue->rate;
+	return queue->per / queue->rate;
+}
+
+/*
+ * How far next_start may fall behind the clock, in microseconds.  As many tasks as the rate
+ * starts in this time, and one more, are begun at once after a pause.
+ */
+static int64
+tolerance(const DwQueue *queue)
+{
+	int64		interval = start_interval(queue);
+
+	return queue->burst > 0 ? (queue->burst - 1) * interval : Max(interval, TOLERANCE_US);
 }
 
 /*
@@ -160,9 +172,8 @@ static TimestampTz
 next_start(const DwQueue *queue, TimestampTz now)
 {
 	int64		interval = start_interval(queue);
-	TimestampTz lowest = now - Max(interval, TOLERANCE_US);
 
-	return Min(Max(queue->next_start, lowest), now + interval);
+	return Min(Max(queue->next_start, now - tolerance(queue)), now + interval);
 }
 
 /* Counts a task that was taken, for the rate. */
@@ -171,7 +182,7 @@ count_start(DwQueue *queue, TimestampTz now)
 {
 	queue->next_start = next_start(queue, now) + start_interval(queue);
 	/* what start_interval() rounded off */
-	queue->start_fraction += USECS_PER_SEC % queue->rate;
+	queue->start_fraction += queue->per % queue->rate;
 	queue->next_start += queue->start_fraction / queue->rate;
 	queue->start_fraction %= queue->rate;
 }

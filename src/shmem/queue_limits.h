@@ -61,7 +61,9 @@ typedef struct DwQueue
 	DwPause		pause;			/* as its declaration says */
 	bool		batch;
 	int32		max_running;	/* 0: no limit */
-	int32		rate;			/* tasks a second, 0: no limit */
+	int32		rate;			/* tasks in the time per, 0: no limit */
+	int32		burst;			/* unused starts that are made up for at once; 0: by TOLERANCE_US */
+	int64		per;			/* us, a second at least */
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */

@@ -567,6 +567,8 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
 	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
+	queue->per = interval_column(rel, tuple, Anum_queue_per, USECS_PER_SEC);
+	queue->burst = DatumGetInt32(column_or(rel, tuple, Anum_queue_burst, 0));
 	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
 	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts,
 												  Int16GetDatum(0)));

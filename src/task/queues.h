@@ -38,7 +38,9 @@ typedef struct DwDeclaredQueue
 	DwPause		pause;
 	bool		batch;			/* its tasks may share a transaction */
 	int32		max_running;	/* tasks at the same time; 0: no limit */
-	int32		rate;			/* tasks started in a second; 0: no limit */
+	int32		rate;			/* tasks started in the time per; 0: no limit */
+	int64		per;			/* us */
+	int32		burst;			/* unused starts that are made up for at once; 0: by TOLERANCE_US */
 	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */

@@ -53,6 +53,8 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->batch = queue->batch;
 	place->max_running = queue->max_running;
 	place->rate = queue->rate;
+	place->per = queue->per;
+	place->burst = queue->burst;
 	place->timeout = queue->timeout;
 	place->max_attempts = queue->max_attempts;
 	place->retry_delay = queue->retry_delay;

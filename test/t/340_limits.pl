@@ -57,13 +57,14 @@ query($setup);
 sub set_queue
 {
 	my ($name, %with) = @_;
-	my %defaults = (max_running => 'NULL', rate => 'NULL', paused => 'false');
+	my %defaults = (max_running => 'NULL', rate => 'NULL', per => 'NULL', burst => 'NULL', paused => 'false');
 
 	%with = (%defaults, %with);
 	query(qq{
-		INSERT INTO delay_wheel.queue (name, max_running, rate, paused, users)
-			VALUES ('$name', $with{max_running}, $with{rate}, $with{paused}, '{-}')
-			ON CONFLICT (name) DO UPDATE SET max_running = EXCLUDED.max_running, rate = EXCLUDED.rate, paused = EXCLUDED.paused});
+		INSERT INTO delay_wheel.queue (name, max_running, rate, per, burst, paused, users)
+			VALUES ('$name', $with{max_running}, $with{rate}, $with{per}, $with{burst}, $with{paused}, '{-}')
+			ON CONFLICT (name) DO UPDATE SET max_running = EXCLUDED.max_running, rate = EXCLUDED.rate,
+				per = EXCLUDED.per, burst = EXCLUDED.burst, paused = EXCLUDED.paused});
 	wait_for($node, qq{
 		SELECT q.paused = $with{paused} AND (s.state = 'paused') = $with{paused}
 		FROM delay_wheel.queue q JOIN delay_wheel_internal.get_queues() s USING (id) WHERE q.name = '$name'},
@@ -134,6 +135,17 @@ is(query(q{SELECT done, failed, retried, cancelled, running FROM delay_wheel.que
 is(query(q{SELECT sum(done), sum(failed) FROM delay_wheel.lanes WHERE queue = 'rated'}), '10000|0', 'so have its lanes');
 is(query(q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'rated' AND lateness_p50 > 1000 AND lateness_p50 <= lateness_p95 AND lateness_p95 <= lateness_max}), 3,
 	'each with its lateness');
+
+# A rate in a longer time, and a burst: what may begin at once does, the rest comes evenly.
+set_queue('slow', rate => 120, per => "'1 minute'", burst => 5, paused => 'true');
+query(q{SELECT put('slow', 'anna', 9, 'INSERT INTO ran (label) VALUES (''slow'')')});
+wait_for($node, q{SELECT ready + near >= 9 FROM delay_wheel.queues WHERE name = 'slow'}, 'tasks are in memory');
+set_queue('slow', rate => 120, per => "'1 minute'", burst => 5);
+wait_for_count('slow', 9, 'they run');
+is(query(q{SELECT count(*) FROM (SELECT began - lag(began, 5) OVER (ORDER BY began) AS gap FROM ran WHERE label = 'slow') g WHERE gap < '490 ms'}), 0,
+	'no sixth one within half a second of a first one');
+cmp_ok(query(q{SELECT extract(epoch FROM max(began) - min(began)) FROM ran WHERE label = 'slow'}), '>=', 1.99, 'four later ones take two seconds');
+is(query(q{SELECT rate, per, burst FROM delay_wheel.queues WHERE name = 'slow'}), '120|00:01:00|5', 'the view says so');
 
 # what turns out to be gone does not use the rate up
 set_queue('gone', rate => 1);

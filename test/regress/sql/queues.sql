@@ -9,7 +9,7 @@
 \i :helpers
 \set ECHO all
 \set SHOW_CONTEXT never
-\set columns 'name, owner, users, paused, max_running, rate, priority, timeout, max_attempts, retry_delay, batch, spread'
+\set columns 'name, owner, users, paused, max_running, rate, per, burst, priority, timeout, max_attempts, retry_delay, batch, spread'
 
 CREATE ROLE regress_dw_dba LOGIN;
 CREATE ROLE regress_dw_team;
@@ -36,8 +36,10 @@ SELECT delay_queue('mails', max_running => 3, rate => 100, priority => 1, timeou
 SELECT :columns FROM delay_wheel.queues;
 SELECT delay_queue('mails', rate => 50);
 SELECT :columns FROM delay_wheel.queues;
+SELECT delay_queue('mails', per => '1 hour', burst => 5);
+SELECT :columns FROM delay_wheel.queues;
 -- back to no limit
-SELECT delay_queue('mails', max_running => 0, rate => 0, priority => 0, timeout => '0', max_attempts => 1,
+SELECT delay_queue('mails', max_running => 0, rate => 0, burst => 0, priority => 0, timeout => '0', max_attempts => 1,
 	retry_delay => '0', batch => true, spread => '0', users => '{}');
 SELECT :columns FROM delay_wheel.queues;
 SELECT delay_queue('mails', timeout => '1 us', retry_delay => '1 day 2 h', spread => '1 month', users => '{public}');
@@ -50,6 +52,8 @@ SELECT delay_queue_drop(repeat('x', 63)), delay_queue_drop('Ünusual "name''s"; 
 SELECT call, e.* FROM unnest(ARRAY[
 	$$delay_queue(NULL)$$, $$delay_queue('')$$, $$delay_queue('default')$$, $$delay_queue(repeat('x', 64))$$,
 	$$delay_queue('q', max_running => -1)$$, $$delay_queue('q', rate => -1)$$, $$delay_queue('q', rate => 1000001)$$,
+	$$delay_queue('q', per => '0.999 s')$$, $$delay_queue('q', per => '367 days')$$,
+	$$delay_queue('q', burst => -1)$$, $$delay_queue('q', burst => 100001)$$,
 	$$delay_queue('q', priority => 2)$$, $$delay_queue('q', priority => -2)$$,
 	$$delay_queue('q', timeout => '-1 s')$$, $$delay_queue('q', timeout => '1 month')$$,
 	$$delay_queue('q', max_attempts => 0)$$, $$delay_queue('q', max_attempts => 32768)$$,
