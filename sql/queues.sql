@@ -17,7 +17,7 @@ max_running: how many of its tasks run at a time; 0 (the default) is no limit.
 rate, up to 1000000: how many are started in the time per; 0 (the default) is no limit.
 per, 1 second to 366 days: the time that rate is for: rate => 10, per => ''1 minute'' starts one each 6 seconds; a second is the default.
 burst, up to 100000: how many starts that the rate has left unused are made up for at once, the next one included: 1 is never two at once; 0 (the default) is what the rate allows in 100 ms and one more, at least 2. After a restart of the server all of them count as unused.
-priority: of tasks that say none: -1, 0 (the default) or 1.
+priority: of tasks that say none: -9 to 9; 0 is the default.
 timeout, 0 to 2147483647 ms: of tasks that say none; 0 (the default) is none of the queue''s own: for them the settings of the role hold.
 max_attempts, 1 to 32767: of tasks that say none; 1 is the default, of an external queue 20.
 retry_delay, 0 to 366 days: of tasks that say none; 0 is at once, 10 seconds the default.

@@ -69,7 +69,7 @@ key, 1 to 1000 bytes: at most one pending task for each owner, queue and key.
 if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation, SQLSTATE 23505. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
 queue: name of a declared queue, see delay_queue(); null is the default queue.
 tag, 1 to 1000 bytes: for grouping, as for delay_cancel_all().
-priority: -1, 0 or 1, higher first; null is the queue''s, or else 0.
+priority: -9 to 9, higher first; null is the queue''s, or else 0.
 max_attempts, 1 to 32767: how often it is run if it fails; null is the queue''s, or else 1.
 retry_delay, 0 to 366 days: pause before the second attempt; 0 is at once; null is the queue''s, or else 10 seconds. How it grows, and to what, say retry_backoff and retry_max_delay; each pause is lengthened by up to a quarter at random.
 timeout, 0 to 2147483647 ms: after which each attempt is cancelled, rounded up to whole ms; 0 is never, whatever the queue and the settings say; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout.

@@ -35,7 +35,7 @@ COMMENT ON VIEW delay_wheel.lanes IS
 'the state of each lane, which is a combination of owner, queue and priority that has tasks in this database. Users see their own lanes; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers';
 COMMENT ON COLUMN delay_wheel.lanes.owner IS 'role whose tasks these are';
 COMMENT ON COLUMN delay_wheel.lanes.queue IS 'name of the queue; default is that of tasks that name none; a number if it is not declared';
-COMMENT ON COLUMN delay_wheel.lanes.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.lanes.priority IS '-9 to 9';
 COMMENT ON COLUMN delay_wheel.lanes.state IS 'paused: none of its tasks is started; blocked: no executor can be had; limited: due tasks wait for what the queue allows; running: executors are on it, and it may have more; ready: due tasks wait for an executor; unreceived: due messages wait for a receiver; idle: nothing is due. For the first three, and unreceived, see reason';
 COMMENT ON COLUMN delay_wheel.lanes.reason IS 'what is paused; or max_running, rate, or another owner''s turn, of the queue; or why no executor could be had; or, of an external queue, since when no receiver has come; else null';
 COMMENT ON COLUMN delay_wheel.lanes.retry_at IS 'when it is tried again; a change of rights tries at once';
@@ -82,7 +82,7 @@ COMMENT ON VIEW delay_wheel.queues IS
 COMMENT ON COLUMN delay_wheel.queues.name IS 'name of the queue';
 COMMENT ON COLUMN delay_wheel.queues.owner IS 'role whose members may change, pause and drop it';
 COMMENT ON COLUMN delay_wheel.queues.paused IS 'whether delay_pause() holds for it';
-COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.queues.priority IS 'of tasks that say none: -9 to 9';
 COMMENT ON COLUMN delay_wheel.queues.timeout IS 'an interval as text: of tasks that say none; null is the roles setting';
 COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: how often one is run if it fails';
 COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'an interval as text: of tasks that say none: pause before the second attempt';

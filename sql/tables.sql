@@ -35,7 +35,7 @@ CREATE TABLE delay_wheel.task
 	more jsonb,
 	payload jsonb,
 	CONSTRAINT task_pkey PRIMARY KEY (id),
-	CONSTRAINT task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT task_priority_check CHECK (priority BETWEEN -9 AND 9),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
 	CONSTRAINT task_token_check CHECK ((token IS NULL) = (first_due IS NULL) AND (token IS NULL) = (leased_at IS NULL)),
@@ -68,7 +68,7 @@ COMMENT ON COLUMN delay_wheel.task.due IS 'the task runs at this time or after, 
 COMMENT ON COLUMN delay_wheel.task.origin IS 'database that the task was scheduled in, see delay_wheel_internal.origin(); in another one, it is not run until delay_arm() is called';
 COMMENT ON COLUMN delay_wheel.task.owner IS 'role that scheduled the task and whose rights it has';
 COMMENT ON COLUMN delay_wheel.task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel.task.priority IS '-1, 0 or 1; higher first among due tasks';
+COMMENT ON COLUMN delay_wheel.task.priority IS '-9 to 9; higher first among due tasks';
 COMMENT ON COLUMN delay_wheel.task.attempts IS 'how often the task was run and failed; null is never';
 COMMENT ON COLUMN delay_wheel.task.max_attempts IS 'how often the task may be run in all; null is as often as its queue says, or else once';
 COMMENT ON COLUMN delay_wheel.task.timeout IS 'statement timeout of each attempt in milliseconds, 0 is none; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
@@ -124,7 +124,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
-	CONSTRAINT queue_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT queue_priority_check CHECK (priority BETWEEN -9 AND 9),
 	CONSTRAINT queue_max_attempts_check CHECK (max_attempts > 0),
 	CONSTRAINT queue_max_running_check CHECK (max_running > 0),
 	CONSTRAINT queue_rate_check CHECK (rate BETWEEN 1 AND 1000000),
@@ -147,7 +147,7 @@ ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
 COMMENT ON TABLE delay_wheel.queue IS
 'queues, as delay_queue declared them; tasks are in queue 0, the default queue, which needs no row, unless said otherwise. Read it by the view delay_wheel.queues';
 COMMENT ON COLUMN delay_wheel.queue.id IS 'number of the queue, in delay_wheel.task.queue; it is not given again when the queue is dropped';
-COMMENT ON COLUMN delay_wheel.queue.priority IS 'of tasks that say none: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.queue.priority IS 'of tasks that say none: -9 to 9';
 COMMENT ON COLUMN delay_wheel.queue.max_attempts IS 'of tasks that say nothing: how often one may be run in all; null is once, and 20 times if external';
 COMMENT ON COLUMN delay_wheel.queue.paused IS 'no task of the queue is started, see delay_pause';
 COMMENT ON COLUMN delay_wheel.queue.batch IS 'tasks of it may share a transaction with others';
@@ -256,7 +256,7 @@ COMMENT ON COLUMN delay_wheel.failed_task.failed_at IS 'when it was given up';
 COMMENT ON COLUMN delay_wheel.failed_task.due IS 'due time of its last attempt';
 COMMENT ON COLUMN delay_wheel.failed_task.owner IS 'role that scheduled the task';
 COMMENT ON COLUMN delay_wheel.failed_task.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
-COMMENT ON COLUMN delay_wheel.failed_task.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.failed_task.priority IS '-9 to 9';
 COMMENT ON COLUMN delay_wheel.failed_task.attempts IS 'how often the task was run and failed';
 COMMENT ON COLUMN delay_wheel.failed_task.crashes IS 'how often the process that ran it crashed; null is never';
 COMMENT ON COLUMN delay_wheel.failed_task.max_attempts IS 'as in delay_wheel.task';
@@ -319,7 +319,7 @@ CREATE TABLE delay_wheel.recurring_task
 	CONSTRAINT recurring_task_next_due_check CHECK (pg_catalog.isfinite(next_due)),
 	CONSTRAINT recurring_task_starts_check CHECK (pg_catalog.isfinite(starts)),
 	CONSTRAINT recurring_task_every_check CHECK ((every IS NULL) <> (schedule IS NULL)),
-	CONSTRAINT recurring_task_priority_check CHECK (priority BETWEEN -1 AND 1),
+	CONSTRAINT recurring_task_priority_check CHECK (priority BETWEEN -9 AND 9),
 	CONSTRAINT recurring_task_catch_up_check CHECK (catch_up IN ('skip', 'all')),
 	CONSTRAINT recurring_task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )

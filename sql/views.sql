@@ -68,7 +68,7 @@ COMMENT ON COLUMN delay_wheel.tasks.id IS 'number of the task, as delay_schedule
 COMMENT ON COLUMN delay_wheel.tasks.due IS 'the task runs at this time or after, never before; of a task that is tried again, the time of the next attempt';
 COMMENT ON COLUMN delay_wheel.tasks.owner IS 'role that scheduled the task and whose rights it has';
 COMMENT ON COLUMN delay_wheel.tasks.queue IS 'name of its queue; default is that of tasks that name none; null if the queue has been dropped';
-COMMENT ON COLUMN delay_wheel.tasks.priority IS '-1, 0 or 1; higher first among due tasks';
+COMMENT ON COLUMN delay_wheel.tasks.priority IS '-9 to 9; higher first among due tasks';
 COMMENT ON COLUMN delay_wheel.tasks.key IS 'at most one pending task for each owner, queue and key; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.tag IS 'free grouping, for instance a sender or a campaign; null if it has none';
 COMMENT ON COLUMN delay_wheel.tasks.sql IS 'one or several SQL statements';
@@ -123,7 +123,7 @@ COMMENT ON COLUMN delay_wheel.failed.failed_at IS 'when it was given up';
 COMMENT ON COLUMN delay_wheel.failed.due IS 'due time of its last attempt';
 COMMENT ON COLUMN delay_wheel.failed.owner IS 'role that scheduled the task';
 COMMENT ON COLUMN delay_wheel.failed.queue IS 'name of its queue; null if the queue has been dropped';
-COMMENT ON COLUMN delay_wheel.failed.priority IS '-1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.failed.priority IS '-9 to 9';
 COMMENT ON COLUMN delay_wheel.failed.key IS 'its key, or null; a task of the same key can be scheduled again';
 COMMENT ON COLUMN delay_wheel.failed.tag IS 'its tag, or null';
 COMMENT ON COLUMN delay_wheel.failed.payload IS 'of a message; null for an SQL task';
@@ -248,7 +248,7 @@ COMMENT ON COLUMN delay_wheel.recurring.catch_up IS 'what is done with ideal tim
 COMMENT ON COLUMN delay_wheel.recurring.last_ended IS 'when the last run ended, or was given up; null if there was none';
 COMMENT ON COLUMN delay_wheel.recurring.paused IS 'whether delay_pause_recurring() holds';
 COMMENT ON COLUMN delay_wheel.recurring.queue IS 'name of the queue of its runs; null if it has been dropped';
-COMMENT ON COLUMN delay_wheel.recurring.priority IS 'of its runs: -1, 0 or 1';
+COMMENT ON COLUMN delay_wheel.recurring.priority IS 'of its runs: -9 to 9';
 COMMENT ON COLUMN delay_wheel.recurring.tag IS 'of its runs, or null';
 COMMENT ON COLUMN delay_wheel.recurring.sql IS 'of its runs';
 COMMENT ON COLUMN delay_wheel.recurring.args IS 'of its runs: values of $1, $2 ... in text form; null if there are none';

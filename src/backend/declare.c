@@ -551,7 +551,7 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, change);
 	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, change);
 	take_column(fcinfo, 3, Anum_queue_priority,
-		 Int16GetDatum(dw_option_number(fcinfo, 3, "priority", -1, 1)), false, change);
+		 Int16GetDatum(dw_option_number(fcinfo, 3, "priority", DW_MIN_PRIORITY, DW_MAX_PRIORITY)), false, change);
 	take_column(fcinfo, 4, Anum_queue_timeout, Int32GetDatum(timeout), timeout == 0, change);
 	take_column(fcinfo, 5, Anum_queue_max_attempts,
 		 Int16GetDatum(dw_option_number(fcinfo, 5, "max_attempts", 1, SHRT_MAX)), false, change);

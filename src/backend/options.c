@@ -391,7 +391,7 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 		task->keep_settings = PG_GETARG_ARRAYTYPE_P(DW_ARG_KEEP_SETTINGS);
 	read_if_exists(fcinfo, task);
 	if (!PG_ARGISNULL(DW_ARG_PRIORITY))
-		priority = dw_option_number(fcinfo, DW_ARG_PRIORITY, "priority", -1, 1);
+		priority = dw_option_number(fcinfo, DW_ARG_PRIORITY, "priority", DW_MIN_PRIORITY, DW_MAX_PRIORITY);
 	dw_new_task_queue(task, PG_ARGISNULL(DW_ARG_QUEUE) ? NULL :
 					  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), priority);
 }

@@ -127,7 +127,7 @@ join_peers(DwDatabase *db, DwLane *lane)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	lane->peer = self;
-	for (int16 priority = -1; priority <= 1; priority++)
+	for (int16 priority = DW_MIN_PRIORITY; priority <= DW_MAX_PRIORITY; priority++)
 	{
 		LaneKey		key = {lane->database, lane->owner, lane->queue, priority};
 		LaneIndexEntry *entry = hash_search(lane_index, &key, HASH_FIND, NULL);

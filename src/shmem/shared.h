@@ -114,6 +114,10 @@ typedef struct DwTurns
 	uint32		n;
 } DwTurns;
 
+/* Priorities of tasks; higher ones go first. */
+#define DW_MIN_PRIORITY	(-9)
+#define DW_MAX_PRIORITY	9
+
 /*
  * A lane: one combination of owner, queue and priority in one database.  Whatever can be
  * blocked or limited is so by lanes, so each has its own cursor into the table.

@@ -17,8 +17,8 @@
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 
-/* Stands for a priority that was not given; real ones are -1, 0 and 1. */
-#define DW_NO_PRIORITY	(-2)
+/* Stands for a priority that was not given. */
+#define DW_NO_PRIORITY	PG_INT16_MIN
 /* Stands for a number of arguments: the SQL was checked when it was stored. */
 #define DW_SQL_CHECKED	(-1)
 

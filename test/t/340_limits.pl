@@ -260,6 +260,19 @@ cmp_ok($before, '<', 1000, 'tasks of high priority are not behind all those of l
 cmp_ok($between, '>=', 6, 'of 16 tasks one is of low priority');
 cmp_ok($between, '<=', 7, 'and only one');
 
+# All priorities at once: of 33 tasks 15 are of the highest, and one of each other.
+set_queue('many', max_running => 1, paused => 'true');
+query(q{SELECT put('many', 'anna', 60, format('INSERT INTO ran (label, priority) VALUES (''many'', %s)', p), p) FROM generate_series(-9, 9) p});
+wait_for($node, q{SELECT count(*) = 19 AND bool_and(state = 'paused' AND ready > 0) FROM delay_wheel.lanes WHERE queue = 'many'},
+	'lanes of all priorities are paused');
+set_queue('many', max_running => 1);
+wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'many' AND priority = 9}, 'resumed, they run', 120, expected => 60);
+is(query(q{
+	WITH high AS (SELECT min(n), max(n) FROM ran WHERE label = 'many' AND priority = 9)
+	SELECT count(*), min(runs) BETWEEN 3 AND 4, max(runs) BETWEEN 3 AND 4
+	FROM (SELECT priority, count(*) AS runs FROM ran, high WHERE label = 'many' AND n BETWEEN min AND max AND priority < 9 GROUP BY priority) r}),
+	'18|t|t', 'while 60 of the highest run, each other priority has 3 or 4');
+
 #
 # Queues take turns: one with 100,000 due tasks does not hold another one up.
 #

@@ -235,8 +235,8 @@ SELECT string_agg(data::text, ' ' ORDER BY data) AS stay FROM pgboss.job WHERE d
 ...
  payload  | priority | max_attempts
 ----------+----------+--------------
- {"p": 1} |        1 |            2
- {"g": 1} |       -1 |            1
+ {"p": 1} |        7 |            2
+ {"g": 1} |       -9 |            1
  {}       |        0 |            1
 (3 rows)
 

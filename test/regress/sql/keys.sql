@@ -21,9 +21,9 @@ BEGIN;
 SELECT delay_schedule_task('SELECT 1') AS plain \gset
 SELECT delay_schedule_task('SELECT $1, $2', args => '{1,NULL}', delay => '1 hour') AS untyped \gset
 SELECT delay_schedule_task('SELECT $1, $2, $3, $4', args => '{1,2,NULL,x}', arg_types => '{int,-,date,NULL}', due => '2040-01-01 00:00:00+00',
-	key => 'k', if_exists => 'error', queue => NULL, tag => 'a tag', priority => 1, max_attempts => 32767, retry_delay => '1 s',
+	key => 'k', if_exists => 'error', queue => NULL, tag => 'a tag', priority => 9, max_attempts => 32767, retry_delay => '1 s',
 	timeout => '1.5 s', expires => '1 month') AS typed \gset
-SELECT delay_schedule_task('SELECT 1', timeout => '1 us', priority => -1, max_attempts => 1, retry_delay => '365 days', expires => '1 us') AS least \gset
+SELECT delay_schedule_task('SELECT 1', timeout => '1 us', priority => -9, max_attempts => 1, retry_delay => '365 days', expires => '1 us') AS least \gset
 SELECT delay_schedule_task('SELECT 1', timeout => '2147483647 ms', args => '{}', arg_types => '{}', delay => '-1 day') AS most \gset
 SELECT delay_schedule_task('SELECT 1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) AS nulls \gset
 SELECT id - :plain AS n, due = now() AS now, CASE WHEN due < now() + interval '10 years' THEN due - now() END AS later, queue, priority, attempts,
@@ -62,7 +62,7 @@ SELECT * FROM unnest(ARRAY[
 	$$'SELECT $1', args => '{NULL}', arg_types => '{keys_positive}'$$,
 	$$'SELECT 1', key => ''$$, $$'SELECT 1', tag => ''$$, $$'SELECT 1', key => repeat('x', 1001)$$, $$'SELECT 1', tag => repeat('x', 1001)$$,
 	$$'SELECT 1', key => 'k', if_exists => 'update'$$, $$'SELECT 1', if_exists => 'KEEP'$$, $$'SELECT 1', if_exists => 'replace'$$, $$'SELECT 1', if_exists => 'error'$$,
-	$$'SELECT 1', queue => 'no such queue'$$, $$'SELECT 1', priority => 2$$, $$'SELECT 1', priority => -2$$,
+	$$'SELECT 1', queue => 'no such queue'$$, $$'SELECT 1', priority => 10$$, $$'SELECT 1', priority => -10$$,
 	$$'SELECT 1', max_attempts => 0$$, $$'SELECT 1', max_attempts => 32768$$,
 	$$'SELECT 1', retry_delay => '-1 s'$$, $$'SELECT 1', retry_delay => '366 days 1 us'$$,
 	$$'SELECT 1', timeout => '-1 us'$$, $$'SELECT 1', timeout => '2147483647.001 ms'$$, $$'SELECT 1', timeout => '100000000 years'$$,

@@ -54,7 +54,7 @@ SELECT call, e.* FROM unnest(ARRAY[
 	$$delay_queue('q', max_running => -1)$$, $$delay_queue('q', rate => -1)$$, $$delay_queue('q', rate => 1000001)$$,
 	$$delay_queue('q', per => '0.999 s')$$, $$delay_queue('q', per => '367 days')$$,
 	$$delay_queue('q', burst => -1)$$, $$delay_queue('q', burst => 100001)$$,
-	$$delay_queue('q', priority => 2)$$, $$delay_queue('q', priority => -2)$$,
+	$$delay_queue('q', priority => 10)$$, $$delay_queue('q', priority => -10)$$,
 	$$delay_queue('q', timeout => '-1 s')$$, $$delay_queue('q', timeout => '1 month')$$,
 	$$delay_queue('q', max_attempts => 0)$$, $$delay_queue('q', max_attempts => 32768)$$,
 	$$delay_queue('q', retry_delay => '-1 s')$$, $$delay_queue('q', retry_delay => '367 days')$$,
@@ -131,10 +131,10 @@ RESET SESSION AUTHORIZATION;
 -- the queue that was found is kept for the next call: not longer than it may be
 BEGIN;
 SELECT put(9, 'mails');
-SELECT delay_queue('mails', priority => 1, spread => '1 s');
+SELECT delay_queue('mails', priority => 9, spread => '1 s');
 SELECT put(9, 'mails');
 SAVEPOINT s;
-SELECT delay_queue('mails', priority => -1, spread => '0');
+SELECT delay_queue('mails', priority => -9, spread => '0');
 SELECT put(9, 'mails');
 SELECT priority, due - now() BETWEEN '0.000001 s' AND '1 s' AS spread FROM delay_wheel.tasks WHERE queue = 'mails' AND sql LIKE '%(9)' ORDER BY id;
 ROLLBACK TO s;

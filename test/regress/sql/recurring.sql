@@ -367,7 +367,7 @@ SELECT command, e.code, e.message FROM unnest(ARRAY[
 	$$delay_every('x', '1 day', 'SELECT 1', max_runs => 0)$$,
 	$$delay_every('x', '1 day', 'SELECT 1', catch_up => 'maybe')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', queue => 'no such queue')$$,
-	$$delay_every('x', '1 day', 'SELECT 1', priority => 2)$$,
+	$$delay_every('x', '1 day', 'SELECT 1', priority => 10)$$,
 	$$delay_every('x', '1 day', 'SELECT 1', max_attempts => 0)$$,
 	$$delay_every('x', '1 day', 'SELECT 1', timeout => '-1 s')$$,
 	$$delay_every('x', '1 day', 'SELECT 1', skip_after => '-1 s')$$,
