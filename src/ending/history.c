@@ -443,7 +443,11 @@ dw_history_write_collected(void)
 
 /*
  * The outcome in a row of the history, if the row tells the end of this task and the
- * current user may read it; else NULL.  The end of an attempt is no end of the task.
+ * current user may read it; else NULL.
+ *
+ * The end of an attempt is no end of the task.  Nor is a failure: the task may have been put
+ * back since, and what became of it then may not be recorded.  Whether the task has failed,
+ * the rows of failed_task tell.
  */
 static const char *
 end_of(Relation rel, HeapTuple tuple, int64 id)
@@ -459,15 +463,15 @@ end_of(Relation rel, HeapTuple tuple, int64 id)
 		return NULL;
 	outcome = TextDatumGetCString(heap_getattr(tuple, Anum_history_outcome, desc, &isnull));
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
-		if (end != DW_RETRIED && strcmp(outcome, dw_outcome_names[end]) == 0)
+		if (end != DW_RETRIED && end != DW_FAILED && strcmp(outcome, dw_outcome_names[end]) == 0)
 			return dw_outcome_names[end];
 	return NULL;
 }
 
 /*
- * The name of the outcome (see dw_outcome_names) of a task that is gone.  NULL if the
- * newest rows of the history do not have it, if the current user may not read it, or if
- * the current table is locked.
+ * The name of the outcome (see dw_outcome_names) of a task that is gone, and is not among the
+ * failed ones.  NULL if the newest rows of the history do not have it, if the current user
+ * may not read it, or if the current table is locked.
  *
  * There is no index.  But rows are removed only with the whole table, so no new row
  * gets into the free space of an old page, and the newest rows are in the last pages.

@@ -42,15 +42,31 @@ INSERT INTO wait_ended VALUES
 	('failed, discarded', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors')),
 	('failed, discarded, in both', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
 	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', skip_after => '1 s', queue => 'wait all')),
-	('first attempt, then cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all', max_attempts => 2, retry_delay => '1 day'));
+	('first attempt, then cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all', max_attempts => 2, retry_delay => '1 day')),
+	('failed, put back, done', delay_schedule_task('SELECT wait_mended()', queue => 'wait all')),
+	('failed, put back, done, not recorded', delay_schedule_task('SELECT wait_mended()', queue => 'wait errors')),
+	('failed, put back, cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
+	('failed, put back, failed', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors'));
 SELECT pg_temp.wait_until_done();
+-- what is put back has another end; the old one, which the history has, is none
+CREATE FUNCTION wait_mended() RETURNS int LANGUAGE sql AS 'SELECT 1';
+SELECT count(delay_retry(id)) FROM wait_ended WHERE what LIKE 'failed, put back, done%';
+SELECT pg_temp.wait_until_done();
+BEGIN;
+SELECT delay_retry(id), delay_cancel(id) FROM wait_ended WHERE what = 'failed, put back, cancelled';
+COMMIT;
+SELECT delay_retry(id) FROM wait_ended WHERE what = 'failed, put back, failed';
+SELECT pg_temp.wait_until_done();
+SELECT what, string_agg(outcome, ', ' ORDER BY ended) AS recorded FROM wait_ended JOIN delay_wheel.history ON task = id
+	WHERE what LIKE '%put back%' GROUP BY what ORDER BY min(id);
 SELECT delay_cancel(id) FROM wait_ended WHERE what = 'first attempt, then cancelled';
-SELECT count(delay_discard(id)) FROM wait_ended WHERE what LIKE 'failed%';
+SELECT count(delay_discard(id)) FROM wait_ended WHERE what LIKE 'failed, discarded%';
 SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
 SET ROLE regress_dw_wait_stranger;
 SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
 RESET ROLE;
 DROP TABLE wait_ended;
+DROP FUNCTION wait_mended;
 DELETE FROM delay_wheel.failed_task;
 -- among the newest, be there as many as there may; which of the tables is written does not matter
 INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
