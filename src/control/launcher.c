@@ -10,8 +10,9 @@
  *
  * A database that is served has a place: its part of shared memory, of which there are
  * delay_wheel.max_databases.  The launcher cannot see which databases have the extension.
- * So at its start it starts a timer in each database, one after the other; a timer that
- * finds no extension ends at once.  We call that a probe.  Later the launcher probes new
+ * So at its start it gives places to those that were served before, by the file that it
+ * keeps (served.c), and starts a timer in each other database, one after the other; a timer
+ * that finds no extension ends at once.  We call that a probe.  Later the launcher probes new
  * databases, which may be copies of one that has the extension.  It starts a timer when
  * a process asks for one (DwDatabase.wanted): after CREATE EXTENSION, and when a task is
  * scheduled while there is no timer.  A timer that ends for another reason is started
@@ -41,6 +42,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -70,6 +72,7 @@
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "launcher.h"
+#include "served.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
@@ -95,6 +98,8 @@ typedef struct Place
 	int64		backoff;		/* the last pause before a start; 0: there was none */
 	int			refusals;		/* number of starts in a row that found no free background
 								 * worker */
+	bool		is_probed;		/* nobody knows whether its database has the extension */
+	bool		is_served;		/* a timer has found the extension, now or before a restart */
 } Place;
 
 static Place *places = NULL;	/* one for each place in shared memory, by its index */
@@ -105,6 +110,12 @@ static List *to_probe = NIL;
 
 /* OIDs of databases that the launcher has probed. */
 static List *probed = NIL;
+
+/* Number of probes in a row that found no free background worker. */
+static int	probe_refusals = 0;
+
+/* The OIDs in the file of databases that were served. */
+static List *served = NIL;
 
 /* The worker that runs dw_look_main(), or NULL; and when it can be started again. */
 static BackgroundWorkerHandle *look_worker = NULL;
@@ -119,6 +130,7 @@ static void
 dw_database_leave(DwDatabase *db)
 {
 	Oid			database = db->oid;
+	Place	   *place = &places[dw_database_number(db)];
 
 	/* its executors are about to end, but use the place until then */
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -127,6 +139,8 @@ dw_database_leave(DwDatabase *db)
 
 	if (!dw_database_give_back(db))
 		return;
+	place->refusals = 0;
+	place->is_served = false;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_ready_reset(db);
 	LWLockRelease(dw_ready_lock(db));
@@ -241,6 +255,84 @@ database_is_to_be_served(Oid oid)
 	return result;
 }
 
+/* The name of a database, in TopMemoryContext; its OID if it is gone. */
+static char *
+name_of_database(Oid oid)
+{
+	char	   *name;
+
+	StartTransactionCommand();
+	name = get_database_name(oid);
+	name = name == NULL ? psprintf("%u", oid) : name;
+	name = MemoryContextStrdup(TopMemoryContext, name);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+	return name;
+}
+
+/*
+ * No background worker was free to find out whether a database has the extension.  Shows that
+ * in the view status, and in the log.
+ *
+ * The second refusal in a row counts, not the first: a worker that has just ended occupies
+ * its place until the postmaster notices its end; and at a shutdown timers end, and cannot be
+ * started, before the launcher ends.
+ */
+static void
+probe_is_refused(Oid oid)
+{
+	char	   *name;
+
+	if (++probe_refusals < 2)
+		return;
+	if (pg_atomic_read_u32(&dw_shared->unlooked) != oid)
+	{
+		pg_atomic_write_u64(&dw_shared->unlooked_at, (uint64) dw_now());
+		pg_atomic_write_u32(&dw_shared->unlooked, oid);
+	}
+	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
+	if (probe_refusals > 2)
+		return;
+	name = name_of_database(oid);
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel could not look into database \"%s\": no background worker is free",
+					name),
+			 errdetail("If it has the extension, its tasks wait."),
+			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	pfree(name);
+}
+
+/* A background worker was free to find out whether a database has the extension. */
+static void
+probe_is_begun(void)
+{
+	probe_refusals = 0;
+	pg_atomic_write_u32(&dw_shared->unlooked, InvalidOid);
+}
+
+/*
+ * No background worker was free for the timer of a place.  Reports the second refusal in a
+ * row, see probe_is_refused().
+ */
+static void
+timer_is_refused(int number)
+{
+	DwDatabase *db = dw_database(number);
+	char	   *name;
+
+	if (++places[number].refusals != 2)
+		return;
+	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
+	dw_problem(&db->problem, DW_TIMER_REFUSED);
+	name = name_of_database(db->oid);
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("could not start delay_wheel timer of database \"%s\"", name),
+			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	pfree(name);
+}
+
 /*
  * Sets the pause before the next start of a timer to twice the last pause, `max` at most.
  */
@@ -273,24 +365,15 @@ start_timer(int number)
 	if (registered)
 	{
 		place->refusals = 0;
+		if (place->is_probed)
+			probe_is_begun();
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
 		return true;
 	}
-
-	/*
-	 * Report the second refusal in a row, not the first: a timer that has just ended
-	 * occupies its background worker until the postmaster notices its end; and at a
-	 * shutdown timers end, and cannot be started, before the launcher ends.
-	 */
-	if (++place->refusals == 2)
-	{
-		pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-		dw_problem(&db->problem, DW_TIMER_REFUSED);
-		ereport(LOG,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("could not start delay_wheel timer"),
-				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	}
+	if (place->is_probed)
+		probe_is_refused(db->oid);
+	else
+		timer_is_refused(number);
 	put_start_off(place, NO_WORKER_MAX_US);
 	return false;
 }
@@ -325,6 +408,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 	bool		wanted;
 
 	notice_dead_timer(number);
+	if (db->timer.state == DW_PROCESS_RUNNING)
+		place->is_served = true;
 	if (db->oid == InvalidOid || db->timer.state == DW_PROCESS_RUNNING)
 		return;
 	if (db->timer.state == DW_PROCESS_STARTING)
@@ -350,6 +435,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 		dw_crashes_forget_database(db->oid);
 		wanted = false;
 	}
+	if (db->absent)
+		place->is_served = false;
 	if (db->absent && !wanted)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
@@ -435,8 +522,12 @@ start_look(Oid oid, int64 *look_again)
 		pg_atomic_write_u32(&dw_shared->looks_into, oid);
 		pg_memory_barrier();
 		if (dw_worker_start("look", 0, &oid, sizeof(Oid), &look_worker))
+		{
+			probe_is_begun();
 			return true;
+		}
 		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+		probe_is_refused(oid);
 		look_after = dw_uptime() + NO_WORKER_MAX_US;
 	}
 	*look_again = Min(*look_again, look_after);
@@ -473,12 +564,16 @@ probe(Oid oid, bool *starting, int64 *look_again)
 {
 	bool		known = dw_database_find(oid) != NULL;
 	DwDatabase *db = dw_database_enter(oid, false);
+	Place	   *place;
 
 	if (db == NULL)
 		return start_look(oid, look_again);
+	place = &places[dw_database_number(db)];
 	if (db->timer.state == DW_PROCESS_NONE)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
+	place->is_probed = !known;
 	serve_place(dw_database_number(db), starting, look_again);
+	place->is_probed = false;
 
 	/*
 	 * No background worker was free for the timer: give the place back, so that other
@@ -491,6 +586,51 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	LWLockRelease(dw_shared->table_lock);
 	/* the place could not be given back if a task was just scheduled there */
 	return db->oid == oid;
+}
+
+/*
+ * Gives places to the databases that were served before, as the file says.  They need not be
+ * probed: a timer that finds no extension there ends.
+ */
+static void
+enter_served(void)
+{
+	ListCell   *lc;
+
+	served = dw_served_read();
+	foreach(lc, served)
+	{
+		Oid			oid = lfirst_oid(lc);
+		DwDatabase *db = database_is_to_be_served(oid) ? dw_database_enter(oid, false) : NULL;
+
+		if (db == NULL)
+			continue;
+		places[dw_database_number(db)].is_served = true;
+		probed = list_append_unique_oid(probed, oid);
+		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+		if (db->timer.state == DW_PROCESS_NONE)
+			db->absent = false;
+		LWLockRelease(dw_shared->table_lock);
+	}
+}
+
+/* Writes the file anew if other databases are served than it says. */
+static void
+note_served(void)
+{
+	List	   *now = NIL;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (places[i].is_served)
+			now = lappend_oid(now, dw_database(i)->oid);
+	if (list_difference_oid(now, served) == NIL && list_difference_oid(served, now) == NIL)
+	{
+		list_free(now);
+		return;
+	}
+	dw_served_write(now);
+	list_free(served);
+	served = now;
 }
 
 /* Logs that databases wait for a place, once until no database waits any more. */
@@ -545,6 +685,7 @@ serve_all(void)
 		probed = list_append_unique_oid(probed, oid);
 	}
 	report_no_place();
+	note_served();
 	return look_again;
 }
 
@@ -646,7 +787,10 @@ dw_launcher_main(Datum arg)
 		calls = dw_process_calls(&dw_shared->launcher);
 		(void) dw_worker_interrupts();
 		if (held && !(held = dw_recovery_must_wait()))
+		{
+			enter_served();
 			list_databases();
+		}
 		if (!held)
 			until = serve_all();
 		check_worker_slots();

@@ -83,6 +83,8 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);
 	pg_atomic_init_u32(&dw_shared->looked, 0);
 	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
+	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
+	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	dw_shared->nexecutors = dw_executor_places();
 	dw_shared->database_size = dw_database_size();

@@ -683,19 +683,42 @@ problem_of_service(const char *state)
 	return NULL;
 }
 
-/* Adds the row of the view "status" for this database, which has no place, to the result. */
+/*
+ * Adds the row of the view "status" for a database that has no place to the result; "problem"
+ * is what keeps it from being served, or NULL, and "at" since when it is known, or 0.
+ */
 static void
-put_status_without_place(FunctionCallInfo fcinfo)
+put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *state,
+						 const char *problem, TimestampTz at)
 {
-	const char *state = service_state(NULL);
-
-	dw_put_row(fcinfo, dw_name_or_null(get_database_name(MyDatabaseId)), dw_text_or_null(state),
+	dw_put_row(fcinfo, dw_name_or_null(get_database_name(database)), dw_text_or_null(state),
 			   DW_NULL(INT4OID), DW_NULL(TIMESTAMPTZOID), DW_NULL(INT4OID), DW_NULL(INT8OID),
 			   DW_NULL(INT8OID), DW_NULL(INT4OID), DW_NULL(INT4OID), DW_NULL(INT4OID),
 			   DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID),
 			   DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID), DW_NULL(INT8OID), DW_NULL(INT8OID),
-			   dw_text_or_null(problem_of_service(state)), DW_NULL(TIMESTAMPTZOID),
+			   dw_text_or_null(problem), dw_null_if(at == 0, DW_TIME(at)),
 			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID));
+}
+
+/*
+ * Adds a row for the database that the launcher cannot look into, if there is one, to the
+ * result: it may have the extension, and tasks.
+ */
+static void
+put_status_unlooked(FunctionCallInfo fcinfo)
+{
+	Oid			oid = pg_atomic_read_u32(&dw_shared->unlooked);
+	bool		has_place;
+
+	if (!OidIsValid(oid) || oid == MyDatabaseId ||
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || get_database_name(oid) == NULL)
+		return;
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	has_place = dw_database_find(oid) != NULL;
+	LWLockRelease(dw_shared->table_lock);
+	if (!has_place)
+		put_status_without_place(fcinfo, oid, "stopped", DW_LOOK_REFUSED,
+								 (TimestampTz) pg_atomic_read_u64(&dw_shared->unlooked_at));
 }
 
 /* Adds the row of the view "status" for a database that has a place to the result. */
@@ -750,7 +773,12 @@ dw_get_status(PG_FUNCTION_ARGS)
 		if (dw_may_see_database(dw_database(i)))
 			put_status(fcinfo, dw_database(i));
 	if (find_my_database() == NULL)
-		put_status_without_place(fcinfo);
+	{
+		const char *state = service_state(NULL);
+
+		put_status_without_place(fcinfo, MyDatabaseId, state, problem_of_service(state), 0);
+	}
+	put_status_unlooked(fcinfo);
 	return (Datum) 0;
 }
 

@@ -223,6 +223,7 @@ typedef struct DwOwner
 #define DW_NO_QUEUE		(-1)
 
 #define DW_TIMER_REFUSED	"could not start the timer: no background worker is free"
+#define DW_LOOK_REFUSED		"could not look into the database: no background worker is free"
 
 /* A database that is served. */
 typedef struct DwDatabase
@@ -315,6 +316,9 @@ typedef struct DwShared
 	pg_atomic_uint32 looked;	/* that worker has found the answer */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
+	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
+								 * no background worker is free for that */
+	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
 	bool		recovered;		/* the server came out of recovery, see recovery.c; only
 								 * postmaster and launcher write it */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */

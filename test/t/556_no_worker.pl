@@ -1,0 +1,109 @@
+# Servers with too few background workers for what they have to do: what the log and the views
+# say of each database, so that a monitoring system notices.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('few', conf => q{
+log_statement = none
+max_logical_replication_workers = 0
+max_parallel_workers = 1
+});
+my $position;
+
+# Restarts the server with so many background workers.
+sub restart_with
+{
+	my ($n) = @_;
+
+	$node->append_conf('postgresql.conf', "max_worker_processes = $n\n");
+	$position = log_position($node);
+	$node->restart;
+	return;
+}
+
+# A test: the log comes to have this, since the restart.
+sub log_has
+{
+	my ($pattern, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok(wait_until(60, sub { log_since($node, $position) =~ $pattern }), $what)
+	  or note(log_since($node, $position));
+	return;
+}
+
+sub count_in_log
+{
+	my ($pattern) = @_;
+
+	return scalar(() = log_since($node, $position) =~ /$pattern/g);
+}
+
+$node->safe_psql('postgres', "CREATE DATABASE $_") for qw(msg plain);
+$node->safe_psql('msg', 'CREATE EXTENSION delay_wheel');
+my $states = q{SELECT string_agg(database || ' ' || state, ', ' ORDER BY state, database) FROM delay_wheel.status};
+wait_for($node, $states, 'two databases are served', 60, expected => 'msg running, postgres running');
+
+#
+# Launcher, and one timer.  Nobody uses the other database, and yet it is seen.
+#
+restart_with(2);
+my $problem = q{SELECT state, last_problem, last_problem_at IS NOT NULL FROM delay_wheel.status WHERE state <> 'running' AND database <> 'plain'};
+wait_for($node, $problem, 'the status has a database whose timer could not be started since the start', 60,
+	expected => 'stopped|could not start the timer: no background worker is free|t');
+my ($other) = $node->safe_psql('postgres', q{SELECT database FROM delay_wheel.status WHERE state = 'stopped' AND database <> 'plain'});
+log_has(qr/LOG:  could not start delay_wheel timer of database "$other"\n.*HINT: .*max_worker_processes/, 'the log names it');
+is(count_in_log('could not start delay_wheel timer'), 1, 'once');
+
+#
+# A copy, into which nobody has looked so far, and which nobody has used.
+#
+$node->safe_psql('postgres', 'DROP DATABASE plain');
+restart_with(1);
+log_has(qr/LOG:  could not start delay_wheel timer of database "$_"\n/, "no timer for $_") for qw(msg postgres);
+$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE msg');
+log_has(qr/LOG:  delay_wheel could not look into database "copy": no background worker is free\n.*DETAIL:  If it has the extension, its tasks wait\.\n/, 'the log names a database that may have the extension');
+is($node->safe_psql('postgres', q{SELECT database, state, last_problem, last_problem_at IS NOT NULL FROM delay_wheel.status WHERE database = 'copy'}),
+	'copy|stopped|could not look into the database: no background worker is free|t', 'so does the status');
+is($node->safe_psql('copy', q{SELECT count(*), min(state), min(last_problem) FROM delay_wheel.status WHERE database = 'copy'}),
+	'1|stopped|could not start the timer: no background worker is free', 'the database itself has one row there');
+restart_with(20);
+wait_for($node, $states, 'with enough of them all are served', 60, expected => 'copy running, msg running, postgres running');
+is($node->safe_psql('postgres', 'SELECT count(last_problem) FROM delay_wheel.status'), '0', 'without a problem');
+
+#
+# Databases that go, and that lose the extension, are not remembered.
+#
+my $file = $node->data_dir . '/delay_wheel.databases';
+my %oid = map { $_ => $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$_'") } qw(copy msg postgres);
+sub remembered { return join(' ', sort { $a <=> $b } slurp_file($file) =~ /^(\d+)$/mg); }
+is(remembered(), join(' ', sort { $a <=> $b } values %oid), 'those that are served are remembered');
+$node->safe_psql('postgres', 'DROP DATABASE copy');
+$node->safe_psql('msg', 'DROP EXTENSION delay_wheel');
+ok(wait_until(60, sub { remembered() eq $oid{postgres} }), 'and no others');
+$node->stop;
+append_to_file($file, "$oid{copy}\n$oid{msg}\nnonsense\n");
+$node->start;
+wait_for($node, $states, 'a file that is wrong does no harm', 60, expected => 'postgres running');
+ok(wait_until(60, sub { remembered() eq $oid{postgres} }), 'and is put right');
+$node->stop;
+my $before = -s $file;
+open(my $out, '>', $file) or die $!;
+print $out 'something else';
+close $out;
+$position = log_position($node);
+$node->start;
+wait_for($node, $states, 'nor does one that is something else', 60, expected => 'postgres running');
+log_has(qr/LOG:  file "delay_wheel\.databases" is not understood, and ignored/, 'the log tells of it');
+ok(wait_until(60, sub { -s $file == $before }), 'it is written anew');
+$node->stop;
+
+done_testing();
