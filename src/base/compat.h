@@ -246,6 +246,24 @@ dw_all_settings(int *n)
 #define dw_owns_relation(relation, role) pg_class_ownercheck(relation, role)
 #endif
 
+/*
+ * Calls a statement for each background worker that is registered with the postmaster; "worker"
+ * points to its BackgroundWorker.  For the postmaster only.
+ */
+#if PG_VERSION_NUM >= 180000
+#define dw_foreach_registered_worker(worker) \
+	for (dlist_node *dw_node = BackgroundWorkerList.head.next; \
+		 dw_node != NULL && dw_node != &BackgroundWorkerList.head && \
+		 ((worker) = &dlist_container(RegisteredBgWorker, rw_lnode, dw_node)->rw_worker) != NULL; \
+		 dw_node = dw_node->next)
+#else
+#define dw_foreach_registered_worker(worker) \
+	for (slist_node *dw_node = BackgroundWorkerList.head.next; \
+		 dw_node != NULL && \
+		 ((worker) = &slist_container(RegisteredBgWorker, rw_lnode, dw_node)->rw_worker) != NULL; \
+		 dw_node = dw_node->next)
+#endif
+
 /* MERGE has RETURNING from 17 on. */
 #ifndef SPI_OK_MERGE_RETURNING
 #define SPI_OK_MERGE_RETURNING	19

@@ -702,9 +702,9 @@ workers_of_citus(void)
 }
 
 /*
- * Warns if max_worker_processes is less than what the databases served now may need.  At
- * the start, one database counts.  Later warns again only if the number needed has grown,
- * or max_executors has changed.
+ * Warns if max_worker_processes is less than what the databases that are served, or were before
+ * a restart, may need; one database counts in any case.  Later warns again only if the number
+ * needed has grown, or max_executors has changed.
  */
 static void
 check_worker_slots(void)
@@ -713,13 +713,15 @@ check_worker_slots(void)
 	static int	told_executors = 0;
 	int			databases = 0;
 	int			citus = workers_of_citus();
+	int			others = dw_shared->other_workers;
+	int			each = 2 + dw_max_executors + citus;
 	int			needed;
 
 	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
+		if (places[i].is_served)
 			databases++;
 	databases = Max(databases, 1);
-	needed = 1 + databases * (2 + dw_max_executors + citus);
+	needed = 1 + databases * each + others;
 
 	if (dw_max_executors != told_executors)
 		told = 0;
@@ -732,12 +734,12 @@ check_worker_slots(void)
 			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
 					needed, "max_worker_processes", max_worker_processes),
 			 citus > 0 ?
-			 errdetail("A launcher, and for each database served a timer, a sweeper, up to %d executors, and up to %d workers of Citus: 1 + %d * (2 + %d + %d) = %d.",
-					   dw_max_executors, citus, databases, dw_max_executors, citus, needed) :
-			 errdetail("A launcher, and for each database served a timer, a sweeper and up to %d executors: 1 + %d * (2 + %d) = %d.",
-					   dw_max_executors, databases, dw_max_executors, needed),
-			 errhint("Set \"%s\" to %d, and higher by what parallel query, replication and other extensions use, or lower \"%s\".",
-					 "max_worker_processes", needed, "delay_wheel.max_executors")));
+			 errdetail("A launcher, for each database a timer, a sweeper, up to %d executors, and up to %d workers of Citus, and those that others have registered: 1 + %d * (2 + %d + %d) + %d = %d.",
+					   dw_max_executors, citus, databases, dw_max_executors, citus, others, needed) :
+			 errdetail("A launcher, for each database a timer, a sweeper and up to %d executors, and those that others have registered: 1 + %d * (2 + %d) + %d = %d.",
+					   dw_max_executors, databases, dw_max_executors, others, needed),
+			 errhint("Set \"%s\" to %d, higher by %d for each further database with the extension, and by what parallel query, subscriptions and other extensions use, or lower \"%s\".",
+					 "max_worker_processes", needed, each, "delay_wheel.max_executors")));
 }
 
 /*

@@ -16,10 +16,12 @@
 #include "access/transam.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../ring/ring.h"
@@ -68,6 +70,22 @@ request_memory(void)
 	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
 }
 
+/*
+ * Counts the background workers that others have registered.  Libraries are loaded before shared
+ * memory is set up, so only those are missed that are started later.
+ */
+static int
+count_other_workers(void)
+{
+	const BackgroundWorker *worker;
+	int			n = 0;
+
+	dw_foreach_registered_worker(worker)
+		if (strcmp(worker->bgw_library_name, "delay_wheel") != 0)
+			n++;
+	return n;
+}
+
 /* Initializes all parts.  Pointers to them are set already. */
 static void
 init_shared(void)
@@ -86,6 +104,7 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
+	dw_shared->other_workers = count_other_workers();
 	dw_shared->nexecutors = dw_executor_places();
 	dw_shared->database_size = dw_database_size();
 

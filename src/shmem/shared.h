@@ -230,6 +230,7 @@ typedef struct DwDatabase
 {
 	/* table lock */
 	Oid			oid;			/* InvalidOid if the place is free */
+	char		name[NAMEDATALEN];	/* as its timer has found it, for the log; empty before */
 	DwProcess	timer;
 	DwTimerNews timer_news;
 	DwProcess	sweeper;
@@ -319,6 +320,8 @@ typedef struct DwShared
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
 								 * no background worker is free for that */
 	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
+	int			other_workers;	/* background workers that others have registered at the start of
+								 * the server, as the launcher of logical replication */
 	bool		recovered;		/* the server came out of recovery, see recovery.c; only
 								 * postmaster and launcher write it */
 	DwQuit		quits[DW_MAX_QUITS]; /* table lock */
