@@ -357,6 +357,18 @@ dw_owners_lack_worker(DwDatabase *db)
 }
 
 /*
+ * True if there are owners with due tasks who can have no executor.  Reads without a lock, so
+ * the answer may be out of date.
+ */
+bool
+dw_owners_are_blocked(DwDatabase *db)
+{
+	dlist_node *end = &db->blocked_owners.head;
+
+	return ((volatile dlist_node *) end)->next != end && !dw_database_is_disabled(db);
+}
+
+/*
  * Lets one owner try again before all others: of those who lack a background worker,
  * the one who has waited longest.  Needs the ready lock, exclusively.
  */

@@ -24,6 +24,7 @@ extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
 extern void dw_owners_retry(DwDatabase *db);
 extern void dw_owners_retry_all(DwDatabase *db);
 extern bool dw_owners_lack_worker(DwDatabase *db);
+extern bool dw_owners_are_blocked(DwDatabase *db);
 extern void dw_owners_retry_first(DwDatabase *db);
 extern const char *dw_block_text(DwBlock reason);
 extern void dw_owner_unlist(DwOwner *owner);

@@ -172,6 +172,17 @@ dw_database_give_back(DwDatabase *db)
 	return false;
 }
 
+/*
+ * The timer notes the name of its database.  A command that changes the name ends the timer.
+ */
+void
+dw_database_set_name(DwDatabase *db, const char *name)
+{
+	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+	strlcpy(db->name, name, sizeof(db->name));
+	LWLockRelease(dw_shared->table_lock);
+}
+
 /* A command needs the database without sessions of ours.  The caller has pinned it. */
 void
 dw_database_hold(DwDatabase *db)

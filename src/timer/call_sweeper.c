@@ -17,6 +17,7 @@
 #include "../base/clock.h"
 #include "../base/worker.h"
 #include "../rows/catalog.h"
+#include "../shmem/owners.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "call_sweeper.h"
@@ -147,13 +148,15 @@ call_sweeper(DwDatabase *db)
 	return there;
 }
 
-/* Reports that no background worker is free for a sweeper. */
+/*
+ * Reports that no background worker is free for a sweeper.  While tasks of a role cannot be
+ * run, that is the problem that users must see, and stays the last one.
+ */
 static void
 no_worker(DwDatabase *db)
 {
-	const char *text = "cannot remove cancelled tasks: no background worker is free";
-
-	dw_problem(&db->problem, text);
+	if (!dw_owners_are_blocked(db))
+		dw_problem(&db->problem, "could not start the sweeper: no background worker is free");
 	/*
 	 * the log has it only after a second try, since the postmaster may not yet have noticed
 	 * the end of a worker
@@ -163,8 +166,8 @@ no_worker(DwDatabase *db)
 		told_no_worker = true;
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg_internal("delay_wheel %s", text),
-				 errdetail("They are not run nevertheless."),
+				 errmsg("could not start delay_wheel sweeper of database \"%s\"", db->name),
+				 errdetail("Old rows stay for some time. Cancelled tasks are not run."),
 				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
 	}
 }

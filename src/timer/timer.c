@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -213,6 +214,7 @@ require_extension(void)
 {
 	StartTransactionCommand();
 	dw_extension_gone = !OidIsValid(get_extension_oid("delay_wheel", true));
+	dw_database_set_name(db, get_database_name(MyDatabaseId));
 	CommitTransactionCommand();
 	if (dw_extension_gone)
 		proc_exit(0);

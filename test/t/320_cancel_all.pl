@@ -318,14 +318,14 @@ wait_for($node, 'SELECT count(*) FROM delay_wheel.running', 'an executor takes t
 $position = log_position($node);
 add(10, 'no worker', q{now() + interval '1 day'});
 $node->safe_psql('postgres', q{SELECT delay_cancel_all(tag => 'no worker')});
-ok(wait_until(60, sub { log_since($node, $position) =~ /delay_wheel cannot remove cancelled tasks: no background worker is free/ }),
+ok(wait_until(60, sub { log_since($node, $position) =~ /could not start delay_wheel sweeper of database "postgres"/ }),
 	'the log tells that there is none for the sweeper');
 is($node->safe_psql('postgres', 'SELECT state FROM delay_wheel.cancellations'), 'queued', 'so does the view');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM delay_wheel.tasks WHERE tag = 'no worker'}), 0, 'the tasks are cancelled nevertheless');
 $locker->query_safe('SELECT pg_advisory_unlock(1)');
 $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'});
 done('no worker');
-is(scalar(() = log_since($node, $position) =~ /cannot remove cancelled tasks/g), 1, 'the log told it once');
+is(scalar(() = log_since($node, $position) =~ /could not start delay_wheel sweeper/g), 1, 'the log told it once');
 $node->append_conf('postgresql.conf', "max_worker_processes = 20\n");
 $node->restart;
 $locker->quit;

@@ -56,6 +56,8 @@ wait_for($node, $states, 'two databases are served', 60, expected => 'msg runnin
 # Launcher, and one timer.  Nobody uses the other database, and yet it is seen.
 #
 restart_with(2);
+log_has(qr/WARNING:  delay_wheel may need 13 background workers, but "max_worker_processes" is 2\n.*DETAIL:  .*: 1 \+ 2 \* \(2 \+ 4\) \+ 0 = 13\.\n.*HINT:  Set "max_worker_processes" to 13,/, 'the warning at the start counts both');
+is(count_in_log('delay_wheel may need'), 1, 'at once');
 my $problem = q{SELECT state, last_problem, last_problem_at IS NOT NULL FROM delay_wheel.status WHERE state <> 'running' AND database <> 'plain'};
 wait_for($node, $problem, 'the status has a database whose timer could not be started since the start', 60,
 	expected => 'stopped|could not start the timer: no background worker is free|t');
@@ -104,6 +106,28 @@ $node->start;
 wait_for($node, $states, 'nor does one that is something else', 60, expected => 'postgres running');
 log_has(qr/LOG:  file "delay_wheel\.databases" is not understood, and ignored/, 'the log tells of it');
 ok(wait_until(60, sub { -s $file == $before }), 'it is written anew');
+
+#
+# No worker for the sweeper, which has old rows to remove, though nothing was cancelled; nor for a
+# role, which matters more.
+#
+$node->safe_psql('postgres', q{
+	SELECT delay_schedule('0', 'SELECT 1 / 0') \gset
+	CREATE ROLE a LOGIN;
+	SELECT delay_wheel.allow('a')});
+wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'a task has failed', 60, expected => 1);
+$node->append_conf('postgresql.conf', "delay_wheel.enabled = off\n");
+$node->reload;
+wait_for($node, 'SELECT state FROM delay_wheel.status', 'tasks are switched off', 60, expected => 'disabled');
+$node->safe_psql('postgres', q{SET SESSION AUTHORIZATION a; SELECT delay_schedule('0', 'SELECT 1')});
+$node->append_conf('postgresql.conf', "delay_wheel.enabled = on\ndelay_wheel.failed_max_count = 0\n");
+restart_with(2);
+log_has(qr/LOG:  could not start delay_wheel sweeper of database "postgres"\n.*DETAIL:  Old rows stay for some time\. Cancelled tasks are not run\.\n.*HINT: .*max_worker_processes/,
+	'the log tells that there is no worker for the sweeper');
+unlike(log_since($node, $position), qr/cancelled tasks:/, 'and nothing of tasks that were cancelled');
+is($node->safe_psql('postgres', q{SELECT last_problem FROM delay_wheel.status WHERE database = 'postgres'}), 'cannot run tasks of role "a": no background worker is free', 'the status has what matters more');
+restart_with(20);
+wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'with enough of them it does its work', 60, expected => 0);
 $node->stop;
 
 done_testing();
