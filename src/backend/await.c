@@ -223,6 +223,7 @@ await_message(const char *name, int64 asked)
 		control = dw_control_read(&db->timer_news);
 		pg_memory_barrier();
 		id = dw_queue_find_to_receive(name);
+		dw_warn_not_served(db);
 		/* gives up the snapshot and all locks; the new transaction has none */
 		SPI_commit();
 		db = dw_my_database();

@@ -652,6 +652,8 @@ receive_or_lease(FunctionCallInfo fcinfo, int64 lease, bool leasing)
 	taken_db = db;
 	receive(db, &wish, (ReturnSetInfo *) fcinfo->resultinfo);
 	finish_call(db, &wish);
+	if (tuplestore_tuple_count(((ReturnSetInfo *) fcinfo->resultinfo)->setResult) == 0)
+		dw_warn_not_served(db);
 	/* a receiver that keeps its transaction open is in the way of DDL: see give_way.c */
 	if (wish.lease == 0 && ntaken > 0)
 		dw_wake_timer(db, dw_now() + DW_GIVE_WAY_US);

@@ -78,8 +78,8 @@ count_waiting(DwDatabase *db, const DwLane *lane, Waiting *all)
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
 	if (lane->database == db->oid && dw_ready_count(lane) > 0)
 	{
-		state = dw_lane_state(lane, dw_lane_owner(lane), dw_lane_limit(lane, now, &room, &until),
-							  now, &reason);
+		state = dw_lane_state(db, lane, dw_lane_owner(lane),
+							  dw_lane_limit(lane, now, &room, &until), now, &reason);
 		for (int i = 0; i < SUSPECTED; i++)
 			if (strcmp(states[i], state) == 0)
 			{

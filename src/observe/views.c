@@ -224,14 +224,32 @@ lateness_column(double us)
 }
 
 /*
+ * True if nothing is known of tasks in the lane.  A transaction that declared a queue and was
+ * rolled back leaves such a lane.
+ */
+static bool
+is_empty(const DwLane *lane)
+{
+	return lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0;
+}
+
+/*
  * Returns the state of a lane for users.  *reason says why; NULL if the state says all.
  * lane and owner may be copies; limit is what dw_lane_limit() has said of the lane.
  */
 const char *
-dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit, TimestampTz now,
-			  const char **reason)
+dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, DwLimit limit,
+			  TimestampTz now, const char **reason)
 {
 	*reason = NULL;
+	/* only a timer reads the tables, so nothing else is known for sure */
+	if (db->timer.state == DW_PROCESS_NONE && lane->running == 0)
+	{
+		*reason = "the database is not served";
+		return "blocked";
+	}
+	if (limit == DW_LIMIT_PAUSED && lane->paused == DW_PAUSED_NO_QUEUE && is_empty(lane))
+		return "idle";
 	if (limit == DW_LIMIT_PAUSED)
 	{
 		*reason = dw_pause_text(lane->paused);
@@ -321,7 +339,7 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 	if (!dw_may_watch(lane.owner))
 		return;
 
-	state = dw_lane_state(&lane, &owner, limit, now, &reason);
+	state = dw_lane_state(db, &lane, &owner, limit, now, &reason);
 	if (reason == NULL && dw_ready_count(&lane) > 0)
 		reason = not_received;
 	dw_put_row(fcinfo, DW_ROLE(lane.owner), DW_INT2(lane.queue), DW_INT2(lane.priority),

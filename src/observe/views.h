@@ -19,7 +19,7 @@ extern bool dw_may_read(Oid owner);
 extern bool dw_may_watch(Oid owner);
 extern int32 dw_lane_after(const DwDatabase *db, int32 place);
 extern TimestampTz dw_lane_first_due(const DwLane *lane);
-extern const char *dw_lane_state(const DwLane *lane, const DwOwner *owner, DwLimit limit,
-								 TimestampTz now, const char **reason);
+extern const char *dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner,
+								 DwLimit limit, TimestampTz now, const char **reason);
 
 #endif							/* DW_VIEWS_H */

@@ -12,12 +12,18 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "utils/timestamp.h"
 
+#include "../base/clock.h"
 #include "../base/settings.h"
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
+#include "../shmem/recovery.h"
 #include "../shmem/shared.h"
 #include "my_session.h"
+
+/* So long after the start of the server the launcher is there, if it can be. */
+#define LAUNCHER_LIMIT_MS	10000
 
 int64		dw_run_now_id = 0;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;
@@ -91,6 +97,48 @@ dw_warn_no_place(void)
 			 errdetail("Tasks of this database wait until there is a place."),
 			 errhint("Increase \"%s\" and restart the server.", "delay_wheel.max_databases")));
 	warned = true;
+}
+
+/*
+ * Why this database will have no timer until somebody does something; NULL if it has one, or may
+ * have one soon.
+ */
+static const char *
+why_not_served(DwDatabase *db)
+{
+	if (db->timer.state != DW_PROCESS_NONE)
+		return NULL;
+	if (dw_recovery_is_held())
+		return "The server came out of recovery, and \"delay_wheel.start_after_recovery\" is \"hold\".";
+	if (db->timer.refused && pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
+		return "No background worker is free for its timer.";
+	if (!dw_process_is_there(&dw_shared->launcher) &&
+		TimestampDifferenceExceeds(PgStartTime, dw_now(), LAUNCHER_LIMIT_MS))
+		return "The launcher is not running.";
+	return NULL;
+}
+
+/*
+ * Warns, once in a session until the database is served again, that no message becomes
+ * receivable.  Not an error: a receiver may do other things in its transaction, and a
+ * background worker may become free.
+ */
+void
+dw_warn_not_served(DwDatabase *db)
+{
+	static bool warned = false;
+	const char *why = why_not_served(db);
+
+	if (why == NULL)
+		warned = warned && db->timer.state != DW_PROCESS_RUNNING;
+	if (why == NULL || warned)
+		return;
+	warned = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("no message can be received, since the database is not served"),
+			 errdetail_internal("%s", why),
+			 errhint("See \"last_problem\" in delay_wheel.status. Messages that are sent wait.")));
 }
 
 /* True if this process is running the task, as an executor or by delay_run(). */

@@ -26,6 +26,7 @@ extern DwDatabase *dw_my_pinned_database(void);
 extern DwDatabase *dw_my_database_find(void);
 extern void dw_my_database_unpin(void);
 extern void dw_warn_no_place(void);
+extern void dw_warn_not_served(DwDatabase *db);
 extern bool dw_executor_runs_here(int64 id);
 extern void dw_batch_close(void);
 

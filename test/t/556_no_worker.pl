@@ -71,6 +71,21 @@ is(count_in_log('could not start delay_wheel timer'), 1, 'once');
 $node->safe_psql('postgres', 'DROP DATABASE plain');
 restart_with(1);
 log_has(qr/LOG:  could not start delay_wheel timer of database "$_"\n/, "no timer for $_") for qw(msg postgres);
+
+# there, lanes of queues that are declared are not called paused, and receivers hear of it
+$node->safe_psql('msg', q{SELECT delay_queue('declared'), delay_queue('mail', external => true)});
+$node->safe_psql('msg', q{SELECT delay_schedule_task('SELECT 1', queue => 'declared'), delay_send('mail', '{}')});
+is($node->safe_psql('msg', 'SELECT DISTINCT state, reason FROM delay_wheel.lanes'), 'blocked|the database is not served', 'a lane says that the database is not served');
+foreach my $case ([ 'delay_receive()', "BEGIN; SELECT * FROM delay_receive('mail'); ROLLBACK" ], [ 'delay_lease()', "SELECT * FROM delay_lease('mail')" ],
+	[ 'delay_await()', "CALL delay_await('mail', '0')" ])
+{
+	my ($function, $sql) = @$case;
+	my ($code, $out, $err) = $node->psql('msg', "\\set VERBOSITY verbose\n$sql;\n$sql");
+
+	is($code, 0, "$function is no error");
+	is(scalar(() = $err =~ /WARNING:  55000: no message can be received, since the database is not served\n.*DETAIL:  No background worker is free for its timer\./g),
+		1, "but warns, once: $err");
+}
 $node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE msg');
 log_has(qr/LOG:  delay_wheel could not look into database "copy": no background worker is free\n.*DETAIL:  If it has the extension, its tasks wait\.\n/, 'the log names a database that may have the extension');
 is($node->safe_psql('postgres', q{SELECT database, state, last_problem, last_problem_at IS NOT NULL FROM delay_wheel.status WHERE database = 'copy'}),
@@ -78,6 +93,8 @@ is($node->safe_psql('postgres', q{SELECT database, state, last_problem, last_pro
 is($node->safe_psql('copy', q{SELECT count(*), min(state), min(last_problem) FROM delay_wheel.status WHERE database = 'copy'}),
 	'1|stopped|could not start the timer: no background worker is free', 'the database itself has one row there');
 restart_with(20);
+wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks}, 'with workers the task runs', 60, db => 'msg', expected => 1);
+is($node->safe_psql('msg', "BEGIN; SELECT count(*) FROM delay_receive('mail'); COMMIT"), '1', 'and the message can be received');
 wait_for($node, $states, 'with enough of them all are served', 60, expected => 'copy running, msg running, postgres running');
 is($node->safe_psql('postgres', 'SELECT count(last_problem) FROM delay_wheel.status'), '0', 'without a problem');
 

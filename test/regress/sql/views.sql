@@ -202,3 +202,10 @@ SELECT backend_type, count(*) > 0 AS there FROM pg_stat_activity WHERE backend_t
 
 DELETE FROM delay_wheel.failed_task;
 DROP TABLE views_effect;
+
+-- a queue whose declaration was rolled back leaves a lane, which waits for nothing
+BEGIN;
+SELECT delay_queue('views_ghost');
+SELECT delay_schedule_task('SELECT 1', queue => 'views_ghost') > 0 AS ok;
+ROLLBACK;
+SELECT DISTINCT state, reason, ready FROM delay_wheel.lanes WHERE queue ~ '^\d+$';
