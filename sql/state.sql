@@ -174,8 +174,8 @@ COMMENT ON FUNCTION delay_wheel_internal.get_progress() IS
 
 CREATE VIEW delay_wheel.progress AS
 SELECT v.database::text AS database, v.work, v.phase, v.active, v.pid, v.started,
-	   pg_catalog.date_part('epoch'::text, v.duration) * 1000::double precision AS duration, v.unit, v.done, v.total,
-	   v.rate, v.steps, v.steps_total, v.times
+	   pg_catalog.round((pg_catalog.date_part('epoch'::text, v.duration) * 1000::double precision)::numeric, 3)::double precision AS duration, v.unit, v.done, v.total,
+	   pg_catalog.round(v.rate::numeric, 3)::double precision AS rate, v.steps, v.steps_total, v.times
 FROM delay_wheel_internal.get_progress() v;
 COMMENT ON VIEW delay_wheel.progress IS
 'how far the background processes have come: a row for each kind of work that was begun in this database since the start of the server, as it goes on, or as it was the last time; for pg_read_all_stats and superusers also those of other databases. It is kept in shared memory; reading it takes microseconds, and waits for nobody';

@@ -158,8 +158,8 @@ $$;
 
 CREATE VIEW delay_wheel.history AS
 SELECT h.ended, h.task, h.outcome,
-	   pg_catalog.date_part('epoch'::text, h.started - h.due) * 1000::double precision AS lateness,
-	   pg_catalog.date_part('epoch'::text, h.ended - h.started) * 1000::double precision AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
+	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.started - h.due) * 1000::double precision)::numeric, 3)::double precision AS lateness,
+	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.ended - h.started) * 1000::double precision)::numeric, 3)::double precision AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
 	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring
 FROM delay_wheel_internal.visible_history h
 	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;

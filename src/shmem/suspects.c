@@ -42,6 +42,8 @@
 
 #include "../base/clock.h"
 #include "executors.h"
+#include "places.h"
+#include "shared.h"
 #include "suspects.h"
 
 /* The file, in the data directory. */
@@ -103,12 +105,31 @@ set_element(DwSuspect *element, Oid database, int64 id, int crashes, TimestampTz
 }
 
 /*
+ * Writes the name of a database, in quotes, as its timer has noted it; its OID if there is none.
+ * Takes no lock, since the postmaster may call it: a name that changes just now may be mixed.
+ */
+static void
+name_database(Oid oid, char *text)
+{
+	DwDatabase *db = dw_database_find(oid);
+	char		name[NAMEDATALEN];
+
+	memcpy(name, db != NULL ? db->name : "", db != NULL ? sizeof(name) : 1);
+	name[sizeof(name) - 1] = '\0';
+	if (name[0] != '\0')
+		snprintf(text, NAMEDATALEN + 2, "\"%s\"", name);
+	else
+		snprintf(text, NAMEDATALEN + 2, "%u", oid);
+}
+
+/*
  * Records, and reports in the log, that the process of executor e crashed while it ran a
  * task.  Takes the spinlock, unless the caller is the postmaster at its end.
  */
 void
 dw_suspects_blame(const DwExecutor *e)
 {
+	char		database[NAMEDATALEN + 2];
 	bool		shared = MyProcPid != PostmasterPid;
 	DwSuspect  *known;
 	int			crashes;
@@ -123,11 +144,14 @@ dw_suspects_blame(const DwExecutor *e)
 		SpinLockRelease(&dw_suspects->lock);
 	/* the crash of one that was to be set aside is reported when it is left alone */
 	if (crashes <= DW_MAX_CRASHES)
+	{
+		name_database(e->database, database);
 		ereport(LOG,
-				(errmsg("the process of delay_wheel task %lld of database %u crashed, %d of %d times",
-						(long long) e->current.id, e->database, crashes, DW_MAX_CRASHES),
+				(errmsg("the process of delay_wheel task %lld of database %s crashed, %d of %d times",
+						(long long) e->current.id, database, crashes, DW_MAX_CRASHES),
 				 crashes < DW_MAX_CRASHES ? errdetail("It will be run again alone.") :
 				 errdetail("It will not be run again.")));
+	}
 }
 
 /*---- Reading ----*/

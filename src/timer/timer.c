@@ -187,8 +187,8 @@ obey_clock(void)
 		return;
 	ereport(LOG,
 			(errmsg("the clock was set back by %.3f s", back / 1000000.0),
-			 errdetail("The delay_wheel timer of database %u starts anew. Tasks wait until they are due by the new time.",
-					   db->oid)));
+			 errdetail("The delay_wheel timer of database \"%s\" starts anew. Tasks wait until they are due by the new time.",
+					   db->name)));
 	dw_call_timer(db, DW_RESTART_NOW);
 }
 

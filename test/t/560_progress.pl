@@ -100,6 +100,8 @@ my $write = sub {
 };
 $write->(3000);
 shows('load', "$loaded, done >= 3000, times > $before, rate > 0, unit", 'done|f|t|3000|t|t|t|t|t|tasks', 'all rows are read, which is counted');
+is(query(q{SELECT count(*) FROM delay_wheel.progress WHERE duration::text <> round(duration::numeric, 3)::float8::text OR rate::text <> round(rate::numeric, 3)::float8::text}), 0,
+	'duration and rate have three digits behind the point');
 is(query(q{SELECT steps, started <= now(), duration > 0, duration < 60000 FROM delay_wheel.progress WHERE work = 'load'}),
 	'3|t|t|t', 'with the lanes, and how long it took');
 

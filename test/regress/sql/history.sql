@@ -283,6 +283,14 @@ SELECT n, times, code, message FROM generate_series(0, 2) n,
 		VALUES (%s, 1, ''10'', 0, ''done'', ''infinite'')', n, times));
 SELECT count(lateness), count(duration) FROM delay_wheel.history WHERE sql = 'infinite';
 
+-- milliseconds, and microseconds in three digits, not in sixteen
+INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
+	SELECT -i, t, t + i * interval '1 us', t + 4 * i * interval '1 us', CURRENT_USER::regrole, 0, 1, 'done', 'rounded'
+	FROM (SELECT timestamptz '2026-01-01') s(t), generate_series(1, 2000) i;
+SELECT count(*), count(*) FILTER (WHERE lateness::text <> (-task / 1000.0)::float8::text) AS lateness, count(*) FILTER (WHERE duration::text <> (-task * 3 / 1000.0)::float8::text) AS duration
+	FROM delay_wheel.history WHERE sql = 'rounded';
+DELETE FROM delay_wheel_internal.history_0 WHERE sql = 'rounded';
+
 --
 -- The extension is dropped by a task
 --
