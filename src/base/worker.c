@@ -8,7 +8,7 @@
  * can be called by any process.
  *
  * Signals: SIGTERM ends a worker at its next check for interrupts, also while the
- * worker waits for a lock.  SIGINT is handled as in any background worker.  SIGQUIT
+ * worker waits for a lock; dw_worker_end_if_told() has to do with what the log says then.  SIGINT is handled as in any background worker.  SIGQUIT
  * is handled by shmem/crash_watch.c, which finds out which process crashed.
  *
  *-------------------------------------------------------------------------
@@ -25,6 +25,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
+#include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
@@ -153,6 +154,25 @@ dw_worker_begin(void)
 }
 
 /*
+ * Between two pieces of work: ends this process if it was told to, as PostgreSQL's own check
+ * for interrupts does, with the same exit code and the same callbacks, but with a line of the
+ * log that is no error, since an ordinary shutdown is none.  In the middle of work PostgreSQL
+ * says it, as FATAL.
+ */
+void
+dw_worker_end_if_told(void)
+{
+	if (!ProcDiePending)
+		return;
+	/* to report is to check for interrupts, too */
+	HOLD_INTERRUPTS();
+	ereport(LOG,
+			(errmsg("%s is shutting down", MyBgworkerEntry->bgw_name)));
+	/* the postmaster starts a launcher again that was told to end by somebody else */
+	proc_exit(1);
+}
+
+/*
  * Handles signals between two pieces of work: ends this process after SIGTERM, and
  * reads the settings again after SIGHUP.  True if the settings were read.  A
  * request to cancel (SIGINT) is forgotten, since no piece of work is under way.
@@ -161,6 +181,7 @@ bool
 dw_worker_interrupts(void)
 {
 	QueryCancelPending = false;
+	dw_worker_end_if_told();
 	CHECK_FOR_INTERRUPTS();
 	if (!ConfigReloadPending)
 		return false;

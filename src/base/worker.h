@@ -28,6 +28,7 @@ extern bool dw_worker_start(const char *kind, int32 number, const void *extra, S
 							BackgroundWorkerHandle **handle);
 extern bool dw_worker_has_ended(BackgroundWorkerHandle *handle);
 extern void dw_worker_begin(void);
+extern void dw_worker_end_if_told(void);
 extern bool dw_worker_interrupts(void);
 extern bool dw_worker_is_signalled(void);
 extern void dw_worker_activity(BackendState state, const char *text);

@@ -217,6 +217,7 @@ rest_until(int64 now, int64 until)
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
 					   dw_wait_event(wait_event, "DelayWheelSweeper"));
 	ResetLatch(MyLatch);
+	dw_worker_end_if_told();
 	CHECK_FOR_INTERRUPTS();
 	return (events & WL_LATCH_SET) != 0;
 }

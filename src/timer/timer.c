@@ -243,6 +243,8 @@ begin_service(void)
 	dw_retention_begin(db);
 	dw_recurring_begin(db);
 	obey_settings();
+	ereport(LOG,
+			(errmsg("delay_wheel serves database \"%s\"", db->name)));
 }
 
 /*

@@ -52,6 +52,27 @@ $node->safe_psql('msg', 'CREATE EXTENSION delay_wheel');
 my $states = q{SELECT string_agg(database || ' ' || state, ', ' ORDER BY state, database) FROM delay_wheel.status};
 wait_for($node, $states, 'two databases are served', 60, expected => 'msg running, postgres running');
 
+# an ordinary start and stop: a line for each database, and nothing that looks like an error
+restart_with(20);
+log_has(qr/LOG:  delay_wheel serves database "$_"\n/, "the log tells that $_ is served") for qw(msg postgres);
+is(count_in_log('LOG:  delay_wheel serves database'), 2, 'once each');
+my $ran = q{SELECT done FROM delay_wheel.status WHERE database = 'postgres'};
+$node->safe_psql('postgres', q{SELECT delay_schedule('0', 'SELECT 1')});
+wait_for($node, $ran, 'an executor is there, and idle', 60, expected => 1);
+$position = log_position($node);
+$node->stop;
+is(join(', ', sort(log_since($node, $position) =~ /LOG:  (delay_wheel \w+) is shutting down\n/g)),
+	'delay_wheel executor, delay_wheel launcher, delay_wheel timer, delay_wheel timer', 'processes that are told to end say so');
+unlike(log_since($node, $position), qr/FATAL/, 'that is no error');
+$node->start;
+# nor when somebody ends the launcher, which is started again
+my $launcher = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'};
+wait_for($node, "SELECT count(*) FROM ($launcher) l", 'the launcher is there', 60, expected => 1);
+my $pid = $node->safe_psql('postgres', $launcher);
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+wait_for($node, "SELECT count(*) FROM ($launcher) l WHERE pid <> $pid", 'one that somebody ends is started again', 60, expected => 1);
+wait_for($node, $states, 'and all goes on', 60, expected => 'msg running, postgres running');
+
 #
 # Launcher, and one timer.  Nobody uses the other database, and yet it is seen.
 #
