@@ -80,6 +80,7 @@ count_other_workers(void)
 	const BackgroundWorker *worker;
 	int			n = 0;
 
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
 	dw_foreach_registered_worker(worker)
 		if (strcmp(worker->bgw_library_name, "delay_wheel") != 0)
 			n++;
