@@ -55,10 +55,11 @@ CREATE FUNCTION delay_schedule_task(
 	retry_max_delay interval DEFAULT NULL,
 	retry_on text[] DEFAULT NULL,
 	give_up_on text[] DEFAULT NULL,
-	keep_settings text[] DEFAULT NULL)
+	keep_settings text[] DEFAULT NULL,
+	unique_for interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[]) IS
+COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
 args: values of $1, $2 ..., an array. Texts (also an untyped literal, as ''{7,abc}'') are read as literals are in this session, and take their types from the statement; elements of another type, as of ARRAY[7, 8], have this type. At most 65535, SQLSTATE 54000.
 arg_types: the types of args that are texts, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
@@ -66,7 +67,7 @@ named: instead of args, a JSON object with the values of :name in the SQL text, 
 delay: counted from the start of this transaction; zero or less is at once after the commit.
 due: point in time, instead of delay; with neither, the task runs at once after the commit; both are an error.
 key, 1 to 1000 bytes: at most one pending task for each owner, queue and key.
-if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; error raises unique_violation, SQLSTATE 23505. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
+if_exists: what to do if there is one: keep (the default) returns its id and leaves it as it is, with the promise that it begins after this transaction, and sees what it did; replace deletes it and makes a new one, with a new id; replace_keep_due does so, too, but the new one is due when the old one was, whatever delay and due say (at most once in that time, and with the last arguments: throttle); earlier returns its id, and moves it to the new due time if that is earlier, later if that is later (not before it has been quiet for that long: debounce), all else of it stays, and one that is not moved is kept; error raises unique_violation, SQLSTATE 23505. A task that an executor runs just now is not pending: there is a new one then, and it is not waited for. Other transactions that have scheduled, moved or cancelled it, and are open, are waited for as UPDATE does.
 queue: name of a declared queue, see delay_queue(); null is the default queue.
 tag, 1 to 1000 bytes: for grouping, as for delay_cancel_all().
 priority: -9 to 9, higher first; null is the queue''s, or else 0.
@@ -82,14 +83,52 @@ retry_backoff: the pause before each further attempt: exponential: twice the one
 retry_max_delay, 0 to 366 days: no pause is longer, but for what is added at random; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0.
 retry_on: SQLSTATEs, as 40001, or their classes, as 08: after another error the task is not tried again, whatever max_attempts says. give_up_on: after one of these it is not. At most 100 each; an empty array is none, so after each error it may be tried again; null is the queue''s, or else none. The error of a timeout is 57014. A serialization failure or deadlock (40001, 40P01) is judged when ten repeats at once, which are no attempts, did not help; a connection to another node of Citus that was lost, which is no attempt either, by give_up_on alone. What is no SQLSTATE is an error, SQLSTATE 22023.
 keep_settings: names of settings, as app.tenant and TimeZone, whose present values are stored with it, and are set while it runs, as if it began with SET LOCAL: row security, for instance, finds them as the caller had them. Each attempt has them, and what follows by on_success and on_failure. A custom setting that is not set is empty then. They must be such that the current user may set them; the rights of the owner count again when it runs. At most 100 of them, and 64 kB, SQLSTATE 54000; an empty array is none; null is as the queue says, or else none. Not kept are role, session_authorization, search_path (which each task keeps), statement_timeout (which is timeout), those of transactions and those of delay_wheel, SQLSTATE 22023; an unknown name without a dot is an error, 42704, and so is one that the current user may not set, 42501, or nobody, 55P02.
+unique_for, up to 366 days, for a task with a key: no second task of the key within this time after the start of the transaction that scheduled the first one, also when that runs, or is done: it is refused, and the id of the first one returned; with if_exists => error that is an error, SQLSTATE 23505. While the first one is pending if_exists decides alone; one that replaces it begins a period anew. A first one that is cancelled, skipped or given up ends its period. Only calls with unique_for are refused, in the queue of the first one, and for the time that the first one gave. The view delay_wheel.unique_keys has the periods; they go with dumps and copies of the database, armed or not. Null is none.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
+
+CREATE FUNCTION delay_put(
+	sql_text text,
+	args anycompatiblearray DEFAULT NULL::text[],
+	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
+	delay interval DEFAULT NULL,
+	due timestamptz DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL,
+	retry_backoff text DEFAULT NULL,
+	retry_max_delay interval DEFAULT NULL,
+	retry_on text[] DEFAULT NULL,
+	give_up_on text[] DEFAULT NULL,
+	keep_settings text[] DEFAULT NULL,
+	unique_for interval DEFAULT NULL,
+	OUT id bigint, OUT outcome text, OUT due_at timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'dw_put' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval) IS
+'like delay_schedule_task(), with the same arguments and errors, but it returns a row that says what it did with the key: SELECT * FROM delay_put(...).
+id: of the task that is pending then, as delay_schedule_task() returns it.
+outcome: new, there is one more task; kept, one of the key was pending and stays as it was; moved, one of the key was pending and has the new due time; replaced, one of the key was pending and is cancelled, and id is the new one; refused, one of the key was scheduled within its unique_for, and is not pending any more: id is its, due_at is null.
+due_at: when it is due.
+All of it is so if this transaction commits';
 
 CREATE FUNCTION delay_schedule_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_trigger() IS
 'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to call delay_schedule(interval, text). Names of columns are written as in the catalog, without quotes.
-delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
-Options: key=, queue=, tag=, each with the name of a column, of any type, or else text; null in the column: none. Keys are those of the current user and the queue: two triggers with the same keys replace each other''s tasks. if_exists= what to do if a task of the key is pending: replace (the default), keep, error; see delay_schedule_task. All else is as the queue says.
+delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace or replace_keep_due the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
+Options: key=, queue=, tag=, each with the name of a column, of any type, or else text; null in the column: none. Keys are those of the current user and the queue: two triggers with the same keys replace each other''s tasks. if_exists= what to do if a task of the key is pending: replace (the default), keep, replace_keep_due, earlier, later, error; see delay_schedule_task. All else is as the queue says.
 Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_schedule';
 
 CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
@@ -127,6 +166,62 @@ CREATE FUNCTION delay_reschedule_at(id bigint, due timestamptz) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_reschedule_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_reschedule_at(bigint, timestamptz) IS
 'like delay_reschedule(bigint, interval), to a point in time';
+
+CREATE FUNCTION delay_reschedule_key(key text, delay interval, queue text DEFAULT NULL) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule_key(text, interval, text) IS
+'moves the pending task of the current user that has this key in this queue (null: the default queue), as delay_reschedule(bigint, interval) does by the id. False if there is none, or it is running. Does not see tasks that others have not committed. A null key or delay, SQLSTATE 22004, an infinite delay, 22008, and a queue that does not exist, 42704, are errors';
+
+CREATE FUNCTION delay_reschedule_key(key text, delay text, queue text DEFAULT NULL) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule_key_text' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule_key(text, text, text) IS
+'like delay_reschedule_key(text, interval, text), with the delay as in delay_schedule(text, text)';
+
+CREATE FUNCTION delay_reschedule_key_at(key text, due timestamptz, queue text DEFAULT NULL) RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_reschedule_key_at' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_reschedule_key_at(text, timestamptz, text) IS
+'like delay_reschedule_key(text, interval, text), to a point in time';
+
+CREATE FUNCTION delay_update(
+	id bigint,
+	sql_text text DEFAULT NULL,
+	args anycompatiblearray DEFAULT NULL::text[],
+	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	to_queue text DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	tag text DEFAULT NULL,
+	payload jsonb DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_update' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_update(bigint, text, anycompatiblearray, regtype[], jsonb, integer, text, integer, interval, text, jsonb) IS
+'changes a pending task, if this transaction commits, to be called with names: delay_update(7, priority => 1); the id and the due time stay. Null is always: as it was. False if the task is running or gone. Waits and rights as in delay_cancel.
+sql_text, args, arg_types, named: as in delay_schedule_task(), and judged as there; a text without args keeps the arguments, args without a text keep the text, an empty array (''{}'') is for none. Beside the rights of delay_cancel one must be able to become the owner by SET ROLE, SQLSTATE 42501. With a new text, the search_path of this session is the task''s.
+priority, max_attempts, timeout: as in delay_schedule_task().
+to_queue: name of the queue that it goes to; default is the default queue. The current user must own it, or be one of its users; another task of its key that is pending there is an error, SQLSTATE 23505.
+tag: an empty one takes it away.
+payload: of a message, see delay_send(), which has no text, arguments and timeout.
+Of a run of a recurring task only this run is changed. A null id, nothing to be changed, SQLSTATE 22004, what does not fit a message or an SQL task, 55000, and what delay_schedule_task() refuses are errors';
+
+CREATE FUNCTION delay_update_key(
+	key text,
+	queue text DEFAULT NULL,
+	sql_text text DEFAULT NULL,
+	args anycompatiblearray DEFAULT NULL::text[],
+	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	to_queue text DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	tag text DEFAULT NULL,
+	payload jsonb DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'dw_update_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_update_key(text, text, text, anycompatiblearray, regtype[], jsonb, integer, text, integer, interval, text, jsonb) IS
+'like delay_update(), for the pending task of the current user that has this key in this queue (null: the default queue). False if there is none, or it is running. Does not see tasks that others have not committed. A null key, SQLSTATE 22004, and a queue that does not exist, 42704, are errors, others are as there';
 
 CREATE FUNCTION delay_run(id bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -216,6 +216,28 @@ COMMENT ON COLUMN delay_wheel.cancellation.due_from IS 'tasks that are due then 
 COMMENT ON COLUMN delay_wheel.cancellation.due_until IS 'tasks that are due before; null is all';
 COMMENT ON COLUMN delay_wheel.cancellation.removed IS 'rows that the sweeper has removed, brought up to date once a second';
 
+CREATE TABLE delay_wheel.unique_key
+(
+	id bigint NOT NULL,
+	until timestamptz NOT NULL,
+	owner regrole NOT NULL,
+	queue smallint NOT NULL,
+	key text NOT NULL,
+	CONSTRAINT unique_key_pkey PRIMARY KEY (id)
+)
+USING heap
+WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+-- not unique: rows of periods that have ended stay for a while
+CREATE INDEX unique_key_key_idx ON delay_wheel.unique_key (owner, queue, key);
+CREATE INDEX unique_key_until_idx ON delay_wheel.unique_key (until);
+COMMENT ON TABLE delay_wheel.unique_key IS
+'one row for each task that was scheduled with unique_for, until some minutes after that time; removed when the task is cancelled, skipped or given up. Read it by the view delay_wheel.unique_keys';
+COMMENT ON COLUMN delay_wheel.unique_key.id IS 'number of the task';
+COMMENT ON COLUMN delay_wheel.unique_key.until IS 'until when no other task of the key is scheduled with unique_for';
+COMMENT ON COLUMN delay_wheel.unique_key.owner IS 'role that scheduled the task';
+COMMENT ON COLUMN delay_wheel.unique_key.queue IS 'queue that it was scheduled into, see delay_wheel.queue; 0 is the default queue';
+COMMENT ON COLUMN delay_wheel.unique_key.key IS 'key of the task';
+
 CREATE TABLE delay_wheel.failed_task
 (
 	id bigint NOT NULL,
@@ -457,7 +479,7 @@ COMMENT ON COLUMN delay_wheel.prepared.due IS 'the lowest due time that it touch
 /*---- Rights, dumps, statistics ----*/
 
 -- see also the end of this script
-REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
+REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.unique_key, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
 	delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 FROM PUBLIC;
 REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel_internal.history_seq FROM PUBLIC;
 
@@ -465,6 +487,8 @@ SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.failed_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+SELECT pg_catalog.pg_extension_config_dump('delay_wheel.unique_key',
+	'WHERE until > pg_catalog.now() AND owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.recurring_task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.queue',

@@ -308,7 +308,20 @@ COMMENT ON COLUMN delay_wheel.cancellations.removed IS 'rows of tasks removed so
 COMMENT ON COLUMN delay_wheel.cancellations.state IS 'sweeping: rows are being removed; waiting: all that can be seen are removed, but transactions are open that may have scheduled more before, see waiting_for; queued: the process that removes them is not there yet, for want of a background worker perhaps, see delay_wheel.status.last_problem; unarmed: it came with a copy of another database, concerns tasks that came with it, and ends with delay_arm()';
 COMMENT ON COLUMN delay_wheel.cancellations.waiting_for IS 'pids of some of the transactions waited for, 0 for prepared ones, and of executors whose task, of mode at_most_once, may yet be tried again; null in other states';
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel_internal.newest_failed, delay_wheel.history, delay_wheel.running, delay_wheel.recurring, delay_wheel.cancellations
+CREATE VIEW delay_wheel.unique_keys AS
+SELECT u.id, pg_catalog.pg_get_userbyid(u.owner::oid)::text AS owner, COALESCE(q.name, CASE u.queue WHEN 0 THEN 'default' END) AS queue, u.key, u.until
+FROM delay_wheel_internal.visible_unique_key u
+	 LEFT JOIN delay_wheel.queue q ON q.id = u.queue
+WHERE u.until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp();
+COMMENT ON VIEW delay_wheel.unique_keys IS
+'one''s own keys that are unique for a period, see unique_for of delay_schedule_task(): until then calls with this option schedule no other task of the key; all of them for pg_read_all_data and superusers';
+COMMENT ON COLUMN delay_wheel.unique_keys.id IS 'number of the task that began the period; it is pending, runs, or is done';
+COMMENT ON COLUMN delay_wheel.unique_keys.owner IS 'role that scheduled it';
+COMMENT ON COLUMN delay_wheel.unique_keys.queue IS 'name of the queue that it was scheduled into; null if the queue has been dropped';
+COMMENT ON COLUMN delay_wheel.unique_keys.key IS 'its key';
+COMMENT ON COLUMN delay_wheel.unique_keys.until IS 'end of the period';
+
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel_internal.newest_failed, delay_wheel.history, delay_wheel.running, delay_wheel.recurring, delay_wheel.cancellations, delay_wheel.unique_keys
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.place(timestamptz), delay_wheel_internal.crashes(bigint), delay_wheel_internal.is_running(bigint), delay_wheel_internal.get_running(), delay_wheel_internal.get_cancellations()
 	TO PUBLIC;

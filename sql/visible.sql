@@ -179,13 +179,25 @@ SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS
 'rows of queues that one may use, or see: of roles that one is a member of, or that were declared for such a role as a user or a receiver, or for all; all of them for pg_read_all_data, pg_monitor, pg_read_all_stats and superusers. Nobody is meant to read it: the view delay_wheel.queues does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
+CREATE FOREIGN TABLE delay_wheel_internal.visible_unique_key
+(
+	id bigint,
+	until timestamptz,
+	owner regrole,
+	queue smallint,
+	key text
+)
+SERVER delay_wheel OPTIONS (table 'unique_key');
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_unique_key IS
+'rows of keys that are unique for a period, of roles that one is a member of, of all for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.unique_keys does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
+
 -- the same words for the same columns
 DO $$
 DECLARE c record;
 BEGIN
 	FOR c IN SELECT 'visible_' OPERATOR(pg_catalog.||) v.name AS name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
 			 FROM (VALUES ('task', 'delay_wheel.task'), ('failed_task', 'delay_wheel.failed_task'), ('recurring_task', 'delay_wheel.recurring_task'),
-				('history', 'delay_wheel_internal.history_0'), ('queue', 'delay_wheel.queue')) v(name, of),
+				('history', 'delay_wheel_internal.history_0'), ('queue', 'delay_wheel.queue'), ('unique_key', 'delay_wheel.unique_key')) v(name, of),
 				  pg_catalog.pg_attribute a
 			 WHERE a.attrelid = v.of::regclass::oid AND a.attnum > 0
 			 ORDER BY v.name, a.attnum

@@ -164,7 +164,7 @@ arm_row(Arming *arming, DwLaneScan *scan, DwTaskKey *key)
 		dw_touch_leases();
 	}
 	dw_row_end_lease(nulls);
-	(void) dw_task_insert_again(arming->rel, tuple, values, nulls);
+	(void) dw_task_insert_again(arming->rel, values, nulls);
 	arming->armed++;
 }
 

@@ -136,7 +136,7 @@ move_to(Relation rel, DwClaim *claim, TimestampTz due)
 
 	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
-	hint.tid = dw_task_insert_again(rel, claim->tuple, claim->values, claim->nulls);
+	hint.tid = dw_task_insert_again(rel, claim->values, claim->nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 

@@ -273,6 +273,22 @@ read_retry_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	read_errors(fcinfo, DW_ARG_GIVE_UP_ON, DW_MORE_GIVE_UP_ON, task);
 }
 
+/* Reads the option unique_for, which is also stored: the end of the task may end the period. */
+static void
+read_unique_for(FunctionCallInfo fcinfo, DwNewTask *task)
+{
+	if (PG_ARGISNULL(DW_ARG_UNIQUE_FOR))
+		return;
+	(void) read_up_to(fcinfo, DW_ARG_UNIQUE_FOR, "unique_for", 366 * USECS_PER_DAY, "366 days");
+	task->unique_for = read_span(fcinfo, DW_ARG_UNIQUE_FOR, "unique_for");
+	if (PG_ARGISNULL(DW_ARG_KEY))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("unique_for needs a key"),
+				 errhint("Only tasks with a key can be the same.")));
+	dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_UNIQUE_FOR, task->unique_for);
+}
+
 /* Reads the options that are stored in the column more. */
 static void
 read_rare_options(FunctionCallInfo fcinfo, DwNewTask *task)
@@ -287,6 +303,7 @@ read_rare_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	read_follow_up(fcinfo, DW_ARG_ON_FAILURE, DW_MORE_ON_FAILURE, DW_ON_FAILURE_ARGS, task);
 	read_mode(fcinfo, task);
 	read_retry_options(fcinfo, task);
+	read_unique_for(fcinfo, task);
 }
 
 /* Reads the due time: after a delay, or at a time.  Without any of them it stays now. */
@@ -315,7 +332,10 @@ dw_if_exists_named(const char *name)
 	{
 		const char *name;
 		DwIfExists	value;
-	}			options[] = {{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"error", DW_RAISE}};
+	}			options[] = {
+		{"keep", DW_KEEP}, {"replace", DW_REPLACE}, {"replace_keep_due", DW_REPLACE_KEEP_DUE},
+		{"earlier", DW_EARLIER}, {"later", DW_LATER}, {"error", DW_RAISE}
+	};
 
 	for (size_t i = 0; i < lengthof(options); i++)
 		if (strcmp(options[i].name, name) == 0)
@@ -323,7 +343,7 @@ dw_if_exists_named(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for if_exists: \"%s\"", name),
-			 errhint("Use 'keep', 'replace' or 'error'.")));
+			 errhint("Use 'keep', 'replace', 'replace_keep_due', 'earlier', 'later' or 'error'.")));
 }
 
 /* Reads the option if_exists, DW_KEEP if it is not given. */
@@ -396,6 +416,17 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 					  text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_QUEUE)), priority);
 }
 
+/* Raises an error if the options named and args (or arg_types) are both given. */
+void
+dw_option_refuse_both(bool named, bool args)
+{
+	if (named && args)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("named and args cannot both be given"),
+				 errhint("named is for :name in the SQL text, args for $1, $2 ...")));
+}
+
 /*
  * Reads the option named: returns the SQL text with numbers in place of names, and in *args
  * the values.
@@ -403,11 +434,7 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 static text *
 read_named(FunctionCallInfo fcinfo, const text *sql, ArrayType **args)
 {
-	if (!PG_ARGISNULL(DW_ARG_ARGS) || !PG_ARGISNULL(DW_ARG_ARG_TYPES))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("named and args cannot both be given"),
-				 errhint("named is for :name in the SQL text, args for $1, $2 ...")));
+	dw_option_refuse_both(true, !PG_ARGISNULL(DW_ARG_ARGS) || !PG_ARGISNULL(DW_ARG_ARG_TYPES));
 	return dw_named_numbered(sql, PG_GETARG_JSONB_P(DW_ARG_NAMED), args);
 }
 

@@ -43,6 +43,7 @@ enum
 	DW_ARG_RETRY_ON,
 	DW_ARG_GIVE_UP_ON,
 	DW_ARG_KEEP_SETTINGS,
+	DW_ARG_UNIQUE_FOR,
 	DW_NARGS
 };
 
@@ -57,6 +58,7 @@ extern int64 dw_option_pause(FunctionCallInfo fcinfo, int number, const char *na
 extern int64 dw_option_lease(FunctionCallInfo fcinfo, int number, const char *name);
 extern int32 dw_option_timeout(FunctionCallInfo fcinfo, int number, const char *name);
 extern DwIfExists dw_if_exists_named(const char *name);
+extern void dw_option_refuse_both(bool named, bool args);
 extern void dw_option_refuse_long(const text *value, const char *name);
 extern void dw_option_check_text(const text *value, const char *name);
 extern text *dw_option_text(FunctionCallInfo fcinfo, int number, const char *name);

@@ -379,7 +379,7 @@ insert_again(Relation rel, DwClaim *claim)
 	DwHint		hint = {.id = claim->key.id, .due = claim->key.due};
 
 	hint.lane = dw_lane_if_any(claim->key.owner, claim->key.queue, claim->key.priority);
-	hint.tid = dw_task_insert_again(rel, claim->tuple, claim->values, claim->nulls);
+	hint.tid = dw_task_insert_again(rel, claim->values, claim->nulls);
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
@@ -528,7 +528,7 @@ lease_claimed(Relation rel, Taken *t, DwClaim *claim, int64 lease)
 	nulls[Anum_task_first_due - 1] = nulls[Anum_task_token - 1] = nulls[Anum_task_attempts - 1] = false;
 	nulls[Anum_task_leased_at - 1] = false;
 	/* no hint: most leases do not come to their end, see timer/lease_watch.c */
-	(void) dw_task_insert_again(rel, claim->tuple, values, nulls);
+	(void) dw_task_insert_again(rel, values, nulls);
 	t->state = TAKEN_LEASED;
 	t->until = until;
 	t->is_last = attempts >= claim->terms.max_attempts;

@@ -37,9 +37,9 @@
 #include "../shmem/writers.h"
 #include "../statement/args.h"
 #include "../task/key_lock.h"
-#include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/new_task.h"
+#include "../task/period.h"
 #include "../task/queues.h"
 #include "../task/rights.h"
 #include "../task/row_lock.h"
@@ -54,11 +54,15 @@ PG_FUNCTION_INFO_V1(dw_schedule);
 PG_FUNCTION_INFO_V1(dw_schedule_text);
 PG_FUNCTION_INFO_V1(dw_schedule_at);
 PG_FUNCTION_INFO_V1(dw_schedule_task);
+PG_FUNCTION_INFO_V1(dw_put);
 PG_FUNCTION_INFO_V1(dw_cancel);
 PG_FUNCTION_INFO_V1(dw_cancel_key);
 PG_FUNCTION_INFO_V1(dw_reschedule);
 PG_FUNCTION_INFO_V1(dw_reschedule_text);
 PG_FUNCTION_INFO_V1(dw_reschedule_at);
+PG_FUNCTION_INFO_V1(dw_reschedule_key);
+PG_FUNCTION_INFO_V1(dw_reschedule_key_text);
+PG_FUNCTION_INFO_V1(dw_reschedule_key_at);
 
 /*---- Tables of tasks, and plain SQL that writes them ----*/
 
@@ -157,14 +161,47 @@ dw_task_guard(PG_FUNCTION_ARGS)
 /*---- Scheduling ----*/
 
 /*
+ * Inserts the row of a task that was judged, or moves the pending task of its key, whose row
+ * was deleted for that.  Returns the id of the one or the other.  limited: as for
+ * dw_schedule_row().
+ */
+static int64
+insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef lane, bool limited)
+{
+	int64		id;
+
+	if (task->outcome == DW_MOVED)
+	{
+		task->due = dw_new_task_due(task, pending->task.id);
+		dw_pending_move(rel, pending->tuple, &pending->task, task->due);
+		return pending->task.id;
+	}
+	if (task->outcome == DW_REPLACED && task->if_exists == DW_REPLACE_KEEP_DUE)
+	{
+		task->due = pending->task.due;
+		task->spread = 0;
+		if (!task->nulls[Anum_task_expires - 1])
+			dw_check_expires(task->due, task->values[Anum_task_expires - 1]);
+	}
+	/* not before: a task that replaces another one, or is not needed, takes no room */
+	if (limited && dw_max_pending >= 0)
+		dw_require_room(task->owner);
+	id = dw_new_task_insert(rel, task, lane);
+	if (task->unique_for > 0)
+		dw_period_begin(task, id);
+	return id;
+}
+
+/*
  * Inserts the row of a task that was judged, in the current transaction, and notes it for
  * the commit, which tells the timer.  Returns the id of the task, or that of a pending task
- * with the same key that is kept.  limited: the owner's number of tasks is.  The caller has
- * called dw_require_writable().
+ * with the same key that is kept or moved, or for which it is refused; the outcome tells.
+ * limited: the owner's number of tasks is.  The caller has called dw_require_writable().
  */
 int64
 dw_schedule_row(DwNewTask *task, bool limited)
 {
+	DwKeyRow   *pending = NULL;
 	bool		has_key = !task->nulls[Anum_task_key - 1];
 	DwLaneRef	lane = dw_require_lane(task->owner, task->queue, task->priority);
 	Relation	rel;
@@ -175,24 +212,17 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	 * that may bring a task with an id below a mark's number (task/marks.c).
 	 */
 	rel = dw_tasks_open();
+	if (task->unique_for > 0)
+		dw_period_prepare();
 	if (has_key)
+		pending = dw_key_enter(rel, task);
+	if (task->outcome == DW_KEPT || task->outcome == DW_REFUSED)
 	{
-		DwKey		key = {
-			.owner = task->owner,
-			.queue = task->queue,
-			.key = DatumGetTextPP(task->values[Anum_task_key - 1])
-		};
-
-		if (!dw_key_enter(rel, &key, task->if_exists, &id))
-		{
-			table_close(rel, NoLock);
-			return id;
-		}
+		task->due = pending->task.due;
+		table_close(rel, NoLock);
+		return pending->task.id;
 	}
-	/* not before: a task that replaces another one, or is not needed, takes no room */
-	if (limited && dw_max_pending >= 0)
-		dw_require_room(task->owner);
-	id = dw_new_task_insert(rel, task, lane);
+	id = insert_or_move(rel, task, pending, lane, limited);
 	if (has_key)
 		dw_key_leave();
 	table_close(rel, NoLock);
@@ -269,6 +299,38 @@ dw_schedule_task(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(dw_schedule_new(&task, nargs));
 }
 
+/*
+ * Schedules a new task as dw_schedule_new() does; returns a row that says what became of it,
+ * as the result of the SQL function.
+ */
+Datum
+dw_schedule_and_tell(FunctionCallInfo fcinfo, DwNewTask *task, int nargs)
+{
+	static const char *const outcomes[] = {
+		[DW_NEW] = "new", [DW_REPLACED] = "replaced", [DW_KEPT] = "kept", [DW_MOVED] = "moved",
+		[DW_REFUSED] = "refused"
+	};
+	int64		id = dw_schedule_new(task, nargs);
+	const DwColumn row[] = {
+		DW_INT8(id), dw_text_or_null(outcomes[task->outcome]),
+		dw_null_if(task->outcome == DW_REFUSED, DW_TIME(task->due))
+	};
+
+	return dw_make_row(fcinfo, row, lengthof(row));
+}
+
+/* SQL function delay_put(): as delay_schedule_task(), and tells what it has done. */
+Datum
+dw_put(PG_FUNCTION_ARGS)
+{
+	DwNewTask	task;
+	int			nargs;
+
+	dw_require_writable("delay_put()");
+	nargs = dw_options_read(fcinfo, &task);
+	return dw_schedule_and_tell(fcinfo, &task, nargs);
+}
+
 /*---- Cancelling ----*/
 
 /*
@@ -328,6 +390,21 @@ dw_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
 
+/*
+ * Reads a key of the current user from the argument that has the name of its queue (null: the
+ * default queue); the key is argument 0.
+ */
+DwKey
+dw_key_argument(FunctionCallInfo fcinfo, int queue)
+{
+	DwKey		key = {.owner = GetUserId()};
+
+	/* the user need not (any more) have the right to schedule into the queue */
+	key.queue = PG_ARGISNULL(queue) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(queue)));
+	key.key = PG_GETARG_TEXT_PP(0);
+	return key;
+}
+
 /* Cancels the pending task with a key, in the current transaction. */
 DwTakeResult
 dw_schedule_cancel(const DwKey *key)
@@ -351,10 +428,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	key.owner = GetUserId();
-	/* the user need not (any more) have the right to schedule into the queue */
-	key.queue = PG_ARGISNULL(1) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(1)));
-	key.key = PG_GETARG_TEXT_PP(0);
+	key = dw_key_argument(fcinfo, 1);
 	result = dw_schedule_cancel(&key);
 	PG_RETURN_TEXT_P(cstring_to_text(result == DW_TAKEN ? "cancelled" :
 									 result == DW_RUNNING ? "running" : "gone"));
@@ -372,29 +446,12 @@ reschedule(int64 id, TimestampTz due)
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	DwHint		hint = {.id = id, .due = due};
-	Datum	   *values;
-	bool	   *nulls;
+	bool		taken = dw_take_pending(rel, id, &tuple, &key) == DW_TAKEN;
 
-	if (dw_take_pending(rel, id, &tuple, &key) != DW_TAKEN)
-	{
-		table_close(rel, NoLock);
-		return false;
-	}
-
-	dw_deform(rel, tuple, &values, &nulls);
-	if (!nulls[Anum_task_expires - 1])
-		dw_check_expires(due, values[Anum_task_expires - 1]);
-	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
-	/* of a lease that has ended: a late word of its receiver must not count any more */
-	dw_row_end_lease(nulls);
-	/* a mark that did not hit the task at its old due time must not hit it at the new one */
-	dw_marks_spare(values, nulls);
-	hint.lane = dw_lane_if_any(key.owner, key.queue, key.priority);
-	hint.tid = dw_task_insert_again(rel, tuple, values, nulls);
-	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+	if (taken)
+		dw_pending_move(rel, tuple, &key, due);
 	table_close(rel, NoLock);
-	return true;
+	return taken;
 }
 
 /* SQL function delay_reschedule(). */
@@ -425,4 +482,55 @@ dw_reschedule_at(PG_FUNCTION_ARGS)
 	dw_refuse_null(PG_ARGISNULL(0), "task id");
 	dw_refuse_null(PG_ARGISNULL(1), "due time");
 	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
+}
+
+/*---- Rescheduling by key ----*/
+
+/*
+ * Gives the pending task of the key another due time, as reschedule() does by the id.  The key
+ * is argument 0, the name of its queue argument 2.
+ */
+static bool
+reschedule_key(FunctionCallInfo fcinfo, TimestampTz due)
+{
+	DwKey		wanted = dw_key_argument(fcinfo, 2);
+	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
+	HeapTuple	tuple;
+	DwTaskKey	key;
+	bool		taken = dw_key_take(rel, &wanted, &tuple, &key) == DW_TAKEN;
+
+	if (taken)
+		dw_pending_move(rel, tuple, &key, due);
+	table_close(rel, NoLock);
+	return taken;
+}
+
+/* SQL function delay_reschedule_key(). */
+Datum
+dw_reschedule_key(PG_FUNCTION_ARGS)
+{
+	dw_require_writable("delay_reschedule_key()");
+	dw_refuse_null(PG_ARGISNULL(0), "key");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
+	PG_RETURN_BOOL(reschedule_key(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(1))));
+}
+
+/* SQL function delay_reschedule_key() with a delay as text. */
+Datum
+dw_reschedule_key_text(PG_FUNCTION_ARGS)
+{
+	dw_require_writable("delay_reschedule_key()");
+	dw_refuse_null(PG_ARGISNULL(0), "key");
+	dw_refuse_null(PG_ARGISNULL(1), "delay");
+	PG_RETURN_BOOL(reschedule_key(fcinfo, dw_due_after_text(PG_GETARG_TEXT_PP(1))));
+}
+
+/* SQL function delay_reschedule_key_at(). */
+Datum
+dw_reschedule_key_at(PG_FUNCTION_ARGS)
+{
+	dw_require_writable("delay_reschedule_key_at()");
+	dw_refuse_null(PG_ARGISNULL(0), "key");
+	dw_refuse_null(PG_ARGISNULL(1), "due time");
+	PG_RETURN_BOOL(reschedule_key(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
 }

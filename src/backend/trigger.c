@@ -64,7 +64,7 @@ typedef struct Kind
 	const char *function;		/* its own name */
 	const char *stands_for;		/* the function that the user must be allowed to call */
 	int			ntypes;			/* argument types of that function */
-	Oid			types[17];
+	Oid			types[18];
 	const char *needs;			/* its first two arguments, for messages */
 	const char *example;
 } Kind;
@@ -75,9 +75,10 @@ static const Kind schedules = {
 	"delay_schedule_trigger('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid')"
 };
 static const Kind sends = {
-	true, "delay_send_trigger", "delay_send", 17,
+	true, "delay_send_trigger", "delay_send", 18,
 	{TEXTOID, JSONBOID, INTERVALOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID,
-	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID},
+	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID,
+	INTERVALOID},
 	"a delay and the name of a queue",
 	"delay_send_trigger('30 minutes', 'mail', 'id', 'email')"
 };
@@ -702,7 +703,7 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};
 
 		/* the row wants no task now, also not the one that a new task would have replaced */
-		if (key != NULL && task.if_exists == DW_REPLACE)
+		if (key != NULL && dw_replaces(task.if_exists))
 			(void) dw_schedule_cancel(&pending);
 		return;
 	}

@@ -187,6 +187,16 @@ dw_no_transaction_timeout(void)
 #endif
 
 /*
+ * True if a role may become another one by SET ROLE.  From 16 on a member need not be allowed
+ * to; before, each member was.
+ */
+#if PG_VERSION_NUM >= 160000
+#define dw_can_set_role(member, role) member_can_set_role(member, role)
+#else
+#define dw_can_set_role(member, role) is_member_of_role(member, role)
+#endif
+
+/*
  * Indexes that need new entries after an update of a row.  From 16 on an update
  * may concern summarizing indexes (BRIN) alone.
  */

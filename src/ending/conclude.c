@@ -22,6 +22,7 @@
 #include "../shmem/suspects.h"
 #include "../shmem/waiters.h"
 #include "../task/ended.h"
+#include "../task/period.h"
 #include "../task/touched.h"
 #include "conclude.h"
 #include "follow_up.h"
@@ -29,8 +30,8 @@
 #include "notify.h"
 
 /*
- * Does all that follows from the end of a task or of an attempt: history,
- * notification, follow-up, next run of a recurring task.
+ * Does all that follows from the end of a task or of an attempt: history, end of the period
+ * in which its key is unique, notification, follow-up, next run of a recurring task.
  *
  * To be called once for each end, in the transaction that has deleted the row, as one
  * of its last actions.  An error undoes this transaction.
@@ -43,6 +44,8 @@ dw_conclude(const DwEnded *ended)
 	dw_history_record(ended);
 	if (ended->nulls[Anum_task_more - 1])
 		return;
+	if (ended->outcome != DW_DONE && ended->outcome != DW_RETRIED)
+		dw_period_end(ended->values, ended->nulls);
 	dw_notify_end(ended);
 	dw_follow_up(ended);
 	dw_recurring_ended(ended);

@@ -29,11 +29,15 @@
  *	 until it is armed.  So it neither keeps this database's own tasks from being
  *	 scheduled nor supersedes them.  A newer task of this database supersedes it.
  *
- * If a session keeps a pending task (if_exists => 'keep'), it locks the row until the
- * end of its transaction, so that the task's run sees what the transaction did.
+ * If a session keeps a pending task (if_exists => 'keep', or 'earlier' and 'later' when the
+ * task is not to be moved), it locks the row until the end of its transaction, so that the
+ * task's run sees what the transaction did.
  * Sessions that keep the task one after the other could starve it.  So once an
  * executor has been refused the row, the next session that wants to keep the task lets
  * the executor go first.
+ *
+ * A task with unique_for is remembered beyond its end, see task/period.c.  A session that
+ * schedules with this option looks there, too, if none is pending.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,6 +54,7 @@
 #include "utils/builtins.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
@@ -57,6 +62,8 @@
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../task/key_lock.h"
+#include "../task/new_task.h"
+#include "../task/period.h"
 #include "../task/row_lock.h"
 #include "conclude.h"
 #include "keys.h"
@@ -90,31 +97,47 @@ let_executor_go_first(int64 id)
 /* The result of one attempt to settle a key that has a pending task. */
 typedef enum Settled
 {
-	SETTLED,					/* the task is deleted, or kept */
+	SETTLED,					/* the task is kept, or its row is deleted */
 	SETTLE_AGAIN,				/* another transaction has the row: wait, look again */
 	SETTLE_LATER				/* an executor must go first */
 } Settled;
 
+/* Returns what becomes of a new task, and of the pending one of its key, as if_exists says. */
+static DwScheduled
+outcome_of(const DwNewTask *new, const DwTaskKey *task)
+{
+	TimestampTz due = dw_new_task_due(new, task->id);
+
+	if (dw_replaces(new->if_exists))
+		return DW_REPLACED;
+	if ((new->if_exists == DW_EARLIER && due < task->due) ||
+		(new->if_exists == DW_LATER && due > task->due))
+		return DW_MOVED;
+	return DW_KEPT;
+}
+
 /*
- * Deletes (replace) or keeps the pending task of a key, or raises an error, as
- * if_exists says.  The caller holds the key's lock.
+ * Keeps the pending task of a key, or deletes its row, to replace or to move the task; or
+ * raises an error, as if_exists says.  The caller holds the key's lock.
  */
 static Settled
-settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwIfExists if_exists)
+settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwNewTask *new)
 {
 	const DwTaskKey *task = &row->task;
 
-	if (if_exists == DW_RAISE)
+	if (new->if_exists == DW_RAISE)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
 				 errmsg("a task with key \"%s\" is already pending", text_to_cstring(key->key)),
 				 errdetail("It is task %lld.", (long long) task->id),
 				 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
-	if (if_exists == DW_REPLACE)
+	new->outcome = outcome_of(new, task);
+	if (new->outcome != DW_KEPT)
 	{
 		if (dw_row_delete(rel, task) != TM_Ok)
 			return SETTLE_AGAIN;
-		dw_conclude_row(rel, row->tuple, task, DW_CANCELLED, NULL);
+		if (new->outcome == DW_REPLACED)
+			dw_conclude_row(rel, row->tuple, task, DW_CANCELLED, NULL);
 		return SETTLED;
 	}
 
@@ -146,25 +169,76 @@ lock_and_look(Relation rel, const DwKey *key, List **rows, TransactionId *open)
 }
 
 /*
- * Prepares to insert a new task with a key.  rel is open and locked in RowExclusiveLock.
- *
- * True: the caller holds the key's lock; it inserts the row and then calls
- * dw_key_leave().  Other processes that use the key wait until then.  False: *kept is
- * the id of the pending task, which is kept: no executor begins it before the end of
- * this transaction.  Raises an error if a task is pending and if_exists is DW_RAISE.
+ * For a task with unique_for of whose key none is pending; the caller holds the key's lock.
+ * False if no period of another one lasts.  Otherwise the lock is released.  An error is
+ * raised, if if_exists says so, or the outcome is DW_REFUSED, and *row has the other one's id.
+ * Or an open transaction that begins or ends the period was waited for, and *row is NULL.
  */
-bool
-dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
+static bool
+period_lasts(const DwKey *key, DwNewTask *new, DwKeyRow **row)
 {
+	DwPeriod	period;
+
+	if (!dw_period_find(key, &period))
+		return false;
+	dw_key_leave();
+	*row = NULL;
+	if (TransactionIdIsValid(period.open))
+	{
+		dw_period_wait(&period);
+		return true;
+	}
+	if (new->if_exists == DW_RAISE)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg("a task with key \"%s\" was scheduled within the period for which it is unique",
+						text_to_cstring(key->key)),
+				 errdetail("It is task %lld. The period ends at %s.", (long long) period.id,
+						   timestamptz_to_str(period.until)),
+				 errhint("With if_exists => 'keep' this is no error.")));
+	new->outcome = DW_REFUSED;
+	*row = palloc0(sizeof(DwKeyRow));
+	(*row)->task.id = period.id;
+	return true;
+}
+
+/*
+ * Prepares to insert a new task, which has a key, and sets its outcome.  rel is open and
+ * locked in RowExclusiveLock.  Returns the row of the pending task of the key; NULL if none
+ * is pending.
+ *
+ * If the outcome is DW_KEPT, no executor begins that task before the end of this
+ * transaction.  If it is DW_REFUSED, only the id of what is returned is set: of the task whose
+ * period of unique_for lasts, and which is not pending any more.  Otherwise that row is
+ * deleted, and the caller holds the key's lock: it inserts the new row (DW_MOVED: that one,
+ * again) and then calls dw_key_leave().  Other processes that use the key wait until then.
+ * Raises an error if a task is pending, or a period lasts, and if_exists is DW_RAISE.
+ */
+DwKeyRow *
+dw_key_enter(Relation rel, DwNewTask *new)
+{
+	DwKey		key = {
+		.owner = new->owner,
+		.queue = new->queue,
+		.key = DatumGetTextPP(new->values[Anum_task_key - 1])
+	};
+
 	for (;;)
 	{
 		List	   *rows;
 		TransactionId open;
-		DwKeyRow   *row = lock_and_look(rel, key, &rows, &open);
+		DwKeyRow   *row = lock_and_look(rel, &key, &rows, &open);
 		Settled		settled;
 
 		if (row == NULL || dw_key_row_is_claimed(row, rows))
-			return true;
+		{
+			new->outcome = DW_NEW;
+			if (new->unique_for == 0 || !period_lasts(&key, new, &row))
+				return NULL;
+			if (row != NULL)
+				return row;
+			continue;
+		}
 
 		if (TransactionIdIsValid(open))
 		{
@@ -174,15 +248,12 @@ dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept)
 		}
 
 		DW_INJECT("key-before-settle");
-		settled = settle_key(rel, key, row, if_exists);
-		if (settled == SETTLED && if_exists == DW_REPLACE)
-			return true;
+		settled = settle_key(rel, &key, row, new);
+		if (settled == SETTLED && new->outcome != DW_KEPT)
+			return row;
 		dw_key_leave();
 		if (settled == SETTLED)
-		{
-			*kept = row->task.id;
-			return false;
-		}
+			return row;
 		if (settled == SETTLE_LATER)
 			let_executor_go_first(row->task.id);
 		else
@@ -259,6 +330,42 @@ leave_out_uncommitted(List **rows)
 		*rows = foreach_delete_current(*rows, lc);
 	}
 	return certain;
+}
+
+/*
+ * Takes the pending task of a key, as dw_take_pending() does by the id.  Does not see what
+ * others have not committed.
+ */
+DwTakeResult
+dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task)
+{
+	for (;;)
+	{
+		List	   *rows;
+		DwKeyRow   *row;
+		DwTakeResult state;
+		bool		certain;
+		bool		again;
+
+		CHECK_FOR_INTERRUPTS();
+		dw_key_lock(key);
+		rows = dw_key_rows(rel, key);
+		certain = leave_out_uncommitted(&rows);
+		dw_key_leave();
+		if (!certain)
+			continue;
+		row = dw_key_newest(rows, false);
+		if (row == NULL)
+			row = dw_key_newest(rows, true);
+		if (row == NULL)
+			return DW_GONE;
+		*tuple = row->tuple;
+		*task = row->task;
+		/* by key again, if it was not free: another one may have replaced it meanwhile */
+		state = dw_take_found(rel, *tuple, task, &again);
+		if (!again)
+			return state;
+	}
 }
 
 /*

@@ -14,10 +14,13 @@
 #include "utils/relcache.h"
 
 #include "../rows/task_rows.h"
+#include "../task/key_lock.h"
+#include "../task/new_task.h"
 #include "pending.h"
 
-extern bool dw_key_enter(Relation rel, const DwKey *key, DwIfExists if_exists, int64 *kept);
+extern DwKeyRow *dw_key_enter(Relation rel, DwNewTask *new);
 extern bool dw_key_enter_again(Relation rel, const DwKey *key, int64 id);
+extern DwTakeResult dw_key_take(Relation rel, const DwKey *key, HeapTuple *tuple, DwTaskKey *task);
 extern DwTakeResult dw_key_cancel(Relation rel, const DwKey *key);
 extern bool dw_key_retry_allowed(Relation rel, HeapTuple tuple, int64 *newer);
 

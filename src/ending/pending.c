@@ -8,6 +8,7 @@
  * transaction; the caller decides whether the task has ended, and concludes it then.
  * Tasks that are older than a taken or claimed one of the same key are superseded.  To
  * bury a superseded task means to delete its row and to record it as failed.
+ * A task that is moved or changed is taken, and its row is written again.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,8 +32,10 @@
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
+#include "../task/new_task.h"
 #include "../task/rights.h"
 #include "../task/row_lock.h"
+#include "../task/touched.h"
 #include "conclude.h"
 #include "pending.h"
 
@@ -186,4 +189,41 @@ dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key)
 			return state;
 		heap_freetuple(*tuple);
 	}
+}
+
+/*
+ * Writes the row of a pending task again, which this transaction has deleted, with other
+ * columns and the same id.  lane is that of the columns.  Raises an error if the task could
+ * never expire.  The caller may hold the lock of its key.
+ */
+void
+dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane)
+{
+	DwHint		hint = {
+		.id = DatumGetInt64(values[Anum_task_id - 1]),
+		.due = DatumGetTimestampTz(values[Anum_task_due - 1]),
+		.lane = lane
+	};
+
+	if (!nulls[Anum_task_expires - 1])
+		dw_check_expires(hint.due, values[Anum_task_expires - 1]);
+	/* of a lease that has ended: a late word of its receiver must not count any more */
+	dw_row_end_lease(nulls);
+	/* a mark that did not hit the task as it was must not hit it as it is now */
+	dw_marks_spare(values, nulls);
+	hint.tid = dw_task_insert_again(rel, values, nulls);
+	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
+}
+
+/* Gives a pending task, whose row this transaction has deleted (old), another due time. */
+void
+dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz due)
+{
+	Datum	   *values;
+	bool	   *nulls;
+
+	dw_deform(rel, old, &values, &nulls);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	dw_pending_rewrite(rel, values, nulls,
+					   dw_lane_if_any(key->owner, key->queue, key->priority));
 }

@@ -24,6 +24,8 @@ typedef enum DwTakeResult
 	DW_GONE						/* no such task is pending */
 } DwTakeResult;
 
+extern void dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane);
+extern void dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz due);
 extern bool dw_key_claimed(Relation rel, HeapTuple tuple);
 extern DwTakeResult dw_take_pending(Relation rel, int64 id, HeapTuple *tuple, DwTaskKey *key);
 extern DwTakeResult dw_take_found(Relation rel, HeapTuple tuple, const DwTaskKey *key, bool *again);

@@ -46,7 +46,7 @@ look_at_history(DwDatabase *db)
 }
 
 /*
- * Asks the sweeper to look at failed tasks, the history and leases, where there may be rows;
+ * Asks the sweeper to look at failed tasks, unique keys, the history and leases, where there may be rows;
  * at the history also if shared memory still names a current table.  To be called outside of a
  * transaction by a timer when it starts, and by the sweeper when the clock was set.
  */
@@ -54,6 +54,9 @@ void
 dw_retention_begin(DwDatabase *db)
 {
 	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_PERIODS, PG_INT64_MIN);
+	if (dw_any_may_have_rows(offsetof(DwCatalog, unique_key), 1))
+		dw_ask_sweeper(db, DW_JOB_PERIODS, dw_now());
 	if (dw_any_may_have_rows(offsetof(DwCatalog, failed), 1))
 		look_at_failed(db);
 	if (dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||

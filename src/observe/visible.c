@@ -104,7 +104,9 @@ static const Source sources[] = {
 	PLACE(recurring_pkey), 0, {0}, {0}},
 	{"history", Natts_history, Anum_history_owner, DW_HISTORY_TABLES, PLACE(history), 0, 0, {0},
 	{0}},
-	{"queue", Natts_queue, Anum_queue_owner, 1, PLACE(queue), 0, 0, {0}, {0}}
+	{"queue", Natts_queue, Anum_queue_owner, 1, PLACE(queue), 0, 0, {0}, {0}},
+	{"unique_key", Natts_unique, Anum_unique_owner, 1, PLACE(unique_key), PLACE(unique_key_pkey), 0,
+	{0}, {0}}
 };
 
 #define SOURCE_TASK		(&sources[0])
@@ -133,7 +135,8 @@ static const Argument key_arguments[MAX_ARGUMENTS] = {
 };
 
 StaticAssertDecl((int) Anum_failed_id == (int) Anum_task_id &&
-				 (int) Anum_recurring_id == (int) Anum_task_id, "one argument for all ids");
+				 (int) Anum_recurring_id == (int) Anum_task_id &&
+				 (int) Anum_unique_id == (int) Anum_task_id, "one argument for all ids");
 
 /* The state of a foreign scan. */
 typedef struct RowScan

@@ -156,6 +156,17 @@ enum
 	Natts_pause = Anum_pause_since
 };
 
+/* Columns of delay_wheel.unique_key. */
+enum
+{
+	Anum_unique_id = 1,
+	Anum_unique_until,
+	Anum_unique_owner,
+	Anum_unique_queue,
+	Anum_unique_key,
+	Natts_unique = Anum_unique_key
+};
+
 /* Columns of delay_wheel.cancellation. */
 enum
 {
@@ -232,6 +243,10 @@ typedef struct DwCatalog
 	Oid			pause_pkey;
 	Oid			cancellation;
 	Oid			cancellation_pkey;
+	Oid			unique_key;
+	Oid			unique_key_pkey;
+	Oid			unique_key_index;
+	Oid			unique_key_until_index;
 	Oid			history[DW_HISTORY_TABLES];
 	Oid			history_seq;
 	Oid			recurring;

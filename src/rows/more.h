@@ -20,6 +20,8 @@
 									 * scheduled the task */
 #define DW_MORE_SKIP_AFTER	"skip_after"	/* number: the task is skipped if it would
 											 * begin more than this after its due time, in us */
+#define DW_MORE_UNIQUE_FOR	"unique_for"	/* number: its key is unique for that long after it
+											 * was scheduled, in us */
 #define DW_MORE_NOTIFY		"notify"	/* text: channel for a NOTIFY at the end */
 #define DW_MORE_ON_SUCCESS	"on_success"	/* text: SQL of a follow-up task */
 #define DW_MORE_ON_FAILURE	"on_failure"	/* text: SQL of a follow-up task */

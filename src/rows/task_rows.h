@@ -57,8 +57,18 @@ typedef enum DwIfExists
 {
 	DW_KEEP,					/* keep it, and schedule no other */
 	DW_REPLACE,					/* delete it, and schedule the new one */
+	DW_REPLACE_KEEP_DUE,		/* the same, for the time at which the old one was due */
+	DW_EARLIER,					/* keep it, and move it if the new one is due earlier */
+	DW_LATER,					/* keep it, and move it if the new one is due later */
 	DW_RAISE					/* raise an error */
 } DwIfExists;
+
+/* True if a pending task of the key is deleted for the new one. */
+static inline bool
+dw_replaces(DwIfExists if_exists)
+{
+	return if_exists == DW_REPLACE || if_exists == DW_REPLACE_KEEP_DUE;
+}
 
 /* Limit for the length of a key, in bytes: an entry of the index has room for no more. */
 #define DW_MAX_KEY	1000

@@ -32,10 +32,11 @@ typedef enum DwJob
 	DW_JOB_HISTORY,				/* look at the tables of the history, see history_tables.c */
 	DW_JOB_LEASES,				/* end messages whose last lease has ended, see leases.c */
 	DW_JOB_ROLLBACKS,			/* count attempts that were rolled back, see rollbacks_end.c */
-	DW_JOB_NOTIFY				/* notify channels of queues, see notify_queues.c */
+	DW_JOB_NOTIFY,				/* notify channels of queues, see notify_queues.c */
+	DW_JOB_PERIODS				/* delete rows of keys that were unique, see periods_end.c */
 } DwJob;
 
-#define DW_JOBS		(DW_JOB_NOTIFY + 1)
+#define DW_JOBS		(DW_JOB_PERIODS + 1)
 
 /* The settings that say how long failed tasks and the history are kept. */
 #define DW_RETENTION_SETTINGS	4

@@ -589,6 +589,7 @@ begin_sweeping(void)
 	if (rel != NULL &&
 		ConditionalLockRelationOid(RelationGetRelid(rel), RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->recurring, RowExclusiveLock) &&
+		ConditionalLockRelationOid(dw_catalog()->unique_key, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->task_id_seq, RowExclusiveLock) &&
 		ConditionalLockRelationOid(dw_catalog()->cancellation, RowExclusiveLock))
 		return rel;

@@ -3,7 +3,8 @@
  * sweeper.c
  *	  The sweeper: the process that removes rows of cancelled tasks, old failed
  *	  tasks and the oldest history, ends messages whose last lease has ended, counts
- *	  attempts whose transactions were rolled back, notifies channels of queues, and checks that recurring tasks have their next runs.
+ *	  attempts whose transactions were rolled back, notifies channels of queues, forgets keys
+ *	  that were unique for a period, and checks that recurring tasks have their next runs.
  *
  * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
  * superuser that runs no SQL.
@@ -11,7 +12,7 @@
  * The timer starts the sweeper when there is something to remove, and the sweeper ends when
  * there is not.  In between it works in slices of some milliseconds (sweep.c, failed.c,
  * history_tables.c, leases.c, rollbacks_end.c,
- * notify_queues.c), and rests twice as long after each slice, so that it slows tasks down
+ * notify_queues.c, periods_end.c), and rests twice as long after each slice, so that it slows tasks down
  * only a little.  While it waits for transactions to end, it looks at them again after pauses
  * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
  * sweeper ends, and the timer starts another one some time later.
@@ -47,6 +48,7 @@
 #include "history_tables.h"
 #include "leases.h"
 #include "notify_queues.h"
+#include "periods_end.h"
 #include "rollbacks_end.h"
 #include "sweep.h"
 #include "sweeper.h"
@@ -198,8 +200,10 @@ do_jobs(void)
 	TimestampTz leases_at = do_in_time(DW_JOB_LEASES, dw_leases_end);
 	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
 	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
+	TimestampTz periods_at = do_in_time(DW_JOB_PERIODS, dw_periods_end);
 
-	return Min(notify_at, Min(Min(rollbacks_at, leases_at), Min(failed_at, history_at)));
+	return Min(Min(notify_at, periods_at),
+			   Min(Min(rollbacks_at, leases_at), Min(failed_at, history_at)));
 }
 
 /*

@@ -111,15 +111,26 @@ dw_key_leave(void)
 }
 
 /*
- * Inserts the row of a task again that this transaction has deleted (old), under the lock
- * of the task's key if it has one.  Returns where the new row is.
+ * Inserts the row of a task again that this transaction has deleted, under the lock of the
+ * task's key if it has one; the caller may hold that lock.  Returns where the new row is.
  */
 ItemPointerData
-dw_task_insert_again(Relation rel, HeapTuple old, Datum *values, bool *nulls)
+dw_task_insert_again(Relation rel, Datum *values, bool *nulls)
 {
-	bool		has_key = dw_key_lock_of(rel, old);
-	ItemPointerData tid = dw_task_insert(rel, values, nulls);
+	bool		has_key = !nulls[Anum_task_key - 1];
+	ItemPointerData tid;
 
+	if (has_key)
+	{
+		DwKey		key = {
+			.owner = DatumGetObjectId(values[Anum_task_owner - 1]),
+			.queue = DatumGetInt16(values[Anum_task_queue - 1]),
+			.key = DatumGetTextPP(values[Anum_task_key - 1])
+		};
+
+		dw_key_lock(&key);
+	}
+	tid = dw_task_insert(rel, values, nulls);
 	if (has_key)
 		dw_key_leave();
 	return tid;

@@ -32,7 +32,7 @@ extern bool dw_key_row_is_claimed(const DwKeyRow *row, List *rows);
 extern DwKeyRow *dw_key_newest(List *rows, bool any_origin);
 extern DwKeyRow *dw_key_superseder(List *rows, const DwTaskKey *task);
 extern void dw_key_leave(void);
-extern ItemPointerData dw_task_insert_again(Relation rel, HeapTuple old, Datum *values, bool *nulls);
+extern ItemPointerData dw_task_insert_again(Relation rel, Datum *values, bool *nulls);
 extern bool dw_task_is_superseded(Relation rel, HeapTuple tuple);
 extern bool dw_key_lock_of(Relation rel, HeapTuple tuple);
 extern void dw_key_claim_refused(DwExecutor *me, Relation rel, HeapTuple tuple);

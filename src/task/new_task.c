@@ -185,9 +185,21 @@ dw_new_task_check(DwNewTask *task, int nargs)
 	if (search_path == NULL)
 		search_path = dw_find_setting("search_path");
 	if (search_path == NULL || search_path->source > PGC_S_DATABASE_USER ||
-		GetUserId() != GetAuthenticatedUserId())
+		task->owner != GetAuthenticatedUserId())
 		dw_new_task_set(task, Anum_task_search_path, CStringGetTextDatum(namespace_search_path),
 						false);
+}
+
+/*
+ * Returns when the task is due if it has this id.  The queue's spread goes by a hash of the id:
+ * a task that is put back is moved as far again.
+ */
+TimestampTz
+dw_new_task_due(const DwNewTask *task, int64 id)
+{
+	if (task->spread == 0)
+		return task->due;
+	return task->due + hash_bytes_extended((unsigned char *) &id, sizeof(id), 0) % task->spread;
 }
 
 /*
@@ -200,13 +212,11 @@ dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane)
 {
 	Datum	   *values = task->values;
 	bool	   *nulls = task->nulls;
-	DwHint		hint = {.lane = lane, .due = task->due};
+	DwHint		hint = {.lane = lane};
 
 	dw_writes_for(task->owner);
 	hint.id = nextval_internal(dw_catalog()->task_id_seq, false);
-	/* the queue's spread, by a hash of the id: a task that is put back is moved as far again */
-	if (task->spread > 0)
-		hint.due += hash_bytes_extended((unsigned char *) &hint.id, sizeof(hint.id), 0) % task->spread;
+	task->due = hint.due = dw_new_task_due(task, hint.id);
 
 	values[Anum_task_id - 1] = Int64GetDatum(hint.id);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(hint.due);

@@ -22,6 +22,16 @@
 /* Stands for a number of arguments: the SQL was checked when it was stored. */
 #define DW_SQL_CHECKED	(-1)
 
+/* What became of a task that was to be scheduled. */
+typedef enum DwScheduled
+{
+	DW_NEW,						/* it is pending */
+	DW_REPLACED,				/* it is pending, in place of another one of its key */
+	DW_KEPT,					/* one of its key was pending, and stays as it was */
+	DW_MOVED,					/* one of its key was pending, and has got its due time */
+	DW_REFUSED					/* the period of another one of its key lasts (unique_for) */
+} DwScheduled;
+
 /*
  * A task that is to be scheduled.  values and nulls are the columns of its row; those
  * that have a member of their own here, the id and the origin are filled in last.
@@ -35,6 +45,9 @@ typedef struct DwNewTask
 	int64		spread;			/* the due time is moved by less than this, in us */
 	DwIfExists	if_exists;		/* if the task has a key */
 	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: none */
+	int64		unique_for;		/* no other task of the key for so long, in us; 0: not given */
+	DwScheduled outcome;		/* set when it is scheduled; due is then that of the task
+								 * that is pending */
 	Datum		values[Natts_task];
 	bool		nulls[Natts_task];
 } DwNewTask;
@@ -42,6 +55,7 @@ typedef struct DwNewTask
 extern void dw_check_expires(TimestampTz due, Datum expires);
 extern void dw_new_task_init(DwNewTask *task, text *sql);
 extern void dw_new_task_set(DwNewTask *task, AttrNumber column, Datum value, bool isnull);
+extern TimestampTz dw_new_task_due(const DwNewTask *task, int64 id);
 extern void dw_new_task_check(DwNewTask *task, int nargs);
 extern int64 dw_new_task_insert(Relation rel, DwNewTask *task, DwLaneRef lane);
 extern int64 dw_schedule_successor(DwNewTask *task);

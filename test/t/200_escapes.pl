@@ -106,6 +106,8 @@ for my $query (
 	"SELECT delay_cancel($running)",
 	"SELECT delay_reschedule($pending, '0')",
 	"SELECT delay_reschedule_at($pending, now())",
+	"SELECT delay_update($pending, priority => 1)",
+	'SELECT * FROM delay_wheel.unique_key',
 	"SELECT pg_terminate_backend($executor)",
 	"SELECT pg_log_backend_memory_contexts($executor)")
 {

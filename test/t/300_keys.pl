@@ -91,7 +91,7 @@ is(value("SELECT count(*) FROM delay_wheel.tasks t WHERE NOT EXISTS (SELECT FROM
 # Everything at once on few keys, also rolled back.
 run_pgbench('all modes, cancels and moves at once, some of them rolled back', q{
 \set k random(1, 4)
-\set what random(1, 12)
+\set what random(1, 16)
 \set end random(1, 3)
 BEGIN;
 \if :what <= 3
@@ -102,6 +102,16 @@ SELECT add('replace', 'mixed ' || :k);
 SELECT add('error', 'mixed ' || :k);
 \elif :what <= 10
 SELECT delay_cancel_key('mixed ' || :k);
+\elif :what = 11
+SELECT add('earlier', 'mixed ' || :k);
+\elif :what = 12
+SELECT add('later', 'mixed ' || :k);
+\elif :what = 13
+SELECT add('replace_keep_due', 'mixed ' || :k);
+\elif :what = 14
+SELECT delay_update_key('mixed ' || :k, tag => 'changed');
+\elif :what = 15
+SELECT delay_reschedule_key('mixed ' || :k, '3 days');
 \else
 SELECT delay_reschedule(id, '2 days') FROM delay_wheel.tasks WHERE key = 'mixed ' || :k;
 \endif
@@ -114,6 +124,21 @@ COMMIT;
 is(value('SELECT count(*) FROM surplus'), 0, 'no key has two tasks');
 is(value('SELECT count(*) FROM delay_wheel.failed'), 0, 'and none had');
 value('SELECT count(delay_cancel(id)) FROM delay_wheel.tasks');
+
+# One key after the other that is unique for an hour, and whose task is done meanwhile.
+my $uniques = long_tests() ? 500 : 50;
+value('CREATE TABLE once (key text); CREATE TABLE told (key text, id bigint, outcome text)');
+run_pgbench("16 callers schedule $uniques keys that are unique for a period", q{
+\set n :n + 1
+BEGIN;
+INSERT INTO told SELECT 'unique ' || :n, id, outcome FROM delay_put('INSERT INTO once VALUES ($1)', args => ARRAY['unique ' || :n], key => 'unique ' || :n, unique_for => '1 hour');
+COMMIT;
+}, '-c', 16, '-t', $uniques, '-D', 'n=0');
+nothing_pending('all of them are done');
+is(value('SELECT count(*) FROM once') . ' ' . value('SELECT count(DISTINCT key) FROM once'), "$uniques $uniques",
+	'each is done once');
+is(value("SELECT count(*) FROM (SELECT FROM told GROUP BY key HAVING count(*) = 16 AND count(DISTINCT id) = 1 AND count(*) FILTER (WHERE outcome = 'new') = 1) k"),
+	$uniques, 'one caller was told that it is new, the others its number');
 
 # One that is moved all the time is always found.
 value(q{

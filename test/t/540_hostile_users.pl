@@ -243,7 +243,7 @@ group attacks => sub {
 		SELECT delay_queue('q $secret', users => '{victim}', max_running => 1);
 		SET SESSION AUTHORIZATION victim;
 		SELECT delay_queue('own $secret');
-		SELECT delay_schedule_task('SELECT ''$secret''', delay => '1 hour', key => 'k $secret', tag => 't $secret', queue => 'q $secret');
+		SELECT delay_schedule_task('SELECT ''$secret''', delay => '1 hour', key => 'k $secret', tag => 't $secret', queue => 'q $secret', unique_for => '1 day');
 		SELECT delay_schedule_task('SELECT ''$secret''', delay => '1 hour', key => 'shared', tag => 'shared');
 		SELECT delay_schedule_task('SELECT ''$secret''', notify => '$secret', key => 'done $secret');
 		SELECT delay_schedule_task('SELECT ''$secret''::int');
@@ -305,12 +305,13 @@ group attacks => sub {
 	# 3. By the functions
 	#
 	my @ids = split /\n/, $node->safe_psql('postgres', q{SELECT id FROM delay_wheel.task WHERE owner = 'victim'::regrole UNION SELECT id FROM delay_wheel.failed_task WHERE owner = 'victim'::regrole});
-	my @calls = map { ("delay_cancel($_)", "delay_cancel($_, true)", "delay_reschedule($_, '0')", "delay_reschedule_at($_, now())", "delay_run($_)", "delay_wait($_, '0')", "delay_retry($_)") } @ids;
+	my @calls = map { ("delay_cancel($_)", "delay_cancel($_, true)", "delay_reschedule($_, '0')", "delay_reschedule_at($_, now())", "delay_update($_, 'SELECT evil.loot(1)', '{}')", "delay_update($_, priority => 1)", "delay_run($_)", "delay_wait($_, '0')", "delay_retry($_)") } @ids;
 	push @calls, "delay_cancel_key('k $secret', 'q $secret')", "delay_cancel_key('k $secret')", "delay_cancel_key('shared')", "delay_cancel_all(tag => 'shared')", "delay_cancel_all(due_from => '-infinity')", "delay_cancel_all('q $secret')",
 		"delay_redrive()", "delay_redrive('q $secret')", "delay_unschedule('shared')", "delay_pause_recurring('shared')", "delay_resume_recurring('shared')", "delay_every('shared', '1 day', 'SELECT 1')",
 		"delay_unschedule('shared')", "delay_pause('q $secret')", "delay_pause()", "delay_resume()", "delay_pause('own $secret')", "delay_resume('own $secret')", "delay_queue('own $secret', max_running => 1)", "delay_queue_drop('own $secret')",
 		"delay_queue('q $secret', users => '{mallory}')", "delay_schedule_task('SELECT 1', queue => 'q $secret', key => 'k $secret', if_exists => 'replace')", "delay_schedule_task('SELECT 1', delay => '1 hour', key => 'shared', if_exists => 'replace')", "delay_cancel_key('shared')",
-		"delay_run_due('infinity')", 'delay_arm()';
+		"delay_run_due('infinity')", 'delay_arm()', "delay_reschedule_key('k $secret', '0', 'q $secret')", "delay_reschedule_key_at('shared', now())", "delay_update_key('k $secret', 'q $secret', priority => 1)",
+		"delay_update_key('shared', tag => 'taken')", "delay_put('SELECT 1', key => 'k $secret', queue => 'q $secret', if_exists => 'later', delay => '1 day', unique_for => '1 h')";
 	($out, $err) = as('mallory', join(";\n", map { "SELECT $_" } @calls) . ";\nSELECT 'end of the calls';");
 	like($out, qr/^end of the calls$/m, 'the functions have been called: ' . scalar(@calls));
 	is(() = $out =~ /^(?:cancelled|stopping|done)$/mg, 1, 'nothing is cancelled but what is one\'s own');

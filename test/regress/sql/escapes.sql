@@ -326,7 +326,8 @@ SELECT command, pg_temp.maintain(command, call)
 	FROM unnest(ARRAY['CREATE INDEX ON escapes.maintained (escapes.expression(j))', 'ANALYZE escapes.maintained', 'REINDEX TABLE escapes.maintained',
 			'CLUSTER escapes.maintained USING maintained_idx', 'REFRESH MATERIALIZED VIEW escapes.materialized', 'REFRESH MATERIALIZED VIEW CONCURRENTLY escapes.materialized']) command,
 		unnest(ARRAY['public.delay_schedule(''0'', ''SELECT escapes.loot(301)'')', 'public.delay_schedule_at(now(), ''SELECT escapes.loot($1)'', 302)',
-			format('public.delay_cancel(%s)', :id), format('public.delay_reschedule(%s, ''0'')', :id), format('public.delay_reschedule_at(%s, now())', :id)]) call;
+			format('public.delay_cancel(%s)', :id), format('public.delay_reschedule(%s, ''0'')', :id), format('public.delay_reschedule_at(%s, now())', :id),
+			format('public.delay_update(%s, priority => 1)', :id)]) call;
 INSERT INTO escapes.what VALUES ('public.delay_schedule(''0'', ''SELECT escapes.loot(303)'')');
 VACUUM FULL escapes.maintained;
 VACUUM (ANALYZE) escapes.maintained;
