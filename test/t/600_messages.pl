@@ -473,6 +473,7 @@ group refusals => sub {
 	is(of($one, q{SELECT count(*) FROM delay_receive('mail', 600)}), 400, 'then 400');
 	refused($one, q{SELECT * FROM delay_receive('mail')}, '54000', 'but not one more');
 	of($one, 'ROLLBACK TO s');
+	ready('mail', 401);
 	is(of($one, q{SELECT count(*) FROM delay_receive('mail', 300)}), 300, 'after a rollback to a savepoint there is room');
 	of($one, 'ROLLBACK');
 	ready('mail', 1001);
