@@ -61,14 +61,34 @@ dw_served_read(void)
 	return databases;
 }
 
-/* Writes the file.  If that fails, the log says so, and the old one stays. */
+/* Removes the file: nothing of the extension is left in the data directory. */
+static void
+remove_file(void)
+{
+	if (unlink(FILE_NAME) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", FILE_NAME)));
+}
+
+/*
+ * Writes the file, or removes it if there is no database.  If that fails, the log says so, and
+ * the old one stays.
+ */
 void
 dw_served_write(List *databases)
 {
-	FILE	   *file = AllocateFile(FILE_NEW, PG_BINARY_W);
-	bool		written = file != NULL && fprintf(file, "%s\n", FILE_HEADER) >= 0;
+	FILE	   *file;
+	bool		written;
 	ListCell   *lc;
 
+	if (databases == NIL)
+	{
+		remove_file();
+		return;
+	}
+	file = AllocateFile(FILE_NEW, PG_BINARY_W);
+	written = file != NULL && fprintf(file, "%s\n", FILE_HEADER) >= 0;
 	foreach(lc, databases)
 		written = written && fprintf(file, "%u\n", lfirst_oid(lc)) >= 0;
 	/* close it in any case; an error of buffered data may show only now */

@@ -166,6 +166,10 @@ unlike(log_since($node, $position), qr/cancelled tasks:/, 'and nothing of tasks 
 is($node->safe_psql('postgres', q{SELECT last_problem FROM delay_wheel.status WHERE database = 'postgres'}), 'cannot run tasks of role "a": no background worker is free', 'the status has what matters more');
 restart_with(20);
 wait_for($node, 'SELECT count(*) FROM delay_wheel.failed', 'with enough of them it does its work', 60, expected => 0);
+
+# nothing is left in the data directory
+$node->safe_psql('postgres', 'DROP EXTENSION delay_wheel');
+ok(wait_until(60, sub { !-e $file }), 'the last database takes the file with it');
 $node->stop;
 
 done_testing();
