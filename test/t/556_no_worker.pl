@@ -51,6 +51,9 @@ $node->safe_psql('postgres', "CREATE DATABASE $_") for qw(msg plain);
 $node->safe_psql('msg', 'CREATE EXTENSION delay_wheel');
 my $states = q{SELECT string_agg(database || ' ' || state, ', ' ORDER BY state, database) FROM delay_wheel.status};
 wait_for($node, $states, 'two databases are served', 60, expected => 'msg running, postgres running');
+# the lines of the log come after that
+$position = 0;
+log_has(qr/LOG:  delay_wheel serves database "$_"\n/, "the log tells of $_") for qw(msg postgres);
 
 # an ordinary start and stop: a line for each database, and nothing that looks like an error
 restart_with(20);
