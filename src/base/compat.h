@@ -304,7 +304,10 @@ dw_reindex_table(Oid table)
 #define dw_interval_is_finite(i) ((void) (i), true)
 #endif
 
-/* Returns the record of a setting, which says where its value comes from; NULL if unknown. */
+/*
+ * Returns the record of a setting, which says where its value comes from; NULL if unknown.
+ * Upper and lower case are the same.
+ */
 static inline struct config_generic *
 dw_find_setting(const char *name)
 {
@@ -315,7 +318,7 @@ dw_find_setting(const char *name)
 	struct config_generic **all = dw_all_settings(&n);
 
 	for (int i = 0; i < n; i++)
-		if (strcmp(all[i]->name, name) == 0)
+		if (pg_strcasecmp(all[i]->name, name) == 0)
 			return all[i];
 	return NULL;
 #endif

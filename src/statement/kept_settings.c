@@ -68,19 +68,6 @@ refuse_setting(const char *name)
 					 errhint("%s", refused[i].hint)));
 }
 
-/* Returns the record of a setting, upper and lower case being the same; NULL if unknown. */
-static struct config_generic *
-find(const char *name)
-{
-	int			n;
-	struct config_generic **all = dw_all_settings(&n);
-
-	for (int i = 0; i < n; i++)
-		if (pg_strcasecmp(all[i]->name, name) == 0)
-			return all[i];
-	return NULL;
-}
-
 /* True if the setting is an application's own, which no part of the server knows. */
 static bool
 is_custom(const struct config_generic *setting)
@@ -203,7 +190,7 @@ dw_kept_settings_take(ArrayType *names)
 static void
 empty(const char *name, GucAction action)
 {
-	const struct config_generic *setting = find(name);
+	const struct config_generic *setting = dw_find_setting(name);
 	const char *value;
 
 	if (setting == NULL || !is_custom(setting))
@@ -239,7 +226,7 @@ dw_kept_settings_set(Jsonb *settings, GucAction action)
 		else if (token == WJB_VALUE)
 			empty(name, action);
 		if (token == WJB_VALUE)
-			all_custom &= is_custom(find(name));
+			all_custom &= is_custom(dw_find_setting(name));
 	}
 	return all_custom;
 }
