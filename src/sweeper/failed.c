@@ -28,11 +28,9 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -45,8 +43,8 @@
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
-#include "../task/my_session.h"
 #include "failed.h"
+#include "slice.h"
 
 /* A slice ends after this many deleted rows, or microseconds. */
 #define SLICE_DELETED	1000
@@ -82,6 +80,14 @@ typedef struct Owner
 	int64		rows;			/* counted by this pass */
 	int64		surplus;		/* rows that the pass has yet to delete */
 } Owner;
+
+/* What a slice has done */
+typedef enum Trimmed
+{
+	TRIMMED_NOTHING,			/* there is no extension */
+	TRIMMED_SOME,
+	TRIMMED_LAST				/* no more rows are to be deleted */
+} Trimmed;
 
 /* The sweeper's current pass. */
 static struct
@@ -352,45 +358,31 @@ end_trim_pass(DwDatabase *db)
 	return next;
 }
 
-/*
- * Does a slice of a pass, in the caller's transaction; begins a pass if none goes on.
- *
- * Sets *db to the database, and *ended if the pass has deleted its last row.  Returns false
- * if the table is locked or the database has no place; also if the extension does not exist,
- * which sets *gone.
- */
+/* Does a slice of a pass, in the transaction of dw_slice_do(); begins a pass if none goes on. */
 static bool
-trim_slice(DwDatabase **db, bool *gone, bool *ended)
+trim_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	DwCatalog	cat;
+	Trimmed    *trimmed = state;
 	Relation	rel;
 
-	if (!dw_catalog_lookup(&cat))
-	{
-		*gone = true;
-		return false;
-	}
-	*db = dw_my_database();
-	if (*db == NULL)
-		return false;
-	if (!ConditionalLockRelationOid(cat.failed, RowExclusiveLock))
-	{
-		dw_progress_begin((*db)->progress, DW_WORK_FAILED, DW_PHASE_WAITING);
-		return false;
-	}
-	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
+	/* before the snapshot is taken, since it reads the counter */
 	if (pass.phase == NO_PASS)
-		begin_trim_pass(*db);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(dw_catalog()->failed, NoLock);
-	dw_progress_begin((*db)->progress, DW_WORK_FAILED,
+		begin_trim_pass(db);
+	rel = dw_slice_open(cat->failed);
+	if (rel == NULL)
+	{
+		dw_progress_begin(db->progress, DW_WORK_FAILED, DW_PHASE_WAITING);
+		return false;
+	}
+	dw_progress_begin(db->progress, DW_WORK_FAILED,
 					  pass.phase == COUNTING ? DW_PHASE_COUNTING : DW_PHASE_DELETING);
+	*trimmed = TRIMMED_SOME;
 	if (pass.phase == COUNTING)
 		count_rows(rel);
-	else
-		*ended = delete_oldest(rel);
-	table_close(rel, NoLock);
-	PopActiveSnapshot();
+	else if (delete_oldest(rel))
+		*trimmed = TRIMMED_LAST;
+	dw_slice_close(rel);
+	DW_INJECT("trim-before-commit");
 	return true;
 }
 
@@ -411,48 +403,20 @@ note_trim_progress(DwDatabase *db)
  * must be called again, as far as is known now; DW_NEVER if no row is to be removed.
  */
 TimestampTz
-dw_failed_trim(bool *more)
+dw_failed_trim(DwDatabase *db, bool *more)
 {
-	MemoryContext context = CurrentMemoryContext;
-	DwDatabase *volatile db = NULL;
-	volatile bool ok = false;
-	volatile bool gone = false;
-	volatile bool ended = false;
+	Trimmed		trimmed = TRIMMED_NOTHING;
+	bool		done = dw_slice_do(db, trim_slice, &trimmed);
 
 	*more = false;
-	PG_TRY();
+	if (!done || trimmed == TRIMMED_NOTHING)
 	{
-		DwDatabase *my_db = NULL;
-		bool		no_table = false;
-		bool		no_more = false;
-
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable, which could wait or fail */
-		XactIsoLevel = XACT_READ_COMMITTED;
-		ok = trim_slice(&my_db, &no_table, &no_more);
-		DW_INJECT("trim-before-commit");
-		CommitTransactionCommand();
-		db = my_db;
-		gone = no_table;
-		ended = no_more;
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_end_failed_transaction(context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-
-	if (!ok)
-	{
-		/* the slice was rolled back: begin a new pass */
+		/* the slice was rolled back, or the table is gone: begin a new pass */
 		pass.phase = NO_PASS;
-		return gone ? DW_NEVER : dw_now() + RETRY_US;
+		return done ? DW_NEVER : dw_now() + RETRY_US;
 	}
 	note_trim_progress(db);
-	if (ended)
+	if (trimmed == TRIMMED_LAST)
 		return end_trim_pass(db);
 	*more = true;
 	return DW_NEVER;

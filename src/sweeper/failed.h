@@ -10,7 +10,9 @@
 
 #include "postgres.h"
 
+#include "../shmem/shared.h"
+
 extern void dw_failed_restart(void);
-extern TimestampTz dw_failed_trim(bool *more);
+extern TimestampTz dw_failed_trim(DwDatabase *db, bool *more);
 
 #endif							/* DW_FAILED_H */

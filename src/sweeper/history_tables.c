@@ -39,7 +39,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "commands/tablecmds.h"
 #include "pgstat.h"
 #include "storage/block.h"
@@ -58,8 +57,8 @@
 #include "../rows/catalog.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
-#include "../task/my_session.h"
 #include "history_tables.h"
+#include "slice.h"
 
 /*
  * Minimum and maximum pause before the next try, in microseconds, if a table is locked or an
@@ -95,9 +94,15 @@ typedef enum Turn
 {
 	TURN_NOT_YET,				/* no step is due */
 	TURN_DONE,					/* a step was done; the next one may be due */
-	TURN_LOCKED,				/* a table is locked, or an error struck */
+	TURN_LOCKED,				/* a table is locked */
 	TURN_GONE					/* the extension does not exist */
 } Turn;
+
+typedef struct Step
+{
+	Turn		turn;
+	TimestampTz next;			/* with TURN_NOT_YET: when the next step is due */
+} Step;
 
 /*
  * Returns "ended" of the table's first row, or "now" if no row is visible.  The first row is
@@ -234,22 +239,19 @@ next_time(const Tables *tables)
 }
 
 /*
- * Does a step in the caller's transaction, if one is due, and publishes the state of the
- * tables.  With TURN_NOT_YET, *next becomes the time of the next step.
+ * Does a step, if one is due, and publishes the state of the tables.  With TURN_NOT_YET,
+ * *next becomes the time of the next step.
  */
 static Turn
-look_at_tables(DwDatabase *db, TimestampTz *next)
+look_at_tables(DwDatabase *db, const DwCatalog *cat, TimestampTz *next)
 {
 	TimestampTz now = dw_now();
 	Tables		tables;
-	DwCatalog	cat;
 	int			oldest;
 	int			older;
 	bool		turns;
 
-	if (!dw_catalog_lookup(&cat))
-		return TURN_GONE;
-	if (!read_tables(&cat, now, &tables))
+	if (!read_tables(cat, now, &tables))
 		return TURN_LOCKED;
 	publish(db, &tables);
 
@@ -258,12 +260,12 @@ look_at_tables(DwDatabase *db, TimestampTz *next)
 	turns = tables.table[tables.current].pages >= dw_history_turn_pages(room_of_current(&tables)) ||
 		dw_time_add(tables.table[tables.current].first, dw_history_turn_us()) <= now;
 	if (has_expired(&tables, oldest, now) || (turns && tables.table[oldest].pages > 0))
-		return empty_oldest(db, &cat, &tables, oldest);
+		return empty_oldest(db, cat, &tables, oldest);
 	if (has_expired(&tables, older, now))
-		return empty_oldest(db, &cat, &tables, older);
+		return empty_oldest(db, cat, &tables, older);
 	if (turns)
 	{
-		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat.history_seq), Int64GetDatum(oldest));
+		(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(cat->history_seq), Int64GetDatum(oldest));
 		tables.current = oldest;
 		publish(db, &tables);
 		return TURN_DONE;
@@ -272,9 +274,22 @@ look_at_tables(DwDatabase *db, TimestampTz *next)
 	return TURN_NOT_YET;
 }
 
+/* Does a step in the transaction of dw_slice_do(). */
+static bool
+do_step(DwDatabase *db, const DwCatalog *cat, void *state)
+{
+	Step	   *step = state;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	step->turn = look_at_tables(db, cat, &step->next);
+	PopActiveSnapshot();
+	DW_INJECT("history-before-commit");
+	return step->turn != TURN_LOCKED;
+}
+
 /*
  * A step could not be done: returns when to try again, and reports a problem if the
- * obstacle has lasted for long.  db is NULL if the database has no place.
+ * obstacle has lasted for long.
  */
 static TimestampTz
 put_turn_off(DwDatabase *db)
@@ -283,8 +298,6 @@ put_turn_off(DwDatabase *db)
 	TimestampTz again;
 	int64		lasts;
 
-	if (db == NULL)
-		return now + RETRY_MAX_US;
 	dw_progress_begin(db->progress, DW_WORK_HISTORY, DW_PHASE_WAITING);
 	lasts = dw_history_locked_for(&db->sweeper_news, now);
 	again = now + Min(Max(lasts, RETRY_MIN_US), RETRY_MAX_US);
@@ -300,53 +313,23 @@ put_turn_off(DwDatabase *db)
  * called again, as far as is known now; DW_NEVER if there is nothing to be removed.
  */
 TimestampTz
-dw_history_turn(bool *more)
+dw_history_turn(DwDatabase *db, bool *more)
 {
-	MemoryContext context = CurrentMemoryContext;
-	DwDatabase *volatile db = NULL;
-	volatile Turn result = TURN_LOCKED;
-	volatile TimestampTz next = DW_NEVER;
+	Step		step = {.turn = TURN_GONE, .next = DW_NEVER};
 
 	*more = false;
 	emptied = 0;
-	PG_TRY();
-	{
-		TimestampTz at = DW_NEVER;
-		Turn		turn = TURN_LOCKED;
-
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable, which could wait or fail */
-		XactIsoLevel = XACT_READ_COMMITTED;
-		PushActiveSnapshot(GetTransactionSnapshot());
-		db = dw_my_database();
-		if (db != NULL)
-			turn = look_at_tables(db, &at);
-		PopActiveSnapshot();
-		DW_INJECT("history-before-commit");
-		CommitTransactionCommand();
-		DW_INJECT("history-after-commit");
-		next = at;
-		result = turn;
-	}
-	PG_CATCH();
-	{
-		result = TURN_LOCKED;
-		dw_end_failed_transaction(context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-
-	if (result == TURN_LOCKED)
+	if (!dw_slice_do(db, do_step, &step))
 		return put_turn_off(db);
-	if (result != TURN_GONE)
+	DW_INJECT("history-after-commit");
+	if (step.turn != TURN_GONE)
 	{
 		dw_history_unlocked(&db->sweeper_news);
 		dw_progress_add(db->progress, DW_WORK_HISTORY, emptied);
 	}
-	if (result == TURN_NOT_YET)
+	if (step.turn == TURN_NOT_YET)
 		dw_progress_end(db->progress, DW_WORK_HISTORY);
 	pgstat_report_stat(true);
-	*more = result == TURN_DONE;
-	return next;
+	*more = step.turn == TURN_DONE;
+	return step.next;
 }

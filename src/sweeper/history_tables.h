@@ -11,6 +11,8 @@
 
 #include "postgres.h"
 
-extern TimestampTz dw_history_turn(bool *more);
+#include "../shmem/shared.h"
+
+extern TimestampTz dw_history_turn(DwDatabase *db, bool *more);
 
 #endif							/* DW_HISTORY_TABLES_H */

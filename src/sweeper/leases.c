@@ -17,9 +17,7 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "access/xact.h"
-#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -39,10 +37,10 @@
 #include "../shmem/stats.h"
 #include "../shmem/writers.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
 #include "leases.h"
+#include "slice.h"
 
 /* Messages that are ended in one transaction. */
 #define SLICE		100
@@ -123,26 +121,17 @@ end_some(DwDatabase *db, Relation rel, Slice *slice)
 	dw_lease_scan_end(scan);
 }
 
-/* Does a slice in the caller's transaction; false if the table is locked. */
+/* Does a slice in the transaction of dw_slice_do(). */
 static bool
-end_slice(DwDatabase **db, Slice *slice)
+end_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	DwCatalog	cat;
-	Relation	rel;
+	Relation	rel = dw_slice_open(cat->task);
 
-	slice->n = 0;
-	slice->next = DW_NEVER;
-	*db = dw_my_database();
-	if (!dw_catalog_lookup(&cat) || *db == NULL)
-		return true;
-	if (!ConditionalLockRelationOid(cat.task, RowExclusiveLock))
+	if (rel == NULL)
 		return false;
-	/* the lock brought invalidations of caches; the snapshot must be taken after the lock */
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(dw_catalog()->task, NoLock);
-	end_some(*db, rel, slice);
-	table_close(rel, NoLock);
-	PopActiveSnapshot();
+	end_some(db, rel, state);
+	dw_slice_close(rel);
+	DW_INJECT("leases-before-commit");
 	return true;
 }
 
@@ -152,35 +141,14 @@ end_slice(DwDatabase **db, Slice *slice)
  * be called again, as far as is known now; DW_NEVER if no such lease is left.
  */
 TimestampTz
-dw_leases_end(bool *more)
+dw_leases_end(DwDatabase *db, bool *more)
 {
-	MemoryContext context = CurrentMemoryContext;
-	DwDatabase *volatile db = NULL;
-	volatile bool ok = false;
 	Slice	   *slice = palloc(sizeof(Slice));
 
 	*more = false;
-	PG_TRY();
-	{
-		DwDatabase *my_db = NULL;
-
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable, which could wait or fail */
-		XactIsoLevel = XACT_READ_COMMITTED;
-		ok = end_slice(&my_db, slice);
-		DW_INJECT("leases-before-commit");
-		CommitTransactionCommand();
-		db = my_db;
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_end_failed_transaction(context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	if (!ok)
+	slice->n = 0;
+	slice->next = DW_NEVER;
+	if (!dw_slice_do(db, end_slice, slice))
 		return dw_now() + RETRY_US;
 	for (int i = 0; i < slice->n; i++)
 	{

@@ -12,17 +12,15 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/async.h"
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
-#include "../rows/catalog.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
-#include "../task/my_session.h"
 #include "../task/queues.h"
 #include "notify_queues.h"
+#include "slice.h"
 
 /* Time between two notifications, in us. */
 #define PAUSE_US	(100 * 1000)
@@ -47,16 +45,13 @@ take_flag(DwDatabase *db, int16 queue)
 	return asked;
 }
 
-/* Notifies the channels of all queues that are flagged, in the caller's transaction. */
-static DwDatabase *
-notify_flagged(void)
+/* Notifies the channels of all queues that are flagged, in the transaction of dw_slice_do(). */
+static bool
+notify_flagged(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	DwDatabase *db = dw_my_database();
 	const DwQueueTables *tables;
-	DwCatalog	cat;
 
-	if (db == NULL || !dw_catalog_lookup(&cat))
-		return db;
+	PushActiveSnapshot(GetTransactionSnapshot());
 	tables = dw_queue_tables_now(db);
 	for (int i = 0; i < tables->nqueues; i++)
 	{
@@ -65,7 +60,8 @@ notify_flagged(void)
 		if (take_flag(db, queue->id) && queue->notify_channel != NULL)
 			Async_Notify(queue->notify_channel, queue->name);
 	}
-	return db;
+	PopActiveSnapshot();
+	return true;
 }
 
 /*
@@ -74,30 +70,11 @@ notify_flagged(void)
  * again.
  */
 TimestampTz
-dw_queues_notify(bool *more)
+dw_queues_notify(DwDatabase *db, bool *more)
 {
-	MemoryContext context = CurrentMemoryContext;
-	DwDatabase *volatile db = NULL;
-	volatile bool ok = false;
-
 	*more = false;
-	PG_TRY();
-	{
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		db = notify_flagged();
-		PopActiveSnapshot();
-		CommitTransactionCommand();
-		ok = true;
-	}
-	PG_CATCH();
-	{
-		dw_end_failed_transaction(context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	if (ok && db != NULL)
-		dw_job_put_off(&db->sweeper_news, DW_JOB_NOTIFY, dw_now() + PAUSE_US);
-	return ok ? DW_NEVER : dw_now() + RETRY_US;
+	if (!dw_slice_do(db, notify_flagged, NULL))
+		return dw_now() + RETRY_US;
+	dw_job_put_off(&db->sweeper_news, DW_JOB_NOTIFY, dw_now() + PAUSE_US);
+	return DW_NEVER;
 }

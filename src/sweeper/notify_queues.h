@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
+#include "../shmem/shared.h"
 
-extern TimestampTz dw_queues_notify(bool *more);
+extern TimestampTz dw_queues_notify(DwDatabase *db, bool *more);
 
 #endif							/* DW_NOTIFY_QUEUES_H */

@@ -16,8 +16,6 @@
 
 #include "access/genam.h"
 #include "access/htup.h"
-#include "access/table.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -28,8 +26,8 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
-#include "../task/my_session.h"
 #include "periods_end.h"
+#include "slice.h"
 
 /* Rows that are deleted in one transaction. */
 #define SLICE		1000
@@ -37,6 +35,12 @@
 #define RETRY_US	(10 * USECS_PER_SEC)
 /* Minimum time between two passes, in us. */
 #define PAUSE_US	(5 * USECS_PER_MINUTE)
+
+typedef struct Slice
+{
+	TimestampTz now;			/* when it began */
+	TimestampTz next;			/* when the period of the next row ends; DW_NEVER: no row is left */
+} Slice;
 
 /* Where the next slice of this pass begins. */
 static TimestampTz reached = DT_NOBEGIN;
@@ -77,27 +81,21 @@ delete_some(Relation rel, Relation index, TimestampTz now)
 	return next;
 }
 
-/* Does a slice in the caller's transaction; false if the table is locked. */
+/* Does a slice in the transaction of dw_slice_do(). */
 static bool
-delete_slice(TimestampTz now, TimestampTz *next)
+delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	DwCatalog	cat;
+	Slice	   *slice = state;
 	Relation	rel;
 	Relation	index;
 
-	*next = DW_NEVER;
-	if (!dw_catalog_lookup(&cat))
-		return true;
-	if (!ConditionalLockRelationOid(cat.unique_key, RowExclusiveLock) ||
-		!ConditionalLockRelationOid(cat.unique_key_until_index, RowExclusiveLock))
+	if (!ConditionalLockRelationOid(cat->unique_key_until_index, RowExclusiveLock) ||
+		(rel = dw_slice_open(cat->unique_key)) == NULL)
 		return false;
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(dw_catalog()->unique_key, NoLock);
-	index = index_open(dw_catalog()->unique_key_until_index, NoLock);
-	*next = delete_some(rel, index, now);
+	index = index_open(cat->unique_key_until_index, NoLock);
+	slice->next = delete_some(rel, index, slice->now);
 	index_close(index, NoLock);
-	table_close(rel, NoLock);
-	PopActiveSnapshot();
+	dw_slice_close(rel);
 	return true;
 }
 
@@ -106,44 +104,19 @@ delete_slice(TimestampTz now, TimestampTz *next)
  * when it must be called again; DW_NEVER if no row is left.
  */
 TimestampTz
-dw_periods_end(bool *more)
+dw_periods_end(DwDatabase *db, bool *more)
 {
-	MemoryContext context = CurrentMemoryContext;
-	DwDatabase *volatile db = NULL;
-	TimestampTz now = dw_now();
-	volatile TimestampTz next = DW_NEVER;
-	volatile bool ok = false;
+	Slice		slice = {.now = dw_now(), .next = DW_NEVER};
 
 	*more = false;
-	PG_TRY();
-	{
-		TimestampTz found;
-
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable, which could wait or fail */
-		XactIsoLevel = XACT_READ_COMMITTED;
-		db = dw_my_database();
-		ok = delete_slice(now, &found);
-		CommitTransactionCommand();
-		next = found;
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_end_failed_transaction(context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	if (!ok)
-		return now + RETRY_US;
-	if (next <= now)
+	if (!dw_slice_do(db, delete_slice, &slice))
+		return slice.now + RETRY_US;
+	if (slice.next <= slice.now)
 	{
 		*more = true;
 		return DW_NEVER;
 	}
 	reached = DT_NOBEGIN;
-	if (db != NULL)
-		dw_job_put_off(&db->sweeper_news, DW_JOB_PERIODS, now + PAUSE_US);
-	return next == DW_NEVER ? DW_NEVER : Max(next, now + PAUSE_US);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_PERIODS, slice.now + PAUSE_US);
+	return slice.next == DW_NEVER ? DW_NEVER : Max(slice.next, slice.now + PAUSE_US);
 }

@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
+#include "../shmem/shared.h"
 
-extern TimestampTz dw_periods_end(bool *more);
+extern TimestampTz dw_periods_end(DwDatabase *db, bool *more);
 
 #endif							/* DW_PERIODS_END_H */

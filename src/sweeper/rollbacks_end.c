@@ -12,11 +12,8 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "access/xact.h"
-#include "storage/lmgr.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "../base/clock.h"
 #include "../base/errors.h"
@@ -33,10 +30,10 @@
 #include "../shmem/stats.h"
 #include "../shmem/writers.h"
 #include "../task/marks.h"
-#include "../task/my_session.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
 #include "rollbacks_end.h"
+#include "slice.h"
 
 /* Time before the next try if the table is locked, or after an error, in us. */
 #define RETRY_US	USECS_PER_SEC
@@ -89,26 +86,22 @@ settle_message(DwDatabase *db, Relation rel, Settled *settled)
 		settled->outcome = DW_FAILED;
 }
 
-/* Deals with one message in the caller's transaction; false if the table is locked. */
+/* Deals with one message in the transaction of dw_slice_do(). */
 static bool
-settle_one(DwDatabase **db, Settled *settled)
+settle_one(DwDatabase *db, const DwCatalog *cat, void *state)
 {
-	DwCatalog	cat;
+	Settled    *settled = state;
 	Relation	rel;
 
-	*db = dw_my_database();
-	if (!dw_catalog_lookup(&cat) || *db == NULL)
-		return true;
-	settled->id = dw_rollback_to_settle(&(*db)->rollbacks);
+	settled->id = dw_rollback_to_settle(&db->rollbacks);
 	if (settled->id == 0)
 		return true;
-	if (!ConditionalLockRelationOid(cat.task, RowExclusiveLock))
+	rel = dw_slice_open(cat->task);
+	if (rel == NULL)
 		return false;
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(dw_catalog()->task, NoLock);
-	settle_message(*db, rel, settled);
-	table_close(rel, NoLock);
-	PopActiveSnapshot();
+	settle_message(db, rel, settled);
+	dw_slice_close(rel);
+	DW_INJECT("rollbacks-before-commit");
 	return true;
 }
 
@@ -118,49 +111,25 @@ settle_one(DwDatabase **db, Settled *settled)
  * it must be called again; DW_NEVER if there is no such message.
  */
 TimestampTz
-dw_rollbacks_end(bool *more)
+dw_rollbacks_end(DwDatabase *db, bool *more)
 {
-	MemoryContext context = CurrentMemoryContext;
-	DwDatabase *volatile db = NULL;
-	volatile bool ok = false;
-	Settled    *settled = palloc0(sizeof(Settled));
+	Settled		settled = {.outcome = DW_NOT_ENDED};
 
-	settled->outcome = DW_NOT_ENDED;
 	*more = false;
-	PG_TRY();
-	{
-		DwDatabase *my_db = NULL;
-
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		/* default_transaction_isolation may be serializable, which could wait or fail */
-		XactIsoLevel = XACT_READ_COMMITTED;
-		ok = settle_one(&my_db, settled);
-		DW_INJECT("rollbacks-before-commit");
-		CommitTransactionCommand();
-		db = my_db;
-	}
-	PG_CATCH();
-	{
-		ok = false;
-		dw_end_failed_transaction(context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	if (!ok)
+	if (!dw_slice_do(db, settle_one, &settled))
 		return dw_now() + RETRY_US;
-	if (db == NULL || settled->id == 0)
+	if (settled.id == 0)
 		return DW_NEVER;
 	/* only now: until the commit it must not be forgotten */
-	dw_rollback_settled(&db->rollbacks, settled->id);
-	if (settled->again)
-		dw_deliver(db, &settled->hint);
-	if (settled->outcome != DW_NOT_ENDED)
+	dw_rollback_settled(&db->rollbacks, settled.id);
+	if (settled.again)
+		dw_deliver(db, &settled.hint);
+	if (settled.outcome != DW_NOT_ENDED)
 	{
-		DwLane	   *lane = &dw_lanes[settled->lane.index];
+		DwLane	   *lane = &dw_lanes[settled.lane.index];
 
-		dw_count_end(db, lane, settled->outcome);
-		if (settled->has_lapsed)
+		dw_count_end(db, lane, settled.outcome);
+		if (settled.has_lapsed)
 			dw_limits_lease_lapsed(db->oid, lane->queue_place, lane->queue);
 	}
 	*more = true;

@@ -10,10 +10,9 @@
  * superuser that runs no SQL.
  *
  * The timer starts the sweeper when there is something to remove, and the sweeper ends when
- * there is not.  In between it works in slices of some milliseconds (sweep.c, failed.c,
- * history_tables.c, leases.c, rollbacks_end.c,
- * notify_queues.c, periods_end.c), and rests twice as long after each slice, so that it slows tasks down
- * only a little.  While it waits for transactions to end, it looks at them again after pauses
+ * there is not.  In between it works in slices of some milliseconds (sweep.c, and the jobs that
+ * use slice.c), and rests twice as long after each slice, so that it slows tasks down only a
+ * little.  While it waits for transactions to end, it looks at them again after pauses
  * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
  * sweeper ends, and the timer starts another one some time later.
  *
@@ -170,7 +169,7 @@ handle_interrupts(void)
  * due next.
  */
 static TimestampTz
-do_in_time(DwJob job, TimestampTz (*work) (bool *more))
+do_in_time(DwJob job, TimestampTz (*work) (DwDatabase *db, bool *more))
 {
 	DwSweeperNews *news = &my_db->sweeper_news;
 	bool		more = false;
@@ -185,7 +184,7 @@ do_in_time(DwJob job, TimestampTz (*work) (bool *more))
 		ConfigReloadPending = true;
 		handle_interrupts();
 	}
-	at = work(&more);
+	at = work(my_db, &more);
 	/* S5 */
 	(void) dw_job_ask(news, job, more ? PG_INT64_MIN : at);
 	return dw_job_at(news, job);
