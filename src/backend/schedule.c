@@ -394,8 +394,8 @@ dw_cancel(PG_FUNCTION_ARGS)
  * Reads a key of the current user from the argument that has the name of its queue (null: the
  * default queue); the key is argument 0.
  */
-DwKey
-dw_key_argument(FunctionCallInfo fcinfo, int queue)
+static DwKey
+key_argument(FunctionCallInfo fcinfo, int queue)
 {
 	DwKey		key = {.owner = GetUserId()};
 
@@ -403,6 +403,22 @@ dw_key_argument(FunctionCallInfo fcinfo, int queue)
 	key.queue = PG_ARGISNULL(queue) ? 0 : dw_queue_named(text_to_cstring(PG_GETARG_TEXT_PP(queue)));
 	key.key = PG_GETARG_TEXT_PP(0);
 	return key;
+}
+
+/*
+ * Takes the pending task that argument 0 names, as dw_take_pending(): by its id if queue is
+ * DW_BY_ID, else by its key, and queue is the argument with the name of the key's queue.
+ * False if the task is not pending.
+ */
+bool
+dw_take_named(FunctionCallInfo fcinfo, int queue, Relation rel, HeapTuple *tuple, DwTaskKey *key)
+{
+	DwKey		wanted;
+
+	if (queue == DW_BY_ID)
+		return dw_take_pending(rel, PG_GETARG_INT64(0), tuple, key) == DW_TAKEN;
+	wanted = key_argument(fcinfo, queue);
+	return dw_key_take(rel, &wanted, tuple, key) == DW_TAKEN;
 }
 
 /* Cancels the pending task with a key, in the current transaction. */
@@ -428,7 +444,7 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 	dw_require_writable("delay_cancel_key()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	key = dw_key_argument(fcinfo, 1);
+	key = key_argument(fcinfo, 1);
 	result = dw_schedule_cancel(&key);
 	PG_RETURN_TEXT_P(cstring_to_text(result == DW_TAKEN ? "cancelled" :
 									 result == DW_RUNNING ? "running" : "gone"));
@@ -436,101 +452,78 @@ dw_cancel_key(PG_FUNCTION_ARGS)
 
 /*---- Rescheduling ----*/
 
+/* Raises an error if the call cannot change anything, or has no task or no time. */
+static void
+require_call(FunctionCallInfo fcinfo, const char *function, const char *task, const char *when)
+{
+	dw_require_writable(function);
+	dw_refuse_null(PG_ARGISNULL(0), task);
+	dw_refuse_null(PG_ARGISNULL(1), when);
+}
+
 /*
  * Gives a pending task another due time: its row is deleted, and inserted again with the
- * same id.  False if the task is not pending.
+ * same id.  Returns false if the task is not pending.  The arguments name the task as in
+ * dw_take_named().
  */
-static bool
-reschedule(int64 id, TimestampTz due)
+static Datum
+reschedule(FunctionCallInfo fcinfo, int queue, TimestampTz due)
 {
 	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
 	HeapTuple	tuple;
 	DwTaskKey	key;
-	bool		taken = dw_take_pending(rel, id, &tuple, &key) == DW_TAKEN;
+	bool		taken = dw_take_named(fcinfo, queue, rel, &tuple, &key);
 
 	if (taken)
 		dw_pending_move(rel, tuple, &key, due);
 	table_close(rel, NoLock);
-	return taken;
+	PG_RETURN_BOOL(taken);
 }
 
 /* SQL function delay_reschedule(). */
 Datum
 dw_reschedule(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_reschedule()");
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
-	dw_refuse_null(PG_ARGISNULL(1), "delay");
-	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after(PG_GETARG_INTERVAL_P(1))));
+	require_call(fcinfo, "delay_reschedule()", "task id", "delay");
+	return reschedule(fcinfo, DW_BY_ID, dw_due_after(PG_GETARG_INTERVAL_P(1)));
 }
 
 /* SQL function delay_reschedule() with a delay as text. */
 Datum
 dw_reschedule_text(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_reschedule()");
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
-	dw_refuse_null(PG_ARGISNULL(1), "delay");
-	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_due_after_text(PG_GETARG_TEXT_PP(1))));
+	require_call(fcinfo, "delay_reschedule()", "task id", "delay");
+	return reschedule(fcinfo, DW_BY_ID, dw_due_after_text(PG_GETARG_TEXT_PP(1)));
 }
 
 /* SQL function delay_reschedule_at(). */
 Datum
 dw_reschedule_at(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_reschedule_at()");
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
-	dw_refuse_null(PG_ARGISNULL(1), "due time");
-	PG_RETURN_BOOL(reschedule(PG_GETARG_INT64(0), dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
-}
-
-/*---- Rescheduling by key ----*/
-
-/*
- * Gives the pending task of the key another due time, as reschedule() does by the id.  The key
- * is argument 0, the name of its queue argument 2.
- */
-static bool
-reschedule_key(FunctionCallInfo fcinfo, TimestampTz due)
-{
-	DwKey		wanted = dw_key_argument(fcinfo, 2);
-	Relation	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	HeapTuple	tuple;
-	DwTaskKey	key;
-	bool		taken = dw_key_take(rel, &wanted, &tuple, &key) == DW_TAKEN;
-
-	if (taken)
-		dw_pending_move(rel, tuple, &key, due);
-	table_close(rel, NoLock);
-	return taken;
+	require_call(fcinfo, "delay_reschedule_at()", "task id", "due time");
+	return reschedule(fcinfo, DW_BY_ID, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
 }
 
 /* SQL function delay_reschedule_key(). */
 Datum
 dw_reschedule_key(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_reschedule_key()");
-	dw_refuse_null(PG_ARGISNULL(0), "key");
-	dw_refuse_null(PG_ARGISNULL(1), "delay");
-	PG_RETURN_BOOL(reschedule_key(fcinfo, dw_due_after(PG_GETARG_INTERVAL_P(1))));
+	require_call(fcinfo, "delay_reschedule_key()", "key", "delay");
+	return reschedule(fcinfo, 2, dw_due_after(PG_GETARG_INTERVAL_P(1)));
 }
 
 /* SQL function delay_reschedule_key() with a delay as text. */
 Datum
 dw_reschedule_key_text(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_reschedule_key()");
-	dw_refuse_null(PG_ARGISNULL(0), "key");
-	dw_refuse_null(PG_ARGISNULL(1), "delay");
-	PG_RETURN_BOOL(reschedule_key(fcinfo, dw_due_after_text(PG_GETARG_TEXT_PP(1))));
+	require_call(fcinfo, "delay_reschedule_key()", "key", "delay");
+	return reschedule(fcinfo, 2, dw_due_after_text(PG_GETARG_TEXT_PP(1)));
 }
 
 /* SQL function delay_reschedule_key_at(). */
 Datum
 dw_reschedule_key_at(PG_FUNCTION_ARGS)
 {
-	dw_require_writable("delay_reschedule_key_at()");
-	dw_refuse_null(PG_ARGISNULL(0), "key");
-	dw_refuse_null(PG_ARGISNULL(1), "due time");
-	PG_RETURN_BOOL(reschedule_key(fcinfo, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1))));
+	require_call(fcinfo, "delay_reschedule_key_at()", "key", "due time");
+	return reschedule(fcinfo, 2, dw_finite_due(PG_GETARG_TIMESTAMPTZ(1)));
 }

@@ -280,9 +280,12 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 		dw_key_leave();
 }
 
-/* SQL function delay_update(): changes a pending task; false if it is not pending. */
-Datum
-dw_update(PG_FUNCTION_ARGS)
+/*
+ * Changes a pending task; false if it is not pending.  The arguments name the task as in
+ * dw_take_named(), and what is to be changed comes behind.
+ */
+static Datum
+update_named(FunctionCallInfo fcinfo, const char *function, int queue)
 {
 	Changes		changes;
 	Relation	rel;
@@ -290,36 +293,27 @@ dw_update(PG_FUNCTION_ARGS)
 	DwTaskKey	key;
 	bool		taken;
 
-	dw_require_writable("delay_update()");
-	dw_refuse_null(PG_ARGISNULL(0), "task id");
-	read_changes(fcinfo, 1, &changes);
+	dw_require_writable(function);
+	dw_refuse_null(PG_ARGISNULL(0), queue == DW_BY_ID ? "task id" : "key");
+	read_changes(fcinfo, queue + 1, &changes);
 	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	taken = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &key) == DW_TAKEN;
+	taken = dw_take_named(fcinfo, queue, rel, &tuple, &key);
 	if (taken)
 		update_taken(rel, tuple, &key, &changes);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(taken);
 }
 
-/* SQL function delay_update_key(): the same, by key and queue. */
+/* SQL function delay_update(). */
+Datum
+dw_update(PG_FUNCTION_ARGS)
+{
+	return update_named(fcinfo, "delay_update()", DW_BY_ID);
+}
+
+/* SQL function delay_update_key(). */
 Datum
 dw_update_key(PG_FUNCTION_ARGS)
 {
-	Changes		changes;
-	DwKey		wanted;
-	Relation	rel;
-	HeapTuple	tuple;
-	DwTaskKey	key;
-	bool		taken;
-
-	dw_require_writable("delay_update_key()");
-	dw_refuse_null(PG_ARGISNULL(0), "key");
-	read_changes(fcinfo, 2, &changes);
-	wanted = dw_key_argument(fcinfo, 1);
-	rel = table_open(dw_catalog()->task, RowExclusiveLock);
-	taken = dw_key_take(rel, &wanted, &tuple, &key) == DW_TAKEN;
-	if (taken)
-		update_taken(rel, tuple, &key, &changes);
-	table_close(rel, NoLock);
-	PG_RETURN_BOOL(taken);
+	return update_named(fcinfo, "delay_update_key()", 1);
 }
