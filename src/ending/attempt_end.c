@@ -29,6 +29,7 @@
 #include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/my_session.h"
+#include "../task/retries.h"
 #include "../task/touched.h"
 #include "attempt_end.h"
 #include "conclude.h"
@@ -180,14 +181,18 @@ dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, Time
 	int			failed = claim->key.attempts + 1;
 	int64		newer = 0;
 	bool		again = !give_up && failed < claim->terms.max_attempts;
+	DwRetry		retry;
 
 	if (again)
 	{
 		again = dw_key_retry_allowed(rel, claim->tuple, &newer);
+		if (again && due == DW_NEVER)
+		{
+			dw_retry_read(claim->key.queue, claim->values, claim->nulls, &retry);
+			due = dw_next_attempt(&claim->terms, &retry, failed);
+		}
 		if (again)
-			dw_attempt_retry(claim, due != DW_NEVER ? due :
-							 dw_next_attempt(&claim->terms, &claim->key, claim->values, claim->nulls, failed),
-							 failed, started, error);
+			dw_attempt_retry(claim, due, failed, started, error);
 		else
 			error->detail = psprintf("The task was not tried again, since task %lld of the same key is newer.",
 									 (long long) newer);

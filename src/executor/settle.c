@@ -137,12 +137,12 @@ explain_stop(DwDatabase *db, DwExecutor *me, ErrorData *error)
  * nothing of it; give_up_on does.
  */
 static TimestampTz
-next_connection(const DwRun *run, const DwClaim *claim, int64 *lost)
+next_connection(const DwRun *run, const DwClaim *claim, const DwRetry *retry, int64 *lost)
 {
 	int64		before;
 
 	if (!run->undone || !dw_is_lost_connection(run->error->sqlerrcode) ||
-		dw_retry_gives_up(claim->key.queue, claim->values, claim->nulls, run->error->sqlerrcode))
+		dw_retry_gives_up(retry, run->error->sqlerrcode))
 		return DW_NEVER;
 	if (!dw_more_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOST, &before))
 		before = 0;
@@ -179,13 +179,17 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	ErrorData	said = *run->error;
 	int64		newer = 0;
 	int64		lost = 0;
-	TimestampTz reconnect = next_connection(run, claim, &lost);
-	bool		again = reconnect != DW_NEVER;
+	TimestampTz reconnect;
+	bool		again;
 	char	   *refusal = NULL;
+	DwRetry		retry;
 
+	dw_retry_read(claim->key.queue, claim->values, claim->nulls, &retry);
+	reconnect = next_connection(run, claim, &retry, &lost);
+	again = reconnect != DW_NEVER;
 	if (!again && has_attempts_left(run, claim))
 	{
-		refusal = dw_retry_refusal(claim->key.queue, claim->values, claim->nulls, run->error->sqlerrcode);
+		refusal = dw_retry_refusal(&retry, run->error->sqlerrcode);
 		again = refusal == NULL;
 	}
 	if (again && key_allows_retry(claim, &newer) && dw_stop_forbid(db, me))
@@ -194,8 +198,7 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 		if (reconnect != DW_NEVER)
 			dw_attempt_lost(claim, reconnect, lost, started_of(run), run->error);
 		else
-			dw_attempt_retry(claim, dw_next_attempt(&claim->terms, &claim->key, claim->values,
-													claim->nulls, run->attempts + 1),
+			dw_attempt_retry(claim, dw_next_attempt(&claim->terms, &retry, run->attempts + 1),
 							 run->attempts + 1, started_of(run), run->error);
 		return;
 	}

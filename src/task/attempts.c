@@ -150,14 +150,13 @@ dw_next_connection(int64 lost, int sqlstate)
 
 /*
  * Returns the due time of the next attempt of a task, after the given number of failed
- * ones.  values and nulls are the columns of delay_wheel.task.  Some jitter (up to a
- * quarter) keeps tasks that failed together from coming back together.
+ * ones.  Some jitter (up to a quarter) keeps tasks that failed together from coming back
+ * together.
  */
 TimestampTz
-dw_next_attempt(const DwTerms *terms, const DwTaskKey *key, const Datum *values,
-				const bool *nulls, int failed)
+dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed)
 {
-	int64		pause = dw_retry_pause(terms->retry_delay, key->queue, values, nulls, failed);
+	int64		pause = dw_retry_pause(retry, terms->retry_delay, failed);
 
 	if (failed >= MAX_AT_ONCE)
 		pause = Max(pause, PAUSE_AFTER);

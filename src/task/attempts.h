@@ -12,6 +12,7 @@
 
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
+#include "retry_options.h"
 
 /* The limits of one task: its own values, else those of its queue, else the defaults. */
 typedef struct DwTerms
@@ -26,8 +27,7 @@ extern void dw_terms(DwDatabase *db, const DwTaskKey *key, const Datum *values,
 extern bool dw_is_transient(int sqlstate);
 extern bool dw_is_lost_connection(int sqlstate);
 extern TimestampTz dw_next_connection(int64 lost, int sqlstate);
-extern TimestampTz dw_next_attempt(const DwTerms *terms, const DwTaskKey *key,
-								   const Datum *values, const bool *nulls, int failed);
+extern TimestampTz dw_next_attempt(const DwTerms *terms, const DwRetry *retry, int failed);
 extern void dw_keep_error(Datum *values, bool *nulls, const ErrorData *error);
 
 #endif							/* DW_ATTEMPTS_H */

@@ -27,11 +27,12 @@
 #define MAX_PAUSE		USECS_PER_HOUR
 
 /*
- * Fills in *retry for a task of this queue, by the columns of its row of delay_wheel.task.
- * What points to a queue's lists may be gone after the next look at queues.
+ * Fills in *retry for a task of this queue whose attempt has failed, by the columns of its row
+ * of delay_wheel.task.  The lists of errors may be a queue's, and are gone after the next look
+ * at queues.
  */
-static void
-read_retry(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry)
+void
+dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry)
 {
 	const DwDeclaredQueue *declared;
 	char	   *text;
@@ -90,28 +91,21 @@ grow(DwBackoff backoff, int64 retry_delay, int failed, int64 longest)
 
 /*
  * Returns the pause of a task after so many failed attempts, at least one, in us, without
- * the jitter.  The columns are those of delay_wheel.task; retry_delay is the task's or its
- * queue's.
+ * the jitter.  retry_delay is the task's or its queue's.
  */
 int64
-dw_retry_pause(int64 retry_delay, int16 queue, const Datum *values, const bool *nulls, int failed)
+dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed)
 {
-	DwRetry		retry;
-	int64		longest;
+	int64		longest = retry->max_delay > 0 ? retry->max_delay : Max(retry_delay, MAX_PAUSE);
 
-	read_retry(queue, values, nulls, &retry);
-	longest = retry.max_delay > 0 ? retry.max_delay : Max(retry_delay, MAX_PAUSE);
-	return Min(grow(retry.backoff, retry_delay, Max(failed, 1), longest), longest);
+	return Min(grow(retry->backoff, retry_delay, Max(failed, 1), longest), longest);
 }
 
 /* True if give_up_on of the task, or of its queue, lists the error. */
 bool
-dw_retry_gives_up(int16 queue, const Datum *values, const bool *nulls, int sqlstate)
+dw_retry_gives_up(const DwRetry *retry, int sqlstate)
 {
-	DwRetry		retry;
-
-	read_retry(queue, values, nulls, &retry);
-	return retry.give_up_on != NULL && is_listed(retry.give_up_on, unpack_sql_state(sqlstate));
+	return retry->give_up_on != NULL && is_listed(retry->give_up_on, unpack_sql_state(sqlstate));
 }
 
 /*
@@ -119,15 +113,13 @@ dw_retry_gives_up(int16 queue, const Datum *values, const bool *nulls, int sqlst
  * people; NULL if it may.
  */
 char *
-dw_retry_refusal(int16 queue, const Datum *values, const bool *nulls, int sqlstate)
+dw_retry_refusal(const DwRetry *retry, int sqlstate)
 {
 	const char *state = unpack_sql_state(sqlstate);
-	DwRetry		retry;
 
-	read_retry(queue, values, nulls, &retry);
-	if (retry.give_up_on != NULL && is_listed(retry.give_up_on, state))
+	if (dw_retry_gives_up(retry, sqlstate))
 		return psprintf("The task was not tried again, since give_up_on lists SQLSTATE %s.", state);
-	if (retry.retry_on != NULL && retry.retry_on[0] != '\0' && !is_listed(retry.retry_on, state))
+	if (retry->retry_on != NULL && retry->retry_on[0] != '\0' && !is_listed(retry->retry_on, state))
 		return psprintf("The task was not tried again, since retry_on does not list SQLSTATE %s.", state);
 	return NULL;
 }

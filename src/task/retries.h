@@ -10,9 +10,11 @@
 
 #include "postgres.h"
 
-extern int64 dw_retry_pause(int64 retry_delay, int16 queue, const Datum *values,
-							const bool *nulls, int failed);
-extern bool dw_retry_gives_up(int16 queue, const Datum *values, const bool *nulls, int sqlstate);
-extern char *dw_retry_refusal(int16 queue, const Datum *values, const bool *nulls, int sqlstate);
+#include "retry_options.h"
+
+extern void dw_retry_read(int16 queue, const Datum *values, const bool *nulls, DwRetry *retry);
+extern int64 dw_retry_pause(const DwRetry *retry, int64 retry_delay, int failed);
+extern bool dw_retry_gives_up(const DwRetry *retry, int sqlstate);
+extern char *dw_retry_refusal(const DwRetry *retry, int sqlstate);
 
 #endif							/* DW_RETRIES_H */
