@@ -18,14 +18,15 @@ CREATE FUNCTION delay_send(
 	on_failure text DEFAULT NULL,
 	retry_backoff text DEFAULT NULL,
 	retry_max_delay interval DEFAULT NULL,
-	unique_for interval DEFAULT NULL)
+	unique_for interval DEFAULT NULL,
+	group_key text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_send' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval) IS
+COMMENT ON FUNCTION delay_send(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval, text) IS
 'sends a message into an external queue, see delay_queue(), if this transaction commits: from its due time on, one of the queue''s receivers gets it. Returns its id. A message is a task whose work is done elsewhere: it is cancelled, moved, paused, waited for and seen in the views as tasks are, by these functions.
 queue: its name; the current user must own it, or be one of its users.
 payload: what the receiver gets, up to 1 MB.
-delay, due, key, if_exists, tag, priority, max_attempts, retry_delay, retry_backoff, retry_max_delay, expires, skip_after, notify, unique_for: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
+delay, due, key, if_exists, tag, priority, max_attempts, retry_delay, retry_backoff, retry_max_delay, expires, skip_after, notify, unique_for, group_key: as in delay_schedule_task(); max_attempts of a queue that says none is 20. A message that a transaction has received, and that is still open, counts as running.
 on_success, on_failure: as in delay_schedule_task(), SQL that is scheduled when the message was received and that transaction commits, or when it is given up; a task of the sender in the default queue. $1 is the message''s id in both; $2 of on_success is the result (jsonb) that delay_done() was given, null without one or if the message was received in a transaction; $2 and $3 of on_failure are SQLSTATE and message (text).
 Errors: a null queue or payload, SQLSTATE 22004; a queue that does not exist, 42704, is not external, 55000, or is not for the current user, 42501; a payload that is too long, 54000; others as in delay_schedule_task()';
 
@@ -48,10 +49,11 @@ CREATE FUNCTION delay_put_message(
 	retry_backoff text DEFAULT NULL,
 	retry_max_delay interval DEFAULT NULL,
 	unique_for interval DEFAULT NULL,
+	group_key text DEFAULT NULL,
 	OUT id bigint, OUT outcome text, OUT due_at timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dw_put_message' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_put_message(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval) IS
+COMMENT ON FUNCTION delay_put_message(text, jsonb, interval, timestamptz, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, interval, interval, text) IS
 'like delay_send(), with the same arguments and errors, but it returns a row that says what it did with the key, see delay_put()';
 
 CREATE FUNCTION delay_send_trigger() RETURNS trigger

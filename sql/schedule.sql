@@ -56,10 +56,11 @@ CREATE FUNCTION delay_schedule_task(
 	retry_on text[] DEFAULT NULL,
 	give_up_on text[] DEFAULT NULL,
 	keep_settings text[] DEFAULT NULL,
-	unique_for interval DEFAULT NULL)
+	unique_for interval DEFAULT NULL,
+	group_key text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval) IS
+COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
 args: values of $1, $2 ..., an array. Texts (also an untyped literal, as ''{7,abc}'') are read as literals are in this session, and take their types from the statement; elements of another type, as of ARRAY[7, 8], have this type. At most 65535, SQLSTATE 54000.
 arg_types: the types of args that are texts, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
@@ -84,6 +85,7 @@ retry_max_delay, 0 to 366 days: no pause is longer, but for what is added at ran
 retry_on: SQLSTATEs, as 40001, or their classes, as 08: after another error the task is not tried again, whatever max_attempts says. give_up_on: after one of these it is not. At most 100 each; an empty array is none, so after each error it may be tried again; null is the queue''s, or else none. The error of a timeout is 57014. A serialization failure or deadlock (40001, 40P01) is judged when ten repeats at once, which are no attempts, did not help; a connection to another node of Citus that was lost, which is no attempt either, by give_up_on alone. What is no SQLSTATE is an error, SQLSTATE 22023.
 keep_settings: names of settings, as app.tenant and TimeZone, whose present values are stored with it, and are set while it runs, as if it began with SET LOCAL: row security, for instance, finds them as the caller had them. Each attempt has them, and what follows by on_success and on_failure. A custom setting that is not set is empty then. They must be such that the current user may set them; the rights of the owner count again when it runs. At most 100 of them, and 64 kB, SQLSTATE 54000; an empty array is none; null is as the queue says, or else none. Not kept are role, session_authorization, search_path (which each task keeps), statement_timeout (which is timeout), those of transactions and those of delay_wheel, SQLSTATE 22023; an unknown name without a dot is an error, 42704, and so is one that the current user may not set, 42501, or nobody, 55P02.
 unique_for, up to 366 days, for a task with a key: no second task of the key within this time after the start of the transaction that scheduled the first one, also when that runs, or is done: it is refused, and the id of the first one returned; with if_exists => error that is an error, SQLSTATE 23505. While the first one is pending if_exists decides alone; one that replaces it begins a period anew. A first one that is cancelled, skipped or given up ends its period. Only calls with unique_for are refused, in the queue of the first one, and for the time that the first one gave. The view delay_wheel.unique_keys has the periods; they go with dumps and copies of the database, armed or not. Null is none.
+group_key, for a queue that has groups, see delay_queue(): the group that the task belongs to, any text of 1 to 1000 bytes. Groups take turns, and each has limits as the queue says. In a queue without groups it is an error, SQLSTATE 55000. Null is none: tasks without a group take turns as if they were one group, which has no limits.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
 
 CREATE FUNCTION delay_put(
@@ -113,10 +115,11 @@ CREATE FUNCTION delay_put(
 	give_up_on text[] DEFAULT NULL,
 	keep_settings text[] DEFAULT NULL,
 	unique_for interval DEFAULT NULL,
+	group_key text DEFAULT NULL,
 	OUT id bigint, OUT outcome text, OUT due_at timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dw_put' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval) IS
+COMMENT ON FUNCTION delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
 'like delay_schedule_task(), with the same arguments and errors, but it returns a row that says what it did with the key: SELECT * FROM delay_put(...).
 id: of the task that is pending then, as delay_schedule_task() returns it.
 outcome: new, there is one more task; kept, one of the key was pending and stays as it was; moved, one of the key was pending and has the new due time; replaced, one of the key was pending and is cancelled, and id is the new one; refused, one of the key was scheduled within its unique_for, and is not pending any more: id is its, due_at is null.

@@ -64,7 +64,9 @@ COMMENT ON FUNCTION delay_wheel_internal.get_queues() IS 'how the queues of this
 CREATE VIEW delay_wheel.queues AS
 SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.users IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(q.users::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS users,
-	   q.paused, q.max_running, q.rate, CASE WHEN q.rate IS NOT NULL THEN COALESCE(q.per, '1 second'::interval)::text END AS per, q.burst, q.priority,
+	   q.paused, q.max_running, q.rate, CASE WHEN q.rate IS NOT NULL THEN COALESCE(q.per, '1 second'::interval)::text END AS per, q.burst,
+	   COALESCE(q.groups, false) AS groups, q.group_max_running, q.group_rate,
+	   CASE WHEN q.group_rate IS NOT NULL THEN COALESCE(q.group_per, '1 second'::interval)::text END AS group_per, q.group_burst, q.priority,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision)::text AS timeout,
 	   COALESCE(q.max_attempts, CASE WHEN q.external THEN 20 ELSE 1 END::smallint) AS max_attempts,
 	   COALESCE(q.retry_delay, '10 seconds'::interval)::text AS retry_delay, q.batch, q.spread::text AS spread, q.history,
@@ -88,14 +90,19 @@ COMMENT ON COLUMN delay_wheel.queues.max_attempts IS 'of tasks that say none: ho
 COMMENT ON COLUMN delay_wheel.queues.retry_delay IS 'an interval as text: of tasks that say none: pause before the second attempt';
 COMMENT ON COLUMN delay_wheel.queues.batch IS 'whether its tasks may share a transaction with others';
 COMMENT ON COLUMN delay_wheel.queues.spread IS 'an interval as text: due times of its new tasks are put off, each by another part of this; null is not at all';
-COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running or rate; or, if it is unreceived, since when no receiver has come; else null';
+COMMENT ON COLUMN delay_wheel.queues.reason IS 'what due tasks of it wait for, if the state is limited: max_running, rate or limits of groups; or, if it is unreceived, since when no receiver has come; else null';
 COMMENT ON COLUMN delay_wheel.queues.users IS 'roles that may schedule into it, beside members of its owner; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queues.max_running IS 'how many of its tasks run at a time at most';
 COMMENT ON COLUMN delay_wheel.queues.rate IS 'how many of its tasks are started in the time per at most';
 COMMENT ON COLUMN delay_wheel.queues.per IS 'an interval as text: the time that rate is for; null if there is no rate';
 COMMENT ON COLUMN delay_wheel.queues.burst IS 'how many starts that the rate has left unused are made up for at once; null is what it allows in 100 ms and one more, at least 2';
+COMMENT ON COLUMN delay_wheel.queues.groups IS 'whether its tasks may have groups, which take turns';
+COMMENT ON COLUMN delay_wheel.queues.group_max_running IS 'how many tasks of one group run at a time at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queues.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queues.group_per IS 'an interval as text: the time that group_rate is for; null if there is no such rate';
+COMMENT ON COLUMN delay_wheel.queues.group_burst IS 'as burst, for one group';
 COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
-COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running or rate; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
+COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running, rate or limits of groups; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
 COMMENT ON COLUMN delay_wheel.queues.ready IS 'tasks in memory that are due and wait; if there are many, others wait in the table';

@@ -34,6 +34,7 @@ CREATE TABLE delay_wheel.task
 	tag text,
 	more jsonb,
 	payload jsonb,
+	group_key text,
 	CONSTRAINT task_pkey PRIMARY KEY (id),
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -9 AND 9),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
@@ -86,6 +87,7 @@ COMMENT ON COLUMN delay_wheel.task.key IS 'at most one pending task for each own
 COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender or a campaign';
 COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
 COMMENT ON COLUMN delay_wheel.task.payload IS 'of a message, see delay_send: what its receiver gets; null in an SQL task';
+COMMENT ON COLUMN delay_wheel.task.group_key IS 'the group that it belongs to, if its queue has groups; null is none';
 
 -- ids are not given again: failed tasks name theirs for as long as they are kept
 CREATE SEQUENCE delay_wheel.queue_id_seq AS smallint CYCLE;
@@ -121,6 +123,11 @@ CREATE TABLE delay_wheel.queue
 	keep_settings text[],
 	per interval,
 	burst integer,
+	groups boolean,
+	group_max_running integer,
+	group_rate integer,
+	group_per interval,
+	group_burst integer,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -130,6 +137,10 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_rate_check CHECK (rate BETWEEN 1 AND 1000000),
 	CONSTRAINT queue_per_check CHECK (per BETWEEN '1 second' AND '366 days'),
 	CONSTRAINT queue_burst_check CHECK (burst BETWEEN 1 AND 100000),
+	CONSTRAINT queue_group_max_running_check CHECK (group_max_running > 0),
+	CONSTRAINT queue_group_rate_check CHECK (group_rate BETWEEN 1 AND 1000000),
+	CONSTRAINT queue_group_per_check CHECK (group_per BETWEEN '1 second' AND '366 days'),
+	CONSTRAINT queue_group_burst_check CHECK (group_burst BETWEEN 1 AND 100000),
 	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
@@ -172,6 +183,11 @@ COMMENT ON COLUMN delay_wheel.queue.give_up_on IS 'of tasks that say none: SQLST
 COMMENT ON COLUMN delay_wheel.queue.keep_settings IS 'of tasks that say none: settings of the caller that are kept with them; null is none';
 COMMENT ON COLUMN delay_wheel.queue.per IS 'the time that rate is for; null is a second';
 COMMENT ON COLUMN delay_wheel.queue.burst IS 'how many tasks that the rate has left unused may be started at once; null is 1 + rate/10 a second, at least 2';
+COMMENT ON COLUMN delay_wheel.queue.groups IS 'its tasks may have groups, which take turns; null is false';
+COMMENT ON COLUMN delay_wheel.queue.group_max_running IS 'how many tasks of one group run at a time at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.group_per IS 'the time that group_rate is for; null is a second';
+COMMENT ON COLUMN delay_wheel.queue.group_burst IS 'as burst, for one group';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles
@@ -266,6 +282,7 @@ CREATE TABLE delay_wheel.failed_task
 	tag text,
 	more jsonb,
 	payload jsonb,
+	group_key text,
 	CONSTRAINT failed_task_pkey PRIMARY KEY (id, failed_at)
 )
 USING heap
@@ -298,6 +315,7 @@ COMMENT ON COLUMN delay_wheel.failed_task.key IS 'as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.failed_task.tag IS 'as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.failed_task.more IS 'what few tasks have';
 COMMENT ON COLUMN delay_wheel.failed_task.payload IS 'as in delay_wheel.task';
+COMMENT ON COLUMN delay_wheel.failed_task.group_key IS 'as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.failed_task.origin IS 'database that the task was scheduled in; for information only';
 
 CREATE TABLE delay_wheel.recurring_task

@@ -25,7 +25,7 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   END AS skip_after,
 	   t.more OPERATOR(pg_catalog.->>) 'notify'::text AS notify,
 	   t.more OPERATOR(pg_catalog.->>) 'on_success'::text AS on_success,
-	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload,
+	   t.more OPERATOR(pg_catalog.->>) 'on_failure'::text AS on_failure, t.payload, t.group_key,
 	   CASE WHEN t.token IS NOT NULL AND t.due > pg_catalog.clock_timestamp() THEN t.due END AS leased_until,
 	   t.more OPERATOR(pg_catalog.->>) 'retry_backoff'::text AS retry_backoff,
 	   CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.->) 'retry_max_delay'::text) = 'number' THEN
@@ -74,6 +74,7 @@ COMMENT ON COLUMN delay_wheel.tasks.tag IS 'free grouping, for instance a sender
 COMMENT ON COLUMN delay_wheel.tasks.sql IS 'one or several SQL statements';
 COMMENT ON COLUMN delay_wheel.tasks.leased_until IS 'of a message that a receiver has, see delay_lease(): when its lease ends; else null';
 COMMENT ON COLUMN delay_wheel.tasks.payload IS 'of a message, see delay_send(); null for an SQL task';
+COMMENT ON COLUMN delay_wheel.tasks.group_key IS 'the group that it belongs to, see delay_queue(); null is none';
 COMMENT ON COLUMN delay_wheel.tasks.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.tasks.attempts IS 'how often the task was run and failed; 0 is never';
 COMMENT ON COLUMN delay_wheel.tasks.last_error IS 'SQLSTATE and message of the last attempt that failed, with a colon between; null if none has';
@@ -107,7 +108,7 @@ COMMENT ON FUNCTION delay_wheel_internal.is_running(bigint) IS
  */
 CREATE VIEW delay_wheel_internal.failed_rows AS
 SELECT f.id, f.failed_at, f.due, pg_catalog.pg_get_userbyid(f.owner::oid)::text AS owner, COALESCE(q.name, CASE f.queue WHEN 0 THEN 'default' END) AS queue, f.priority, f.key, f.tag, f.sql, f.args,
-	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload
+	   f.attempts, f.sqlstate, f.message, f.detail, f.hint, f.context, COALESCE(f.crashes, 0::smallint) AS crashes, f.payload, f.group_key
 FROM delay_wheel_internal.visible_failed_task f
 	 LEFT JOIN delay_wheel.queue q ON q.id = f.queue
 -- begun in mode at_most_once, and not ended yet
@@ -127,6 +128,7 @@ COMMENT ON COLUMN delay_wheel.failed.priority IS '-9 to 9';
 COMMENT ON COLUMN delay_wheel.failed.key IS 'its key, or null; a task of the same key can be scheduled again';
 COMMENT ON COLUMN delay_wheel.failed.tag IS 'its tag, or null';
 COMMENT ON COLUMN delay_wheel.failed.payload IS 'of a message; null for an SQL task';
+COMMENT ON COLUMN delay_wheel.failed.group_key IS 'the group that it belonged to; null is none';
 COMMENT ON COLUMN delay_wheel.failed.sql IS 'one or several SQL statements; null for a message';
 COMMENT ON COLUMN delay_wheel.failed.args IS 'values of $1, $2 ... in text form; null if there are none';
 COMMENT ON COLUMN delay_wheel.failed.attempts IS 'how often it was run and failed; 0 if it was given up without having been run';

@@ -43,7 +43,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_task
 	key text,
 	tag text,
 	more jsonb,
-	payload jsonb
+	payload jsonb,
+	group_key text
 )
 SERVER delay_wheel OPTIONS (table 'task');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_task IS
@@ -76,7 +77,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_failed_task
 	key text,
 	tag text,
 	more jsonb,
-	payload jsonb
+	payload jsonb,
+	group_key text
 )
 SERVER delay_wheel OPTIONS (table 'failed_task');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_failed_task IS
@@ -173,7 +175,12 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	give_up_on text[],
 	keep_settings text[],
 	per interval,
-	burst integer
+	burst integer,
+	groups boolean,
+	group_max_running integer,
+	group_rate integer,
+	group_per interval,
+	group_burst integer
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

@@ -223,6 +223,24 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
+/* Raises an error if the columns of a row limit groups that there are not, or those of messages. */
+static void
+check_group_limits(const Datum *values, const bool *nulls)
+{
+	if (nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1])
+		return;
+	if (nulls[Anum_queue_groups - 1] || !DatumGetBool(values[Anum_queue_groups - 1]))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("group_max_running and group_rate need groups"),
+				 errhint("Add groups => true, or set both to 0.")));
+	if (DatumGetBool(values[Anum_queue_external - 1]))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("group_max_running and group_rate are not supported for an external queue"),
+				 errdetail("Groups of messages take turns, without limits of their own.")));
+}
+
 /* Makes a change in the columns of a row. */
 static void
 apply_change(const Change *change, Datum *values, bool *nulls)
@@ -233,6 +251,7 @@ apply_change(const Change *change, Datum *values, bool *nulls)
 			values[i] = change->values[i];
 			nulls[i] = change->nulls[i];
 		}
+	check_group_limits(values, nulls);
 }
 
 /* True if the task table has rows of the queue, of any origin. */
@@ -452,17 +471,37 @@ take_column(FunctionCallInfo fcinfo, int arg, AttrNumber column, Datum value, bo
 		give(change, column, value, isnull);
 }
 
-/* Adds the argument per to the change. */
+/* Adds a time that a rate is for to the change. */
 static void
-take_per(FunctionCallInfo fcinfo, int arg, Change *change)
+take_per(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, Change *change)
 {
-	int64		per = dw_option_pause(fcinfo, arg, "per");
+	int64		per = dw_option_pause(fcinfo, arg, what);
 
 	if (!PG_ARGISNULL(arg) && per < USECS_PER_SEC)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("per must be at least a second")));
-	take_column(fcinfo, arg, Anum_queue_per, PG_GETARG_DATUM(arg), false, change);
+				 errmsg("%s must be at least a second", what)));
+	take_column(fcinfo, arg, column, PG_GETARG_DATUM(arg), false, change);
+}
+
+/* Adds a burst of a rate to the change. */
+static void
+take_burst(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column, Change *change)
+{
+	int32		burst = dw_option_number(fcinfo, arg, what, 0, MAX_BURST);
+
+	take_column(fcinfo, arg, column, Int32GetDatum(burst), burst == 0, change);
+}
+
+/* Reads the arguments of delay_queue() on groups. */
+static void
+take_groups(FunctionCallInfo fcinfo, Change *change)
+{
+	take_column(fcinfo, 23, Anum_queue_groups, PG_GETARG_DATUM(23), false, change);
+	take_limit(fcinfo, 24, "group_max_running", INT_MAX, Anum_queue_group_max_running, change);
+	take_limit(fcinfo, 25, "group_rate", MAX_RATE, Anum_queue_group_rate, change);
+	take_per(fcinfo, 26, "group_per", Anum_queue_group_per, change);
+	take_burst(fcinfo, 27, "group_burst", Anum_queue_group_burst, change);
 }
 
 /* Adds the argument history to the change; "default" sets the column to null. */
@@ -546,7 +585,6 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 {
 	int32		timeout = dw_option_timeout(fcinfo, 4, "timeout");
 	int64		spread;
-	int32		burst;
 
 	take_limit(fcinfo, 1, "max_running", INT_MAX, Anum_queue_max_running, change);
 	take_limit(fcinfo, 2, "rate", MAX_RATE, Anum_queue_rate, change);
@@ -573,9 +611,9 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_channel(fcinfo, 15, change);
 	take_retry(fcinfo, change);
 	take_settings(fcinfo, 20, change);
-	take_per(fcinfo, 21, change);
-	burst = dw_option_number(fcinfo, 22, "burst", 0, MAX_BURST);
-	take_column(fcinfo, 22, Anum_queue_burst, Int32GetDatum(burst), burst == 0, change);
+	take_per(fcinfo, 21, "per", Anum_queue_per, change);
+	take_burst(fcinfo, 22, "burst", Anum_queue_burst, change);
+	take_groups(fcinfo, change);
 }
 
 /* SQL function delay_queue(): declares a queue, or changes it. */

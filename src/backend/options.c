@@ -378,6 +378,12 @@ dw_new_task_queue(DwNewTask *task, const char *name, int16 priority)
 	dw_queue_find(name, &queue);
 	dw_queue_require_kind(name ? name : "default", queue.external,
 						  task->nulls[Anum_task_sql - 1]);
+	if (!task->nulls[Anum_task_group_key - 1] && !queue.groups)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("queue \"%s\" has no groups", name ? name : "default"),
+				 errdetail("So a task of it cannot have a group_key."),
+				 errhint("Declare a queue with %s.", "delay_queue(..., groups => true)")));
 	task->queue = queue.id;
 	task->spread = queue.spread;
 	if (task->keep_settings == NULL)
@@ -391,6 +397,7 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 {
 	text	   *key = dw_option_text(fcinfo, DW_ARG_KEY, "key");
 	text	   *tag = dw_option_text(fcinfo, DW_ARG_TAG, "tag");
+	text	   *group_key = dw_option_text(fcinfo, DW_ARG_GROUP_KEY, "group_key");
 	int32		attempts = dw_option_number(fcinfo, DW_ARG_MAX_ATTEMPTS, "max_attempts", 1, PG_INT16_MAX);
 	int32		timeout = dw_option_timeout(fcinfo, DW_ARG_TIMEOUT, "timeout");
 	int16		priority = DW_NO_PRIORITY;
@@ -398,6 +405,7 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	read_due(fcinfo, task);
 	dw_new_task_set(task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);
+	dw_new_task_set(task, Anum_task_group_key, PointerGetDatum(group_key), group_key == NULL);
 	dw_new_task_set(task, Anum_task_max_attempts, Int16GetDatum(attempts), attempts == 0);
 	dw_new_task_set(task, Anum_task_timeout, Int32GetDatum(timeout), PG_ARGISNULL(DW_ARG_TIMEOUT));
 	(void) dw_option_pause(fcinfo, DW_ARG_RETRY_DELAY, "retry_delay");

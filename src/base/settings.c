@@ -22,6 +22,7 @@ int			dw_turns_ahead = 2;
 int			dw_ring_memory = 32 * 1024;
 int			dw_inbox_size = 1024;
 int			dw_max_lanes = 16384;
+int			dw_max_groups = 10000;
 int			dw_max_databases = 64;
 int			dw_max_queues = 1024;
 int			dw_max_executors = 4;
@@ -107,6 +108,9 @@ static const struct
 	{"delay_wheel.max_lanes", &dw_max_lanes, 1, 65535, PGC_POSTMASTER, 0,
 		"Number of combinations of owner, queue and priority that can have pending tasks at once.",
 		"In all databases together; each takes less than 1 kB of shared memory."},
+	{"delay_wheel.max_groups", &dw_max_groups, 1, 10000000, PGC_POSTMASTER, 0,
+		"Number of groups that can wait for their turn at once.",
+		"In all databases together; each takes less than 200 bytes of shared memory. Tasks of further groups begin in the order of their due times; limits of groups hold for them, too."},
 	{"delay_wheel.max_databases", &dw_max_databases, 1, 10000, PGC_POSTMASTER, 0,
 		"Number of databases that can be served at once.",
 		"Tasks of further databases are accepted, and wait until a place is free."},

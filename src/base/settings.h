@@ -36,6 +36,7 @@ extern int	dw_turns_ahead;
 extern int	dw_ring_memory;		/* kB */
 extern int	dw_inbox_size;
 extern int	dw_max_lanes;
+extern int	dw_max_groups;
 extern int	dw_max_databases;
 extern int	dw_max_queues;
 extern int	dw_max_executors;

@@ -107,6 +107,9 @@ dw_follow_up(const DwEnded *ended)
 		dw_more_set_object(task.values, task.nulls, Anum_task_more, DW_MORE_SETTINGS, settings);
 	dw_new_task_set(&task, Anum_task_tag, ended->values[Anum_task_tag - 1],
 					ended->nulls[Anum_task_tag - 1]);
+	if (task.queue == ended->key->queue)
+		dw_new_task_set(&task, Anum_task_group_key, ended->values[Anum_task_group_key - 1],
+						ended->nulls[Anum_task_group_key - 1]);
 	set_args(&task, ended);
 	/* run early by delay_run(): a session that drops the queue may have looked before */
 	if (task.due < ended->key->due)

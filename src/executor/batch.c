@@ -60,6 +60,7 @@
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/outcome.h"
 #include "../shmem/quits.h"
 #include "../shmem/ready.h"
@@ -340,6 +341,7 @@ take_next_member(void)
 {
 	DwDatabase *db = batch.db;
 	DwExecutor *me = batch.me;
+	DwEntry		before = me->current;
 	bool		few_left = false;
 	bool		found;
 
@@ -353,6 +355,9 @@ take_next_member(void)
 		dw_ready_pop_next(db, me, batch.started, &few_left);
 	if (found)
 		me->since = dw_now();
+	/* the end of members is counted with that of the batch */
+	if (found && batch.current == CURRENT_FORGOTTEN)
+		dw_group_end(db, &before, true);
 	LWLockRelease(dw_ready_lock(db));
 	if (few_left)
 		dw_ready_ask_for_load(db, me);
@@ -548,6 +553,18 @@ put_all_back(DwDatabase *db, DwExecutor *me)
 }
 
 /*
+ * Counts the end of all members for their groups, but for the current task: the executor
+ * does that when it ends that task.
+ */
+static void
+end_members(DwDatabase *db)
+{
+	for (uint32 i = 0; i < batch.n; i++)
+		if (batch.current != CURRENT_MEMBER || i < batch.n - 1)
+			dw_group_end(db, &batch.members[i].entry, true);
+}
+
+/*
  * Ends the batch, under the ready lock: puts the tasks of an undone batch back, and
  * adapts the size of the lane's next batches.
  *
@@ -575,6 +592,7 @@ dw_batch_end(DwDatabase *db, DwExecutor *me)
 		}
 		put_all_back(db, me);
 	}
+	end_members(db);
 	batch.n = 0;
 	me->in_batch = false;
 }

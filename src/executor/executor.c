@@ -38,6 +38,7 @@
 #include "../ring/ring.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/owners.h"
@@ -135,6 +136,7 @@ finish_current(DwExecutor *me, bool *stopped, bool *was_full)
 	me->current.id = 0;
 	*stopped = dw_stop_over(me);
 	*was_full = dw_limits_end(lane, me->begun);
+	dw_group_end(executor_db, &me->current, me->begun);
 	/* the lane is empty: the timer may want to free its place */
 	if (lane->running == 0 && lane->waiting == 0 && dw_ready_count(lane) == 0)
 		dw_lane_dirty(executor_db, lane);
@@ -394,6 +396,9 @@ next_task(DwExecutor *me, int64 turn_began)
 	/* another executor may run a task that the queue's max_running has held back */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
 		pg_atomic_read_u64(&executor_db->ready) > 0)
+		popped.look_again = DW_AWAKE;
+	/* or one of a group that was at its limit, perhaps of another role */
+	if (dw_groups_take_news(executor_db))
 		popped.look_again = DW_AWAKE;
 	LWLockRelease(dw_ready_lock(executor_db));
 

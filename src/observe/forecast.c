@@ -92,7 +92,7 @@ begin_walk(Relation rel)
 	walk.scan = dw_lanes_scan_begin(rel, &lowest, GetActiveSnapshot());
 	/* only the row itself tells whether it is cancelled */
 	if (!walk.marked)
-		dw_lane_scan_keys_only(walk.scan);
+		dw_lane_scan_keys_only(walk.scan, false);
 	return walk;
 }
 

@@ -41,6 +41,7 @@
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
@@ -398,7 +399,11 @@ dw_lane_first_due(const DwLane *lane)
 	DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 	const DwEntry *first = dw_list_first(dw_pool, &head);
 
-	return first != NULL ? first->due : lane->spare.due;
+	TimestampTz due = dw_groups_first_due(lane);
+
+	if (first != NULL)
+		return Min(first->due, due);
+	return lane->spare_state == DW_SPARE_READY ? Min(lane->spare.due, due) : due;
 }
 
 /* A queue, the sums over its lanes, and its leases. */
@@ -467,7 +472,8 @@ add_lane_to_queue(DwDatabase *db, const DwLane *lane, TimestampTz now, QueueSum 
 	if (lane->database == db->oid && dw_ready_count(lane) > 0)
 		sum->first_due = Min(sum->first_due, dw_lane_first_due(lane));
 	LWLockRelease(dw_ready_lock(db));
-	if (sum->limit == DW_LIMIT_NONE && (limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE))
+	if (sum->limit == DW_LIMIT_NONE &&
+		(limit == DW_LIMIT_RUNNING || limit == DW_LIMIT_RATE || limit == DW_LIMIT_GROUP))
 		sum->limit = limit;
 }
 

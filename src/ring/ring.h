@@ -46,7 +46,8 @@ typedef struct DwEntry
 {
 	int64		due;
 	int64		id;
-	uint32		block;			/* block and offset: where the row was seen last */
+	uint32		block;			/* block and offset: where the row was seen last; the caller may
+								 * keep something else there */
 	uint16		offset;
 	uint16		lane;			/* index into the table of lanes */
 } DwEntry;

@@ -45,7 +45,8 @@ enum
 	Anum_task_tag,
 	Anum_task_more,
 	Anum_task_payload,
-	Natts_task = Anum_task_payload
+	Anum_task_group_key,
+	Natts_task = Anum_task_group_key
 };
 
 /* Columns of delay_wheel.failed_task. */
@@ -77,7 +78,8 @@ enum
 	Anum_failed_tag,
 	Anum_failed_more,
 	Anum_failed_payload,
-	Natts_failed = Anum_failed_payload
+	Anum_failed_group_key,
+	Natts_failed = Anum_failed_group_key
 };
 
 /* Columns of delay_wheel_internal.history_0 and the others. */
@@ -145,7 +147,12 @@ enum
 	Anum_queue_keep_settings,
 	Anum_queue_per,
 	Anum_queue_burst,
-	Natts_queue = Anum_queue_burst
+	Anum_queue_groups,
+	Anum_queue_group_max_running,
+	Anum_queue_group_rate,
+	Anum_queue_group_per,
+	Anum_queue_group_burst,
+	Natts_queue = Anum_queue_group_burst
 };
 
 /* Columns of delay_wheel.pause. */

@@ -34,6 +34,7 @@
 #include "utils/snapshot.h"
 
 #include "../base/compat.h"
+#include "../shmem/groups.h"
 #include "../shmem/shared.h"
 #include "catalog.h"
 #include "lane_scan.h"
@@ -46,6 +47,7 @@ struct DwLaneScan
 	IndexScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was read last */
 	bool		keys_only;		/* see dw_lane_scan_keys_only() */
+	bool		with_group;
 	Buffer		map;			/* page of the visibility map, pinned */
 	ScanKeyData keys[5];
 	ScanKeyData members[6];		/* of the row comparison in keys */
@@ -109,7 +111,7 @@ begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
 	scan->rel = rel;
 	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
 	scan->slot = table_slot_create(rel, NULL);
-	scan->keys_only = false;
+	scan->keys_only = scan->with_group = false;
 	scan->map = InvalidBuffer;
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
 	/* index tuples are wanted, so that dead entries have a key, too */
@@ -200,11 +202,15 @@ key_of_entry(IndexScanDesc scan, DwTaskKey *key)
  * is not read.  Reading it would mostly mean another page for each task, since tasks lie
  * in the table in the order in which they were scheduled.  key->attempts is 0 then, and
  * key->has_more false.
+ *
+ * with_group: dw_lane_scan_group() is to be called, so visible rows are read nevertheless: the
+ * index does not have the group.
  */
 void
-dw_lane_scan_keys_only(DwLaneScan *scan)
+dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group)
 {
 	scan->keys_only = true;
+	scan->with_group = with_group;
 }
 
 /*
@@ -222,7 +228,7 @@ dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
 
 	if (tid == NULL)
 		return false;
-	*visible = (scan->keys_only &&
+	*visible = (scan->keys_only && !scan->with_group &&
 				VM_ALL_VISIBLE(scan->rel, ItemPointerGetBlockNumber(tid), &scan->map)) ||
 		index_fetch_heap(s, scan->slot);
 	if (!*visible || scan->keys_only)
@@ -255,6 +261,16 @@ HeapTuple
 dw_lane_scan_tuple(DwLaneScan *scan)
 {
 	return ExecCopySlotHeapTuple(scan->slot);
+}
+
+/* The hash of the group of the visible row that was read last; DW_NO_GROUP if it has none. */
+uint32
+dw_lane_scan_group(DwLaneScan *scan)
+{
+	bool		isnull;
+	Datum		group = slot_getattr(scan->slot, Anum_task_group_key, &isnull);
+
+	return isnull ? DW_NO_GROUP : dw_group_hash(DatumGetTextPP(group));
 }
 
 /* Ends the scan and frees it; the index stays locked until the end of the transaction. */

@@ -27,6 +27,7 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_collation.h"
+#include "common/hashfn.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
@@ -45,6 +46,7 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
+#include "../shmem/groups.h"
 #include "../shmem/suspects.h"
 #include "catalog.h"
 #include "more.h"
@@ -319,6 +321,7 @@ static const AttrNumber failed_and_task[][2] = {
 	{Anum_failed_tag, Anum_task_tag},
 	{Anum_failed_more, Anum_task_more},
 	{Anum_failed_payload, Anum_task_payload},
+	{Anum_failed_group_key, Anum_task_group_key},
 };
 
 /* Returns at most max bytes of a text, cut between characters, as a Datum of type text. */
@@ -490,6 +493,25 @@ Datum
 dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
 {
 	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
+}
+
+/* The hash that stands for a group in memory. */
+uint32
+dw_group_hash(const text *group)
+{
+	uint32		hash = hash_bytes((const unsigned char *) VARDATA_ANY(group), VARSIZE_ANY_EXHDR(group));
+
+	return hash == DW_NO_GROUP ? 1 : hash;
+}
+
+/* The hash of a task's group, DW_NO_GROUP if it has none; the row is one of delay_wheel.task (rel). */
+uint32
+dw_task_group(Relation rel, HeapTuple tuple)
+{
+	bool		isnull;
+	Datum		group = dw_row_column(rel, tuple, Anum_task_group_key, &isnull);
+
+	return isnull ? DW_NO_GROUP : dw_group_hash(DatumGetTextPP(group));
 }
 
 /* Fills *key from a row of delay_wheel.task (rel). */

@@ -30,6 +30,7 @@
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
+#include "groups.h"
 #include "lanes.h"
 #include "owners.h"
 #include "queue_limits.h"
@@ -191,6 +192,7 @@ take_free_lane(DwDatabase *db, const LaneKey *key)
 	dw_lane_lateness_init(&lane->lateness);
 	join_peers(db, lane);
 	dw_list_init(&lane->ready);
+	dw_lane_groups_init(&lane->groups);
 	lane->spare_state = DW_SPARE_FREE;
 	lane->is_listed = false;
 	lane->running = 0;
@@ -288,6 +290,9 @@ leave_locked(DwDatabase *db, DwLane *lane)
 	*link = lane->next;
 	db->nlanes--;
 	leave_peers(db, lane);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_groups_leave(lane);
+	LWLockRelease(dw_ready_lock(db));
 	hash_search(lane_index, &key, HASH_REMOVE, NULL);
 
 	/*

@@ -42,6 +42,7 @@ dw_database_init(DwDatabase *db)
 	dlist_init(&db->ready_owners);
 	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
+	db->group_opened = DW_NO_LANE;
 	/* a process that holds the database has pinned its place, so there is none */
 	pg_atomic_init_u32(&db->holds, 0);
 	dw_process_init(&db->timer);

@@ -24,11 +24,7 @@
  * count that has begun before is not used.  Rare changes of leases (a shorter one, a
  * cancelled message) only raise a doubt.
  *
- * Rate: next_start is when the next task may begin.  It moves on by per/rate with each
- * task, and is never more than the tolerance behind the clock: the time of the starts that
- * burst allows to make up for, or 100 ms, or per/rate if that is more.  So tasks that begin
- * late do not lower the average, and a burst is limited by the tolerance.  A task that was
- * taken but not begun (it was cancelled, say) is not counted.
+ * Rate: see rate.c.
  *
  * Turns: an executor that ends a task takes the next one at once, so the executors of
  * one owner could run all tasks of a full queue for ever.  So at most every 100 ms, a
@@ -46,11 +42,9 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
+#include "groups.h"
 #include "queue_limits.h"
 #include "shared.h"
-
-/* How far the rate may fall behind the clock, unless the queue says how many starts that are. */
-#define TOLERANCE_US	(100 * 1000)
 
 /*
  * For how long a turn is kept, how long an owner waits at least before a turn is kept
@@ -111,7 +105,7 @@ in_work(const DwQueue *queue)
 static bool
 is_limited(const DwQueue *queue)
 {
-	return queue != NULL && (queue->max_running > 0 || queue->rate > 0);
+	return queue != NULL && (queue->max_running > 0 || queue->rate.starts > 0);
 }
 
 /*
@@ -143,50 +137,6 @@ dw_queue_place_of(DwDatabase *db, int16 id)
 	return place == DW_NO_QUEUE ? NULL : &dw_queues[place];
 }
 
-/*---- Rate ----*/
-
-/* Microseconds between two tasks by the rate, rounded down. */
-static int64
-start_interval(const DwQueue *queue)
-{
-	return queue->per / queue->rate;
-}
-
-/*
- * How far next_start may fall behind the clock, in microseconds.  As many tasks as the rate
- * starts in this time, and one more, are begun at once after a pause.
- */
-static int64
-tolerance(const DwQueue *queue)
-{
-	int64		interval = start_interval(queue);
-
-	return queue->burst > 0 ? (queue->burst - 1) * interval : Max(interval, TOLERANCE_US);
-}
-
-/*
- * When the rate allows the next task.  That is at most one interval from now, even if
- * the rate was raised or the clock was set back.
- */
-static TimestampTz
-next_start(const DwQueue *queue, TimestampTz now)
-{
-	int64		interval = start_interval(queue);
-
-	return Min(Max(queue->next_start, now - tolerance(queue)), now + interval);
-}
-
-/* Counts a task that was taken, for the rate. */
-static void
-count_start(DwQueue *queue, TimestampTz now)
-{
-	queue->next_start = next_start(queue, now) + start_interval(queue);
-	/* what start_interval() rounded off */
-	queue->start_fraction += queue->per % queue->rate;
-	queue->next_start += queue->start_fraction / queue->rate;
-	queue->start_fraction %= queue->rate;
-}
-
 /*---- Limits of a lane ----*/
 
 /*
@@ -204,8 +154,8 @@ is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
  * Why the lane must not begin a task now.
  *
  * DW_LIMIT_NONE: it may begin *room tasks now (PG_UINT32_MAX: any number), and *until
- * is when the rate allows more than these.  DW_LIMIT_RATE or DW_LIMIT_TURN: *until is
- * when the limit ends.  *until is DW_NEVER if no clock ends the limit: another process
+ * is when the rate, or that of a group, allows more than these.  DW_LIMIT_RATE,
+ * DW_LIMIT_GROUP or DW_LIMIT_TURN: *until is when the limit ends.  *until is DW_NEVER if no clock ends the limit: another process
  * wakes the timer then.
  */
 DwLimit
@@ -225,19 +175,25 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 			*until = queue->leases_until;
 		return DW_LIMIT_RUNNING;
 	}
-	if (queue->max_running > 0)
-		*room = queue->max_running - in_work(queue);
-	if (queue->rate > 0)
+	if (lane->groups.entries > 0)
 	{
-		TimestampTz next = next_start(queue, now);
-		int64		interval = Max(start_interval(queue), 1);
-		int64		starts = (now - next) / interval + 1;
+		*until = dw_groups_wake_at(lane);
+		if (dw_ready_ungrouped(lane) == 0 && !dw_groups_any_open(lane, now))
+			return DW_LIMIT_GROUP;
+		if (*until > now && queue->group_max_running > 0)
+			*room = Min(*room, dw_ready_ungrouped(lane) +
+						(uint64) lane->groups.nopen * queue->group_max_running);
+	}
+	if (queue->max_running > 0)
+		*room = Min(*room, queue->max_running - in_work(queue));
+	if (queue->rate.starts > 0)
+	{
+		TimestampTz more;
 
-		*until = next;
-		if (next > now)
+		*room = Min(*room, dw_rate_room(&queue->rate, &queue->rate_use, now, &more));
+		*until = *room == 0 ? more : Min(*until, more);
+		if (*room == 0)
 			return DW_LIMIT_RATE;
-		*room = Min(*room, starts);
-		*until = next + starts * interval;
 	}
 	if (is_kept_for_other(queue, lane->owner, now) && --*room == 0)
 	{
@@ -263,6 +219,8 @@ dw_limit_text(DwLimit limit)
 			return "rate";
 		case DW_LIMIT_TURN:
 			return "another owner's turn";
+		case DW_LIMIT_GROUP:
+			return "limits of groups";
 	}
 	return "";
 }
@@ -303,8 +261,8 @@ dw_limits_take(DwLane *lane, TimestampTz now)
 		pg_atomic_fetch_add_u32(&queue->received, 1);
 	else
 		queue->running++;
-	if (queue->rate > 0)
-		count_start(queue, now);
+	if (queue->rate.starts > 0)
+		dw_rate_start(&queue->rate, &queue->rate_use, now);
 	if (queue->kept_for == lane->owner && queue->kept_until != 0)
 	{
 		queue->kept_until = 0;
@@ -328,8 +286,8 @@ dw_limits_not_begun(DwDatabase *db, int16 queue)
 {
 	DwQueue    *place = dw_queue_place_of(db, queue);
 
-	if (place != NULL && place->rate > 0)
-		place->next_start -= start_interval(place);
+	if (place != NULL && place->rate.starts > 0)
+		dw_rate_not_begun(&place->rate, &place->rate_use);
 }
 
 /*
@@ -543,8 +501,8 @@ dw_limits_end(DwLane *lane, bool begun)
 		return false;
 	Assert(queue->running > 0);
 	queue->running--;
-	if (queue->rate > 0 && !begun)
-		queue->next_start -= start_interval(queue);
+	if (queue->rate.starts > 0 && !begun)
+		dw_rate_not_begun(&queue->rate, &queue->rate_use);
 	return was_full;
 }
 
@@ -655,8 +613,8 @@ dw_limits_forget_times(DwDatabase *db)
 
 		if (queue->database != db->oid)
 			continue;
-		if (queue->rate > 0)
-			queue->next_start = next_start(queue, now);
+		if (queue->rate.starts > 0)
+			queue->rate_use.next_start = dw_rate_next(&queue->rate, &queue->rate_use, now);
 		queue->next_turn = queue->kept_until = 0;
 	}
 }
@@ -764,6 +722,7 @@ dw_queue_attach_lane(DwDatabase *db, DwLane *lane)
 {
 	lane->queue_place = lane->queue == 0 ? DW_NO_QUEUE : find_place(db, lane->queue);
 	lane->external = lane->queue_place != DW_NO_QUEUE && dw_queues[lane->queue_place].external;
+	lane->grouped = lane->queue_place != DW_NO_QUEUE && dw_queues[lane->queue_place].groups;
 	if (db->paused)
 		lane->paused = DW_PAUSED_DATABASE;
 	else if (lane->queue == 0)

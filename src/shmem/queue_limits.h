@@ -12,6 +12,7 @@
 
 #include "datatype/timestamp.h"
 
+#include "rate.h"
 #include "shared.h"
 
 /* Why a lane must not begin a task now. */
@@ -21,7 +22,8 @@ typedef enum DwLimit
 	DW_LIMIT_PAUSED,			/* see DwLane.paused for the reason */
 	DW_LIMIT_RUNNING,			/* its queue runs max_running tasks */
 	DW_LIMIT_RATE,				/* the rate of its queue is used up */
-	DW_LIMIT_TURN				/* the queue's next task is kept for another owner */
+	DW_LIMIT_TURN,				/* the queue's next task is kept for another owner */
+	DW_LIMIT_GROUP				/* each group that has due tasks is at a limit of its own */
 } DwLimit;
 
 /* Pause before the second attempt, in microseconds, if neither task nor queue says. */
@@ -61,9 +63,10 @@ typedef struct DwQueue
 	DwPause		pause;			/* as its declaration says */
 	bool		batch;
 	int32		max_running;	/* 0: no limit */
-	int32		rate;			/* tasks in the time per, 0: no limit */
-	int32		burst;			/* unused starts that are made up for at once; 0: by TOLERANCE_US */
-	int64		per;			/* us, a second at least */
+	DwRate		rate;
+	bool		groups;			/* its tasks take turns by groups, see groups.c */
+	int32		group_max_running;	/* of one group; 0: no limit */
+	DwRate		group_rate;		/* of one group */
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
@@ -83,9 +86,7 @@ typedef struct DwQueue
 	TimestampTz looked_at;		/* when a session has last looked for a message; 0: never */
 	TimestampTz woken_at;		/* when one of these was woken, and none has looked for a
 								 * message since; else 0 */
-	TimestampTz next_start;		/* when the rate allows the next task */
-	int64		start_fraction;	/* fraction of a microsecond that belongs to next_start, in
-								 * units of 1 / rate */
+	DwRateUse	rate_use;
 	Oid			kept_for;		/* owner for which a turn is kept until kept_until */
 	TimestampTz kept_until;		/* 0: no turn is kept */
 	TimestampTz next_turn;		/* no turn is kept again before then */

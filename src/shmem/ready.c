@@ -11,6 +11,9 @@
  * priority, are peers and share one turn: the task comes from the highest priority,
  * unless a lower one was passed over PASSED_OVER_MAX times in a row.
  *
+ * In a lane whose queue has groups, the tasks stand in lists of their groups, which take turns,
+ * see groups.c.
+ *
  * A batch is a transaction in which an executor runs several tasks of one lane.
  * Executors in batches of the same lane take tasks at different positions of the list, so
  * that they do not wait for each other's pages of tables and indexes.
@@ -25,6 +28,7 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "executors.h"
+#include "groups.h"
 #include "owners.h"
 #include "places.h"
 #include "queue_limits.h"
@@ -41,6 +45,9 @@
  */
 #define APART_CHUNKS	16
 #define QUICK_US	100
+
+/* Tasks that one look moves from a ready list to their groups at most. */
+#define SORT_MAX		64
 
 /* After so many tasks of its peers, in a row, a lane of lower priority goes first. */
 #define PASSED_OVER_MAX	15
@@ -162,12 +169,46 @@ note_news(const DwLane *lane)
 }
 
 /*
- * Appends a due task to the lane's ready list; false if the pool has no memory for it.
+ * Adds a due task to its group, if the entry has one and the group gets a place; else to the
+ * end of the lane's ready list.  False if the pool has no memory for it.
+ *
+ * While tasks with a group stand in the ready list, others join them there, since they are
+ * due later; sort_into_groups() takes them out.
+ */
+static bool
+push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	if (dw_entry_has_group(entry) && lane->ready.count == 0)
+	{
+		DwGroupAdded added = dw_group_add(db, lane, entry, false);
+
+		if (added != DW_GROUP_NO_PLACE)
+			return added == DW_GROUP_ADDED;
+	}
+	return dw_list_push(dw_pool, &db->account, &lane->ready, entry);
+}
+
+/* As push_entry(), for a task that goes before all others of its lane or group. */
+static bool
+put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	if (dw_entry_has_group(entry))
+	{
+		DwGroupAdded added = dw_group_put_back(db, lane, entry);
+
+		if (added != DW_GROUP_NO_PLACE)
+			return added == DW_GROUP_ADDED;
+	}
+	return dw_list_put_back(dw_pool, &db->account, &lane->ready, entry);
+}
+
+/*
+ * Makes a due task of the lane ready; false if the pool has no memory for it.
  */
 bool
 dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 {
-	if (!dw_list_push(dw_pool, &db->account, &lane->ready, entry))
+	if (!push_entry(db, lane, entry))
 		return false;
 	dw_ready_list(db, lane);
 	note_news(lane);
@@ -187,7 +228,7 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 
 	if (alone)
 		again.offset |= DW_ENTRY_ALONE;
-	if (dw_list_put_back(dw_pool, &db->account, &lane->ready, &again))
+	if (put_entry_back(db, lane, &again))
 	{
 		dw_ready_list(db, lane);
 		note_news(lane);
@@ -200,9 +241,15 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 	}
 }
 
+/* Where the next task of a lane is. */
+typedef struct Place
+{
+	DwGroup    *group;			/* the first one of this group; NULL: of no group */
+	DwPosition	position;		/* in the ready list; if there is nothing, it is the spare */
+} Place;
+
 /*
- * The entry that take_ready() would take at this position: of the list, or the ready
- * spare; else NULL.
+ * The ready task of no group at this position: of the list, or the ready spare; else NULL.
  */
 static const DwEntry *
 first_ready(const DwLane *lane, const DwPosition *position)
@@ -214,12 +261,9 @@ first_ready(const DwLane *lane, const DwPosition *position)
 	return first;
 }
 
-/*
- * Takes the entry at this position, which exists, out of the lane.  True if few tasks of
- * the lane are left in memory: the timer is to load more.
- */
-static bool
-take_ready(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
+/* Takes the task out that first_ready() has returned. */
+static void
+take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
 {
 	if (!dw_list_pop(dw_pool, &db->account, &lane->ready, position, entry))
 	{
@@ -227,6 +271,64 @@ take_ready(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
 		*entry = lane->spare;
 		lane->spare_state = DW_SPARE_FREE;
 	}
+}
+
+/*
+ * Moves tasks from the lane's ready list, or its spare, to their groups, as far as these get a
+ * place; SORT_MAX at most.  If no group of the lane is open, the first task gets one of the
+ * reserved places.
+ */
+static void
+sort_into_groups(DwDatabase *db, DwLane *lane)
+{
+	for (int i = 0; i < SORT_MAX; i++)
+	{
+		DwPosition	head = dw_list_head(dw_pool, &lane->ready);
+		const DwEntry *first = first_ready(lane, &head);
+		DwEntry		entry;
+
+		if (first == NULL || !dw_entry_has_group(first) ||
+			dw_group_add(db, lane, first, lane->groups.nopen == 0) != DW_GROUP_ADDED)
+			return;
+		take_ungrouped(db, lane, &head, &entry);
+	}
+}
+
+/*
+ * The lane's next task, and its place; NULL if there is none that the limits of groups allow
+ * to begin now.  A task of no group goes first; in a lane that has groups there are few.
+ */
+static const DwEntry *
+find_next(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
+{
+	const DwEntry *first;
+
+	place->group = NULL;
+	place->position = dw_list_head(dw_pool, &lane->ready);
+	first = first_ready(lane, &place->position);
+	if (lane->groups.entries == 0 && (first == NULL || !dw_entry_has_group(first)))
+		return first;
+
+	sort_into_groups(db, lane);
+	place->position = dw_list_head(dw_pool, &lane->ready);
+	first = first_ready(lane, &place->position);
+	if (first != NULL && !dw_entry_has_group(first))
+		return first;
+	place->group = dw_groups_next(lane, now);
+	return place->group ? &place->group->first : NULL;
+}
+
+/*
+ * Takes the task out that find_next() has found.  True if few tasks of the lane are left in
+ * memory: the timer is to load more.
+ */
+static bool
+take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry *entry)
+{
+	if (place->group)
+		dw_group_take(db, place->group, entry, now);
+	else
+		take_ungrouped(db, lane, &place->position, entry);
 	pg_atomic_fetch_sub_u64(&db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return false;
@@ -236,9 +338,9 @@ take_ready(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entry)
 
 /* As take_ready(), and makes the entry the executor's current task. */
 static bool
-take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, DwPosition *position)
+take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, TimestampTz now)
 {
-	bool		few_left = take_ready(db, lane, position, &me->current);
+	bool		few_left = take_ready(db, lane, place, now, &me->current);
 
 	me->begun = false;
 	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
@@ -261,21 +363,26 @@ goes_before(const DwLane *a, const DwLane *b)
 	return a->priority > b->priority;
 }
 
-/* True if the lane has a ready task, and another executor may run one of its tasks. */
+/*
+ * True if the lane has a ready task that its groups allow to begin, and another executor may
+ * run one of its tasks.
+ */
 static bool
-can_give(const DwLane *lane)
+can_give(const DwLane *lane, TimestampTz now)
 {
-	return dw_ready_count(lane) > 0 && lane->running < dw_lane_executors();
+	return (dw_ready_ungrouped(lane) > 0 ||
+			(lane->groups.entries > 0 && dw_groups_any_open(lane, now))) &&
+		lane->running < dw_lane_executors();
 }
 
 /* Of a lane and its peers, the one from which the next task is taken. */
 static DwLane *
-choose_peer(DwLane *lane)
+choose_peer(DwLane *lane, TimestampTz now)
 {
 	DwLane	   *best = lane;
 
 	for (DwLane *peer = &dw_lanes[lane->peer]; peer != lane; peer = &dw_lanes[peer->peer])
-		if (can_give(peer) && goes_before(peer, best))
+		if (can_give(peer, now) && goes_before(peer, best))
 			best = peer;
 	return best;
 }
@@ -285,10 +392,10 @@ choose_peer(DwLane *lane)
  * tasks.
  */
 static void
-pass_over_peers(DwLane *taken)
+pass_over_peers(DwLane *taken, TimestampTz now)
 {
 	for (DwLane *peer = &dw_lanes[taken->peer]; peer != taken; peer = &dw_lanes[peer->peer])
-		if (peer->priority < taken->priority && can_give(peer))
+		if (peer->priority < taken->priority && can_give(peer, now))
 			peer->passed_over++;
 	taken->passed_over = 0;
 }
@@ -340,14 +447,16 @@ may_take(DwDatabase *db, DwLane *lane, TimestampTz now, TimestampTz *look_again)
 
 /*
  * True if tasks of the lane's queue may share a transaction.  Limits count tasks when
- * they begin, so tasks of a limited queue run one by one.
+ * they begin, so tasks of a limited queue run one by one.  Those of groups are counted one by
+ * one, so some of one group may share a transaction if so many may run.
  */
 static bool
 queue_allows_batch(const DwLane *lane)
 {
 	const DwQueue *queue = dw_lane_queue(lane);
 
-	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate == 0);
+	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate.starts == 0 &&
+							 queue->group_rate.starts == 0);
 }
 
 /*
@@ -358,12 +467,14 @@ static bool
 pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now, DwPopped *popped)
 {
 	DwOwner    *owner = &dw_owners[me->owner_place];
+	DwLimit		limit;
 	int32		next;
 
 	for (int32 i = owner->turns.first; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
-		DwPosition	head = dw_list_head(dw_pool, &lane->ready);
+		const DwEntry *first;
+		Place		place;
 		TimestampTz until;
 		uint32		room;
 
@@ -376,19 +487,27 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		if (first_ready(lane, &head)->due > until_due || !may_take(db, lane, now, &popped->look_again))
+		first = find_next(db, lane, now, &place);
+		if (first != NULL && first->due > until_due)
+			continue;
+		if (!may_take(db, lane, now, &popped->look_again) || first == NULL)
 			continue;
 
-		lane = choose_peer(lane);
-		head = dw_list_head(dw_pool, &lane->ready);
-		popped->few_left = take_current(db, me, lane, &head);
+		if (choose_peer(lane, now) != lane)
+		{
+			lane = choose_peer(lane, now);
+			if (find_next(db, lane, now, &place) == NULL)
+				continue;
+		}
+		popped->few_left = take_current(db, me, lane, &place, now);
 		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&
 			dw_ready_count(lane) > 0 && queue_allows_batch(lane);
 		dw_limits_take(lane, now);
-		pass_over_peers(lane);
+		pass_over_peers(lane, now);
 		end_turn(db, lane, now);
-		/* the rate is used up: the timer must look when it allows the next task */
-		if (dw_lane_limit(lane, now, &room, &until) == DW_LIMIT_RATE)
+		/* a rate is used up: the timer must look when it allows the next task */
+		limit = dw_lane_limit(lane, now, &room, &until);
+		if ((limit == DW_LIMIT_RATE || limit == DW_LIMIT_GROUP) && until != DW_NEVER)
 			popped->look_again = Min(popped->look_again, Max(until, now + DW_COALESCE_US));
 		return true;
 	}
@@ -448,7 +567,7 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, TimestampTz *
 		if (dw_ready_count(lane) == 0)
 			dw_ready_unlist(db, lane);
 		else if (may_take(db, lane, now, look_again))
-			return choose_peer(lane);
+			return choose_peer(lane, now);
 	}
 	return NULL;
 }
@@ -494,24 +613,23 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 {
 	TimestampTz now = dw_now();
 	TimestampTz look_again = DW_NEVER;
+	const DwEntry *first;
 	DwLane	   *lane;
-	DwPosition	head;
+	Place		place;
 
 	if (*alone == DW_ALONE_TAKEN)
 		return false;
 	lane = lane_with_message(db, queue, now, &look_again);
-	if (lane == NULL)
+	first = lane ? find_next(db, lane, now, &place) : NULL;
+	if (first == NULL || !may_be_next(db, first, alone))
 		return false;
-	head = dw_list_head(dw_pool, &lane->ready);
-	if (!may_be_next(db, first_ready(lane, &head), alone))
-		return false;
-	if (take_ready(db, lane, &head, entry))
+	if (take_ready(db, lane, &place, now, entry))
 	{
 		dw_lane_dirty(db, lane);
 		*few_left = true;
 	}
 	dw_limits_take(lane, now);
-	pass_over_peers(lane);
+	pass_over_peers(lane, now);
 	end_turn(db, lane, now);
 	return true;
 }
@@ -575,19 +693,31 @@ bool
 dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left)
 {
 	DwLane	   *lane = &dw_lanes[me->current.lane];
-	const DwEntry *first = dw_list_first(dw_pool, &me->position);
+	bool		by_groups = lane->grouped || lane->groups.entries > 0;
+	/* only groups need to know */
+	TimestampTz now = by_groups ? dw_now() : 0;
+	Place		place = {.position = me->position};
+	const DwEntry *first;
 
-	if (first == NULL)
+	if (by_groups)
+		first = find_next(db, lane, now, &place);
+	else
 	{
-		me->position = choose_position(me, lane);
-		first = first_ready(lane, &me->position);
+		first = dw_list_first(dw_pool, &place.position);
+		if (first == NULL)
+		{
+			place.position = choose_position(me, lane);
+			first = first_ready(lane, &place.position);
+		}
+		me->position = place.position;
 	}
 	if (first == NULL || first->due > until || (first->offset & DW_ENTRY_ALONE) ||
-		lane->paused || !queue_allows_batch(lane) || choose_peer(lane) != lane ||
+		lane->paused || !queue_allows_batch(lane) || choose_peer(lane, now) != lane ||
 		dw_database_is_disabled(db))
 		return false;
-	*few_left = take_current(db, me, lane, &me->position);
-	pass_over_peers(lane);
+	*few_left = take_current(db, me, lane, &place, now);
+	me->position = place.position;
+	pass_over_peers(lane, now);
 	return true;
 }
 

@@ -37,6 +37,7 @@
 
 #include "datatype/timestamp.h"
 #include "lib/ilist.h"
+#include "lib/pairingheap.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/itemptr.h"
@@ -114,6 +115,17 @@ typedef struct DwTurns
 	uint32		n;
 } DwTurns;
 
+/* The groups of a lane that have a place, see groups.c. */
+typedef struct DwLaneGroups
+{
+	dlist_head	all;
+	dlist_head	open;			/* those that wait for their turn, in the order of turns */
+	dlist_head	resting;		/* those of which nothing but their rate is in use */
+	pairingheap asleep;			/* those that wait for their rate, by the time when they wake */
+	uint32		nopen;			/* length of open */
+	uint32		entries;		/* ready tasks of all */
+} DwLaneGroups;
+
 /* Priorities of tasks; higher ones go first. */
 #define DW_MIN_PRIORITY	(-9)
 #define DW_MAX_PRIORITY	9
@@ -166,7 +178,10 @@ typedef struct DwLane
 	uint32		passed_over;	/* tasks of peers of higher priority that were taken in a row
 								 * while this lane had tasks */
 	TimestampTz waits_since;	/* when its owner began to wait for a turn in the queue */
-	DwList		ready;			/* its ready list: due tasks that no executor has taken */
+	DwList		ready;			/* its ready list: due tasks that no executor has taken, but
+								 * those in groups */
+	bool		grouped;		/* its queue has groups: its entries say their group */
+	DwLaneGroups groups;		/* ready tasks, if grouped; and what runs of them */
 	DwEntry		spare;			/* one more task, for which the pool had no memory */
 	DwSpareState spare_state;
 	bool		is_listed;		/* True if in the DwTurns of its owner, or of its external queue */
@@ -269,6 +284,8 @@ typedef struct DwDatabase
 	uint32		awaiting;		/* sessions that wait for a message, see receivers.c */
 	uint32		notifying;		/* declared queues with a channel */
 	int			queue_places;	/* its queues are before this index in dw_queues */
+	int32		group_opened;	/* a lane in which the end of a task has opened a group, see
+								 * dw_groups_take_news() */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */
@@ -344,6 +361,12 @@ typedef struct DwShared
  */
 #define DW_ENTRY_ALONE	0x8000
 
+/*
+ * Another flag: block is the hash of the task's group, see groups.c.  Its row is found by
+ * the id then.
+ */
+#define DW_ENTRY_GROUP	0x4000
+
 /* In shared memory.  dw_shared is NULL if the library was not preloaded. */
 extern PGDLLIMPORT DwShared *dw_shared;
 extern DwPool *dw_pool;
@@ -374,11 +397,14 @@ extern Size dw_database_size(void);
 extern uint32 dw_executor_places(void);
 extern bool dw_may_see_database(const DwDatabase *db);
 
-/* The line pointer number of the row, without the flag. */
+/*
+ * The line pointer number of the row, without the flags; InvalidOffsetNumber if it is not
+ * known where the row is.
+ */
 static inline OffsetNumber
 dw_entry_offset(const DwEntry *entry)
 {
-	return entry->offset & ~DW_ENTRY_ALONE;
+	return entry->offset & ~(DW_ENTRY_ALONE | DW_ENTRY_GROUP);
 }
 
 static inline DwOwner *
@@ -395,11 +421,18 @@ dw_linked_owner(dlist_node *node)
 	return dlist_container(DwOwner, link, node);
 }
 
-/* Number of tasks in the ready list, with a ready spare.  Needs the ready lock. */
+/* Number of ready tasks in no group: in the ready list, and a spare.  Needs the ready lock. */
+static inline uint32
+dw_ready_ungrouped(const DwLane *lane)
+{
+	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
+}
+
+/* Number of ready tasks.  Needs the ready lock. */
 static inline uint32
 dw_ready_count(const DwLane *lane)
 {
-	return lane->ready.count + (lane->spare_state == DW_SPARE_READY ? 1 : 0);
+	return dw_ready_ungrouped(lane) + lane->groups.entries;
 }
 
 /* Number of tasks of the lane in memory, waiting or ready. */

@@ -225,6 +225,7 @@ remember_queue(Relation rel, HeapTuple tuple, const char *name)
 	found->owner = DatumGetObjectId(column_or(rel, tuple, Anum_queue_owner, InvalidOid));
 	found->queue.external = DatumGetBool(column_or(rel, tuple, Anum_queue_external,
 												   BoolGetDatum(false)));
+	found->queue.groups = DatumGetBool(column_or(rel, tuple, Anum_queue_groups, BoolGetDatum(false)));
 	remember_settings(rel, tuple, &found->queue.keep_settings);
 	remember_roles(rel, tuple, Anum_queue_users, &found->users, &found->nusers);
 	remember_roles(rel, tuple, Anum_queue_receivers, &found->receivers, &found->nreceivers);
@@ -557,6 +558,15 @@ read_retry_columns(Relation rel, HeapTuple tuple, DwRetry *retry)
 	retry->give_up_on = errors_column(rel, tuple, Anum_queue_give_up_on);
 }
 
+/* Fills *rate from these columns of a row of delay_wheel.queue. */
+static void
+read_rate(Relation rel, HeapTuple tuple, AttrNumber starts, AttrNumber per, AttrNumber burst, DwRate *rate)
+{
+	rate->starts = DatumGetInt32(column_or(rel, tuple, starts, 0));
+	rate->per = interval_column(rel, tuple, per, USECS_PER_SEC);
+	rate->burst = DatumGetInt32(column_or(rel, tuple, burst, 0));
+}
+
 /* Fills *queue from a row of delay_wheel.queue. */
 static void
 read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
@@ -566,9 +576,11 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 		DW_PAUSED_QUEUE : DW_NOT_PAUSED;
 	queue->batch = DatumGetBool(column_or(rel, tuple, Anum_queue_batch, BoolGetDatum(true)));
 	queue->max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_max_running, 0));
-	queue->rate = DatumGetInt32(column_or(rel, tuple, Anum_queue_rate, 0));
-	queue->per = interval_column(rel, tuple, Anum_queue_per, USECS_PER_SEC);
-	queue->burst = DatumGetInt32(column_or(rel, tuple, Anum_queue_burst, 0));
+	read_rate(rel, tuple, Anum_queue_rate, Anum_queue_per, Anum_queue_burst, &queue->rate);
+	queue->groups = DatumGetBool(column_or(rel, tuple, Anum_queue_groups, BoolGetDatum(false)));
+	queue->group_max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_group_max_running, 0));
+	read_rate(rel, tuple, Anum_queue_group_rate, Anum_queue_group_per, Anum_queue_group_burst,
+			  &queue->group_rate);
 	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
 	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts,
 												  Int16GetDatum(0)));

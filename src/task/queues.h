@@ -17,6 +17,7 @@
 
 #include "../base/settings.h"
 #include "../ring/ring.h"
+#include "../shmem/rate.h"
 #include "../shmem/shared.h"
 #include "retry_options.h"
 
@@ -27,6 +28,7 @@ typedef struct DwQueueForTask
 	int16		priority;		/* of tasks that are given none */
 	int64		spread;			/* due times are moved by less than this, in us */
 	bool		external;		/* has messages, which sessions receive; else SQL tasks */
+	bool		groups;			/* its tasks may have groups */
 	ArrayType  *keep_settings;	/* names of settings that its tasks keep, or NULL; until the
 								 * next look for a queue */
 } DwQueueForTask;
@@ -38,9 +40,10 @@ typedef struct DwDeclaredQueue
 	DwPause		pause;
 	bool		batch;			/* its tasks may share a transaction */
 	int32		max_running;	/* tasks at the same time; 0: no limit */
-	int32		rate;			/* tasks started in the time per; 0: no limit */
-	int64		per;			/* us */
-	int32		burst;			/* unused starts that are made up for at once; 0: by TOLERANCE_US */
+	DwRate		rate;
+	bool		groups;			/* its tasks may have groups, which take turns */
+	int32		group_max_running;	/* tasks of one group at the same time; 0: no limit */
+	DwRate		group_rate;		/* of one group */
 	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */

@@ -46,6 +46,7 @@
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/queue_limits.h"
@@ -772,6 +773,8 @@ forget_times(DwDatabase *db)
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry_all(db);
 	dw_limits_forget_times(db);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		dw_groups_obey_limits(&dw_lanes[i]);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == db->oid && dw_executors[i].since > now)
 			dw_executors[i].since = now;

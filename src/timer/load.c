@@ -55,6 +55,7 @@
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/task_rows.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/progress.h"
 #include "../shmem/ready.h"
@@ -197,7 +198,7 @@ enter_lanes_of_table(Relation rel)
 	bool		visible;
 	bool		ended = true;
 
-	dw_lane_scan_keys_only(scan);
+	dw_lane_scan_keys_only(scan, false);
 	/* dead entries count as steps, too, so that many of them in a row end a slice */
 	for (int n = 1; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
@@ -382,7 +383,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	key.due = lane->cursor_due;
 	key.id = lane->cursor_id;
 	scan = dw_lane_scan_begin(rel, &key, GetActiveSnapshot());
-	dw_lane_scan_keys_only(scan);
+	dw_lane_scan_keys_only(scan, lane->grouped);
 	for (int n = 0; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
 		DwEntry		entry;
@@ -404,6 +405,8 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		entry.block = ItemPointerGetBlockNumber(&key.tid);
 		entry.offset = ItemPointerGetOffsetNumber(&key.tid);
 		entry.lane = lane - dw_lanes;
+		if (lane->grouped && visible)
+			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
 		if (pause || dw_near_is_behind(lane, entry.due) ||
 			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
 			!dw_near_add_hard(lane, &entry))
@@ -529,6 +532,52 @@ load_time(DwLane *lane, TimestampTz now)
 	lane->load_below = enough ? low + 1 : 0;
 	LWLockRelease(dw_ready_lock(db));
 	return enough ? DW_NEVER : at;
+}
+
+/*---- Hints of tasks with groups ----*/
+
+/*
+ * Makes entries of n hints, whose lanes are grouped: a hint does not say the group, so the
+ * rows are read.  The id of an entry is 0 if its task is not there any more, or was moved:
+ * the session that has done it sends another hint.  False if the rows cannot be read now.
+ */
+bool
+dw_load_hinted(const DwHint *hints, int n, DwEntry *entries)
+{
+	volatile bool ok = false;
+
+	memset(entries, 0, n * sizeof(DwEntry));
+	PG_TRY();
+	{
+		Relation	rel = dw_read_begin();
+
+		ok = rel != NULL;
+		for (int i = 0; rel != NULL && i < n; i++)
+		{
+			HeapTuple	tuple = dw_task_find(rel, hints[i].id, GetActiveSnapshot());
+			DwTaskKey	key;
+
+			if (tuple == NULL)
+				continue;
+			dw_task_key(rel, tuple, &key);
+			if (key.due == hints[i].due)
+			{
+				entries[i].due = key.due;
+				entries[i].id = key.id;
+				entries[i].lane = hints[i].lane.index;
+				dw_entry_set_group(&entries[i], dw_task_group(rel, tuple));
+			}
+			heap_freetuple(tuple);
+		}
+		dw_read_end(rel);
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		dw_read_failed(db, "load tasks");
+	}
+	PG_END_TRY();
+	return ok;
 }
 
 /*---- The agenda: which lanes to look at, and when ----*/

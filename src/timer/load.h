@@ -13,6 +13,7 @@
 #include "../shmem/shared.h"
 
 extern void dw_load_reset(DwDatabase *database);
+extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries);
 extern bool dw_load_some(void);
 extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);

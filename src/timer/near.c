@@ -35,6 +35,7 @@
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
+#include "../shmem/groups.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "near.h"
@@ -281,7 +282,7 @@ ready_survives_cut(const DwEntry *entry, void *arg)
 }
 
 /*
- * Calls keep() for each entry of the lane's ready list, drops those for which it returns
+ * Calls keep() for each entry of the lane's ready list and its groups, drops those for which it returns
  * false, and returns the number of entries dropped.  The caller must not hold the ready
  * lock.
  *
@@ -307,6 +308,7 @@ filter_ready(DwLane *lane, DwKeep keep, void *arg)
 	count -= list.count;
 	/* entries that executors have put back meanwhile come first */
 	dw_list_append(dw_pool, &lane->ready, &list);
+	count += dw_groups_filter(db, lane, keep, arg);
 	if (dw_ready_count(lane) > 0)
 		dw_ready_list(db, lane);
 	LWLockRelease(dw_ready_lock(db));
@@ -914,6 +916,7 @@ static void
 reset_lane(DwLane *lane)
 {
 	dw_list_init(&lane->ready);
+	dw_groups_reset(lane);
 	lane->spare_state = DW_SPARE_FREE;
 	lane->waiting = 0;
 	lane->load_below = 0;

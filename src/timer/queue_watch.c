@@ -29,6 +29,7 @@
 #include "../ring/lane_heap.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
@@ -53,8 +54,9 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->batch = queue->batch;
 	place->max_running = queue->max_running;
 	place->rate = queue->rate;
-	place->per = queue->per;
-	place->burst = queue->burst;
+	place->groups = queue->groups;
+	place->group_max_running = queue->group_max_running;
+	place->group_rate = queue->group_rate;
 	place->timeout = queue->timeout;
 	place->max_attempts = queue->max_attempts;
 	place->retry_delay = queue->retry_delay;
@@ -118,7 +120,8 @@ place_queues(DwDatabase *db)
 
 /*
  * Sets the lane's queue_place, and counts the lane's executors for its queue.  A lane of
- * an external queue has been unlisted before.
+ * an external queue has been unlisted before.  One whose queue has groups since, or has none
+ * any more, is cut, since its entries are of the other kind.
  */
 static void
 attach_lane(DwDatabase *db, DwLane *lane)
@@ -129,6 +132,12 @@ attach_lane(DwDatabase *db, DwLane *lane)
 	if (lane->queue_place != DW_NO_QUEUE && queue->external && !lane->external)
 		dw_ready_unlist(db, lane);
 	lane->external = lane->queue_place != DW_NO_QUEUE && queue->external;
+	if (lane->grouped != (lane->queue_place != DW_NO_QUEUE && queue->groups))
+	{
+		lane->grouped = !lane->grouped;
+		dw_near_cut(lane, PG_INT64_MIN, PG_INT64_MIN);
+	}
+	dw_groups_obey_limits(lane);
 	if (lane->queue_place != DW_NO_QUEUE)
 		dw_queues[lane->queue_place].running += lane->running;
 }

@@ -270,15 +270,72 @@ look_at_control(bool first)
 
 /*---- Inbox ----*/
 
+/* Hints of tasks in lanes with groups, whose rows are to be read. */
+static DwHint to_read[INBOX_SLICE];
+static int	nto_read = 0;
+
+/* True if the lane's cursor is after this key, up to which its tasks are in memory. */
+static bool
+is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
+{
+	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
+}
+
+/* Steps D2 to D4: puts a task before the lane's cursor into memory. */
+static void
+add_hinted(const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	/* D3: a later load will read the task, since it is beyond the cursor */
+	if (!is_before_cursor(lane, entry->due, entry->id))
+	{
+		dw_atomic_lower(&lane->next_far, entry->due);
+		dw_lane_dirty(db, lane);
+	}
+	/* D2, or D4 */
+	else if (!dw_near_add_hard(lane, entry))
+	{
+		dw_near_cut(lane, entry->due, entry->id);
+		dw_near_apply_cuts();
+	}
+}
+
+/* Has the lane of a hint loaded again, from the task of the hint on. */
+static void
+read_again(const DwHint *hint)
+{
+	dw_near_cut(&dw_lanes[hint->lane.index], hint->due, hint->id);
+	dw_near_apply_cuts();
+}
+
+/* Reads the groups of the tasks in to_read, and puts them into memory. */
+static void
+add_grouped(void)
+{
+	DwEntry		entries[INBOX_SLICE];
+	bool		ok;
+
+	if (nto_read == 0)
+		return;
+	ok = dw_load_hinted(to_read, nto_read, entries);
+	for (int i = 0; i < nto_read; i++)
+		if (!ok)
+			read_again(&to_read[i]);
+		else if (entries[i].id != 0)
+			add_hinted(&entries[i]);
+	nto_read = 0;
+}
+
 /*
- * Deals with a hint of a committed task: steps D1 to D4 of the model.  A task before the
- * lane's cursor is put into memory.
+ * Deals with a hint of a committed task, step D1 of the model and what follows; add_grouped()
+ * deals with one whose lane has groups.
  */
 static void
 take_hint(const DwHint *hint)
 {
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
-	DwEntry		entry;
+	DwEntry		entry = {.due = hint->due, .id = hint->id, .lane = hint->lane.index};
 
 	if (pg_atomic_read_u32(&lane->generation) != hint->lane.generation ||
 		lane->database != db->oid)
@@ -287,26 +344,14 @@ take_hint(const DwHint *hint)
 		dw_reload_ask(&db->timer_news, hint->due);
 		return;
 	}
-	/* D3: a later load will read the task, since it is beyond the cursor */
-	if (hint->due > lane->cursor_due ||
-		(hint->due == lane->cursor_due && hint->id >= lane->cursor_id))
-	{
-		dw_atomic_lower(&lane->next_far, hint->due);
-		dw_lane_dirty(db, lane);
-		return;
-	}
-
-	entry.due = hint->due;
-	entry.id = hint->id;
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
-	entry.lane = hint->lane.index;
-	/* D2, or D4 */
-	if (!dw_near_add_hard(lane, &entry))
-	{
-		dw_near_cut(lane, hint->due, hint->id);
-		dw_near_apply_cuts();
-	}
+	if (!lane->grouped || !is_before_cursor(lane, hint->due, hint->id))
+		add_hinted(&entry);
+	else if (nto_read < INBOX_SLICE)
+		to_read[nto_read++] = *hint;
+	else
+		read_again(hint);
 }
 
 /* Deals with the hints in the inbox, INBOX_SLICE at most; returns true if there were any. */
@@ -320,6 +365,7 @@ drain_inbox(void)
 		DW_INJECT("drain-after-take");
 	for (uint32 i = 0; i < n; i++)
 		take_hint(&hints[i]);
+	add_grouped();
 	return n > 0;
 }
 
@@ -491,6 +537,7 @@ dw_timer_main(Datum number)
 			control_at = look_at_control(false);
 		more = drain_inbox();
 		lease_at = dw_lease_watch(db, take_hint);
+		add_grouped();
 		quota_seen = db->account.quota;
 		if (db->account.used > quota_seen)
 			dw_near_obey_quota();

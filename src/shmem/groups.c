@@ -1,0 +1,725 @@
+/*-------------------------------------------------------------------------
+ *
+ * groups.c
+ *	  Groups of tasks: their turns and their limits.
+ *
+ * Run by the timer, which adds ready tasks, by executors and sessions that take them,
+ * all under the ready lock of the database, exclusively; only what says so needs less.
+ *
+ * A queue may have groups: a task of it says to which one it belongs, by any text.  There
+ * may be millions of groups.  Only those of which tasks are ready or run have a place here,
+ * one for each lane.  Tasks of other queues do not come by here.
+ *
+ * The text is not kept, only a hash of it.  Groups with the same hash share their turns and
+ * limits: of a million groups that are in use at once about a hundred pairs do.
+ *
+ * Turns: groups of a lane with ready tasks are open, and one task of each is taken in turn.
+ * So a group with 100,000 tasks holds another one up by one task in each round.  A group
+ * that is at a limit is not open; it becomes so again when a task of it ends, or when the
+ * clock has come to what its rate allows.
+ *
+ * Limits hold for a group of a queue as a whole, also where its tasks belong to several
+ * lanes: to several owners, or priorities.  Its places in these lanes are siblings; they
+ * are in one bucket of the hash table, so what runs is summed up by a walk along that.
+ *
+ * There are delay_wheel.max_groups places, in all databases together.  If all are in use, tasks of
+ * further groups stay in the list of their lane.  They need a place to be run, and none to
+ * wait: a few more places are kept for lanes in which no group is open, so that each lane
+ * makes progress.  What is lost meanwhile is the turns of such groups, not their limits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "port/pg_bitutils.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../ring/lane_heap.h"
+#include "groups.h"
+#include "queue_limits.h"
+#include "shared.h"
+
+#define NO_PLACE		(-1)
+
+/* In place of a lane: several of them. */
+#define MANY_LANES		(-2)
+
+/* A process does not look in vain for places that it could give back before this time, in us. */
+#define TIDY_PAUSE_US	(100 * 1000)
+
+/* What all databases share. */
+typedef struct Table
+{
+	slock_t		lock;			/* protects the free list and the buckets */
+	int32		free;			/* first free place */
+	uint32		nfree;
+	uint32		nbuckets;		/* a power of two */
+	int32		buckets[FLEXIBLE_ARRAY_MEMBER];	/* first place of each */
+} Table;
+
+static Table *table = NULL;
+static DwGroup *places = NULL;
+
+/*---- The table of places ----*/
+
+/* Places that only lanes without an open group get: each executor may need one. */
+static uint32
+reserved_places(void)
+{
+	return dw_executor_places();
+}
+
+static uint32
+all_places(void)
+{
+	return dw_max_groups + reserved_places();
+}
+
+static Size
+table_size(void)
+{
+	return MAXALIGN(add_size(offsetof(Table, buckets),
+							 mul_size(pg_nextpower2_32(all_places()), sizeof(int32))));
+}
+
+/* Bytes of shared memory. */
+Size
+dw_groups_size(void)
+{
+	return add_size(table_size(), mul_size(all_places(), sizeof(DwGroup)));
+}
+
+/* Finds the part in shared memory, or allocates it. */
+void
+dw_groups_attach(void)
+{
+	bool		found;
+
+	table = ShmemInitStruct("delay_wheel groups", dw_groups_size(), &found);
+	places = (DwGroup *) ((char *) table + table_size());
+}
+
+/* Makes all places free.  Called once for each shared memory. */
+void
+dw_groups_init(void)
+{
+	uint32		n = all_places();
+
+	memset(places, 0, n * sizeof(DwGroup));
+	SpinLockInit(&table->lock);
+	table->nbuckets = pg_nextpower2_32(n);
+	for (uint32 i = 0; i < table->nbuckets; i++)
+		table->buckets[i] = NO_PLACE;
+	for (uint32 i = 0; i < n; i++)
+		places[i].next = i + 1 < n ? (int32) i + 1 : NO_PLACE;
+	table->free = 0;
+	table->nfree = n;
+}
+
+static int32 *
+bucket_of(const DwLane *lane, uint32 hash)
+{
+	uint32		h = hash_combine(hash, hash_combine(lane->database, (uint16) lane->queue));
+
+	return &table->buckets[h & (table->nbuckets - 1)];
+}
+
+/* True if the place is that of this group of the lane's queue, in any of the queue's lanes. */
+static bool
+is_of_group(const DwGroup *group, const DwLane *lane, uint32 hash)
+{
+	const DwLane *other = &dw_lanes[group->lane];
+
+	return group->hash == hash && other->database == lane->database && other->queue == lane->queue;
+}
+
+/* The place of this group in this lane, or NULL. */
+static DwGroup *
+find_group(const DwLane *lane, uint32 hash)
+{
+	DwGroup    *found = NULL;
+
+	SpinLockAcquire(&table->lock);
+	for (int32 i = *bucket_of(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
+		if (places[i].hash == hash && places[i].lane == lane - dw_lanes)
+			found = &places[i];
+	SpinLockRelease(&table->lock);
+	return found;
+}
+
+/*
+ * The next sibling of a group, itself included; after: the one before, NULL: the first one.
+ * Siblings come and go only under the ready lock, which the caller holds.
+ */
+static DwGroup *
+next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
+{
+	DwGroup    *found = NULL;
+
+	SpinLockAcquire(&table->lock);
+	for (int32 i = after ? after->next : *bucket_of(lane, hash);
+		 i != NO_PLACE && found == NULL; i = places[i].next)
+		if (is_of_group(&places[i], lane, hash))
+			found = &places[i];
+	SpinLockRelease(&table->lock);
+	return found;
+}
+
+/*
+ * Takes a free place for a group of the lane; NULL if none is free, or only reserved ones
+ * are and by_reserve is false.
+ */
+static DwGroup *
+take_place(DwLane *lane, uint32 hash, bool by_reserve)
+{
+	int32	   *bucket = bucket_of(lane, hash);
+	DwGroup    *group = NULL;
+
+	SpinLockAcquire(&table->lock);
+	if (table->nfree > (by_reserve ? 0 : reserved_places()))
+	{
+		group = &places[table->free];
+		table->free = group->next;
+		table->nfree--;
+		group->lane = lane - dw_lanes;
+		group->hash = hash;
+		group->next = *bucket;
+		*bucket = group - places;
+	}
+	SpinLockRelease(&table->lock);
+	if (group == NULL)
+		return NULL;
+	group->state = DW_GROUP_IDLE;
+	group->running = group->count = 0;
+	group->rests = false;
+	memset(&group->rate_use, 0, sizeof(group->rate_use));
+	dw_list_init(&group->more);
+	dlist_push_tail(&lane->groups.all, &group->of_lane);
+	return group;
+}
+
+/* Gives the place of an idle group back. */
+static void
+free_place(DwGroup *group)
+{
+	int32	   *link = bucket_of(&dw_lanes[group->lane], group->hash);
+
+	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0);
+	dlist_delete(&group->of_lane);
+	SpinLockAcquire(&table->lock);
+	while (*link != group - places)
+		link = &places[*link].next;
+	*link = group->next;
+	group->next = table->free;
+	table->free = group - places;
+	table->nfree++;
+	SpinLockRelease(&table->lock);
+}
+
+/*---- States ----*/
+
+/* The group that this link of a lane's list of all its groups belongs to. */
+static DwGroup *
+group_of_lane(dlist_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return dlist_container(DwGroup, of_lane, node);
+}
+
+/* The group that this link of a lane's list of open or resting groups belongs to. */
+static DwGroup *
+group_in_turn(dlist_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return dlist_container(DwGroup, turn, node);
+}
+
+/* The group that this node of a lane's heap of sleepers belongs to. */
+static DwGroup *
+group_asleep(const pairingheap_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return pairingheap_container(DwGroup, sleeper, unconstify(pairingheap_node *, node));
+}
+
+/* For the heap of a lane's sleepers: the one that wakes first is at the top. */
+static int
+compare_sleepers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
+{
+	TimestampTz x = group_asleep(a)->wakes_at;
+	TimestampTz y = group_asleep(b)->wakes_at;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Begins with no group. */
+void
+dw_lane_groups_init(DwLaneGroups *groups)
+{
+	dlist_init(&groups->all);
+	dlist_init(&groups->open);
+	dlist_init(&groups->resting);
+	groups->asleep.ph_compare = compare_sleepers;
+	groups->asleep.ph_arg = NULL;
+	groups->asleep.ph_root = NULL;
+	groups->entries = groups->nopen = 0;
+}
+
+/* Takes the group out of the list or heap of its state. */
+static void
+leave_state(DwGroup *group)
+{
+	DwLaneGroups *groups = &dw_lanes[group->lane].groups;
+
+	if (group->state == DW_GROUP_OPEN)
+	{
+		dlist_delete(&group->turn);
+		groups->nopen--;
+	}
+	else if (group->state == DW_GROUP_ASLEEP)
+		pairingheap_remove(&groups->asleep, &group->sleeper);
+	else if (group->rests)
+		dlist_delete(&group->turn);
+	group->rests = false;
+	group->state = DW_GROUP_IDLE;
+}
+
+/* Gives the group this state; one that opens is the last in its lane's turns. */
+static void
+enter_state(DwGroup *group, DwGroupState state)
+{
+	DwLaneGroups *groups = &dw_lanes[group->lane].groups;
+
+	group->state = state;
+	if (state == DW_GROUP_OPEN)
+	{
+		dlist_push_tail(&groups->open, &group->turn);
+		groups->nopen++;
+	}
+	else if (state == DW_GROUP_ASLEEP)
+		pairingheap_add(&groups->asleep, &group->sleeper);
+}
+
+/* The limits of one group of the lane's queue; NULL if it has none. */
+static const DwQueue *
+limits_of(const DwLane *lane, uint32 hash)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+
+	if (hash == DW_NO_GROUP || queue == NULL ||
+		(queue->group_max_running == 0 && queue->group_rate.starts == 0))
+		return NULL;
+	return queue;
+}
+
+/* How far the group has used up its rate, by what all siblings know. */
+static const DwRateUse *
+rate_use_of(const DwGroup *group)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+	const DwRateUse *latest = &group->rate_use;
+
+	for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
+		 s = next_sibling(lane, group->hash, s))
+		if (s->rate_use.next_start > latest->next_start)
+			latest = &s->rate_use;
+	return latest;
+}
+
+/*
+ * The state that a group with ready tasks has by its limits; *wakes_at is set if it is
+ * DW_GROUP_ASLEEP.
+ */
+static DwGroupState
+state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+	const DwQueue *queue = limits_of(lane, group->hash);
+
+	if (queue == NULL)
+		return DW_GROUP_OPEN;
+	if (queue->group_max_running > 0)
+	{
+		uint32		running = 0;
+
+		for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
+			 s = next_sibling(lane, group->hash, s))
+			running += s->running;
+		if (running >= (uint32) queue->group_max_running)
+			return DW_GROUP_FULL;
+	}
+	if (queue->group_rate.starts > 0)
+	{
+		*wakes_at = dw_rate_next(&queue->group_rate, rate_use_of(group), now);
+		if (*wakes_at > now)
+			return DW_GROUP_ASLEEP;
+	}
+	return DW_GROUP_OPEN;
+}
+
+/* True if a group without tasks must keep its place, since its rate is in use. */
+static bool
+rate_is_in_use(const DwGroup *group, TimestampTz now)
+{
+	const DwQueue *queue = limits_of(&dw_lanes[group->lane], group->hash);
+
+	return queue != NULL && queue->group_rate.starts > 0 &&
+		dw_rate_unused_at(&queue->group_rate, &group->rate_use) > now;
+}
+
+/*
+ * Brings the state of a group up to date.  One that stays open keeps its turn.  The place of
+ * one that is not needed any more is given back.
+ */
+static void
+update_state(DwGroup *group, TimestampTz now)
+{
+	TimestampTz wakes_at = 0;
+	DwGroupState state = group->count == 0 ? DW_GROUP_IDLE : state_by_limits(group, now, &wakes_at);
+
+	if (state == DW_GROUP_OPEN && group->state == DW_GROUP_OPEN)
+		return;
+	leave_state(group);
+	group->wakes_at = wakes_at;
+	if (state != DW_GROUP_IDLE)
+		enter_state(group, state);
+	else if (group->running == 0)
+	{
+		group->rests = rate_is_in_use(group, now);
+		if (group->rests)
+			dlist_push_tail(&dw_lanes[group->lane].groups.resting, &group->turn);
+		else
+			free_place(group);
+	}
+}
+
+/*
+ * As update_state(), for the group and all its siblings.  Returns the lane without an open
+ * group that has one now; DW_NO_LANE if there is none, MANY_LANES if there are several.
+ */
+static int32
+update_group(DwGroup *group, TimestampTz now)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+	uint32		hash = group->hash;
+	int32		opened = DW_NO_LANE;
+	DwGroup    *next;
+
+	if (limits_of(lane, hash) == NULL)
+	{
+		update_state(group, now);
+		return DW_NO_LANE;
+	}
+	for (DwGroup *s = next_sibling(lane, hash, NULL); s != NULL; s = next)
+	{
+		DwLaneGroups *groups = &dw_lanes[s->lane].groups;
+		bool		none_open = groups->nopen == 0;
+
+		next = next_sibling(lane, hash, s);
+		update_state(s, now);
+		if (none_open && groups->nopen > 0)
+			opened = opened == DW_NO_LANE ? s->lane : MANY_LANES;
+	}
+	return opened;
+}
+
+/* Gives back the places of groups of the lane of which only the rate was in use. */
+static void
+tidy_lane(DwLane *lane, TimestampTz now)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &lane->groups.resting)
+	{
+		DwGroup    *group = group_in_turn(iter.cur);
+
+		/* the rate of those behind it was mostly used later */
+		if (rate_is_in_use(group, now))
+			break;
+		update_state(group, now);
+	}
+}
+
+/* As tidy_lane(), for all lanes of the database. */
+static void
+tidy_lanes(DwDatabase *db, TimestampTz now)
+{
+	static TimestampTz tidied_at = 0;
+
+	if (now >= tidied_at && now - tidied_at < TIDY_PAUSE_US)
+		return;
+	tidied_at = now;
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		tidy_lane(&dw_lanes[i], now);
+}
+
+/* The place of the entry's group in the lane, a new one if necessary; NULL if none is free. */
+static DwGroup *
+group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
+{
+	DwGroup    *group = find_group(lane, entry->block);
+
+	if (group == NULL)
+		group = take_place(lane, entry->block, false);
+	if (group == NULL)
+	{
+		tidy_lanes(db, dw_now());
+		group = take_place(lane, entry->block, by_reserve);
+	}
+	return group;
+}
+
+/*---- Ready tasks of groups ----*/
+
+/*
+ * Appends a ready task to its group.  by_reserve: if there is no other place for the group,
+ * it gets a reserved one.  Changes nothing if the result is not DW_GROUP_ADDED.
+ */
+DwGroupAdded
+dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
+{
+	DwGroup    *group = group_of_entry(db, lane, entry, by_reserve);
+
+	if (group == NULL)
+		return DW_GROUP_NO_PLACE;
+	if (group->count == 0)
+		group->first = *entry;
+	else if (!dw_list_push(dw_pool, &db->account, &group->more, entry))
+		return DW_GROUP_NO_MEMORY;
+	group->count++;
+	lane->groups.entries++;
+	if (group->count == 1)
+		update_state(group, dw_now());
+	return DW_GROUP_ADDED;
+}
+
+/* As dw_group_add(), but before all other tasks of the group. */
+DwGroupAdded
+dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	DwGroup    *group = group_of_entry(db, lane, entry, true);
+
+	if (group == NULL)
+		return DW_GROUP_NO_PLACE;
+	if (group->count > 0 && !dw_list_put_back(dw_pool, &db->account, &group->more, &group->first))
+		return DW_GROUP_NO_MEMORY;
+	group->first = *entry;
+	group->count++;
+	lane->groups.entries++;
+	if (group->count == 1)
+		update_state(group, dw_now());
+	return DW_GROUP_ADDED;
+}
+
+/* Takes the first task out of the group. */
+static void
+pop_first(DwDatabase *db, DwGroup *group)
+{
+	DwPosition	head = dw_list_head(dw_pool, &group->more);
+
+	(void) dw_list_pop(dw_pool, &db->account, &group->more, &head, &group->first);
+	group->count--;
+	dw_lanes[group->lane].groups.entries--;
+}
+
+/*
+ * The group of the lane whose turn it is; NULL if none may begin a task now.  Wakes those
+ * whose rate allows a task again.
+ */
+DwGroup *
+dw_groups_next(DwLane *lane, TimestampTz now)
+{
+	DwLaneGroups *groups = &lane->groups;
+
+	while (!pairingheap_is_empty(&groups->asleep))
+	{
+		DwGroup    *first = group_asleep(pairingheap_first(&groups->asleep));
+
+		if (first->wakes_at > now)
+			break;
+		/* it may go on sleeping, since a sibling was faster; then it wakes later */
+		update_state(first, now);
+	}
+	tidy_lane(lane, now);
+	return dlist_is_empty(&groups->open) ? NULL : group_in_turn(dlist_head_node(&groups->open));
+}
+
+/*
+ * Takes the first task of an open group, and ends its turn.  A task that an executor takes
+ * is counted until dw_group_end(); messages are not.
+ */
+void
+dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
+{
+	DwLane	   *lane = &dw_lanes[group->lane];
+	const DwQueue *queue = limits_of(lane, group->hash);
+
+	Assert(group->state == DW_GROUP_OPEN);
+	*entry = group->first;
+	pop_first(db, group);
+	if (!lane->external)
+		group->running++;
+	if (queue != NULL && queue->group_rate.starts > 0)
+	{
+		group->rate_use = *rate_use_of(group);
+		dw_rate_start(&queue->group_rate, &group->rate_use, now);
+	}
+	leave_state(group);
+	(void) update_group(group, now);
+}
+
+/*
+ * Counts the end of a task that an executor has taken; begun is whether its SQL had begun.
+ * Nothing if the entry has no group.
+ */
+void
+dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
+{
+	DwGroup    *group = dw_entry_has_group(entry) ? find_group(&dw_lanes[entry->lane], entry->block) : NULL;
+	const DwQueue *queue;
+	int32		opened;
+
+	if (group == NULL)
+		return;
+	Assert(group->running > 0);
+	group->running--;
+	queue = limits_of(&dw_lanes[group->lane], group->hash);
+	if (!begun && queue != NULL && queue->group_rate.starts > 0)
+		dw_rate_not_begun(&queue->group_rate, &group->rate_use);
+	opened = update_group(group, dw_now());
+	if (opened != DW_NO_LANE)
+		db->group_opened = db->group_opened == DW_NO_LANE ? opened : MANY_LANES;
+}
+
+/*
+ * True if the end of a task has opened a group in a lane that had no open one, and none has
+ * taken its task since: the timer may have to wake an executor.
+ */
+bool
+dw_groups_take_news(DwDatabase *db)
+{
+	int32		opened = db->group_opened;
+
+	db->group_opened = DW_NO_LANE;
+	return opened == MANY_LANES || (opened != DW_NO_LANE && dw_lanes[opened].groups.nopen > 0);
+}
+
+/*
+ * Calls keep() for each ready task of the lane's groups, drops those for which it returns
+ * false, and returns their number.
+ */
+uint32
+dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
+{
+	TimestampTz now = dw_now();
+	uint32		before = lane->groups.entries;
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &lane->groups.all)
+	{
+		DwGroup    *group = group_of_lane(iter.cur);
+		uint32		count = group->more.count;
+
+		if (group->count == 0)
+			continue;
+		dw_list_filter(dw_pool, &db->account, &group->more, keep, arg);
+		count -= group->more.count;
+		group->count -= count;
+		lane->groups.entries -= count;
+		if (!keep(&group->first, arg))
+			pop_first(db, group);
+		if (group->count == 0)
+			update_state(group, now);
+	}
+	return before - lane->groups.entries;
+}
+
+/*
+ * Forgets all ready tasks of the lane, whose memory is reclaimed otherwise; those that run
+ * are still counted.
+ */
+void
+dw_groups_reset(DwLane *lane)
+{
+	TimestampTz now = dw_now();
+	dlist_mutable_iter iter;
+
+	lane->groups.entries = 0;
+	dlist_foreach_modify(iter, &lane->groups.all)
+	{
+		DwGroup    *group = group_of_lane(iter.cur);
+
+		dw_list_init(&group->more);
+		group->count = 0;
+		update_state(group, now);
+	}
+}
+
+/* Gives back the places of a lane that is given back, and has no task. */
+void
+dw_groups_leave(DwLane *lane)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &lane->groups.all)
+	{
+		DwGroup    *group = group_of_lane(iter.cur);
+
+		leave_state(group);
+		group->running = group->count = 0;
+		free_place(group);
+	}
+	lane->groups.entries = 0;
+}
+
+/* The limits of the lane's queue, or the clock, may have changed. */
+void
+dw_groups_obey_limits(DwLane *lane)
+{
+	TimestampTz now = dw_now();
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &lane->groups.all)
+		update_state(group_of_lane(iter.cur), now);
+}
+
+/*---- What views and the timer ask; the ready lock, shared, is enough ----*/
+
+/* When the next sleeping group of the lane wakes; DW_NEVER if none sleeps. */
+TimestampTz
+dw_groups_wake_at(const DwLane *lane)
+{
+	pairingheap *asleep = unconstify(pairingheap *, &lane->groups.asleep);
+
+	if (pairingheap_is_empty(asleep))
+		return DW_NEVER;
+	return group_asleep(pairingheap_first(asleep))->wakes_at;
+}
+
+/* True if a group of the lane may begin a task now. */
+bool
+dw_groups_any_open(const DwLane *lane, TimestampTz now)
+{
+	return lane->groups.nopen > 0 || dw_groups_wake_at(lane) <= now;
+}
+
+/* The earliest due time of the lane's groups; DW_NEVER if none has a ready task. */
+TimestampTz
+dw_groups_first_due(const DwLane *lane)
+{
+	TimestampTz first = DW_NEVER;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, unconstify(dlist_head *, &lane->groups.all))
+	{
+		const DwGroup *group = group_of_lane(iter.cur);
+
+		if (group->count > 0)
+			first = Min(first, group->first.due);
+	}
+	return first;
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * groups.h
+ *	  Groups of tasks: their turns and their limits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DW_GROUPS_H
+#define DW_GROUPS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "lib/ilist.h"
+#include "lib/pairingheap.h"
+
+#include "../ring/ring.h"
+#include "rate.h"
+#include "shared.h"
+
+/* Where a group of a lane stands. */
+typedef enum DwGroupState
+{
+	DW_GROUP_IDLE = 0,			/* has no ready task */
+	DW_GROUP_OPEN,				/* has ready tasks, and waits for its turn */
+	DW_GROUP_FULL,				/* has ready tasks, and as many run as may */
+	DW_GROUP_ASLEEP				/* has ready tasks, and its rate allows none before wakes_at */
+} DwGroupState;
+
+/*
+ * The tasks of a lane that belong to one group of its queue: those that are ready, and how
+ * many run.  A place is in use while there are any, or while the rate of the group
+ * is not unused.  Ready lock, but for what says otherwise.
+ */
+typedef struct DwGroup
+{
+	int32		lane;			/* index in dw_lanes */
+	uint32		hash;			/* of the group's name; DW_NO_GROUP: tasks without a group */
+	DwGroupState state;
+	uint32		running;		/* tasks that executors have taken and not ended */
+	uint32		count;			/* ready tasks */
+	DwEntry		first;			/* the first of these */
+	DwList		more;			/* the others */
+	DwRateUse	rate_use;		/* of the whole group, if no sibling's is later */
+	TimestampTz wakes_at;		/* if asleep */
+	dlist_node	of_lane;		/* in DwLaneGroups.all */
+	dlist_node	turn;			/* if open: in DwLaneGroups.open; if idle, and only its rate
+								 * is in use: in DwLaneGroups.resting */
+	bool		rests;			/* it is in DwLaneGroups.resting */
+	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
+	int32		next;			/* next place of its bucket, or next free place; the spinlock
+								 * of groups.c */
+} DwGroup;
+
+/* What became of an entry that was to be added to its group. */
+typedef enum DwGroupAdded
+{
+	DW_GROUP_ADDED,
+	DW_GROUP_NO_PLACE,			/* no place for the group is free */
+	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
+} DwGroupAdded;
+
+/* In place of a hash: tasks without a group, which take turns as if they were one. */
+#define DW_NO_GROUP		0
+
+extern Size dw_groups_size(void);
+extern void dw_groups_attach(void);
+extern void dw_groups_init(void);
+
+extern void dw_lane_groups_init(DwLaneGroups *groups);
+extern void dw_groups_leave(DwLane *lane);
+extern void dw_groups_reset(DwLane *lane);
+
+extern DwGroupAdded dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve);
+extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
+extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
+extern void dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
+extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
+extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
+extern void dw_groups_obey_limits(DwLane *lane);
+
+extern bool dw_groups_take_news(DwDatabase *db);
+extern bool dw_groups_any_open(const DwLane *lane, TimestampTz now);
+extern TimestampTz dw_groups_wake_at(const DwLane *lane);
+extern TimestampTz dw_groups_first_due(const DwLane *lane);
+
+/* Makes the entry say its group instead of where its row is. */
+static inline void
+dw_entry_set_group(DwEntry *entry, uint32 hash)
+{
+	entry->block = hash;
+	entry->offset = DW_ENTRY_GROUP;
+}
+
+/* True if the entry says its group, instead of where its row is. */
+static inline bool
+dw_entry_has_group(const DwEntry *entry)
+{
+	return (entry->offset & DW_ENTRY_GROUP) != 0;
+}
+
+#endif							/* DW_GROUPS_H */

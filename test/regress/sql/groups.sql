@@ -1,0 +1,99 @@
+--
+-- GROUPS
+-- Tasks and messages of a queue with groups say to which one they belong: what is
+-- refused, what is shown, and what follows a task. How groups take turns and how
+-- their limits hold is tested in t/345_groups.pl.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set helpers :abs_srcdir '/helpers.sql'
+\set ECHO none
+\i :helpers
+\set ECHO all
+
+CREATE ROLE regress_dw_tenant_a LOGIN;
+CREATE ROLE regress_dw_tenant_b LOGIN;
+SELECT delay_wheel.allow('regress_dw_tenant_a'), delay_wheel.allow('regress_dw_tenant_b');
+CREATE TABLE group_effect (label text, task text DEFAULT current_setting('delay_wheel.task_id'));
+GRANT ALL ON group_effect TO PUBLIC;
+
+-- declared
+SELECT delay_queue('grouped', groups => true, group_max_running => 2, group_rate => 600, group_per => '1 minute', group_burst => 5, users => '{regress_dw_tenant_a}');
+SELECT delay_queue('turns', groups => true);
+SELECT delay_queue('ungrouped');
+SELECT delay_queue('letters', groups => true, external => true);
+SELECT name, groups, group_max_running, group_rate, group_per, group_burst, max_running, rate, per, burst
+FROM delay_wheel.queues WHERE name IN ('grouped', 'turns', 'ungrouped', 'letters') ORDER BY name;
+SELECT delay_queue('grouped', group_rate => 7, group_per => '2 days');
+SELECT delay_queue('grouped', group_max_running => 0, group_burst => 0);
+SELECT name, groups, group_max_running, group_rate, group_per, group_burst FROM delay_wheel.queues WHERE name = 'grouped';
+-- refused
+SELECT delay_queue('ungrouped', group_max_running => 1);
+SELECT delay_queue('ungrouped', group_rate => 1);
+SELECT delay_queue('grouped', groups => false);
+SELECT delay_queue('letters', group_max_running => 1);
+SELECT delay_queue('letters', group_rate => 1);
+SELECT delay_queue('grouped', external => true);
+SELECT delay_queue('grouped', group_max_running => -1);
+SELECT delay_queue('grouped', group_rate => 1000001);
+SELECT delay_queue('grouped', group_per => '0.9 s');
+SELECT delay_queue('grouped', group_per => '367 days');
+SELECT delay_queue('grouped', group_burst => -1);
+SELECT delay_queue('grouped', group_rate => 0, groups => false);
+SELECT delay_queue('grouped', groups => true, group_max_running => 1);
+
+-- scheduled
+SELECT delay_schedule_task('SELECT 1', group_key => 'a');
+SELECT delay_schedule_task('SELECT 1', queue => 'default', group_key => 'a');
+SELECT delay_schedule_task('SELECT 1', queue => 'ungrouped', group_key => 'a');
+SELECT delay_schedule_task('SELECT 1', queue => 'grouped', group_key => '');
+SELECT delay_schedule_task('SELECT 1', queue => 'grouped', group_key => repeat('x', 1001));
+SELECT delay_put('SELECT 1', queue => 'ungrouped', group_key => 'a');
+SELECT delay_send('letters', '1', group_key => '');
+SELECT delay_put_message('letters', '1', group_key => repeat('x', 1001));
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => repeat('x', 1000)) IS NOT NULL AS longest;
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => 'tenant 7', key => 'k') IS NOT NULL AS new;
+SELECT outcome FROM delay_put('SELECT 2', delay => '1 day', queue => 'grouped', group_key => 'tenant 8', key => 'k', if_exists => 'replace');
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped') IS NOT NULL AS none;
+SELECT delay_send('letters', '1', delay => '1 day', group_key => 'reader') IS NOT NULL AS sent;
+SELECT outcome FROM delay_put_message('letters', '2', delay => '1 day', key => 'k', group_key => 'reader');
+SELECT queue, key, "left"(group_key, 10) AS group_key, octet_length(group_key) FROM delay_wheel.tasks WHERE queue IN ('grouped', 'letters') ORDER BY id;
+-- moving and changing a task leaves its group
+SELECT delay_reschedule_key('k', '2 days', queue => 'grouped');
+SELECT delay_update_key('k', 'grouped', priority => 3);
+SELECT key, group_key, priority FROM delay_wheel.tasks WHERE queue = 'grouped' AND key = 'k';
+-- in another queue it means nothing
+SELECT delay_update_key('k', 'grouped', to_queue => 'ungrouped');
+SELECT queue, group_key FROM delay_wheel.tasks WHERE key = 'k' AND queue = 'ungrouped';
+
+-- by those who may use the queue; others learn nothing of the group
+SET SESSION AUTHORIZATION regress_dw_tenant_a;
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => 'of a') IS NOT NULL AS scheduled;
+SELECT queue, group_key FROM delay_wheel.tasks;
+SET SESSION AUTHORIZATION regress_dw_tenant_b;
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => 'of a');
+SELECT queue, group_key FROM delay_wheel.tasks;
+SELECT queue, group_key FROM delay_wheel.failed;
+RESET SESSION AUTHORIZATION;
+SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue IN ('grouped', 'ungrouped', 'letters')) c;
+
+-- what follows a task is of its group, if it is of its queue; failed tasks keep it
+SELECT delay_schedule_task($$INSERT INTO group_effect VALUES ('first')$$, queue => 'grouped', group_key => 'tenant 7', max_attempts => 1,
+	on_success => $$SELECT pg_sleep(0), 1 / 0$$) AS first \gset
+SELECT pg_temp.wait_for($$(SELECT count(*) = 1 FROM delay_wheel.failed WHERE queue = 'grouped')$$);
+SELECT queue, group_key, message FROM delay_wheel.failed WHERE queue = 'grouped';
+SELECT delay_pause('grouped');
+SELECT count(delay_retry(id)) AS put_back FROM delay_wheel.failed WHERE queue = 'grouped';
+SELECT queue, group_key FROM delay_wheel.tasks WHERE queue = 'grouped';
+SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'grouped') c;
+SELECT delay_resume('grouped');
+-- of a message the follow-up is an SQL task, and so has no group
+SELECT delay_send('letters', '3', group_key => 'reader', on_success => $$INSERT INTO group_effect VALUES ('received')$$) AS message \gset
+SELECT pg_temp.wait_for($$(SELECT ready = 1 FROM delay_wheel.queues WHERE name = 'letters')$$);
+SELECT payload FROM delay_receive('letters', autocommit => true);
+SELECT pg_temp.wait_for($$(SELECT count(*) = 2 FROM group_effect)$$);
+SELECT label FROM group_effect ORDER BY label;
+
+SELECT delay_queue_drop('grouped'), delay_queue_drop('turns'), delay_queue_drop('ungrouped'), delay_queue_drop('letters');
+DROP TABLE group_effect;
+SELECT delay_wheel.disallow('regress_dw_tenant_a'), delay_wheel.disallow('regress_dw_tenant_b');
+DROP ROLE regress_dw_tenant_a, regress_dw_tenant_b;

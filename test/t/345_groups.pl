@@ -1,0 +1,248 @@
+# Groups of tasks: they take turns, and their limits hold across executors, roles and
+# priorities, in batches, after rollbacks, restarts and kills, and with fewer places in
+# memory than there are groups; what is counted of a group is never left over.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $conf = q{
+log_statement = none
+autovacuum = off
+restart_after_crash = on
+delay_wheel.max_executors = 6
+};
+my $setup = q{
+	CREATE ROLE anna LOGIN; CREATE ROLE berta LOGIN;
+	CREATE TABLE ran (n bigserial, label text, of text, role name DEFAULT current_user, xid xid8 DEFAULT pg_current_xact_id(),
+		began timestamptz DEFAULT clock_timestamp(), ended timestamptz);
+	GRANT ALL ON ran, ran_n_seq TO PUBLIC;
+	SELECT delay_wheel.allow('public');
+	CREATE FUNCTION take(label text, of text, ms int) RETURNS void LANGUAGE plpgsql AS $$
+		DECLARE began timestamptz = clock_timestamp();
+		BEGIN
+			PERFORM pg_sleep(ms / 1000.0);
+			INSERT INTO ran (label, of, began, ended) VALUES (label, of, began, clock_timestamp());
+		END
+	$$;
+	-- n tasks of each group, of this role
+	CREATE FUNCTION put(queue_name text, role regrole, groups text[], n int, sql text, priority int DEFAULT 0,
+		due timestamptz DEFAULT now()) RETURNS void LANGUAGE sql AS $$
+		INSERT INTO delay_wheel.task (due, owner, queue, priority, sql, group_key)
+		SELECT put.due, role, q.id, put.priority, replace(put.sql, '$of', quote_literal(g)), g
+		FROM delay_wheel.queue q, generate_series(1, n), unnest(put.groups) g
+		WHERE q.name = queue_name
+	$$;
+	-- the most tasks of one group that ran at a time, by what they wrote
+	CREATE FUNCTION overlap(which text) RETURNS bigint LANGUAGE sql AS $$
+		SELECT max(at_once) FROM (
+			SELECT sum(step) OVER (PARTITION BY of ORDER BY at, step ROWS UNBOUNDED PRECEDING) AS at_once
+			FROM ran, LATERAL (VALUES (began, 1), (ended, -1)) v(at, step) WHERE label = which) s
+	$$;
+};
+my $node = new_node('groups', conf => $conf, batches => 1);
+
+sub query { return $node->safe_psql('postgres', $_[0]); }
+
+sub wait_for_count
+{
+	my ($label, $count, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return wait_for($node, "SELECT count(*) FROM ran WHERE label = '$label'", $what, 120, expected => $count)
+	  || diag(query('SELECT * FROM delay_wheel.lanes'));
+}
+
+# A task of each group runs, one at a time: nothing of them is counted as running.
+sub nothing_left_over
+{
+	my ($queue, $label, @groups) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $list = join ',', @groups;
+
+	query("SELECT delay_queue('$queue', group_max_running => 1, users => '{public}')");
+	query("SELECT put('$queue', '$_', '{$list}', 2, 'SELECT take(''$label'', \$of, 1)')") for qw(anna berta);
+	wait_for_count($label, 4 * @groups, 'a task of each group can be begun again');
+	is(query("SELECT overlap('$label')"), 1, 'one at a time');
+	is(query("SELECT sum(running) FROM delay_wheel.lanes WHERE queue = '$queue'"), 0, 'none is counted as running');
+	return;
+}
+
+sub timer { return query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND datname = 'postgres'}); }
+
+query($setup);
+
+#
+# Turns: a group with many tasks does not hold up those with few, and these have one each in turn.
+#
+query(q{SELECT delay_queue('turns', groups => true, batch => false); SELECT delay_pause('turns')});
+query(q{SELECT put('turns', 'anna', '{big}', 20000, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)');
+	SELECT put('turns', 'anna', '{a,b,c}', 100, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)')});
+query(q{INSERT INTO delay_wheel.task (due, owner, queue, sql)
+	SELECT now(), 'anna'::regrole, id, 'INSERT INTO ran (label, of) VALUES (''turns'', ''none'')' FROM delay_wheel.queue, generate_series(1, 100) WHERE name = 'turns'});
+wait_for($node, q{SELECT ready = 20400 FROM delay_wheel.queues WHERE name = 'turns'}, 'tasks are in memory');
+query(q{SELECT delay_resume('turns')});
+wait_for($node, q{SELECT count(*) >= 400 FROM ran WHERE label = 'turns' AND of <> 'big'}, 'small groups are through');
+is(query(q{
+	WITH last AS (SELECT max(n) AS n FROM ran WHERE label = 'turns' AND of <> 'big')
+	SELECT count(*) < 1000 FROM ran, last WHERE label = 'turns' AND of = 'big' AND ran.n < last.n}), 't',
+	'while the big one had its turns, and no more');
+is(query(q{
+	WITH first AS (SELECT n FROM ran WHERE label = 'turns' AND of <> 'big' ORDER BY n LIMIT 1 OFFSET 20), few AS (
+		SELECT of, count(*) FROM ran, first WHERE label = 'turns' AND ran.n BETWEEN first.n AND first.n + 199 GROUP BY of)
+	SELECT count(*), min(count) >= 30, max(count) <= 50 FROM few}), '5|t|t', 'each group has its turn, and those without a group share one');
+query(q{DELETE FROM delay_wheel.task});
+
+#
+# Batches: some of one group share a transaction if the limit allows; they are undone, tasks are
+# cancelled, moved and paused meanwhile.  After a crash there are none for a while, so this comes first.
+#
+query(q{SELECT delay_queue('batch', groups => true, group_max_running => 3); SELECT delay_pause('batch')});
+query(q{SELECT put('batch', 'anna', '{a,b,c,d}', 2000, 'INSERT INTO ran (label, of) VALUES (''batch'', $of)')});
+wait_for($node, q{SELECT ready = 8000 FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory');
+query(q{SELECT put('batch', 'anna', '{a,b}', 20, 'SELECT 1/0')});
+query(q{DELETE FROM delay_wheel.task WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id LIMIT 2000);
+	UPDATE delay_wheel.task SET due = due + '1 ms' WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id DESC LIMIT 2000)});
+query(q{SELECT delay_resume('batch')});
+wait_for($node, q{SELECT count(*) >= 500 FROM ran WHERE label = 'batch'}, 'they run in batches');
+query(q{SELECT delay_pause('batch'), delay_resume('batch'), delay_pause('batch')});
+query(q{SELECT delay_resume('batch')});
+wait_for_count('batch', 6000, 'those that are left run');
+my $together = query(q{SELECT max(count) FROM (SELECT count(*) FROM ran WHERE label = 'batch' GROUP BY xid, of) s});
+cmp_ok($together, '<=', 3, 'of one group no more in a transaction than may run');
+cmp_ok($together, '>', 1, 'but several');
+nothing_left_over('batch', 'batch again', qw(a b c d));
+
+#
+# group_max_running, of two roles and two priorities, while executors and timer are killed.
+#
+query(q{SELECT delay_queue('narrow', groups => true, group_max_running => 2)});
+for my $role (qw(anna berta))
+{
+	query("SELECT put('narrow', '$role', '{a,b}', 60, 'SELECT take(''narrow'', \$of, 30)', $_)") for 0, 5;
+	query("SELECT put('narrow', '$role', '{a}', 1, 'SELECT 1/0', $_)") for 0, 5;
+}
+sub an_executor
+{
+	my $pid;
+
+	wait_until(60, sub { return $pid = query('SELECT pid FROM delay_wheel.running ORDER BY since DESC LIMIT 1') });
+	return $pid;
+}
+wait_for($node, q{SELECT count(*) >= 60 FROM ran WHERE label = 'narrow'}, 'tasks of two groups run');
+query('SELECT pg_terminate_backend(' . an_executor() . ')');
+wait_for($node, q{SELECT count(*) >= 100 FROM ran WHERE label = 'narrow'}, 'an executor is terminated');
+query('SELECT pg_terminate_backend(' . timer() . ')');
+wait_for($node, q{SELECT count(*) >= 180 FROM ran WHERE label = 'narrow'}, 'so is the timer');
+kill 'KILL', an_executor();
+wait_for_count('narrow', 480, 'an executor is killed; all run in the end');
+is(query(q{SELECT overlap('narrow')}), 2, 'never more than two of a group at a time');
+is(query(q{SELECT count(DISTINCT of || role) FROM ran WHERE label = 'narrow'}), 4, 'of all roles');
+is(query(q{SELECT max(at_once) > 2 FROM (SELECT sum(step) OVER (ORDER BY at, step ROWS UNBOUNDED PRECEDING) AS at_once
+	FROM ran, LATERAL (VALUES (began, 1), (ended, -1)) v(at, step) WHERE label = 'narrow') s}), 't', 'but of both together');
+nothing_left_over('narrow', 'narrow again', qw(a b));
+
+#
+# Views say why nothing is begun.
+#
+query(q{SELECT delay_queue('stuck', groups => true, group_max_running => 1);
+	SELECT put('stuck', 'anna', '{a}', 3, 'SELECT pg_sleep(1000)')});
+wait_for($node, q{SELECT state, reason, running, ready FROM delay_wheel.lanes WHERE queue = 'stuck'}, 'the view lanes says so', 60,
+	expected => 'limited|limits of groups|1|2');
+is(query(q{SELECT state, reason, groups, group_max_running, group_rate, group_per, group_burst FROM delay_wheel.queues WHERE name = 'stuck'}),
+	'limited|limits of groups|t|1|||', 'and the view queues');
+query(q{SELECT put('stuck', 'anna', '{b}', 1, 'INSERT INTO ran (label, of) VALUES (''stuck'', $of)')});
+wait_for_count('stuck', 1, 'another group goes on');
+query(q{SELECT delay_queue('stuck', group_max_running => 2)});
+wait_for($node, q{SELECT running FROM delay_wheel.lanes WHERE queue = 'stuck'}, 'a higher limit holds at once', 60, expected => 2);
+query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'stuck' ORDER BY id DESC});
+query(q{SELECT delay_cancel(task, true) FROM delay_wheel.running});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks WHERE queue = 'stuck'}, 'tasks are stopped', 60, expected => 0);
+nothing_left_over('stuck', 'stuck again', qw(a b));
+
+#
+# group_rate
+#
+query(q{SELECT delay_queue('rated', groups => true, group_rate => 600, group_per => '1 minute', group_burst => 3)});
+query("SELECT put('rated', '$_', '{a,b}', 12, 'INSERT INTO ran (label, of) VALUES (''rated'', \$of)')") for qw(anna berta);
+query(q{SELECT put('rated', 'anna', '{a}', 5, 'INSERT INTO ran (label, of) VALUES (''rated'', $of)', 5)});
+wait_for_count('rated', 53, 'tasks with a rate for each group run');
+# 10 a second, three at once, and 2 ms for what lies between start and clock
+is(query(q{SELECT count(*) FROM (SELECT began - lag(began, 3) OVER (PARTITION BY of ORDER BY began) AS gap FROM ran WHERE label = 'rated') g WHERE gap < '98 ms'}), 0,
+	'no fourth one of a group within the time for one');
+is(query(q{SELECT of, extract(epoch FROM max(began) - min(began)) >= (count(*) - 3) * 0.1 - 0.002 FROM ran WHERE label = 'rated' GROUP BY of ORDER BY of}),
+	"a|t\nb|t", 'the rate holds for all roles and priorities together');
+is(query(q{SELECT max(began) - min(began) < '20 s' FROM ran WHERE label = 'rated'}), 't', 'and for each group by itself');
+query(q{SELECT delay_queue('rated', group_rate => 0)});
+nothing_left_over('rated', 'rated again', qw(a b));
+
+#
+# A queue gets groups, and loses them, while its tasks are due and run.
+#
+query(q{SELECT delay_queue('changes', batch => false);
+	SELECT put('changes', 'anna', '{a,b}', 300, 'SELECT take(''changes'', $of, 3)')});
+wait_for($node, q{SELECT count(*) >= 20 FROM ran WHERE label = 'changes'}, 'without groups all run together');
+query(q{SELECT delay_queue('changes', groups => true, group_max_running => 1)});
+wait_for($node, q{SELECT count(*) >= 200 FROM ran WHERE label = 'changes'}, 'then groups are declared');
+query(q{SELECT delay_queue('changes', groups => false, group_max_running => 0)});
+wait_for($node, q{SELECT count(*) >= 300 FROM ran WHERE label = 'changes'}, 'and are not any more');
+query(q{SELECT delay_queue('changes', groups => true, group_max_running => 1)});
+wait_for_count('changes', 600, 'each runs once');
+is(query(q{SELECT count(DISTINCT n), count(*) FROM ran WHERE label = 'changes'}), '600|600', 'and no more');
+nothing_left_over('changes', 'changes again', qw(a b));
+
+#
+# Hints: tasks that are scheduled when they are due already, moved, put back, restored.
+#
+query(q{SELECT delay_queue('hints', groups => true, group_max_running => 1, max_attempts => 3, retry_delay => '10 ms', users => '{public}')});
+query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, queue => 'hints', group_key => 'a') FROM generate_series(1, 20)});
+query(q{BEGIN; SELECT delay_schedule_task($$SELECT take('hints', 'never', 20)$$, queue => 'hints', group_key => 'a'); ROLLBACK});
+query(q{BEGIN; SAVEPOINT s; SELECT delay_schedule_task($$SELECT take('hints', 'never', 20)$$, queue => 'hints', group_key => 'a'); ROLLBACK TO s;
+	SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, queue => 'hints', group_key => 'a'); COMMIT});
+query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, delay => '1 hour', queue => 'hints', group_key => 'a', key => 'k');
+	SELECT delay_reschedule_key('k', '0 s', queue => 'hints')});
+query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20) FROM (SELECT 1 / (currval('tries') - 2) FROM nextval('tries')) s$$, queue => 'hints', group_key => 'a')
+	FROM (SELECT 1) s}) if query(q{CREATE SEQUENCE tries START 2}) || 1;
+wait_for_count('hints', 23, 'all of a group run');
+is(query(q{SELECT overlap('hints')}), 1, 'one at a time');
+is(query(q{SELECT count(*) FROM ran WHERE of = 'never'}), 0, 'none that was rolled back');
+is(query(q{SELECT retried FROM delay_wheel.queues WHERE name = 'hints'}), 1, 'one in its second attempt');
+query(q{SELECT delay_queue('hints', max_attempts => 1); SELECT delay_schedule_task('SELECT 1/0', queue => 'hints', group_key => 'a')});
+wait_for($node, q{SELECT group_key FROM delay_wheel.failed WHERE queue = 'hints'}, 'a failed task says its group', 60, expected => 'a');
+is(query(q{SELECT delay_pause('hints'); SELECT delay_retry(id) IS NOT NULL FROM delay_wheel.failed WHERE queue = 'hints'; SELECT group_key FROM delay_wheel.tasks WHERE queue = 'hints'}),
+	"t\nt\na", 'so does one that is to be tried again');
+query(q{DELETE FROM delay_wheel.task; SELECT delay_resume('hints')});
+nothing_left_over('hints', 'hints again', qw(a));
+
+$node->stop;
+
+#
+# Fewer places in memory than groups, and little memory for tasks.
+#
+$node = new_node('few', conf => $conf . q{
+delay_wheel.max_groups = 3
+delay_wheel.ring_memory = 48kB
+delay_wheel.inbox_size = 16
+}, batches => 1);
+query($setup);
+query(q{SELECT delay_queue('few', groups => true, group_max_running => 1); SELECT delay_queue('held', groups => true); SELECT delay_pause('held')});
+query(q{SELECT put('held', 'anna', (SELECT array_agg('h' || i) FROM generate_series(1, 50) i), 20, 'SELECT 1')});
+wait_for($node, q{SELECT ready > 100 FROM delay_wheel.queues WHERE name = 'held'}, 'a paused queue takes all places');
+query("SELECT put('few', '$_', (SELECT array_agg('g' || i) FROM generate_series(1, 40) i), 20, 'SELECT take(''few'', \$of, 1)')") for qw(anna berta);
+query(q{SELECT put('few', 'anna', '{big}', 2000, 'SELECT take(''few'', $of, 0)')});
+wait_for_count('few', 3600, 'with few places and little memory all tasks run');
+is(query(q{SELECT overlap('few')}), 1, 'one of each group at a time');
+is(query(q{SELECT memory_used <= memory_limit FROM delay_wheel.status}), 't', 'memory is within its limit');
+$node->restart;
+query(q{SELECT delay_resume('held')});
+wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks}, 'those of the other queue, too, after a restart', 120, expected => 0);
+nothing_left_over('few', 'few again', map { "g$_" } 1 .. 40);
+$node->stop;
+
+done_testing();
