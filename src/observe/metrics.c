@@ -23,6 +23,7 @@
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
+#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"

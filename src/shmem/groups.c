@@ -121,7 +121,7 @@ dw_groups_init(void)
 }
 
 static int32 *
-bucket_of(const DwLane *lane, uint32 hash)
+bucket_of_group(const DwLane *lane, uint32 hash)
 {
 	uint32		h = hash_combine(hash, hash_combine(lane->database, (uint16) lane->queue));
 
@@ -144,7 +144,7 @@ find_group(const DwLane *lane, uint32 hash)
 	DwGroup    *found = NULL;
 
 	SpinLockAcquire(&table->lock);
-	for (int32 i = *bucket_of(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
+	for (int32 i = *bucket_of_group(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
 		if (places[i].hash == hash && places[i].lane == lane - dw_lanes)
 			found = &places[i];
 	SpinLockRelease(&table->lock);
@@ -161,7 +161,7 @@ next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
 	DwGroup    *found = NULL;
 
 	SpinLockAcquire(&table->lock);
-	for (int32 i = after ? after->next : *bucket_of(lane, hash);
+	for (int32 i = after ? after->next : *bucket_of_group(lane, hash);
 		 i != NO_PLACE && found == NULL; i = places[i].next)
 		if (is_of_group(&places[i], lane, hash))
 			found = &places[i];
@@ -174,9 +174,9 @@ next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
  * are and by_reserve is false.
  */
 static DwGroup *
-take_place(DwLane *lane, uint32 hash, bool by_reserve)
+new_place(DwLane *lane, uint32 hash, bool by_reserve)
 {
-	int32	   *bucket = bucket_of(lane, hash);
+	int32	   *bucket = bucket_of_group(lane, hash);
 	DwGroup    *group = NULL;
 
 	SpinLockAcquire(&table->lock);
@@ -204,9 +204,9 @@ take_place(DwLane *lane, uint32 hash, bool by_reserve)
 
 /* Gives the place of an idle group back. */
 static void
-free_place(DwGroup *group)
+give_place_back(DwGroup *group)
 {
-	int32	   *link = bucket_of(&dw_lanes[group->lane], group->hash);
+	int32	   *link = bucket_of_group(&dw_lanes[group->lane], group->hash);
 
 	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0);
 	dlist_delete(&group->of_lane);
@@ -393,7 +393,7 @@ update_state(DwGroup *group, TimestampTz now)
 		if (group->rests)
 			dlist_push_tail(&dw_lanes[group->lane].groups.resting, &group->turn);
 		else
-			free_place(group);
+			give_place_back(group);
 	}
 }
 
@@ -464,11 +464,11 @@ group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reser
 	DwGroup    *group = find_group(lane, entry->block);
 
 	if (group == NULL)
-		group = take_place(lane, entry->block, false);
+		group = new_place(lane, entry->block, false);
 	if (group == NULL)
 	{
 		tidy_lanes(db, dw_now());
-		group = take_place(lane, entry->block, by_reserve);
+		group = new_place(lane, entry->block, by_reserve);
 	}
 	return group;
 }
@@ -671,7 +671,7 @@ dw_groups_leave(DwLane *lane)
 
 		leave_state(group);
 		group->running = group->count = 0;
-		free_place(group);
+		give_place_back(group);
 	}
 	lane->groups.entries = 0;
 }
@@ -690,8 +690,8 @@ dw_groups_obey_limits(DwLane *lane)
 /*---- What views and the timer ask; the ready lock, shared, is enough ----*/
 
 /* When the next sleeping group of the lane wakes; DW_NEVER if none sleeps. */
-TimestampTz
-dw_groups_wake_at(const DwLane *lane)
+static TimestampTz
+wake_time(const DwLane *lane)
 {
 	pairingheap *asleep = unconstify(pairingheap *, &lane->groups.asleep);
 
@@ -704,7 +704,33 @@ dw_groups_wake_at(const DwLane *lane)
 bool
 dw_groups_any_open(const DwLane *lane, TimestampTz now)
 {
-	return lane->groups.nopen > 0 || dw_groups_wake_at(lane) <= now;
+	return lane->groups.nopen > 0 || wake_time(lane) <= now;
+}
+
+/*
+ * Why the lane must not begin a task now, and if it may, how many, and until when: as
+ * dw_queue_limit(), with the limits of groups.
+ */
+DwLimit
+dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
+{
+	DwLimit		limit = dw_queue_limit(lane, now, room, until);
+	const DwQueue *queue = dw_lane_queue(lane);
+	TimestampTz wakes_at;
+
+	if (limit != DW_LIMIT_NONE || queue == NULL || lane->groups.entries == 0)
+		return limit;
+	wakes_at = wake_time(lane);
+	if (dw_ready_ungrouped(lane) == 0 && !dw_groups_any_open(lane, now))
+	{
+		*until = wakes_at;
+		return DW_LIMIT_GROUP;
+	}
+	*until = Min(*until, wakes_at);
+	if (wakes_at > now && queue->group_max_running > 0)
+		*room = Min(*room, dw_ready_ungrouped(lane) +
+					(uint64) lane->groups.nopen * queue->group_max_running);
+	return DW_LIMIT_NONE;
 }
 
 /* The earliest due time of the lane's groups; DW_NEVER if none has a ready task. */

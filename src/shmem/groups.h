@@ -15,6 +15,7 @@
 #include "lib/pairingheap.h"
 
 #include "../ring/ring.h"
+#include "queue_limits.h"
 #include "rate.h"
 #include "shared.h"
 
@@ -81,7 +82,7 @@ extern void dw_groups_obey_limits(DwLane *lane);
 
 extern bool dw_groups_take_news(DwDatabase *db);
 extern bool dw_groups_any_open(const DwLane *lane, TimestampTz now);
-extern TimestampTz dw_groups_wake_at(const DwLane *lane);
+extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until);
 extern TimestampTz dw_groups_first_due(const DwLane *lane);
 
 /* Makes the entry say its group instead of where its row is. */

@@ -42,7 +42,6 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
-#include "groups.h"
 #include "queue_limits.h"
 #include "shared.h"
 
@@ -151,15 +150,15 @@ is_kept_for_other(const DwQueue *queue, Oid owner, TimestampTz now)
 }
 
 /*
- * Why the lane must not begin a task now.
+ * Why the lane must not begin a task now, limits of groups left out: dw_lane_limit() has all.
  *
  * DW_LIMIT_NONE: it may begin *room tasks now (PG_UINT32_MAX: any number), and *until
- * is when the rate, or that of a group, allows more than these.  DW_LIMIT_RATE,
- * DW_LIMIT_GROUP or DW_LIMIT_TURN: *until is when the limit ends.  *until is DW_NEVER if no clock ends the limit: another process
+ * is when the rate allows more than these.  DW_LIMIT_RATE or DW_LIMIT_TURN: *until is
+ * when the limit ends.  *until is DW_NEVER if no clock ends the limit: another process
  * wakes the timer then.
  */
 DwLimit
-dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
+dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until)
 {
 	const DwQueue *queue = dw_lane_queue(lane);
 
@@ -175,23 +174,11 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 			*until = queue->leases_until;
 		return DW_LIMIT_RUNNING;
 	}
-	if (lane->groups.entries > 0)
-	{
-		*until = dw_groups_wake_at(lane);
-		if (dw_ready_ungrouped(lane) == 0 && !dw_groups_any_open(lane, now))
-			return DW_LIMIT_GROUP;
-		if (*until > now && queue->group_max_running > 0)
-			*room = Min(*room, dw_ready_ungrouped(lane) +
-						(uint64) lane->groups.nopen * queue->group_max_running);
-	}
 	if (queue->max_running > 0)
-		*room = Min(*room, queue->max_running - in_work(queue));
+		*room = queue->max_running - in_work(queue);
 	if (queue->rate.starts > 0)
 	{
-		TimestampTz more;
-
-		*room = Min(*room, dw_rate_room(&queue->rate, &queue->rate_use, now, &more));
-		*until = *room == 0 ? more : Min(*until, more);
+		*room = Min(*room, dw_rate_room(&queue->rate, &queue->rate_use, now, until));
 		if (*room == 0)
 			return DW_LIMIT_RATE;
 	}
@@ -533,7 +520,7 @@ turn_lasts(const DwQueue *queue, TimestampTz now)
 static bool
 waits_for_turn(const DwLane *lane, TimestampTz now)
 {
-	return dw_ready_count(lane) > 0 && !lane->paused && dw_lane_owner(lane)->retry_at <= now &&
+	return (dw_ready_ungrouped(lane) > 0 || lane->groups.nopen > 0) && !lane->paused && dw_lane_owner(lane)->retry_at <= now &&
 		lane->running < dw_lane_executors() && now - lane->waits_since >= TURN_US;
 }
 

@@ -109,8 +109,8 @@ extern DwQueue *dw_lane_queue(const DwLane *lane);
 extern DwQueue *dw_queue_place_of(DwDatabase *db, int16 id);
 extern void dw_queue_enter(DwDatabase *db, DwQueue *place, int16 id);
 extern void dw_turns_init(DwTurns *turns);
-extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room,
-							 TimestampTz *until);
+extern DwLimit dw_queue_limit(const DwLane *lane, TimestampTz now, uint32 *room,
+							  TimestampTz *until);
 extern const char *dw_limit_text(DwLimit limit);
 
 extern void dw_limits_take(DwLane *lane, TimestampTz now);

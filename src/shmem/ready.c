@@ -299,7 +299,7 @@ sort_into_groups(DwDatabase *db, DwLane *lane)
  * to begin now.  A task of no group goes first; in a lane that has groups there are few.
  */
 static const DwEntry *
-find_next(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
+find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 {
 	const DwEntry *first;
 
@@ -319,7 +319,7 @@ find_next(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 }
 
 /*
- * Takes the task out that find_next() has found.  True if few tasks of the lane are left in
+ * Takes the task out that find_first() has found.  True if few tasks of the lane are left in
  * memory: the timer is to load more.
  */
 static bool
@@ -487,7 +487,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 			dw_ready_unlist(db, lane);
 			continue;
 		}
-		first = find_next(db, lane, now, &place);
+		first = find_first(db, lane, now, &place);
 		if (first != NULL && first->due > until_due)
 			continue;
 		if (!may_take(db, lane, now, &popped->look_again) || first == NULL)
@@ -496,7 +496,7 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 		if (choose_peer(lane, now) != lane)
 		{
 			lane = choose_peer(lane, now);
-			if (find_next(db, lane, now, &place) == NULL)
+			if (find_first(db, lane, now, &place) == NULL)
 				continue;
 		}
 		popped->few_left = take_current(db, me, lane, &place, now);
@@ -620,7 +620,7 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 	if (*alone == DW_ALONE_TAKEN)
 		return false;
 	lane = lane_with_message(db, queue, now, &look_again);
-	first = lane ? find_next(db, lane, now, &place) : NULL;
+	first = lane ? find_first(db, lane, now, &place) : NULL;
 	if (first == NULL || !may_be_next(db, first, alone))
 		return false;
 	if (take_ready(db, lane, &place, now, entry))
@@ -700,7 +700,7 @@ dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_l
 	const DwEntry *first;
 
 	if (by_groups)
-		first = find_next(db, lane, now, &place);
+		first = find_first(db, lane, now, &place);
 	else
 	{
 		first = dw_list_first(dw_pool, &place.position);
