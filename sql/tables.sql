@@ -34,7 +34,8 @@ CREATE TABLE delay_wheel.task
 	tag text,
 	more jsonb,
 	payload jsonb,
-	group_key text,
+	group_key text COLLATE "C",
+	group_hash integer GENERATED ALWAYS AS (CASE pg_catalog.hashtext(group_key) WHEN 0 THEN 1 ELSE pg_catalog.hashtext(group_key) END) STORED,
 	CONSTRAINT task_pkey PRIMARY KEY (id),
 	CONSTRAINT task_priority_check CHECK (priority BETWEEN -9 AND 9),
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
@@ -62,6 +63,7 @@ CREATE INDEX task_lane_due_idx ON delay_wheel.task (owner, origin, queue, priori
 CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS NOT NULL;
 -- leases, few at a time: to count them, and to find those that have ended
 CREATE INDEX task_lease_idx ON delay_wheel.task (due, queue) WHERE token IS NOT NULL;
+CREATE INDEX task_group_idx ON delay_wheel.task (queue, group_hash, due, id) WHERE group_hash IS NOT NULL;
 COMMENT ON TABLE delay_wheel.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';
@@ -88,6 +90,7 @@ COMMENT ON COLUMN delay_wheel.task.tag IS 'free grouping, for instance a sender 
 COMMENT ON COLUMN delay_wheel.task.more IS 'what few tasks have';
 COMMENT ON COLUMN delay_wheel.task.payload IS 'of a message, see delay_send: what its receiver gets; null in an SQL task';
 COMMENT ON COLUMN delay_wheel.task.group_key IS 'the group that it belongs to, if its queue has groups; null is none';
+COMMENT ON COLUMN delay_wheel.task.group_hash IS 'a hash of group_key, by which the tasks of a group are found; null without a group';
 
 -- ids are not given again: failed tasks name theirs for as long as they are kept
 CREATE SEQUENCE delay_wheel.queue_id_seq AS smallint CYCLE;

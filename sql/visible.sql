@@ -44,7 +44,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_task
 	tag text,
 	more jsonb,
 	payload jsonb,
-	group_key text
+	group_key text,
+	group_hash integer
 )
 SERVER delay_wheel OPTIONS (table 'task');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_task IS

@@ -199,6 +199,7 @@ static const struct
 	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx", false},
 	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
 	{offsetof(DwCatalog, task_lease_index), "task_lease_idx", false},
+	{offsetof(DwCatalog, task_group_index), "task_group_idx", false},
 	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
 	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},
 	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx", false},
@@ -343,7 +344,7 @@ check_tables(const DwCatalog *cat)
 		INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,
 		INT2OID, INT2OID, INT4OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INTERVALOID, INTERVALOID,
 		TEXTOID, TEXTARRAYOID, REGTYPEARRAYOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID,
-		TEXTOID
+		TEXTOID, INT4OID
 	};
 	static const Oid failed_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT2OID, INT2OID,

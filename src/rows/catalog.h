@@ -46,7 +46,8 @@ enum
 	Anum_task_more,
 	Anum_task_payload,
 	Anum_task_group_key,
-	Natts_task = Anum_task_group_key
+	Anum_task_group_hash,
+	Natts_task = Anum_task_group_hash
 };
 
 /* Columns of delay_wheel.failed_task. */
@@ -237,6 +238,7 @@ typedef struct DwCatalog
 	Oid			task_lane_index;
 	Oid			task_key_index;
 	Oid			task_lease_index;
+	Oid			task_group_index;
 	Oid			task_id_seq;
 	Oid			failed;
 	Oid			failed_pkey;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lane_scan.c
- *	  Scans of pending tasks by the index of lanes, and of failed tasks by time.
+ *	  Scans of pending tasks by lane or group, and of failed tasks by time.
  *
  * Run by the timer (to load tasks and look for lanes), by the sweeper, and by sessions
  * that read views, arm or retry tasks.
@@ -51,6 +51,15 @@ struct DwLaneScan
 	Buffer		map;			/* page of the visibility map, pinned */
 	ScanKeyData keys[5];
 	ScanKeyData members[6];		/* of the row comparison in keys */
+};
+
+struct DwGroupScan
+{
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;		/* the row that was read last */
+	ScanKeyData keys[3];
+	ScanKeyData members[2];		/* of the row comparison in keys */
 };
 
 struct DwFailedScan
@@ -268,9 +277,9 @@ uint32
 dw_lane_scan_group(DwLaneScan *scan)
 {
 	bool		isnull;
-	Datum		group = slot_getattr(scan->slot, Anum_task_group_key, &isnull);
+	Datum		hash = slot_getattr(scan->slot, Anum_task_group_hash, &isnull);
 
-	return isnull ? DW_NO_GROUP : dw_group_hash(DatumGetTextPP(group));
+	return isnull ? DW_NO_GROUP : DatumGetUInt32(hash);
 }
 
 /* Ends the scan and frees it; the index stays locked until the end of the transaction. */
@@ -280,6 +289,52 @@ dw_lane_scan_end(DwLaneScan *scan)
 	index_endscan(scan->scan);
 	if (BufferIsValid(scan->map))
 		ReleaseBuffer(scan->map);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, NoLock);
+	pfree(scan);
+}
+
+/*---- Pending tasks, by group ----*/
+
+/*
+ * Begins a scan of the tasks of a group of a queue from the key (due, id) on, whatever their
+ * owners, priorities and origins.  Groups with the same hash are one group here.  rel is
+ * the table of tasks.
+ */
+DwGroupScan *
+dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int64 id,
+					Snapshot snapshot)
+{
+	DwGroupScan *scan = palloc(sizeof(DwGroupScan));
+
+	scan->index = index_open(dw_catalog()->task_group_index, AccessShareLock);
+	scan->slot = table_slot_create(rel, NULL);
+	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
+	init_row_member(&scan->members[0], 0, 3, BTGreaterEqualStrategyNumber,
+					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(due));
+	init_row_member(&scan->members[1], SK_ROW_END, 4, BTGreaterEqualStrategyNumber,
+					F_BTINT8CMP, Int64GetDatum(id));
+	init_row_header(&scan->keys[2], BTGreaterEqualStrategyNumber, scan->members);
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 3);
+	index_rescan(scan->scan, scan->keys, 3, NULL, 0);
+	return scan;
+}
+
+/* Returns the next row, which is valid until the next call; NULL after the last one. */
+HeapTuple
+dw_group_scan_next(DwGroupScan *scan)
+{
+	if (!index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+		return NULL;
+	return ExecFetchSlotHeapTuple(scan->slot, false, NULL);
+}
+
+/* Ends the scan and frees it; the index stays locked until the end of the transaction. */
+void
+dw_group_scan_end(DwGroupScan *scan)
+{
+	index_endscan(scan->scan);
 	ExecDropSingleTupleTableSlot(scan->slot);
 	index_close(scan->index, NoLock);
 	pfree(scan);

@@ -24,6 +24,9 @@ typedef struct DwLaneScan DwLaneScan;
 /* A scan of failed tasks in (failed_at, id) order, or backwards. */
 typedef struct DwFailedScan DwFailedScan;
 
+/* A scan of the pending tasks of one group of a queue, in the order of (due, id). */
+typedef struct DwGroupScan DwGroupScan;
+
 extern DwTaskKey dw_lane_begin(const DwLane *lane);
 extern DwLaneScan *dw_lane_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
 extern DwLaneScan *dw_lanes_scan_begin(Relation rel, const DwTaskKey *from, Snapshot snapshot);
@@ -34,6 +37,10 @@ extern uint32 dw_lane_scan_group(DwLaneScan *scan);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
 extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
 extern void dw_lane_scan_end(DwLaneScan *scan);
+extern DwGroupScan *dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due,
+										int64 id, Snapshot snapshot);
+extern HeapTuple dw_group_scan_next(DwGroupScan *scan);
+extern void dw_group_scan_end(DwGroupScan *scan);
 extern DwFailedScan *dw_failed_scan_begin(Relation rel, ScanDirection direction,
 										  TimestampTz failed_at, int64 id, Snapshot snapshot);
 extern HeapTuple dw_failed_scan_next(DwFailedScan *scan, TimestampTz *failed_at, int64 *id);

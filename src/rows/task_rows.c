@@ -196,6 +196,18 @@ insert_row(Relation rel, Datum *values, bool *nulls, int n, const KnownIndex *kn
 	return tid;
 }
 
+/*
+ * The hash of a group's name, never DW_NO_GROUP: what PostgreSQL generates for the column
+ * group_hash when plain SQL writes a row.
+ */
+static uint32
+group_hash(const text *group)
+{
+	uint32		hash = hash_bytes((const unsigned char *) VARDATA_ANY(group), VARSIZE_ANY_EXHDR(group));
+
+	return hash == DW_NO_GROUP ? 1 : hash;
+}
+
 /* Inserts a row into delay_wheel.task (rel).  Returns where the row is. */
 ItemPointerData
 dw_task_insert(Relation rel, Datum *values, bool *nulls)
@@ -209,14 +221,21 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 		Anum_task_owner, Anum_task_queue, Anum_task_key, 0
 	};
 	static const AttrNumber lease_columns[] = {Anum_task_due, Anum_task_queue, 0};
+	static const AttrNumber group_columns[] = {
+		Anum_task_queue, Anum_task_group_hash, Anum_task_due, Anum_task_id, 0
+	};
 	const DwCatalog *cat = dw_catalog();
 	const KnownIndex known[] = {
 		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 		{cat->task_lease_index, nulls[Anum_task_token - 1] ? NULL : lease_columns, RowExclusiveLock},
+		{cat->task_group_index, nulls[Anum_task_group_key - 1] ? NULL : group_columns, RowExclusiveLock},
 	};
 
+	nulls[Anum_task_group_hash - 1] = nulls[Anum_task_group_key - 1];
+	if (!nulls[Anum_task_group_hash - 1])
+		values[Anum_task_group_hash - 1] = UInt32GetDatum(group_hash(DatumGetTextPP(values[Anum_task_group_key - 1])));
 	return insert_row(rel, values, nulls, Natts_task, known, lengthof(known));
 }
 
@@ -495,23 +514,14 @@ dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull)
 	return heap_getattr(tuple, attnum, RelationGetDescr(rel), isnull);
 }
 
-/* The hash that stands for a group in memory. */
-uint32
-dw_group_hash(const text *group)
-{
-	uint32		hash = hash_bytes((const unsigned char *) VARDATA_ANY(group), VARSIZE_ANY_EXHDR(group));
-
-	return hash == DW_NO_GROUP ? 1 : hash;
-}
-
 /* The hash of a task's group, DW_NO_GROUP if it has none; the row is one of delay_wheel.task (rel). */
 uint32
 dw_task_group(Relation rel, HeapTuple tuple)
 {
 	bool		isnull;
-	Datum		group = dw_row_column(rel, tuple, Anum_task_group_key, &isnull);
+	Datum		hash = dw_row_column(rel, tuple, Anum_task_group_hash, &isnull);
 
-	return isnull ? DW_NO_GROUP : dw_group_hash(DatumGetTextPP(group));
+	return isnull ? DW_NO_GROUP : DatumGetUInt32(hash);
 }
 
 /* Fills *key from a row of delay_wheel.task (rel). */

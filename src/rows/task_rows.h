@@ -90,7 +90,6 @@ extern bool dw_prepared_is_open(const char *gid);
 extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bool *nulls);
 extern bool dw_task_lease_lasts(const DwTaskKey *task);
 extern void dw_row_end_lease(bool *nulls);
-extern uint32 dw_group_hash(const text *group);
 extern uint32 dw_task_group(Relation rel, HeapTuple tuple);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);

@@ -22,6 +22,11 @@
  * lanes: to several owners, or priorities.  Its places in these lanes are siblings; they
  * are in one bucket of the hash table, so what runs is summed up by a walk along that.
  *
+ * Memory: a group has HELD_MOST ready tasks here at most, so one with a million leaves the
+ * lane's share of memory to others.  Those beyond stay in the table only: left_due and left_id
+ * are the first key of these.  When half of the tasks have been taken the group is
+ * hungry, and the timer loads more of it by the index of groups, see load.c.
+ *
  * There are delay_wheel.max_groups places, in all databases together.  If all are in use, tasks of
  * further groups stay in the list of their lane.  They need a place to be run, and none to
  * wait: a few more places are kept for lanes in which no group is open, so that each lane
@@ -47,6 +52,14 @@
 
 /* In place of a lane: several of them. */
 #define MANY_LANES		(-2)
+
+/*
+ * How many ready tasks a group has in memory at most; less where that is more than the
+ * HELD_PART-th part of its lane's share of memory, but HELD_LEAST at least.
+ */
+#define HELD_MOST		1000
+#define HELD_LEAST		16
+#define HELD_PART		64
 
 /* A process does not look in vain for places that it could give back before this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
@@ -195,7 +208,8 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		return NULL;
 	group->state = DW_GROUP_IDLE;
 	group->running = group->count = 0;
-	group->rests = false;
+	group->rests = group->is_hungry = false;
+	group->left_due = DW_NEVER;
 	memset(&group->rate_use, 0, sizeof(group->rate_use));
 	dw_list_init(&group->more);
 	dlist_push_tail(&lane->groups.all, &group->of_lane);
@@ -208,7 +222,7 @@ give_place_back(DwGroup *group)
 {
 	int32	   *link = bucket_of_group(&dw_lanes[group->lane], group->hash);
 
-	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0);
+	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0 && !group->is_hungry);
 	dlist_delete(&group->of_lane);
 	SpinLockAcquire(&table->lock);
 	while (*link != group - places)
@@ -263,6 +277,7 @@ dw_lane_groups_init(DwLaneGroups *groups)
 	dlist_init(&groups->all);
 	dlist_init(&groups->open);
 	dlist_init(&groups->resting);
+	dlist_init(&groups->hungry);
 	groups->asleep.ph_compare = compare_sleepers;
 	groups->asleep.ph_arg = NULL;
 	groups->asleep.ph_root = NULL;
@@ -387,7 +402,7 @@ update_state(DwGroup *group, TimestampTz now)
 	group->wakes_at = wakes_at;
 	if (state != DW_GROUP_IDLE)
 		enter_state(group, state);
-	else if (group->running == 0)
+	else if (group->running == 0 && group->left_due == DW_NEVER)
 	{
 		group->rests = rate_is_in_use(group, now);
 		if (group->rests)
@@ -475,9 +490,67 @@ group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reser
 
 /*---- Ready tasks of groups ----*/
 
+/* The group that this link of a lane's list of hungry groups belongs to. */
+static DwGroup *
+group_that_hungers(dlist_node *node)
+{
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return dlist_container(DwGroup, hunger, node);
+}
+
+/* True if the entry's key is before (due, id). */
+static bool
+is_before_key(const DwEntry *entry, TimestampTz due, int64 id)
+{
+	return entry->due < due || (entry->due == due && entry->id < id);
+}
+
+/* How many ready tasks a group may have in memory. */
+static uint32
+held_most(const DwDatabase *db)
+{
+	uint32		share = db->account.quota * DW_CHUNK_ENTRIES / Max(db->nlanes, 1);
+
+	return Max(Min(HELD_MOST, share / HELD_PART), HELD_LEAST);
+}
+
+/*
+ * Makes the group hungry if tasks of it were left in the table and it has few here.  True if it
+ * was not hungry before: the timer is to look at the lane.
+ */
+static bool
+feel_hunger(DwDatabase *db, DwGroup *group)
+{
+	if (group->left_due == DW_NEVER || group->is_hungry || group->count > held_most(db) / 2)
+		return false;
+	group->is_hungry = true;
+	dlist_push_tail(&dw_lanes[group->lane].groups.hungry, &group->hunger);
+	return true;
+}
+
+/* The group is not hungry any more. */
+static void
+still_hunger(DwGroup *group)
+{
+	if (group->is_hungry)
+		dlist_delete(&group->hunger);
+	group->is_hungry = false;
+}
+
+/* Notes that the task of this key is in the table only. */
+static void
+leave_out(DwGroup *group, TimestampTz due, int64 id)
+{
+	if (group->left_due != DW_NEVER &&
+		(due > group->left_due || (due == group->left_due && id >= group->left_id)))
+		return;
+	group->left_due = due;
+	group->left_id = id;
+}
+
 /*
  * Appends a ready task to its group.  by_reserve: if there is no other place for the group,
- * it gets a reserved one.  Changes nothing if the result is not DW_GROUP_ADDED.
+ * it gets a reserved one.  Changes no list unless the result is DW_GROUP_ADDED.
  */
 DwGroupAdded
 dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
@@ -486,6 +559,15 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve
 
 	if (group == NULL)
 		return DW_GROUP_NO_PLACE;
+	/* one that is due after those that were left out does not go before them */
+	if (entry->block != DW_NO_GROUP &&
+		(group->count >= held_most(db) || (group->left_due != DW_NEVER && !is_before_key(entry, group->left_due, group->left_id))))
+	{
+		leave_out(group, entry->due, entry->id);
+		if (feel_hunger(db, group))
+			dw_lane_dirty(db, lane);
+		return DW_GROUP_LEFT;
+	}
 	if (group->count == 0)
 		group->first = *entry;
 	else if (!dw_list_push(dw_pool, &db->account, &group->more, entry))
@@ -548,15 +630,93 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 	return dlist_is_empty(&groups->open) ? NULL : group_in_turn(dlist_head_node(&groups->open));
 }
 
+/* True if the timer is to load more tasks of some group of the lane. */
+bool
+dw_groups_are_hungry(const DwLane *lane)
+{
+	return !dlist_is_empty(unconstify(dlist_head *, &lane->groups.hungry));
+}
+
 /*
- * Takes the first task of an open group, and ends its turn.  A task that an executor takes
- * is counted until dw_group_end(); messages are not.
+ * Takes the next hungry group of the lane; false if there is none.  Tells which group it is, from
+ * which key on its tasks are to be loaded, and how many: what the caller leaves, it tells
+ * by dw_group_leave_out().
+ */
+bool
+dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int64 *id, uint32 *room)
+{
+	DwGroup    *group;
+	uint32		most = held_most(db);
+
+	if (!dw_groups_are_hungry(lane))
+		return false;
+	group = group_that_hungers(dlist_head_node(&lane->groups.hungry));
+	still_hunger(group);
+	*hash = group->hash;
+	*due = group->left_due;
+	*id = group->left_id;
+	*room = most > group->count ? most - group->count : 0;
+	group->left_due = DW_NEVER;
+	/* its place stays while it has a task to come */
+	if (group->count == 0)
+		update_state(group, dw_now());
+	return true;
+}
+
+/* Notes that tasks of the group from this key on are still in the table only. */
+void
+dw_group_leave_out(DwDatabase *db, DwLane *lane, uint32 hash, TimestampTz due, int64 id)
+{
+	const DwEntry entry = {.due = due, .id = id, .block = hash, .offset = DW_ENTRY_GROUP, .lane = lane - dw_lanes};
+	DwGroup    *group = group_of_entry(db, lane, &entry, true);
+
+	if (group == NULL)
+	{
+		/* no place is left to remember it by: the lane is loaded again */
+		dw_atomic_lower(&lane->reload_from, due);
+		dw_lane_dirty(db, lane);
+		return;
+	}
+	leave_out(group, due, id);
+	if (feel_hunger(db, group))
+		dw_lane_dirty(db, lane);
+}
+
+/*
+ * The lane is loaded again from this key on: forgets that tasks from there on were left in
+ * the table.
  */
 void
+dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
+{
+	TimestampTz now = dw_now();
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &lane->groups.all)
+	{
+		DwGroup    *group = group_of_lane(iter.cur);
+
+		if (group->left_due == DW_NEVER || group->left_due < due ||
+			(group->left_due == due && group->left_id < id))
+			continue;
+		group->left_due = DW_NEVER;
+		still_hunger(group);
+		if (group->count == 0)
+			update_state(group, now);
+	}
+}
+
+/*
+ * Takes the first task of an open group, and ends its turn.  A task that an executor takes
+ * is counted until dw_group_end(); messages are not.  True if the timer is to load more tasks
+ * of the group.
+ */
+bool
 dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 {
 	DwLane	   *lane = &dw_lanes[group->lane];
 	const DwQueue *queue = limits_of(lane, group->hash);
+	bool		hungry;
 
 	Assert(group->state == DW_GROUP_OPEN);
 	*entry = group->first;
@@ -568,8 +728,10 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 		group->rate_use = *rate_use_of(group);
 		dw_rate_start(&queue->group_rate, &group->rate_use, now);
 	}
+	hungry = feel_hunger(db, group);
 	leave_state(group);
 	(void) update_group(group, now);
+	return hungry;
 }
 
 /*
@@ -632,6 +794,8 @@ dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg)
 		lane->groups.entries -= count;
 		if (!keep(&group->first, arg))
 			pop_first(db, group);
+		if (feel_hunger(db, group))
+			dw_lane_dirty(db, lane);
 		if (group->count == 0)
 			update_state(group, now);
 	}
@@ -655,6 +819,8 @@ dw_groups_reset(DwLane *lane)
 
 		dw_list_init(&group->more);
 		group->count = 0;
+		group->left_due = DW_NEVER;
+		still_hunger(group);
 		update_state(group, now);
 	}
 }
@@ -670,6 +836,7 @@ dw_groups_leave(DwLane *lane)
 		DwGroup    *group = group_of_lane(iter.cur);
 
 		leave_state(group);
+		still_hunger(group);
 		group->running = group->count = 0;
 		give_place_back(group);
 	}

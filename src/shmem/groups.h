@@ -42,6 +42,10 @@ typedef struct DwGroup
 	uint32		count;			/* ready tasks */
 	DwEntry		first;			/* the first of these */
 	DwList		more;			/* the others */
+	TimestampTz left_due;		/* tasks of it from this key on may be due and in the table only, */
+	int64		left_id;		/* since it had enough here; DW_NEVER: there is none */
+	bool		is_hungry;		/* the timer is to load these: in DwLaneGroups.hungry */
+	dlist_node	hunger;			/* in that list */
 	DwRateUse	rate_use;		/* of the whole group, if no sibling's is later */
 	TimestampTz wakes_at;		/* if asleep */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
@@ -57,6 +61,8 @@ typedef struct DwGroup
 typedef enum DwGroupAdded
 {
 	DW_GROUP_ADDED,
+	DW_GROUP_LEFT,				/* it has enough ready tasks: the entry can be forgotten, and is loaded
+								 * again when it has few */
 	DW_GROUP_NO_PLACE,			/* no place for the group is free */
 	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
 } DwGroupAdded;
@@ -74,8 +80,13 @@ extern void dw_groups_reset(DwLane *lane);
 
 extern DwGroupAdded dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve);
 extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
+extern bool dw_groups_are_hungry(const DwLane *lane);
+extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int64 *id,
+						   uint32 *room);
+extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, uint32 hash, TimestampTz due, int64 id);
+extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
-extern void dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
+extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
 extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);

@@ -173,17 +173,20 @@ note_news(const DwLane *lane)
  * end of the lane's ready list.  False if the pool has no memory for it.
  *
  * While tasks with a group stand in the ready list, others join them there, since they are
- * due later; sort_into_groups() takes them out.
+ * due later; sort_into_groups() takes them out.  *left is raised if the group has enough
+ * tasks, so that this one stays in the table.
  */
 static bool
-push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left)
 {
 	if (dw_entry_has_group(entry) && lane->ready.count == 0)
 	{
 		DwGroupAdded added = dw_group_add(db, lane, entry, false);
 
+		if (added == DW_GROUP_LEFT)
+			(*left)++;
 		if (added != DW_GROUP_NO_PLACE)
-			return added == DW_GROUP_ADDED;
+			return added != DW_GROUP_NO_MEMORY;
 	}
 	return dw_list_push(dw_pool, &db->account, &lane->ready, entry);
 }
@@ -203,12 +206,14 @@ put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 }
 
 /*
- * Makes a due task of the lane ready; false if the pool has no memory for it.
+ * Makes a due task of the lane ready; false if the pool has no memory for it.  The caller
+ * counts it in db->ready, unless *left was raised: then its group has enough tasks in memory,
+ * and the timer loads it later.
  */
 bool
-dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left)
 {
-	if (!push_entry(db, lane, entry))
+	if (!push_entry(db, lane, entry, left))
 		return false;
 	dw_ready_list(db, lane);
 	note_news(lane);
@@ -285,12 +290,17 @@ sort_into_groups(DwDatabase *db, DwLane *lane)
 	{
 		DwPosition	head = dw_list_head(dw_pool, &lane->ready);
 		const DwEntry *first = first_ready(lane, &head);
+		DwGroupAdded added;
 		DwEntry		entry;
 
-		if (first == NULL || !dw_entry_has_group(first) ||
-			dw_group_add(db, lane, first, lane->groups.nopen == 0) != DW_GROUP_ADDED)
+		if (first == NULL || !dw_entry_has_group(first))
+			return;
+		added = dw_group_add(db, lane, first, lane->groups.nopen == 0);
+		if (added != DW_GROUP_ADDED && added != DW_GROUP_LEFT)
 			return;
 		take_ungrouped(db, lane, &head, &entry);
+		if (added == DW_GROUP_LEFT)
+			pg_atomic_fetch_sub_u64(&db->ready, 1);
 	}
 }
 
@@ -319,19 +329,21 @@ find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 }
 
 /*
- * Takes the task out that find_first() has found.  True if few tasks of the lane are left in
- * memory: the timer is to load more.
+ * Takes the task out that find_first() has found.  True if few tasks of the lane, or of its group,
+ * are left in memory: the timer is to load more.
  */
 static bool
 take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry *entry)
 {
+	bool		few_left = false;
+
 	if (place->group)
-		dw_group_take(db, place->group, entry, now);
+		few_left = dw_group_take(db, place->group, entry, now);
 	else
 		take_ungrouped(db, lane, &place->position, entry);
 	pg_atomic_fetch_sub_u64(&db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
-		return false;
+		return few_left;
 	lane->load_below = 0;
 	return true;
 }

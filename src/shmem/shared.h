@@ -122,6 +122,7 @@ typedef struct DwLaneGroups
 	dlist_head	open;			/* those that wait for their turn, in the order of turns */
 	dlist_head	resting;		/* those of which nothing but their rate is in use */
 	pairingheap asleep;			/* those that wait for their rate, by the time when they wake */
+	dlist_head	hungry;			/* those of which the timer is to load more tasks */
 	uint32		nopen;			/* length of open */
 	uint32		entries;		/* ready tasks of all */
 } DwLaneGroups;

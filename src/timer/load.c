@@ -580,6 +580,112 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries)
 	return ok;
 }
 
+/*---- Groups of which tasks were left in the table ----*/
+
+/*
+ * Reads up to room tasks of a group of the lane into memory, from this key on, that are due by
+ * now: those that are due later come by the ring.  Notes the first one that it leaves.
+ */
+static void
+load_group(Relation rel, DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
+{
+	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, hash, due, id, GetActiveSnapshot());
+	int64		began = dw_uptime();
+	TimestampTz now = dw_now();
+	HeapTuple	tuple;
+
+	while ((tuple = dw_group_scan_next(scan)) != NULL)
+	{
+		DwEntry		entry = {.lane = lane - dw_lanes};
+		DwTaskKey	key;
+
+		dw_task_key(rel, tuple, &key);
+		if (key.due > now)
+			break;
+		if (key.owner != lane->owner || key.priority != lane->priority || key.origin != dw_origin_stamp())
+			continue;
+		entry.due = key.due;
+		entry.id = key.id;
+		dw_entry_set_group(&entry, hash);
+		if (room == 0 || dw_uptime() - began > SLICE_US || !dw_near_add_hard(lane, &entry))
+		{
+			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+			dw_group_leave_out(db, lane, hash, key.due, key.id);
+			LWLockRelease(dw_ready_lock(db));
+			break;
+		}
+		room--;
+		added++;
+	}
+	dw_group_scan_end(scan);
+}
+
+/* As load_group(), in a transaction of its own.  False if it is to be tried again later. */
+static bool
+load_hungry(DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
+{
+	volatile bool ok = false;
+
+	PG_TRY();
+	{
+		Relation	rel = dw_read_begin();
+
+		if (rel != NULL)
+		{
+			load_group(rel, lane, hash, due, id, room);
+			ok = true;
+		}
+		dw_read_end(rel);
+	}
+	PG_CATCH();
+	{
+		ok = false;
+		dw_read_failed(db, "load tasks");
+	}
+	PG_END_TRY();
+	if (ok)
+		return true;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_group_leave_out(db, lane, hash, due, id);
+	LWLockRelease(dw_ready_lock(db));
+	lane->load_after = dw_now() + LOCKED_RETRY_US;
+	return false;
+}
+
+/* Loads tasks of groups of the lane that have few left in memory, for about SLICE_US. */
+static void
+feed_groups(DwLane *lane)
+{
+	int64		began = dw_uptime();
+	bool		more = true;
+
+	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() && !dw_extension_gone)
+	{
+		TimestampTz due;
+		int64		id;
+		uint32		hash;
+		uint32		room;
+
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		more = dw_groups_feed(db, lane, &hash, &due, &id, &room);
+		LWLockRelease(dw_ready_lock(db));
+		if (more)
+			(void) load_hungry(lane, hash, due, id, room);
+	}
+}
+
+/* True if some group of the lane has few tasks left in memory, and others in the table. */
+static bool
+is_hungry(DwLane *lane)
+{
+	bool		hungry;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	hungry = dw_groups_are_hungry(lane);
+	LWLockRelease(dw_ready_lock(db));
+	return hungry;
+}
+
 /*---- The agenda: which lanes to look at, and when ----*/
 
 /*
@@ -603,6 +709,8 @@ schedule_load(DwLane *lane, TimestampTz now)
 		return;
 	}
 	dw_lane_heap_remove(&to_load, number);
+	if (lane->grouped && is_hungry(lane))
+		at = Min(at, lane->load_after);
 	dw_lane_heap_set(&agenda, number, Min(at, lane->recheck_at));
 
 	if (dw_atomic_read(&lane->next_far) != DW_NEVER)
@@ -661,7 +769,11 @@ look_at_lanes(TimestampTz now)
 	/* L2, for all these lanes in one pass */
 	dw_near_apply_cuts();
 	for (int i = 0; i < n; i++)
+	{
+		if (dw_lanes[looked_at[i]].grouped)
+			feed_groups(&dw_lanes[looked_at[i]]);
 		schedule_load(&dw_lanes[looked_at[i]], now);
+	}
 }
 
 /*
@@ -778,7 +890,7 @@ leave_if_idle(DwLane *lane)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	idle = dw_lane_held(lane) == 0 && lane->running == 0 &&
-		lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) &&
+		lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) && !dw_groups_are_hungry(lane) &&
 		dw_atomic_read(&lane->next_far) == DW_NEVER &&
 		dw_atomic_read(&lane->reload_from) == DW_NEVER;
 	if (idle)

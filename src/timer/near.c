@@ -374,6 +374,7 @@ dw_near_apply_cuts(void)
 		pg_atomic_fetch_sub_u64(&db->ready, filter_ready(lane, ready_survives_cut, NULL));
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		cut_spare(lane);
+		dw_groups_cut(lane, cuts[cut_lanes[i]].due, cuts[cut_lanes[i]].id);
 		LWLockRelease(dw_ready_lock(db));
 		cuts[cut_lanes[i]].due = DW_NEVER;
 	}
@@ -548,11 +549,12 @@ dw_near_obey_quota(void)
 static bool
 push_ready(DwLane *lane, const DwEntry *entry)
 {
+	uint32		left = 0;
 	bool		pushed;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	pushed = dw_ready_push(db, lane, entry);
-	if (pushed)
+	pushed = dw_ready_push(db, lane, entry, &left);
+	if (pushed && left == 0)
 		pg_atomic_fetch_add_u64(&db->ready, 1);
 	LWLockRelease(dw_ready_lock(db));
 	return pushed;
@@ -694,18 +696,19 @@ hand_over(const DwEntry *entries, uint32 n)
 	{
 		uint32		first = i;
 		uint32		stop = Min(n, i + HAND_OVER_BATCH);
+		uint32		left = 0;
 
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		for (; i < stop; i++)
 		{
 			DwLane	   *lane = &dw_lanes[entries[i].lane];
 
-			if (!dw_ready_push(db, lane, &entries[i]))
+			if (!dw_ready_push(db, lane, &entries[i], &left))
 				break;
 			lane->waiting--;
 		}
 		pg_atomic_fetch_sub_u64(&db->near, i - first);
-		pg_atomic_fetch_add_u64(&db->ready, i - first);
+		pg_atomic_fetch_add_u64(&db->ready, i - first - left);
 		LWLockRelease(dw_ready_lock(db));
 		/* memory has no room for this entry */
 		if (i < stop)

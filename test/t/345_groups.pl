@@ -86,7 +86,7 @@ query(q{SELECT put('turns', 'anna', '{big}', 20000, 'INSERT INTO ran (label, of)
 	SELECT put('turns', 'anna', '{a,b,c}', 100, 'INSERT INTO ran (label, of) VALUES (''turns'', $of)')});
 query(q{INSERT INTO delay_wheel.task (due, owner, queue, sql)
 	SELECT now(), 'anna'::regrole, id, 'INSERT INTO ran (label, of) VALUES (''turns'', ''none'')' FROM delay_wheel.queue, generate_series(1, 100) WHERE name = 'turns'});
-wait_for($node, q{SELECT ready = 20400 FROM delay_wheel.queues WHERE name = 'turns'}, 'tasks are in memory');
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'turns'}, 'of each group a thousand tasks are in memory at most', 60, expected => 1400);
 query(q{SELECT delay_resume('turns')});
 wait_for($node, q{SELECT count(*) >= 400 FROM ran WHERE label = 'turns' AND of <> 'big'}, 'small groups are through');
 is(query(q{
@@ -105,7 +105,7 @@ query(q{DELETE FROM delay_wheel.task});
 #
 query(q{SELECT delay_queue('batch', groups => true, group_max_running => 3); SELECT delay_pause('batch')});
 query(q{SELECT put('batch', 'anna', '{a,b,c,d}', 2000, 'INSERT INTO ran (label, of) VALUES (''batch'', $of)')});
-wait_for($node, q{SELECT ready = 8000 FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory');
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 4000);
 query(q{SELECT put('batch', 'anna', '{a,b}', 20, 'SELECT 1/0')});
 query(q{DELETE FROM delay_wheel.task WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id LIMIT 2000);
 	UPDATE delay_wheel.task SET due = due + '1 ms' WHERE id IN (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND sql !~ '/' ORDER BY id DESC LIMIT 2000)});
@@ -243,6 +243,17 @@ $node->restart;
 query(q{SELECT delay_resume('held')});
 wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks}, 'those of the other queue, too, after a restart', 120, expected => 0);
 nothing_left_over('few', 'few again', map { "g$_" } 1 .. 40);
+
+# one with far more due tasks than memory has room for does not keep later ones out
+query(q{SELECT delay_queue('crowd', groups => true); SELECT delay_pause('crowd')});
+query(q{SELECT put('crowd', 'anna', '{big}', 20000, 'INSERT INTO ran (label, of) VALUES (''crowd'', $of)', 0, now() - interval '1 hour');
+	SELECT put('crowd', 'anna', '{small}', 10, 'INSERT INTO ran (label, of) VALUES (''crowd'', $of)')});
+wait_for($node, q{SELECT ready < 100 FROM delay_wheel.queues WHERE name = 'crowd'}, 'a group that is large has few tasks in memory');
+query(q{SELECT delay_resume('crowd')});
+wait_for_count('crowd', 20010, 'all of them run');
+is(query(q{SELECT count(*) < 10000 FROM ran WHERE label = 'crowd' AND of = 'big' AND n < (SELECT max(n) FROM ran WHERE label = 'crowd' AND of = 'small')}), 't',
+	'a small one, all of whose tasks are due later, has its turns meanwhile');
+is(query(q{SELECT count(DISTINCT n) FROM ran WHERE label = 'crowd'}), 20010, 'each once');
 $node->stop;
 
 done_testing();
