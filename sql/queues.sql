@@ -9,10 +9,10 @@ CREATE FUNCTION delay_queue(name text, max_running integer DEFAULT NULL, rate in
 	retry_on text[] DEFAULT NULL, give_up_on text[] DEFAULT NULL, keep_settings text[] DEFAULT NULL,
 	per interval DEFAULT NULL, burst integer DEFAULT NULL, groups boolean DEFAULT NULL,
 	group_max_running integer DEFAULT NULL, group_rate integer DEFAULT NULL, group_per interval DEFAULT NULL,
-	group_burst integer DEFAULT NULL) RETURNS boolean
+	group_burst integer DEFAULT NULL, group_order text DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_queue' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer, boolean, integer, integer, interval, integer) FROM PUBLIC;
-COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer, boolean, integer, integer, interval, integer) IS
+REVOKE EXECUTE ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer, boolean, integer, integer, interval, integer, text) FROM PUBLIC;
+COMMENT ON FUNCTION delay_queue(text, integer, integer, integer, interval, integer, interval, boolean, interval, name[], text, boolean, name[], interval, interval, text, text, interval, text[], text[], text[], interval, integer, boolean, integer, integer, interval, integer, text) IS
 'declares a queue, which the current user owns, or changes one, if this transaction commits; acts at once. What is null is left as it is, or is the default of a new queue.
 name: up to 63 bytes, not ''default''.
 max_running: how many of its tasks run at a time; 0 (the default) is no limit.
@@ -36,7 +36,9 @@ retry_backoff, retry_max_delay, retry_on, give_up_on: of tasks that say none, as
 keep_settings: settings of the callers that are kept with tasks that say none, also by delay_schedule_trigger(), as in delay_schedule_task; the current user must be allowed to set them, and so must be each caller; an empty array (the default) is none.
 groups: whether its tasks may belong to groups, by group_key of delay_schedule_task(): tenants, say, or accounts; false by default. Of the groups with due tasks each has one task begun in turn, so one with 100,000 does not hold up another with one. Tasks whose group_key is the same text are one group, whoever owns them and whatever their priority; roles and priorities take turns as in other queues, and groups within these. Any number of groups may have pending tasks; delay_wheel.max_groups of them take turns at once.
 group_max_running: how many tasks of one group run at a time; 0 (the default) is no limit.
-group_rate, group_per, group_burst: as rate, per and burst, for one group. These limits need groups, and hold beside those of the queue. Of an external queue groups take turns only: group_max_running and group_rate are an error, SQLSTATE 0A000.
+group_rate, group_per, group_burst: as rate, per and burst, for one group.
+group_order: hold or pass: tasks of one group run one after the other, each after the commit of the one before, in the order of their due times, and of their ids where these are equal; whatever their owners and priorities. A task that cannot begin (its role or queue is paused, its row is locked, its role cannot log in) holds its group back until it can, or is gone. With hold so does one that has failed and is to be tried again; with pass those behind it go on meanwhile. One that is scheduled with a due time that has passed comes next. Tasks without a group have no order. any (the default) is no order.
+Limits and order of groups need groups, and hold beside the limits of the queue. Of an external queue groups take turns only: these options are an error, SQLSTATE 0A000.
 Limits hold for the whole database, whoever owns the tasks. To be called by those granted it; a queue is changed only by members of its owner and superusers, for others it is an error, SQLSTATE 42501. So is more than delay_wheel.max_queues in all databases, 53400, a value out of its range, 22023, and a name that is null, 22004, or too long, 42622. Returns true';
 
 CREATE FUNCTION delay_queue_drop(name text) RETURNS boolean

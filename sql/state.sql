@@ -66,7 +66,7 @@ SELECT q.name, pg_catalog.pg_get_userbyid(q.owner::oid)::text AS owner,
 	   CASE WHEN q.users IS NOT NULL THEN ARRAY(SELECT CASE WHEN r.id OPERATOR(pg_catalog.=) 0::oid THEN '-' ELSE pg_catalog.pg_get_userbyid(r.id)::text END FROM pg_catalog.unnest(q.users::oid[]) WITH ORDINALITY r(id, n) ORDER BY r.n) END AS users,
 	   q.paused, q.max_running, q.rate, CASE WHEN q.rate IS NOT NULL THEN COALESCE(q.per, '1 second'::interval)::text END AS per, q.burst,
 	   COALESCE(q.groups, false) AS groups, q.group_max_running, q.group_rate,
-	   CASE WHEN q.group_rate IS NOT NULL THEN COALESCE(q.group_per, '1 second'::interval)::text END AS group_per, q.group_burst, q.priority,
+	   CASE WHEN q.group_rate IS NOT NULL THEN COALESCE(q.group_per, '1 second'::interval)::text END AS group_per, q.group_burst, q.group_order, q.priority,
 	   pg_catalog.make_interval(secs => pg_catalog.float8(q.timeout) / 1000::double precision)::text AS timeout,
 	   COALESCE(q.max_attempts, CASE WHEN q.external THEN 20 ELSE 1 END::smallint) AS max_attempts,
 	   COALESCE(q.retry_delay, '10 seconds'::interval)::text AS retry_delay, q.batch, q.spread::text AS spread, q.history,
@@ -101,6 +101,7 @@ COMMENT ON COLUMN delay_wheel.queues.group_max_running IS 'how many tasks of one
 COMMENT ON COLUMN delay_wheel.queues.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
 COMMENT ON COLUMN delay_wheel.queues.group_per IS 'an interval as text: the time that group_rate is for; null if there is no such rate';
 COMMENT ON COLUMN delay_wheel.queues.group_burst IS 'as burst, for one group';
+COMMENT ON COLUMN delay_wheel.queues.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
 COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
 COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running, rate or limits of groups; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';

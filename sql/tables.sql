@@ -131,6 +131,7 @@ CREATE TABLE delay_wheel.queue
 	group_rate integer,
 	group_per interval,
 	group_burst integer,
+	group_order text,
 	CONSTRAINT queue_pkey PRIMARY KEY (id),
 	CONSTRAINT queue_name_key UNIQUE (name),
 	CONSTRAINT queue_id_check CHECK (id > 0),
@@ -144,6 +145,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_group_rate_check CHECK (group_rate BETWEEN 1 AND 1000000),
 	CONSTRAINT queue_group_per_check CHECK (group_per BETWEEN '1 second' AND '366 days'),
 	CONSTRAINT queue_group_burst_check CHECK (group_burst BETWEEN 1 AND 100000),
+	CONSTRAINT queue_group_order_check CHECK (group_order IN ('hold', 'pass')),
 	CONSTRAINT queue_timeout_check CHECK (timeout > 0),
 	CONSTRAINT queue_name_check CHECK (name NOT IN ('', 'default') AND pg_catalog.octet_length(name) < 64),
 	CONSTRAINT queue_retry_delay_check CHECK (retry_delay >= '0'),
@@ -191,6 +193,7 @@ COMMENT ON COLUMN delay_wheel.queue.group_max_running IS 'how many tasks of one 
 COMMENT ON COLUMN delay_wheel.queue.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
 COMMENT ON COLUMN delay_wheel.queue.group_per IS 'the time that group_rate is for; null is a second';
 COMMENT ON COLUMN delay_wheel.queue.group_burst IS 'as burst, for one group';
+COMMENT ON COLUMN delay_wheel.queue.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
 COMMENT ON COLUMN delay_wheel.queue.receivers IS 'if external: roles that may receive its messages, beside the owner''s members; ''-'' stands for all roles';
 
 -- owner 0, shown as -, stands for all roles

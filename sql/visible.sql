@@ -181,7 +181,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_queue
 	group_max_running integer,
 	group_rate integer,
 	group_per interval,
-	group_burst integer
+	group_burst integer,
+	group_order text
 )
 SERVER delay_wheel OPTIONS (table 'queue');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_queue IS

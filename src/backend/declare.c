@@ -223,22 +223,23 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
-/* Raises an error if the columns of a row limit groups that there are not, or those of messages. */
+/* Raises an error if the columns of a row say more of groups than can be: there are none, or of messages. */
 static void
 check_group_limits(const Datum *values, const bool *nulls)
 {
-	if (nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1])
+	if (nulls[Anum_queue_group_max_running - 1] && nulls[Anum_queue_group_rate - 1] &&
+		nulls[Anum_queue_group_order - 1])
 		return;
 	if (nulls[Anum_queue_groups - 1] || !DatumGetBool(values[Anum_queue_groups - 1]))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("group_max_running and group_rate need groups"),
-				 errhint("Add groups => true, or set both to 0.")));
+				 errmsg("group_max_running, group_rate and group_order need groups"),
+				 errhint("Add groups => true, or set them to 0 and 'any'.")));
 	if (DatumGetBool(values[Anum_queue_external - 1]))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("group_max_running and group_rate are not supported for an external queue"),
-				 errdetail("Groups of messages take turns, without limits of their own.")));
+				 errmsg("group_max_running, group_rate and group_order are not supported for an external queue"),
+				 errdetail("Groups of messages take turns, without limits or order of their own.")));
 }
 
 /* Makes a change in the columns of a row. */
@@ -493,6 +494,24 @@ take_burst(FunctionCallInfo fcinfo, int arg, const char *what, AttrNumber column
 	take_column(fcinfo, arg, column, Int32GetDatum(burst), burst == 0, change);
 }
 
+/* Adds the argument group_order to the change; "any" sets the column to null. */
+static void
+take_group_order(FunctionCallInfo fcinfo, int arg, Change *change)
+{
+	char	   *order;
+	bool		is_any;
+
+	if (PG_ARGISNULL(arg))
+		return;
+	order = text_to_cstring(PG_GETARG_TEXT_PP(arg));
+	is_any = strcmp(order, "any") == 0;
+	if (!is_any && dw_group_order_named(order) == DW_ORDER_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("group_order must be hold, pass or any, not \"%s\"", order)));
+	give(change, Anum_queue_group_order, PG_GETARG_DATUM(arg), is_any);
+}
+
 /* Reads the arguments of delay_queue() on groups. */
 static void
 take_groups(FunctionCallInfo fcinfo, Change *change)
@@ -502,6 +521,7 @@ take_groups(FunctionCallInfo fcinfo, Change *change)
 	take_limit(fcinfo, 25, "group_rate", MAX_RATE, Anum_queue_group_rate, change);
 	take_per(fcinfo, 26, "group_per", Anum_queue_group_per, change);
 	take_burst(fcinfo, 27, "group_burst", Anum_queue_group_burst, change);
+	take_group_order(fcinfo, 28, change);
 }
 
 /* Adds the argument history to the change; "default" sets the column to null. */

@@ -26,6 +26,9 @@
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../task/attempts.h"
+#include "../task/my_session.h"
+#include "../task/queues.h"
+#include "../task/queues.h"
 #include "../task/ended.h"
 #include "../task/key_lock.h"
 #include "../task/my_session.h"
@@ -99,18 +102,36 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 					dw_error_message(error))));
 }
 
+/* True if the task holds back those of its group that come after it until it is tried again. */
+static bool
+holds_group_back(const DwClaim *claim)
+{
+	const DwDeclaredQueue *queue;
+
+	if (claim->nulls[Anum_task_group_key - 1])
+		return false;
+	(void) dw_queue_tables_now(dw_my_database());
+	queue = dw_queue_declared(claim->key.queue);
+	return queue != NULL && queue->group_order == DW_ORDER_HOLD;
+}
+
 /*
- * Writes the row of a claimed task again, with a later due time, as the end of a run that
- * was begun at that time and failed with the error.
+ * Writes the row of a claimed task again, to be tried again at that time, as the end of a run
+ * that was begun at "started" and failed with the error.  A task that holds its group back
+ * keeps its due time, and so its place.
  */
 static void
-put_back(DwClaim *claim, TimestampTz due, TimestampTz started, const ErrorData *error)
+put_back(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorData *error)
 {
-	DwHint		hint = {.id = claim->key.id, .due = due};
+	DwHint		hint = {.id = claim->key.id};
 	Relation	rel;
 
 	conclude_attempt(claim, DW_RETRIED, started, error);
-	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	if (holds_group_back(claim))
+		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_NOT_BEFORE, again_at);
+	else
+		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(again_at);
+	hint.due = DatumGetTimestampTz(claim->values[Anum_task_due - 1]);
 	dw_row_end_lease(claim->nulls);
 	dw_keep_error(claim->values, claim->nulls, error);
 

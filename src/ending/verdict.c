@@ -39,6 +39,7 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 	int64		skip;
 	int64		limit;
 	TimestampTz due = key->due;
+	int64		not_before;
 
 	if (!nulls[Anum_task_expires - 1])
 		expires = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
@@ -49,6 +50,9 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 	/* of a message that was leased before, the first due time counts */
 	if (!nulls[Anum_task_first_due - 1])
 		due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
+	/* of one that has failed, and has kept its place in its group, that of this attempt */
+	else if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
+		due = Max(due, not_before);
 	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_now())
 		return DW_RUN;
 	return skip < expires ? DW_SKIP : DW_REFUSE;

@@ -81,6 +81,7 @@
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "autonomous.h"
+#include "group_order.h"
 #include "run_task.h"
 #include "session.h"
 #include "settle.h"
@@ -836,6 +837,8 @@ may_run(void)
 void
 dw_run_task(DwDatabase *db, DwExecutor *me)
 {
+	if (!dw_group_order_keeps(db, me))
+		return;
 	begin_work(db, me);
 	if (!await_due(me->current.due))
 	{

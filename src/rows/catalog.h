@@ -153,7 +153,8 @@ enum
 	Anum_queue_group_rate,
 	Anum_queue_group_per,
 	Anum_queue_group_burst,
-	Natts_queue = Anum_queue_group_burst
+	Anum_queue_group_order,
+	Natts_queue = Anum_queue_group_order
 };
 
 /* Columns of delay_wheel.pause. */

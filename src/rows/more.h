@@ -33,6 +33,9 @@
 #define DW_MORE_GIVE_UP_ON	"give_up_on"	/* text: the same */
 #define DW_MORE_SETTINGS	"settings"	/* object: settings of the caller, see
 										 * statement/kept_settings.c */
+#define DW_MORE_NOT_BEFORE	"not_before"	/* number: it is not tried again before this time, a
+											 * timestamptz; it keeps its due time, and with it its place in
+											 * the order of its group */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
 										 * a run of */
 

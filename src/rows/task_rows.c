@@ -424,6 +424,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 	}
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_LOST);
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
 }
 
 /*---- Tables that are seldom written ----*/

@@ -27,6 +27,11 @@
  * are the first key of these.  When half of the tasks have been taken the group is
  * hungry, and the timer loads more of it by the index of groups, see load.c.
  *
+ * Order: tasks of a group of an ordered queue run one at a time.  Memory does not know their
+ * order for sure: tasks come back, or come late.  So an executor looks into the table which one
+ * comes first, see executor/group_order.c.  If that is one of another lane, or one that cannot
+ * begin, the group is held for a while, or until a task of it ends, or another one comes.
+ *
  * There are delay_wheel.max_groups places, in all databases together.  If all are in use, tasks of
  * further groups stay in the list of their lane.  They need a place to be run, and none to
  * wait: a few more places are kept for lanes in which no group is open, so that each lane
@@ -60,6 +65,10 @@
 #define HELD_MOST		1000
 #define HELD_LEAST		16
 #define HELD_PART		64
+
+/* For how long a group is held if the time is not known, in us: doubled each time. */
+#define HOLD_LEAST		(10 * 1000)
+#define HOLD_MOST		(10 * USECS_PER_SEC)
 
 /* A process does not look in vain for places that it could give back before this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
@@ -210,6 +219,8 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 	group->running = group->count = 0;
 	group->rests = group->is_hungry = false;
 	group->left_due = DW_NEVER;
+	group->held_until = group->tried_id = 0;
+	group->hold_us = HOLD_LEAST;
 	memset(&group->rate_use, 0, sizeof(group->rate_use));
 	dw_list_init(&group->more);
 	dlist_push_tail(&lane->groups.all, &group->of_lane);
@@ -326,7 +337,7 @@ limits_of(const DwLane *lane, uint32 hash)
 	const DwQueue *queue = dw_lane_queue(lane);
 
 	if (hash == DW_NO_GROUP || queue == NULL ||
-		(queue->group_max_running == 0 && queue->group_rate.starts == 0))
+		(queue->group_max_running == 0 && queue->group_rate.starts == 0 && !queue->group_order))
 		return NULL;
 	return queue;
 }
@@ -357,14 +368,19 @@ state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 
 	if (queue == NULL)
 		return DW_GROUP_OPEN;
-	if (queue->group_max_running > 0)
+	if (queue->group_order && group->held_until > now)
+	{
+		*wakes_at = group->held_until;
+		return DW_GROUP_ASLEEP;
+	}
+	if (queue->group_max_running > 0 || queue->group_order)
 	{
 		uint32		running = 0;
 
 		for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
 			 s = next_sibling(lane, group->hash, s))
 			running += s->running;
-		if (running >= (uint32) queue->group_max_running)
+		if (running >= (queue->group_order ? 1 : (uint32) queue->group_max_running))
 			return DW_GROUP_FULL;
 	}
 	if (queue->group_rate.starts > 0)
@@ -413,11 +429,11 @@ update_state(DwGroup *group, TimestampTz now)
 }
 
 /*
- * As update_state(), for the group and all its siblings.  Returns the lane without an open
+ * As update_state(), for the group and all its siblings; release: they are not held any more.  Returns the lane without an open
  * group that has one now; DW_NO_LANE if there is none, MANY_LANES if there are several.
  */
 static int32
-update_group(DwGroup *group, TimestampTz now)
+update_group(DwGroup *group, bool release, TimestampTz now)
 {
 	const DwLane *lane = &dw_lanes[group->lane];
 	uint32		hash = group->hash;
@@ -435,6 +451,8 @@ update_group(DwGroup *group, TimestampTz now)
 		bool		none_open = groups->nopen == 0;
 
 		next = next_sibling(lane, hash, s);
+		if (release)
+			s->held_until = 0;
 		update_state(s, now);
 		if (none_open && groups->nopen > 0)
 			opened = opened == DW_NO_LANE ? s->lane : MANY_LANES;
@@ -574,8 +592,12 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve
 		return DW_GROUP_NO_MEMORY;
 	group->count++;
 	lane->groups.entries++;
-	if (group->count == 1)
+	if (group->count == 1 || group->held_until != 0)
+	{
+		/* it may be the task that comes first */
+		group->held_until = 0;
 		update_state(group, dw_now());
+	}
 	return DW_GROUP_ADDED;
 }
 
@@ -730,7 +752,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 	}
 	hungry = feel_hunger(db, group);
 	leave_state(group);
-	(void) update_group(group, now);
+	(void) update_group(group, false, now);
 	return hungry;
 }
 
@@ -752,7 +774,13 @@ dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
 	queue = limits_of(&dw_lanes[group->lane], group->hash);
 	if (!begun && queue != NULL && queue->group_rate.starts > 0)
 		dw_rate_not_begun(&queue->group_rate, &group->rate_use);
-	opened = update_group(group, dw_now());
+	if (begun)
+	{
+		group->hold_us = HOLD_LEAST;
+		group->tried_id = 0;
+	}
+	/* another one may come first now */
+	opened = update_group(group, begun, dw_now());
 	if (opened != DW_NO_LANE)
 		db->group_opened = db->group_opened == DW_NO_LANE ? opened : MANY_LANES;
 }
@@ -768,6 +796,41 @@ dw_groups_take_news(DwDatabase *db)
 
 	db->group_opened = DW_NO_LANE;
 	return opened == MANY_LANES || (opened != DW_NO_LANE && dw_lanes[opened].groups.nopen > 0);
+}
+
+/*
+ * An executor that has taken this task would rather take the one with that id, which comes
+ * first.  False if that was tried last, too: then it cannot begin, and the group is to be held.
+ */
+bool
+dw_group_try_other(const DwEntry *entry, int64 id)
+{
+	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
+
+	if (group == NULL || group->tried_id == id)
+		return false;
+	group->tried_id = id;
+	return true;
+}
+
+/*
+ * Holds the group of a task that an executor has taken, and will put back, until this time;
+ * DW_NEVER: for a while.  It is not held any more when a task of it ends, or another one comes.
+ */
+void
+dw_group_hold(const DwEntry *entry, TimestampTz until)
+{
+	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
+
+	if (group == NULL)
+		return;
+	if (until == DW_NEVER)
+	{
+		until = dw_now() + group->hold_us;
+		group->hold_us = Min(group->hold_us * 2, HOLD_MOST);
+	}
+	group->held_until = until;
+	group->tried_id = 0;
 }
 
 /*

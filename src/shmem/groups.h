@@ -25,7 +25,7 @@ typedef enum DwGroupState
 	DW_GROUP_IDLE = 0,			/* has no ready task */
 	DW_GROUP_OPEN,				/* has ready tasks, and waits for its turn */
 	DW_GROUP_FULL,				/* has ready tasks, and as many run as may */
-	DW_GROUP_ASLEEP				/* has ready tasks, and its rate allows none before wakes_at */
+	DW_GROUP_ASLEEP				/* has ready tasks, and may begin none before wakes_at */
 } DwGroupState;
 
 /*
@@ -48,6 +48,10 @@ typedef struct DwGroup
 	dlist_node	hunger;			/* in that list */
 	DwRateUse	rate_use;		/* of the whole group, if no sibling's is later */
 	TimestampTz wakes_at;		/* if asleep */
+	TimestampTz held_until;		/* it may not begin a task before then, since another one comes first in
+								 * its order; 0: it is not held */
+	int64		hold_us;		/* how long it is held the next time, if the time is not known */
+	int64		tried_id;		/* the task that an executor has taken last since it came first */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
 	dlist_node	turn;			/* if open: in DwLaneGroups.open; if idle, and only its rate
 								 * is in use: in DwLaneGroups.resting */
@@ -88,6 +92,8 @@ extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
 extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
 extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
+extern bool dw_group_try_other(const DwEntry *entry, int64 id);
+extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 

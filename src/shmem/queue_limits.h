@@ -67,6 +67,7 @@ typedef struct DwQueue
 	bool		groups;			/* its tasks take turns by groups, see groups.c */
 	int32		group_max_running;	/* of one group; 0: no limit */
 	DwRate		group_rate;		/* of one group */
+	bool		group_order;	/* tasks of one group run one after the other, in order */
 	int32		timeout;		/* ms, -1: none */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */

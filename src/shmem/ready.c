@@ -468,7 +468,7 @@ queue_allows_batch(const DwLane *lane)
 	const DwQueue *queue = dw_lane_queue(lane);
 
 	return queue == NULL || (queue->batch && queue->max_running == 0 && queue->rate.starts == 0 &&
-							 queue->group_rate.starts == 0);
+							 queue->group_rate.starts == 0 && !queue->group_order);
 }
 
 /*
@@ -545,6 +545,22 @@ dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped)
 	 * early
 	 */
 	return pop_until(db, me, now, now, popped) || pop_until(db, me, DW_NEVER, now, popped);
+}
+
+/*
+ * Puts the executor's current task back, of a group, and makes another task of the group and
+ * the lane current instead.  False if there is no memory to put it back.
+ */
+bool
+dw_ready_exchange(DwDatabase *db, DwExecutor *me, TimestampTz due, int64 id)
+{
+	if (!put_entry_back(db, &dw_lanes[me->current.lane], &me->current))
+		return false;
+	pg_atomic_fetch_add_u64(&db->ready, 1);
+	me->current.due = due;
+	me->current.id = id;
+	me->current.offset &= ~DW_ENTRY_ALONE;
+	return true;
 }
 
 /*

@@ -558,6 +558,15 @@ read_retry_columns(Relation rel, HeapTuple tuple, DwRetry *retry)
 	retry->give_up_on = errors_column(rel, tuple, Anum_queue_give_up_on);
 }
 
+/* The order of that name; DW_ORDER_NONE if the name is NULL or unknown. */
+DwGroupOrder
+dw_group_order_named(const char *name)
+{
+	if (name != NULL && strcmp(name, "hold") == 0)
+		return DW_ORDER_HOLD;
+	return name != NULL && strcmp(name, "pass") == 0 ? DW_ORDER_PASS : DW_ORDER_NONE;
+}
+
 /* Fills *rate from these columns of a row of delay_wheel.queue. */
 static void
 read_rate(Relation rel, HeapTuple tuple, AttrNumber starts, AttrNumber per, AttrNumber burst, DwRate *rate)
@@ -581,6 +590,7 @@ read_queue(Relation rel, HeapTuple tuple, DwDeclaredQueue *queue)
 	queue->group_max_running = DatumGetInt32(column_or(rel, tuple, Anum_queue_group_max_running, 0));
 	read_rate(rel, tuple, Anum_queue_group_rate, Anum_queue_group_per, Anum_queue_group_burst,
 			  &queue->group_rate);
+	queue->group_order = dw_group_order_named(text_column(rel, tuple, Anum_queue_group_order));
 	queue->timeout = DatumGetInt32(column_or(rel, tuple, Anum_queue_timeout, Int32GetDatum(-1)));
 	queue->max_attempts = DatumGetInt16(column_or(rel, tuple, Anum_queue_max_attempts,
 												  Int16GetDatum(0)));

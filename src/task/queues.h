@@ -33,6 +33,14 @@ typedef struct DwQueueForTask
 								 * next look for a queue */
 } DwQueueForTask;
 
+/* The order in which tasks of one group run. */
+typedef enum DwGroupOrder
+{
+	DW_ORDER_NONE,
+	DW_ORDER_HOLD,				/* by due time and id; one that is to be tried again holds the group back */
+	DW_ORDER_PASS				/* the same, but the others go on meanwhile */
+} DwGroupOrder;
+
 /* A row of delay_wheel.queue: a queue as declared. */
 typedef struct DwDeclaredQueue
 {
@@ -44,6 +52,7 @@ typedef struct DwDeclaredQueue
 	bool		groups;			/* its tasks may have groups, which take turns */
 	int32		group_max_running;	/* tasks of one group at the same time; 0: no limit */
 	DwRate		group_rate;		/* of one group */
+	DwGroupOrder group_order;
 	int32		timeout;		/* for a task, in ms; 0: no limit, -1: the general default */
 	int16		max_attempts;
 	int64		retry_delay;	/* us */
@@ -91,6 +100,7 @@ extern void dw_queue_put_back(DwDatabase *db, const DwEntry *entry);
 extern int16 dw_queue_id(Relation rel, HeapTuple tuple);
 extern char *dw_queue_name_of(int16 id);
 extern DwDeclaredQueue *dw_queue_declared(int16 id);
+extern DwGroupOrder dw_group_order_named(const char *name);
 extern bool dw_owner_is_paused(Oid owner);
 extern void dw_queue_tables_read(Snapshot snapshot);
 extern DwPause dw_pause_of_lane(const DwLane *lane);

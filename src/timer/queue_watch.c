@@ -57,6 +57,7 @@ set_queue(DwQueue *place, const DwDeclaredQueue *queue)
 	place->groups = queue->groups;
 	place->group_max_running = queue->group_max_running;
 	place->group_rate = queue->group_rate;
+	place->group_order = queue->group_order != DW_ORDER_NONE;
 	place->timeout = queue->timeout;
 	place->max_attempts = queue->max_attempts;
 	place->retry_delay = queue->retry_delay;

@@ -183,6 +183,97 @@ query(q{SELECT delay_queue('rated', group_rate => 0)});
 nothing_left_over('rated', 'rated again', qw(a b));
 
 #
+# group_order: one after the other, by due time and id, of several roles and priorities, while
+# executors and the timer are killed, and tasks fail, come late, are moved and locked.
+#
+query(q{
+	SELECT delay_queue('ordered', groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '20 ms', users => '{public}');
+	SELECT delay_queue('passing', groups => true, group_order => 'pass', max_attempts => 3, retry_delay => '2 s', users => '{public}');
+	CREATE SEQUENCE tries; GRANT ALL ON tries TO PUBLIC;
+	-- writes down its due time and id; fails as long as its row says so
+	CREATE TABLE plan (task bigint, label text, of text, due timestamptz);
+	CREATE FUNCTION step(label text, of text, ms int, fails int DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
+		DECLARE began timestamptz = clock_timestamp(); id bigint = current_setting('delay_wheel.task_id');
+		BEGIN
+			PERFORM pg_sleep(ms / 1000.0);
+			IF fails > 0 AND nextval('tries') <= fails THEN RAISE 'not yet'; END IF;
+			INSERT INTO ran (label, of, began, ended, xid) SELECT label, of, began, clock_timestamp(), id::text::xid8;
+		END
+	$$;
+	-- notes the order in which the pending tasks of a queue are to run
+	CREATE FUNCTION note(queue_name text) RETURNS bigint LANGUAGE sql AS $$
+		WITH noted AS (INSERT INTO plan SELECT t.id, queue_name, t.group_key, t.due FROM delay_wheel.tasks t
+			WHERE t.queue = queue_name AND t.id NOT IN (SELECT task FROM plan) RETURNING 1)
+		SELECT count(*) FROM noted
+	$$;
+	-- how many began before one of their group that comes before them had ended
+	CREATE FUNCTION overtakers(which text) RETURNS bigint LANGUAGE sql AS $$
+		SELECT count(*) FROM (
+			SELECT r.began, max(r.ended) OVER (PARTITION BY p.of ORDER BY p.due, p.task ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+			FROM plan p JOIN ran r ON r.label = p.label AND r.xid = p.task::text::xid8 WHERE p.label = which) o
+		WHERE began < before
+	$$;
+});
+query(q{SELECT delay_pause('ordered')});
+for my $i (0 .. 3)
+{
+	# the same due time for many, and others before and after it
+	query("SELECT put('ordered', '$_', '{a,b,c}', 12, 'SELECT step(''ordered'', \$of, 3)', $i % 2, now() - interval '$i s')") for qw(anna berta);
+	query("SELECT put('ordered', 'anna', '{a,b,c}', 3, 'SELECT step(''ordered'', \$of, 3)', 0, now() - make_interval(secs => i)) FROM generate_series(1, 8) i");
+}
+query(q{SELECT put('ordered', 'berta', '{a}', 1, 'SELECT step(''ordered'', $of, 0, 2)', 0, now() - interval '2 s')});
+query(q{SELECT note('ordered'); SELECT delay_resume('ordered')});
+wait_for($node, q{SELECT count(*) >= 50 FROM ran WHERE label = 'ordered'}, 'tasks of ordered groups run');
+query('SELECT pg_terminate_backend(' . an_executor() . ')');
+wait_for($node, q{SELECT count(*) >= 100 FROM ran WHERE label = 'ordered'}, 'an executor is terminated');
+query('SELECT pg_terminate_backend(' . timer() . ')');
+wait_for($node, q{SELECT count(*) >= 200 FROM ran WHERE label = 'ordered'}, 'so is the timer');
+kill 'KILL', an_executor();
+wait_for_count('ordered', 289 + 288, 'an executor is killed; all run in the end');
+is(query(q{SELECT overlap('ordered')}), 1, 'never two of a group at a time');
+is(query(q{SELECT overtakers('ordered')}), 0, 'in the order of due times and ids, whatever their owners and priorities');
+is(query(q{SELECT retried >= 2 FROM delay_wheel.queues WHERE name = 'ordered'}), 't', 'also behind one that had failed');
+
+# one that comes late, with a due time that has passed, is next
+query(q{SELECT delay_pause('ordered'); SELECT put('ordered', 'anna', '{late}', 20, 'SELECT step(''late'', $of, 30)'); SELECT delay_resume('ordered')});
+wait_for($node, q{SELECT count(*) >= 3 FROM ran WHERE label = 'late'}, 'tasks of another group run');
+query(q{SELECT put('ordered', 'berta', '{late}', 1, 'SELECT step(''late'', ''first'', 0)', 9, now() - interval '1 day')});
+wait_for_count('late', 21, 'all of it run');
+cmp_ok(query(q{SELECT count(*) FROM ran WHERE label = 'late' AND n < (SELECT n FROM ran WHERE label = 'late' AND of = 'first')}), '<', 18, 'what comes late goes first');
+
+# one whose row is locked holds its group back, and no other one
+query(q{SELECT delay_pause('ordered'); SELECT put('ordered', 'anna', '{locked,free}', 3, 'SELECT step(''locked'', $of, 0)')});
+my $locker = $node->background_psql('postgres');
+$locker->query_safe(q{BEGIN; SELECT id FROM delay_wheel.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1 FOR UPDATE});
+query(q{SELECT delay_resume('ordered')});
+wait_for($node, q{SELECT count(*) FROM ran WHERE label = 'locked' AND of = 'free'}, 'another group runs', 60, expected => 3);
+is(query(q{SELECT count(*) FROM ran WHERE label = 'locked' AND of = 'locked'}), 0, 'one whose first task is locked does not');
+$locker->query_safe(q{SELECT delay_cancel(id) FROM delay_wheel.task WHERE group_key = 'locked' ORDER BY due, id LIMIT 1; COMMIT});
+$locker->quit;
+wait_for_count('locked', 5, 'when it is cancelled the others run');
+
+# one that is paused holds those of other roles back
+query(q{SET SESSION AUTHORIZATION anna; SELECT delay_pause()});
+query(q{SELECT put('ordered', 'anna', '{paused}', 1, 'SELECT step(''paused'', ''first'', 0)'); SELECT put('ordered', 'berta', '{paused}', 2, 'SELECT step(''paused'', $of, 0)')});
+wait_for($node, q{SELECT count(*) = 1 FROM delay_wheel.lanes WHERE queue = 'ordered' AND owner = 'berta' AND reason = 'limits of groups' AND ready = 2}, 'the view lanes says so');
+query(q{SET SESSION AUTHORIZATION anna; SELECT delay_resume()});
+wait_for_count('paused', 3, 'resumed, they run');
+is(query(q{SELECT of FROM ran WHERE label = 'paused' ORDER BY n LIMIT 1}), 'first', 'in their order');
+
+# a pause between attempts holds the group back, or not
+query(q{SELECT setval('tries', 1, false)});
+query("SELECT put('$_', 'anna', '{a}', 1, 'SELECT step(''$_ again'', ''fails'', 0, 1)'); SELECT put('$_', 'berta', '{a}', 3, 'SELECT step(''$_ again'', \$of, 0)')") for qw(passing);
+wait_for_count('passing again', 4, 'one has failed, and was tried again');
+is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'passing again'}), 'a a a fails', 'after those that passed it by');
+query(q{SELECT setval('tries', 1, false); SELECT delay_queue('ordered', retry_delay => '1 s')});
+query(q{SELECT put('ordered', 'anna', '{a}', 1, 'SELECT step(''holding again'', ''fails'', 0, 1)'); SELECT put('ordered', 'berta', '{a}', 3, 'SELECT step(''holding again'', $of, 0)')});
+wait_for_count('holding again', 4, 'one has failed, and was tried again');
+is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'holding again'}), 'fails a a a', 'before those that it held back');
+cmp_ok(query(q{SELECT extract(epoch FROM r.began - t.due) FROM ran r, LATERAL (SELECT min(began) AS due FROM ran WHERE label = 'holding again') t WHERE of = 'fails' AND label = 'holding again'}), '>=', 0, 'after its pause');
+query(q{SELECT delay_queue('ordered', group_order => 'any')});
+nothing_left_over('ordered', 'ordered again', qw(a b c));
+
+#
 # A queue gets groups, and loses them, while its tasks are due and run.
 #
 query(q{SELECT delay_queue('changes', batch => false);
@@ -207,8 +298,8 @@ query(q{BEGIN; SAVEPOINT s; SELECT delay_schedule_task($$SELECT take('hints', 'n
 	SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, queue => 'hints', group_key => 'a'); COMMIT});
 query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20)$$, delay => '1 hour', queue => 'hints', group_key => 'a', key => 'k');
 	SELECT delay_reschedule_key('k', '0 s', queue => 'hints')});
-query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20) FROM (SELECT 1 / (currval('tries') - 2) FROM nextval('tries')) s$$, queue => 'hints', group_key => 'a')
-	FROM (SELECT 1) s}) if query(q{CREATE SEQUENCE tries START 2}) || 1;
+query(q{SELECT delay_schedule_task($$SELECT take('hints', 'a', 20) FROM (SELECT 1 / (currval('attempts') - 2) FROM nextval('attempts')) s$$, queue => 'hints', group_key => 'a')
+	FROM (SELECT 1) s}) if query(q{CREATE SEQUENCE attempts START 2}) || 1;
 wait_for_count('hints', 23, 'all of a group run');
 is(query(q{SELECT overlap('hints')}), 1, 'one at a time');
 is(query(q{SELECT count(*) FROM ran WHERE of = 'never'}), 0, 'none that was rolled back');

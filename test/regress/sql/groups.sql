@@ -32,6 +32,10 @@ SELECT delay_queue('ungrouped', group_rate => 1);
 SELECT delay_queue('grouped', groups => false);
 SELECT delay_queue('letters', group_max_running => 1);
 SELECT delay_queue('letters', group_rate => 1);
+SELECT delay_queue('letters', group_order => 'hold');
+SELECT delay_queue('ungrouped', group_order => 'pass');
+SELECT delay_queue('turns', group_order => 'strict');
+SELECT delay_queue('turns', group_order => '');
 SELECT delay_queue('grouped', external => true);
 SELECT delay_queue('grouped', group_max_running => -1);
 SELECT delay_queue('grouped', group_rate => 1000001);
@@ -40,6 +44,19 @@ SELECT delay_queue('grouped', group_per => '367 days');
 SELECT delay_queue('grouped', group_burst => -1);
 SELECT delay_queue('grouped', group_rate => 0, groups => false);
 SELECT delay_queue('grouped', groups => true, group_max_running => 1);
+
+SELECT delay_queue('turns', group_order => 'hold');
+SELECT delay_queue('turns', groups => false);
+SELECT name, group_order FROM delay_wheel.queues WHERE name = 'turns';
+SELECT delay_queue('turns', group_order => 'any', groups => false);
+SELECT name, groups, group_order FROM delay_wheel.queues WHERE name = 'turns';
+
+-- plain SQL gives a row the same hash
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => 'ä') AS by_function \gset
+INSERT INTO delay_wheel.task (due, owner, queue, sql, group_key)
+SELECT due, owner, queue, sql, 'ä' FROM delay_wheel.task WHERE id = :by_function;
+SELECT count(*), count(DISTINCT group_hash) FROM delay_wheel.task WHERE group_key = 'ä';
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE group_key = 'ä';
 
 -- scheduled
 SELECT delay_schedule_task('SELECT 1', group_key => 'a');
