@@ -12,6 +12,11 @@ AS 'MODULE_PATHNAME', 'dw_next_due' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_wheel_internal.next_due() IS
 'the next time from now on at which one of one''s own pending tasks is due, of all roles for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers; null if there is none. What is overdue does not count. If 50,000 rows that are cancelled, or not visible, come first, it is the time of such a row: it does not look further';
 
+CREATE FUNCTION delay_wheel_internal.next_tasks(most integer, OUT id bigint, OUT due timestamptz) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_next_tasks' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_wheel_internal.next_tasks(integer) IS
+'the pending tasks that are due first, 1000 at most: of roles that one is a member of, of all for pg_read_all_data and superusers. What is overdue, or runs just now, comes first. After 50,000 rows that are cancelled, or not visible, it looks no further';
+
 /*
  * Each operator is one of pg_catalog for exactly these types (there is no integer *
  * interval, for example): otherwise a better match in the schema given to CREATE
@@ -58,5 +63,5 @@ COMMENT ON COLUMN delay_wheel.forecast.exact IS 'false if the number of tasks is
 
 GRANT SELECT ON delay_wheel.forecast
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.count_due(timestamptz[]), delay_wheel_internal.next_due()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.count_due(timestamptz[]), delay_wheel_internal.next_due(), delay_wheel_internal.next_tasks(integer)
 	TO PUBLIC;

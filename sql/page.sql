@@ -23,6 +23,12 @@ WITH params AS (
 		   count(*) OVER () AS total, row_number() OVER (ORDER BY r.since, r.pid) AS pos
 	FROM delay_wheel.running r
 		 LEFT JOIN LATERAL (SELECT * FROM delay_wheel.tasks t WHERE t.id = r.task LIMIT 1) t ON true
+), pending AS (
+	SELECT t.id, t.due, t.owner, t.queue, t.key, t.tag, CASE WHEN texts THEN "left"(t.sql, 500) END AS sql,
+		   row_number() OVER (ORDER BY t.due, t.id) AS pos
+	FROM delay_wheel_internal.next_tasks((SELECT n FROM params) + (SELECT count(*) FROM running)::integer) next
+		 JOIN LATERAL (SELECT * FROM delay_wheel.tasks t WHERE t.id = next.id LIMIT 1) t ON true
+	WHERE NOT EXISTS (SELECT FROM running r WHERE r.id = t.id)
 ), newest_failed AS MATERIALIZED (
 	SELECT *, row_number() OVER (ORDER BY failed_at DESC, id DESC) AS pos FROM delay_wheel_internal.newest_failed
 ), errors AS (
@@ -36,7 +42,7 @@ WITH params AS (
 	FROM newest_failed
 ), queues AS (
 	SELECT name, owner, state, reason, paused, max_running, rate, extract(epoch FROM per::interval)::bigint AS per, running, near, ready, done, failed, retried, skipped,
-		   external, first_due, awaiting, leased, lapsed,
+		   external, receivers, first_due, awaiting, leased, lapsed,
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY COALESCE(ready, 0) DESC, COALESCE(running, 0) DESC, COALESCE(near, 0) DESC, name) AS pos
 	FROM delay_wheel.queues
@@ -98,6 +104,8 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 				 FROM delay_wheel.forecast),
 	'running', (SELECT json_build_object('total', COALESCE(max(r.total), 0), 'rows', COALESCE(json_agg(r ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
 				FROM params LEFT JOIN running r ON true),
+	'pending', (SELECT json_build_object('rows', COALESCE(json_agg(p ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
+				FROM params LEFT JOIN pending p ON true),
 	-- counted no further than a person cares
 	'failed', (SELECT json_build_object(
 					'total', (SELECT count(*) FROM (SELECT FROM delay_wheel.failed LIMIT 10001) f),

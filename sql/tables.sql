@@ -475,6 +475,57 @@ CREATE SEQUENCE delay_wheel_internal.history_seq AS smallint MINVALUE 0 MAXVALUE
 COMMENT ON SEQUENCE delay_wheel_internal.history_seq IS 'number of the table of delay_wheel.history that is written';
 
 /*
+ * Who has done what, see task/audit.c.  Rows go by deletion, from the oldest on.
+ */
+-- with CYCLE, so that nobody who may set it can make actions fail
+CREATE SEQUENCE delay_wheel_internal.audit_id_seq AS bigint CACHE 1 CYCLE;
+COMMENT ON SEQUENCE delay_wheel_internal.audit_id_seq IS 'ids of rows of delay_wheel.audit';
+
+CREATE TABLE delay_wheel_internal.audit
+(
+	id bigint NOT NULL,
+	at timestamptz NOT NULL,
+	task bigint,
+	due timestamptz,
+	rows bigint,
+	owner regrole NOT NULL,
+	pid integer NOT NULL,
+	queue smallint,
+	action text NOT NULL,
+	key text,
+	tag text,
+	name text,
+	detail text,
+	login_role text,
+	role text,
+	client_addr text,
+	application_name text,
+	CONSTRAINT audit_pkey PRIMARY KEY (at, id)
+)
+USING heap
+WITH (autovacuum_vacuum_scale_factor = 0.05, vacuum_truncate = off);
+ALTER SEQUENCE delay_wheel_internal.audit_id_seq OWNED BY delay_wheel_internal.audit.id;
+COMMENT ON TABLE delay_wheel_internal.audit IS
+'who has done what, as far as the setting delay_wheel.audit says that it is recorded, for delay_wheel.audit_max_age. Read it by the view delay_wheel.audit. Only its owner and superusers may change it. Not in dumps';
+COMMENT ON COLUMN delay_wheel_internal.audit.id IS 'number of the row, ascending in the order of the actions';
+COMMENT ON COLUMN delay_wheel_internal.audit.at IS 'when it was done; the commit came after';
+COMMENT ON COLUMN delay_wheel_internal.audit.task IS 'number of the task; of a delay_cancel_all(), its number; or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.due IS 'new due time of the task; of a delay_run_due(), its argument; or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.rows IS 'how many tasks, or rows of plain SQL; null if it is one, or if they were not counted: plain SQL that deletes, or writes to a table without tasks';
+COMMENT ON COLUMN delay_wheel_internal.audit.owner IS 'role whose task it is; that of role, where it is no single task';
+COMMENT ON COLUMN delay_wheel_internal.audit.pid IS 'process of the session, as in pg_stat_activity and the log';
+COMMENT ON COLUMN delay_wheel_internal.audit.queue IS 'queue of the task, see delay_wheel.queue; 0 is the default queue; or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.action IS 'what was done: the name of the function without delay_; plain_sql is a statement that has written to a table of the extension';
+COMMENT ON COLUMN delay_wheel_internal.audit.key IS 'key of the task, or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.tag IS 'tag of the task, or that the call named; or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.name IS 'name of the queue, the recurring task or the table, or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.detail IS 'what else was given, its first 1000 bytes, or null';
+COMMENT ON COLUMN delay_wheel_internal.audit.login_role IS 'role that has connected: SET ROLE and SET SESSION AUTHORIZATION do not change it; in a task, its owner; null if it is dropped meanwhile';
+COMMENT ON COLUMN delay_wheel_internal.audit.role IS 'role whose rights counted, current_user: another one than login_role after SET ROLE, and in a SECURITY DEFINER function';
+COMMENT ON COLUMN delay_wheel_internal.audit.client_addr IS 'address of the client; null for a Unix socket, and in a task';
+COMMENT ON COLUMN delay_wheel_internal.audit.application_name IS 'as the client gives it; in a task, that of its executor; null if it is empty';
+
+/*
  * What a prepared transaction touched, written by itself, so that whoever
  * commits it or rolls it back can tell the timer.
  */
@@ -504,8 +555,8 @@ COMMENT ON COLUMN delay_wheel.prepared.due IS 'the lowest due time that it touch
 
 -- see also the end of this script
 REVOKE ALL ON delay_wheel.task, delay_wheel.queue, delay_wheel.pause, delay_wheel.cancellation, delay_wheel.unique_key, delay_wheel.failed_task, delay_wheel.recurring_task, delay_wheel.prepared,
-	delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 FROM PUBLIC;
-REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel_internal.history_seq FROM PUBLIC;
+	delay_wheel_internal.audit, delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2 FROM PUBLIC;
+REVOKE ALL ON SEQUENCE delay_wheel.task_id_seq, delay_wheel.queue_id_seq, delay_wheel_internal.audit_id_seq, delay_wheel_internal.history_seq FROM PUBLIC;
 
 SELECT pg_catalog.pg_extension_config_dump('delay_wheel.task',
 	'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');

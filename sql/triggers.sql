@@ -69,7 +69,7 @@ ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER cancellation_guard;
 CREATE FUNCTION delay_wheel_internal.history_guard() RETURNS trigger
 AS 'MODULE_PATHNAME', 'dw_history_guard' LANGUAGE C;
 COMMENT ON FUNCTION delay_wheel_internal.history_guard() IS
-'refuses plain SQL that changes rows of delay_wheel.history, but by superusers and the owner of the table; leaves out what is replicated: the history of a publisher is its own';
+'refuses plain SQL that changes rows of delay_wheel.history and delay_wheel.audit, but by superusers and the owner of the table; leaves out what is replicated: the history and the audit of a publisher are its own';
 REVOKE EXECUTE ON FUNCTION delay_wheel_internal.history_guard() FROM PUBLIC;
 CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_internal.history_0
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
@@ -80,3 +80,46 @@ ALTER TABLE delay_wheel_internal.history_1 ENABLE ALWAYS TRIGGER history_guard;
 CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_internal.history_2
 	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
 ALTER TABLE delay_wheel_internal.history_2 ENABLE ALWAYS TRIGGER history_guard;
+CREATE TRIGGER history_guard BEFORE INSERT OR UPDATE OR DELETE ON delay_wheel_internal.audit
+	FOR EACH ROW EXECUTE FUNCTION delay_wheel_internal.history_guard();
+ALTER TABLE delay_wheel_internal.audit ENABLE ALWAYS TRIGGER history_guard;
+
+-- plain SQL that writes to a table leaves a row in the audit, also what changes the audit itself
+CREATE FUNCTION delay_wheel_internal.plain_sql() RETURNS trigger
+AS 'MODULE_PATHNAME', 'dw_plain_sql' LANGUAGE C;
+COMMENT ON FUNCTION delay_wheel_internal.plain_sql() IS
+'records in delay_wheel.audit that plain SQL has written to a table of the extension, if the setting delay_wheel.audit says so';
+REVOKE EXECUTE ON FUNCTION delay_wheel_internal.plain_sql() FROM PUBLIC;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.task ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.failed_task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.failed_task ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.recurring_task
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.recurring_task ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.queue
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.queue ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.pause
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.pause ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.cancellation
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.cancellation ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel.unique_key
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel.unique_key ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_internal.audit
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel_internal.audit ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_internal.history_0
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel_internal.history_0 ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_internal.history_1
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel_internal.history_1 ENABLE ALWAYS TRIGGER plain_sql;
+CREATE TRIGGER plain_sql AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON delay_wheel_internal.history_2
+	FOR EACH STATEMENT EXECUTE FUNCTION delay_wheel_internal.plain_sql();
+ALTER TABLE delay_wheel_internal.history_2 ENABLE ALWAYS TRIGGER plain_sql;

@@ -186,6 +186,30 @@ COMMENT ON COLUMN delay_wheel.history.due IS 'of this attempt';
 COMMENT ON COLUMN delay_wheel.history.sql IS 'its first 200 bytes, without the values of its parameters';
 COMMENT ON COLUMN delay_wheel.history.recurring IS 'number of the recurring task that it was a run of, or null';
 
+CREATE VIEW delay_wheel.audit AS
+SELECT a.at, a.action, a.task, COALESCE(q.name, CASE a.queue WHEN 0 THEN 'default' END) AS queue, a.key, a.tag, a.name, a.detail, a.due, a.rows, a.login_role, a.role, a.client_addr, a.application_name, a.pid, pg_catalog.pg_get_userbyid(a.owner::oid)::text AS owner, a.id
+FROM delay_wheel_internal.visible_audit a
+	 LEFT JOIN delay_wheel.queue q ON q.id = a.queue;
+COMMENT ON VIEW delay_wheel.audit IS
+'who has done what, superusers included, as far as the setting delay_wheel.audit said that it is recorded: what one has done, and what was done to one''s own tasks; all of it for pg_read_all_data and superusers. One row for each call that has changed something, written in its own transaction, so exactly if that was committed; but a running task that delay_cancel() stops is told at once. What executors do by themselves is no action, nor is what receivers do with messages: see delay_wheel.history. Rows are kept for delay_wheel.audit_max_age';
+COMMENT ON COLUMN delay_wheel.audit.at IS 'when it was done; the commit came after';
+COMMENT ON COLUMN delay_wheel.audit.action IS 'what was done: the name of the function without delay_; plain_sql is a statement that has written to a table of the extension';
+COMMENT ON COLUMN delay_wheel.audit.task IS 'number of the task; of a delay_cancel_all(), its number; or null';
+COMMENT ON COLUMN delay_wheel.audit.queue IS 'name of the queue of the task; null if it was dropped since, and where it is no task';
+COMMENT ON COLUMN delay_wheel.audit.key IS 'key of the task, or null';
+COMMENT ON COLUMN delay_wheel.audit.tag IS 'tag of the task, or that the call named; or null';
+COMMENT ON COLUMN delay_wheel.audit.name IS 'name of the queue, the recurring task or the table, or null';
+COMMENT ON COLUMN delay_wheel.audit.detail IS 'what else was given, its first 1000 bytes, or null';
+COMMENT ON COLUMN delay_wheel.audit.due IS 'new due time of the task; of a delay_run_due(), its argument; or null';
+COMMENT ON COLUMN delay_wheel.audit.rows IS 'how many tasks, or rows of plain SQL; null if it is one, or if they were not counted: plain SQL that deletes, or writes to a table without tasks';
+COMMENT ON COLUMN delay_wheel.audit.login_role IS 'role that has connected: SET ROLE and SET SESSION AUTHORIZATION do not change it; in a task, its owner; null if it is dropped meanwhile';
+COMMENT ON COLUMN delay_wheel.audit.role IS 'role whose rights counted, current_user: another one than login_role after SET ROLE, and in a SECURITY DEFINER function';
+COMMENT ON COLUMN delay_wheel.audit.client_addr IS 'address of the client; null for a Unix socket, and in a task';
+COMMENT ON COLUMN delay_wheel.audit.application_name IS 'as the client gives it; in a task, that of its executor; null if it is empty';
+COMMENT ON COLUMN delay_wheel.audit.pid IS 'process of the session, as in pg_stat_activity and the log';
+COMMENT ON COLUMN delay_wheel.audit.owner IS 'role whose task it is; that of role, where it is no single task';
+COMMENT ON COLUMN delay_wheel.audit.id IS 'number of the row, ascending in the order of the actions';
+
 CREATE FUNCTION delay_wheel_internal.get_running(OUT pid integer, OUT owner regrole, OUT task bigint, OUT due timestamptz, OUT since timestamptz, OUT state text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_running' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -323,7 +347,7 @@ COMMENT ON COLUMN delay_wheel.unique_keys.queue IS 'name of the queue that it wa
 COMMENT ON COLUMN delay_wheel.unique_keys.key IS 'its key';
 COMMENT ON COLUMN delay_wheel.unique_keys.until IS 'end of the period';
 
-GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel_internal.newest_failed, delay_wheel.history, delay_wheel.running, delay_wheel.recurring, delay_wheel.cancellations, delay_wheel.unique_keys
+GRANT SELECT ON delay_wheel.tasks, delay_wheel.failed, delay_wheel_internal.newest_failed, delay_wheel.history, delay_wheel.audit, delay_wheel.running, delay_wheel.recurring, delay_wheel.cancellations, delay_wheel.unique_keys
 	TO PUBLIC;
 GRANT EXECUTE ON FUNCTION delay_wheel_internal.place(timestamptz), delay_wheel_internal.crashes(bigint), delay_wheel_internal.is_running(bigint), delay_wheel_internal.get_running(), delay_wheel_internal.get_cancellations()
 	TO PUBLIC;

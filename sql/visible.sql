@@ -200,13 +200,37 @@ SERVER delay_wheel OPTIONS (table 'unique_key');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_unique_key IS
 'rows of keys that are unique for a period, of roles that one is a member of, of all for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.unique_keys does. To PostgreSQL there are no other rows, so conditions, counts and estimates tell nothing of these';
 
+CREATE FOREIGN TABLE delay_wheel_internal.visible_audit
+(
+	id bigint,
+	at timestamptz,
+	task bigint,
+	due timestamptz,
+	rows bigint,
+	owner regrole,
+	pid integer,
+	queue smallint,
+	action text,
+	key text,
+	tag text,
+	name text,
+	detail text,
+	login_role text,
+	role text,
+	client_addr text,
+	application_name text
+)
+SERVER delay_wheel OPTIONS (table 'audit');
+COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_audit IS
+'rows of the audit that are about tasks of roles that one is a member of, or what such roles did; all of them for pg_read_all_data and superusers. Nobody is meant to read it: the view delay_wheel.audit does. To PostgreSQL there are no other rows, so conditions, counts and statistics tell nothing of them';
+
 -- the same words for the same columns
 DO $$
 DECLARE c record;
 BEGIN
 	FOR c IN SELECT 'visible_' OPERATOR(pg_catalog.||) v.name AS name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum) AS words
 			 FROM (VALUES ('task', 'delay_wheel.task'), ('failed_task', 'delay_wheel.failed_task'), ('recurring_task', 'delay_wheel.recurring_task'),
-				('history', 'delay_wheel_internal.history_0'), ('queue', 'delay_wheel.queue'), ('unique_key', 'delay_wheel.unique_key')) v(name, of),
+				('history', 'delay_wheel_internal.history_0'), ('queue', 'delay_wheel.queue'), ('unique_key', 'delay_wheel.unique_key'), ('audit', 'delay_wheel_internal.audit')) v(name, of),
 				  pg_catalog.pg_attribute a
 			 WHERE a.attrelid = v.of::regclass::oid AND a.attnum > 0
 			 ORDER BY v.name, a.attnum

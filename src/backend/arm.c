@@ -42,6 +42,7 @@
 #include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../shmem/writers.h"
+#include "../task/audit.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
@@ -247,6 +248,8 @@ dw_arm(PG_FUNCTION_ARGS)
 	table_close(arming.rel, NoLock);
 	dw_touch_unarmed(arming.left);
 
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = "arm",.rows = arming.armed});
 	if (arming.ownerless > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),

@@ -23,6 +23,7 @@
 #include "commands/sequence.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -37,6 +38,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
+#include "../task/audit.h"
 #include "../task/marks.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
@@ -191,6 +193,33 @@ write_mark(Datum *values, bool *nulls)
 	return id;
 }
 
+/* Records a mark. */
+static void
+audit_mark(int64 id, const Datum *values, const bool *nulls)
+{
+	static const AttrNumber times[] = {Anum_cancellation_due_from, Anum_cancellation_due_until};
+	static const char *const names[] = {"due_from", "due_until"};
+	StringInfoData detail;
+	DwAction	action = {
+		.what = "cancel_all",
+		.task = id,
+		.with_queue = !nulls[Anum_cancellation_queue - 1],
+		.queue = DatumGetInt16(values[Anum_cancellation_queue - 1])
+	};
+
+	if (!nulls[Anum_cancellation_tag - 1])
+		action.tag = DatumGetTextPP(values[Anum_cancellation_tag - 1]);
+	initStringInfo(&detail);
+	for (size_t i = 0; i < lengthof(times); i++)
+		if (!nulls[times[i] - 1])
+		{
+			appendStringInfo(&detail, "%s%s %s", detail.len > 0 ? " " : "", names[i],
+							 timestamptz_to_str(DatumGetTimestampTz(values[times[i] - 1])));
+			action.detail = detail.data;
+		}
+	dw_audit_write(&action);
+}
+
 /* SQL function delay_cancel_all(); returns the number of the mark. */
 Datum
 dw_cancel_all(PG_FUNCTION_ARGS)
@@ -244,6 +273,8 @@ dw_cancel_all(PG_FUNCTION_ARGS)
 	id = write_mark(values, nulls);
 	if (is_stop)
 		dw_marks_supersede(id);
+	if (dw_audits(DW_AUDIT_CONTROL))
+		audit_mark(id, values, nulls);
 	PG_RETURN_INT64(id);
 }
 

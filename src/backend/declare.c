@@ -33,6 +33,7 @@
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
 #include "storage/lmgr.h"
@@ -40,6 +41,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -56,6 +58,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../statement/kept_settings.h"
+#include "../task/audit.h"
 #include "../task/queues.h"
 #include "../task/retry_options.h"
 #include "../task/row_lock.h"
@@ -636,6 +639,36 @@ read_change(FunctionCallInfo fcinfo, Change *change)
 	take_groups(fcinfo, change);
 }
 
+/* Returns the columns that are given, with their values, as "max_running = 2, rate = 10". */
+static char *
+describe(Relation rel, const Change *change)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < Natts_queue; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), i);
+		Oid			output;
+		bool		varlena;
+
+		if (!change->given[i])
+			continue;
+		getTypeOutputInfo(column->atttypid, &output, &varlena);
+		appendStringInfo(&text, "%s%s = %s", text.len > 0 ? ", " : "", NameStr(column->attname),
+						 change->nulls[i] ? "null" : OidOutputFunctionCall(output, change->values[i]));
+	}
+	return text.len > 0 ? text.data : NULL;
+}
+
+/* Records what was done to a queue, or, without a name, to the tasks of roles, if that is to be recorded. */
+static void
+audit_control(const char *what, const char *name, const char *detail)
+{
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = what,.name = name,.detail = detail});
+}
+
 /* SQL function delay_queue(): declares a queue, or changes it. */
 Datum
 dw_queue(PG_FUNCTION_ARGS)
@@ -664,6 +697,7 @@ dw_queue(PG_FUNCTION_ARGS)
 		if (!change_queue(rel, name, &change))
 			create_queue(rel, name, &change);
 	}
+	audit_control("queue", name, dw_audits(DW_AUDIT_CONTROL) ? describe(rel, &change) : NULL);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
@@ -686,6 +720,7 @@ dw_queue_drop(PG_FUNCTION_ARGS)
 			raise_unknown_queue(name);
 		require_empty(rel, name, tuple);
 	} while (!delete_queue_row(rel, tuple));
+	audit_control("queue_drop", name, NULL);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
@@ -749,6 +784,8 @@ pause_or_resume(FunctionCallInfo fcinfo, const char *function, bool paused)
 		set_owner_paused(GetUserId(), paused);
 	else
 		set_queue_paused(queue_name(fcinfo), paused);
+	audit_control(paused ? "pause" : "resume",
+				  PG_ARGISNULL(0) ? NULL : queue_name(fcinfo), NULL);
 	PG_RETURN_BOOL(true);
 }
 
@@ -772,6 +809,7 @@ dw_pause_database(PG_FUNCTION_ARGS)
 {
 	dw_require_writable("delay_pause_database()");
 	set_owner_paused(InvalidOid, true);
+	audit_control("pause_database", NULL, NULL);
 	PG_RETURN_BOOL(true);
 }
 
@@ -781,5 +819,6 @@ dw_resume_database(PG_FUNCTION_ARGS)
 {
 	dw_require_writable("delay_resume_database()");
 	set_owner_paused(InvalidOid, false);
+	audit_control("resume_database", NULL, NULL);
 	PG_RETURN_BOOL(true);
 }

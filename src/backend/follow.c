@@ -42,6 +42,7 @@
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../task/audit.h"
 #include "../task/my_session.h"
 #include "../task/new_task.h"
 #include "../task/queues.h"
@@ -270,6 +271,8 @@ dw_leave_shards(PG_FUNCTION_ARGS)
 		note_found(i);
 	if (SPI_processed > 0)
 		n = send_tasks();
+	if (n > 0 && dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = "follow_shards",.rows = (int64) n});
 	SPI_finish();
 	PG_RETURN_INT64((int64) n);
 }

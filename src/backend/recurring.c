@@ -63,6 +63,7 @@
 #include "../recurring/recurrence.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../task/audit.h"
 #include "../task/new_task.h"
 #include "../task/rights.h"
 #include "../task/row_lock.h"
@@ -228,6 +229,35 @@ drop_run(DwRecurringRun *run)
 	rel = dw_tasks_open();
 	dw_conclude_row(rel, run->taken, &run->key, DW_CANCELLED, NULL);
 	table_close(rel, NoLock);
+}
+
+/*---- The audit ----*/
+
+/* The name of the action that declares this definition. */
+static const char *
+declaring(const DwDefinition *def)
+{
+	return def->nulls[Anum_recurring_every - 1] ? "cron" : "every";
+}
+
+/* Records what was done to a definition, if that is to be recorded. */
+static void
+audit_definition(const char *what, const DwDefinition *def)
+{
+	DwAction	action = {
+		.what = what,
+		.owner = dw_definition_owner(def),
+		.task = dw_definition_number(def, Anum_recurring_task),
+		.queue = DatumGetInt16(def->values[Anum_recurring_queue - 1]),
+		.with_queue = true
+	};
+
+	if (!dw_audits(DW_AUDIT_CONTROL))
+		return;
+	action.name = TextDatumGetCString(def->values[Anum_recurring_name - 1]);
+	if (!def->nulls[Anum_recurring_tag - 1])
+		action.tag = DatumGetTextPP(def->values[Anum_recurring_tag - 1]);
+	dw_audit_write(&action);
 }
 
 /*---- The arguments of delay_every() and delay_cron() ----*/
@@ -488,6 +518,7 @@ create(DwDefinition *def)
 				 errdetail("It has no ideal time from now on, or none up to %s.", "until")));
 	dw_definition_insert_run(def);
 	dw_table_insert(dw_catalog()->recurring, def->values, def->nulls, Natts_recurring);
+	audit_definition(declaring(def), def);
 	return dw_definition_number(def, Anum_recurring_task);
 }
 
@@ -521,6 +552,7 @@ change(Relation rel, DwDefinition *def, const DwDefinition *wanted, DwRecurringR
 	}
 	dw_definition_write(rel, def);
 	drop_run(run);
+	audit_definition(declaring(def), def);
 	return dw_definition_number(def, Anum_recurring_task);
 }
 
@@ -652,6 +684,7 @@ dw_unschedule(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	dw_definition_delete(rel, &def);
 	drop_run(&run);
+	audit_definition("unschedule", &def);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
@@ -671,6 +704,7 @@ dw_pause_recurring(PG_FUNCTION_ARGS)
 		dw_definition_set_null(&def, Anum_recurring_task);
 	dw_definition_write(rel, &def);
 	drop_run(&run);
+	audit_definition("pause_recurring", &def);
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);
 }
@@ -713,6 +747,7 @@ dw_resume_recurring(PG_FUNCTION_ARGS)
 		}
 		dw_definition_write(rel, &def);
 		drop_run(&run);
+		audit_definition("resume_recurring", &def);
 	}
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(true);

@@ -21,6 +21,7 @@
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
@@ -41,6 +42,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/suspects.h"
 #include "../shmem/writers.h"
+#include "../task/audit.h"
 #include "../task/key_lock.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
@@ -344,6 +346,30 @@ refuse(Outcome why, const FailedRow *row)
 			 errmsg("task %lld is pending", (long long) row->id)));
 }
 
+/* Returns a column of a failed row as a text; NULL if it is null. */
+static const text *
+failed_text(const FailedRow *row, AttrNumber column)
+{
+	return row->nulls[column - 1] ? NULL : DatumGetTextPP(row->values[column - 1]);
+}
+
+/* Records that a failed task was put back, or discarded. */
+static void
+audit_one(const FailedRow *row, bool discards)
+{
+	DwAction	action = {
+		.what = discards ? "discard" : "retry",
+		.task = row->id,
+		.owner = row->owner,
+		.queue = row->queue,
+		.with_queue = true,
+		.key = failed_text(row, Anum_failed_key),
+		.tag = failed_text(row, Anum_failed_tag)
+	};
+
+	dw_audit_write(&action);
+}
+
 /* delay_retry() and delay_discard(). */
 static Datum
 deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
@@ -358,6 +384,8 @@ deal_with_one(FunctionCallInfo fcinfo, const char *function, bool discards)
 	outcome = deal_with(&retrying, PG_GETARG_INT64(0), NULL, &row);
 	if (outcome != DEALT_WITH && outcome != NOT_THERE)
 		refuse(outcome, &row);
+	if (outcome == DEALT_WITH && dw_audits(DW_AUDIT_CONTROL))
+		audit_one(&row, discards);
 	end_retrying(&retrying);
 	PG_RETURN_BOOL(outcome == DEALT_WITH);
 }
@@ -443,6 +471,34 @@ matches_filter(Relation rel, HeapTuple tuple, const Filter *filter)
 		same_text(rel, tuple, Anum_failed_sqlstate, filter->sqlstate);
 }
 
+/* Records that many failed tasks were put back, or discarded. */
+static void
+audit_many(const Filter *filter, int64 n, bool discards)
+{
+	StringInfoData detail;
+	DwAction	action = {
+		.what = discards ? "discard_all" : "redrive",
+		.rows = n,
+		.queue = filter->queue,
+		.with_queue = filter->queue >= 0,
+		.tag = filter->tag
+	};
+
+	initStringInfo(&detail);
+	if (filter->sqlstate != NULL)
+		appendStringInfo(&detail, "sqlstate %s ", text_to_cstring(filter->sqlstate));
+	if (filter->from != DT_NOBEGIN)
+		appendStringInfo(&detail, "failed_from %s ", timestamptz_to_str(filter->from));
+	if (filter->until != DT_NOEND)
+		appendStringInfo(&detail, "failed_until %s ", timestamptz_to_str(filter->until));
+	if (detail.len > 0)
+	{
+		detail.data[detail.len - 1] = '\0';
+		action.detail = detail.data;
+	}
+	dw_audit_write(&action);
+}
+
 /*
  * delay_redrive() and delay_discard_all(): puts back or discards failed tasks that match
  * the filter, beginning with those that failed first; returns their number.  *left becomes
@@ -498,6 +554,8 @@ deal_with_many(FunctionCallInfo fcinfo, const char *function, bool discards, int
 	}
 	dw_failed_scan_end(scan);
 	UnregisterSnapshot(snapshot);
+	if (done > 0 && dw_audits(DW_AUDIT_CONTROL))
+		audit_many(&filter, done, discards);
 	end_retrying(&retrying);
 	MemoryContextDelete(row_context);
 	return done;

@@ -68,6 +68,7 @@
 #include "../statement/kept_settings.h"
 #include "../statement/restricted.h"
 #include "../statement/spi_run.h"
+#include "../task/audit.h"
 #include "../task/ended.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
@@ -539,6 +540,8 @@ dw_run(PG_FUNCTION_ARGS)
 	ready = dw_take_pending(rel, PG_GETARG_INT64(0), &tuple, &task.key) == DW_TAKEN &&
 		have_taken(rel, tuple, &task);
 	table_close(rel, NoLock);
+	if (ready && dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_task("run", task.values, task.nulls, 0, NULL);
 	if (ready)
 		run_and_conclude(&task);
 	PG_RETURN_BOOL(ready);
@@ -720,6 +723,8 @@ dw_run_due(PG_FUNCTION_ARGS)
 		dw_run_now_clock = outer_clock;
 	}
 	PG_END_TRY();
+	if (progress.done > 0 && dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = "run_due",.due = progress.until,.rows = progress.done});
 	if (progress.left > 0)
 		ereport(NOTICE,
 				(errmsg_plural("%lld task was left, since it does not run in a transaction",

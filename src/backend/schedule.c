@@ -36,6 +36,7 @@
 #include "../shmem/stop.h"
 #include "../shmem/writers.h"
 #include "../statement/args.h"
+#include "../task/audit.h"
 #include "../task/key_lock.h"
 #include "../task/my_session.h"
 #include "../task/new_task.h"
@@ -155,6 +156,8 @@ dw_task_guard(PG_FUNCTION_ARGS)
 	/* for COPY and apply workers, nothing before this has noted a writer (shmem/writers.c) */
 	if (dw_shared != NULL)
 		dw_writes_for(InvalidOid);
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_count(trigger->tg_relation);
 	return PointerGetDatum(dw_accept_replicated(trigger, row) ? row : NULL);
 }
 
@@ -192,6 +195,18 @@ insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef
 	return id;
 }
 
+/* Records that a task was scheduled, or that the pending one of its key was moved or replaced. */
+static void
+audit_scheduled(const DwNewTask *task, const DwKeyRow *pending, Relation rel)
+{
+	if (task->outcome == DW_MOVED)
+		dw_audit_row("reschedule", rel, pending->tuple, task->due, NULL);
+	else
+		dw_audit_task("schedule", task->values, task->nulls, task->due,
+					  task->outcome == DW_REPLACED ?
+					  psprintf("replaces task %lld", (long long) pending->task.id) : NULL);
+}
+
 /*
  * Inserts the row of a task that was judged, in the current transaction, and notes it for
  * the commit, which tells the timer.  Returns the id of the task, or that of a pending task
@@ -225,6 +240,9 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	id = insert_or_move(rel, task, pending, lane, limited);
 	if (has_key)
 		dw_key_leave();
+	/* only what a role has asked for: a task that comes from another node was scheduled there */
+	if (limited && dw_audits(DW_AUDIT_ALL))
+		audit_scheduled(task, pending, rel);
 	table_close(rel, NoLock);
 	return id;
 }
@@ -346,8 +364,26 @@ end_lease(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		return dw_row_wait(rel, key) ? NULL : "running";
 	CommandCounterIncrement();
 	dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_row("cancel", rel, tuple, 0, "ends the lease");
 	dw_touch_leases();
 	return "cancelled";
+}
+
+/* Records that a running task was told to stop; the owner is not known of one without a row. */
+static void
+audit_stop(int64 id, const DwTaskKey *key)
+{
+	DwAction	action = {
+		.what = "cancel",
+		.task = id,
+		.owner = key->owner,
+		.queue = key->queue,
+		.with_queue = OidIsValid(key->owner),
+		.detail = "stops the running task"
+	};
+
+	dw_audit_write(&action);
 }
 
 /* SQL function delay_cancel(): cancels a pending task, and stops a running one if asked to. */
@@ -370,6 +406,8 @@ dw_cancel(PG_FUNCTION_ARGS)
 			case DW_TAKEN:
 				CommandCounterIncrement();
 				dw_conclude_row(rel, tuple, &key, DW_CANCELLED, NULL);
+				if (dw_audits(DW_AUDIT_CONTROL))
+					dw_audit_row("cancel", rel, tuple, 0, NULL);
 				result = "cancelled";
 				break;
 			case DW_GONE:
@@ -382,7 +420,11 @@ dw_cancel(PG_FUNCTION_ARGS)
 				else if (key.is_message)
 					result = end_lease(rel, tuple, &key);
 				else if (dw_stop_task(dw_my_database(), id))
+				{
+					if (dw_audits(DW_AUDIT_CONTROL))
+						audit_stop(id, &key);
 					result = "stopping";
+				}
 				/* else the task has just ended, or was put back: look again */
 				break;
 		}
@@ -475,7 +517,11 @@ reschedule(FunctionCallInfo fcinfo, int queue, TimestampTz due)
 	bool		taken = dw_take_named(fcinfo, queue, rel, &tuple, &key);
 
 	if (taken)
+	{
 		dw_pending_move(rel, tuple, &key, due);
+		if (dw_audits(DW_AUDIT_CONTROL))
+			dw_audit_row("reschedule", rel, tuple, due, NULL);
+	}
 	table_close(rel, NoLock);
 	PG_RETURN_BOOL(taken);
 }

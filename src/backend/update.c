@@ -17,6 +17,7 @@
 #include "access/htup.h"
 #include "access/table.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -31,6 +32,7 @@
 #include "../rows/task_rows.h"
 #include "../statement/args.h"
 #include "../statement/named.h"
+#include "../task/audit.h"
 #include "../task/key_lock.h"
 #include "../task/new_task.h"
 #include "../task/queues.h"
@@ -249,6 +251,24 @@ enter_key(Relation rel, const DwTaskKey *key, const DwNewTask *task)
 				 errhint("Wait until it has run, or cancel it.")));
 }
 
+/* Returns the names of the arguments that were given. */
+static char *
+names_of(const Changes *changes)
+{
+	static const char *const names[NCHANGES] = {
+		[SQL] = "sql_text", [ARGS] = "args", [ARG_TYPES] = "arg_types", [NAMED] = "named",
+		[PRIORITY] = "priority", [TO_QUEUE] = "to_queue", [MAX_ATTEMPTS] = "max_attempts",
+		[TIMEOUT] = "timeout", [TAG] = "tag", [PAYLOAD] = "payload"
+	};
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < NCHANGES; i++)
+		if (changes->given[i])
+			appendStringInfo(&text, "%s%s", text.len > 0 ? ", " : "", names[i]);
+	return text.data;
+}
+
 /* Changes a task whose row this transaction has deleted, and writes the row again. */
 static void
 update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes *changes)
@@ -278,6 +298,8 @@ update_taken(Relation rel, HeapTuple tuple, const DwTaskKey *key, const Changes 
 	dw_pending_rewrite(rel, task.values, task.nulls, lane);
 	if (enters)
 		dw_key_leave();
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_task("update", task.values, task.nulls, 0, names_of(changes));
 }
 
 /*

@@ -46,6 +46,8 @@ int			dw_failed_max_count = 1000000;
 int			dw_history = DW_HISTORY_ERRORS;
 int			dw_history_max_age = 7 * 24 * 60;
 int			dw_history_max_size = 1024 * 1024;
+int			dw_audit = DW_AUDIT_OFF;
+int			dw_audit_max_age = 90 * 24 * 60;
 
 /*
  * Other spellings of on and off are accepted but not listed (the third column,
@@ -68,6 +70,16 @@ static const struct config_enum_entry history_options[] = {
 	{"false", DW_HISTORY_OFF, true},
 	{"no", DW_HISTORY_OFF, true},
 	{"0", DW_HISTORY_OFF, true},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry audit_options[] = {
+	{"off", DW_AUDIT_OFF, false},
+	{"control", DW_AUDIT_CONTROL, false},
+	{"all", DW_AUDIT_ALL, false},
+	{"false", DW_AUDIT_OFF, true},
+	{"no", DW_AUDIT_OFF, true},
+	{"0", DW_AUDIT_OFF, true},
 	{NULL, 0, false}
 };
 
@@ -162,6 +174,9 @@ static const struct
 	{"delay_wheel.history_max_size", &dw_history_max_size, 1024, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
 		"Disk space for the history of tasks in each database; a quarter of it is given back at a time.",
 		"Indexes that were added to its tables come on top."},
+	{"delay_wheel.audit_max_age", &dw_audit_max_age, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
+		"Time for which rows of the audit are kept.",
+		"-1 keeps them for ever."},
 #ifdef DW_INJECTION
 	{"delay_wheel.fail_batches", &dw_fail_batches, 0, INT_MAX, PGC_SIGHUP, GUC_NOT_IN_SAMPLE,
 		"For tests: one batch of this many fails at its commit.",
@@ -197,6 +212,11 @@ dw_define_settings(void)
 							 "Which ends of tasks are recorded in the view of that name.",
 							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("delay_wheel.audit",
+							 "Which actions of roles are recorded in the view of that name.",
+							 "\"control\" is what is done to tasks and queues that are there: cancelling, moving, changing, running by hand, putting back, discarding, pausing, declaring, and plain SQL; \"all\" is this, and scheduling and sending. To be set for a role or a database by a superuser.",
+							 &dw_audit, DW_AUDIT_OFF, audit_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("delay_wheel");
 }

@@ -19,6 +19,14 @@ typedef enum DwHistoryLevel
 	DW_HISTORY_ALL				/* these, and tasks that are done */
 } DwHistoryLevel;
 
+/* The actions that the audit records */
+typedef enum DwAuditLevel
+{
+	DW_AUDIT_OFF,
+	DW_AUDIT_CONTROL,			/* all but scheduling and sending */
+	DW_AUDIT_ALL
+} DwAuditLevel;
+
 /* Values of delay_wheel.start_after_recovery */
 typedef enum DwStartAfterRecovery
 {
@@ -60,6 +68,8 @@ extern int	dw_failed_max_count;	/* -1 = no limit */
 extern int	dw_history;			/* DwHistoryLevel */
 extern int	dw_history_max_age; /* minutes */
 extern int	dw_history_max_size;	/* kB */
+extern int	dw_audit;			/* DwAuditLevel */
+extern int	dw_audit_max_age;	/* minutes, -1 = for ever */
 
 /* Width of a slot of the ring, in microseconds */
 #define dw_tick_us()	((int64) dw_tick * 1000)

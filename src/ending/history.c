@@ -512,8 +512,8 @@ dw_history_newest_end(int64 id)
 /*---- Plain SQL ----*/
 
 /*
- * Trigger on the history's tables: only their owner may write to them.  Changes that a
- * logical replication worker applies are ignored.
+ * Trigger on the tables of the history and of the audit: only their owner may write to them.
+ * Changes that a logical replication worker applies are ignored.
  */
 Datum
 dw_history_guard(PG_FUNCTION_ARGS)
@@ -527,8 +527,7 @@ dw_history_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write to table \"%s.%s\"", "delay_wheel_internal",
 						RelationGetRelationName(trigger->tg_relation)),
-				 errhint("Rows go by the settings \"%s\" and \"%s\".",
-						 "delay_wheel.history_max_age", "delay_wheel.history_max_size")));
+				 errhint("Rows go by the settings that say how long they are kept.")));
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 						   trigger->tg_newtuple : trigger->tg_trigtuple);
 }

@@ -61,6 +61,7 @@
 #include "../base/inject.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../task/audit.h"
 #include "../task/key_lock.h"
 #include "../task/new_task.h"
 #include "../task/period.h"
@@ -384,6 +385,7 @@ dw_key_cancel(Relation rel, const DwKey *key)
 		ListCell   *lc;
 		DwKeyRow	   *last;
 		DwKeyRow	   *busy = NULL;
+		DwKeyRow   *cancelled = NULL;
 		uint32		ended = dw_autonomous_ended();
 
 		CHECK_FOR_INTERRUPTS();
@@ -409,9 +411,12 @@ dw_key_cancel(Relation rel, const DwKey *key)
 			dw_conclude_row(rel, row->tuple, &row->task, DW_CANCELLED, NULL);
 			/* compare ids: a task that is being moved has two rows */
 			if (row->task.id == last->task.id)
-				taken = true;
+				cancelled = row;
 		}
 		dw_key_leave();
+		taken |= cancelled != NULL;
+		if (cancelled != NULL && dw_audits(DW_AUDIT_CONTROL))
+			dw_audit_row("cancel", rel, cancelled->tuple, 0, NULL);
 		if (busy != NULL)
 		{
 			(void) dw_row_wait(rel, &busy->task);

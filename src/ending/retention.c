@@ -4,9 +4,10 @@
  *	  Asking the sweeper to look for old rows.
  *
  * Run by timers and the sweeper.  Settings limit the age and the number of failed tasks,
- * and the age and the size of the history.  When a timer starts, shared memory does not
- * tell which rows exist, and a changed setting may make rows too old or too many.  In
- * both cases the sweeper is asked to look, see failed.c and history_tables.c.
+ * the age and the size of the history, and the age of the audit.  When a timer starts, shared
+ * memory does not tell which rows exist, and a changed setting may make rows too old or too
+ * many.  In both cases the sweeper is asked to look, see failed.c, history_tables.c and
+ * aged_rows.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,7 @@
 #include "../shmem/shared.h"
 #include "retention.h"
 
-/* Fills settings with those that say how long failed tasks and the history are kept. */
+/* Fills settings with those that say how long failed tasks, the history and the audit are kept. */
 static void
 retention_settings(int settings[DW_RETENTION_SETTINGS])
 {
@@ -27,6 +28,7 @@ retention_settings(int settings[DW_RETENTION_SETTINGS])
 	settings[1] = dw_failed_max_count;
 	settings[2] = dw_history_max_age;
 	settings[3] = dw_history_max_size;
+	settings[4] = dw_audit_max_age;
 }
 
 /* Asks the sweeper to look at all failed tasks, now. */
@@ -46,7 +48,7 @@ look_at_history(DwDatabase *db)
 }
 
 /*
- * Asks the sweeper to look at failed tasks, unique keys, the history and leases, where there may be rows;
+ * Asks the sweeper to look at failed tasks, unique keys, the audit, the history and leases, where there may be rows;
  * at the history also if shared memory still names a current table.  To be called outside of a
  * transaction by a timer when it starts, and by the sweeper when the clock was set.
  */
@@ -55,8 +57,11 @@ dw_retention_begin(DwDatabase *db)
 {
 	dw_job_put_off(&db->sweeper_news, DW_JOB_FAILED, PG_INT64_MIN);
 	dw_job_put_off(&db->sweeper_news, DW_JOB_PERIODS, PG_INT64_MIN);
+	dw_job_put_off(&db->sweeper_news, DW_JOB_AUDIT, PG_INT64_MIN);
 	if (dw_any_may_have_rows(offsetof(DwCatalog, unique_key), 1))
 		dw_ask_sweeper(db, DW_JOB_PERIODS, dw_now());
+	if (dw_any_may_have_rows(offsetof(DwCatalog, audit), 1))
+		dw_ask_sweeper(db, DW_JOB_AUDIT, dw_now());
 	if (dw_any_may_have_rows(offsetof(DwCatalog, failed), 1))
 		look_at_failed(db);
 	if (dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
@@ -67,7 +72,7 @@ dw_retention_begin(DwDatabase *db)
 }
 
 /*
- * Asks the sweeper to look at failed tasks and at the history, if their settings have changed
+ * Asks the sweeper to look at failed tasks, the history and the audit, if their settings have changed
  * since this process called the function last.  True if they have: the sweeper then begins
  * anew with failed tasks, see dw_failed_restart().  The first call only remembers the settings.
  */
@@ -85,6 +90,8 @@ dw_retention_obey_settings(DwDatabase *db)
 	{
 		look_at_failed(db);
 		look_at_history(db);
+		dw_job_put_off(&db->sweeper_news, DW_JOB_AUDIT, PG_INT64_MIN);
+		dw_ask_sweeper(db, DW_JOB_AUDIT, dw_now());
 	}
 	return changed;
 }

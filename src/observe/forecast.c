@@ -26,11 +26,13 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -61,6 +63,9 @@ typedef struct Walk
 	int			left;			/* entries that may still be read */
 } Walk;
 
+/* Limit of the number of tasks that are listed */
+#define MAX_LISTED		1000
+
 /* Tasks of a period. */
 typedef struct Period
 {
@@ -70,6 +75,7 @@ typedef struct Period
 
 PG_FUNCTION_INFO_V1(dw_count_due);
 PG_FUNCTION_INFO_V1(dw_next_due);
+PG_FUNCTION_INFO_V1(dw_next_tasks);
 
 /* True if the user may know of the task.  Tasks of another origin are not run, so they do not count. */
 static bool
@@ -361,4 +367,52 @@ dw_next_due(PG_FUNCTION_ARGS)
 	if (first == DW_NEVER)
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(first);
+}
+
+/* Puts a task into the first n of a list by due time and id, which has room for n. */
+static void
+keep_first(DwTaskKey *list, int *length, int n, const DwTaskKey *task)
+{
+	int			place = *length < n ? (*length)++ : n - 1;
+
+	for (; place > 0 && (list[place - 1].due > task->due ||
+						 (list[place - 1].due == task->due && list[place - 1].id > task->id)); place--)
+		list[place] = list[place - 1];
+	list[place] = *task;
+}
+
+/*
+ * SQL function: the tasks that are due first and that the user may read, n at most.  Those that
+ * are overdue, or run just now, are the first ones.
+ */
+Datum
+dw_next_tasks(PG_FUNCTION_ARGS)
+{
+	int			n = Min(Max(PG_GETARG_INT32(0), 0), MAX_LISTED);
+	bool		all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+	DwTaskKey  *first = palloc(sizeof(DwTaskKey) * (n + 1));
+	int			length = 0;
+	Relation	rel;
+	Walk		walk;
+	ListCell   *cell;
+
+	dw_require_shared();
+	InitMaterializedSRF(fcinfo, 0);
+	rel = table_open(dw_catalog()->task, AccessShareLock);
+	walk = begin_walk(rel);
+	foreach(cell, find_lanes(&walk))
+	{
+		DwTaskKey  *lane = lfirst(cell);
+
+		if (n == 0 || walk.left <= 0 || !(all || has_privs_of_role(GetUserId(), lane->owner)))
+			continue;
+		seek_lane(&walk, lane, PG_INT64_MIN);
+		while (next_pending(&walk, lane, length < n ? DW_NEVER : first[n - 1].due) && walk.left > 0)
+			keep_first(first, &length, n, lane);
+	}
+	dw_lane_scan_end(walk.scan);
+	table_close(rel, AccessShareLock);
+	for (int i = 0; i < length; i++)
+		dw_put_row(fcinfo, DW_INT8(first[i].id), DW_TIME(first[i].due));
+	return (Datum) 0;
 }

@@ -106,7 +106,9 @@ static const Source sources[] = {
 	{0}},
 	{"queue", Natts_queue, Anum_queue_owner, 1, PLACE(queue), 0, 0, {0}, {0}},
 	{"unique_key", Natts_unique, Anum_unique_owner, 1, PLACE(unique_key), PLACE(unique_key_pkey), 0,
-	{0}, {0}}
+	{0}, {0}},
+	{"audit", Natts_audit, Anum_audit_owner, 1, PLACE(audit), 0, PLACE(audit_pkey),
+	{Anum_audit_at, Anum_audit_id}, {TIMESTAMPTZOID, INT8OID}}
 };
 
 #define SOURCE_TASK		(&sources[0])

@@ -191,10 +191,11 @@ static const struct
 	{offsetof(DwCatalog, cancellation), "cancellation", false},
 	{offsetof(DwCatalog, recurring), "recurring_task", false},
 	{offsetof(DwCatalog, unique_key), "unique_key", false},
+	{offsetof(DwCatalog, audit), "audit", true},
 	{offsetof(DwCatalog, history[0]), "history_0", true},
 	{offsetof(DwCatalog, history[1]), "history_1", true},
 	{offsetof(DwCatalog, history[2]), "history_2", true},
-#define TABLES	11
+#define TABLES	12
 	{offsetof(DwCatalog, task_pkey), "task_pkey", false},
 	{offsetof(DwCatalog, task_lane_index), "task_lane_due_idx", false},
 	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
@@ -211,6 +212,8 @@ static const struct
 	{offsetof(DwCatalog, unique_key_pkey), "unique_key_pkey", false},
 	{offsetof(DwCatalog, unique_key_index), "unique_key_key_idx", false},
 	{offsetof(DwCatalog, unique_key_until_index), "unique_key_until_idx", false},
+	{offsetof(DwCatalog, audit_pkey), "audit_pkey", true},
+	{offsetof(DwCatalog, audit_id_seq), "audit_id_seq", true},
 	{offsetof(DwCatalog, history_seq), "history_seq", true},
 	{offsetof(DwCatalog, recurring_pkey), "recurring_task_pkey", false},
 	{offsetof(DwCatalog, recurring_name_key), "recurring_task_name_key", false},
@@ -369,6 +372,10 @@ check_tables(const DwCatalog *cat)
 		TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID
 	};
 	static const Oid unique_types[] = {INT8OID, TIMESTAMPTZOID, REGROLEOID, INT2OID, TEXTOID};
+	static const Oid audit_types[] = {
+		INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID, REGROLEOID, INT4OID, INT2OID,
+		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
+	};
 	static const Oid history_types[] = {
 		INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID, REGROLEOID,
 		INT2OID, INT2OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID
@@ -388,6 +395,7 @@ check_tables(const DwCatalog *cat)
 	CHECK_COLUMNS(cat->pause, pause_types, Natts_pause);
 	CHECK_COLUMNS(cat->cancellation, cancellation_types, Natts_cancellation);
 	CHECK_COLUMNS(cat->unique_key, unique_types, Natts_unique);
+	CHECK_COLUMNS(cat->audit, audit_types, Natts_audit);
 	for (int i = 0; i < DW_HISTORY_TABLES; i++)
 		CHECK_COLUMNS(cat->history[i], history_types, Natts_history);
 	CHECK_COLUMNS(cat->recurring, recurring_types, Natts_recurring);

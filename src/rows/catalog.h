@@ -176,6 +176,29 @@ enum
 	Natts_unique = Anum_unique_key
 };
 
+/* Columns of delay_wheel_internal.audit. */
+enum
+{
+	Anum_audit_id = 1,
+	Anum_audit_at,
+	Anum_audit_task,
+	Anum_audit_due,
+	Anum_audit_rows,
+	Anum_audit_owner,
+	Anum_audit_pid,
+	Anum_audit_queue,
+	Anum_audit_action,
+	Anum_audit_key,
+	Anum_audit_tag,
+	Anum_audit_name,
+	Anum_audit_detail,
+	Anum_audit_login_role,
+	Anum_audit_role,
+	Anum_audit_client_addr,
+	Anum_audit_application_name,
+	Natts_audit = Anum_audit_application_name
+};
+
 /* Columns of delay_wheel.cancellation. */
 enum
 {
@@ -257,6 +280,9 @@ typedef struct DwCatalog
 	Oid			unique_key_pkey;
 	Oid			unique_key_index;
 	Oid			unique_key_until_index;
+	Oid			audit;
+	Oid			audit_pkey;
+	Oid			audit_id_seq;
 	Oid			history[DW_HISTORY_TABLES];
 	Oid			history_seq;
 	Oid			recurring;

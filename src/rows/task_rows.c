@@ -256,6 +256,18 @@ insert_failed(Datum *values, bool *nulls)
 	table_close(rel, NoLock);
 }
 
+/* Inserts a row into delay_wheel_internal.audit. */
+void
+dw_audit_insert(Datum *values, bool *nulls)
+{
+	static const AttrNumber pkey_columns[] = {Anum_audit_at, Anum_audit_id, 0};
+	Relation	rel = table_open(dw_catalog()->audit, RowExclusiveLock);
+	const KnownIndex known = {dw_catalog()->audit_pkey, pkey_columns, RowExclusiveLock};
+
+	(void) insert_row(rel, values, nulls, Natts_audit, &known, 1);
+	table_close(rel, NoLock);
+}
+
 /*
  * Inserts a list of DwHistoryRow, at least one, into a table of the history, and returns
  * the page of the last one.  Later commands of this transaction see the rows, this one

@@ -2,9 +2,10 @@
  *
  * sweeper.c
  *	  The sweeper: the process that removes rows of cancelled tasks, old failed
- *	  tasks and the oldest history, ends messages whose last lease has ended, counts
- *	  attempts whose transactions were rolled back, notifies channels of queues, forgets keys
- *	  that were unique for a period, and checks that recurring tasks have their next runs.
+ *	  tasks, the oldest history and old rows of the audit, ends messages whose last lease has
+ *	  ended, counts attempts whose transactions were rolled back, notifies channels of queues,
+ *	  forgets keys that were unique for a period, and checks that recurring tasks have their next
+ *	  runs.
  *
  * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
  * superuser that runs no SQL.
@@ -43,11 +44,11 @@
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
+#include "aged_rows.h"
 #include "failed.h"
 #include "history_tables.h"
 #include "leases.h"
 #include "notify_queues.h"
-#include "periods_end.h"
 #include "rollbacks_end.h"
 #include "sweep.h"
 #include "sweeper.h"
@@ -200,8 +201,9 @@ do_jobs(void)
 	TimestampTz failed_at = do_in_time(DW_JOB_FAILED, dw_failed_trim);
 	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
 	TimestampTz periods_at = do_in_time(DW_JOB_PERIODS, dw_periods_end);
+	TimestampTz audit_at = do_in_time(DW_JOB_AUDIT, dw_audit_trim);
 
-	return Min(Min(notify_at, periods_at),
+	return Min(Min(Min(notify_at, periods_at), audit_at),
 			   Min(Min(rollbacks_at, leases_at), Min(failed_at, history_at)));
 }
 

@@ -34,6 +34,7 @@
 #include "../base/errors.h"
 #include "../base/own_sql.h"
 #include "allow.h"
+#include "audit.h"
 
 PG_FUNCTION_INFO_V1(dw_allow);
 PG_FUNCTION_INFO_V1(dw_disallow);
@@ -209,6 +210,8 @@ dw_allow(PG_FUNCTION_ARGS)
 		join_group(roles);
 	else
 		change_rights(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", functions, list_roles(roles)));
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = "allow",.detail = list_roles(roles)});
 	SPI_finish();
 	PG_RETURN_BOOL(true);
 }
@@ -226,6 +229,8 @@ dw_disallow(PG_FUNCTION_ARGS)
 	change_rights(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", list_own_functions(), list_roles(roles)));
 	if (has_other_nodes() && OidIsValid(get_role_oid(DW_GROUP, true)))
 		change_rights(psprintf("REVOKE " DW_GROUP " FROM %s", list_roles(roles)));
+	if (dw_audits(DW_AUDIT_CONTROL))
+		dw_audit_write(&(DwAction) {.what = "disallow",.detail = list_roles(roles)});
 	SPI_finish();
 	PG_RETURN_BOOL(true);
 }

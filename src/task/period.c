@@ -9,7 +9,7 @@
  * the same transaction.  The row stays when the task has ended: it is what later calls with
  * unique_for find.  A task that is cancelled, skipped or given up takes its row with it, since
  * it has not done what the next one would repeat.  So a key has at most one row whose period
- * lasts; older ones may be there until the sweeper removes them (sweeper/periods_end.c).
+ * lasts; older ones may be there until the sweeper removes them (sweeper/aged_rows.c).
  *
  * A session looks for the row, and writes it, under the lock of the key (key_lock.c), and with
  * a dirty snapshot.  What an open transaction writes or deletes is waited for, without the

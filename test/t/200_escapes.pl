@@ -108,6 +108,8 @@ for my $query (
 	"SELECT delay_reschedule_at($pending, now())",
 	"SELECT delay_update($pending, priority => 1)",
 	'SELECT * FROM delay_wheel.unique_key',
+	'SELECT * FROM delay_wheel.audit',
+	'SELECT * FROM delay_wheel_internal.audit',
 	"SELECT pg_terminate_backend($executor)",
 	"SELECT pg_log_backend_memory_contexts($executor)")
 {

@@ -133,10 +133,18 @@ cmp_ok($sum, '>=', $d->{status}{near}, 'all that is in memory is in some part of
 is(feed(q{SELECT delay_wheel.page_data(NULL, NULL)})->{failed}{total}, 3, 'nulls are allowed');
 is(feed(q{BEGIN READ ONLY; SELECT delay_wheel.page_data(); COMMIT})->{format}, 1, 'it can be read in a read-only transaction');
 
+# what is due next
+$d = feed();
+my @next = @{ $d->{pending}{rows} };
+is(scalar(@next), 50, 'of pending tasks the first ones are listed');
+is_deeply([ map { $_->{due} } @next ], [ sort map { $_->{due} } @next ], 'by due time');
+is_deeply([ grep { my $id = $_->{id}; grep { $_->{id} == $id } @next } @{ $d->{running}{rows} } ], [], 'without those that run');
+
 # rights: what the views show
 is(feed(q{SET ROLE shop; SELECT delay_wheel.page_data()})->{failed}{rows}[0]{tag}, 'spring', 'a role sees its own failed task');
 $d = feed(q{SET ROLE shop; SELECT delay_wheel.page_data()});
 is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 0, 1, 2, 0 ], 'and nothing of others');
+is_deeply([ grep { $_->{owner} ne 'shop' } @{ $d->{pending}{rows} } ], [], 'nor their pending tasks');
 unlike(encode_json($d), qr/onerror/, 'nor their texts');
 $d = feed(q{SET ROLE watcher; SELECT delay_wheel.page_data()});
 is_deeply([ map { $d->{$_}{total} } qw(running failed lanes recurring) ], [ 1, 3, 4, 1 ], 'a role that may read all sees all');

@@ -1,7 +1,8 @@
 # The web page through the server of examples/page, by the command of doc/web.md: it shows
 # state, queues and failed tasks, and goes on doing so, also after the database was away;
 # it says why it cannot reach it; it shows a role without rights nothing of others; no
-# other machine, and no page from elsewhere, gets anything.
+# other machine, and no page from elsewhere, gets anything.  Where it is allowed to, the page
+# acts, with the rights of the role and after a question; no page from elsewhere can make it.
 #
 #   DW_NODE_MODULES   directory in which node finds "pg", if it is not installed
 
@@ -73,6 +74,7 @@ sub start_server
 	{
 		setpgrp;
 		$ENV{PORT} = 0;
+		delete $ENV{PGAPPNAME};
 		chdir "$dir/copy";
 		open(STDIN, '<', '/dev/null');
 		open(STDOUT, '>>', "$dir/$name.log");
@@ -113,6 +115,20 @@ sub request
 # The head, and what comes after it.
 sub answer { my ($socket) = @_; local $/; return split /\r\n\r\n/, scalar(<$socket>), 2; }
 sub ask { return answer(request(@_)); }
+
+# What the page sends, or what one from elsewhere might; the status, and the answer.
+sub act
+{
+	my ($port, $token, $document, %other) = @_;
+	my $text = ref $document ? encode_json($document) : $document;
+	my %head = (Host => "127.0.0.1:$port", Origin => "http://127.0.0.1:$port", 'Content-Type' => 'application/json',
+		'X-Delay-Wheel-Token' => $token, 'Content-Length' => length $text, %other);
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 60) or die "no connection: $!";
+
+	print $socket "POST /act HTTP/1.0\r\n", (map { "$_: $head{$_}\r\n" } grep { defined $head{$_} } sort keys %head), "\r\n$text";
+	my ($first, $answer) = answer($socket);
+	return ($first =~ m{^HTTP/1\.1 (\d+)})[0] . ' ' . ($answer // '');
+}
 
 #
 # The server.
@@ -157,6 +173,8 @@ for my $name ("evil.example:$port", 'evil.example', "127.0.0.1.evil.example:$por
 like((ask($port, "$_ /delay_wheel.json"))[0], qr{^HTTP/1.1 405 }, "$_ is refused") for qw(POST PUT DELETE OPTIONS);
 like((ask($port, "GET $_"))[0], qr{^HTTP/1.1 404 }, "there is no $_")
   for '/server.js', '/package.json', '/../examples/page/server.js', '/%2e%2e/page/server.js', '/delay_wheel.html/../../page/server.js', '//', '/etc/passwd', '/SELECT%20666';
+unlike((ask($port, 'GET /delay_wheel.json'))[1], qr/token/, 'it lets nobody act');
+like(act($port, 'x', { action => 'pause', values => ['mail'] }), qr/^405 /, 'whatever is sent');
 is(IO::Socket::INET->new(PeerAddr => '127.0.0.2', PeerPort => $port, Timeout => 10), undef, 'it listens at no other address');
 
 # while the database takes its time, all wait for the same answer
@@ -169,6 +187,45 @@ kill 'CONT', $backend;
 is(scalar(grep { (answer($_))[0] =~ m{^HTTP/1.1 200 } } @waiting), 10, 'ten at once have their answers');
 cmp_ok(scalar(() = log_since($node, $asked_before) =~ /page_data/g), '<', 5, 'of few queries');
 unlike(said('watcher'), qr/database:/, 'it has nothing to complain of');
+
+#
+# A page that acts.
+#
+my $evil = q{<img src=x onerror="window.hit=1"><b>'"};
+my ($operator) = $manual =~ /^<!-- role that acts -->\n+```sql\n(.*?)^```/ms;
+my ($acting) = $manual =~ /^<!-- command that acts -->\n<!-- shown by: [^\n]*\n+```sh\n(.*?)^```/ms;
+$operator =~ s/\bshop_owner\b/clerk/g;
+chomp $acting;
+$node->safe_psql('shop', $operator);
+$node->safe_psql('shop', q{
+	GRANT CONNECT ON DATABASE shop TO operator;
+	ALTER ROLE operator SET delay_wheel.audit = 'control';
+	SELECT delay_queue('letters', external => true, users => '{clerk}', receivers => '{visitor}');
+	UPDATE delay_wheel.queue SET owner = 'operator' WHERE name = 'letters';
+	SELECT delay_schedule('1 day', 'SELECT 1 /* of the superuser */')});
+sub in_shop { return $node->safe_psql('shop', shift); }
+my $audited = q{SELECT string_agg(action || ' ' || role || ' ' || application_name, ', ' ORDER BY at) FROM delay_wheel.audit};
+my $acts = start_server('operator', $acting);
+my $token = decode_json((ask($acts, 'GET /delay_wheel.json'))[1])->{act}{token};
+like($token, qr/^[0-9a-f]{64}$/, 'a page that may act has a token');
+my $pause = { action => 'pause', values => ['letters'] };
+my $paused = q{SELECT paused FROM delay_wheel.queue WHERE name = 'letters'};
+like(act($acts, $_, $pause), qr/^403 /, 'not with the token "' . substr($_ // '', 0, 4) . '"') for '', 'x', 'f' x 64, substr($token, 1), undef;
+like(act($acts, $token, $pause, Origin => $_), qr/^403 /, 'not from ' . ($_ // 'nowhere'))
+  for undef, 'null', 'http://evil.example', "http://127.0.0.1:$port", "https://127.0.0.1:$acts", "http://localhost:$acts";
+like(act($acts, $token, $pause, 'Content-Type' => $_), qr/^403 /, 'not as ' . ($_ // 'nothing')) for undef, 'text/plain', 'application/x-www-form-urlencoded';
+like(act($acts, $token, $pause, Host => 'evil.example', Origin => 'http://evil.example'), qr/^421 /, 'not for another name');
+like(act($acts, $token, $_), qr/^400 /, 'not anything else') for 'x', '', '[]', '{}', '"pause"', { action => 'drop', values => ['letters'] },
+  { action => 'constructor', values => [] }, { action => 'pause', values => [] }, { action => 'pause', values => [ 'letters', 'x' ] },
+  { action => 'pause', values => [ [ 'letters' ] ] }, { action => 'pause', values => 'letters' }, 'x' x 20000;
+unlike((ask($acts, "GET /act?token=$token&action=pause"))[0], qr{^HTTP/1.1 200}, 'not by GET');
+is(in_shop($paused), 'f', 'and nothing was done');
+like(act($acts, $token, { action => 'cancel', values => ['1); SELECT delay_pause('] }), qr/^409 .*invalid input syntax for type bigint/, 'values are values');
+like(act($acts, $token, { action => 'pause', values => ['mail'] }), qr/^409 .*must be owner of queue/, 'it has the rights of its role');
+is(act($acts, $token, $pause), '200 {"result":true}', 'an action');
+is(in_shop($paused), 't', 'is done');
+is(act($acts, $token, { action => 'resume', values => ['letters'] }), '200 {"result":true}', 'and another one');
+is(in_shop($audited), 'pause operator delay_wheel page, resume operator delay_wheel page', 'the audit has both');
 
 #
 # The browser.
@@ -196,6 +253,7 @@ SKIP:
 	is($browser->ask('document.querySelector("#failed details").textContent.includes("of the clerk")'), JSON::PP::true, 'with its SQL');
 	$shown->('problems', '1 task failed in the last hour', 'what is wrong');
 	$shown->('foot', 'watcher, which sees all tasks', 'and as whom it reads');
+	is($browser->ask('document.querySelectorAll(".acts button").length'), 0, 'it has no buttons');
 	is($browser->ask(q{fetch('http://127.0.0.1:1/').then(() => 'read', e => e.message)}) =~ /fetch/, 1, 'it asks no other server');
 	my @said = $browser->said;
 	ok(@said > 0, 'since its policy forbids that');
@@ -232,6 +290,103 @@ SKIP:
 	$browser->show("http://127.0.0.1:$other/#every=1");
 	$shown->('problems', '503, database: permission denied for database "shop"', 'a role that may not even connect: the page says so');
 	like(said('stranger'), qr/^database: permission denied for database "shop"$/m, 'and the server');
+
+	# and one that acts: each button asks, and names what it is about
+	my $quoted = $evil =~ s/'/''/gr;
+	my $task = in_shop(qq{SET ROLE clerk; SELECT delay_schedule_task('SELECT 2 /* $quoted */', delay => '1 day', key => 'key $quoted')});
+	my $strange = in_shop(q{SELECT id FROM delay_wheel.tasks WHERE sql LIKE '%superuser%'});
+	my $failed = in_shop(q{SELECT min(id) FROM delay_wheel.failed});
+	in_shop(q{SET ROLE operator; SELECT delay_every('again', '1 day', 'SELECT 3')});
+	my $click = sub {
+		my ($label, $what) = @_;
+		my $find = qq{document.querySelector('button[aria-label="$label"]')};
+
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		ok($browser->wait_for("$find !== null"), "there is: $label") or die "failed: $label\n";
+		$browser->ask("$find.closest('details') && ($find.closest('details').open = true), $find.click()");
+		$shown->('dialog', $what, 'it asks');
+	};
+	my $answer = sub { $browser->ask("document.querySelector('#dialog $_[0]').click()"); };
+	my $close = sub { $browser->ask('document.getElementById("dialog").close()'); };
+	my $is_open = 'document.getElementById("dialog").open';
+	$browser->show("http://127.0.0.1:$acts/#every=1");
+	$shown->('foot', 'What is done here is done as that role', 'a page that acts says so');
+	$shown->('queues', 'letters.*operator, visitor', 'receivers are shown');
+
+	$click->("Cancel task $task", "Cancel task $task\\?.*clerk.*default.*key <img.*SELECT 2.*<b>.*No.*Yes, cancel");
+	is($browser->ask('document.activeElement.textContent'), 'No', 'and prefers no');
+	$answer->('.acts button');
+	is($browser->ask($is_open), JSON::PP::false, 'no');
+	is(in_shop("SELECT count(*) FROM delay_wheel.tasks WHERE id = $task"), 1, 'nothing is done');
+
+	$click->("Move task $task", 'New time');
+	$browser->ask(q{document.getElementById('when').value = '2099-01-02T03:04:05'});
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'moved');
+	is(in_shop("SELECT due BETWEEN '2099-01-01' AND '2099-01-04' FROM delay_wheel.tasks WHERE id = $task"), 't', 'as said');
+	$close->();
+	$click->("Cancel task $task", 'Yes, cancel');
+	$answer->('.go');
+	$shown->('dialog', 'Result: cancelled', 'cancelled');
+	is(in_shop("SELECT count(*) FROM delay_wheel.tasks WHERE id = $task"), 0, 'indeed');
+	$close->();
+	ok($browser->wait_for("document.querySelector('button[aria-label=\"Cancel task $task\"]') === null"), 'it is not listed any more');
+
+	$click->("Run now task $strange", 'of the superuser');
+	$answer->('.go');
+	$shown->('dialog', "permission denied for task $strange", 'what the role may not do is refused, with the reason');
+	is(in_shop("SELECT count(*) FROM delay_wheel.tasks WHERE id = $strange"), 1, 'and not done');
+	$close->();
+
+	$task = in_shop(q{SET ROLE clerk; SELECT delay_schedule('1 day', 'SELECT 4')});
+	$click->("Run now task $task", 'SELECT 4');
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'run now');
+	wait_for($node, "SELECT count(*) FROM delay_wheel.task WHERE id = $task", 'it has run', 60, db => 'shop', expected => 0);
+	$close->();
+
+	$click->("Retry task $failed", 'division by zero');
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'put back');
+	wait_for($node, "SELECT failed_at > now() - interval '1 min' FROM delay_wheel.failed WHERE id = $failed", 'it has failed again', 60, db => 'shop');
+	$close->();
+
+	$task = in_shop(q{SET ROLE clerk; SELECT delay_schedule('0', 'SELECT pg_sleep(3600)')});
+	$click->("Stop task $task", 'pg_sleep');
+	$answer->('.go');
+	$shown->('dialog', 'Result: stopping', 'told to stop');
+	wait_for($node, "SELECT sqlstate FROM delay_wheel.failed WHERE id = $task", 'it is stopped', 60, db => 'shop', expected => '57014');
+	$close->();
+
+	$click->('Pause queue letters', 'operator');
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'paused');
+	$close->();
+	$click->('Resume queue letters', 'Resume queue letters');
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'resumed');
+	is(in_shop($paused), 'f', 'as before');
+	$close->();
+	$click->('Pause recurring task again', 'Next');
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'paused');
+	is(in_shop(q{SELECT state FROM delay_wheel.recurring WHERE name = 'again'}), 'paused', 'a recurring task');
+	$close->();
+	ok($browser->wait_for(q{document.querySelector('button[aria-label="Resume recurring task again"]') !== null}), 'which can be resumed');
+	is(in_shop($audited . q{ WHERE task IS NOT NULL}), join(', ', map { "$_ operator delay_wheel page" } qw(reschedule cancel reschedule retry cancel)), 'the audit has what was done to tasks');
+	is($browser->ask('window.hit === undefined'), JSON::PP::true, 'texts of tasks are text');
+	is(join(' ', grep { !/status of 409|:$other\b/ } $browser->said), '', 'no error in the page');
+
+	# the server begins anew: the page has the new token with the next data
+	my $number = $acts;
+	stop_server('operator');
+	unlink "$dir/operator.log";
+	start_server('operator', "export PORT=$number; $acting");
+	$shown->('problems', '.', 'it goes on');
+	ok($browser->wait_for(qq{fetch('delay_wheel.json').then(a => a.json()).then(d => d.act.token !== '$token' && acting === d.act.token)}), 'with another token');
+	$click->('Pause queue letters', 'operator');
+	$answer->('.go');
+	$shown->('dialog', 'Done.', 'which it uses');
 	$browser->end;
 }
 
@@ -241,7 +396,7 @@ is(system('bash', '-c', "cd '$dir/copy'; PORT=$port $second >'$dir/second.log' 2
 like(said('second'), qr/^listen EADDRINUSE.*:$port$/, 'is named');
 
 # whatever was asked
-my %asked = map { $_ => 1 } log_since($node, $log) =~ /(?:watcher|visitor|stranger) LOG:  (?:statement|execute [^:]*): (.*)/g;
+my %asked = map { $_ => 1 } log_since($node, $log) =~ / (?:watcher|visitor|stranger) LOG:  (?:statement|execute [^:]*): (.*)/g;
 is(join("\n", keys %asked), "BEGIN READ ONLY; SET LOCAL statement_timeout = '20s'; SELECT delay_wheel.page_data()::text AS data; COMMIT", 'the database was asked for one thing only');
 
 $node->stop;

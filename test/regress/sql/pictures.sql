@@ -209,3 +209,26 @@ DROP TABLE pictures_ids;
 REVOKE CREATE ON SCHEMA public FROM regress_dw_pictures;
 REVOKE ALL ON SCHEMA public FROM "regress_dw <b>&amp;""'ü";
 DROP ROLE regress_dw_pictures, regress_dw_other, regress_dw_monitor, "regress_dw <b>&amp;""'ü";
+
+-- the tasks that are due first: over lanes, one's own, not those that are cancelled
+BEGIN;
+CREATE ROLE regress_dw_next LOGIN IN ROLE pg_monitor;
+SELECT delay_wheel.allow('regress_dw_next');
+SELECT delay_queue('regress_next');
+SELECT count(delay_schedule_task('SELECT 1', due => '2098-01-01'::timestamptz + i * interval '1 day', tag => i::text, priority => i % 3)) FROM generate_series(1, 6) i;
+SELECT delay_schedule_task('SELECT 1', due => '2098-01-03 12:00', tag => 'queue', queue => 'regress_next') > 0;
+SET LOCAL ROLE regress_dw_next;
+SELECT delay_schedule_task('SELECT 1', due => '2098-01-02 12:00', tag => 'other') > 0;
+SELECT t.tag FROM delay_wheel_internal.next_tasks(10) n JOIN delay_wheel.tasks t USING (id);
+SELECT count(*) FROM delay_wheel_internal.next_tasks(10);
+RESET ROLE;
+CREATE TEMP VIEW first_tasks AS
+SELECT string_agg(t.tag, ' ' ORDER BY n.place) AS tags FROM delay_wheel_internal.next_tasks(4) WITH ORDINALITY n(id, due, place) JOIN delay_wheel.task t USING (id);
+SELECT tags FROM first_tasks;
+SELECT delay_cancel_all(tag => '2') > 0;
+SELECT tags FROM first_tasks;
+SELECT bool_and(n.due = t.due) AS same FROM delay_wheel_internal.next_tasks(4) n JOIN delay_wheel.task t USING (id);
+SELECT count(*) FROM delay_wheel_internal.next_tasks(0);
+SELECT count(*) FROM delay_wheel_internal.next_tasks(-1);
+SELECT count(*) >= 7 AS all FROM delay_wheel_internal.next_tasks(2147483647);
+ROLLBACK;

@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * aged_rows.c
+ *	  The sweeper removes rows whose time has come: those of keys whose period of uniqueness
+ *	  has ended (task/period.c), and old ones of the audit (task/audit.c).
+ *
+ * Run by the sweeper.  A session that writes such a row asks for the job at the end of the row's
+ * time.  A job is not done more often than once in PAUSE_US, so rows stay for up to that longer.
+ *
+ * A pass deletes from the lowest time on, in slices, each a transaction.  Each begins where the
+ * one before has ended; otherwise it would have to step over all deleted rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "aged_rows.h"
+#include "slice.h"
+
+/* Rows that are deleted in one transaction. */
+#define SLICE		1000
+/* Time before the next look if the table is locked, or after an error, in us. */
+#define RETRY_US	(10 * USECS_PER_SEC)
+/* Minimum time between two passes, in us. */
+#define PAUSE_US	(5 * USECS_PER_MINUTE)
+
+/* Rows that go by a time. */
+typedef struct Kind
+{
+	DwJob		job;
+	size_t		table;			/* place of its OID in DwCatalog */
+	size_t		index;			/* the same of an index that begins with the time */
+	AttrNumber	column;			/* of the time */
+	TimestampTz reached;		/* where the next slice of this pass begins */
+} Kind;
+
+static Kind periods = {
+	DW_JOB_PERIODS, offsetof(DwCatalog, unique_key), offsetof(DwCatalog, unique_key_until_index),
+	Anum_unique_until, DT_NOBEGIN
+};
+static Kind audit = {
+	DW_JOB_AUDIT, offsetof(DwCatalog, audit), offsetof(DwCatalog, audit_pkey),
+	Anum_audit_at, DT_NOBEGIN
+};
+
+typedef struct Slice
+{
+	Kind	   *kind;
+	TimestampTz limit;			/* rows go whose time is not after this */
+	TimestampTz next;			/* the time of the next row; DW_NEVER: no row is left */
+} Slice;
+
+/* Returns an OID of the catalog. */
+static Oid
+oid_at(const DwCatalog *cat, size_t place)
+{
+	return *(const Oid *) ((const char *) cat + place);
+}
+
+/*
+ * Deletes up to SLICE rows whose time is not after the limit.  Returns the time of the next row;
+ * DW_NEVER if there is none.  A row that plain SQL has locked is left for the next pass.
+ */
+static TimestampTz
+delete_some(Kind *kind, Relation rel, Relation index, TimestampTz limit)
+{
+	TimestampTz next = DW_NEVER;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			n = 0;
+
+	ScanKeyInit(&key, kind->column, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+				TimestampTzGetDatum(kind->reached));
+	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), 1, &key);
+	while (next == DW_NEVER &&
+		   (tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		TimestampTz at = DatumGetTimestampTz(dw_row_column(rel, tuple, kind->column, &isnull));
+
+		CHECK_FOR_INTERRUPTS();
+		if (at > limit || n == SLICE)
+			next = at;
+		else
+		{
+			(void) dw_heap_delete(rel, &tuple->t_self, false);
+			kind->reached = at;
+			n++;
+		}
+	}
+	systable_endscan_ordered(scan);
+	return next;
+}
+
+/* Does a slice in the transaction of dw_slice_do(). */
+static bool
+delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
+{
+	Slice	   *slice = state;
+	Oid			index_oid = oid_at(cat, slice->kind->index);
+	Relation	rel;
+	Relation	index;
+
+	if (!ConditionalLockRelationOid(index_oid, RowExclusiveLock) ||
+		(rel = dw_slice_open(oid_at(cat, slice->kind->table))) == NULL)
+		return false;
+	index = index_open(index_oid, NoLock);
+	slice->next = delete_some(slice->kind, rel, index, slice->limit);
+	index_close(index, NoLock);
+	dw_slice_close(rel);
+	return true;
+}
+
+/*
+ * Does a slice; rows go when they are older than the age, in us.  Sets *more to true if it must
+ * be called again at once.  Otherwise returns when it must be called again; DW_NEVER if no row is
+ * left.
+ */
+static TimestampTz
+remove_aged(DwDatabase *db, Kind *kind, int64 age, bool *more)
+{
+	TimestampTz now = dw_now();
+	Slice		slice = {.kind = kind, .limit = now - age, .next = DW_NEVER};
+
+	*more = false;
+	if (!dw_slice_do(db, delete_slice, &slice))
+		return now + RETRY_US;
+	/* or autovacuum would not hear of the deleted rows */
+	pgstat_report_stat(true);
+	if (slice.next <= slice.limit)
+	{
+		*more = true;
+		return DW_NEVER;
+	}
+	kind->reached = DT_NOBEGIN;
+	dw_job_put_off(&db->sweeper_news, kind->job, now + PAUSE_US);
+	return slice.next == DW_NEVER ? DW_NEVER : Max(dw_time_add(slice.next, age), now + PAUSE_US);
+}
+
+/* Removes the rows of keys whose period has ended; result and *more as for remove_aged(). */
+TimestampTz
+dw_periods_end(DwDatabase *db, bool *more)
+{
+	return remove_aged(db, &periods, 0, more);
+}
+
+/* Removes old rows of the audit; result and *more as for remove_aged(). */
+TimestampTz
+dw_audit_trim(DwDatabase *db, bool *more)
+{
+	*more = false;
+	if (dw_audit_max_age < 0)
+		return DW_NEVER;
+	return remove_aged(db, &audit, dw_audit_max_age * USECS_PER_MINUTE, more);
+}
