@@ -752,7 +752,11 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 	}
 	hungry = feel_hunger(db, group);
 	leave_state(group);
-	(void) update_group(group, false, now);
+	/* mostly no limit is reached, neither for the group nor for its siblings */
+	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
+		enter_state(group, DW_GROUP_OPEN);
+	else
+		(void) update_group(group, false, now);
 	return hungry;
 }
 
@@ -779,6 +783,9 @@ dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
 		group->hold_us = HOLD_LEAST;
 		group->tried_id = 0;
 	}
+	/* a group that is open was not at its limit, and so were its siblings not; but these may be held */
+	if (group->state == DW_GROUP_OPEN && (queue == NULL || !queue->group_order))
+		return;
 	/* another one may come first now */
 	opened = update_group(group, begun, dw_now());
 	if (opened != DW_NO_LANE)
