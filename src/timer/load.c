@@ -630,7 +630,7 @@ load_hungry(DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
 	{
 		Relation	rel = dw_read_begin();
 
-		if (rel != NULL)
+		if (rel != NULL && ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
 		{
 			load_group(rel, lane, hash, due, id, room);
 			ok = true;
