@@ -206,7 +206,7 @@ dw_define_settings(void)
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
 							 "Which ends of tasks are recorded in the view of that name.",
-							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
+							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done or cancelled. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.audit",
