@@ -3,7 +3,7 @@
 CREATE FUNCTION delay_schedule(delay interval, sql_text text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule(interval, text) IS
-'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Errors: null arguments, SQLSTATE 22004; an infinite delay, 22008; syntax errors, 42601, unless delay_wheel.check_sql is off; an empty text, 22023; transaction control, LISTEN and COPY with a client, 0A000; statements that cannot run inside a transaction, 25001, for which see delay_schedule_task, mode; more pending tasks than delay_wheel.max_pending allows, 53400; a read-only transaction or a standby, 25006';
+'schedules SQL to be run once, delay after the start of this transaction and as the current user, if this transaction commits; returns the id of the task. A delay of zero or less runs it at once after the commit. Errors: null arguments, SQLSTATE 22004; an infinite delay, 22008; syntax errors, 42601, unless delay_wheel.check_sql is off; what names, types and rights forbid, if that is plan, see delay_schedule_task; an empty text, 22023; transaction control, LISTEN and COPY with a client, 0A000; statements that cannot run inside a transaction, 25001, for which see delay_schedule_task, mode; more pending tasks than delay_wheel.max_pending allows, 53400; a read-only transaction or a standby, 25006';
 
 CREATE FUNCTION delay_schedule(delay interval, sql_text text, VARIADIC args "any") RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -56,10 +56,11 @@ CREATE FUNCTION delay_schedule_task(
 	retry_on text[] DEFAULT NULL,
 	give_up_on text[] DEFAULT NULL,
 	keep_settings text[] DEFAULT NULL,
-	unique_for interval DEFAULT NULL)
+	unique_for interval DEFAULT NULL,
+	check_sql text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_task' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval) IS
+COMMENT ON FUNCTION delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
 'delay_schedule with all options, to be called with names: delay_schedule_task(''SELECT f($1)'', args => ''{1}'', delay => ''1 hour'', key => ''f 1''). Null is always: not given.
 args: values of $1, $2 ..., an array. Texts (also an untyped literal, as ''{7,abc}'') are read as literals are in this session, and take their types from the statement; elements of another type, as of ARRAY[7, 8], have this type. At most 65535, SQLSTATE 54000.
 arg_types: the types of args that are texts, as many, ''-'' or null for one that takes its type from the statement, as all do without arg_types.
@@ -84,6 +85,7 @@ retry_max_delay, 0 to 366 days: no pause is longer, but for what is added at ran
 retry_on: SQLSTATEs, as 40001, or their classes, as 08: after another error the task is not tried again, whatever max_attempts says. give_up_on: after one of these it is not. At most 100 each; an empty array is none, so after each error it may be tried again; null is the queue''s, or else none. The error of a timeout is 57014. A serialization failure or deadlock (40001, 40P01) is judged when ten repeats at once, which are no attempts, did not help; a connection to another node of Citus that was lost, which is no attempt either, by give_up_on alone. What is no SQLSTATE is an error, SQLSTATE 22023.
 keep_settings: names of settings, as app.tenant and TimeZone, whose present values are stored with it, and are set while it runs, as if it began with SET LOCAL: row security, for instance, finds them as the caller had them. Each attempt has them, and what follows by on_success and on_failure. A custom setting that is not set is empty then. They must be such that the current user may set them; the rights of the owner count again when it runs. At most 100 of them, and 64 kB, SQLSTATE 54000; an empty array is none; null is as the queue says, or else none. Not kept are role, session_authorization, search_path (which each task keeps), statement_timeout (which is timeout), those of transactions and those of delay_wheel, SQLSTATE 22023; an unknown name without a dot is an error, 42704, and so is one that the current user may not set, 42501, or nobody, 55P02.
 unique_for, up to 366 days, for a task with a key: no second task of the key within this time after the start of the transaction that scheduled the first one, also when that runs, or is done: it is refused, and the id of the first one returned; with if_exists => error that is an error, SQLSTATE 23505. While the first one is pending if_exists decides alone; one that replaces it begins a period anew. A first one that is cancelled, skipped or given up ends its period. Only calls with unique_for are refused, in the queue of the first one, and for the time that the first one gave. The view delay_wheel.unique_keys has the periods; they go with dumps and copies of the database, armed or not. Null is none.
+check_sql: how the text is checked now: off; on: it is parsed; plan: it is also analyzed and planned as a prepared statement would be, with this search_path and the types of the arguments, and the rights of the current user are looked at: those on tables, columns, and functions that it calls itself; null is as the setting delay_wheel.check_sql says. The errors are those that the run would raise, with their position. With plan: what is not there yet is an error, also if somebody would create it in time; what this transaction has created is there. A temporary table is an error, SQLSTATE 0A000, since the task runs in another session. Nothing is executed, but planning may evaluate functions that are declared immutable or stable; no lock is kept. Utility statements are only parsed, except CALL, and the queries in EXPLAIN, DECLARE and CREATE TABLE AS; of several statements those after the first utility statement are only parsed, too, since it may create what they need; so are on_success, on_failure, and the bodies of functions. Constraints, triggers and the values of arguments that have types are not looked at.
 Other errors as in delay_schedule. The id of a task with the key that is pending already is returned with keep, else that of the new one';
 
 CREATE FUNCTION delay_put(
@@ -113,10 +115,11 @@ CREATE FUNCTION delay_put(
 	give_up_on text[] DEFAULT NULL,
 	keep_settings text[] DEFAULT NULL,
 	unique_for interval DEFAULT NULL,
+	check_sql text DEFAULT NULL,
 	OUT id bigint, OUT outcome text, OUT due_at timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dw_put' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval) IS
+COMMENT ON FUNCTION delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
 'like delay_schedule_task(), with the same arguments and errors, but it returns a row that says what it did with the key: SELECT * FROM delay_put(...).
 id: of the task that is pending then, as delay_schedule_task() returns it.
 outcome: new, there is one more task; kept, one of the key was pending and stays as it was; moved, one of the key was pending and has the new due time; replaced, one of the key was pending and is cancelled, and id is the new one; refused, one of the key was scheduled within its unique_for, and is not pending any more: id is its, due_at is null.
@@ -209,7 +212,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'dw_update' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_update(bigint, text, anycompatiblearray, regtype[], jsonb, integer, text, integer, interval, text, jsonb) IS
 'changes a pending task, if this transaction commits, to be called with names: delay_update(7, priority => 1); the id and the due time stay. Null is always: as it was. False if the task is running or gone. Waits and rights as in delay_cancel.
-sql_text, args, arg_types, named: as in delay_schedule_task(), and judged as there; a text without args keeps the arguments, args without a text keep the text, an empty array (''{}'') is for none. Beside the rights of delay_cancel one must be able to become the owner by SET ROLE, SQLSTATE 42501. With a new text, the search_path of this session is the task''s.
+sql_text, args, arg_types, named: as in delay_schedule_task(), and judged as there, by the setting delay_wheel.check_sql (plan only a new text of a task of the current user); a text without args keeps the arguments, args without a text keep the text, an empty array (''{}'') is for none. Beside the rights of delay_cancel one must be able to become the owner by SET ROLE, SQLSTATE 42501. With a new text, the search_path of this session is the task''s.
 priority, max_attempts, timeout: as in delay_schedule_task().
 to_queue: name of the queue that it goes to; default is the default queue. The current user must own it, or be one of its users; another task of its key that is pending there is an error, SQLSTATE 23505.
 tag: an empty one takes it away.

@@ -107,7 +107,7 @@ is_there(Relation rel, const DwTaskKey *key)
  * have had it in a batch, whose end was waited for.
  */
 static bool
-look_at_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
+find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 {
 	Datum	   *values;
 	bool	   *nulls;
@@ -147,19 +147,9 @@ look_at_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
 	return true;
 }
 
-/* Returns a column of a row of the failed tasks as a C string; NULL if it is null. */
-static char *
-failed_text(Relation rel, HeapTuple tuple, AttrNumber column)
-{
-	bool		isnull;
-	Datum		value = heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
-
-	return isnull ? NULL : TextDatumGetCString(value);
-}
-
 /* Sets what the failed tasks tell; false if none of them is this one. */
 static bool
-look_at_failed(int64 id, Snapshot snapshot, Found *found)
+find_in_failed(int64 id, Snapshot snapshot, Found *found)
 {
 	Relation	rel = table_open(dw_catalog()->failed, AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(rel);
@@ -178,8 +168,8 @@ look_at_failed(int64 id, Snapshot snapshot, Found *found)
 				DatumGetTimestampTz(heap_getattr(tuple, Anum_failed_failed_at, desc, &isnull)));
 		attempts = heap_getattr(tuple, Anum_failed_attempts, desc, &isnull);
 		found->attempts = isnull ? -1 : DatumGetInt16(attempts);
-		found->sqlstate = failed_text(rel, tuple, Anum_failed_sqlstate);
-		found->message = failed_text(rel, tuple, Anum_failed_message);
+		found->sqlstate = dw_row_text(rel, tuple, Anum_failed_sqlstate);
+		found->message = dw_row_text(rel, tuple, Anum_failed_message);
 	}
 	table_close(rel, AccessShareLock);
 	return found->state != NULL;
@@ -187,7 +177,7 @@ look_at_failed(int64 id, Snapshot snapshot, Found *found)
 
 /* Sets what the history tells. */
 static void
-look_at_history(int64 id, Snapshot snapshot, Found *found)
+find_in_history(int64 id, Snapshot snapshot, Found *found)
 {
 	DwHistoryEnd end;
 
@@ -202,7 +192,7 @@ look_at_history(int64 id, Snapshot snapshot, Found *found)
 
 /* Looks in all places, once; false if the task must be looked for again. */
 static bool
-look_once(int64 id, Found *found)
+find_once(int64 id, Found *found)
 {
 	uint32		ended = dw_autonomous_ended();
 	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
@@ -216,7 +206,7 @@ look_once(int64 id, Found *found)
 	if (tuple != NULL)
 		dw_task_key(rel, tuple, &key);
 	if (tuple != NULL && dw_may_read(key.owner))
-		certain = look_at_row(rel, tuple, &key, found);
+		certain = find_in_row(rel, tuple, &key, found);
 	else if ((dw_executor_runs_autonomous(id, &owner) && dw_may_read(owner)) ||
 			 (dw_executor_runs_here(id) && dw_may_read(dw_this_executor->owner)))
 		/* its row is gone, or this transaction, which runs it, has deleted it */
@@ -224,8 +214,8 @@ look_once(int64 id, Found *found)
 	else
 	{
 		/* a task outside of a transaction stands among the failed ones until it has ended */
-		if (!look_at_failed(id, snapshot, found))
-			look_at_history(id, snapshot, found);
+		if (!find_in_failed(id, snapshot, found))
+			find_in_history(id, snapshot, found);
 		certain = ended == dw_autonomous_ended();
 	}
 	UnregisterSnapshot(snapshot);
@@ -238,7 +228,7 @@ static void
 find_out(int64 id, Found *found)
 {
 	dw_require_shared();
-	while (!look_once(id, found))
+	while (!find_once(id, found))
 		CHECK_FOR_INTERRUPTS();
 }
 

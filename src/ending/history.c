@@ -456,16 +456,6 @@ dw_history_write_collected(void)
 
 /*---- Reading ----*/
 
-/* Returns a column of a row of the history as a C string; NULL if it is null. */
-static char *
-text_of(Relation rel, HeapTuple tuple, AttrNumber column)
-{
-	bool		isnull;
-	Datum		value = heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
-
-	return isnull ? NULL : TextDatumGetCString(value);
-}
-
 /*
  * Returns the outcome that a row of the history tells; DW_NOT_ENDED if it is not about this
  * task, or the current user may not read it.
@@ -480,7 +470,7 @@ outcome_in(Relation rel, HeapTuple tuple, int64 id)
 	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
 		!dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
 		return DW_NOT_ENDED;
-	outcome = text_of(rel, tuple, Anum_history_outcome);
+	outcome = dw_row_text(rel, tuple, Anum_history_outcome);
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
 		if (strcmp(outcome, dw_outcome_names[end]) == 0)
 			return end;
@@ -513,8 +503,8 @@ add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
 	end->attempt = DatumGetInt16(heap_getattr(tuple, Anum_history_attempt, desc, &isnull));
 	if (isnull)
 		end->attempt = 0;
-	end->sqlstate = text_of(rel, tuple, Anum_history_sqlstate);
-	end->message = text_of(rel, tuple, Anum_history_message);
+	end->sqlstate = dw_row_text(rel, tuple, Anum_history_sqlstate);
+	end->message = dw_row_text(rel, tuple, Anum_history_message);
 }
 
 /*
