@@ -447,13 +447,13 @@ COMMENT ON TABLE delay_wheel_internal.history_0 IS
 COMMENT ON COLUMN delay_wheel_internal.history_0.task IS 'number of the task';
 COMMENT ON COLUMN delay_wheel_internal.history_0.due IS 'due time of this attempt';
 COMMENT ON COLUMN delay_wheel_internal.history_0.started IS 'when it began; null if it was not run';
-COMMENT ON COLUMN delay_wheel_internal.history_0.ended IS 'when its SQL had ended, or it was given up';
+COMMENT ON COLUMN delay_wheel_internal.history_0.ended IS 'when its SQL had ended, or it was given up, or cancelled';
 COMMENT ON COLUMN delay_wheel_internal.history_0.rows IS 'that the last statement of its SQL wrote or returned; null unless done';
 COMMENT ON COLUMN delay_wheel_internal.history_0.recurring IS 'number of the recurring task that it was a run of, or null';
 COMMENT ON COLUMN delay_wheel_internal.history_0.owner IS 'role that scheduled the task';
 COMMENT ON COLUMN delay_wheel_internal.history_0.queue IS 'queue, see delay_wheel.queue; 0 is the default queue';
 COMMENT ON COLUMN delay_wheel_internal.history_0.attempt IS '1 for the first one; null if it was not run';
-COMMENT ON COLUMN delay_wheel_internal.history_0.outcome IS 'done, failed, retried or skipped';
+COMMENT ON COLUMN delay_wheel_internal.history_0.outcome IS 'done, failed, retried, skipped or cancelled';
 COMMENT ON COLUMN delay_wheel_internal.history_0.command_tag IS 'of the last statement of its SQL; null unless done';
 COMMENT ON COLUMN delay_wheel_internal.history_0.sqlstate IS 'of the error, if failed or retried';
 COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its first 1000 bytes';

@@ -166,14 +166,14 @@ SELECT h.ended, h.task, h.outcome,
 FROM delay_wheel_internal.visible_history h
 	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
-'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel_internal.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have no row';
+'how one''s own tasks ended, as far as the setting delay_wheel.history, or their queue, says that it is recorded; all of them for pg_read_all_data and superusers. One row for each attempt, written in the task''s own transaction, so exactly if that was committed. In no particular order; no index, unless one was added to delay_wheel_internal.history_0, history_1 and history_2. Rows go when they are older than delay_wheel.history_max_age, or there are more than delay_wheel.history_max_size allows, a third of them or more at a time. Cancelled tasks have a row where all is recorded; those of delay_cancel_all() get it when their rows are removed, and the setting is that of the database then, or of the server; what plain SQL deletes has none';
 COMMENT ON COLUMN delay_wheel.history.task IS 'number of the task';
 COMMENT ON COLUMN delay_wheel.history.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel.history.tag IS 'its tag, or null';
 COMMENT ON COLUMN delay_wheel.history.owner IS 'role that scheduled the task';
 COMMENT ON COLUMN delay_wheel.history.started IS 'when this attempt began; null if it was not run';
-COMMENT ON COLUMN delay_wheel.history.ended IS 'when its SQL had ended, or it was given up; the commit came after';
-COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: it was given up; retried: this attempt failed, another one follows; skipped: it came too late';
+COMMENT ON COLUMN delay_wheel.history.ended IS 'when its SQL had ended, or it was given up, or cancelled; the commit came after';
+COMMENT ON COLUMN delay_wheel.history.outcome IS 'done; failed: it was given up; retried: this attempt failed, another one follows; skipped: it came too late; cancelled, also by a newer task that replaces it';
 COMMENT ON COLUMN delay_wheel.history.lateness IS 'milliseconds from due to started; waiting for limits, and pauses, are part of it; null if it was not run';
 COMMENT ON COLUMN delay_wheel.history.duration IS 'milliseconds from started to ended; null if it was not run';
 COMMENT ON COLUMN delay_wheel.history.rows IS 'that the last statement of its SQL wrote or returned; null unless done';

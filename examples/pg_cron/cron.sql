@@ -91,6 +91,8 @@ FROM (SELECT tag, task AS runid, NULL::integer AS job_pid, owner, sql AS command
 				  ELSE command_tag END AS return_message,
 			 started AS start_time, ended AS end_time
 	  FROM delay_wheel.history
+	  -- pg_cron has no record of what never began
+	  WHERE outcome <> 'cancelled'
 	  UNION ALL
 	  SELECT r.tag, u.task, u.pid, u.owner, r.sql, 'running', NULL, u.since, NULL
 	  FROM delay_wheel.running u JOIN delay_wheel.recurring r ON r.task = u.task

@@ -223,7 +223,7 @@ read_follow_up(FunctionCallInfo fcinfo, int number, const char *name, int nargs,
 	if (PG_ARGISNULL(number))
 		return;
 	sql = PG_GETARG_TEXT_PP(number);
-	if (dw_check_sql_text)
+	if (task->check != DW_CHECK_OFF)
 		dw_check_follow_up(sql, name, nargs);
 	dw_more_set_text(task->values, task->nulls, Anum_task_more, name, text_to_cstring(sql));
 }
@@ -287,6 +287,22 @@ read_unique_for(FunctionCallInfo fcinfo, DwNewTask *task)
 				 errmsg("unique_for needs a key"),
 				 errhint("Only tasks with a key can be the same.")));
 	dw_more_set_number(task->values, task->nulls, Anum_task_more, DW_MORE_UNIQUE_FOR, task->unique_for);
+}
+
+/* Reads the option check_sql: how the SQL is checked. */
+static void
+read_check(FunctionCallInfo fcinfo, DwNewTask *task)
+{
+	char	   *name;
+
+	if (PG_ARGISNULL(DW_ARG_CHECK_SQL))
+		return;
+	name = text_to_cstring(PG_GETARG_TEXT_PP(DW_ARG_CHECK_SQL));
+	if (!dw_check_named(name, &task->check))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for %s: \"%s\"", "check_sql", name),
+				 errhint("Use 'off', 'on' or 'plan'.")));
 }
 
 /* Reads the options that are stored in the column more. */
@@ -402,6 +418,7 @@ read_options(FunctionCallInfo fcinfo, DwNewTask *task)
 	int32		timeout = dw_option_timeout(fcinfo, DW_ARG_TIMEOUT, "timeout");
 	int16		priority = DW_NO_PRIORITY;
 
+	read_check(fcinfo, task);
 	read_due(fcinfo, task);
 	dw_new_task_set(task, Anum_task_key, PointerGetDatum(key), key == NULL);
 	dw_new_task_set(task, Anum_task_tag, PointerGetDatum(tag), tag == NULL);

@@ -291,6 +291,7 @@ enum
 	ARG_RETRY_ON,
 	ARG_GIVE_UP_ON,
 	ARG_KEEP_SETTINGS,
+	ARG_CHECK_SQL,
 	NARGS
 };
 
@@ -317,7 +318,8 @@ static const int option_of[NARGS] = {
 	[ARG_RETRY_MAX_DELAY] = DW_ARG_RETRY_MAX_DELAY,
 	[ARG_RETRY_ON] = DW_ARG_RETRY_ON,
 	[ARG_GIVE_UP_ON] = DW_ARG_GIVE_UP_ON,
-	[ARG_KEEP_SETTINGS] = DW_ARG_KEEP_SETTINGS
+	[ARG_KEEP_SETTINGS] = DW_ARG_KEEP_SETTINGS,
+	[ARG_CHECK_SQL] = DW_ARG_CHECK_SQL
 };
 
 /* Returns the argument name; an error if it is null, empty or too long. */

@@ -45,6 +45,7 @@
 #include "../task/rights.h"
 #include "../task/row_lock.h"
 #include "../task/touched.h"
+#include "find_out.h"
 #include "options.h"
 #include "schedule.h"
 
@@ -386,7 +387,10 @@ audit_stop(int64 id, const DwTaskKey *key)
 	dw_audit_write(&action);
 }
 
-/* SQL function delay_cancel(): cancels a pending task, and stops a running one if asked to. */
+/*
+ * SQL function delay_cancel(): cancels a pending task, stops a running one if asked to, and if
+ * asked to tells how a task has ended that is gone.
+ */
 Datum
 dw_cancel(PG_FUNCTION_ARGS)
 {
@@ -411,7 +415,9 @@ dw_cancel(PG_FUNCTION_ARGS)
 				result = "cancelled";
 				break;
 			case DW_GONE:
-				result = "gone";
+				result = PG_GETARG_BOOL(2) ? dw_outcome_if_ended(id) : NULL;
+				if (result == NULL)
+					result = "gone";
 				break;
 			case DW_RUNNING:
 				/* a task that delay_run() runs in this session cannot be stopped by itself */

@@ -26,6 +26,7 @@
 
 #include "../base/compat.h"
 #include "../base/errors.h"
+#include "../base/settings.h"
 #include "../ending/keys.h"
 #include "../ending/pending.h"
 #include "../rows/catalog.h"
@@ -199,6 +200,9 @@ change_sql(const Changes *changes, DwNewTask *task)
 
 		nargs = ArrayGetNItems(ARR_NDIM(args), ARR_DIMS(args));
 	}
+	/* a text that is new runs with the search_path of this session, others need not */
+	task->check = changes->given[SQL] && task->owner == GetUserId() ? dw_check_sql_text :
+		Min(dw_check_sql_text, DW_CHECK_ON);
 	dw_new_task_check(task, nargs);
 	if (!changes->given[SQL])
 		dw_new_task_set(task, Anum_task_search_path, search_path, no_search_path);

@@ -18,6 +18,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/index.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -194,6 +195,13 @@ dw_no_transaction_timeout(void)
 #define dw_can_set_role(member, role) member_can_set_role(member, role)
 #else
 #define dw_can_set_role(member, role) is_member_of_role(member, role)
+#endif
+
+/* Raises an error if the current user lacks the rights on the tables of a plan. */
+#if PG_VERSION_NUM >= 160000
+#define dw_check_table_rights(plan) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true)
+#else
+#define dw_check_table_rights(plan) ExecCheckRTPerms((plan)->rtable, true)
 #endif
 
 /*

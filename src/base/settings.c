@@ -39,7 +39,7 @@ int			dw_default_timeout = 0;
 int			dw_log_min_duration = -1;
 int			dw_max_task_log = 10 * 1024;
 int			dw_executor_memory = 256 * 1024;
-bool		dw_check_sql_text = true;
+int			dw_check_sql_text = DW_CHECK_ON;
 int			dw_max_pending = -1;
 int			dw_failed_max_age = 90 * 24 * 60;
 int			dw_failed_max_count = 1000000;
@@ -80,6 +80,19 @@ static const struct config_enum_entry audit_options[] = {
 	{"false", DW_AUDIT_OFF, true},
 	{"no", DW_AUDIT_OFF, true},
 	{"0", DW_AUDIT_OFF, true},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry check_options[] = {
+	{"off", DW_CHECK_OFF, false},
+	{"on", DW_CHECK_ON, false},
+	{"plan", DW_CHECK_PLAN, false},
+	{"true", DW_CHECK_ON, true},
+	{"yes", DW_CHECK_ON, true},
+	{"1", DW_CHECK_ON, true},
+	{"false", DW_CHECK_OFF, true},
+	{"no", DW_CHECK_OFF, true},
+	{"0", DW_CHECK_OFF, true},
 	{NULL, 0, false}
 };
 
@@ -203,14 +216,14 @@ dw_define_settings(void)
 							 "With \"hold\", none runs there before this is set to \"on\". A recovery after a crash does not count.",
 							 &dw_start_after_recovery, DW_START_ON, start_after_recovery_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("delay_wheel.check_sql",
-							 "Parse the SQL of a task when it is scheduled.",
-							 "When it is off, syntax errors and the like show only when the task runs.",
-							 &dw_check_sql_text, true,
+	DefineCustomEnumVariable("delay_wheel.check_sql",
+							 "How the SQL of a task is checked when it is scheduled.",
+							 "\"on\" parses it. With \"plan\" names, types and rights are looked up, too, as a prepared statement would; what is not there yet is an error then. When it is \"off\", syntax errors and the like show only when the task runs.",
+							 &dw_check_sql_text, DW_CHECK_ON, check_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
 							 "Which ends of tasks are recorded in the view of that name.",
-							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
+							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done or cancelled. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.audit",
@@ -229,4 +242,17 @@ dw_history_level(const char *text)
 		if (strcmp(text, history_levels[i]) == 0)
 			return i;
 	return DW_HISTORY_UNSET;
+}
+
+/* Sets *check to the value of delay_wheel.check_sql of that name; false if there is none. */
+bool
+dw_check_named(const char *name, DwCheck *check)
+{
+	for (const struct config_enum_entry *option = check_options; option->name != NULL; option++)
+		if (pg_strcasecmp(option->name, name) == 0)
+		{
+			*check = option->val;
+			return true;
+		}
+	return false;
 }

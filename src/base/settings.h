@@ -26,6 +26,13 @@ typedef enum DwAuditLevel
 	DW_AUDIT_CONTROL,			/* all but scheduling and sending */
 	DW_AUDIT_ALL
 } DwAuditLevel;
+/* How the SQL of a task is checked when it is scheduled */
+typedef enum DwCheck
+{
+	DW_CHECK_OFF,				/* not at all */
+	DW_CHECK_ON,				/* it is parsed */
+	DW_CHECK_PLAN				/* it is planned, too */
+} DwCheck;
 
 /* Values of delay_wheel.start_after_recovery */
 typedef enum DwStartAfterRecovery
@@ -61,7 +68,7 @@ extern int	dw_default_timeout;		/* ms, 0 = none */
 extern int	dw_log_min_duration;	/* ms, -1 = off */
 extern int	dw_max_task_log;	/* kB, -1 = no limit */
 extern int	dw_executor_memory; /* kB, -1 = no limit */
-extern bool dw_check_sql_text;
+extern int	dw_check_sql_text;	/* DwCheck */
 extern int	dw_max_pending;
 extern int	dw_failed_max_age;	/* minutes, -1 = for ever */
 extern int	dw_failed_max_count;	/* -1 = no limit */
@@ -90,5 +97,6 @@ extern int	dw_audit_max_age;	/* minutes, -1 = for ever */
 
 extern void dw_define_settings(void);
 extern DwHistoryLevel dw_history_level(const char *text);
+extern bool dw_check_named(const char *name, DwCheck *check);
 
 #endif							/* DW_SETTINGS_H */

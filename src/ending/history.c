@@ -4,7 +4,8 @@
  *	  The record of how tasks ended, delay_wheel.history.
  *
  * Run by the process that ends a task, mostly an executor, in the transaction that has
- * run the task or records its failure.  So the row is there exactly if the end was
+ * run the task or records its failure; of a cancelled task by the session that cancels it, or
+ * by the sweeper, which removes the rows that a mark has hit.  So the row is there exactly if the end was
  * committed.  Rows are written by functions of the heap, without SQL.
  *
  * There are three tables.  One of them, the current table, is written.  When it is old
@@ -13,7 +14,8 @@
  * shared memory, too.
  *
  * The rows of a batch are collected, and written together just before the batch's
- * commit, with one WAL record for each page instead of one for each row.  A task of a
+ * commit, with one WAL record for each page instead of one for each row.  So are those of a
+ * slice of the sweeper.  A task of a
  * batch may itself run other tasks by delay_run() in a subtransaction, which may be
  * undone alone.  So rows of subtransactions are not collected.
  *
@@ -30,6 +32,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "mb/pg_wchar.h"
@@ -41,6 +44,7 @@
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -59,6 +63,7 @@
 #include "../task/ended.h"
 #include "../task/my_session.h"
 #include "../task/queues.h"
+#include "../task/rights.h"
 #include "history.h"
 
 PG_FUNCTION_INFO_V1(dw_history_guard);
@@ -71,7 +76,7 @@ PG_FUNCTION_INFO_V1(dw_history_guard);
 /* Number of a table's last pages that are searched for a task's end (some thousand rows). */
 #define NEWEST_PAGES	64
 
-/* The rows of the batch that this executor runs, while it collects them. */
+/* The rows of the batch that this executor runs, or of the sweeper's slice, while they are collected. */
 static bool collecting = false;
 static List *collected = NIL;
 static MemoryContext collected_context = NULL;
@@ -182,8 +187,6 @@ dw_history_wants(int16 queue, DwOutcome outcome)
 {
 	DwHistoryLevel level = dw_history;
 
-	if (outcome == DW_CANCELLED)
-		return false;
 	if (queue != 0)
 	{
 		DwHistoryLevel said = dw_queue_history(dw_my_database(), queue);
@@ -191,7 +194,8 @@ dw_history_wants(int16 queue, DwOutcome outcome)
 		if (said != DW_HISTORY_UNSET)
 			level = said;
 	}
-	return level >= (outcome == DW_DONE ? DW_HISTORY_ALL : DW_HISTORY_ERRORS);
+	return level >= (outcome == DW_DONE || outcome == DW_CANCELLED ? DW_HISTORY_ALL :
+					 DW_HISTORY_ERRORS);
 }
 
 /* The command tag; NULL if a rule has replaced the statement by one of another kind. */
@@ -343,6 +347,17 @@ open_for_writing(DwDatabase *db)
 }
 
 /*
+ * For the sweeper, which waits for no lock: locks the current table for writing, as it would
+ * be locked when rows are written.  False if it is not free.
+ */
+bool
+dw_history_lock_if_free(void)
+{
+	return ConditionalLockRelationOid(dw_catalog()->history[current_table(dw_my_database())],
+									  RowExclusiveLock);
+}
+
+/*
  * Makes this process write to a page near the end of the table.
  *
  * The heap lets a process go on in the page that it wrote to last, until the page is
@@ -401,7 +416,7 @@ dw_history_record(const DwEnded *ended)
 }
 
 /*
- * For batches: from here on rows are collected, until dw_history_write_collected() or
+ * For batches and slices: from here on rows are collected, until dw_history_write_collected() or
  * dw_history_forget().
  */
 void
@@ -442,71 +457,154 @@ dw_history_write_collected(void)
 /*---- Reading ----*/
 
 /*
- * The outcome in a row of the history, if the row tells the end of this task and the
- * current user may read it; else NULL.
- *
- * The end of an attempt is no end of the task.  Nor is a failure: the task may have been put
- * back since, and what became of it then may not be recorded.  Whether the task has failed,
- * the rows of failed_task tell.
+ * Returns the outcome that a row of the history tells; DW_NOT_ENDED if it is not about this
+ * task, or the current user may not read it.
  */
-static const char *
-end_of(Relation rel, HeapTuple tuple, int64 id)
+static DwOutcome
+outcome_in(Relation rel, HeapTuple tuple, int64 id)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		isnull;
 	char	   *outcome;
 
 	if (DatumGetInt64(heap_getattr(tuple, Anum_history_task, desc, &isnull)) != id ||
-		!has_privs_of_role(GetUserId(),
-						   DatumGetObjectId(heap_getattr(tuple, Anum_history_owner,
-														 desc, &isnull))))
-		return NULL;
-	outcome = TextDatumGetCString(heap_getattr(tuple, Anum_history_outcome, desc, &isnull));
+		!dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_history_owner, desc, &isnull))))
+		return DW_NOT_ENDED;
+	outcome = dw_row_text(rel, tuple, Anum_history_outcome);
 	for (int end = DW_DONE; end <= DW_CANCELLED; end++)
-		if (end != DW_RETRIED && end != DW_FAILED && strcmp(outcome, dw_outcome_names[end]) == 0)
-			return dw_outcome_names[end];
-	return NULL;
+		if (strcmp(outcome, dw_outcome_names[end]) == 0)
+			return end;
+	return DW_NOT_ENDED;
 }
 
 /*
- * The name of the outcome (see dw_outcome_names) of a task that is gone, and is not among the
- * failed ones.  NULL if the newest rows of the history do not have it, if the current user
- * may not read it, or if the current table is locked.
+ * Adds to *end what a row of the history tells of the task, if the current user may read it.
  *
- * There is no index.  But rows are removed only with the whole table, so no new row
- * gets into the free space of an old page, and the newest rows are in the last pages.
+ * The end of an attempt is no end of the task.  Nor is a failure: the task may have been put
+ * back since, and what became of it then may not be recorded.  Whether the task has failed,
+ * the rows of failed_task tell.  So of these only the error is kept, that of the latest.
  */
-const char *
-dw_history_newest_end(int64 id)
+static void
+add_row(Relation rel, HeapTuple tuple, int64 id, DwHistoryEnd *end)
+{
+	DwOutcome	outcome = outcome_in(rel, tuple, id);
+	bool		is_end = outcome != DW_RETRIED && outcome != DW_FAILED;
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		isnull;
+	TimestampTz ended;
+
+	if (outcome == DW_NOT_ENDED || (!is_end && end->outcome != DW_NOT_ENDED))
+		return;
+	ended = DatumGetTimestampTz(heap_getattr(tuple, Anum_history_ended, desc, &isnull));
+	if (is_end == (end->outcome != DW_NOT_ENDED) && ended < end->ended)
+		return;
+	end->outcome = is_end ? outcome : DW_NOT_ENDED;
+	end->ended = ended;
+	end->attempt = DatumGetInt16(heap_getattr(tuple, Anum_history_attempt, desc, &isnull));
+	if (isnull)
+		end->attempt = 0;
+	end->sqlstate = dw_row_text(rel, tuple, Anum_history_sqlstate);
+	end->message = dw_row_text(rel, tuple, Anum_history_message);
+}
+
+/*
+ * Adds to *end what the newest rows of the history tell of the task: those in the last pages
+ * of the current table.  Rows are removed only with the whole table, so no new row gets into
+ * the free space of an old page.  Nothing is added if the table is locked.
+ */
+static void
+read_newest(int64 id, Snapshot snapshot, DwHistoryEnd *end)
 {
 	Oid			table = dw_catalog()->history[current_table(dw_my_database())];
 	Relation	rel;
-	const char *found = NULL;
-	Snapshot	snapshot;
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	BlockNumber pages;
 
 	if (!ConditionalLockRelationOid(table, AccessShareLock))
-		return NULL;
+		return;
 	rel = table_open(table, NoLock);
 	pages = RelationGetNumberOfBlocks(rel);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);
 	if (pages > NEWEST_PAGES)
 		heap_setscanlimits(scan, pages - NEWEST_PAGES, NEWEST_PAGES);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
-		const char *end = end_of(rel, tuple, id);
-
 		CHECK_FOR_INTERRUPTS();
-		if (end != NULL)
-			found = end;
+		add_row(rel, tuple, id, end);
 	}
 	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, AccessShareLock);
+}
+
+/* Returns an index that finds a task's rows, which an administrator has added; else InvalidOid. */
+static Oid
+index_by_task(Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	Oid			found = InvalidOid;
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisvalid &&
+			index->rd_index->indkey.values[0] == Anum_history_task &&
+			RelationGetIndexPredicate(index) == NIL)
+			found = lfirst_oid(lc);
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
 	return found;
+}
+
+/* Adds to *end what all rows of one table of the history tell of the task. */
+static void
+read_table(Oid table, int64 id, Snapshot snapshot, DwHistoryEnd *end)
+{
+	Relation	rel = table_open(table, AccessShareLock);
+	Oid			index = index_by_task(rel);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_history_task, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(rel, index, OidIsValid(index), snapshot, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		add_row(rel, tuple, id, end);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/*
+ * The name of the outcome (see dw_outcome_names) of a task that is gone, and is not among the
+ * failed ones.  NULL if the newest rows of the history do not have it, or if the current user
+ * may not read it.
+ */
+const char *
+dw_history_newest_end(int64 id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	DwHistoryEnd end = {0};
+
+	read_newest(id, snapshot, &end);
+	UnregisterSnapshot(snapshot);
+	return dw_outcome_names[end.outcome];
+}
+
+/*
+ * Fills *end with what the history tells of such a task.  If the newest rows do not have its
+ * end, reads all of them; that takes long, unless an administrator has added indexes.  The
+ * current user's rights decide what is found, but not what is read.
+ */
+void
+dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end)
+{
+	memset(end, 0, sizeof(DwHistoryEnd));
+	read_newest(id, snapshot, end);
+	for (int i = 0; end->outcome == DW_NOT_ENDED && i < DW_HISTORY_TABLES; i++)
+		read_table(dw_catalog()->history[i], id, snapshot, end);
 }
 
 /*---- Plain SQL ----*/

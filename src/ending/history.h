@@ -10,18 +10,33 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
 #include "storage/block.h"
 #include "utils/relcache.h"
+#include "utils/snapshot.h"
 
+#include "../shmem/outcome.h"
 #include "../shmem/shared.h"
 #include "../task/ended.h"
 
 /* Age, in us, at which the current table is due to be replaced by the next one. */
 #define dw_history_turn_us()		(dw_history_max_age_us() / 3)
 
+/* What the history tells of a task. */
+typedef struct DwHistoryEnd
+{
+	DwOutcome	outcome;		/* DW_NOT_ENDED: no end is there, only failed attempts, or nothing */
+	TimestampTz ended;			/* of the end, or the latest failed attempt */
+	int16		attempt;		/* its number; 0 if it was not run */
+	char	   *sqlstate;		/* its error, or NULL */
+	char	   *message;
+} DwHistoryEnd;
+
 extern bool dw_history_wants(int16 queue, DwOutcome outcome);
 extern void dw_history_record(const DwEnded *ended);
+extern bool dw_history_lock_if_free(void);
 extern const char *dw_history_newest_end(int64 id);
+extern void dw_history_find(int64 id, Snapshot snapshot, DwHistoryEnd *end);
 extern void dw_history_collect(void);
 extern void dw_history_write_collected(void);
 extern void dw_history_forget(void);

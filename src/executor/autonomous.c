@@ -178,7 +178,6 @@ result_of(const List *plans, const QueryCompletion *qc)
 static List *
 plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInfo *params)
 {
-	List	   *queries;
 	List	   *plans;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -186,12 +185,8 @@ plan_statement(const DwClaim *claim, const char *sql, RawStmt *raw, ParamListInf
 							 claim->values[Anum_task_args - 1], claim->nulls[Anum_task_args - 1],
 							 claim->values[Anum_task_arg_types - 1],
 							 claim->nulls[Anum_task_arg_types - 1]);
-	if (*params != NULL)
-		queries = pg_analyze_and_rewrite_withcb(raw, sql, (*params)->parserSetup,
-												(*params)->parserSetupArg, NULL);
-	else
-		queries = pg_analyze_and_rewrite_fixedparams(raw, sql, NULL, 0, NULL);
-	plans = pg_plan_queries(queries, sql, CURSOR_OPT_PARALLEL_OK, *params);
+	plans = pg_plan_queries(dw_args_analyze(raw, sql, *params), sql, CURSOR_OPT_PARALLEL_OK,
+							*params);
 	PopActiveSnapshot();
 	return plans;
 }

@@ -51,6 +51,7 @@
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "../task/queues.h"
+#include "../task/rights.h"
 #include "views.h"
 
 /* A receiver that has looked for messages within this time, in us, has come lately. */
@@ -65,14 +66,6 @@ PG_FUNCTION_INFO_V1(dw_get_queues);
 PG_FUNCTION_INFO_V1(dw_get_status);
 
 PG_FUNCTION_INFO_V1(dw_is_running);
-
-/* True if the current user may read the tasks of a role. */
-bool
-dw_may_read(Oid owner)
-{
-	return has_privs_of_role(GetUserId(), owner) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
-}
 
 /*
  * True if the current user may see how many tasks a role has, when they are due, and

@@ -15,7 +15,6 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 
-extern bool dw_may_read(Oid owner);
 extern bool dw_may_watch(Oid owner);
 extern int32 dw_lane_after(const DwDatabase *db, int32 place);
 extern TimestampTz dw_lane_first_due(const DwLane *lane);

@@ -659,3 +659,13 @@ dw_task_of_owner(Relation rel, Oid index, Oid owner)
 	systable_endscan(scan);
 	return found;
 }
+
+/* Returns a text column of a row as a C string; NULL if it is null. */
+char *
+dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, column, RelationGetDescr(rel), &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}

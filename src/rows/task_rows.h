@@ -98,6 +98,7 @@ extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snap
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
+extern char *dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column);
 extern Datum dw_row_column(Relation rel, HeapTuple tuple, AttrNumber attnum, bool *isnull);
 
 #endif							/* DW_TASK_ROWS_H */

@@ -132,6 +132,28 @@ dw_executor_runs_autonomous(int64 id, Oid *owner)
 }
 
 /*
+ * Returns when an executor of the database began the task that it runs alone; 0 if none
+ * runs it.
+ */
+TimestampTz
+dw_executor_since(DwDatabase *db, int64 id)
+{
+	TimestampTz since = 0;
+
+	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
+	for (uint32 i = 0; i < dw_shared->nexecutors && since == 0; i++)
+	{
+		const DwExecutor *e = &dw_executors[i];
+
+		if (e->database == MyDatabaseId && e->state == DW_EXECUTOR_BUSY && !e->in_batch &&
+			e->current.id == id)
+			since = e->since;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	return since;
+}
+
+/*
  * True if an executor of this database runs a task of the queue for which
  * dw_executor_runs_autonomous() is true.
  *

@@ -100,6 +100,7 @@ extern bool dw_executor_claims(int64 id, TransactionId xid);
 extern bool dw_xid_is_batch(TransactionId xid);
 extern bool dw_executor_keeps(int64 id);
 extern bool dw_executor_runs_autonomous(int64 id, Oid *owner);
+extern TimestampTz dw_executor_since(DwDatabase *db, int64 id);
 extern bool dw_executor_runs_autonomous_in(int16 queue);
 
 extern void dw_executor_end(DwExecutor *e);

@@ -47,6 +47,7 @@
 #include "nodes/params.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_node.h"
+#include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -1300,4 +1301,17 @@ dw_args_params(const char *sql, Datum args, bool args_null,
 	pop_argument_context(&context);
 
 	return params;
+}
+
+/*
+ * Analyzes and rewrites a statement of a task; params are the task's arguments, as
+ * dw_args_params() returns them.
+ */
+List *
+dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params)
+{
+	if (params == NULL)
+		return pg_analyze_and_rewrite_fixedparams(raw, sql, NULL, 0, NULL);
+	return pg_analyze_and_rewrite_withcb(raw, sql, params->parserSetup, params->parserSetupArg,
+										 NULL);
 }

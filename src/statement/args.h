@@ -58,5 +58,6 @@ typedef struct DwBinding DwBinding;
 extern DwBinding *dw_args_binding(ParamListInfo params, const char *sql);
 extern void dw_args_bind(DwBinding *binding, ParamListInfo params);
 extern void dw_args_parser_setup(struct ParseState *pstate, void *binding);
+extern List *dw_args_analyze(RawStmt *raw, const char *sql, ParamListInfo params);
 
 #endif							/* DW_ARGS_H */

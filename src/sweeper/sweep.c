@@ -32,6 +32,9 @@
  *
  * If the sweeper ends in the middle, the next one begins anew.
  *
+ * If the history is to have cancelled tasks, the rows of a slice are recorded together, in the
+ * transaction that removes them.  While that table is locked, these rows are left, too.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -50,6 +53,7 @@
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../ending/conclude.h"
+#include "../ending/history.h"
 #include "../recurring/definition.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -514,8 +518,10 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 		/* the first mark that hits the row counts it; if the row stays, all marks note that */
 		if (result == TM_Invisible)
 		{
+			bool		recorded = dw_history_wants(key->queue, DW_CANCELLED);
+
 			DW_INJECT("sweep-before-delete");
-			if (dw_recurring_may_end(rel, tuple))
+			if (dw_recurring_may_end(rel, tuple) && (!recorded || dw_history_lock_if_free()))
 				result = dw_row_remove(rel, key);
 			else
 				result = TM_BeingModified;
@@ -526,7 +532,7 @@ sweep_row(Relation rel, HeapTuple tuple, const DwTaskKey *key)
 				lane_removed++;
 				lane_lowest = Min(lane_lowest, key->due);
 				/* sessions in delay_wait() have learnt of the cancelling from the mark */
-				if (!heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
+				if (recorded || !heap_attisnull(tuple, Anum_task_more, RelationGetDescr(rel)))
 					dw_conclude_row(rel, tuple, key, DW_CANCELLED, NULL);
 			}
 		}
@@ -639,7 +645,9 @@ dw_sweep_some(void)
 		bool		ended;
 
 		dw_progress_begin(db->progress, DW_WORK_SWEEP, DW_PHASE_SWEEPING);
+		dw_history_collect();
 		ended = sweep_slice(rel);
+		dw_history_write_collected();
 		write_all_progress(ended);
 		if (ended)
 			end_sweep_pass();

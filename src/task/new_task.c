@@ -31,6 +31,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/writers.h"
 #include "../statement/kept_settings.h"
+#include "../statement/plan_check.h"
 #include "../statement/sqlcheck.h"
 #include "my_session.h"
 #include "new_task.h"
@@ -132,6 +133,7 @@ dw_new_task_init(DwNewTask *task, text *sql)
 	memset(task->nulls, true, sizeof(task->nulls));
 	task->owner = GetUserId();
 	task->due = dw_schedule_now();
+	task->check = dw_check_sql_text;
 	task->values[Anum_task_sql - 1] = PointerGetDatum(sql);
 	task->nulls[Anum_task_sql - 1] = sql == NULL;
 }
@@ -157,8 +159,9 @@ keep_settings(DwNewTask *task)
 /*
  * Raises an error if the task cannot be scheduled: its SQL, which has nargs arguments, or
  * its latest due time.  Keeps with the task the current search_path, unless a new session
- * of its owner has that by default, and the settings that it names.  The SQL is not checked if delay_wheel.check_sql is
- * off, or nargs is DW_SQL_CHECKED, as for a message.
+ * of its owner has that by default, and the settings that it names.  How the SQL is checked
+ * says task->check; it is not parsed if nargs is DW_SQL_CHECKED, as for a message.  To be
+ * planned it must be that of the current user.
  */
 void
 dw_new_task_check(DwNewTask *task, int nargs)
@@ -166,7 +169,7 @@ dw_new_task_check(DwNewTask *task, int nargs)
 	static struct config_generic *search_path = NULL;
 	TimestampTz latest = task->due;
 
-	if (dw_check_sql_text && nargs != DW_SQL_CHECKED)
+	if (task->check != DW_CHECK_OFF && nargs != DW_SQL_CHECKED)
 	{
 		const text *sql = DatumGetTextPP(task->values[Anum_task_sql - 1]);
 
@@ -175,6 +178,10 @@ dw_new_task_check(DwNewTask *task, int nargs)
 		else
 			dw_check_sql(sql, nargs);
 	}
+	if (task->check == DW_CHECK_PLAN && !task->nulls[Anum_task_sql - 1])
+		dw_check_plan(DatumGetTextPP(task->values[Anum_task_sql - 1]),
+					  task->values[Anum_task_args - 1], task->nulls[Anum_task_args - 1],
+					  task->values[Anum_task_arg_types - 1], task->nulls[Anum_task_arg_types - 1]);
 	if (task->spread > 0)
 		latest = dw_finite_due(dw_time_add(latest, task->spread));
 	if (!task->nulls[Anum_task_expires - 1])

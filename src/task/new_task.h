@@ -13,6 +13,7 @@
 #include "datatype/timestamp.h"
 #include "utils/array.h"
 
+#include "../base/settings.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
@@ -44,6 +45,7 @@ typedef struct DwNewTask
 	int16		priority;
 	int64		spread;			/* the due time is moved by less than this, in us */
 	DwIfExists	if_exists;		/* if the task has a key */
+	DwCheck		check;			/* how its SQL is checked */
 	ArrayType  *keep_settings;	/* names of the settings whose values are kept; NULL: none */
 	int64		unique_for;		/* no other task of the key for so long, in us; 0: not given */
 	DwScheduled outcome;		/* set when it is scheduled; due is then that of the task

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rights.c
- *	  Rights: to schedule tasks, how many, and to change a task of another role.
+ *	  Rights: to schedule tasks, how many, and to read or change a task of another role.
  *
  * Run by sessions, and by executors whose tasks schedule others.
  *
@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -37,6 +38,14 @@
 
 /* Time after which a session counts the rows again, even if it may still schedule some. */
 #define ALLOWANCE_US	(2 * USECS_PER_SEC)
+
+/* True if the current user may read the tasks of a role. */
+bool
+dw_may_read(Oid owner)
+{
+	return has_privs_of_role(GetUserId(), owner) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_DATA);
+}
 
 /* Raises an error unless the current user has the privileges of the task's owner. */
 void

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+extern bool dw_may_read(Oid owner);
 extern void dw_require_task_owner(int64 id, Oid owner);
 extern void dw_require_role(Oid owner);
 extern void dw_require_room(Oid owner);

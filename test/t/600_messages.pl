@@ -924,11 +924,12 @@ group endings => sub {
 	is(value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT delay_wait($failed)%' AND state = 'active'"), 1, 'one that will be tried again is waited for');
 	of($one, 'BEGIN');
 	is(got($one, 'told'), 'failed', 'it is received again');
+	is(value("SELECT concat_ws(' ', state, at, attempts, sqlstate) FROM delay_outcome($failed)"), 'running 2 DW007', 'delay_outcome() says that a receiver has it');
 	of($one, "SELECT delay_fail($failed, error => 'never', retry_in => '0')");
 	of($one, 'COMMIT');
 	is(answer($waiter{$failed}), 'failed', 'it has failed');
 	comes($outcomes, 'done sender t failed sender t DW007 never', 'on_failure is run, with its error');
-	is(join(' ', sort split /\n/, value($told)), join(' ', sort "$skipped|skipped|||||", "$done|done|||1|t|", "$failed|retried|DW007|not now|1|t|", "$failed|failed|DW007|never|2|t|"),
+	is(join(' ', sort split /\n/, value($told)), join(' ', sort "$skipped|skipped|||||", "$cancelled|cancelled|||||", "$done|done|||1|t|", "$failed|retried|DW007|not now|1|t|", "$failed|failed|DW007|never|2|t|"),
 		'the history has all attempts');
 	my $notifications = of($listener, 'SELECT');
 	my @outcomes = $notifications =~ /"outcome": ?"(\w+)"/g;

@@ -1,0 +1,266 @@
+/*-------------------------------------------------------------------------
+ *
+ * find_out.c
+ *	  delay_outcome(): what became of a task.
+ *
+ * Run by sessions, and by executors whose tasks call it.
+ *
+ * All tables are read with one snapshot, taken just then, whatever the isolation level: a task
+ * is pending, or among the failed ones, or in the history, and the end of its transaction
+ * moves it from one to the other.
+ *
+ * A task that the current user may not read is looked for as one that never was: in all
+ * places, and nothing waits for it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "storage/itemptr.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "../base/errors.h"
+#include "../base/settings.h"
+#include "../base/signature.h"
+#include "../ending/history.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
+#include "../rows/task_rows.h"
+#include "../shmem/executors.h"
+#include "../shmem/outcome.h"
+#include "../shmem/shared.h"
+#include "../task/key_lock.h"
+#include "../task/marks.h"
+#include "../task/my_session.h"
+#include "../task/rights.h"
+#include "../task/row_lock.h"
+#include "find_out.h"
+
+PG_FUNCTION_INFO_V1(dw_outcome);
+
+/* What became of a task, as far as the current user may know. */
+typedef struct Found
+{
+	const char *state;			/* NULL: unknown */
+	DwOutcome	end;			/* the same, if the task has ended */
+	TimestampTz at;				/* 0: not known */
+	int			attempts;		/* how often it was run; -1: not known */
+	char	   *sqlstate;		/* the last error, or NULL */
+	char	   *message;
+} Found;
+
+/* Sets the state of a task that has ended. */
+static void
+set_end(Found *found, DwOutcome end, TimestampTz at)
+{
+	found->end = end;
+	found->state = dw_outcome_names[end];
+	found->at = at;
+}
+
+/* Sets the state of a task that runs. */
+static void
+set_running(Found *found, int64 id)
+{
+	DwDatabase *db = dw_my_database();
+
+	found->state = "running";
+	found->at = db != NULL ? dw_executor_since(db, id) : 0;
+}
+
+/* Sets the error of the last attempt, which the row has as SQLSTATE and message in one text. */
+static void
+set_last_error(Found *found, const Datum *values, const bool *nulls)
+{
+	char	   *error = nulls[Anum_task_more - 1] ? NULL :
+		dw_more_text(values, nulls, Anum_task_more, DW_MORE_LAST_ERROR);
+	char	   *colon = error != NULL ? strstr(error, ": ") : NULL;
+
+	if (colon == NULL)
+		return;
+	*colon = '\0';
+	found->sqlstate = error;
+	found->message = colon + 2;
+}
+
+/* True if the row is that of the task still, by a new snapshot. */
+static bool
+is_there(Relation rel, const DwTaskKey *key)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(rel, key->id, snapshot);
+	ItemPointerData tid = key->tid;
+
+	UnregisterSnapshot(snapshot);
+	return tuple != NULL && ItemPointerEquals(&tuple->t_self, &tid);
+}
+
+/*
+ * Sets what the row of a task tells.  False if the row has changed meanwhile: an executor may
+ * have had it in a batch, whose end was waited for.
+ */
+static bool
+find_in_row(Relation rel, HeapTuple tuple, const DwTaskKey *key, Found *found)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	bool		claimed = dw_row_is_claimed(rel, key);
+
+	if (!claimed && !is_there(rel, key))
+		return false;
+	dw_deform(rel, tuple, &values, &nulls);
+	found->attempts = key->attempts + (claimed ? 1 : 0);
+	set_last_error(found, values, nulls);
+	if (claimed)
+		set_running(found, key->id);
+	else if (dw_task_is_cancelled(rel, tuple))
+	{
+		/* as the history will tell */
+		*found = (Found) {.attempts = -1};
+		set_end(found, DW_CANCELLED, 0);
+	}
+	else if (dw_task_lease_lasts(key))
+	{
+		found->state = "leased";
+		found->at = key->due;
+	}
+	else if (dw_task_is_superseded(rel, tuple))
+	{
+		/* it is not among the failed ones yet, but is never run */
+		set_end(found, DW_FAILED, 0);
+		found->sqlstate = pstrdup(unpack_sql_state(DW_ERRCODE_SUPERSEDED));
+		found->message = DW_SUPERSEDED_MESSAGE;
+	}
+	else
+	{
+		found->state = "pending";
+		found->at = nulls[Anum_task_first_due - 1] ? key->due :
+			DatumGetTimestampTz(values[Anum_task_first_due - 1]);
+	}
+	return true;
+}
+
+/* Sets what the failed tasks tell; false if none of them is this one. */
+static bool
+find_in_failed(int64 id, Snapshot snapshot, Found *found)
+{
+	Relation	rel = table_open(dw_catalog()->failed, AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	ListCell   *lc;
+
+	/* the last one has failed last */
+	foreach(lc, dw_failed_rows(rel, id, snapshot))
+	{
+		HeapTuple	tuple = (HeapTuple) lfirst(lc);
+		bool		isnull;
+		Datum		attempts;
+
+		if (!dw_may_read(DatumGetObjectId(heap_getattr(tuple, Anum_failed_owner, desc, &isnull))))
+			continue;
+		set_end(found, DW_FAILED,
+				DatumGetTimestampTz(heap_getattr(tuple, Anum_failed_failed_at, desc, &isnull)));
+		attempts = heap_getattr(tuple, Anum_failed_attempts, desc, &isnull);
+		found->attempts = isnull ? -1 : DatumGetInt16(attempts);
+		found->sqlstate = dw_row_text(rel, tuple, Anum_failed_sqlstate);
+		found->message = dw_row_text(rel, tuple, Anum_failed_message);
+	}
+	table_close(rel, AccessShareLock);
+	return found->state != NULL;
+}
+
+/* Sets what the history tells. */
+static void
+find_in_history(int64 id, Snapshot snapshot, Found *found)
+{
+	DwHistoryEnd end;
+
+	dw_history_find(id, snapshot, &end);
+	if (end.outcome != DW_NOT_ENDED)
+		set_end(found, end.outcome, end.ended);
+	if (end.attempt > 0)
+		found->attempts = end.attempt;
+	found->sqlstate = end.sqlstate;
+	found->message = end.message;
+}
+
+/* Looks in all places, once; false if the task must be looked for again. */
+static bool
+find_once(int64 id, Found *found)
+{
+	uint32		ended = dw_autonomous_ended();
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple = dw_task_find(rel, id, snapshot);
+	DwTaskKey	key;
+	Oid			owner;
+	bool		certain = true;
+
+	*found = (Found) {.attempts = -1};
+	if (tuple != NULL)
+		dw_task_key(rel, tuple, &key);
+	if (tuple != NULL && dw_may_read(key.owner))
+		certain = find_in_row(rel, tuple, &key, found);
+	else if ((dw_executor_runs_autonomous(id, &owner) && dw_may_read(owner)) ||
+			 (dw_executor_runs_here(id) && dw_may_read(dw_this_executor->owner)))
+		/* its row is gone, or this transaction, which runs it, has deleted it */
+		set_running(found, id);
+	else
+	{
+		/* a task outside of a transaction stands among the failed ones until it has ended */
+		if (!find_in_failed(id, snapshot, found))
+			find_in_history(id, snapshot, found);
+		certain = ended == dw_autonomous_ended();
+	}
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return certain;
+}
+
+/* Finds out what became of a task. */
+static void
+find_out(int64 id, Found *found)
+{
+	dw_require_shared();
+	while (!find_once(id, found))
+		CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Returns the name of the outcome (see dw_outcome_names) of a task that has ended; NULL if it
+ * has not, or if that is not known.
+ */
+const char *
+dw_outcome_if_ended(int64 id)
+{
+	Found		found;
+
+	find_out(id, &found);
+	return dw_outcome_names[found.end];
+}
+
+/* SQL function delay_outcome(): returns a row. */
+Datum
+dw_outcome(PG_FUNCTION_ARGS)
+{
+	Found		found;
+
+	dw_refuse_null(PG_ARGISNULL(0), "task id");
+	find_out(PG_GETARG_INT64(0), &found);
+	{
+		const DwColumn row[] = {
+			dw_text_or_null(found.state != NULL ? found.state : "unknown"),
+			dw_null_if(found.at == 0, DW_TIME(found.at)),
+			dw_null_if(found.attempts < 0, DW_INT4(found.attempts)),
+			dw_text_or_null(found.sqlstate), dw_text_or_null(found.message)
+		};
+
+		return dw_make_row(fcinfo, row, lengthof(row));
+	}
+}

@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan_check.c
+ *	  Looks names, types and rights of a task's SQL up when the task is scheduled.
+ *
+ * Run by sessions that schedule tasks, and by executors whose tasks do so, if
+ * delay_wheel.check_sql is "plan", or the option of that name.
+ *
+ * The statements are analyzed, rewritten and planned as a prepared statement would be, and the
+ * rights of the current user, who will be the owner of the task, are checked as the executor
+ * does when it begins.  Nothing is executed; but planning may evaluate functions that are
+ * declared immutable or stable, as it does for each query.
+ *
+ * All of it is done in a subtransaction that is rolled back, so that no lock of a table stays
+ * that the task will use.
+ *
+ * What is not there yet is an error, though somebody might create it before the task is due;
+ * so this check is made for those only who ask for it.  A task may create what its later
+ * statements need: the statements after the first utility statement are not looked at.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "parser/parser.h"
+#include "rewrite/rewriteHandler.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+#include "../base/compat.h"
+#include "args.h"
+#include "plan_check.h"
+#include "sql_text.h"
+
+/*---- Rights ----*/
+
+/* For check_functions_in_node(): raises an error if the current user may not call a function. */
+static bool
+require_function(Oid function, void *context)
+{
+	AclResult	result = dw_function_aclcheck(function, GetUserId(), ACL_EXECUTE);
+
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+	return false;
+}
+
+/* Does so for all functions in a query or an expression; always false. */
+static bool
+require_functions(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, require_functions, context, 0);
+	/* the functions that read and write the text of types are not checked when they are called */
+	if (!IsA(node, CoerceViaIO))
+		(void) check_functions_in_node(node, require_function, context);
+	return expression_tree_walker(node, require_functions, context);
+}
+
+/*
+ * Raises an error if the current user lacks the rights of the plan, or if it has a table of
+ * this session alone.
+ */
+static void
+require_tables(PlannedStmt *plan)
+{
+	ListCell   *lc;
+
+	foreach(lc, plan->rtable)
+	{
+		RangeTblEntry *entry = lfirst_node(RangeTblEntry, lc);
+
+		if (entry->rtekind == RTE_RELATION &&
+			get_rel_persistence(entry->relid) == RELPERSISTENCE_TEMP)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("a task cannot use temporary table \"%s\"", get_rel_name(entry->relid)),
+					 errdetail("Only this session sees it, and the task runs in another one."),
+					 errhint("Use another table. If there is one of the same name, put its schema before the name.")));
+	}
+	(void) dw_check_table_rights(plan);
+}
+
+/*---- Statements ----*/
+
+/* Checks a query that was analyzed and rewritten. */
+static void
+check_query(Query *query, const char *sql)
+{
+	Query	   *contained;
+	ListCell   *lc;
+
+	if (query->commandType != CMD_UTILITY)
+	{
+		(void) require_functions((Node *) query, NULL);
+		require_tables(pg_plan_query(query, sql, CURSOR_OPT_PARALLEL_OK, NULL));
+		return;
+	}
+	if (IsA(query->utilityStmt, CallStmt))
+		(void) require_functions((Node *) castNode(CallStmt, query->utilityStmt)->funcexpr, NULL);
+	/* of EXPLAIN, DECLARE and CREATE TABLE AS */
+	contained = UtilityContainsQuery(query->utilityStmt);
+	if (contained == NULL)
+		return;
+	foreach(lc, QueryRewrite(copyObject(contained)))
+		check_query(lfirst_node(Query, lc), sql);
+}
+
+/* Checks the statements of a text, up to the first utility statement. */
+static void
+check_statements(const char *sql, ParamListInfo params)
+{
+	ListCell   *lc;
+
+	foreach(lc, raw_parser(sql, RAW_PARSE_DEFAULT))
+	{
+		ListCell   *lq;
+		bool		utility = false;
+
+		foreach(lq, dw_args_analyze(lfirst_node(RawStmt, lc), sql, params))
+		{
+			utility |= lfirst_node(Query, lq)->commandType == CMD_UTILITY;
+			check_query(lfirst_node(Query, lq), sql);
+		}
+		if (utility)
+			return;
+	}
+}
+
+/*
+ * Raises an error if the SQL of a task, with these arguments (see dw_args_params()), could not
+ * be planned now, or if the current user lacks the rights for it.  search_path is that of the
+ * task.  Errors show their position in the text as internal query and position.
+ */
+void
+dw_check_plan(const text *text, Datum args, bool args_null, Datum types, bool types_null)
+{
+	DwSqlText	shown = {.sql = text_to_cstring(text)};
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = dw_sql_text_callback,
+		.arg = &shown
+	};
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	error_context_stack = &callback;
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		check_statements(shown.sql, dw_args_params(shown.sql, args, args_null, types, types_null));
+		PopActiveSnapshot();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	error_context_stack = callback.previous;
+}
