@@ -20,7 +20,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_receive(text, integer, boolean), delay_fail(bigint, bigint, text, interval, boolean),
 	delay_lease(text, integer, interval), delay_done(bigint, bigint, jsonb), delay_done_all(bigint[], bigint[]),
 	delay_extend(bigint, bigint, interval), delay_release(bigint, bigint, interval),
-	delay_run(bigint), delay_run_due(timestamptz), delay_retry(bigint),
+	delay_run(bigint), delay_run_due(timestamptz, boolean), delay_now(), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
 	delay_every(text, interval, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text),
 	delay_cron(text, text, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text),
