@@ -139,6 +139,43 @@ AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_key(text, text) IS
 'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error, SQLSTATE 42704';
 
+CREATE FUNCTION delay_schedule_local(
+	local_time timestamp,
+	time_zone text,
+	sql_text text,
+	args anycompatiblearray DEFAULT NULL::text[],
+	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL,
+	retry_backoff text DEFAULT NULL,
+	retry_max_delay interval DEFAULT NULL,
+	retry_on text[] DEFAULT NULL,
+	give_up_on text[] DEFAULT NULL,
+	keep_settings text[] DEFAULT NULL,
+	unique_for interval DEFAULT NULL,
+	check_sql text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_local' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
+'like delay_schedule_task(), for a local time: the task is due when the clocks of the time zone show it. delay_schedule_local(''2027-03-28 09:00'', ''Europe/Berlin'', ''SELECT f()'').
+local_time: as AT TIME ZONE has it, of a time that comes twice, when clocks are set back, the second one is meant, and one that is left out, when they are set forward, is moved by what is left out: 02:30 is 03:30.
+time_zone: a name of the view pg_timezone_names, or a POSIX time zone, as for the setting TimeZone; no other abbreviations. An unknown one is an error, SQLSTATE 22023.
+The time zone is kept with the task: if its rules change, the task is moved. The rules are those of the server''s time zone data; pending tasks are looked at when the server starts, and once a day. A zone that is gone from the data leaves the due time as it is. The spread of the queue is added. A task that is moved by delay_reschedule(), or by if_exists (earlier, later), or whose due time is that of another one (replace_keep_due), and one that has failed and is tried again, has a due time like others, and does not follow any more; delay_update() leaves the local time.
+The other arguments are those of delay_schedule_task(). A null local_time or time_zone, SQLSTATE 22004, an infinite local_time, and one that is out of range, 22008, are errors';
+
 CREATE FUNCTION delay_cancel(id bigint, stop_running boolean DEFAULT false, tell_end boolean DEFAULT false) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint, boolean, boolean) IS

@@ -112,6 +112,8 @@ put_back(DwClaim *claim, TimestampTz due, TimestampTz started, const ErrorData *
 	conclude_attempt(claim, DW_RETRIED, started, error);
 	claim->values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	dw_row_end_lease(claim->nulls);
+	/* its local time was that of the attempt that has ended */
+	dw_more_remove(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOCAL);
 	dw_keep_error(claim->values, claim->nulls, error);
 
 	DW_INJECT("retry-before-insert");

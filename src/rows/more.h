@@ -33,6 +33,8 @@
 #define DW_MORE_GIVE_UP_ON	"give_up_on"	/* text: the same */
 #define DW_MORE_SETTINGS	"settings"	/* object: settings of the caller, see
 										 * statement/kept_settings.c */
+#define DW_MORE_LOCAL		"local" /* object: the local time at which the task is due, see
+									 * recurring/local_time.c; the index of such rows names it */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
 										 * a run of */
 
