@@ -142,6 +142,43 @@ AS 'MODULE_PATHNAME', 'dw_cancel_key' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel_key(text, text) IS
 'cancels the pending task of the current user that has this key in this queue (null: the default queue), if this transaction commits: cancelled; running, if an executor runs it just now (it is not stopped) and none is pending; gone, if there is none. Null if the key is null. Waits for another session''s open change of the task as UPDATE does; does not see tasks that others have not committed. A queue that does not exist is an error, SQLSTATE 42704';
 
+CREATE FUNCTION delay_schedule_local(
+	local_time timestamp,
+	time_zone text,
+	sql_text text,
+	args anycompatiblearray DEFAULT NULL::text[],
+	arg_types regtype[] DEFAULT NULL,
+	named jsonb DEFAULT NULL,
+	key text DEFAULT NULL,
+	if_exists text DEFAULT 'keep',
+	queue text DEFAULT NULL,
+	tag text DEFAULT NULL,
+	priority integer DEFAULT NULL,
+	max_attempts integer DEFAULT NULL,
+	retry_delay interval DEFAULT NULL,
+	timeout interval DEFAULT NULL,
+	expires interval DEFAULT NULL,
+	skip_after interval DEFAULT NULL,
+	notify text DEFAULT NULL,
+	on_success text DEFAULT NULL,
+	on_failure text DEFAULT NULL,
+	mode text DEFAULT NULL,
+	retry_backoff text DEFAULT NULL,
+	retry_max_delay interval DEFAULT NULL,
+	retry_on text[] DEFAULT NULL,
+	give_up_on text[] DEFAULT NULL,
+	keep_settings text[] DEFAULT NULL,
+	unique_for interval DEFAULT NULL,
+	check_sql text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'dw_schedule_local' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
+'like delay_schedule_task(), for a local time: the task is due when the clocks of the time zone show it. delay_schedule_local(''2027-03-28 09:00'', ''Europe/Berlin'', ''SELECT f()'').
+local_time: as AT TIME ZONE has it, of a time that comes twice, when clocks are set back, the second one is meant, and one that is left out, when they are set forward, is moved by what is left out: 02:30 is 03:30.
+time_zone: a name of the view pg_timezone_names, or a POSIX time zone, as for the setting TimeZone; no other abbreviations. An unknown one is an error, SQLSTATE 22023.
+The time zone is kept with the task: if its rules change, the task is moved. The rules are those of the server''s time zone data; pending tasks are looked at when the server starts, and once a day. A zone that is gone from the data leaves the due time as it is. The spread of the queue is added. A task that is moved by delay_reschedule(), or by if_exists (earlier, later), or whose due time is that of another one (replace_keep_due), and one that has failed and is tried again, has a due time like others, and does not follow any more; delay_update() leaves the local time.
+The other arguments are those of delay_schedule_task(). A null local_time or time_zone, SQLSTATE 22004, an infinite local_time, and one that is out of range, 22008, are errors';
+
 CREATE FUNCTION delay_cancel(id bigint, stop_running boolean DEFAULT false, tell_end boolean DEFAULT false) RETURNS text
 AS 'MODULE_PATHNAME', 'dw_cancel' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_cancel(bigint, boolean, boolean) IS
@@ -245,10 +282,16 @@ AS 'MODULE_PATHNAME', 'dw_run' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_run(bigint) IS
 'runs a pending task now, as its owner and in the caller''s transaction, whatever its due time, expires, skip_after, attempts, and pauses of its queue; errors are the caller''s. If the caller''s transaction is rolled back the task stays as it was. False if an executor runs the task just now, or it is gone. Waits for another session''s open change of the task as UPDATE does. The task''s timeout does not apply, the caller''s statement_timeout does; settings that the task makes are undone. Only for members of the owner role and superusers; in a session that is not the owner''s own (session_user, current_user) the SQL runs in a security-restricted operation: temporary tables, cursors WITH HOLD, deferred triggers, SET CONSTRAINTS, prepared statements and delay_ functions are refused, cursors of the caller are out of its reach, custom settings such as app.user are empty meanwhile, random() goes on from a new seed afterwards, and it is an error if the caller has large objects open. The task can still reach session-level advisory locks, the texts of the query and of prepared statements, session_user, the value of lastval(), which may be that of the task''s sequence afterwards, custom settings of the start of the session (by RESET), settings that extensions have declared, and what extensions keep for a session, such as named connections of dblink. Errors, beside those of the SQL: a task that is not armed, or has a mode, SQLSTATE 55000; that of a role whose rights one does not have, 42501; a null id, 22004';
 
-CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION delay_run_due(until timestamptz DEFAULT NULL, as_executor boolean DEFAULT false) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_run_due' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_run_due(timestamptz) IS
-'for tests of an application: runs all pending tasks of the current user that are due until then (null: now(), the start of this transaction), in the order of their due times, as delay_run() does: in the caller''s transaction, whatever pauses, limits, timeout, expires, skip_after and attempts say, errors being the caller''s; returns how many. Those that this transaction has scheduled are among them, and those that the tasks schedule: delays count from the due time of the task that is run, if it is later than now(), which stays as it is; so with recurring tasks and until = infinity it has no end. Tasks that executors run just now, that are not armed, and those that do not run in a transaction (with a notice of their number) are left; others that open transactions change are waited for as UPDATE does. Tasks that were committed may be run by executors before: delay_pause(), committed, keeps them from that. Tasks of one due time that schedule others for the same time, more than 1000 times one after the other, are an error, SQLSTATE 54000';
+COMMENT ON FUNCTION delay_run_due(timestamptz, boolean) IS
+'for tests of an application: runs all pending tasks of the current user that are due until then (null: now(), the start of this transaction), in the order of their due times, as delay_run() does: in the caller''s transaction, whatever pauses, limits, timeout, expires, skip_after and attempts say, errors being the caller''s; returns how many. Those that this transaction has scheduled are among them, and those that the tasks schedule: delays count from the due time of the task that is run, if it is later than now(), which stays as it is (delay_now() is that time); so with recurring tasks and until = infinity it has no end. Tasks that executors run just now, that are not armed, and those that do not run in a transaction (with a notice of their number) are left; others that open transactions change are waited for as UPDATE does. Tasks that were committed may be run by executors before: delay_pause(), committed, keeps them from that. Tasks of one due time that schedule others for the same time, more than 1000 times one after the other, are an error, SQLSTATE 54000.
+as_executor: a task that fails raises no error, but what it did is undone, and it is pending again or in delay_wheel.failed, as max_attempts, retry_delay, retry_on and give_up_on say; further attempts and on_failure are run as well if they are due by then; tasks that are late are skipped or fail, as skip_after and expires say, by the clock or by the highest due time so far, if that is later. Each attempt counts in the result, what was skipped or has expired does not. A notice has the number of tasks due by then that are left of other roles whose rights the caller has. What differs from executors: all is one transaction, with a subtransaction for each attempt, so deferred constraints and triggers come at its end, unless SET CONSTRAINTS ALL IMMEDIATE is in force, and advisory locks, temporary objects and settings of the session are the caller''s; pauses, limits and timeouts do not count; times in history and failed tasks are those of the clock. A cancel of the caller''s statement, SQLSTATE 57014, is raised, and so is that error of a task''s own. Null is false';
+
+CREATE FUNCTION delay_now() RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'dw_delay_now' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_now() IS
+'now(), the start of this transaction; in a task that delay_run_due() runs the time that delays count from: the due time of the task (with as_executor: the highest one so far), if that is later. For the SQL of tasks that asks for the time and is to be tested so';
 
 CREATE FUNCTION delay_arm() RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_arm' LANGUAGE C VOLATILE PARALLEL UNSAFE;

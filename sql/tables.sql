@@ -64,6 +64,8 @@ CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS N
 -- leases, few at a time: to count them, and to find those that have ended
 CREATE INDEX task_lease_idx ON delay_wheel.task (due, queue) WHERE token IS NOT NULL;
 CREATE INDEX task_group_idx ON delay_wheel.task (queue, group_hash, due, id) WHERE group_hash IS NOT NULL;
+-- tasks that are due at a local time, whose time zone may get other rules
+CREATE INDEX task_local_idx ON delay_wheel.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
 COMMENT ON TABLE delay_wheel.task IS
 'one row for each pending task; the row is removed in the transaction that runs the task. Use the view delay_wheel.tasks to read it and the functions delay_schedule, delay_cancel, delay_reschedule to change it; these do not fire triggers, nor check constraints or foreign keys that are added to the table';
 COMMENT ON COLUMN delay_wheel.task.id IS 'number of the task, as delay_schedule returned it';

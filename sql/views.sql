@@ -33,10 +33,17 @@ SELECT t.id, COALESCE(t.first_due, t.due) AS due, pg_catalog.pg_get_userbyid(t.o
 	   END AS retry_max_delay,
 	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
 	   pg_catalog.string_to_array(t.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
-	   t.more OPERATOR(pg_catalog.->) 'settings'::text AS settings
+	   t.more OPERATOR(pg_catalog.->) 'settings'::text AS settings,
+	   ('2000-01-01'::timestamp + pg_catalog.make_interval(days => pg_catalog.div(l.us, 86400000000::numeric)::integer,
+			secs => pg_catalog.mod(l.us, 86400000000::numeric)::double precision / 1000000::double precision))::text AS local_time,
+	   t.more OPERATOR(pg_catalog.#>>) '{local,zone}'::text[] AS time_zone
 FROM delay_wheel_internal.visible_task t
 	 LEFT JOIN delay_wheel.queue q ON q.id = t.queue
 	 CROSS JOIN LATERAL delay_wheel_internal.place(t.due) p
+	 CROSS JOIN LATERAL (
+		SELECT CASE WHEN pg_catalog.jsonb_typeof(t.more OPERATOR(pg_catalog.#>) '{local,time}'::text[]) = 'number' THEN
+			LEAST(GREATEST((t.more OPERATOR(pg_catalog.#>) '{local,time}'::text[])::numeric, -211813488000000000::numeric), 9223371331199999999::numeric)
+		END AS us) l
 -- superseded by a newer one; what a receiver has under a lease is not
 WHERE NOT EXISTS (
 		SELECT FROM delay_wheel_internal.visible_task n
@@ -90,6 +97,8 @@ COMMENT ON COLUMN delay_wheel.tasks.retry_backoff IS 'how the pause before furth
 COMMENT ON COLUMN delay_wheel.tasks.retry_max_delay IS 'an interval as text: no pause is longer; 0 is an hour, or retry_delay if that is longer; null is the queue''s, or else 0';
 COMMENT ON COLUMN delay_wheel.tasks.retry_on IS 'SQLSTATEs, or their classes, after which alone it is tried again; empty is after all; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.tasks.settings IS 'settings of the caller that were kept for it, see keep_settings of delay_schedule_task(): names with their values, null for what was not set; null is none';
+COMMENT ON COLUMN delay_wheel.tasks.local_time IS 'a timestamp as text, of a task of delay_schedule_local(): what the clocks of time_zone show when it is due; null of one that was moved, or has failed and is tried again';
+COMMENT ON COLUMN delay_wheel.tasks.time_zone IS 'of a task that has local_time: the name of its time zone';
 COMMENT ON COLUMN delay_wheel.tasks.give_up_on IS 'SQLSTATEs, or their classes, after which it is not tried again; null is the queue''s, or else empty';
 COMMENT ON COLUMN delay_wheel.tasks.timeout IS 'an interval as text: time that each attempt may take; 0 is any; null is the queue''s, or else the shorter one of the role''s settings statement_timeout and delay_wheel.default_timeout';
 COMMENT ON COLUMN delay_wheel.tasks.expires IS 'an interval as text: the task fails if it cannot begin within that after it was due; null is at any time';

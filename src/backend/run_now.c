@@ -26,6 +26,11 @@
  * time of the running task, if that is later than now().  So new tasks are due when they
  * would be in real life, and a task that schedules itself again comes to an end.
  *
+ * With as_executor, it also does what an executor does with a task that fails or is late: each
+ * attempt is a subtransaction, and its failure puts the task back, or records it.  The time
+ * that was reached (dw_time_reached) stands for the clock then.  now() cannot: PostgreSQL lets
+ * nobody set the start of a transaction but parallel workers.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -41,6 +46,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -49,14 +55,18 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/errors.h"
+#include "../ending/attempt_end.h"
+#include "../ending/claim.h"
 #include "../ending/conclude.h"
 #include "../ending/pending.h"
+#include "../ending/verdict.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
 #include "../rows/more.h"
@@ -68,15 +78,18 @@
 #include "../statement/kept_settings.h"
 #include "../statement/restricted.h"
 #include "../statement/spi_run.h"
+#include "../task/attempts.h"
 #include "../task/audit.h"
 #include "../task/ended.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
+#include "../task/new_task.h"
 #include "../task/other_nodes.h"
 #include "../task/rights.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
 PG_FUNCTION_INFO_V1(dw_run_due);
+PG_FUNCTION_INFO_V1(dw_delay_now);
 
 /*
  * Limit for the rounds of one due time.  Tasks of a round are scheduled, for the same
@@ -97,6 +110,7 @@ typedef struct Taken
 {
 	const char *function;		/* the SQL function that runs the task, for messages */
 	DwTaskKey	key;
+	HeapTuple	tuple;			/* a copy of the row, and its columns */
 	Datum	   *values;
 	bool	   *nulls;
 } Taken;
@@ -477,6 +491,7 @@ static bool
 have_taken(Relation rel, HeapTuple tuple, Taken *task)
 {
 	dw_deform(rel, tuple, &task->values, &task->nulls);
+	task->tuple = tuple;
 	CommandCounterIncrement();
 	dw_committing_wait();
 	/* if the mark committed before the deletion, the task is not run; its row stays deleted */
@@ -552,12 +567,14 @@ dw_run(PG_FUNCTION_ARGS)
 /* State of a call of delay_run_due() */
 typedef struct Progress
 {
+	bool		as_executor;	/* attempts, lateness and failures count */
 	TimestampTz until;			/* run tasks that are due until then */
 	DwTaskKey	at;				/* owner and origin to run; due and id of the last task */
 	TimestampTz reached;		/* the highest due time so far */
 	int			rounds;			/* rounds at that due time, see MAX_ROUNDS */
 	int64		round_end;		/* tasks with higher ids belong to the next round */
-	int64		done;			/* tasks that were run */
+	int64		taken;			/* rows that were deleted */
+	int64		done;			/* tasks that were run; of each attempt */
 	int64		left;			/* tasks of this pass that have a mode, and were not run */
 } Progress;
 
@@ -666,6 +683,91 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	return tuple != NULL;
 }
 
+/*
+ * Runs the SQL of a task in a subtransaction.  Returns NULL if it has succeeded; else undoes
+ * all that it did, and returns the error in the current memory context.  A cancel is that of
+ * the caller's statement, and is raised again.
+ */
+static ErrorData *
+try_task(Taken *task, DwSpiResult *result)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(context);
+		*result = run_task(task);
+		dw_other_nodes_prepare();
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = dw_take_error();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	return error;
+}
+
+/*
+ * Runs a task that was taken, and settles the run, as executors do (executor/settle.c): it is
+ * done, put back, failed or skipped.  Returns whether the task was run.
+ */
+static bool
+run_and_settle(Taken *task)
+{
+	Relation	rel = dw_tasks_open();
+	DwEnded		ended = {
+		.key = &task->key,
+		.values = task->values,
+		.nulls = task->nulls
+	};
+	ErrorData	expired = {0};
+	ErrorData  *error;
+	DwClaim		claim;
+
+	dw_claim_read(dw_my_database(), rel, task->tuple, &claim);
+	claim.verdict = dw_judge_lateness(&claim.key, claim.values, claim.nulls, &claim.sqlstate,
+									  &claim.reason);
+	if (claim.verdict == DW_RUN)
+	{
+		ended.started = dw_now();
+		/* the caller's session is at fault, not the task */
+		if (!is_own_session(task->key.owner))
+			refuse_large_objects();
+		error = try_task(task, &ended.result);
+		for (int i = 0; error != NULL && dw_is_transient(error->sqlerrcode) && i < DW_MAX_REPEATS; i++)
+			error = try_task(task, &ended.result);
+		ended.outcome = DW_DONE;
+		if (error == NULL)
+			dw_conclude(&ended);
+		else
+			(void) dw_attempt_end(rel, &claim, DW_NEVER, false, ended.started, error);
+	}
+	else if (claim.verdict == DW_SKIP)
+	{
+		ended.outcome = DW_SKIPPED;
+		dw_conclude(&ended);
+	}
+	else
+	{
+		expired.sqlerrcode = claim.sqlstate;
+		expired.message = pstrdup(claim.reason);
+		dw_attempt_fail(&claim, claim.key.attempts, 0, &expired);
+	}
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+	return claim.verdict == DW_RUN;
+}
+
 /* Goes through the tasks that are due once, in the order of (due, id), and runs them. */
 static void
 run_pass(Progress *progress)
@@ -683,9 +785,12 @@ run_pass(Progress *progress)
 		if (ready)
 		{
 			count_round(progress, &task.key);
-			dw_run_now_clock = task.key.due;
-			run_and_conclude(&task);
-			progress->done++;
+			progress->taken++;
+			dw_run_now_clock = progress->as_executor ? progress->reached : task.key.due;
+			if (!progress->as_executor)
+				run_and_conclude(&task);
+			if (!progress->as_executor || run_and_settle(&task))
+				progress->done++;
 		}
 		MemoryContextReset(context);
 	}
@@ -693,7 +798,73 @@ run_pass(Progress *progress)
 	MemoryContextDelete(context);
 }
 
-/* SQL function delay_run_due(); returns the number of tasks that were run. */
+/* True if the row is that of an SQL task that no mark has cancelled. */
+static bool
+is_sql_task(Relation rel, HeapTuple tuple)
+{
+	return !heap_attisnull(tuple, Anum_task_sql, RelationGetDescr(rel)) &&
+		!dw_task_is_cancelled(rel, tuple);
+}
+
+/*
+ * Counts the tasks that are due by then of other roles whose rights the current user has.  Of
+ * others it must not learn.
+ */
+static int64
+count_others(const Progress *progress)
+{
+	Relation	rel = table_open(dw_catalog()->task, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	DwTaskKey	from = {0};
+	DwLaneScan *scan;
+	DwTaskKey	key;
+	bool		visible;
+	int64		n = 0;
+
+	from.origin = from.due = from.id = PG_INT64_MIN;
+	from.queue = from.priority = PG_INT16_MIN;
+	scan = dw_lanes_scan_begin(rel, &from, snapshot);
+	while (dw_lane_scan_step(scan, &key, &visible))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (key.owner != progress->at.owner && key.origin == progress->at.origin &&
+			key.due <= progress->until && has_privs_of_role(progress->at.owner, key.owner))
+		{
+			if (visible && is_sql_task(rel, dw_lane_scan_tuple(scan)))
+				n++;
+			continue;
+		}
+		from = key;
+		from.priority++;
+		from.due = from.id = PG_INT64_MIN;
+		dw_lanes_scan_seek(scan, &from);
+	}
+	dw_lane_scan_end(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	return n;
+}
+
+/* Tells of tasks that were left, though they are due. */
+static void
+report_left(const Progress *progress)
+{
+	int64		others = progress->as_executor ? count_others(progress) : 0;
+
+	if (progress->left > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld task was left, since it does not run in a transaction",
+							   "%lld tasks were left, since they do not run in a transaction",
+							   progress->left, (long long) progress->left)));
+	if (others > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld task of another role was left",
+							   "%lld tasks of other roles were left",
+							   others, (long long) others),
+				 errhint("Call %s in sessions of these roles, too.", "delay_run_due()")));
+}
+
+/* SQL function delay_run_due(); returns the number of tasks, or attempts, that were run. */
 Datum
 dw_run_due(PG_FUNCTION_ARGS)
 {
@@ -704,6 +875,7 @@ dw_run_due(PG_FUNCTION_ARGS)
 	};
 
 	dw_require_writable("delay_run_due()");
+	progress.as_executor = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	progress.until = PG_ARGISNULL(0) ? GetCurrentTransactionStartTimestamp() : PG_GETARG_TIMESTAMPTZ(0);
 	progress.at.owner = GetUserId();
 	progress.at.origin = dw_origin_stamp();
@@ -714,21 +886,24 @@ dw_run_due(PG_FUNCTION_ARGS)
 		/* a task may schedule others for a due time that the pass has gone through already */
 		do
 		{
-			before = progress.done;
+			before = progress.taken;
 			run_pass(&progress);
-		} while (progress.done > before);
+		} while (progress.taken > before);
 	}
 	PG_FINALLY();
 	{
 		dw_run_now_clock = outer_clock;
 	}
 	PG_END_TRY();
-	if (progress.done > 0 && dw_audits(DW_AUDIT_CONTROL))
+	if (progress.taken > 0 && dw_audits(DW_AUDIT_CONTROL))
 		dw_audit_write(&(DwAction) {.what = "run_due",.due = progress.until,.rows = progress.done});
-	if (progress.left > 0)
-		ereport(NOTICE,
-				(errmsg_plural("%lld task was left, since it does not run in a transaction",
-							   "%lld tasks were left, since they do not run in a transaction",
-							   progress.left, (long long) progress.left)));
+	report_left(&progress);
 	PG_RETURN_INT64(progress.done);
+}
+
+/* SQL function delay_now(); now(), or the due time that delay_run_due() has reached. */
+Datum
+dw_delay_now(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(dw_schedule_now());
 }

@@ -31,6 +31,7 @@
 #include "../ending/keys.h"
 #include "../ending/pending.h"
 #include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/shared.h"
 #include "../shmem/stop.h"
@@ -184,6 +185,7 @@ insert_or_move(Relation rel, DwNewTask *task, const DwKeyRow *pending, DwLaneRef
 	{
 		task->due = pending->task.due;
 		task->spread = 0;
+		dw_more_remove(task->values, task->nulls, Anum_task_more, DW_MORE_LOCAL);
 		if (!task->nulls[Anum_task_expires - 1])
 			dw_check_expires(task->due, task->values[Anum_task_expires - 1]);
 	}

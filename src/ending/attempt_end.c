@@ -3,8 +3,8 @@
  * attempt_end.c
  *	  The end of a failed attempt: another one, or none.
  *
- * Run by executors, and by sessions that put a message back, in the transaction that has
- * deleted the task's row (the claim).
+ * Run by executors, and by sessions that put a message back, or run a task as an executor
+ * would, in the transaction that has deleted the task's row (the claim).
  *
  * A task that is put back is a new row with the same id and a later due time.  Other
  * processes see a task that was rescheduled (C0 to C3 of the model, at the end of this
@@ -24,6 +24,7 @@
 #include "../rows/catalog.h"
 #include "../rows/more.h"
 #include "../rows/task_rows.h"
+#include "../shmem/executors.h"
 #include "../shmem/outcome.h"
 #include "../task/attempts.h"
 #include "../task/my_session.h"
@@ -102,13 +103,16 @@ dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started, const E
 					dw_error_message(error))));
 }
 
-/* True if the task holds back those of its group that come after it until it is tried again. */
+/*
+ * True if the task holds back those of its group that come after it until it is tried again.
+ * Not if delay_run_due() runs it, which goes by due times alone.
+ */
 static bool
 holds_group_back(const DwClaim *claim)
 {
 	const DwDeclaredQueue *queue;
 
-	if (claim->nulls[Anum_task_group_key - 1])
+	if (dw_this_executor == NULL || claim->nulls[Anum_task_group_key - 1])
 		return false;
 	(void) dw_queue_tables_now(dw_my_database());
 	queue = dw_queue_declared(claim->key.queue);
@@ -133,6 +137,8 @@ put_back(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorD
 		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(again_at);
 	hint.due = DatumGetTimestampTz(claim->values[Anum_task_due - 1]);
 	dw_row_end_lease(claim->nulls);
+	/* its local time was that of the attempt that has ended */
+	dw_more_remove(claim->values, claim->nulls, Anum_task_more, DW_MORE_LOCAL);
 	dw_keep_error(claim->values, claim->nulls, error);
 
 	DW_INJECT("retry-before-insert");
@@ -189,11 +195,20 @@ dw_attempt_lost(DwClaim *claim, TimestampTz due, int64 lost, TimestampTz started
 			 errdetail("The next run is due at %s.", timestamptz_to_str(due))));
 }
 
+/* Adds a sentence to the detail of an error. */
+void
+dw_error_add_detail(ErrorData *error, const char *sentence)
+{
+	error->detail = psprintf("%s%s%s", error->detail ? error->detail : "",
+							 error->detail ? "\n" : "", sentence);
+}
+
 /*
- * Ends a failed attempt of a message: another one is due then, or after its own pause if
- * due is DW_NEVER; or it is given up, if asked for, if no attempts are left, or if a newer
- * message of its key is there.  Returns which, DW_RETRIED or DW_FAILED.  claim->key.attempts
- * does not count this attempt.  May change *error.
+ * Ends a failed attempt: another one is due then, or after the task's own pause if due is
+ * DW_NEVER; or it is given up, if asked for, if no attempts are left, if the error is one
+ * that the task, unless it is a message, gives up on, or if a newer task of its key is there.
+ * Returns which, DW_RETRIED or DW_FAILED.  claim->key.attempts does not count this attempt.
+ * May change *error.
  */
 DwOutcome
 dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, TimestampTz started,
@@ -202,21 +217,31 @@ dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up, Time
 	int			failed = claim->key.attempts + 1;
 	int64		newer = 0;
 	bool		again = !give_up && failed < claim->terms.max_attempts;
+	char	   *refusal = NULL;
 	DwRetry		retry;
 
 	if (again)
 	{
+		dw_retry_read(claim->key.queue, claim->values, claim->nulls, &retry);
+		if (!claim->key.is_message)
+			refusal = dw_retry_refusal(&retry, error->sqlerrcode);
+	}
+	if (refusal != NULL)
+	{
+		dw_error_add_detail(error, refusal);
+		again = false;
+	}
+	if (again)
+	{
 		again = dw_key_retry_allowed(rel, claim->tuple, &newer);
 		if (again && due == DW_NEVER)
-		{
-			dw_retry_read(claim->key.queue, claim->values, claim->nulls, &retry);
 			due = dw_next_attempt(&claim->terms, &retry, failed);
-		}
 		if (again)
 			dw_attempt_retry(claim, due, failed, started, error);
 		else
-			error->detail = psprintf("The task was not tried again, since task %lld of the same key is newer.",
-									 (long long) newer);
+			dw_error_add_detail(error,
+								psprintf("The task was not tried again, since task %lld of the same key is newer.",
+										 (long long) newer));
 		/* not held until the end of a transaction that may be long */
 		if (!claim->nulls[Anum_task_key - 1])
 			dw_key_leave();

@@ -15,6 +15,7 @@
 #include "../shmem/outcome.h"
 #include "claim.h"
 
+extern void dw_error_add_detail(ErrorData *error, const char *sentence);
 extern DwOutcome dw_attempt_end(Relation rel, DwClaim *claim, TimestampTz due, bool give_up,
 								TimestampTz started, ErrorData *error);
 extern void dw_attempt_fail(const DwClaim *claim, int attempts, TimestampTz started,

@@ -216,7 +216,10 @@ dw_pending_rewrite(Relation rel, Datum *values, bool *nulls, DwLaneRef lane)
 	dw_touch_row(&hint, DW_TOUCH_WRITTEN);
 }
 
-/* Gives a pending task, whose row this transaction has deleted (old), another due time. */
+/*
+ * Gives a pending task, whose row this transaction has deleted (old), another due time, which
+ * is not that of its local time any more, if it had one.
+ */
 void
 dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz due)
 {
@@ -226,6 +229,7 @@ dw_pending_move(Relation rel, HeapTuple old, const DwTaskKey *key, TimestampTz d
 	dw_deform(rel, old, &values, &nulls);
 	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_LOCAL);
 	dw_pending_rewrite(rel, values, nulls,
 					   dw_lane_if_any(key->owner, key->queue, key->priority));
 }

@@ -16,7 +16,6 @@
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../rows/catalog.h"
-#include "../rows/lease_scan.h"
 #include "../shmem/shared.h"
 #include "retention.h"
 
@@ -48,9 +47,10 @@ look_at_history(DwDatabase *db)
 }
 
 /*
- * Asks the sweeper to look at failed tasks, unique keys, the audit, the history and leases, where there may be rows;
- * at the history also if shared memory still names a current table.  To be called outside of a
- * transaction by a timer when it starts, and by the sweeper when the clock was set.
+ * Asks the sweeper to look at failed tasks, unique keys, the audit, the history, leases and local
+ * times, where there may be rows; at the history also if shared memory still names a current
+ * table.  To be called outside of a transaction by a timer when it starts, and by the sweeper
+ * when the clock was set.
  */
 void
 dw_retention_begin(DwDatabase *db)
@@ -67,8 +67,10 @@ dw_retention_begin(DwDatabase *db)
 	if (dw_any_may_have_rows(offsetof(DwCatalog, history), DW_HISTORY_TABLES) ||
 		dw_history_known_table(&db->sweeper_news) >= 0)
 		look_at_history(db);
-	if (dw_leases_may_exist())
+	if (dw_index_may_have_rows(offsetof(DwCatalog, task_lease_index)))
 		dw_ask_sweeper(db, DW_JOB_LEASES, dw_now());
+	if (dw_index_may_have_rows(offsetof(DwCatalog, task_local_index)))
+		dw_ask_sweeper(db, DW_JOB_LOCAL, dw_now());
 }
 
 /*

@@ -3,7 +3,8 @@
  * verdict.c
  *	  Whether a task that was claimed is run.
  *
- * Run by executors, and by sessions that receive messages.  The process has claimed the
+ * Run by executors, and by sessions that receive messages; by its lateness alone a task is
+ * judged in sessions that run it as an executor would.  The process has claimed the
  * task: its transaction has deleted the row, but is not committed yet, so no other
  * process can change the task.  Only
  * now the executor looks for a mark (a row of delay_wheel.cancellation), for a pause,
@@ -24,16 +25,19 @@
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "../task/marks.h"
+#include "../task/my_session.h"
 #include "../task/queues.h"
 #include "pending.h"
 #include "verdict.h"
 
 /*
- * A task may have two limits of its lateness, in us after the due time: the options
- * "expires" and "skip_after".  The one that was reached first decides.
+ * The verdict by the task's lateness.  A task may have two limits of it, in us after the due
+ * time: the options "expires" and "skip_after".  The one that was reached first decides.
+ * *sqlstate and *reason are those of DW_REFUSE.
  */
-static DwVerdict
-judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
+DwVerdict
+dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, int *sqlstate,
+				  const char **reason)
 {
 	int64		expires = PG_INT64_MAX;
 	int64		skip;
@@ -41,6 +45,8 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 	TimestampTz due = key->due;
 	int64		not_before;
 
+	*sqlstate = DW_ERRCODE_EXPIRED;
+	*reason = "the task has expired";
 	if (!nulls[Anum_task_expires - 1])
 		expires = dw_interval_us(DatumGetIntervalP(values[Anum_task_expires - 1]));
 	if (!dw_more_number(values, nulls, Anum_task_more, DW_MORE_SKIP_AFTER, &skip))
@@ -53,7 +59,7 @@ judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls)
 	/* of one that has failed, and has kept its place in its group, that of this attempt */
 	else if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
 		due = Max(due, not_before);
-	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_now())
+	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_time_reached())
 		return DW_RUN;
 	return skip < expires ? DW_SKIP : DW_REFUSE;
 }
@@ -84,8 +90,5 @@ dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 		*reason = "the server crashed three times while the task ran";
 		return DW_REFUSE;
 	}
-	/* the reason if judge_lateness() refuses the task */
-	*sqlstate = DW_ERRCODE_EXPIRED;
-	*reason = "the task has expired";
-	return judge_lateness(key, values, nulls);
+	return dw_judge_lateness(key, values, nulls, sqlstate, reason);
 }

@@ -22,6 +22,8 @@ typedef enum DwVerdict
 	DW_REFUSE,					/* it is recorded as failed */
 	DW_SKIP						/* it is too late, and is to be skipped then */
 } DwVerdict;
+extern DwVerdict dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls,
+								   int *sqlstate, const char **reason);
 extern DwVerdict dw_judge(DwDatabase *db, Relation rel, HeapTuple tuple, const DwTaskKey *key,
 						  const Datum *values, const bool *nulls,
 						  int *sqlstate, const char **reason);

@@ -97,8 +97,7 @@
 #define REST_MAX_MS		5000
 /* Limit of a task's SQL in a message of the log, in bytes. */
 #define MAX_LOGGED_SQL	1024
-/* Limit of the immediate repeats of one run, and of the pause before each, in us. */
-#define MAX_REPEATS		10
+/* Limit of the pause before each immediate repeat of one run, in us. */
 #define REPEAT_MAX_US	(100 * 1000)
 /* Limit of the repeats after stray cancels, and how soon after a run's start a cancel is one. */
 #define MAX_STRAYS		3
@@ -335,7 +334,7 @@ may_repeat(void)
 {
 	bool		stray = is_stray_cancel();
 	bool		again = stray ? work.strays < MAX_STRAYS :
-		dw_is_transient(work.run.error->sqlerrcode) && work.repeats - work.strays < MAX_REPEATS;
+		dw_is_transient(work.run.error->sqlerrcode) && work.repeats - work.strays < DW_MAX_REPEATS;
 
 	if (!again || !dw_stop_forbid(work.db, work.me))
 		return false;

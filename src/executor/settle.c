@@ -161,14 +161,6 @@ key_allows_retry(const DwClaim *claim, int64 *newer)
 	return allowed;
 }
 
-/* Adds a sentence to the detail of an error. */
-static void
-add_detail(ErrorData *error, const char *sentence)
-{
-	error->detail = psprintf("%s%s%s", error->detail ? error->detail : "",
-							 error->detail ? "\n" : "", sentence);
-}
-
 /*
  * Puts a failed task back for another run, or records its failure.  If it is put back, no
  * session can stop the task from this decision to the end of the transaction.
@@ -206,10 +198,10 @@ settle_failed_run(DwDatabase *db, DwExecutor *me, DwRun *run, DwClaim *claim)
 	if (dw_stop_requested(me))
 		explain_stop(db, me, &said);
 	else if (newer != 0)
-		add_detail(&said, psprintf("The task was not tried again, since task %lld of the same key is newer.",
+		dw_error_add_detail(&said, psprintf("The task was not tried again, since task %lld of the same key is newer.",
 								   (long long) newer));
 	else if (refusal != NULL)
-		add_detail(&said, refusal);
+		dw_error_add_detail(&said, refusal);
 	dw_attempt_fail(claim, run->attempts + (run->was_run ? 1 : 0), started_of(run), &said);
 }
 

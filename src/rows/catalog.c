@@ -201,6 +201,7 @@ static const struct
 	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
 	{offsetof(DwCatalog, task_lease_index), "task_lease_idx", false},
 	{offsetof(DwCatalog, task_group_index), "task_group_idx", false},
+	{offsetof(DwCatalog, task_local_index), "task_local_idx", false},
 	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
 	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},
 	{offsetof(DwCatalog, failed_at_index), "failed_task_failed_at_idx", false},
@@ -302,6 +303,34 @@ dw_any_may_have_rows(size_t offset, int n)
 			any = may_have_rows(tables[i]);
 	CommitTransactionCommand();
 	return any;
+}
+
+/*
+ * True if an index of delay_wheel.task, whose OID has this offset in DwCatalog, may have
+ * entries, by its size, or if it is locked.  To be called outside of a transaction.
+ */
+bool
+dw_index_may_have_rows(size_t offset)
+{
+	DwCatalog	cat;
+	bool		may = false;
+
+	StartTransactionCommand();
+	if (dw_catalog_lookup(&cat))
+	{
+		may = true;
+		if (ConditionalLockRelationOid(cat.task, AccessShareLock) &&
+			ConditionalLockRelationOid(*(Oid *) ((char *) &cat + offset), AccessShareLock))
+		{
+			Relation	index = index_open(*(const Oid *) ((const char *) dw_catalog() + offset), NoLock);
+
+			/* the first page is the tree's own */
+			may = RelationGetNumberOfBlocks(index) > 1;
+			index_close(index, NoLock);
+		}
+	}
+	CommitTransactionCommand();
+	return may;
 }
 
 /*

@@ -263,6 +263,7 @@ typedef struct DwCatalog
 	Oid			task_key_index;
 	Oid			task_lease_index;
 	Oid			task_group_index;
+	Oid			task_local_index;
 	Oid			task_id_seq;
 	Oid			failed;
 	Oid			failed_pkey;
@@ -308,6 +309,7 @@ extern bool dw_role_exists(Oid role);
 extern void dw_require_writable(const char *function);
 extern bool dw_catalog_lookup(DwCatalog *catalog);
 extern bool dw_any_may_have_rows(size_t offset, int n);
+extern bool dw_index_may_have_rows(size_t offset);
 extern const DwCatalog *dw_catalog(void);
 extern bool dw_catalog_is_there(void);
 extern Relation dw_tasks_open(void);

@@ -95,31 +95,3 @@ dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_en
 	systable_endscan(scan);
 	return n;
 }
-
-/*
- * True if there may be leased messages, by the size of their index, or if it is locked.
- * To be called outside of a transaction.
- */
-bool
-dw_leases_may_exist(void)
-{
-	DwCatalog	cat;
-	bool		may = false;
-
-	StartTransactionCommand();
-	if (dw_catalog_lookup(&cat))
-	{
-		may = true;
-		if (ConditionalLockRelationOid(cat.task, AccessShareLock) &&
-			ConditionalLockRelationOid(cat.task_lease_index, AccessShareLock))
-		{
-			Relation	index = index_open(dw_catalog()->task_lease_index, NoLock);
-
-			/* the first page is the tree's own */
-			may = RelationGetNumberOfBlocks(index) > 1;
-			index_close(index, NoLock);
-		}
-	}
-	CommitTransactionCommand();
-	return may;
-}

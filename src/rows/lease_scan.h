@@ -22,6 +22,5 @@ extern DwLeaseScan *dw_lease_scan_begin(Relation rel, TimestampTz from, Snapshot
 extern HeapTuple dw_lease_scan_next(DwLeaseScan *scan);
 extern void dw_lease_scan_end(DwLeaseScan *scan);
 extern uint32 dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_end);
-extern bool dw_leases_may_exist(void);
 
 #endif							/* DW_LEASE_SCAN_H */

@@ -36,6 +36,8 @@
 #define DW_MORE_NOT_BEFORE	"not_before"	/* number: it is not tried again before this time, a
 											 * timestamptz; it keeps its due time, and with it its place in
 											 * the order of its group */
+#define DW_MORE_LOCAL		"local" /* object: the local time at which the task is due, see
+									 * recurring/local_time.c; the index of such rows names it */
 #define DW_MORE_RECURRING	"recurring" /* number: id of the recurring task that this is
 										 * a run of */
 

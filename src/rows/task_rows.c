@@ -224,13 +224,17 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 	static const AttrNumber group_columns[] = {
 		Anum_task_queue, Anum_task_group_hash, Anum_task_due, Anum_task_id, 0
 	};
+	static const AttrNumber local_columns[] = {Anum_task_id, 0};
 	const DwCatalog *cat = dw_catalog();
+	bool		is_local = !nulls[Anum_task_more - 1] &&
+		dw_more_has(values, nulls, Anum_task_more, DW_MORE_LOCAL);
 	const KnownIndex known[] = {
 		{cat->task_pkey, pkey_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_lane_index, lane_columns, dw_tables_being_written ? NoLock : RowExclusiveLock},
 		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 		{cat->task_lease_index, nulls[Anum_task_token - 1] ? NULL : lease_columns, RowExclusiveLock},
 		{cat->task_group_index, nulls[Anum_task_group_key - 1] ? NULL : group_columns, RowExclusiveLock},
+		{cat->task_local_index, is_local ? local_columns : NULL, RowExclusiveLock},
 	};
 
 	nulls[Anum_task_group_hash - 1] = nulls[Anum_task_group_key - 1];
@@ -422,7 +426,8 @@ dw_failed_write(const Datum *task, const bool *task_nulls, int attempts,
 /*
  * Fills the columns of a row of delay_wheel.task from a row of failed_task; all other
  * columns become null.  A task that was a run of a recurring task is an ordinary one
- * from now on, and one that lost connections has lost none.
+ * from now on, one that lost connections has lost none, and one that was due at a local time
+ * is due when it is put back to.
  */
 void
 dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values, bool *nulls)
@@ -435,6 +440,7 @@ dw_task_from_failed(const Datum *failed, const bool *failed_nulls, Datum *values
 		nulls[failed_and_task[i][1] - 1] = failed_nulls[failed_and_task[i][0] - 1];
 	}
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_RECURRING);
+	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_LOCAL);
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_LOST);
 	dw_more_remove(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE);
 }

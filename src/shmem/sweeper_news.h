@@ -34,10 +34,11 @@ typedef enum DwJob
 	DW_JOB_ROLLBACKS,			/* count attempts that were rolled back, see rollbacks_end.c */
 	DW_JOB_NOTIFY,				/* notify channels of queues, see notify_queues.c */
 	DW_JOB_PERIODS,				/* delete rows of keys that were unique, see aged_rows.c */
-	DW_JOB_AUDIT				/* delete old rows of the audit, see aged_rows.c */
+	DW_JOB_AUDIT,				/* delete old rows of the audit, see aged_rows.c */
+	DW_JOB_LOCAL				/* look at tasks that are due at a local time, see local_times.c */
 } DwJob;
 
-#define DW_JOBS		(DW_JOB_AUDIT + 1)
+#define DW_JOBS		(DW_JOB_LOCAL + 1)
 
 /* The settings that say how long failed tasks, the history and the audit are kept. */
 #define DW_RETENTION_SETTINGS	5

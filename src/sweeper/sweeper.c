@@ -4,8 +4,8 @@
  *	  The sweeper: the process that removes rows of cancelled tasks, old failed
  *	  tasks, the oldest history and old rows of the audit, ends messages whose last lease has
  *	  ended, counts attempts whose transactions were rolled back, notifies channels of queues,
- *	  forgets keys that were unique for a period, and checks that recurring tasks have their next
- *	  runs.
+ *	  forgets keys that were unique for a period, moves tasks whose time zones have got other
+ *	  rules, and checks that recurring tasks have their next runs.
  *
  * Run by the sweeper.  Each database has at most one.  It is a session of the bootstrap
  * superuser that runs no SQL.
@@ -48,6 +48,7 @@
 #include "failed.h"
 #include "history_tables.h"
 #include "leases.h"
+#include "local_times.h"
 #include "notify_queues.h"
 #include "rollbacks_end.h"
 #include "sweep.h"
@@ -202,8 +203,9 @@ do_jobs(void)
 	TimestampTz history_at = do_in_time(DW_JOB_HISTORY, dw_history_turn);
 	TimestampTz periods_at = do_in_time(DW_JOB_PERIODS, dw_periods_end);
 	TimestampTz audit_at = do_in_time(DW_JOB_AUDIT, dw_audit_trim);
+	TimestampTz local_at = do_in_time(DW_JOB_LOCAL, dw_local_times_follow);
 
-	return Min(Min(Min(notify_at, periods_at), audit_at),
+	return Min(Min(Min(notify_at, periods_at), Min(audit_at, local_at)),
 			   Min(Min(rollbacks_at, leases_at), Min(failed_at, history_at)));
 }
 

@@ -23,6 +23,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "attempts.h"
+#include "my_session.h"
 #include "retries.h"
 
 /*
@@ -129,7 +130,7 @@ after_pause(int64 pause)
 {
 	int64		jitter = pg_prng_uint64_range(&pg_global_prng_state, 0, pause / 4);
 
-	return Min(dw_time_add(dw_time_add(dw_now(), pause), jitter), END_TIMESTAMP - 1);
+	return Min(dw_time_add(dw_time_add(dw_time_reached(), pause), jitter), END_TIMESTAMP - 1);
 }
 
 /*

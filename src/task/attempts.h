@@ -14,6 +14,9 @@
 #include "../shmem/shared.h"
 #include "retry_options.h"
 
+/* Limit of the immediate repeats of one run, see dw_is_transient(). */
+#define DW_MAX_REPEATS	10
+
 /* The limits of one task: its own values, else those of its queue, else the defaults. */
 typedef struct DwTerms
 {

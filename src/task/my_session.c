@@ -37,6 +37,16 @@ static DwDatabase *my_database = NULL;
 static bool pinned = false;
 
 /*
+ * Returns the time of day, or the due time that delay_run_due() has reached, if that is later:
+ * what tasks that it runs would find on the clock.
+ */
+TimestampTz
+dw_time_reached(void)
+{
+	return Max(dw_now(), dw_run_now_clock);
+}
+
+/*
  * Returns this process's database, pinned until the end of the transaction.  The
  * database is given a place in shared memory if it has none; NULL if all are taken.
  */

@@ -28,6 +28,7 @@ extern void dw_my_database_unpin(void);
 extern void dw_warn_no_place(void);
 extern void dw_warn_not_served(DwDatabase *db);
 extern bool dw_executor_runs_here(int64 id);
+extern TimestampTz dw_time_reached(void);
 extern void dw_batch_close(void);
 
 #endif							/* DW_MY_SESSION_H */

@@ -75,7 +75,7 @@ bool
 dw_period_find(const DwKey *key, DwPeriod *period)
 {
 	Relation	rel = table_open(dw_catalog()->unique_key, NoLock);
-	TimestampTz now = Max(dw_now(), dw_run_now_clock);
+	TimestampTz now = dw_time_reached();
 	ScanKeyData keys[3];
 	SnapshotData dirty;
 	SysScanDesc scan;

@@ -140,6 +140,7 @@ my %pool = (
 	'double precision' => sub { one_of('0', '-1.5', '1e300', "'NaN'", "'Infinity'", "'-Infinity'", 'NULL') . '::float8' },
 	'numeric' => sub { one_of('0', '-0.1', '123456789.25', '1e30', "'NaN'", "'Infinity'", 'NULL') . '::numeric' },
 	'timestamp with time zone' => sub { one_of(@times, 'NULL') . '::timestamptz' },
+	'timestamp without time zone' => sub { one_of("'2027-03-28 02:30'", "'infinity'", "'-infinity'", "'294276-12-31 23:59:59'", "'4714-11-24 00:00 BC'", 'now()', 'NULL') . '::timestamp' },
 	'timestamp with time zone[]' => sub {
 		one_of('NULL::timestamptz[]', "'{}'::timestamptz[]", "'{NULL}'::timestamptz[]", "'{{-infinity,infinity}}'::timestamptz[]",
 			'ARRAY[' . join(', ', map { one_of(@times) . '::timestamptz' } 1 .. 1 + int(rand(4))) . ']',
@@ -167,8 +168,8 @@ my %pool = (
 	'regrole[]' => sub { one_of('NULL', "'{}'", "'{fuzzer}'", "'{canary,fuzzer}'", "'{NULL}'", "'{-}'", "'{4294967295}'", "'{{fuzzer,canary},{fuzzer,canary}}'") . '::regrole[]' },
 	'jsonb' => sub {
 		my $value = one_of('1', '-1', '0.5', '1e100', '9223372036854775807', '99999999999999999999', 'null', 'true', '""', '"a"', '"SELECT 1"', '"SELECT $1, $2"', '"SELEC"', '"at_most_once"', '"at_least_once"',
-			'"' . ('x' x 5000) . '"', '[]', '{}', '[[[[1]]]]', '"1 day"', '"-1 s"');
-		my $key = one_of('recurring', 'mode', 'notify', 'on_success', 'on_failure', 'skip_after', 'last_error', 'expires', 'ran', '', 'other');
+			'"' . ('x' x 5000) . '"', '{"time": 1, "zone": "UTC", "instant": 5}', '{"time": 1e30, "zone": 7}', '[]', '{}', '[[[[1]]]]', '"1 day"', '"-1 s"');
+		my $key = one_of('recurring', 'mode', 'notify', 'on_success', 'on_failure', 'skip_after', 'last_error', 'expires', 'ran', 'local', '', 'other');
 		one_of('NULL', "'{\"$key\": $value}'", "'{\"$key\": $value}'", "'$value'", "'{\"$key\": $value, \"mode\": \"at_most_once\"}'") . '::jsonb' },
 	'json' => sub {
 		one_of("'1'", "'null'", "'[1, [2.50, true]]'", "'{\"a\": \"\\\\u202e\", \"a\": {}}'", "'\"\x{202e}\"'", "'\"\\\\u0000\"'", "repeat('[', 5000) || repeat(']', 5000)", "'{'", 'NULL') . '::json' },

@@ -210,7 +210,7 @@ RESET ROLE;
 -- each function that may write is known: by its action, or why it has none
 CREATE TEMP TABLE known (name text, action text, why_not text);
 INSERT INTO known SELECT 'delay_' || a, a FROM unnest('{schedule,cancel,cancel_all,reschedule,update,run,run_due,retry,redrive,discard,discard_all,queue,queue_drop,pause,resume,pause_database,resume_database,every,cron,unschedule,pause_recurring,resume_recurring,arm}'::text[]) a;
-INSERT INTO known SELECT f, a FROM (VALUES ('schedule', '{delay_schedule_at,delay_schedule_task,delay_put,delay_schedule_trigger,delay_send,delay_put_message,delay_send_trigger}'::text[]),
+INSERT INTO known SELECT f, a FROM (VALUES ('schedule', '{delay_schedule_at,delay_schedule_task,delay_schedule_local,delay_put,delay_schedule_trigger,delay_send,delay_put_message,delay_send_trigger}'::text[]),
 	('cancel', '{delay_cancel_key}'), ('reschedule', '{delay_reschedule_at,delay_reschedule_key,delay_reschedule_key_at}'), ('update', '{delay_update_key}'),
 	('allow', '{delay_wheel.allow}'), ('disallow', '{delay_wheel.disallow}'), ('plain_sql', '{delay_wheel_internal.plain_sql}')) k(a, fs), unnest(fs) f;
 INSERT INTO known SELECT f, NULL, why FROM (VALUES

@@ -193,19 +193,180 @@ SELECT delay_run_due(now() + interval '1 day');
 RESET ROLE;
 SELECT count(*) FROM delay_wheel.tasks;
 
+-- As an executor: a failure is the task's, and undoes what it did; further attempts are run in their time.
+CREATE VIEW due_failed AS SELECT args[1] AS label, attempts, sqlstate, message, detail FROM delay_wheel.failed ORDER BY id;
+CREATE SEQUENCE due_tries;
+CREATE FUNCTION due_fails_until(label text, tries int, code text DEFAULT 'P0001') RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO due_effect (label) VALUES (label || ' ' || nextval('due_tries'));
+	IF currval('due_tries') < tries THEN
+		RAISE EXCEPTION 'try %', currval('due_tries') USING ERRCODE = code;
+	END IF;
+END $$;
+CREATE FUNCTION due_fails(label text, tries int, code text DEFAULT 'P0001', after interval DEFAULT '0', attempts int DEFAULT 3, delay interval DEFAULT '1 hour', key text DEFAULT NULL,
+	expires interval DEFAULT NULL, skip_after interval DEFAULT NULL, give_up_on text[] DEFAULT NULL, retry_on text[] DEFAULT NULL) RETURNS bigint LANGUAGE sql AS $$
+	SELECT delay_schedule_task('SELECT due_fails_until($1, $2, $3)', ARRAY[label, tries::text, code], delay => after, max_attempts => attempts, retry_delay => delay, retry_backoff => 'fixed',
+		key => key, expires => expires, skip_after => skip_after, give_up_on => give_up_on, retry_on => retry_on,
+		on_success => 'INSERT INTO due_effect (label) VALUES (''succeeded'')', on_failure => 'INSERT INTO due_effect (label) VALUES ($2 || '' '' || $3)')
+$$;
+BEGIN;
+SELECT setval('due_tries', 1, false);
+SELECT due_fails('third time', 3) AS id \gset
+SELECT delay_run_due(as_executor => true);
+SELECT attempts, last_error, due - now() BETWEEN '1 hour' AND '76 min' AS hour FROM delay_wheel.tasks WHERE id = :id;
+SELECT delay_run_due(now() + interval '59 min', true);
+SELECT delay_run_due(now() + interval '4 hours', as_executor => true);
+SELECT array_agg(label ORDER BY n) FROM due_effect;
+SELECT count(*) FROM delay_wheel.tasks;
+ROLLBACK;
+-- all at once; the last attempt fails, and on_failure runs
+BEGIN;
+SELECT setval('due_tries', 1, false);
+SELECT due_fails('never', 100, after => '1 hour') IS NOT NULL AS ok;
+SELECT due_task('meanwhile', '90 min') IS NOT NULL AS ok;
+SELECT delay_run_due(now() + interval '1 day', true);
+SELECT array_agg(label ORDER BY n) FROM due_effect;
+SELECT * FROM due_failed;
+SELECT count(*) FROM delay_wheel.tasks;
+ROLLBACK;
+-- errors that are not tried again; 40001 and 40P01 are at once, ten times
+BEGIN;
+SELECT setval('due_tries', 1, false);
+SELECT due_fails('given up', 100, code => '23505', give_up_on => '{23}') IS NOT NULL AS ok;
+SELECT due_fails('not listed', 100, retry_on => '{08}') IS NOT NULL AS ok;
+SELECT delay_run_due(as_executor => true);
+SELECT * FROM due_failed;
+SELECT setval('due_tries', 1, false);
+SELECT due_fails('repeated', 11, code => '40001', attempts => 1) IS NOT NULL AS ok;
+SELECT delay_run_due(as_executor => true);
+SELECT setval('due_tries', 1, false);
+SELECT due_fails('deadlocks', 12, code => '40P01', attempts => 1) IS NOT NULL AS ok;
+SELECT delay_run_due(as_executor => true);
+SELECT label, sqlstate, message FROM due_failed WHERE label = 'deadlocks';
+SELECT array_agg(label ORDER BY n) FROM due_effect;
+ROLLBACK;
+-- what is late is skipped, or fails, as the clock says, or the time that was reached
+BEGIN;
+SELECT setval('due_tries', 1, false);
+SELECT due_fails('SKIPPED', 0, after => '-2 hours', skip_after => '1 hour') IS NOT NULL AS ok;
+SELECT due_fails('EXPIRED', 0, after => '-2 hours', expires => '1 hour') IS NOT NULL AS ok;
+SELECT due_fails('in time', 0, after => '-2 hours', expires => '1 day') IS NOT NULL AS ok;
+SELECT due_fails('in time', 0, after => '10 days', expires => '1 s', skip_after => '1 s') IS NOT NULL AS ok;
+SELECT delay_schedule('20 days', $$SELECT due_fails('TOO LATE', 0, after => '-1 day', skip_after => '1 hour')$$) IS NOT NULL AS ok;
+SELECT delay_run_due(now() + interval '1 month', true);
+SELECT array_agg(label ORDER BY n) FROM due_effect;
+SELECT * FROM due_failed;
+SELECT count(*) FROM delay_wheel.tasks;
+ROLLBACK;
+-- runs of a recurring task that fail do not end it
+BEGIN;
+SELECT setval('due_tries', 1, false);
+SELECT delay_every('due', '1 hour', $$SELECT due_fails_until('run', 3)$$) IS NOT NULL AS ok;
+SELECT delay_run_due(now() + interval '210 min', true);
+SELECT array_agg(label ORDER BY n) FROM due_effect;
+SELECT runs, failures FROM delay_wheel.recurring WHERE name = 'due';
+ROLLBACK;
+-- what the attempt has scheduled is undone: no newer task of its key is in the way of the next one
+BEGIN;
+SELECT delay_schedule_task($$SELECT due_task('x', '1 day'), delay_schedule_task('SELECT 1', key => 'due', delay => '1 day', if_exists => 'replace'), 1 / 0$$, key => 'due', max_attempts => 3) IS NOT NULL AS ok;
+SELECT delay_run_due(as_executor => true);
+SELECT attempts, last_error FROM delay_wheel.tasks;
+ROLLBACK;
+-- within a savepoint, and by PL/pgSQL; settings and the caller's transaction are as before; so is the error of a cancel
+BEGIN;
+SET LOCAL due.setting = 'mine';
+SELECT delay_schedule('0', $$SET LOCAL due.setting = 'the task''s'; SELECT 1 / 0$$) IS NOT NULL AS ok;
+SELECT due_task('after it', '1 s') IS NOT NULL AS ok;
+SAVEPOINT s;
+SELECT delay_run_due(now() + interval '1 s', true);
+SELECT current_setting('due.setting'), (SELECT count(*) FROM delay_wheel.failed) AS failed, (SELECT array_agg(label) FROM due_effect) AS done;
+ROLLBACK TO s;
+SELECT (SELECT count(*) FROM delay_wheel.failed) AS failed, (SELECT count(*) FROM delay_wheel.tasks) AS tasks;
+SELECT delay_schedule('2 s', $$DO 'BEGIN RAISE query_canceled; END'$$) IS NOT NULL AS ok;
+DO $$
+BEGIN
+	BEGIN
+		PERFORM delay_run_due(now() + interval '2 s', true);
+	EXCEPTION WHEN query_canceled THEN
+		RAISE NOTICE 'cancelled';
+	END;
+	PERFORM delay_run_due(now() + interval '1 s', true);
+	RAISE NOTICE '%', (SELECT array_agg(label) FROM due_effect);
+END $$;
+ROLLBACK;
+-- null, and false, are as without
+BEGIN;
+SELECT delay_schedule('0', 'SELECT 1 / 0') IS NOT NULL AS ok;
+SELECT code FROM pg_temp.error_of('SELECT delay_run_due(as_executor => NULL)');
+SELECT code FROM pg_temp.error_of('SELECT delay_run_due(as_executor => false)');
+ROLLBACK;
+-- what is committed: failed for others, and put back for executors
+SELECT setval('due_tries', 1, false);
+SELECT delay_pause();
+SELECT due_fails('committed', 2, attempts => 2, delay => '0') IS NOT NULL AS ok, due_fails('never', 100, attempts => 1) IS NOT NULL AS ok;
+BEGIN;
+SELECT delay_run_due(now() - interval '1 s', true);
+SELECT due_fails('put back', 3, delay => '1 s', attempts => 2) AS back \gset
+SELECT delay_run_due(as_executor => true);
+COMMIT;
+SELECT label, attempts, message FROM due_failed;
+SELECT delay_resume();
+SELECT pg_temp.wait_until_done();
+SELECT array_agg(label ORDER BY label) FROM due_effect;
+TRUNCATE due_effect;
+SELECT delay_discard_all() IS NOT NULL AS ok;
+
+-- The time that tasks see.
+BEGIN;
+SELECT delay_now() = now() AS now;
+SELECT delay_schedule('2 days', 'INSERT INTO due_effect (label) VALUES (delay_now() - now())') IS NOT NULL AS ok;
+SELECT delay_schedule('2 days', $$SELECT delay_schedule('-1 day', 'INSERT INTO due_effect (label) VALUES (delay_now() - now())')$$) IS NOT NULL AS ok;
+SAVEPOINT s;
+SELECT delay_run_due(now() + interval '2 days', true);
+SELECT array_agg(label ORDER BY n), delay_now() = now() AS now FROM due_effect;
+ROLLBACK TO s;
+SELECT delay_run_due(now() + interval '2 days');
+SELECT array_agg(label ORDER BY n), delay_now() = now() AS now FROM due_effect;
+ROLLBACK;
+
+-- Tasks of others are told of, to those who have their rights.
+SET SESSION AUTHORIZATION regress_dw_due;
+SELECT delay_schedule('1 hour', 'SELECT 1') AS id \gset
+RESET SESSION AUTHORIZATION;
+BEGIN;
+SELECT delay_run_due(now() + interval '1 day', true);
+SELECT delay_run_due(now() + interval '1 min', true);
+SET LOCAL ROLE regress_dw_due;
+SELECT due_task('of the role', '1 day') IS NOT NULL AS ok;
+RESET ROLE;
+SELECT delay_run_due(now() + interval '1 day', true);
+SELECT delay_run_due(now() + interval '1 day');
+ROLLBACK;
+CREATE ROLE regress_dw_due_other LOGIN;
+SELECT delay_wheel.allow('regress_dw_due_other');
+SET SESSION AUTHORIZATION regress_dw_due_other;
+SELECT delay_run_due(now() + interval '1 day', true);
+RESET SESSION AUTHORIZATION;
+SELECT delay_cancel(:id);
+SELECT delay_wheel.disallow('regress_dw_due_other');
+DROP ROLE regress_dw_due_other;
+
 -- wrong uses
 BEGIN READ ONLY;
 SELECT delay_run_due();
 ROLLBACK;
 SET SESSION AUTHORIZATION regress_dw_due;
-SELECT has_function_privilege('delay_run_due(timestamptz)', 'EXECUTE');
+SELECT has_function_privilege('delay_run_due(timestamptz, boolean)', 'EXECUTE');
 RESET SESSION AUTHORIZATION;
 SELECT delay_wheel.disallow('regress_dw_due');
-SELECT has_function_privilege('regress_dw_due', 'delay_run_due(timestamptz)', 'EXECUTE');
+SELECT has_function_privilege('regress_dw_due', 'delay_run_due(timestamptz, boolean)', 'EXECUTE');
 
+DROP VIEW due_failed;
+DROP SEQUENCE due_tries;
 DROP TABLE due_order;
 DROP VIEW due_pending;
 DROP TABLE due_effect;
 DROP FUNCTION due_order_inserted(), due_task(text, interval, text, int), due_monthly(int), due_endless(interval);
 SELECT delay_queue_drop('due'), delay_queue_drop('due_paused');
 DROP ROLE regress_dw_due;
+DROP FUNCTION due_fails, due_fails_until;

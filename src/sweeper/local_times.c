@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * local_times.c
+ *	  The sweeper moves tasks whose local time has got another instant.
+ *
+ * Run by the sweeper.  PostgreSQL does not tell when the rules of time zones have changed.  So
+ * the tasks that are due at a local time (recurring/local_time.c) are looked at when the timer
+ * starts, and once a day as long as there are any.  A sweeper is mostly a new process, so it
+ * reads the rules as they are now.
+ *
+ * A partial index has these tasks by their ids.  A pass goes along it in slices, each a
+ * transaction, and writes a row again as delay_reschedule() does; nearly always it only
+ * compares.  It sees the rows of open and prepared transactions, too, since these may be
+ * committed after the pass: then another one must come.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/stratnum.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../ending/pending.h"
+#include "../recurring/local_time.h"
+#include "../rows/catalog.h"
+#include "../rows/task_rows.h"
+#include "../shmem/shared.h"
+#include "../shmem/writers.h"
+#include "../task/marks.h"
+#include "../task/row_lock.h"
+#include "../task/touched.h"
+#include "local_times.h"
+#include "slice.h"
+
+/* Rows that are looked at in one transaction. */
+#define SLICE			1000
+/* Time before the next look if the table, or a row to be moved, is locked, in us. */
+#define RETRY_US		(5 * USECS_PER_SEC)
+/* Time between two passes, in us. */
+#define LOOK_US			USECS_PER_DAY
+
+/* What a slice has done. */
+typedef struct Slice
+{
+	int			moved;
+	bool		ended;			/* the pass has come to its end */
+} Slice;
+
+/* The pass that is made. */
+static struct
+{
+	int64		reached;		/* the id of the last task that was looked at */
+	bool		any;			/* there are such tasks */
+	bool		left;			/* one that is locked could not be moved */
+	int64		moved;
+}			pass = {.reached = PG_INT64_MIN};
+
+/*
+ * Moves the task of a row to the instant that its local time has now; false if the task stays
+ * as it is.  A zone that does not exist any more changes nothing.
+ */
+static bool
+follow(Relation rel, HeapTuple tuple)
+{
+	DwLocalTime local;
+	TimestampTz instant;
+	TimestampTz due;
+	DwTaskKey	key;
+	Datum	   *values;
+	bool	   *nulls;
+	pg_tz	   *zone;
+
+	dw_task_key(rel, tuple, &key);
+	dw_deform(rel, tuple, &values, &nulls);
+	if (key.origin != dw_origin_stamp() || !dw_local_time_read(values, nulls, &local))
+		return false;
+	zone = pg_tzset(local.zone);
+	if (zone == NULL || !dw_local_instant(local.time, zone, &instant) || instant == local.instant)
+		return false;
+	due = dw_time_add(key.due, instant - local.instant);
+	if (!IS_VALID_TIMESTAMP(due) || dw_task_is_cancelled(rel, tuple))
+		return false;
+
+	dw_writes_for(key.owner);
+	DW_INJECT("local-before-delete");
+	if (dw_row_remove(rel, &key) != TM_Ok)
+	{
+		/* if it is due, it is probably being run */
+		pass.left |= key.due > dw_now();
+		return false;
+	}
+	CommandCounterIncrement();
+	local.instant = instant;
+	dw_local_time_write(values, nulls, &local);
+	values[Anum_task_due - 1] = TimestampTzGetDatum(due);
+	dw_pending_rewrite(rel, values, nulls, dw_lane_if_any(key.owner, key.queue, key.priority));
+	return true;
+}
+
+/* Looks at up to SLICE rows. */
+static void
+follow_some(Relation rel, Relation index, Slice *slice)
+{
+	SnapshotData dirty;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple = NULL;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&key, Anum_task_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(pass.reached));
+	scan = systable_beginscan_ordered(rel, index, &dirty, 1, &key);
+	for (int n = 0; n < SLICE; n++)
+	{
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+		if (tuple == NULL)
+			break;
+		/* before the row is moved: after an error, the pass goes on behind it */
+		pass.reached = DatumGetInt64(dw_row_column(rel, tuple, Anum_task_id, &isnull));
+		pass.any = true;
+		if (!TransactionIdIsValid(dirty.xmin) && follow(rel, heap_copytuple(tuple)))
+			slice->moved++;
+	}
+	systable_endscan_ordered(scan);
+	slice->ended = tuple == NULL;
+}
+
+/* Does a slice in the transaction of dw_slice_do(). */
+static bool
+follow_slice(DwDatabase *db, const DwCatalog *cat, void *state)
+{
+	Relation	rel;
+	Relation	index;
+
+	if (!ConditionalLockRelationOid(cat->task_local_index, RowExclusiveLock) ||
+		(rel = dw_slice_open(cat->task)) == NULL)
+		return false;
+	index = index_open(cat->task_local_index, NoLock);
+	follow_some(rel, index, state);
+	index_close(index, NoLock);
+	dw_slice_close(rel);
+	return true;
+}
+
+/* Ends the pass.  Returns when the next one must begin; DW_NEVER if there are no such tasks. */
+static TimestampTz
+end_pass(void)
+{
+	TimestampTz now = dw_now();
+	TimestampTz next = DW_NEVER;
+
+	if (pass.moved > 0)
+		ereport(LOG,
+				(errmsg_plural("delay_wheel has moved %lld task to another due time, since rules of time zones have changed",
+							   "delay_wheel has moved %lld tasks to other due times, since rules of time zones have changed",
+							   pass.moved, (long long) pass.moved)));
+	if (pass.left)
+		next = now + RETRY_US;
+	else if (pass.any)
+		next = now + LOOK_US;
+	DW_INJECT("local-after-pass");
+	memset(&pass, 0, sizeof(pass));
+	pass.reached = PG_INT64_MIN;
+	return next;
+}
+
+/*
+ * Does a slice.  Sets *more to true if it must be called again at once.  Otherwise returns
+ * when it must be called again; DW_NEVER if no task is due at a local time.
+ */
+TimestampTz
+dw_local_times_follow(DwDatabase *db, bool *more)
+{
+	Slice		slice = {.ended = true};
+
+	*more = false;
+	if (!dw_slice_do(db, follow_slice, &slice))
+		return dw_now() + RETRY_US;
+	pass.moved += slice.moved;
+	if (slice.ended)
+		return end_pass();
+	*more = true;
+	return DW_NEVER;
+}
