@@ -218,7 +218,7 @@ INSERT INTO known SELECT f, NULL, why FROM (VALUES
 	('waits', '{delay_wait}'),
 	('nodes of Citus: the tables; delay_follow_shards by what it moves on each node', '{delay_wheel.set_up_citus,delay_follow_shards,delay_wheel_internal.leave_shards,delay_wheel_internal.take_over}'),
 	('triggers on tables of the extension', '{delay_wheel_internal.task_changed,delay_wheel_internal.task_guard,delay_wheel_internal.queue_changed,delay_wheel_internal.queue_guard,delay_wheel_internal.cancellation_guard,delay_wheel_internal.history_guard}'),
-	('reads', '{delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running,delay_wheel_internal.visible_handler}')) k(why, fs), unnest(fs) f;
+	('reads', '{delay_outcome,delay_wheel.page_data,delay_wheel.ring_svg,delay_wheel.forecast_svg,delay_wheel.lateness_svg,delay_wheel_internal.next_due,delay_wheel_internal.next_tasks,delay_wheel_internal.is_running,delay_wheel_internal.visible_handler}')) k(why, fs), unnest(fs) f;
 CREATE TEMP VIEW may_write AS
 SELECT CASE WHEN n.nspname LIKE 'delay\_wheel%' THEN n.nspname || '.' ELSE '' END || p.proname AS name, p.provolatile
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_namespace n ON n.oid = p.pronamespace
