@@ -7,7 +7,7 @@ REVOKE EXECUTE ON FUNCTION
 	delay_schedule_at(timestamptz, text), delay_schedule_at(timestamptz, text, VARIADIC "any"),
 	delay_schedule_task(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text),
 	delay_put(text, anycompatiblearray, regtype[], jsonb, interval, timestamptz, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text),
-	delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text),
+	delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text),
 	delay_cancel(bigint, boolean, boolean), delay_cancel_key(text, text),
 	delay_cancel_all(text, text, timestamptz, timestamptz),
 	delay_wait(bigint, interval), delay_outcome(bigint), delay_reschedule(bigint, interval), delay_reschedule(bigint, text), delay_reschedule_at(bigint, timestamptz),

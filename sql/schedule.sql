@@ -134,7 +134,7 @@ AS 'MODULE_PATHNAME', 'dw_schedule_trigger' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION delay_schedule_trigger() IS
 'for CREATE TRIGGER ... AFTER INSERT OR UPDATE ... FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger(delay, sql [, column ...] [, option ...]): each row schedules a task of the current user, who must be allowed to call delay_schedule(interval, text). Names of columns are written as in the catalog, without quotes.
 delay: the name of a column of type interval (counted from the start of the transaction) or timestamptz (point in time), or else an interval. Null in the column: no task, and with if_exists=replace or replace_keep_due the pending one of the key is cancelled. sql: as in delay_schedule. column ...: for $1, $2 ..., bound with their types.
-Options: key=, queue=, tag=, each with the name of a column, of any type, or else text; null in the column: none. Keys are those of the current user and the queue: two triggers with the same keys replace each other''s tasks. if_exists= what to do if a task of the key is pending: replace (the default), keep, replace_keep_due, earlier, later, error; see delay_schedule_task. All else is as the queue says.
+Options: key=, queue=, tag=, group_key=, each with the name of a column, of any type, or else text; null in the column: none. Keys are those of the current user and the queue: two triggers with the same keys replace each other''s tasks. if_exists= what to do if a task of the key is pending: replace (the default), keep, replace_keep_due, earlier, later, error; see delay_schedule_task. All else is as the queue says.
 Wrong arguments and wrong kinds of triggers are errors when the trigger first fires, others as in delay_schedule';
 
 CREATE FUNCTION delay_cancel_key(key text, queue text DEFAULT NULL) RETURNS text
@@ -169,10 +169,11 @@ CREATE FUNCTION delay_schedule_local(
 	give_up_on text[] DEFAULT NULL,
 	keep_settings text[] DEFAULT NULL,
 	unique_for interval DEFAULT NULL,
-	check_sql text DEFAULT NULL)
+	check_sql text DEFAULT NULL,
+	group_key text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'dw_schedule_local' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text) IS
+COMMENT ON FUNCTION delay_schedule_local(timestamp, text, text, anycompatiblearray, regtype[], jsonb, text, text, text, text, integer, integer, interval, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], interval, text, text) IS
 'like delay_schedule_task(), for a local time: the task is due when the clocks of the time zone show it. delay_schedule_local(''2027-03-28 09:00'', ''Europe/Berlin'', ''SELECT f()'').
 local_time: as AT TIME ZONE has it, of a time that comes twice, when clocks are set back, the second one is meant, and one that is left out, when they are set forward, is moved by what is left out: 02:30 is 03:30.
 time_zone: a name of the view pg_timezone_names, or a POSIX time zone, as for the setting TimeZone; no other abbreviations. An unknown one is an error, SQLSTATE 22023.

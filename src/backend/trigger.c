@@ -64,7 +64,7 @@ typedef struct Kind
 	const char *function;		/* its own name */
 	const char *stands_for;		/* the function that the user must be allowed to call */
 	int			ntypes;			/* argument types of that function */
-	Oid			types[18];
+	Oid			types[19];
 	const char *needs;			/* its first two arguments, for messages */
 	const char *example;
 } Kind;
@@ -75,10 +75,10 @@ static const Kind schedules = {
 	"delay_schedule_trigger('48 hours', 'update t_order set stars = 5 where oid = $1', 'oid')"
 };
 static const Kind sends = {
-	true, "delay_send_trigger", "delay_send", 18,
+	true, "delay_send_trigger", "delay_send", 19,
 	{TEXTOID, JSONBOID, INTERVALOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID,
 	INTERVALOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID,
-	INTERVALOID},
+	INTERVALOID, TEXTOID},
 	"a delay and the name of a queue",
 	"delay_send_trigger('30 minutes', 'mail', 'id', 'email')"
 };
@@ -106,6 +106,7 @@ typedef struct Template
 	Source		key;
 	Source		queue;
 	Source		tag;
+	Source		group_key;
 	DwIfExists	if_exists;
 	DwShard		shard;			/* that the table is, on Citus */
 	Datum		more;			/* names it, if it is one */
@@ -127,11 +128,12 @@ typedef enum Option
 	OPTION_KEY,
 	OPTION_QUEUE,
 	OPTION_TAG,
+	OPTION_GROUP_KEY,
 	OPTION_IF_EXISTS,
 	NOPTIONS
 } Option;
 
-static const char *const option_names[NOPTIONS] = {"key", "queue", "tag", "if_exists"};
+static const char *const option_names[NOPTIONS] = {"key", "queue", "tag", "group_key", "if_exists"};
 
 /* The templates of this session, by the OIDs of triggers */
 static HTAB *known_triggers = NULL;
@@ -342,8 +344,8 @@ is_option(const char *argument, Option *option, const char **value)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized option \"%s\"", pnstrdup(argument, equals - argument)),
-			 errhint("Options are %s, %s, %s and %s; all other options are the queue's.",
-					 "key=", "queue=", "tag=", "if_exists=")));
+			 errhint("Options are %s, %s, %s, %s and %s; all other options are the queue's.",
+					 "key=", "queue=", "tag=", "group_key=", "if_exists=")));
 }
 
 /* Parses the value of an option into the template. */
@@ -360,6 +362,9 @@ read_option(Template *template, Option option, Relation rel, const char *value)
 			break;
 		case OPTION_TAG:
 			read_source(&template->tag, option, rel, value);
+			break;
+		case OPTION_GROUP_KEY:
+			read_source(&template->group_key, option, rel, value);
 			break;
 		default:
 			template->if_exists = dw_if_exists_named(value);
@@ -692,12 +697,14 @@ schedule_for_row(const Template *template, TupleTableSlot *row)
 	text	   *key = get_text(&template->key, OPTION_KEY, row);
 	text	   *queue = get_text(&template->queue, OPTION_QUEUE, row);
 	text	   *tag = get_text(&template->tag, OPTION_TAG, row);
+	text	   *group_key = get_text(&template->group_key, OPTION_GROUP_KEY, row);
 	DwNewTask	task;
 
 	dw_new_task_init(&task, template->sql);
 	task.if_exists = template->if_exists;
-	if (queue != NULL)
-		dw_new_task_queue(&task, text_to_cstring(queue), DW_NO_PRIORITY);
+	dw_new_task_set(&task, Anum_task_group_key, PointerGetDatum(group_key), group_key == NULL);
+	if (queue != NULL || group_key != NULL)
+		dw_new_task_queue(&task, queue ? text_to_cstring(queue) : NULL, DW_NO_PRIORITY);
 	if (!get_due(template, row, &task.due))
 	{
 		DwKey		pending = {.owner = task.owner, .queue = task.queue, .key = key};

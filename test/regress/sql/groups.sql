@@ -82,6 +82,23 @@ SELECT key, group_key, priority FROM delay_wheel.tasks WHERE queue = 'grouped' A
 SELECT delay_update_key('k', 'grouped', to_queue => 'ungrouped');
 SELECT queue, group_key FROM delay_wheel.tasks WHERE key = 'k' AND queue = 'ungrouped';
 
+-- by triggers
+CREATE TABLE group_order (id int PRIMARY KEY, tenant int);
+CREATE TRIGGER later AFTER INSERT ON group_order FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 day', 'SELECT $1', 'id', 'queue=grouped', 'group_key=tenant');
+INSERT INTO group_order VALUES (1, 7), (2, 8), (3, NULL);
+CREATE OR REPLACE TRIGGER later AFTER INSERT ON group_order FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('1 day', 'SELECT $1', 'id', 'group_key=tenant');
+INSERT INTO group_order VALUES (4, NULL);
+INSERT INTO group_order VALUES (5, 9);
+CREATE OR REPLACE TRIGGER later AFTER INSERT ON group_order FOR EACH ROW EXECUTE FUNCTION delay_send_trigger('1 day', 'letters', 'id', 'group_key=tenant');
+INSERT INTO group_order VALUES (6, 9);
+SELECT queue, COALESCE(args[1], payload::text) AS of_row, group_key FROM delay_wheel.tasks WHERE sql = 'SELECT $1' OR payload ? 'id' ORDER BY id;
+SELECT count(delay_cancel(id)) FROM delay_wheel.tasks WHERE sql = 'SELECT $1' OR payload ? 'id';
+DROP TABLE group_order;
+-- for a local time
+SELECT delay_schedule_local('2099-01-01 09:00', 'Europe/Berlin', 'SELECT 1', queue => 'grouped', group_key => 'tenant 7') AS local \gset
+SELECT queue, group_key, time_zone FROM delay_wheel.tasks WHERE id = :local;
+SELECT delay_cancel(:local);
+
 -- by those who may use the queue; others learn nothing of the group
 SET SESSION AUTHORIZATION regress_dw_tenant_a;
 SELECT delay_schedule_task('SELECT 1', delay => '1 day', queue => 'grouped', group_key => 'of a') IS NOT NULL AS scheduled;
