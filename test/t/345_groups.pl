@@ -91,7 +91,7 @@ query(q{SELECT delay_resume('turns')});
 wait_for($node, q{SELECT count(*) >= 400 FROM ran WHERE label = 'turns' AND of <> 'big'}, 'small groups are through');
 is(query(q{
 	WITH last AS (SELECT max(n) AS n FROM ran WHERE label = 'turns' AND of <> 'big')
-	SELECT count(*) < 1000 FROM ran, last WHERE label = 'turns' AND of = 'big' AND ran.n < last.n}), 't',
+	SELECT count(*) < 5000 FROM ran, last WHERE label = 'turns' AND of = 'big' AND ran.n < last.n}), 't',
 	'while the big one had its turns, and no more');
 is(query(q{
 	WITH first AS (SELECT n FROM ran WHERE label = 'turns' AND of <> 'big' ORDER BY n LIMIT 1 OFFSET 20), few AS (
@@ -272,6 +272,55 @@ is(query(q{SELECT string_agg(of, ' ' ORDER BY n) FROM ran WHERE label = 'holding
 cmp_ok(query(q{SELECT extract(epoch FROM r.began - t.due) FROM ran r, LATERAL (SELECT min(began) AS due FROM ran WHERE label = 'holding again') t WHERE of = 'fails' AND label = 'holding again'}), '>=', 0, 'after its pause');
 query(q{SELECT delay_queue('ordered', group_order => 'any')});
 nothing_left_over('ordered', 'ordered again', qw(a b c));
+
+#
+# The long version: a minute of tasks that come all the time, while executors and timers die.
+#
+if (long_tests())
+{
+	query(q{SELECT delay_queue('minute', groups => true, group_max_running => 2, group_rate => 10, group_burst => 2, max_attempts => 3, retry_delay => '10 ms');
+		SELECT delay_queue('in order', groups => true, group_order => 'hold', max_attempts => 3, retry_delay => '10 ms')});
+	for my $role (qw(anna berta))
+	{
+		query(qq{INSERT INTO delay_wheel.task (due, owner, queue, priority, sql, group_key)
+			SELECT clock_timestamp() + i * interval '25 ms', '$role'::regrole, q.id, i % 3, format('SELECT take(''minute'', %L, %s)', 'g' || i % 7, i % 40), 'g' || i % 7
+			FROM delay_wheel.queue q, generate_series(1, 2400) i WHERE q.name = 'minute'});
+		query(qq{INSERT INTO delay_wheel.task (due, owner, queue, priority, sql, group_key)
+			SELECT clock_timestamp() + i / 3 * interval '75 ms', '$role'::regrole, q.id, i % 3, format('SELECT step(''in order'', %L, %s)', 'g' || i % 7, i % 10), 'g' || i % 7
+			FROM delay_wheel.queue q, generate_series(1, 2400) i WHERE q.name = 'in order'});
+	}
+	query(q{SELECT note('in order'); CREATE TABLE killed (at timestamptz)});
+	my $round = 0;
+	ok(wait_until(300, sub {
+		my (undef, $left) = try_psql($node, 'postgres', q{SELECT count(*) FROM delay_wheel.tasks WHERE queue IN ('minute', 'in order')});
+		return 1 if defined $left && $left eq '0';
+		my (undef, $pids) = try_psql($node, 'postgres', q{SELECT string_agg(pid::text, ' ' ORDER BY random()) FROM pg_stat_activity WHERE backend_type LIKE 'delay_wheel executor'});
+		my ($pid) = split / /, $pids // '';
+		# two of three are only terminated
+		if ($pid && $round % 3 == 0)
+		{
+			# after a crash nothing of a rate counts as used
+			try_psql($node, 'postgres', 'INSERT INTO killed VALUES (clock_timestamp())');
+			kill 'KILL', $pid;
+		}
+		kill 'TERM', $pid if $pid;
+		try_psql($node, 'postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'}) if $round % 4 == 1;
+		$round++;
+		select(undef, undef, undef, 2);
+		return 0;
+	}), 'a minute of tasks, with kills');
+	note("$round rounds of kills");
+	is(query(q{SELECT count(*), count(DISTINCT n) FROM ran WHERE label = 'minute'}), '4800|4800', 'each has run once');
+	cmp_ok(query(q{SELECT overlap('minute')}), '<=', 2, 'never more than two of a group at a time');
+	# those that are taken at their time may begin some ms later
+	is(query(q{SELECT count(*) FROM (SELECT began, count(*) OVER (PARTITION BY of ORDER BY began RANGE BETWEEN CURRENT ROW AND '1 s' FOLLOWING) AS n FROM ran WHERE label = 'minute') w
+		WHERE n > 14 AND NOT EXISTS (SELECT FROM killed WHERE at BETWEEN began - interval '1 s' AND began + interval '2 s')}), 0,
+		'never above the rate of a group');
+	note('in a second of a group at most ' . query(q{SELECT max(n) FROM (SELECT count(*) OVER (PARTITION BY of ORDER BY began RANGE BETWEEN CURRENT ROW AND '1 s' FOLLOWING) AS n FROM ran WHERE label = 'minute') w}));
+	is(query(q{SELECT count(*) FROM ran WHERE label = 'in order'}), 4800, 'each one in order has run once');
+	is(query(q{SELECT overlap('in order')}), 1, 'never two of a group at a time');
+	is(query(q{SELECT overtakers('in order')}), 0, 'none has overtaken another one');
+}
 
 #
 # A queue gets groups, and loses them, while its tasks are due and run.
