@@ -823,20 +823,22 @@ dw_group_try_other(const DwEntry *entry, int64 id)
 /*
  * Holds the group of a task that an executor has taken, and will put back, until this time;
  * DW_NEVER: for a while.  It is not held any more when a task of it ends, or another one comes.
+ * It is held for HOLD_MOST at most: nobody tells of a task that is cancelled, or moved.
  */
 void
 dw_group_hold(const DwEntry *entry, TimestampTz until)
 {
 	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
+	TimestampTz now = dw_now();
 
 	if (group == NULL)
 		return;
 	if (until == DW_NEVER)
 	{
-		until = dw_now() + group->hold_us;
+		until = now + group->hold_us;
 		group->hold_us = Min(group->hold_us * 2, HOLD_MOST);
 	}
-	group->held_until = until;
+	group->held_until = Min(until, now + HOLD_MOST);
 	group->tried_id = 0;
 }
 
