@@ -135,7 +135,7 @@ static const struct
 		"In all databases together; each takes less than 1 kB of shared memory."},
 	{"delay_wheel.max_groups", &dw_max_groups, 1, 10000000, PGC_POSTMASTER, 0,
 		"Number of groups that can wait for their turn at once.",
-		"In all databases together; each takes less than 200 bytes of shared memory. Tasks of further groups begin in the order of their due times; limits of groups hold for them, too."},
+		"In all databases together; each takes less than 250 bytes of shared memory. Tasks of further groups begin in the order of their due times; limits of groups hold for them, too."},
 	{"delay_wheel.max_databases", &dw_max_databases, 1, 10000, PGC_POSTMASTER, 0,
 		"Number of databases that can be served at once.",
 		"Tasks of further databases are accepted, and wait until a place is free."},
