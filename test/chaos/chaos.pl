@@ -176,6 +176,8 @@ sub set_up
 			q{SELECT delay_queue('narrow', max_running => 1, users => '{public}')},
 			q{SELECT delay_queue('steady', rate => 200, users => '{public}')},
 			q{SELECT delay_queue('single', batch => false, users => '{public}')},
+			q{SELECT delay_queue('grouped', groups => true, group_max_running => 2, users => '{public}')},
+			q{SELECT delay_queue('ordered', groups => true, group_order => 'hold', users => '{public}')},
 			'GRANT ALL ON effects, client_tx, orders, probe, ballast TO PUBLIC');
 	}
 	# each point at which the sources can be made to fail

@@ -264,7 +264,9 @@ sub create
 	elsif ($r < 0.5)
 	{
 		my $tag = "$self->{name}.t" . int(rand(3));
-		$options->('queue', { tag => $tag }, $effect, queue => ('narrow', 'steady', 'single')[ rand(3) ], priority => int(rand(3)) - 1, tag => $tag);
+		my $queue = ('narrow', 'steady', 'single', 'grouped', 'ordered')[ rand(5) ];
+		my %group = $queue =~ /ed$/ && rand() < 0.9 ? (group_key => 'g' . int(rand(4))) : ();
+		$options->('queue', { tag => $tag }, $effect, queue => $queue, priority => int(rand(3)) - 1, tag => $tag, %group);
 	}
 	elsif ($r < 0.6)
 	{
