@@ -89,9 +89,10 @@ query(q{INSERT INTO delay_wheel.task (due, owner, queue, sql)
 wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'turns'}, 'of each group a thousand tasks are in memory at most', 60, expected => 1400);
 query(q{SELECT delay_resume('turns')});
 wait_for($node, q{SELECT count(*) >= 400 FROM ran WHERE label = 'turns' AND of <> 'big'}, 'small groups are through');
+# but for the last few, one for each executor, which may stand still for a while
 is(query(q{
-	WITH last AS (SELECT max(n) AS n FROM ran WHERE label = 'turns' AND of <> 'big')
-	SELECT count(*) < 5000 FROM ran, last WHERE label = 'turns' AND of = 'big' AND ran.n < last.n}), 't',
+	WITH last AS (SELECT n FROM ran WHERE label = 'turns' AND of <> 'big' ORDER BY n LIMIT 1 OFFSET 394)
+	SELECT count(*) < 1000 FROM ran, last WHERE label = 'turns' AND of = 'big' AND ran.n < last.n}), 't',
 	'while the big one had its turns, and no more');
 is(query(q{
 	WITH first AS (SELECT n FROM ran WHERE label = 'turns' AND of <> 'big' ORDER BY n LIMIT 1 OFFSET 20), few AS (
@@ -117,13 +118,11 @@ wait_for_count('batch', 6000, 'those that are left run');
 my $together = query(q{SELECT max(count) FROM (SELECT count(*) FROM ran WHERE label = 'batch' GROUP BY xid, of) s});
 cmp_ok($together, '<=', 3, 'of one group no more in a transaction than may run');
 cmp_ok($together, '>', 1, 'but several');
-# those that are cancelled are still in memory, and found gone
-query(q{SELECT delay_pause('batch')});
-query(q{SELECT put('batch', 'anna', '{a,b,c,d}', 300, 'INSERT INTO ran (label, of) VALUES (''batch gone'', $of)')});
-wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 1200);
+# those that are cancelled before they are due are still in memory, and found gone
+query(q{SELECT put('batch', 'anna', '{a,b,c,d}', 300, 'INSERT INTO ran (label, of) VALUES (''batch gone'', $of)', 0, now() + interval '5 s')});
+wait_for($node, q{SELECT near FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 1200);
 query(q{SELECT count(delay_cancel(id)) FROM (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND id % 3 = 0) t});
-my $left = query(q{SELECT count(*) FROM delay_wheel.tasks WHERE queue = 'batch'});
-query(q{SELECT delay_resume('batch')});
+my $left = query(q{SELECT (SELECT count(*) FROM delay_wheel.tasks WHERE queue = 'batch') + (SELECT count(*) FROM ran WHERE label = 'batch gone')});
 wait_for_count('batch gone', $left, 'those between them run');
 nothing_left_over('batch', 'batch again', qw(a b c d));
 
@@ -226,8 +225,8 @@ query(q{SELECT delay_pause('ordered')});
 for my $i (0 .. 3)
 {
 	# the same due time for many, and others before and after it
-	query("SELECT put('ordered', '$_', '{a,b,c}', 12, 'SELECT step(''ordered'', \$of, 3)', $i % 2, now() - interval '$i s')") for qw(anna berta);
-	query("SELECT put('ordered', 'anna', '{a,b,c}', 3, 'SELECT step(''ordered'', \$of, 3)', 0, now() - make_interval(secs => i)) FROM generate_series(1, 8) i");
+	query("SELECT put('ordered', '$_', '{a,b,c}', 12, 'SELECT step(''ordered'', \$of, 12)', $i % 2, now() - interval '$i s')") for qw(anna berta);
+	query("SELECT put('ordered', 'anna', '{a,b,c}', 3, 'SELECT step(''ordered'', \$of, 12)', 0, now() - make_interval(secs => i)) FROM generate_series(1, 8) i");
 }
 query(q{SELECT put('ordered', 'berta', '{a}', 1, 'SELECT step(''ordered'', $of, 0, 2)', 0, now() - interval '2 s')});
 query(q{SELECT note('ordered'); SELECT delay_resume('ordered')});
