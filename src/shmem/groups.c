@@ -24,7 +24,7 @@
  *
  * Memory: a group has HELD_MOST ready tasks here at most, so one with a million leaves the
  * lane's share of memory to others.  Those beyond stay in the table only: left_due and left_id
- * are the first key of these.  When half of the tasks have been taken the group is
+ * are the first key of these, left_until is the last due time.  When half of the tasks have been taken the group is
  * hungry, and the timer loads more of it by the index of groups, see load.c.
  *
  * Order: tasks of a group of an ordered queue run one at a time.  Memory does not know their
@@ -191,6 +191,14 @@ next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
 	return found;
 }
 
+/* No task of the group is in the table only, as far as is known. */
+static void
+forget_left(DwGroup *group)
+{
+	group->left_due = DW_NEVER;
+	group->left_until = PG_INT64_MIN;
+}
+
 /*
  * Takes a free place for a group of the lane; NULL if none is free, or only reserved ones
  * are and by_reserve is false.
@@ -218,7 +226,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 	group->state = DW_GROUP_IDLE;
 	group->running = group->count = 0;
 	group->rests = group->is_hungry = false;
-	group->left_due = DW_NEVER;
+	forget_left(group);
 	group->held_until = group->tried_id = 0;
 	group->hold_us = HOLD_LEAST;
 	memset(&group->rate_use, 0, sizeof(group->rate_use));
@@ -559,6 +567,7 @@ still_hunger(DwGroup *group)
 static void
 leave_out(DwGroup *group, TimestampTz due, int64 id)
 {
+	group->left_until = Max(group->left_until, due);
 	if (group->left_due != DW_NEVER &&
 		(due > group->left_due || (due == group->left_due && id >= group->left_id)))
 		return;
@@ -661,11 +670,11 @@ dw_groups_are_hungry(const DwLane *lane)
 
 /*
  * Takes the next hungry group of the lane; false if there is none.  Tells which group it is, from
- * which key on its tasks are to be loaded, and how many: what the caller leaves, it tells
- * by dw_group_leave_out().
+ * which key on and until which due time its tasks are to be loaded, and how many: what the
+ * caller leaves, it tells by dw_group_leave_out().
  */
 bool
-dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int64 *id, uint32 *room)
+dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 {
 	DwGroup    *group;
 	uint32		most = held_most(db);
@@ -674,32 +683,34 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int
 		return false;
 	group = group_that_hungers(dlist_head_node(&lane->groups.hungry));
 	still_hunger(group);
-	*hash = group->hash;
-	*due = group->left_due;
-	*id = group->left_id;
+	left->hash = group->hash;
+	left->due = group->left_due;
+	left->id = group->left_id;
+	left->until = group->left_until;
 	*room = most > group->count ? most - group->count : 0;
-	group->left_due = DW_NEVER;
+	forget_left(group);
 	/* its place stays while it has a task to come */
 	if (group->count == 0)
 		update_state(group, dw_now());
 	return true;
 }
 
-/* Notes that tasks of the group from this key on are still in the table only. */
+/* Notes that these tasks of a group are still in the table only. */
 void
-dw_group_leave_out(DwDatabase *db, DwLane *lane, uint32 hash, TimestampTz due, int64 id)
+dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 {
-	const DwEntry entry = {.due = due, .id = id, .block = hash, .offset = DW_ENTRY_GROUP, .lane = lane - dw_lanes};
+	const DwEntry entry = {.due = left->due, .id = left->id, .block = left->hash, .offset = DW_ENTRY_GROUP, .lane = lane - dw_lanes};
 	DwGroup    *group = group_of_entry(db, lane, &entry, true);
 
 	if (group == NULL)
 	{
 		/* no place is left to remember it by: the lane is loaded again */
-		dw_atomic_lower(&lane->reload_from, due);
+		dw_atomic_lower(&lane->reload_from, left->due);
 		dw_lane_dirty(db, lane);
 		return;
 	}
-	leave_out(group, due, id);
+	leave_out(group, left->due, left->id);
+	group->left_until = Max(group->left_until, left->until);
 	if (feel_hunger(db, group))
 		dw_lane_dirty(db, lane);
 }
@@ -721,7 +732,7 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 		if (group->left_due == DW_NEVER || group->left_due < due ||
 			(group->left_due == due && group->left_id < id))
 			continue;
-		group->left_due = DW_NEVER;
+		forget_left(group);
 		still_hunger(group);
 		if (group->count == 0)
 			update_state(group, now);
@@ -891,7 +902,7 @@ dw_groups_reset(DwLane *lane)
 
 		dw_list_init(&group->more);
 		group->count = 0;
-		group->left_due = DW_NEVER;
+		forget_left(group);
 		still_hunger(group);
 		update_state(group, now);
 	}
