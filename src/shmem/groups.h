@@ -106,8 +106,9 @@ extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 
-extern bool dw_groups_take_news(DwDatabase *db);
+extern TimestampTz dw_groups_take_news(DwDatabase *db);
 extern bool dw_groups_any_open(const DwLane *lane, TimestampTz now);
+extern uint32 dw_groups_room(const DwLane *lane, TimestampTz now);
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until);
 extern TimestampTz dw_groups_first_due(const DwLane *lane);
 
