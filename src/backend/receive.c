@@ -305,7 +305,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 
 			put_back = true;
 			if (pg_atomic_read_u32(&lane->generation) == taken[i].lane.generation)
-				dw_ready_put_back(db, &taken[i].entry, false);
+				(void) dw_ready_put_back(db, &taken[i].entry, false);
 			else
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
 			dw_limits_not_begun(db, queue);

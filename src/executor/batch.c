@@ -541,11 +541,11 @@ static void
 put_all_back(DwDatabase *db, DwExecutor *me)
 {
 	if (batch.current == CURRENT_OPEN || batch.current == CURRENT_LEFT)
-		dw_ready_put_back(db, &me->current, true);
+		(void) dw_ready_put_back(db, &me->current, true);
 	for (int i = (int) batch.n - 1; i >= 0; i--)
-		dw_ready_put_back(db, &batch.members[i].entry,
-						  batch.state == BATCH_COMMITTING ||
-						  (batch.current == CURRENT_MEMBER && i == batch.n - 1));
+		(void) dw_ready_put_back(db, &batch.members[i].entry,
+								 batch.state == BATCH_COMMITTING ||
+								 (batch.current == CURRENT_MEMBER && i == batch.n - 1));
 
 	/* other executors may take some of the tasks */
 	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);

@@ -358,6 +358,7 @@ next_task(DwExecutor *me, int64 turn_began)
 {
 	DwLane	   *was_full = NULL;
 	DwPopped	popped = {.look_again = DW_NEVER};
+	TimestampTz group_at;
 	bool		found = false;
 	bool		stopped = false;
 	bool		too_much;
@@ -398,8 +399,8 @@ next_task(DwExecutor *me, int64 turn_began)
 		pg_atomic_read_u64(&executor_db->ready) > 0)
 		popped.look_again = DW_AWAKE;
 	/* or one of a group that was at its limit, perhaps of another role */
-	if (dw_groups_take_news(executor_db))
-		popped.look_again = DW_AWAKE;
+	group_at = dw_groups_take_news(executor_db);
+	popped.look_again = Min(popped.look_again, group_at);
 	LWLockRelease(dw_ready_lock(executor_db));
 
 	if (stopped)

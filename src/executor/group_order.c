@@ -143,6 +143,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	Decision	decision;
 	DwTaskKey	first;
 	TimestampTz until;
+	bool		reload = false;
 
 	/* the group of a current task does not change, nor does its lane; its queue may, at any time */
 	if (!dw_entry_has_group(&me->current) || me->current.block == DW_NO_GROUP ||
@@ -159,8 +160,10 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 	if (decision == WAIT)
 	{
 		dw_group_hold(&me->current, until);
-		dw_ready_put_back(db, &me->current, false);
+		reload = !dw_ready_put_back(db, &me->current, false);
 	}
 	LWLockRelease(dw_ready_lock(db));
+	if (reload)
+		dw_wake_timer(db, DW_AWAKE);
 	return decision != WAIT;
 }

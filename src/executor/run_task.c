@@ -822,7 +822,7 @@ may_run(void)
 	if (crashes == 0 || !has_run || !dw_crashes_are_recent() || !dw_stop_forbid(work.db, work.me))
 		return true;
 	LWLockAcquire(dw_ready_lock(work.db), LW_EXCLUSIVE);
-	dw_ready_put_back(work.db, &work.run.entry, true);
+	(void) dw_ready_put_back(work.db, &work.run.entry, true);
 	work.me->must_exit = true;
 	LWLockRelease(dw_ready_lock(work.db));
 	return false;

@@ -24,7 +24,7 @@
  *
  * Memory: a group has HELD_MOST ready tasks here at most, so one with a million leaves the
  * lane's share of memory to others.  Those beyond stay in the table only: left_due and left_id
- * are the first key of these.  When half of the tasks have been taken the group is
+ * are the first key of these, left_until is the last due time.  When half of the tasks have been taken the group is
  * hungry, and the timer loads more of it by the index of groups, see load.c.
  *
  * Order: tasks of a group of an ordered queue run one at a time.  Memory does not know their
@@ -66,7 +66,7 @@
 #define HELD_LEAST		16
 #define HELD_PART		64
 
-/* For how long a group is held if the time is not known, in us: doubled each time. */
+/* For how long a group is held if the time is not known, in us: doubled each time.  No longer otherwise. */
 #define HOLD_LEAST		(10 * 1000)
 #define HOLD_MOST		(10 * USECS_PER_SEC)
 
@@ -191,6 +191,14 @@ next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
 	return found;
 }
 
+/* No task of the group is in the table only, as far as is known. */
+static void
+forget_left(DwGroup *group)
+{
+	group->left_due = DW_NEVER;
+	group->left_until = PG_INT64_MIN;
+}
+
 /*
  * Takes a free place for a group of the lane; NULL if none is free, or only reserved ones
  * are and by_reserve is false.
@@ -218,7 +226,7 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 	group->state = DW_GROUP_IDLE;
 	group->running = group->count = 0;
 	group->rests = group->is_hungry = false;
-	group->left_due = DW_NEVER;
+	forget_left(group);
 	group->held_until = group->tried_id = 0;
 	group->hold_us = HOLD_LEAST;
 	memset(&group->rate_use, 0, sizeof(group->rate_use));
@@ -429,11 +437,15 @@ update_state(DwGroup *group, TimestampTz now)
 }
 
 /*
- * As update_state(), for the group and all its siblings; release: they are not held any more.  Returns the lane without an open
- * group that has one now; DW_NO_LANE if there is none, MANY_LANES if there are several.
+ * As update_state(), for the group and all its siblings; release: they are not held any more.
+ *
+ * Returns the lane in which a group opens, for which an executor may have to be woken;
+ * DW_NO_LANE if there is none, MANY_LANES if there are several.  Of lanes of the group's own
+ * owner only those count that had no open group: the executor that ends a task here takes the
+ * next one itself.  *wakes_at is lowered to when the first of them wakes.
  */
 static int32
-update_group(DwGroup *group, bool release, TimestampTz now)
+update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_at)
 {
 	const DwLane *lane = &dw_lanes[group->lane];
 	uint32		hash = group->hash;
@@ -447,15 +459,19 @@ update_group(DwGroup *group, bool release, TimestampTz now)
 	}
 	for (DwGroup *s = next_sibling(lane, hash, NULL); s != NULL; s = next)
 	{
-		DwLaneGroups *groups = &dw_lanes[s->lane].groups;
-		bool		none_open = groups->nopen == 0;
+		const DwLane *its = &dw_lanes[s->lane];
+		uint32		before = its->groups.nopen;
+		bool		has_task = s->count > 0;
 
 		next = next_sibling(lane, hash, s);
 		if (release)
 			s->held_until = 0;
 		update_state(s, now);
-		if (none_open && groups->nopen > 0)
-			opened = opened == DW_NO_LANE ? s->lane : MANY_LANES;
+		/* the place of one without a task may be another one's now */
+		if (has_task && s->state == DW_GROUP_ASLEEP)
+			*wakes_at = Min(*wakes_at, s->wakes_at);
+		if (its->groups.nopen > before && (before == 0 || its->owner != lane->owner))
+			opened = opened == DW_NO_LANE ? its - dw_lanes : MANY_LANES;
 	}
 	return opened;
 }
@@ -559,6 +575,7 @@ still_hunger(DwGroup *group)
 static void
 leave_out(DwGroup *group, TimestampTz due, int64 id)
 {
+	group->left_until = Max(group->left_until, due);
 	if (group->left_due != DW_NEVER &&
 		(due > group->left_due || (due == group->left_due && id >= group->left_id)))
 		return;
@@ -661,11 +678,11 @@ dw_groups_are_hungry(const DwLane *lane)
 
 /*
  * Takes the next hungry group of the lane; false if there is none.  Tells which group it is, from
- * which key on its tasks are to be loaded, and how many: what the caller leaves, it tells
- * by dw_group_leave_out().
+ * which key on and until which due time its tasks are to be loaded, and how many: what the
+ * caller leaves, it tells by dw_group_leave_out().
  */
 bool
-dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int64 *id, uint32 *room)
+dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room)
 {
 	DwGroup    *group;
 	uint32		most = held_most(db);
@@ -674,32 +691,34 @@ dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int
 		return false;
 	group = group_that_hungers(dlist_head_node(&lane->groups.hungry));
 	still_hunger(group);
-	*hash = group->hash;
-	*due = group->left_due;
-	*id = group->left_id;
+	left->hash = group->hash;
+	left->due = group->left_due;
+	left->id = group->left_id;
+	left->until = group->left_until;
 	*room = most > group->count ? most - group->count : 0;
-	group->left_due = DW_NEVER;
+	forget_left(group);
 	/* its place stays while it has a task to come */
 	if (group->count == 0)
 		update_state(group, dw_now());
 	return true;
 }
 
-/* Notes that tasks of the group from this key on are still in the table only. */
+/* Notes that these tasks of a group are still in the table only. */
 void
-dw_group_leave_out(DwDatabase *db, DwLane *lane, uint32 hash, TimestampTz due, int64 id)
+dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left)
 {
-	const DwEntry entry = {.due = due, .id = id, .block = hash, .offset = DW_ENTRY_GROUP, .lane = lane - dw_lanes};
+	const DwEntry entry = {.due = left->due, .id = left->id, .block = left->hash, .offset = DW_ENTRY_GROUP, .lane = lane - dw_lanes};
 	DwGroup    *group = group_of_entry(db, lane, &entry, true);
 
 	if (group == NULL)
 	{
 		/* no place is left to remember it by: the lane is loaded again */
-		dw_atomic_lower(&lane->reload_from, due);
+		dw_atomic_lower(&lane->reload_from, left->due);
 		dw_lane_dirty(db, lane);
 		return;
 	}
-	leave_out(group, due, id);
+	leave_out(group, left->due, left->id);
+	group->left_until = Max(group->left_until, left->until);
 	if (feel_hunger(db, group))
 		dw_lane_dirty(db, lane);
 }
@@ -721,7 +740,7 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 		if (group->left_due == DW_NEVER || group->left_due < due ||
 			(group->left_due == due && group->left_id < id))
 			continue;
-		group->left_due = DW_NEVER;
+		forget_left(group);
 		still_hunger(group);
 		if (group->count == 0)
 			update_state(group, now);
@@ -738,6 +757,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 {
 	DwLane	   *lane = &dw_lanes[group->lane];
 	const DwQueue *queue = limits_of(lane, group->hash);
+	TimestampTz wakes_at = DW_NEVER;
 	bool		hungry;
 
 	Assert(group->state == DW_GROUP_OPEN);
@@ -756,7 +776,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 	if (group->count > 0 && state_by_limits(group, now, &group->wakes_at) == DW_GROUP_OPEN)
 		enter_state(group, DW_GROUP_OPEN);
 	else
-		(void) update_group(group, false, now);
+		(void) update_group(group, false, now, &wakes_at);
 	return hungry;
 }
 
@@ -787,22 +807,26 @@ dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
 	if (group->state == DW_GROUP_OPEN && (queue == NULL || !queue->group_order))
 		return;
 	/* another one may come first now */
-	opened = update_group(group, begun, dw_now());
+	opened = update_group(group, begun, dw_now(), &db->group_wakes_at);
 	if (opened != DW_NO_LANE)
 		db->group_opened = db->group_opened == DW_NO_LANE ? opened : MANY_LANES;
 }
 
 /*
- * True if the end of a task has opened a group in a lane that had no open one, and none has
- * taken its task since: the timer may have to wake an executor.
+ * When the timer is to look for groups that the ends of tasks have opened, and whose tasks none
+ * has taken since, or that wake after these; DW_NEVER if there is none.
  */
-bool
+TimestampTz
 dw_groups_take_news(DwDatabase *db)
 {
 	int32		opened = db->group_opened;
+	TimestampTz wakes_at = db->group_wakes_at;
 
 	db->group_opened = DW_NO_LANE;
-	return opened == MANY_LANES || (opened != DW_NO_LANE && dw_lanes[opened].groups.nopen > 0);
+	db->group_wakes_at = DW_NEVER;
+	if (opened == MANY_LANES || (opened != DW_NO_LANE && dw_lanes[opened].groups.nopen > 0))
+		return DW_AWAKE;
+	return wakes_at == DW_NEVER ? DW_NEVER : wakes_at + DW_COALESCE_US;
 }
 
 /*
@@ -891,7 +915,7 @@ dw_groups_reset(DwLane *lane)
 
 		dw_list_init(&group->more);
 		group->count = 0;
-		group->left_due = DW_NEVER;
+		forget_left(group);
 		still_hunger(group);
 		update_state(group, now);
 	}
@@ -966,10 +990,21 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 		return DW_LIMIT_GROUP;
 	}
 	*until = Min(*until, wakes_at);
-	if (wakes_at > now && queue->group_max_running > 0)
-		*room = Min(*room, dw_ready_ungrouped(lane) +
-					(uint64) lane->groups.nopen * queue->group_max_running);
 	return DW_LIMIT_NONE;
+}
+
+/* How many of the lane's ready tasks its groups allow to begin now, at most. */
+uint32
+dw_groups_room(const DwLane *lane, TimestampTz now)
+{
+	const DwQueue *queue = dw_lane_queue(lane);
+	uint64		ready = dw_ready_count(lane);
+	uint64		of_each;
+
+	if (lane->groups.entries == 0 || queue == NULL || wake_time(lane) <= now)
+		return ready;
+	of_each = queue->group_order ? 1 : queue->group_max_running;
+	return of_each == 0 ? ready : Min(ready, dw_ready_ungrouped(lane) + lane->groups.nopen * of_each);
 }
 
 /* The earliest due time of the lane's groups; DW_NEVER if none has a ready task. */

@@ -44,6 +44,7 @@ typedef struct DwGroup
 	DwList		more;			/* the others */
 	TimestampTz left_due;		/* tasks of it from this key on may be due and in the table only, */
 	int64		left_id;		/* since it had enough here; DW_NEVER: there is none */
+	TimestampTz left_until;		/* the last due time of these */
 	bool		is_hungry;		/* the timer is to load these: in DwLaneGroups.hungry */
 	dlist_node	hunger;			/* in that list */
 	DwRateUse	rate_use;		/* of the whole group, if no sibling's is later */
@@ -71,6 +72,15 @@ typedef enum DwGroupAdded
 	DW_GROUP_NO_MEMORY			/* the pool has no chunk for the entry */
 } DwGroupAdded;
 
+/* Tasks of a group that were left in the table. */
+typedef struct DwGroupLeft
+{
+	uint32		hash;			/* of the group */
+	TimestampTz due;			/* the first key */
+	int64		id;
+	TimestampTz until;			/* the last due time */
+} DwGroupLeft;
+
 /* In place of a hash: tasks without a group, which take turns as if they were one. */
 #define DW_NO_GROUP		0
 
@@ -85,9 +95,8 @@ extern void dw_groups_reset(DwLane *lane);
 extern DwGroupAdded dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve);
 extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern bool dw_groups_are_hungry(const DwLane *lane);
-extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, uint32 *hash, TimestampTz *due, int64 *id,
-						   uint32 *room);
-extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, uint32 hash, TimestampTz due, int64 id);
+extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room);
+extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left);
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
 extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
@@ -97,8 +106,9 @@ extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 
-extern bool dw_groups_take_news(DwDatabase *db);
+extern TimestampTz dw_groups_take_news(DwDatabase *db);
 extern bool dw_groups_any_open(const DwLane *lane, TimestampTz now);
+extern uint32 dw_groups_room(const DwLane *lane, TimestampTz now);
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until);
 extern TimestampTz dw_groups_first_due(const DwLane *lane);
 

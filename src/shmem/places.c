@@ -43,6 +43,7 @@ dw_database_init(DwDatabase *db)
 	dlist_init(&db->blocked_owners);
 	db->blocked_until = DW_NEVER;
 	db->group_opened = DW_NO_LANE;
+	db->group_wakes_at = DW_NEVER;
 	/* a process that holds the database has pinned its place, so there is none */
 	pg_atomic_init_u32(&db->holds, 0);
 	dw_process_init(&db->timer);

@@ -222,10 +222,10 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left)
 
 /*
  * Puts a task that was taken back before all others of its lane.  alone: the task must
- * not join a batch next time.  If the pool has no memory for it, the timer reads the
- * task from the table again.
+ * not join a batch next time.  False if the pool has no memory for it: the timer reads the
+ * task from the table again, and the caller is to wake it.
  */
-void
+bool
 dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
@@ -238,12 +238,11 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 		dw_ready_list(db, lane);
 		note_news(lane);
 		pg_atomic_fetch_add_u64(&db->ready, 1);
+		return true;
 	}
-	else
-	{
-		dw_atomic_lower(&lane->reload_from, entry->due);
-		dw_lane_dirty(db, lane);
-	}
+	dw_atomic_lower(&lane->reload_from, entry->due);
+	dw_lane_dirty(db, lane);
+	return false;
 }
 
 /* Where the next task of a lane is. */
@@ -485,8 +484,10 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 	for (int32 i = owner->turns.first; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		DwLane	   *peer;
 		const DwEntry *first;
 		Place		place;
+		Place		place_of_peer;
 		TimestampTz until;
 		uint32		room;
 
@@ -505,11 +506,12 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 		if (!may_take(db, lane, now, &popped->look_again) || first == NULL)
 			continue;
 
-		if (choose_peer(lane, now) != lane)
+		peer = choose_peer(lane, now);
+		/* its groups may go on sleeping, since siblings were faster */
+		if (peer != lane && find_first(db, peer, now, &place_of_peer) != NULL)
 		{
-			lane = choose_peer(lane, now);
-			if (find_first(db, lane, now, &place) == NULL)
-				continue;
+			lane = peer;
+			place = place_of_peer;
 		}
 		popped->few_left = take_current(db, me, lane, &place, now);
 		popped->may_batch = lane->alone == 0 && !(me->current.offset & DW_ENTRY_ALONE) &&

@@ -36,7 +36,7 @@ extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped);
 extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
 extern bool dw_ready_exchange(DwDatabase *db, DwExecutor *me, TimestampTz due, int64 id);
 extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
-extern void dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
+extern bool dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);
 
 extern bool dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again);

@@ -287,6 +287,7 @@ typedef struct DwDatabase
 	int			queue_places;	/* its queues are before this index in dw_queues */
 	int32		group_opened;	/* a lane in which the end of a task has opened a group, see
 								 * dw_groups_take_news() */
+	TimestampTz group_wakes_at; /* when the first group wakes of those that were at a limit then */
 
 	/* statistics */
 	pg_atomic_uint64 near;		/* tasks in ring and heap */

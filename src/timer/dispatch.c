@@ -497,7 +497,7 @@ lane_lacks(DwDatabase *db, DwLane *lane, TimestampTz now, uint32 *coming,
 		uint32		n;
 
 		if (room > *count)
-			want = Min(Min(dw_ready_count(lane), dw_lane_executors() - lane->running),
+			want = Min(Min(dw_groups_room(lane, now), dw_lane_executors() - lane->running),
 					   room - *count);
 		n = Min(want, *coming);
 		*coming -= n;

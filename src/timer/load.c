@@ -583,37 +583,45 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries)
 /*---- Groups of which tasks were left in the table ----*/
 
 /*
- * Reads up to room tasks of a group of the lane into memory, from this key on, that are due by
- * now: those that are due later come by the ring.  Notes the first one that it leaves.
+ * Reads up to room tasks that were left of a group of the lane into memory.  Notes the first
+ * one that it leaves.
+ *
+ * They were due when they were left, but need not be so by the clock: tasks are handed over a
+ * little early, and the clock may have been set back a little.
  */
 static void
-load_group(Relation rel, DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
+load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 {
-	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, hash, due, id, GetActiveSnapshot());
+	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, left.hash, left.due, left.id, GetActiveSnapshot());
 	int64		began = dw_uptime();
-	TimestampTz now = dw_now();
 	HeapTuple	tuple;
 
-	while ((tuple = dw_group_scan_next(scan)) != NULL)
+	for (int n = 0; (tuple = dw_group_scan_next(scan)) != NULL; n++)
 	{
 		DwEntry		entry = {.lane = lane - dw_lanes};
 		DwTaskKey	key;
+		bool		ours;
 
 		dw_task_key(rel, tuple, &key);
-		if (key.due > now)
+		if (key.due > left.until)
 			break;
-		if (key.owner != lane->owner || key.priority != lane->priority || key.origin != dw_origin_stamp())
-			continue;
+		ours = key.owner == lane->owner && key.priority == lane->priority && key.origin == dw_origin_stamp();
 		entry.due = key.due;
 		entry.id = key.id;
-		dw_entry_set_group(&entry, hash);
-		if (room == 0 || dw_uptime() - began > SLICE_US || !dw_near_add_hard(lane, &entry))
+		dw_entry_set_group(&entry, left.hash);
+		/* a pause is possible at a task of another lane, too, since there may be many of these */
+		if ((n > 0 && dw_uptime() - began > SLICE_US) ||
+			(ours && (room == 0 || !dw_near_add_hard(lane, &entry))))
 		{
+			left.due = key.due;
+			left.id = key.id;
 			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-			dw_group_leave_out(db, lane, hash, key.due, key.id);
+			dw_group_leave_out(db, lane, &left);
 			LWLockRelease(dw_ready_lock(db));
 			break;
 		}
+		if (!ours)
+			continue;
 		room--;
 		added++;
 	}
@@ -622,7 +630,7 @@ load_group(Relation rel, DwLane *lane, uint32 hash, TimestampTz due, int64 id, u
 
 /* As load_group(), in a transaction of its own.  False if it is to be tried again later. */
 static bool
-load_hungry(DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
+load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 {
 	volatile bool ok = false;
 
@@ -632,7 +640,7 @@ load_hungry(DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
 
 		if (rel != NULL && ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
 		{
-			load_group(rel, lane, hash, due, id, room);
+			load_group(rel, lane, *left, room);
 			ok = true;
 		}
 		dw_read_end(rel);
@@ -646,7 +654,7 @@ load_hungry(DwLane *lane, uint32 hash, TimestampTz due, int64 id, uint32 room)
 	if (ok)
 		return true;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	dw_group_leave_out(db, lane, hash, due, id);
+	dw_group_leave_out(db, lane, left);
 	LWLockRelease(dw_ready_lock(db));
 	lane->load_after = dw_now() + LOCKED_RETRY_US;
 	return false;
@@ -661,16 +669,14 @@ feed_groups(DwLane *lane)
 
 	while (more && dw_uptime() - began <= SLICE_US && lane->load_after <= dw_now() && !dw_extension_gone)
 	{
-		TimestampTz due;
-		int64		id;
-		uint32		hash;
+		DwGroupLeft left;
 		uint32		room;
 
 		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		more = dw_groups_feed(db, lane, &hash, &due, &id, &room);
+		more = dw_groups_feed(db, lane, &left, &room);
 		LWLockRelease(dw_ready_lock(db));
 		if (more)
-			(void) load_hungry(lane, hash, due, id, room);
+			(void) load_hungry(lane, &left, room);
 	}
 }
 

@@ -344,6 +344,35 @@ if (long_tests())
 }
 
 #
+# Executors that sleep are woken at once, also for a lane of another role: the best of some rounds,
+# since the timer looks each half second while tasks run.
+#
+sub best_round
+{
+	my ($queue, $label, $expected, @puts) = @_;
+
+	for my $round (1 .. 5)
+	{
+		query("SELECT delay_pause('$queue')");
+		query("SELECT put('$queue', $_)") for @puts;
+		wait_for($node, "SELECT ready FROM delay_wheel.queues WHERE name = '$queue'", "tasks are ready, round $round", 60, expected => $expected);
+		query("SELECT delay_resume('$queue')");
+		wait_for_count($label, $round * $expected, "they run, round $round");
+	}
+	return query("SELECT min(late) < '400 ms' FROM (SELECT max(began) - min(began) AS late FROM
+		(SELECT began, (row_number() OVER (ORDER BY began) - 1) / $expected AS round FROM ran WHERE label = '$label') r GROUP BY round) l");
+}
+query(q{SELECT delay_queue('idle', users => '{public}', batch => false)});
+query("SELECT put('idle', '$_', '{x}', 3, 'SELECT take(''idle'', \$of, 500)')") for qw(anna berta);
+wait_for_count('idle', 6, 'both roles have executors');
+query(q{SELECT delay_queue('woken', groups => true, group_max_running => 1)});
+is(best_round('woken', 'woken', 3, q{'anna', '{a,b}', 1, 'SELECT take(''woken'', $of, 1200)'}, q{'berta', '{d}', 1, 'SELECT take(''woken'', $of, 0)'}),
+	't', 'for one role and the other');
+query(q{SELECT delay_queue('wakes', groups => true, group_max_running => 1, group_rate => 10, group_per => '1 s', group_burst => 1)});
+is(best_round('wakes', 'wakes', 2, map { "'$_', '{a}', 1, 'SELECT take(''wakes'', \$of, 30)'" } qw(anna berta)),
+	't', 'when the rate allows the next one, after the end of the one before');
+
+#
 # A queue gets groups, and loses them, while its tasks are due and run.
 #
 query(q{SELECT delay_queue('changes', batch => false);
@@ -415,6 +444,12 @@ wait_for_count('crowd', 20010, 'all of them run');
 is(query(q{SELECT count(*) < 10000 FROM ran WHERE label = 'crowd' AND of = 'big' AND n < (SELECT max(n) FROM ran WHERE label = 'crowd' AND of = 'small')}), 't',
 	'a small one, all of whose tasks are due later, has its turns meanwhile');
 is(query(q{SELECT count(DISTINCT n) FROM ran WHERE label = 'crowd'}), 20010, 'each once');
+
+# those of a large group that become due while it is loaded are loaded, too
+query(q{SELECT delay_queue('stream', groups => true);
+	SELECT put('stream', 'anna', '{a}', 4, 'INSERT INTO ran (label, of) VALUES (''stream'', $of)', 0, now() + interval '2 s' + i * interval '60 us')
+	FROM generate_series(1, 20000, 4) i});
+wait_for_count('stream', 20000, 'all of a group that become due one after the other run');
 $node->stop;
 
 done_testing();
