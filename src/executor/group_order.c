@@ -45,7 +45,7 @@ typedef enum Decision
 	WAIT						/* none of the lane may begin now */
 } Decision;
 
-/* The first task of the group, of this database's origin, that is not cancelled; false if there is none. */
+/* The first task of the group that is not cancelled; false if there is none. */
 static bool
 find_first_of_group(Relation rel, const DwLane *lane, uint32 hash, DwTaskKey *first, TimestampTz *not_before)
 {
@@ -59,7 +59,7 @@ find_first_of_group(Relation rel, const DwLane *lane, uint32 hash, DwTaskKey *fi
 	{
 		CHECK_FOR_INTERRUPTS();
 		dw_task_key(rel, tuple, first);
-		if (first->origin != dw_origin_stamp() || dw_task_is_cancelled(rel, tuple))
+		if (dw_task_is_cancelled(rel, tuple))
 			continue;
 		found = true;
 		if (first->has_more)

@@ -58,7 +58,7 @@ struct DwGroupScan
 	Relation	index;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;		/* the row that was read last */
-	ScanKeyData keys[3];
+	ScanKeyData keys[4];
 	ScanKeyData members[2];		/* of the row comparison in keys */
 };
 
@@ -298,8 +298,8 @@ dw_lane_scan_end(DwLaneScan *scan)
 
 /*
  * Begins a scan of the tasks of a group of a queue from the key (due, id) on, whatever their
- * owners, priorities and origins.  Groups with the same hash are one group here.  rel is
- * the table of tasks.
+ * owners and priorities, that have this database's origin.  Groups with the same hash are one
+ * group here.  rel is the table of tasks.
  */
 DwGroupScan *
 dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int64 id,
@@ -309,15 +309,16 @@ dw_group_scan_begin(Relation rel, int16 queue, uint32 hash, TimestampTz due, int
 
 	scan->index = index_open(dw_catalog()->task_group_index, AccessShareLock);
 	scan->slot = table_slot_create(rel, NULL);
-	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
-	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
-	init_row_member(&scan->members[0], 0, 3, BTGreaterEqualStrategyNumber,
+	ScanKeyInit(&scan->keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(dw_origin_stamp()));
+	ScanKeyInit(&scan->keys[1], 2, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	ScanKeyInit(&scan->keys[2], 3, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
+	init_row_member(&scan->members[0], 0, 4, BTGreaterEqualStrategyNumber,
 					F_TIMESTAMPTZ_CMP, TimestampTzGetDatum(due));
-	init_row_member(&scan->members[1], SK_ROW_END, 4, BTGreaterEqualStrategyNumber,
+	init_row_member(&scan->members[1], SK_ROW_END, 5, BTGreaterEqualStrategyNumber,
 					F_BTINT8CMP, Int64GetDatum(id));
-	init_row_header(&scan->keys[2], BTGreaterEqualStrategyNumber, scan->members);
-	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 3);
-	index_rescan(scan->scan, scan->keys, 3, NULL, 0);
+	init_row_header(&scan->keys[3], BTGreaterEqualStrategyNumber, scan->members);
+	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, 4);
+	index_rescan(scan->scan, scan->keys, 4, NULL, 0);
 	return scan;
 }
 

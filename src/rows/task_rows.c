@@ -222,7 +222,7 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 	};
 	static const AttrNumber lease_columns[] = {Anum_task_due, Anum_task_queue, 0};
 	static const AttrNumber group_columns[] = {
-		Anum_task_queue, Anum_task_group_hash, Anum_task_due, Anum_task_id, 0
+		Anum_task_origin, Anum_task_queue, Anum_task_group_hash, Anum_task_due, Anum_task_id, 0
 	};
 	static const AttrNumber local_columns[] = {Anum_task_id, 0};
 	const DwCatalog *cat = dw_catalog();

@@ -66,7 +66,7 @@
 #define HELD_LEAST		16
 #define HELD_PART		64
 
-/* For how long a group is held if the time is not known, in us: doubled each time.  No longer otherwise. */
+/* For how long a group is held if the time is not known, in us: doubled each time. */
 #define HOLD_LEAST		(10 * 1000)
 #define HOLD_MOST		(10 * USECS_PER_SEC)
 
@@ -667,6 +667,17 @@ dw_groups_next(DwLane *lane, TimestampTz now)
 	}
 	tidy_lane(lane, now);
 	return dlist_is_empty(&groups->open) ? NULL : group_in_turn(dlist_head_node(&groups->open));
+}
+
+/*
+ * True if the lane must not be given back: something of its groups is known that would be
+ * forgotten, if only how far a rate is used up.
+ */
+bool
+dw_groups_have_places(DwLane *lane)
+{
+	tidy_lane(lane, dw_now());
+	return !dlist_is_empty(&lane->groups.all);
 }
 
 /* True if the timer is to load more tasks of some group of the lane. */

@@ -95,6 +95,7 @@ extern void dw_groups_reset(DwLane *lane);
 extern DwGroupAdded dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve);
 extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern bool dw_groups_are_hungry(const DwLane *lane);
+extern bool dw_groups_have_places(DwLane *lane);
 extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint32 *room);
 extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left);
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);

@@ -250,6 +250,7 @@ typedef struct Place
 {
 	DwGroup    *group;			/* the first one of this group; NULL: of no group */
 	DwPosition	position;		/* in the ready list; if there is nothing, it is the spare */
+	bool		few_left;		/* the timer is to load more tasks of some group */
 } Place;
 
 /*
@@ -280,10 +281,10 @@ take_ungrouped(DwDatabase *db, DwLane *lane, DwPosition *position, DwEntry *entr
 /*
  * Moves tasks from the lane's ready list, or its spare, to their groups, as far as these get a
  * place; SORT_MAX at most.  If no group of the lane is open, the first task gets one of the
- * reserved places.
+ * reserved places.  *left becomes true if the timer is to load some of them later.
  */
 static void
-sort_into_groups(DwDatabase *db, DwLane *lane)
+sort_into_groups(DwDatabase *db, DwLane *lane, bool *left)
 {
 	for (int i = 0; i < SORT_MAX; i++)
 	{
@@ -299,7 +300,10 @@ sort_into_groups(DwDatabase *db, DwLane *lane)
 			return;
 		take_ungrouped(db, lane, &head, &entry);
 		if (added == DW_GROUP_LEFT)
+		{
 			pg_atomic_fetch_sub_u64(&db->ready, 1);
+			*left = true;
+		}
 	}
 }
 
@@ -313,12 +317,13 @@ find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 	const DwEntry *first;
 
 	place->group = NULL;
+	place->few_left = false;
 	place->position = dw_list_head(dw_pool, &lane->ready);
 	first = first_ready(lane, &place->position);
 	if (lane->groups.entries == 0 && (first == NULL || !dw_entry_has_group(first)))
 		return first;
 
-	sort_into_groups(db, lane);
+	sort_into_groups(db, lane, &place->few_left);
 	place->position = dw_list_head(dw_pool, &lane->ready);
 	first = first_ready(lane, &place->position);
 	if (first != NULL && !dw_entry_has_group(first))
@@ -334,10 +339,10 @@ find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 static bool
 take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry *entry)
 {
-	bool		few_left = false;
+	bool		few_left = place->few_left;
 
 	if (place->group)
-		few_left = dw_group_take(db, place->group, entry, now);
+		few_left |= dw_group_take(db, place->group, entry, now);
 	else
 		take_ungrouped(db, lane, &place->position, entry);
 	pg_atomic_fetch_sub_u64(&db->ready, 1);

@@ -605,7 +605,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		dw_task_key(rel, tuple, &key);
 		if (key.due > left.until)
 			break;
-		ours = key.owner == lane->owner && key.priority == lane->priority && key.origin == dw_origin_stamp();
+		ours = key.owner == lane->owner && key.priority == lane->priority;
 		entry.due = key.due;
 		entry.id = key.id;
 		dw_entry_set_group(&entry, left.hash);
@@ -896,7 +896,7 @@ leave_if_idle(DwLane *lane)
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	idle = dw_lane_held(lane) == 0 && lane->running == 0 &&
-		lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) && !dw_groups_are_hungry(lane) &&
+		lane->recheck_at == DW_NEVER && !dw_orphans_holds(lane) && !dw_groups_have_places(lane) &&
 		dw_atomic_read(&lane->next_far) == DW_NEVER &&
 		dw_atomic_read(&lane->reload_from) == DW_NEVER;
 	if (idle)
