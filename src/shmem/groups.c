@@ -36,6 +36,8 @@
  * further groups stay in the list of their lane.  They need a place to be run, and none to
  * wait: a few more places are kept for lanes in which no group is open, so that each lane
  * makes progress.  What is lost meanwhile is the turns of such groups, not their limits.
+ * Lanes that are paused keep the places that they have, these few, too: where more lanes are
+ * paused so than there are executors, others may have to wait.
  *
  *-------------------------------------------------------------------------
  */
