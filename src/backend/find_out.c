@@ -208,7 +208,7 @@ find_once(int64 id, Found *found)
 	if (tuple != NULL && dw_may_read(key.owner))
 		certain = find_in_row(rel, tuple, &key, found);
 	else if ((dw_executor_runs_autonomous(id, &owner) && dw_may_read(owner)) ||
-			 (dw_executor_runs_here(id) && dw_may_read(dw_this_executor->owner)))
+			 (OidIsValid(owner = dw_owner_of_task_here(id)) && dw_may_read(owner)))
 		/* its row is gone, or this transaction, which runs it, has deleted it */
 		set_running(found, id);
 	else

@@ -455,6 +455,7 @@ run_task(Taken *task)
 {
 	DwSpiResult result = {0};
 	int64		outer_id = dw_run_now_id;
+	Oid			outer_owner = dw_run_now_owner;
 	bool		own = is_own_session(task->key.owner);
 	int			nest_level = NewGUCNestLevel();
 	ErrorContextCallback callback = {
@@ -466,6 +467,7 @@ run_task(Taken *task)
 	error_context_stack = &callback;
 	set_run_search_path(task, own);
 	dw_run_now_id = task->key.id;
+	dw_run_now_owner = task->key.owner;
 	PG_TRY();
 	{
 		if (own)
@@ -476,6 +478,7 @@ run_task(Taken *task)
 	PG_FINALLY();
 	{
 		dw_run_now_id = outer_id;
+		dw_run_now_owner = outer_owner;
 	}
 	PG_END_TRY();
 	AtEOXact_GUC(false, nest_level);

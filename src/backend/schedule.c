@@ -244,7 +244,7 @@ dw_schedule_row(DwNewTask *task, bool limited)
 	if (has_key)
 		dw_key_leave();
 	/* only what a role has asked for: a task that comes from another node was scheduled there */
-	if (limited && dw_audits(DW_AUDIT_ALL))
+	if (limited && dw_audits(task->outcome == DW_NEW ? DW_AUDIT_ALL : DW_AUDIT_CONTROL))
 		audit_scheduled(task, pending, rel);
 	table_close(rel, NoLock);
 	return id;

@@ -69,6 +69,8 @@ typedef struct Changes
 	Datum		args;
 	Datum		arg_types;
 	bool		no_args;
+	ArrayType  *untyped;		/* args as given, if they are texts whose types were not given, and
+								 * neither was an SQL text; else NULL */
 	int16		priority;
 	char	   *queue_name;
 	DwQueueForTask queue;
@@ -99,6 +101,8 @@ read_sql(FunctionCallInfo fcinfo, int first, Changes *changes)
 	else if (changes->given[ARGS])
 		args = PG_GETARG_ARRAYTYPE_P(first + ARGS);
 	changes->given[ARGS] |= changes->given[NAMED] || changes->given[ARG_TYPES];
+	if (args != NULL && !changes->given[SQL] && !changes->given[ARG_TYPES] && (ARR_ELEMTYPE(args) == TEXTOID || ARR_ELEMTYPE(args) == VARCHAROID))
+		changes->untyped = args;
 	if (changes->given[ARGS])
 		changes->nargs = dw_args_parse(args, changes->given[ARG_TYPES] ?
 									   PG_GETARG_ARRAYTYPE_P(first + ARG_TYPES) : NULL,
@@ -175,6 +179,28 @@ require_becoming(const DwTaskKey *key)
 						   GetUserNameFromId(key->owner, false))));
 }
 
+/*
+ * Sets the arguments of a task.  Those that were given without types have the types that the task
+ * has, if their number is the same.
+ */
+static void
+change_args(const Changes *changes, DwNewTask *task)
+{
+	Datum		args = changes->args;
+	Datum		arg_types = changes->arg_types;
+	bool		no_args = changes->no_args;
+
+	if (changes->untyped != NULL && !task->nulls[Anum_task_arg_types - 1])
+	{
+		ArrayType  *types = DatumGetArrayTypeP(task->values[Anum_task_arg_types - 1]);
+
+		if (ArrayGetNItems(ARR_NDIM(types), ARR_DIMS(types)) == changes->nargs)
+			(void) dw_args_parse(changes->untyped, types, &args, &arg_types, &no_args);
+	}
+	dw_new_task_set(task, Anum_task_args, args, no_args);
+	dw_new_task_set(task, Anum_task_arg_types, arg_types, no_args);
+}
+
 /* Sets the SQL text and the arguments of a task, and judges them as those of a new one. */
 static void
 change_sql(const Changes *changes, DwNewTask *task)
@@ -190,10 +216,7 @@ change_sql(const Changes *changes, DwNewTask *task)
 		dw_new_task_set(task, Anum_task_search_path, (Datum) 0, true);
 	}
 	if (changes->given[ARGS])
-	{
-		dw_new_task_set(task, Anum_task_args, changes->args, changes->no_args);
-		dw_new_task_set(task, Anum_task_arg_types, changes->arg_types, changes->no_args);
-	}
+		change_args(changes, task);
 	else if (!task->nulls[Anum_task_args - 1])
 	{
 		ArrayType  *args = DatumGetArrayTypeP(task->values[Anum_task_args - 1]);

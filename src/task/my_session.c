@@ -26,6 +26,7 @@
 #define LAUNCHER_LIMIT_MS	10000
 
 int64		dw_run_now_id = 0;
+Oid			dw_run_now_owner = InvalidOid;
 TimestampTz dw_run_now_clock = DT_NOBEGIN;
 bool		dw_batch_is_closed = false;
 
@@ -169,4 +170,13 @@ void
 dw_batch_close(void)
 {
 	dw_batch_is_closed = true;
+}
+
+/* The owner of the task, if this process is running it, as an executor or by delay_run(); else InvalidOid. */
+Oid
+dw_owner_of_task_here(int64 id)
+{
+	if (dw_run_now_id != 0 && dw_run_now_id == id)
+		return dw_run_now_owner;
+	return dw_executor_runs_here(id) ? dw_this_executor->owner : InvalidOid;
 }

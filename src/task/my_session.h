@@ -14,6 +14,7 @@
 
 /* Id of the task that delay_run() or delay_run_due() is running in this session, else 0. */
 extern int64 dw_run_now_id;
+extern Oid	dw_run_now_owner;
 
 /* Due time that delay_run_due() has reached; DT_NOBEGIN while that function is not running. */
 extern TimestampTz dw_run_now_clock;
@@ -28,6 +29,7 @@ extern void dw_my_database_unpin(void);
 extern void dw_warn_no_place(void);
 extern void dw_warn_not_served(DwDatabase *db);
 extern bool dw_executor_runs_here(int64 id);
+extern Oid	dw_owner_of_task_here(int64 id);
 extern TimestampTz dw_time_reached(void);
 extern void dw_batch_close(void);
 

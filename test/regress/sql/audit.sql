@@ -207,6 +207,17 @@ INSERT INTO delay_wheel_internal.audit (id, at, owner, pid, action) VALUES (1, n
 SELECT delay_wheel_internal.plain_sql();
 RESET ROLE;
 
+-- what a key replaces or moves is changed, at control as well
+SET delay_wheel.audit = 'control';
+SELECT count(*) AS before FROM delay_wheel.audit \gset
+SELECT delay_schedule_task('SELECT 1', delay => '1 day', key => 'audited') IS NOT NULL AS first;
+SELECT outcome FROM delay_put('SELECT 2', delay => '1 day', key => 'audited', if_exists => 'replace');
+SELECT outcome FROM delay_put('SELECT 2', delay => '2 days', key => 'audited', if_exists => 'later');
+SELECT outcome FROM delay_put('SELECT 3', delay => '1 day', key => 'audited', if_exists => 'keep');
+SELECT action, key, regexp_replace(detail, '\d+', 'N') AS detail FROM delay_wheel.audit ORDER BY id OFFSET :before;
+SELECT delay_cancel_key('audited');
+RESET delay_wheel.audit;
+
 -- each function that may write is known: by its action, or why it has none
 CREATE TEMP TABLE known (name text, action text, why_not text);
 INSERT INTO known SELECT 'delay_' || a, a FROM unnest('{schedule,cancel,cancel_all,reschedule,update,run,run_due,retry,redrive,discard,discard_all,queue,queue_drop,pause,resume,pause_database,resume_database,every,cron,unschedule,pause_recurring,resume_recurring,arm}'::text[]) a;

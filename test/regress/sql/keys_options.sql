@@ -169,6 +169,17 @@ SELECT delay_update(:id, tag => 'second');
 SELECT tag FROM pg_temp.row_of;
 SELECT delay_update(:id, tag => '');
 SELECT tag FROM pg_temp.row_of;
+-- arguments without types keep those that the task has
+SELECT delay_schedule_task('SELECT $1, $2', delay => '1 day', args => '{5,x}', arg_types => '{int4,-}') AS typed \gset
+SELECT delay_update(:typed, args => '{6,y}');
+SELECT args, arg_types FROM delay_wheel.task WHERE id = :typed;
+SAVEPOINT wrong; SELECT delay_update(:typed, args => '{x,y}'); ROLLBACK TO wrong;
+SELECT delay_update(:typed, sql_text => 'SELECT $1', args => '{7}');
+SELECT args, arg_types FROM delay_wheel.task WHERE id = :typed;
+SELECT delay_update(:typed, args => ARRAY[8]);
+SELECT delay_update(:typed, args => '{9}');
+SELECT args, arg_types FROM delay_wheel.task WHERE id = :typed;
+SELECT delay_cancel(:typed);
 SELECT delay_update(:id, args => '{3,4}');
 SELECT sql, args, arg_types FROM pg_temp.row_of;
 SELECT delay_update(:id, args => ARRAY[5, 6]);

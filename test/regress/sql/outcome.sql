@@ -211,6 +211,19 @@ SELECT delay_cancel(-1, false, NULL);
 -- the result of delay_cancel is as ever for who does not ask
 SELECT delay_cancel(pg_temp.id('done')), delay_cancel(pg_temp.id('done'), false), delay_cancel(pg_temp.id('done'), tell_end => true);
 
+-- a task that is run by hand asks for itself
+CREATE TABLE outcome_own (how text, state text);
+SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'run', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_run(:own);
+SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'run_due', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_run_due(now() + '1 hour') > 0 AS ran;
+SELECT delay_schedule('1 hour', $$INSERT INTO outcome_own SELECT 'as_executor', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT delay_run_due(now() + '1 hour', as_executor => true) > 0 AS ran;
+SELECT delay_schedule('0', $$INSERT INTO outcome_own SELECT 'executor', state FROM delay_outcome(current_setting('delay_wheel.task_id')::bigint)$$) AS own \gset
+SELECT pg_temp.wait_until_done();
+SELECT * FROM outcome_own ORDER BY how;
+DROP TABLE outcome_own;
+
 SELECT delay_cancel(:replacing), count(delay_cancel(id)) FROM outcome_of WHERE what LIKE 'pending%';
 DELETE FROM delay_wheel.failed_task;
 DROP VIEW outcome_seen;
