@@ -157,7 +157,10 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 		(!dw_group_try_other(&me->current, first.id) ||
 		 !dw_ready_exchange(db, me, first.due, first.id)))
 		decision = WAIT;
-	if (decision == WAIT)
+	if (decision == WAIT && dw_groups_are_short())
+		/* where places are short, a group must not keep one while it waits */
+		reload = !dw_ready_set_aside(db, &me->current);
+	else if (decision == WAIT)
 	{
 		dw_group_hold(&me->current, until);
 		reload = !dw_ready_put_back(db, &me->current, false);

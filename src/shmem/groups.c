@@ -36,6 +36,8 @@
  * further groups stay in the list of their lane.  They need a place to be run, and none to
  * wait: a few more places are kept for lanes in which no group is open, so that each lane
  * makes progress.  What is lost meanwhile is the turns of such groups, not their limits.
+ * So a group that would be held gives its place back then, and its tasks go to the end of their
+ * lane's list: else places could be held by groups that wait for tasks without a place.
  * Lanes that are paused keep the places that they have, these few, too: where more lanes are
  * paused so than there are executors, others may have to wait.
  *
@@ -67,6 +69,9 @@
 #define HELD_MOST		1000
 #define HELD_LEAST		16
 #define HELD_PART		64
+
+/* For how long a lane rests when all tasks of its ready list were set aside, in us. */
+#define REST_US			(100 * 1000)
 
 /* For how long a group is held if the time is not known, in us: doubled each time. */
 #define HOLD_LEAST		(10 * 1000)
@@ -302,7 +307,8 @@ dw_lane_groups_init(DwLaneGroups *groups)
 	groups->asleep.ph_compare = compare_sleepers;
 	groups->asleep.ph_arg = NULL;
 	groups->asleep.ph_root = NULL;
-	groups->entries = groups->nopen = 0;
+	groups->entries = groups->nopen = groups->set_aside = 0;
+	groups->rests_until = 0;
 }
 
 /* Takes the group out of the list or heap of its state. */
@@ -813,6 +819,8 @@ dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
 		dw_rate_not_begun(&queue->group_rate, &group->rate_use);
 	if (begun)
 	{
+		dw_lanes[group->lane].groups.set_aside = 0;
+		dw_lanes[group->lane].groups.rests_until = 0;
 		group->hold_us = HOLD_LEAST;
 		group->tried_id = 0;
 	}
@@ -855,6 +863,37 @@ dw_group_try_other(const DwEntry *entry, int64 id)
 		return false;
 	group->tried_id = id;
 	return true;
+}
+
+/* True if groups get reserved places only. */
+bool
+dw_groups_are_short(void)
+{
+	return table->nfree <= reserved_places();
+}
+
+/*
+ * For a task that an executor has taken, that may not begin, and that stands at the end of
+ * its lane's ready list again: puts the others of its group there, too.  So all that stand there
+ * are tried in turn.  If it was the turn of each, and none could begin, the lane rests for a
+ * while.
+ */
+void
+dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+	DwGroup    *group = find_group(lane, entry->block);
+
+	while (group != NULL && group->count > 0 &&
+		   dw_list_push(dw_pool, &db->account, &lane->ready, &group->first))
+		pop_first(db, group);
+	if (group != NULL)
+		update_state(group, dw_now());
+	if (++lane->groups.set_aside > dw_ready_ungrouped(lane))
+	{
+		lane->groups.set_aside = 0;
+		lane->groups.rests_until = dw_now() + REST_US;
+	}
 }
 
 /*
@@ -994,12 +1033,13 @@ dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *un
 	const DwQueue *queue = dw_lane_queue(lane);
 	TimestampTz wakes_at;
 
-	if (limit != DW_LIMIT_NONE || queue == NULL || lane->groups.entries == 0)
+	if (limit != DW_LIMIT_NONE || queue == NULL ||
+		(lane->groups.entries == 0 && !dw_groups_rest(lane, now)))
 		return limit;
 	wakes_at = wake_time(lane);
-	if (dw_ready_ungrouped(lane) == 0 && !dw_groups_any_open(lane, now))
+	if ((dw_ready_ungrouped(lane) == 0 || dw_groups_rest(lane, now)) && !dw_groups_any_open(lane, now))
 	{
-		*until = wakes_at;
+		*until = dw_ready_ungrouped(lane) == 0 ? wakes_at : Min(wakes_at, lane->groups.rests_until);
 		return DW_LIMIT_GROUP;
 	}
 	*until = Min(*until, wakes_at);

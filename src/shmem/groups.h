@@ -103,6 +103,8 @@ extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
 extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
 extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
 extern bool dw_group_try_other(const DwEntry *entry, int64 id);
+extern bool dw_groups_are_short(void);
+extern void dw_groups_set_aside(DwDatabase *db, const DwEntry *entry);
 extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
@@ -119,6 +121,16 @@ dw_entry_set_group(DwEntry *entry, uint32 hash)
 {
 	entry->block = hash;
 	entry->offset = DW_ENTRY_GROUP;
+}
+
+/*
+ * True if no task is to be taken out of the lane's ready list now.  A time too far ahead is of a
+ * clock that was set back since, and does not count.
+ */
+static inline bool
+dw_groups_rest(const DwLane *lane, TimestampTz now)
+{
+	return lane->groups.rests_until > now && lane->groups.rests_until <= now + USECS_PER_SEC;
 }
 
 /* True if the entry says its group, instead of where its row is. */

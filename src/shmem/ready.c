@@ -323,7 +323,8 @@ find_first(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place)
 	if (lane->groups.entries == 0 && (first == NULL || !dw_entry_has_group(first)))
 		return first;
 
-	sort_into_groups(db, lane, &place->few_left);
+	if (!dw_groups_rest(lane, now))
+		sort_into_groups(db, lane, &place->few_left);
 	place->position = dw_list_head(dw_pool, &lane->ready);
 	first = first_ready(lane, &place->position);
 	if (first != NULL && !dw_entry_has_group(first))
@@ -386,7 +387,7 @@ goes_before(const DwLane *a, const DwLane *b)
 static bool
 can_give(const DwLane *lane, TimestampTz now)
 {
-	return (dw_ready_ungrouped(lane) > 0 ||
+	return ((dw_ready_ungrouped(lane) > 0 && !dw_groups_rest(lane, now)) ||
 			(lane->groups.entries > 0 && dw_groups_any_open(lane, now))) &&
 		lane->running < dw_lane_executors();
 }
@@ -552,6 +553,27 @@ dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped)
 	 * early
 	 */
 	return pop_until(db, me, now, now, popped) || pop_until(db, me, DW_NEVER, now, popped);
+}
+
+/*
+ * Puts a task that was taken at the end of its lane's ready list, with the others of its group, of
+ * which none may begin.  False if the pool has no memory for it: then the timer reads the lane again.
+ */
+bool
+dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
+{
+	DwLane	   *lane = &dw_lanes[entry->lane];
+
+	if (!dw_list_push(dw_pool, &db->account, &lane->ready, entry))
+	{
+		dw_atomic_lower(&lane->reload_from, entry->due);
+		dw_lane_dirty(db, lane);
+		return false;
+	}
+	pg_atomic_fetch_add_u64(&db->ready, 1);
+	dw_ready_list(db, lane);
+	dw_groups_set_aside(db, entry);
+	return true;
 }
 
 /*

@@ -124,6 +124,8 @@ typedef struct DwLaneGroups
 	pairingheap asleep;			/* those that wait for their rate, by the time when they wake */
 	dlist_head	hungry;			/* those of which the timer is to load more tasks */
 	uint32		nopen;			/* length of open */
+	uint32		set_aside;		/* tasks set aside in a row, see dw_groups_set_aside() */
+	TimestampTz rests_until;	/* none is taken out of the ready list before then */
 	uint32		entries;		/* ready tasks of all */
 } DwLaneGroups;
 
