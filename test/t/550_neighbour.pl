@@ -270,7 +270,7 @@ for my $role (qw(b postgres))
 is($node->safe_psql('postgres', q{
 	SELECT string_agg(p.proname, ' ' ORDER BY 1) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
 		AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'delay_wheel'
-	WHERE p.proparallel <> 'u' AND (p.proname LIKE 'delay\_%' OR p.prorettype = 'trigger'::regtype)}), '', 'nothing that writes is said to be safe in parallel');
+	WHERE p.proparallel <> 'u' AND p.provolatile = 'v' AND (p.proname LIKE 'delay\_%' OR p.prorettype = 'trigger'::regtype)}), '', 'nothing that writes is said to be safe in parallel');
 
 #
 # Each setting that can be changed by reload, while tasks run.
