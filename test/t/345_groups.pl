@@ -434,13 +434,6 @@ query(q{SELECT delay_resume('held')});
 wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks}, 'those of the other queue, too, after a restart', 120, expected => 0);
 nothing_left_over('few', 'few again', map { "g$_" } 1 .. 40);
 
-# groups in order wait for tasks that have no place, of other priorities and roles
-query(q{SELECT delay_queue('few ordered', groups => true, group_order => 'hold', users => '{public}')});
-query("SET SESSION AUTHORIZATION $_; SELECT count(delay_schedule_task('INSERT INTO ran (label, of, xid) VALUES (''few ordered'', \$1, (current_setting(''delay_wheel.task_id''))::xid8)',
-	args => ARRAY['g' || k % 25], queue => 'few ordered', group_key => 'g' || k % 25, priority => k % 3)) FROM generate_series(1, 300) k") for qw(anna berta);
-wait_for_count('few ordered', 600, 'groups in order run, too, with fewer places than groups');
-is(query(q{SELECT count(*) FROM (SELECT xid, max(xid::text::bigint) OVER (PARTITION BY of ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-	FROM ran WHERE label = 'few ordered' AND role = 'anna') s WHERE before > xid::text::bigint}), 0, 'those of one role in the order in which they were scheduled');
 
 # one with far more due tasks than memory has room for does not keep later ones out
 query(q{SELECT delay_queue('crowd', groups => true); SELECT delay_pause('crowd')});
@@ -458,6 +451,23 @@ query(q{SELECT delay_queue('stream', groups => true);
 	SELECT put('stream', 'anna', '{a}', 4, 'INSERT INTO ran (label, of) VALUES (''stream'', $of)', 0, now() + interval '2 s' + i * interval '60 us')
 	FROM generate_series(1, 20000, 4) i});
 wait_for_count('stream', 20000, 'all of a group that become due one after the other run');
+$node->stop;
+
+#
+# Groups in order, more of them than places: they wait for tasks of other priorities, which have no place.
+#
+$node = new_node('ordered', conf => $conf . q{
+delay_wheel.max_groups = 3
+delay_wheel.ring_memory = 48kB
+delay_wheel.inbox_size = 16
+}, batches => 1);
+query($setup);
+query(q{SELECT delay_queue('few ordered', groups => true, group_order => 'hold', users => '{public}')});
+query(q{SELECT count(delay_schedule_task($$INSERT INTO ran (label, of, xid) VALUES ('few ordered', $1, (current_setting('delay_wheel.task_id'))::xid8)$$,
+	args => ARRAY['g' || k % 25], queue => 'few ordered', group_key => 'g' || k % 25, priority => k % 3)) FROM generate_series(1, 600) k});
+wait_for_count('few ordered', 600, 'groups in order run, too, with fewer places than groups');
+is(query(q{SELECT count(*) FROM (SELECT xid, max(xid::text::bigint) OVER (PARTITION BY of ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+	FROM ran WHERE label = 'few ordered') s WHERE before > xid::text::bigint}), 0, 'in the order in which they were scheduled');
 $node->stop;
 
 done_testing();
