@@ -45,6 +45,7 @@ read_task_options(FunctionCallInfo fcinfo, DwNewTask *task)
 			options->args[i].isnull = true;
 		else
 			options->args[i] = fcinfo->args[from++];
+	Assert(from == PG_NARGS());
 	return dw_options_read(options, task);
 }
 

@@ -24,8 +24,8 @@
  *
  * Memory: a group has HELD_MOST ready tasks here at most, so one with a million leaves the
  * lane's share of memory to others.  Those beyond stay in the table only: left_due and left_id
- * are the first key of these, left_until is the last due time.  When half of the tasks have been taken the group is
- * hungry, and the timer loads more of it by the index of groups, see load.c.
+ * are the first key of these, left_until is the last due time.  When half of the tasks have been
+ * taken the group is hungry, and the timer loads more of it by the index of groups, see load.c.
  *
  * Order: tasks of a group of an ordered queue run one at a time.  Memory does not know their
  * order for sure: tasks come back, or come late.  So an executor looks into the table which one
@@ -604,7 +604,8 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve
 		return DW_GROUP_NO_PLACE;
 	/* one that is due after those that were left out does not go before them */
 	if (entry->block != DW_NO_GROUP &&
-		(group->count >= held_most(db) || (group->left_due != DW_NEVER && !is_before_key(entry, group->left_due, group->left_id))))
+		(group->count >= held_most(db) ||
+		 (group->left_due != DW_NEVER && !is_before_key(entry, group->left_due, group->left_id))))
 	{
 		leave_out(group, entry->due, entry->id);
 		if (feel_hunger(db, group))

@@ -220,6 +220,15 @@ dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left)
 	return true;
 }
 
+/* The pool has no memory for a task: has its lane loaded from there on again.  Returns false. */
+static bool
+have_read_again(DwDatabase *db, DwLane *lane, const DwEntry *entry)
+{
+	dw_atomic_lower(&lane->reload_from, entry->due);
+	dw_lane_dirty(db, lane);
+	return false;
+}
+
 /*
  * Puts a task that was taken back before all others of its lane.  alone: the task must
  * not join a batch next time.  False if the pool has no memory for it: the timer reads the
@@ -240,9 +249,7 @@ dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone)
 		pg_atomic_fetch_add_u64(&db->ready, 1);
 		return true;
 	}
-	dw_atomic_lower(&lane->reload_from, entry->due);
-	dw_lane_dirty(db, lane);
-	return false;
+	return have_read_again(db, lane, entry);
 }
 
 /* Where the next task of a lane is. */
@@ -565,11 +572,7 @@ dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	if (!dw_list_push(dw_pool, &db->account, &lane->ready, entry))
-	{
-		dw_atomic_lower(&lane->reload_from, entry->due);
-		dw_lane_dirty(db, lane);
-		return false;
-	}
+		return have_read_again(db, lane, entry);
 	pg_atomic_fetch_add_u64(&db->ready, 1);
 	dw_ready_list(db, lane);
 	dw_groups_set_aside(db, entry);
