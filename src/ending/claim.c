@@ -39,6 +39,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
@@ -181,18 +182,34 @@ has_block(Relation rel, BlockNumber block)
 		block < RelationGetNumberOfBlocks(rel);
 }
 
-/* Returns a copy of the row at the entry's tid, or NULL if the tid is stale. */
+/* Sets *tid to where the row of the entry was seen; it is invalid if that is not known. */
+static void
+tid_of_entry(const DwExecutor *me, const DwEntry *entry, ItemPointer tid)
+{
+	if (!dw_entry_has_group(entry))
+		ItemPointerSet(tid, entry->block, dw_entry_offset(entry));
+	else if (me != NULL && me->current.id == entry->id)
+		*tid = me->tid;
+	else
+		ItemPointerSetInvalid(tid);
+}
+
+/*
+ * Returns a copy of the row of the entry's task, if it is where it was seen; NULL if it is not
+ * there, or not known where.
+ */
 static HeapTuple
-fetch_by_tid(Relation rel, const DwEntry *entry)
+fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 {
 	HeapTupleData tuple;
 	HeapTuple	copy;
 	Buffer		buffer;
 	bool		isnull;
 
-	if (dw_entry_offset(entry) == InvalidOffsetNumber || !has_block(rel, entry->block))
+	tid_of_entry(me, entry, &tuple.t_self);
+	if (!ItemPointerIsValid(&tuple.t_self) ||
+		!has_block(rel, ItemPointerGetBlockNumber(&tuple.t_self)))
 		return NULL;
-	ItemPointerSet(&tuple.t_self, entry->block, dw_entry_offset(entry));
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
 	/* vacuum may have freed the tid for another row */
@@ -336,8 +353,8 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 	DW_INJECT("claim-before-fetch");
 	for (;;)
 	{
-		claim->tuple = fetch_by_tid(rel, entry);
-		/* X3: the tid is stale, so search by id */
+		claim->tuple = fetch_by_tid(rel, me, entry);
+		/* X3: the tid is stale, or not known, so search by id */
 		if (claim->tuple == NULL)
 			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)

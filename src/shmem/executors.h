@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "storage/itemptr.h"
 
 #include "../ring/ring.h"
 #include "shared.h"
@@ -52,6 +53,8 @@ typedef struct DwExecutor
 	pid_t		pid;
 	TimestampTz since;			/* when the state, or the task, began */
 	DwEntry		current;		/* the task that it runs, if busy */
+	ItemPointerData tid;		/* where the row of current was seen, if current says its group
+								 * instead; or invalid */
 	bool		begun;			/* the SQL of current has begun */
 	bool		in_batch;		/* current shares its transaction with other tasks; the
 								 * transaction ends soon, see batch.c */

@@ -27,6 +27,12 @@
  * are the first key of these, left_until is the last due time.  When half of the tasks have been
  * taken the group is hungry, and the timer loads more of it by the index of groups, see load.c.
  *
+ * Where rows are: the entry of a task with a group says the group where others say the place of
+ * the row, and its row is looked for by id.  In the list of a group that is known otherwise; so
+ * an entry there says where its row is, without DW_ENTRY_GROUP, if the timer has just read the
+ * row.  That of a task that has come by the ring, or was put back, still says the group.  What
+ * leaves the list says the group again.
+ *
  * Order: tasks of a group of an ordered queue run one at a time.  Memory does not know their
  * order for sure: tasks come back, or come late.  So an executor looks into the table which one
  * comes first, see executor/group_order.c.  If that is one of another lane, or one that cannot
@@ -189,6 +195,8 @@ next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
 {
 	DwGroup    *found = NULL;
 
+	if (after != NULL && !after->has_siblings)
+		return NULL;
 	SpinLockAcquire(&table->lock);
 	for (int32 i = after ? after->next : *bucket_of_group(lane, hash);
 		 i != NO_PLACE && found == NULL; i = places[i].next)
@@ -196,6 +204,15 @@ next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
 			found = &places[i];
 	SpinLockRelease(&table->lock);
 	return found;
+}
+
+/* The first one of the group and its siblings; mostly it has none. */
+static DwGroup *
+first_sibling(const DwGroup *group)
+{
+	if (!group->has_siblings)
+		return unconstify(DwGroup *, group);
+	return next_sibling(&dw_lanes[group->lane], group->hash, NULL);
 }
 
 /* No task of the group is in the table only, as far as is known. */
@@ -224,6 +241,10 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 		table->nfree--;
 		group->lane = lane - dw_lanes;
 		group->hash = hash;
+		group->has_siblings = false;
+		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
+			if (is_of_group(&places[i], lane, hash))
+				places[i].has_siblings = group->has_siblings = true;
 		group->next = *bucket;
 		*bucket = group - places;
 	}
@@ -365,8 +386,7 @@ rate_use_of(const DwGroup *group)
 	const DwLane *lane = &dw_lanes[group->lane];
 	const DwRateUse *latest = &group->rate_use;
 
-	for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
-		 s = next_sibling(lane, group->hash, s))
+	for (DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, group->hash, s))
 		if (s->rate_use.next_start > latest->next_start)
 			latest = &s->rate_use;
 	return latest;
@@ -393,8 +413,7 @@ state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 	{
 		uint32		running = 0;
 
-		for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
-			 s = next_sibling(lane, group->hash, s))
+		for (DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, group->hash, s))
 			running += s->running;
 		if (running >= (queue->group_order ? 1 : (uint32) queue->group_max_running))
 			return DW_GROUP_FULL;
@@ -465,7 +484,7 @@ update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_a
 		update_state(group, now);
 		return DW_NO_LANE;
 	}
-	for (DwGroup *s = next_sibling(lane, hash, NULL); s != NULL; s = next)
+	for (DwGroup *s = first_sibling(group); s != NULL; s = next)
 	{
 		const DwLane *its = &dw_lanes[s->lane];
 		uint32		before = its->groups.nopen;
@@ -591,14 +610,28 @@ leave_out(DwGroup *group, TimestampTz due, int64 id)
 	group->left_id = id;
 }
 
+/* The group's first entry, so that it says the group. */
+static DwEntry
+first_with_group(const DwGroup *group)
+{
+	DwEntry		entry = group->first;
+
+	dw_entry_set_group(&entry, group->hash);
+	entry.offset |= group->first.offset & DW_ENTRY_ALONE;
+	return entry;
+}
+
 /*
- * Appends a ready task to its group.  by_reserve: if there is no other place for the group,
- * it gets a reserved one.  Changes no list unless the result is DW_GROUP_ADDED.
+ * Appends a ready task to its group.  tid: where its row is, or NULL if that is not known.
+ * by_reserve: if there is no other place for the group, it gets a reserved one.  Changes no list
+ * unless the result is DW_GROUP_ADDED.
  */
 DwGroupAdded
-dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
+dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
+			 bool by_reserve)
 {
 	DwGroup    *group = group_of_entry(db, lane, entry, by_reserve);
+	DwEntry		own = *entry;
 
 	if (group == NULL)
 		return DW_GROUP_NO_PLACE;
@@ -612,9 +645,14 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve
 			dw_lane_dirty(db, lane);
 		return DW_GROUP_LEFT;
 	}
+	if (tid != NULL)
+	{
+		own.block = ItemPointerGetBlockNumber(tid);
+		own.offset = ItemPointerGetOffsetNumber(tid);
+	}
 	if (group->count == 0)
-		group->first = *entry;
-	else if (!dw_list_push(dw_pool, &db->account, &group->more, entry))
+		group->first = own;
+	else if (!dw_list_push(dw_pool, &db->account, &group->more, &own))
 		return DW_GROUP_NO_MEMORY;
 	group->count++;
 	lane->groups.entries++;
@@ -768,12 +806,12 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 }
 
 /*
- * Takes the first task of an open group, and ends its turn.  A task that an executor takes
- * is counted until dw_group_end(); messages are not.  True if the timer is to load more tasks
- * of the group.
+ * Takes the first task of an open group, and ends its turn.  *tid is set to where its row is, and
+ * is invalid if that is not known.  A task that an executor takes is counted until dw_group_end();
+ * messages are not.  True if the timer is to load more tasks of the group.
  */
 bool
-dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
+dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, TimestampTz now)
 {
 	DwLane	   *lane = &dw_lanes[group->lane];
 	const DwQueue *queue = limits_of(lane, group->hash);
@@ -781,7 +819,11 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now)
 	bool		hungry;
 
 	Assert(group->state == DW_GROUP_OPEN);
-	*entry = group->first;
+	if (dw_entry_has_group(&group->first))
+		ItemPointerSetInvalid(tid);
+	else
+		ItemPointerSet(tid, group->first.block, group->first.offset);
+	*entry = first_with_group(group);
 	pop_first(db, group);
 	if (!lane->external)
 		group->running++;
@@ -885,9 +927,14 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 	DwGroup    *group = find_group(lane, entry->block);
 
-	while (group != NULL && group->count > 0 &&
-		   dw_list_push(dw_pool, &db->account, &lane->ready, &group->first))
+	while (group != NULL && group->count > 0)
+	{
+		DwEntry		first = first_with_group(group);
+
+		if (!dw_list_push(dw_pool, &db->account, &lane->ready, &first))
+			break;
 		pop_first(db, group);
+	}
 	if (group != NULL)
 		update_state(group, dw_now());
 	if (++lane->groups.set_aside > dw_ready_ungrouped(lane))

@@ -13,6 +13,7 @@
 #include "datatype/timestamp.h"
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
+#include "storage/itemptr.h"
 
 #include "../ring/ring.h"
 #include "queue_limits.h"
@@ -40,7 +41,7 @@ typedef struct DwGroup
 	DwGroupState state;
 	uint32		running;		/* tasks that executors have taken and not ended */
 	uint32		count;			/* ready tasks */
-	DwEntry		first;			/* the first of these */
+	DwEntry		first;			/* the first of these; see groups.c, "Where rows are" */
 	DwList		more;			/* the others */
 	TimestampTz left_due;		/* tasks of it from this key on may be due and in the table only, */
 	int64		left_id;		/* since it had enough here; DW_NEVER: there is none */
@@ -57,6 +58,7 @@ typedef struct DwGroup
 	dlist_node	turn;			/* if open: in DwLaneGroups.open; if idle, and only its rate
 								 * is in use: in DwLaneGroups.resting */
 	bool		rests;			/* it is in DwLaneGroups.resting */
+	bool		has_siblings;	/* the group may have places in other lanes, too */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
 	int32		next;			/* next place of its bucket, or next free place; the spinlock
 								 * of groups.c */
@@ -92,7 +94,8 @@ extern void dw_lane_groups_init(DwLaneGroups *groups);
 extern void dw_groups_leave(DwLane *lane);
 extern void dw_groups_reset(DwLane *lane);
 
-extern DwGroupAdded dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve);
+extern DwGroupAdded dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry,
+								 const ItemPointerData *tid, bool by_reserve);
 extern DwGroupAdded dw_group_put_back(DwDatabase *db, DwLane *lane, const DwEntry *entry);
 extern bool dw_groups_are_hungry(const DwLane *lane);
 extern bool dw_groups_have_places(DwLane *lane);
@@ -100,7 +103,8 @@ extern bool dw_groups_feed(DwDatabase *db, DwLane *lane, DwGroupLeft *left, uint
 extern void dw_group_leave_out(DwDatabase *db, DwLane *lane, const DwGroupLeft *left);
 extern void dw_groups_cut(DwLane *lane, TimestampTz due, int64 id);
 extern DwGroup *dw_groups_next(DwLane *lane, TimestampTz now);
-extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, TimestampTz now);
+extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid,
+						  TimestampTz now);
 extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
 extern bool dw_group_try_other(const DwEntry *entry, int64 id);
 extern bool dw_groups_are_short(void);

@@ -174,14 +174,15 @@ note_news(const DwLane *lane)
  *
  * While tasks with a group stand in the ready list, others join them there, since they are
  * due later; sort_into_groups() takes them out.  *left is raised if the group has enough
- * tasks, so that this one stays in the table.
+ * tasks, so that this one stays in the table.  tid: see dw_group_add().
  */
 static bool
-push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left)
+push_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
+		   uint32 *left)
 {
 	if (dw_entry_has_group(entry) && lane->ready.count == 0)
 	{
-		DwGroupAdded added = dw_group_add(db, lane, entry, false);
+		DwGroupAdded added = dw_group_add(db, lane, entry, tid, false);
 
 		if (added == DW_GROUP_LEFT)
 			(*left)++;
@@ -208,12 +209,14 @@ put_entry_back(DwDatabase *db, DwLane *lane, const DwEntry *entry)
 /*
  * Makes a due task of the lane ready; false if the pool has no memory for it.  The caller
  * counts it in db->ready, unless *left was raised: then its group has enough tasks in memory,
- * and the timer loads it later.
+ * and the timer loads it later.  tid: where the row of a task with a group is; NULL if that is not
+ * known.
  */
 bool
-dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left)
+dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPointerData *tid,
+			  uint32 *left)
 {
-	if (!push_entry(db, lane, entry, left))
+	if (!push_entry(db, lane, entry, tid, left))
 		return false;
 	dw_ready_list(db, lane);
 	note_news(lane);
@@ -258,6 +261,8 @@ typedef struct Place
 	DwGroup    *group;			/* the first one of this group; NULL: of no group */
 	DwPosition	position;		/* in the ready list; if there is nothing, it is the spare */
 	bool		few_left;		/* the timer is to load more tasks of some group */
+	ItemPointerData tid;		/* once the task is taken, if it has a group: where its row is, or
+								 * invalid if that is not known */
 } Place;
 
 /*
@@ -302,7 +307,7 @@ sort_into_groups(DwDatabase *db, DwLane *lane, bool *left)
 
 		if (first == NULL || !dw_entry_has_group(first))
 			return;
-		added = dw_group_add(db, lane, first, lane->groups.nopen == 0);
+		added = dw_group_add(db, lane, first, NULL, lane->groups.nopen == 0);
 		if (added != DW_GROUP_ADDED && added != DW_GROUP_LEFT)
 			return;
 		take_ungrouped(db, lane, &head, &entry);
@@ -350,9 +355,12 @@ take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry 
 	bool		few_left = place->few_left;
 
 	if (place->group)
-		few_left |= dw_group_take(db, place->group, entry, now);
+		few_left |= dw_group_take(db, place->group, entry, &place->tid, now);
 	else
+	{
 		take_ungrouped(db, lane, &place->position, entry);
+		ItemPointerSetInvalid(&place->tid);
+	}
 	pg_atomic_fetch_sub_u64(&db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return few_left;
@@ -366,6 +374,7 @@ take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, Timesta
 {
 	bool		few_left = take_ready(db, lane, place, now, &me->current);
 
+	me->tid = place->tid;
 	me->begun = false;
 	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
 	pg_atomic_write_u32(&me->helpers, 0);
@@ -591,6 +600,7 @@ dw_ready_exchange(DwDatabase *db, DwExecutor *me, TimestampTz due, int64 id)
 	pg_atomic_fetch_add_u64(&db->ready, 1);
 	me->current.due = due;
 	me->current.id = id;
+	ItemPointerSetInvalid(&me->tid);
 	me->current.offset &= ~DW_ENTRY_ALONE;
 	return true;
 }

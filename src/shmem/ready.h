@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "storage/itemptr.h"
+
 #include "../ring/ring.h"
 #include "executors.h"
 #include "queue_limits.h"
@@ -44,7 +46,8 @@ extern bool dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *lo
 extern bool dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *entry,
 								 bool *few_left);
 
-extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry, uint32 *left);
+extern bool dw_ready_push(DwDatabase *db, DwLane *lane, const DwEntry *entry,
+						  const ItemPointerData *tid, uint32 *left);
 extern void dw_ready_unlist(DwDatabase *db, DwLane *lane);
 extern void dw_ready_list(DwDatabase *db, DwLane *lane);
 extern void dw_ready_obey_pause(DwDatabase *db, DwLane *lane);

@@ -387,6 +387,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 	for (int n = 0; dw_lane_scan_step(scan, &key, &visible); n++)
 	{
 		DwEntry		entry;
+		const ItemPointerData *tid = NULL;
 		bool		pause = n >= SLICE_ROWS ||
 			(n % 64 == 63 && dw_uptime() - began > SLICE_US);
 
@@ -406,10 +407,13 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		entry.offset = ItemPointerGetOffsetNumber(&key.tid);
 		entry.lane = lane - dw_lanes;
 		if (lane->grouped && visible)
+		{
+			tid = &key.tid;
 			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
+		}
 		if (pause || dw_near_is_behind(lane, entry.due) ||
 			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
-			!dw_near_add_hard(lane, &entry))
+			!dw_near_add_hard(lane, &entry, tid))
 		{
 			dw_lane_scan_end(scan);
 			return lane->cursor_due;
@@ -538,11 +542,12 @@ load_time(DwLane *lane, TimestampTz now)
 
 /*
  * Makes entries of n hints, whose lanes are grouped: a hint does not say the group, so the
- * rows are read.  The id of an entry is 0 if its task is not there any more, or was moved:
- * the session that has done it sends another hint.  False if the rows cannot be read now.
+ * rows are read; tids says where they are.  The id of an entry is 0 if its task is not there any
+ * more, or was moved: the session that has done it sends another hint.  False if the rows cannot
+ * be read now.
  */
 bool
-dw_load_hinted(const DwHint *hints, int n, DwEntry *entries)
+dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids)
 {
 	volatile bool ok = false;
 
@@ -566,6 +571,7 @@ dw_load_hinted(const DwHint *hints, int n, DwEntry *entries)
 				entries[i].id = key.id;
 				entries[i].lane = hints[i].lane.index;
 				dw_entry_set_group(&entries[i], dw_task_group(rel, tuple));
+				tids[i] = key.tid;
 			}
 			heap_freetuple(tuple);
 		}
@@ -611,7 +617,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		dw_entry_set_group(&entry, left.hash);
 		/* a pause is possible at a task of another lane, too, since there may be many of these */
 		if ((n > 0 && dw_uptime() - began > SLICE_US) ||
-			(ours && (room == 0 || !dw_near_add_hard(lane, &entry))))
+			(ours && (room == 0 || !dw_near_add_hard(lane, &entry, &key.tid))))
 		{
 			left.due = key.due;
 			left.id = key.id;

@@ -10,10 +10,12 @@
 
 #include "postgres.h"
 
+#include "storage/itemptr.h"
+
 #include "../shmem/shared.h"
 
 extern void dw_load_reset(DwDatabase *database);
-extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries);
+extern bool dw_load_hinted(const DwHint *hints, int n, DwEntry *entries, ItemPointerData *tids);
 extern bool dw_load_some(void);
 extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);

@@ -545,15 +545,18 @@ dw_near_obey_quota(void)
 
 /*---- Placing ----*/
 
-/* Adds the entry to the lane's ready list; returns false if memory has no room for it. */
+/*
+ * Adds the entry to the lane's ready list; returns false if memory has no room for it.  tid: see
+ * dw_ready_push().
+ */
 static bool
-push_ready(DwLane *lane, const DwEntry *entry)
+push_ready(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 {
 	uint32		left = 0;
 	bool		pushed;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	pushed = dw_ready_push(db, lane, entry, &left);
+	pushed = dw_ready_push(db, lane, entry, tid, &left);
 	if (pushed && left == 0)
 		pg_atomic_fetch_add_u64(&db->ready, 1);
 	LWLockRelease(dw_ready_lock(db));
@@ -564,16 +567,19 @@ push_ready(DwLane *lane, const DwEntry *entry)
  * Puts an entry where it belongs by its due time: into the lane's ready list, the heap, or
  * the ring.  Takes the ready lock or the ring lock.
  *
+ * tid: where the row of a task with a group is, which its entry does not say; NULL if that is not
+ * known.  It is forgotten if the task is not due yet.
+ *
  * Returns false, and changes nothing, if memory has no room for the entry.
  */
 bool
-dw_near_add(DwLane *lane, const DwEntry *entry)
+dw_near_add(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 {
 	TimestampTz now = ahead_now();
 	bool		inserted;
 
 	if (entry->due <= now)
-		return push_ready(lane, entry);
+		return push_ready(lane, entry, tid);
 
 	/* into the heap if the tick of its slot has begun */
 	if (heap_count < HEAP_SIZE && dw_ring_tick(ring, entry->due) <= dw_ring_tick(ring, now))
@@ -643,13 +649,13 @@ put_into_spare(DwLane *lane, const DwEntry *entry)
  * lane's cursor is not after the entry; to make room may have cut this very lane.
  */
 bool
-dw_near_add_hard(DwLane *lane, const DwEntry *entry)
+dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid)
 {
 	TimestampTz cursor_due = lane->cursor_due;
 	int64		cursor_id = lane->cursor_id;
 	const Key	wanted = {entry->due, entry->id};
 
-	if (dw_near_add(lane, entry))
+	if (dw_near_add(lane, entry, tid))
 		return true;
 	DW_INJECT("add-no-room");
 	/* first by a cut of the lane that holds most, then by cuts of all */
@@ -659,7 +665,7 @@ dw_near_add_hard(DwLane *lane, const DwEntry *entry)
 		if ((lane->cursor_due != cursor_due || lane->cursor_id != cursor_id) &&
 			!key_before(entry, lane->cursor_due, lane->cursor_id))
 			return false;
-		if (dw_near_add(lane, entry))
+		if (dw_near_add(lane, entry, tid))
 			return true;
 	}
 	if (put_into_spare(lane, entry))
@@ -677,7 +683,7 @@ move_on(const DwEntry *entry)
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
 	add_to_waiting(lane, -1);
-	if (dw_near_add(lane, entry) || put_into_spare(lane, entry))
+	if (dw_near_add(lane, entry, NULL) || put_into_spare(lane, entry))
 		return;
 	/* memory has no room: the entry is dropped, and loaded again later */
 	dw_near_cut(lane, entry->due, entry->id);
@@ -703,7 +709,7 @@ hand_over(const DwEntry *entries, uint32 n)
 		{
 			DwLane	   *lane = &dw_lanes[entries[i].lane];
 
-			if (!dw_ready_push(db, lane, &entries[i], &left))
+			if (!dw_ready_push(db, lane, &entries[i], NULL, &left))
 				break;
 			lane->waiting--;
 		}

@@ -10,12 +10,14 @@
 
 #include "postgres.h"
 
+#include "storage/itemptr.h"
+
 #include "../ring/ring.h"
 #include "../shmem/shared.h"
 
 extern void dw_near_reset(DwDatabase *database);
-extern bool dw_near_add(DwLane *lane, const DwEntry *entry);
-extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry);
+extern bool dw_near_add(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
+extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);
 extern uint32 dw_near_limit(void);
 extern void dw_near_cut(DwLane *lane, TimestampTz due, int64 id);

@@ -281,9 +281,9 @@ is_before_cursor(const DwLane *lane, TimestampTz due, int64 id)
 	return due < lane->cursor_due || (due == lane->cursor_due && id < lane->cursor_id);
 }
 
-/* Steps D2 to D4: puts a task before the lane's cursor into memory. */
+/* Steps D2 to D4: puts a task before the lane's cursor into memory.  tid: see dw_near_add(). */
 static void
-add_hinted(const DwEntry *entry)
+add_hinted(const DwEntry *entry, const ItemPointerData *tid)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
 
@@ -294,7 +294,7 @@ add_hinted(const DwEntry *entry)
 		dw_lane_dirty(db, lane);
 	}
 	/* D2, or D4 */
-	else if (!dw_near_add_hard(lane, entry))
+	else if (!dw_near_add_hard(lane, entry, tid))
 	{
 		dw_near_cut(lane, entry->due, entry->id);
 		dw_near_apply_cuts();
@@ -314,16 +314,17 @@ static void
 add_grouped(void)
 {
 	DwEntry		entries[INBOX_SLICE];
+	ItemPointerData tids[INBOX_SLICE];
 	bool		ok;
 
 	if (nto_read == 0)
 		return;
-	ok = dw_load_hinted(to_read, nto_read, entries);
+	ok = dw_load_hinted(to_read, nto_read, entries, tids);
 	for (int i = 0; i < nto_read; i++)
 		if (!ok)
 			read_again(&to_read[i]);
 		else if (entries[i].id != 0)
-			add_hinted(&entries[i]);
+			add_hinted(&entries[i], &tids[i]);
 	nto_read = 0;
 }
 
@@ -347,7 +348,7 @@ take_hint(const DwHint *hint)
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);
 	entry.offset = ItemPointerGetOffsetNumberNoCheck(&hint->tid);
 	if (!lane->grouped || !is_before_cursor(lane, hint->due, hint->id))
-		add_hinted(&entry);
+		add_hinted(&entry, NULL);
 	else if (nto_read < INBOX_SLICE)
 		to_read[nto_read++] = *hint;
 	else
