@@ -427,7 +427,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 	while (t->entry.due > dw_now() && t->entry.due - dw_now() <= DW_HEAD_START_US)
 		SPIN_DELAY();
 	if (t->entry.due <= dw_now() && !dw_is_paused(db, dw_lanes[t->entry.lane].owner, t->queue))
-		result = dw_claim(db, NULL, rel, &t->entry, can_be_received, &last_has_ended, claim);
+		result = dw_claim(db, NULL, rel, NULL, &t->entry, can_be_received, &last_has_ended, claim);
 	switch (result)
 	{
 		case DW_CLAIMED:

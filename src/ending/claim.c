@@ -341,12 +341,13 @@ look_beyond_snapshot(Relation rel, const DwEntry *entry, DwClaim *claim)
  * executor has taken the entry from its ready list before the active snapshot, which is
  * replaced by a new one if the row has changed since.  The snapshot of a session is not:
  * only what it sees is claimed, and the entry of another version of the row is kept
- * (DW_CLAIM_UNSEEN).  rel was opened by dw_claim_open().  is_wanted may be NULL; if
- * it returns false for the row, the row is left alone.
+ * (DW_CLAIM_UNSEEN).  rel was opened by dw_claim_open().  finder serves for all claims of a
+ * transaction, or is NULL.  is_wanted may be NULL; if it returns false for the row, the row is left
+ * alone.
  */
 DwClaimResult
-dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
-		 DwIsWanted is_wanted, void *arg, DwClaim *claim)
+dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
+		 const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim)
 {
 	DwClaimResult result = DW_CLAIM_NOTHING;
 
@@ -356,7 +357,9 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
 		claim->tuple = fetch_by_tid(rel, me, entry);
 		/* X3: the tid is stale, or not known, so search by id */
 		if (claim->tuple == NULL)
-			claim->tuple = dw_task_find(rel, entry->id, GetActiveSnapshot());
+			claim->tuple = finder != NULL ?
+				dw_task_find_next(finder, rel, entry->id, GetActiveSnapshot()) :
+				dw_task_find(rel, entry->id, GetActiveSnapshot());
 		if (claim->tuple == NULL)
 		{
 			Oid			owner;

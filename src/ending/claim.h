@@ -47,8 +47,8 @@ typedef enum DwClaimResult
 typedef bool (*DwIsWanted) (const DwClaim *claim, void *arg);
 extern void dw_claim_snapshot(void);
 extern Relation dw_claim_open(void);
-extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *entry,
-							  DwIsWanted is_wanted, void *arg, DwClaim *claim);
+extern DwClaimResult dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
+							  const DwEntry *entry, DwIsWanted is_wanted, void *arg, DwClaim *claim);
 extern void dw_claim_read(DwDatabase *db, Relation rel, HeapTuple tuple, DwClaim *claim);
 extern TimestampTz dw_claim_first_due(const DwClaim *claim);
 extern TimestampTz dw_claim_leased_at(const DwClaim *claim);

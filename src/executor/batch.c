@@ -370,6 +370,7 @@ run_members(void)
 {
 	const DwEntry *entry = &batch.me->current;
 	Relation	rel = dw_claim_open();
+	DwTaskFinder finder = {0};
 
 	do
 	{
@@ -382,7 +383,7 @@ run_members(void)
 		dw_claim_snapshot();
 		/* a suspect is not even claimed here: its claim may be what crashes */
 		result = dw_crashes_of(batch.db->oid, entry->id) > 0 ? DW_CLAIM_REJECTED :
-			dw_claim(batch.db, batch.me, rel, entry, may_join, NULL, &claim);
+			dw_claim(batch.db, batch.me, rel, &finder, entry, may_join, NULL, &claim);
 		if (result == DW_CLAIM_REJECTED)
 		{
 			batch.current = CURRENT_LEFT;
@@ -399,6 +400,7 @@ run_members(void)
 			set_batch_search_path(&claim);
 		do_member(add_member(), &claim);
 	} while (take_next_member());
+	dw_task_find_end(&finder);
 	table_close(rel, NoLock);
 }
 

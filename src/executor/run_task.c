@@ -253,7 +253,7 @@ static DwClaimResult
 claim_once(DwClaim *claimed)
 {
 	Relation	rel = dw_claim_open();
-	DwClaimResult result = dw_claim(work.db, work.me, rel, &work.run.entry, NULL, NULL, claimed);
+	DwClaimResult result = dw_claim(work.db, work.me, rel, NULL, &work.run.entry, NULL, NULL, claimed);
 
 	table_close(rel, NoLock);
 	return result;

@@ -612,6 +612,60 @@ sub row_history
 }
 
 #
+# What groups cost, whose limit is not reached: a backlog in a queue with a
+# thousand of them, beside the same in a queue without.
+#
+my @group_queues = (plain => 'bench plain', groups => 'bench groups');
+
+sub group_drain
+{
+	my ($n, $queue, $text, $args) = @_;
+	my $ready = "SELECT ready >= $n FROM delay_wheel.queues WHERE name = '$queue'";
+	my $done = value(q{SELECT done FROM delay_wheel.status WHERE database = current_database()});
+	my $group = $queue eq 'bench groups' ? q{, group_key => 'g' || oid % 1000} : '';
+
+	clean();
+	shop()->query("SELECT new_orders($n)");
+	run("SELECT delay_pause('$queue')");
+	shop()->query("SELECT count(delay_schedule_task($text, queue => '$queue'$args$group)) FROM generate_series(1, $n) oid");
+	settle();
+	wait_for("$n tasks are ready", 60 + $n / 1000, $ready);
+	my $begun = time();
+	run("SELECT delay_resume('$queue')");
+	wait_for("$n tasks", 60 + $n / 1000,
+		'SELECT done >= ' . ($done + $n) . ' FROM delay_wheel.status WHERE database = current_database()', 0.01);
+	my $rate = $n / (time() - $begun);
+	shop()->query("SELECT check_orders($n)") if $text =~ /update/;
+	watch_memory();
+	return $rate;
+}
+
+sub row_groups
+{
+	my $n = $opt{groups};
+	my %queue = @group_queues;
+
+	sync_commit('on');
+	run("SELECT delay_queue('$queue{plain}', users => '{shop}'), delay_queue('$queue{groups}', groups => true, group_max_running => 10, users => '{shop}')");
+	for my $task ([ 'an UPDATE', "'$bound_text'", ', args => ARRAY[oid]' ], [ 'SELECT 1', q{'SELECT 1'}, '' ])
+	{
+		my ($name, @task) = @$task;
+		my %figures = rounds(
+			$opt{rounds},
+			[qw(ours floor)],
+			{
+				ours => sub { group_drain($n, $queue{groups}, @task) },
+				floor => sub { group_drain($n, $queue{plain}, @task) },
+			});
+		record('groups', %figures, place => 57, variant => "$name, $n, 2 executors", sync => 'on',
+			unit => 'tasks/s', reach => [ '>=', 0.80 ]);
+	}
+	run("SELECT delay_queue_drop(name) FROM unnest(ARRAY['$queue{plain}', '$queue{groups}']) name");
+	clean();
+	return;
+}
+
+#
 # WAL from scheduling to done.  Whole pages are not counted, of which there are
 # many after a checkpoint and few later: full_page_writes is off here.
 #
@@ -1090,7 +1144,7 @@ sub fill
 #
 my %row = (
 	schedule => \&row_schedule, bulk => \&row_bulk, trigger => \&row_trigger, drain => \&row_drain, burst => \&row_burst,
-	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, wal => \&row_wal, lateness => \&row_lateness,
+	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, groups => \&row_groups, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale,
 	messages => sub { measure_messages(\%opt, \&rounds, \&record, \&sync_commit) });
@@ -1124,7 +1178,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule bulk trigger drain burst million snapshot history wal lateness poller cron idle start memory messages);
+	measure($_) for qw(schedule bulk trigger drain burst million snapshot history groups wal lateness poller cron idle start memory messages);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

@@ -53,6 +53,7 @@ my %title = (
 	million => [ 'Drain of a great burst', 'two SKIP LOCKED loops' ],
 	snapshot => [ 'Drain under an old snapshot', 'itself without' ],
 	history => [ 'Drain with a history', 'itself without' ],
+	groups => [ 'Drain of 1,000 groups', 'itself without' ],
 	wal => [ 'WAL, schedule to done', 'INSERT, UPDATE, DELETE' ],
 	lateness => [ 'Lateness of start, 100 tasks/s', 'sleep and wake up' ],
 	peers => [ 'Lateness of others, p50', '' ],

@@ -1,6 +1,6 @@
-# Rows move, vanish and give their places to others while the ring holds where
-# they were: that is a miss and a look by id, never an error, and never another
-# task's row.
+# Rows move, vanish and give their places to others while memory holds where
+# they were, in the ring or in the lists of groups: that is a miss and a look by
+# id, never an error, and never another task's row.
 
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use DelayWheel;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 my $n = 5000;
 # enough for what is done to the table in between
@@ -119,6 +119,72 @@ note("$rounds times VACUUM FULL");
 wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', 'VACUUM FULL meanwhile: all tasks run', 120);
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran'), '5000|5000',
 	'VACUUM FULL meanwhile: each once');
+
+#
+# Ready tasks of groups.  How often a row was looked for by its id, the index of ids says.
+#
+$node->safe_psql('postgres', q{
+	SELECT delay_queue('grouped', groups => true, group_max_running => 10);
+	-- so many tasks that are due, of 50 groups
+	CREATE FUNCTION put(first int, count int) RETURNS void LANGUAGE sql AS $$
+		INSERT INTO delay_wheel.task (due, owner, queue, sql, group_key)
+		SELECT now(), current_user::regrole, q.id, format('INSERT INTO ran VALUES (%s, current_setting(''delay_wheel.task_id'')::bigint)', n), 'g' || n % 50
+		FROM delay_wheel.queue q, generate_series(first, first + count - 1) n WHERE q.name = 'grouped'
+	$$;
+});
+
+# Waits until all processes have written down what they have counted.
+sub looks_by_id
+{
+	my ($looks, $before) = (-1, -2);
+
+	wait_until(60, sub {
+		($before, $looks) = ($looks, $node->safe_psql('postgres', q{SELECT idx_scan FROM pg_stat_all_indexes WHERE indexrelname = 'task_pkey'}));
+		sleep(1.5) if $looks != $before;
+		return $looks == $before;
+	});
+	return $looks;
+}
+
+# As check(), with ready tasks of groups; returns how many were looked for by their ids.
+sub check_groups
+{
+	my ($what, $do, $from, $to) = @_;
+
+	# not by a pause: its end has the tasks read again
+	$node->safe_psql('postgres', 'TRUNCATE ran; TRUNCATE delay_wheel.task; ALTER SYSTEM SET delay_wheel.enabled = off');
+	$node->reload;
+	wait_for($node, q{SELECT state = 'disabled' FROM delay_wheel.status}, "$what, groups: no task is begun");
+	$node->safe_psql('postgres', "SELECT put(1, $n)");
+	wait_for($node, "SELECT ready = $n FROM delay_wheel.queues WHERE name = 'grouped'", "$what, groups: tasks are ready");
+	$do->();
+	my $before = looks_by_id();
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET delay_wheel.enabled');
+	$node->reload;
+	wait_for($node, 'SELECT count(*) = 0 FROM delay_wheel.task', "$what, groups: all tasks run", 120);
+	wait_for($node, 'SELECT near + ready = 0 FROM delay_wheel.status', "$what, groups: nothing is left in memory");
+	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n), min(n), max(n) FROM ran'),
+		join('|', $to - $from + 1, $to - $from + 1, $from, $to), "$what, groups: each once, and no other");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM delay_wheel.failed'), 0, "$what, groups: none failed");
+	return looks_by_id() - $before;
+}
+
+cmp_ok(check_groups('nothing', sub { }, 1, $n), '<', $n / 10, 'rows that have not moved are not looked for by their ids');
+cmp_ok(check_groups('VACUUM FULL', sub {
+		$node->safe_psql('postgres', q{
+			SELECT delay_cancel(id) FROM delay_wheel.task ORDER BY id LIMIT 1000;
+			VACUUM FULL delay_wheel.task;
+		});
+	}, 1001, $n), '>', 1000, 'those that have moved are');
+check_groups('places of deleted rows given to others', sub {
+		$node->safe_psql('postgres', q{
+			CREATE TEMP TABLE place AS SELECT ctid AS place FROM delay_wheel.task;
+			DELETE FROM delay_wheel.task;
+			VACUUM delay_wheel.task;
+			SELECT put(100001, 4000);
+			SELECT 1 / (SELECT count(*) FROM delay_wheel.task t JOIN place p ON t.ctid = p.place);
+		});
+	}, 100001, 104000);
 
 my @errors = grep { / (ERROR|FATAL|PANIC|WARNING): / } split /\n/, log_since($node, 0);
 is(join("\n", @errors), '', 'no error in the log');
