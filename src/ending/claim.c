@@ -182,18 +182,6 @@ has_block(Relation rel, BlockNumber block)
 		block < RelationGetNumberOfBlocks(rel);
 }
 
-/* Sets *tid to where the row of the entry was seen; it is invalid if that is not known. */
-static void
-tid_of_entry(const DwExecutor *me, const DwEntry *entry, ItemPointer tid)
-{
-	if (!dw_entry_has_group(entry))
-		ItemPointerSet(tid, entry->block, dw_entry_offset(entry));
-	else if (me != NULL && me->current.id == entry->id)
-		*tid = me->tid;
-	else
-		ItemPointerSetInvalid(tid);
-}
-
 /*
  * Returns a copy of the row of the entry's task, if it is where it was seen; NULL if it is not
  * there, or not known where.
@@ -201,15 +189,26 @@ tid_of_entry(const DwExecutor *me, const DwEntry *entry, ItemPointer tid)
 static HeapTuple
 fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 {
+	BlockNumber block = InvalidBlockNumber;
+	OffsetNumber offset = InvalidOffsetNumber;
 	HeapTupleData tuple;
 	HeapTuple	copy;
 	Buffer		buffer;
 	bool		isnull;
 
-	tid_of_entry(me, entry, &tuple.t_self);
-	if (!ItemPointerIsValid(&tuple.t_self) ||
-		!has_block(rel, ItemPointerGetBlockNumber(&tuple.t_self)))
+	if (!dw_entry_has_group(entry))
+	{
+		block = entry->block;
+		offset = dw_entry_offset(entry);
+	}
+	else if (me != NULL && me->current.id == entry->id && ItemPointerIsValid(&me->tid))
+	{
+		block = ItemPointerGetBlockNumber(&me->tid);
+		offset = ItemPointerGetOffsetNumber(&me->tid);
+	}
+	if (offset == InvalidOffsetNumber || !has_block(rel, block))
 		return NULL;
+	ItemPointerSet(&tuple.t_self, block, offset);
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
 	/* vacuum may have freed the tid for another row */

@@ -357,10 +357,7 @@ take_ready(DwDatabase *db, DwLane *lane, Place *place, TimestampTz now, DwEntry 
 	if (place->group)
 		few_left |= dw_group_take(db, place->group, entry, &place->tid, now);
 	else
-	{
 		take_ungrouped(db, lane, &place->position, entry);
-		ItemPointerSetInvalid(&place->tid);
-	}
 	pg_atomic_fetch_sub_u64(&db->ready, 1);
 	if (lane->load_below == 0 || dw_lane_held(lane) >= lane->load_below)
 		return few_left;
@@ -374,7 +371,8 @@ take_current(DwDatabase *db, DwExecutor *me, DwLane *lane, Place *place, Timesta
 {
 	bool		few_left = take_ready(db, lane, place, now, &me->current);
 
-	me->tid = place->tid;
+	if (place->group)
+		me->tid = place->tid;
 	me->begun = false;
 	/* a parallel worker that calls exit() does not decrement it; all are gone by now */
 	pg_atomic_write_u32(&me->helpers, 0);

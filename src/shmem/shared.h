@@ -366,8 +366,8 @@ typedef struct DwShared
 #define DW_ENTRY_ALONE	0x8000
 
 /*
- * Another flag: block is the hash of the task's group, see groups.c.  Its row is found by
- * the id then.
+ * Another flag: block is the hash of the task's group, see groups.c.  Where the row is, the list of
+ * the group may know, and then DwExecutor.tid; else the row is found by the id.
  */
 #define DW_ENTRY_GROUP	0x4000
 
