@@ -64,6 +64,8 @@ CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS N
 -- leases, few at a time: to count them, and to find those that have ended
 CREATE INDEX task_lease_idx ON delay_wheel.task (due, queue) WHERE token IS NOT NULL;
 CREATE INDEX task_group_idx ON delay_wheel.task (origin, queue, group_hash, due, id) WHERE group_hash IS NOT NULL;
+-- leases of groups: to count them
+CREATE INDEX task_group_lease_idx ON delay_wheel.task (origin, queue, group_hash) WHERE token IS NOT NULL AND group_hash IS NOT NULL;
 -- tasks that are due at a local time, whose time zone may get other rules
 CREATE INDEX task_local_idx ON delay_wheel.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
 COMMENT ON TABLE delay_wheel.task IS

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "../base/clock.h"
+#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
@@ -75,6 +76,8 @@ dw_wake_receivers(DwDatabase *db)
 
 		if (queue->database != db->oid)
 			continue;
+		if (dw_limits_take_group_doubt(queue))
+			dw_groups_release(db, queue);
 		if (queue->waiting > 0)
 			wake_at = wake_for_queue(db, queue);
 		if (queue->notifies)
