@@ -35,7 +35,7 @@
  * its group; *first and *until as for dw_group_decide().
  */
 static DwGroupDecision
-look(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, const DwGroupTaken *taken,
+look(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTaken *taken,
 	 DwLeaseCounts counts, bool *full, DwTaskKey *first, TimestampTz *until)
 {
 	/* Y2: newer than taken->running */
@@ -47,6 +47,8 @@ look(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, const DwGr
 	dw_leases_of_group(rel, queue, taken->hash, snapshot, counts, &leases);
 	*full = taken->running + leases.n > taken->limit;
 	*until = leases.next_end;
+	if (taken->running + leases.n == taken->limit)
+		taken->full_until = leases.next_end;
 	if (*full)
 		decision = DW_GROUP_WAIT;
 	else if (taken->ordered)
@@ -63,6 +65,29 @@ look(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, const DwGr
 }
 
 /*
+ * Puts a message back that may not be claimed now, and holds its group.  Needs the ready lock.
+ *
+ * Of an ordered group no other one was taken meanwhile, so it goes back at once: the next one may be
+ * in another lane, and be received by the same call.  Others go back in their order, at the end of
+ * the call.
+ */
+static DwGroupVerdict
+put_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
+{
+	/* where places are short, a group must not keep one while it waits */
+	if (dw_groups_are_short())
+	{
+		*reload = !dw_ready_set_aside(db, entry);
+		return DW_GROUP_WENT_BACK;
+	}
+	taken->waits = dw_group_hold_taken(entry, taken, until, full);
+	if (!taken->ordered)
+		return DW_GROUP_GOES_BACK;
+	*reload = !dw_ready_put_back(db, entry, false);
+	return DW_GROUP_WENT_BACK;
+}
+
+/*
  * Decides about a message that this session has taken, by the limits and the order of its
  * group.  counts() returns false for leases that this transaction has begun, which are counted in
  * memory until its end.  rel is the table of tasks.  Takes the ready lock.
@@ -76,6 +101,7 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	DwTaskKey	first;
 	TimestampTz until;
 	bool		full;
+	bool		reload = false;
 
 	if (taken->hash == DW_NO_GROUP || taken->limit == 0)
 		return DW_GROUP_CLAIM;
@@ -87,17 +113,10 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	/* Y3 */
 	if (decision == DW_GROUP_WAIT ||
 		!dw_group_try_other(entry, first.id) || !dw_ready_exchange(db, entry, first.due, first.id))
-	{
-		/* where places are short, a group must not keep one while it waits */
-		if (dw_groups_are_short() && dw_ready_set_aside(db, entry))
-			verdict = DW_GROUP_SET_ASIDE;
-		else
-		{
-			taken->waits = dw_group_hold_taken(entry, taken, until, full);
-			verdict = DW_GROUP_GOES_BACK;
-		}
-	}
+		verdict = put_back(db, entry, taken, until, full, &reload);
 	LWLockRelease(dw_ready_lock(db));
+	if (reload)
+		dw_wake_timer(db, DW_AWAKE);
 	return verdict;
 }
 

@@ -23,7 +23,7 @@ typedef enum DwGroupVerdict
 {
 	DW_GROUP_CLAIM,				/* it may be claimed; its entry may be that of another message now */
 	DW_GROUP_GOES_BACK,			/* it is to be put back at the end of the call */
-	DW_GROUP_SET_ASIDE			/* it was put aside */
+	DW_GROUP_WENT_BACK			/* it was put back */
 } DwGroupVerdict;
 
 extern DwGroupVerdict dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry,

@@ -283,15 +283,16 @@ end_count(DwDatabase *db, const Taken *t)
 
 /*
  * Counts that a message is not received any more for its group, if it has one; begun is whether it
- * was received.  Returns when the timer is to look.  Needs the ready lock.
+ * was received, leased whether its lease is committed.  Returns when the timer is to look.  Needs
+ * the ready lock.
  */
 static TimestampTz
-end_in_group(Taken *t, bool begun)
+end_in_group(Taken *t, bool begun, bool leased)
 {
 	if (t->group.hash == DW_NO_GROUP ||
 		pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
 		return DW_NEVER;
-	return dw_group_end_taken(t->entry.lane, &t->group, begun);
+	return dw_group_end_taken(t->entry.lane, &t->group, begun, leased ? t->until : 0);
 }
 
 /* The timer is to look for receivers at that time, or need not (DW_NEVER). */
@@ -309,7 +310,7 @@ tell_timer(DwDatabase *db, TimestampTz at)
  * Takes the ready lock if there is any.
  */
 static void
-end_in_groups(DwDatabase *db, SubTransactionId subid)
+end_in_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 {
 	TimestampTz news = DW_NEVER;
 	bool		locked = false;
@@ -323,7 +324,7 @@ end_in_groups(DwDatabase *db, SubTransactionId subid)
 		if (!locked)
 			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		locked = true;
-		at = end_in_group(&taken[i], taken[i].state >= TAKEN_HELD);
+		at = end_in_group(&taken[i], taken[i].state >= TAKEN_HELD, committed && taken[i].state == TAKEN_LEASED);
 		news = Min(news, at);
 	}
 	if (locked)
@@ -345,7 +346,7 @@ forget_taken(DwDatabase *db, Taken *t)
 	if (t->group.hash == DW_NO_GROUP)
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	news = end_in_group(t, false);
+	news = end_in_group(t, false, false);
 	LWLockRelease(dw_ready_lock(db));
 	tell_timer(db, news);
 }
@@ -387,7 +388,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
 			dw_limits_not_begun(db, queue);
 			/* Y4: after the message is back, so that its group opens with it */
-			(void) end_in_group(&taken[i], false);
+			(void) end_in_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
 			end_count(db, &taken[i]);
 		}
@@ -696,7 +697,7 @@ group_allows(DwDatabase *db, Relation rel, Taken *t)
 		case DW_GROUP_GOES_BACK:
 			t->state = TAKEN_RETURNED;
 			break;
-		case DW_GROUP_SET_ASIDE:
+		case DW_GROUP_WENT_BACK:
 			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 			dw_limits_not_begun(db, t->queue);
 			LWLockRelease(dw_ready_lock(db));
@@ -961,7 +962,7 @@ count_all(void)
 		}
 	}
 	/* nor before its lease is visible, which it is since the commit */
-	end_in_groups(taken_db, InvalidSubTransactionId);
+	end_in_groups(taken_db, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
 		dw_wake_timer(taken_db, first_end);
@@ -994,7 +995,7 @@ bring_back(SubTransactionId subid)
 	int			held = 0;
 	int			left = 0;
 
-	end_in_groups(taken_db, subid);
+	end_in_groups(taken_db, subid, false);
 	for (int i = 0; i < ntaken; i++)
 		held += taken[i].subid >= subid && taken[i].state == TAKEN_HELD;
 	for (int i = 0; i < ntaken; i++)

@@ -1001,22 +1001,45 @@ news_for_receivers(const DwQueue *queue, int32 opened, TimestampTz wakes_at)
 }
 
 /*
+ * Holds a group that leases fill until then, with all its siblings: who took a message of it now
+ * would find that out, and have looked in vain.
+ */
+static void
+hold_full(DwGroup *group, TimestampTz until)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+
+	for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
+		 s = next_sibling(lane, group->hash, s))
+	{
+		s->held_until = Min(until, dw_now() + HOLD_MOST);
+		s->held_full = true;
+	}
+}
+
+/*
  * Counts that a message that a session had taken from this lane is received no more, and forgets
- * its group; begun is whether it was received.  Returns when the timer is to look for receivers.
+ * its group; begun is whether it was received, leased_until the end of its lease, or 0.  Returns
+ * when the timer is to look for receivers.
  */
 TimestampTz
-dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun)
+dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[lane]);
 	DwGroup    *group = find_group(&dw_lanes[lane], taken->hash);
 	TimestampTz wakes_at = DW_NEVER;
+	bool		stays_full;
 	int32		opened;
 
 	if (taken->hash == DW_NO_GROUP || group == NULL)
 		return DW_NEVER;
 	taken->hash = DW_NO_GROUP;
+	/* if nothing of the group has ended since */
+	stays_full = leased_until != 0 && taken->full_until != 0 && group->changes == taken->changes;
+	if (stays_full)
+		hold_full(group, Min(taken->full_until, leased_until));
 	/* one that goes back since others fill the group is not why any of these waits */
-	opened = end_in_group(group, begun, !taken->waits, &wakes_at);
+	opened = end_in_group(group, begun, !taken->waits && !stays_full, &wakes_at);
 	return news_for_receivers(queue, opened, wakes_at);
 }
 

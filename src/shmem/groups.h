@@ -96,6 +96,8 @@ typedef struct DwGroupTaken
 	uint32		running;		/* how many open transactions had taken, this one included */
 	uint32		changes;		/* see DwGroup */
 	bool		waits;			/* it goes back, since its group is held */
+	TimestampTz full_until;		/* with this one the group was full, until its first lease ends;
+								 * 0: it was not */
 } DwGroupTaken;
 
 extern Size dw_groups_size(void);
@@ -122,7 +124,7 @@ extern void dw_groups_set_aside(DwDatabase *db, const DwEntry *entry);
 extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
 extern void dw_group_taken(const DwEntry *entry, DwGroupTaken *taken);
 extern bool dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full);
-extern TimestampTz dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun);
+extern TimestampTz dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until);
 extern TimestampTz dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash);
 extern void dw_groups_release(DwDatabase *db, const DwQueue *queue);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
