@@ -35,8 +35,8 @@
  * its group; *first and *until as for dw_group_decide().
  */
 static DwGroupDecision
-look(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTaken *taken,
-	 DwLeaseCounts counts, bool *full, DwTaskKey *first, TimestampTz *until)
+look_for_leases(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTaken *taken,
+				DwLeaseCounts counts, bool *full, DwTaskKey *first, TimestampTz *until)
 {
 	/* Y2: newer than taken->running */
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -72,7 +72,7 @@ look(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTak
  * the call.
  */
 static DwGroupVerdict
-put_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
+send_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
 {
 	/* where places are short, a group must not keep one while it waits */
 	if (dw_groups_are_short())
@@ -105,7 +105,7 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 
 	if (taken->hash == DW_NO_GROUP || taken->limit == 0)
 		return DW_GROUP_CLAIM;
-	decision = look(db, rel, queue, entry, taken, counts, &full, &first, &until);
+	decision = look_for_leases(db, rel, queue, entry, taken, counts, &full, &first, &until);
 	if (decision == DW_GROUP_RUN_IT)
 		return DW_GROUP_CLAIM;
 	DW_INJECT("receive-before-hold");
@@ -113,7 +113,7 @@ dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGr
 	/* Y3 */
 	if (decision == DW_GROUP_WAIT ||
 		!dw_group_try_other(entry, first.id) || !dw_ready_exchange(db, entry, first.due, first.id))
-		verdict = put_back(db, entry, taken, until, full, &reload);
+		verdict = send_back(db, entry, taken, until, full, &reload);
 	LWLockRelease(dw_ready_lock(db));
 	if (reload)
 		dw_wake_timer(db, DW_AWAKE);

@@ -12,7 +12,6 @@
 
 #include "utils/relcache.h"
 
-#include "../ring/ring.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
 #include "../shmem/groups.h"

@@ -287,7 +287,7 @@ end_count(DwDatabase *db, const Taken *t)
  * the ready lock.
  */
 static TimestampTz
-end_in_group(Taken *t, bool begun, bool leased)
+leave_group(Taken *t, bool begun, bool leased)
 {
 	if (t->group.hash == DW_NO_GROUP ||
 		pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
@@ -306,11 +306,11 @@ tell_timer(DwDatabase *db, TimestampTz at)
 }
 
 /*
- * As end_in_group(), for all messages that were taken from this subtransaction on; at its end.
+ * As leave_group(), for all messages that were taken from this subtransaction on; at its end.
  * Takes the ready lock if there is any.
  */
 static void
-end_in_groups(DwDatabase *db, SubTransactionId subid, bool committed)
+leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 {
 	TimestampTz news = DW_NEVER;
 	bool		locked = false;
@@ -324,7 +324,7 @@ end_in_groups(DwDatabase *db, SubTransactionId subid, bool committed)
 		if (!locked)
 			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 		locked = true;
-		at = end_in_group(&taken[i], taken[i].state >= TAKEN_HELD, committed && taken[i].state == TAKEN_LEASED);
+		at = leave_group(&taken[i], taken[i].state >= TAKEN_HELD, committed && taken[i].state == TAKEN_LEASED);
 		news = Min(news, at);
 	}
 	if (locked)
@@ -346,7 +346,7 @@ forget_taken(DwDatabase *db, Taken *t)
 	if (t->group.hash == DW_NO_GROUP)
 		return;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	news = end_in_group(t, false, false);
+	news = leave_group(t, false, false);
 	LWLockRelease(dw_ready_lock(db));
 	tell_timer(db, news);
 }
@@ -388,7 +388,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
 			dw_limits_not_begun(db, queue);
 			/* Y4: after the message is back, so that its group opens with it */
-			(void) end_in_group(&taken[i], false, false);
+			(void) leave_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
 			end_count(db, &taken[i]);
 		}
@@ -962,7 +962,7 @@ count_all(void)
 		}
 	}
 	/* nor before its lease is visible, which it is since the commit */
-	end_in_groups(taken_db, InvalidSubTransactionId, true);
+	leave_groups(taken_db, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
 		dw_wake_timer(taken_db, first_end);
@@ -995,7 +995,7 @@ bring_back(SubTransactionId subid)
 	int			held = 0;
 	int			left = 0;
 
-	end_in_groups(taken_db, subid, false);
+	leave_groups(taken_db, subid, false);
 	for (int i = 0; i < ntaken; i++)
 		held += taken[i].subid >= subid && taken[i].state == TAKEN_HELD;
 	for (int i = 0; i < ntaken; i++)
