@@ -127,6 +127,7 @@ group(leases => sub {
 	is(texts(lease('leased', 10)), 'c1', 'which is leased');
 	nothing('leased', 'then there is none again');
 	$node->restart;
+	$one = session();
 	query(q{SELECT pg_sleep(0.3)});
 	is(texts(lease('leased', 10)), '', 'after a restart leases still count');
 	is(word('done', $two[0]), 't', 'one is done');
