@@ -636,6 +636,8 @@ lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place,
 
 	if (dw_database_is_disabled(db))
 		return NULL;
+	if (dw_limits_take_group_doubt(queue))
+		dw_groups_release(db, queue);
 	for (int32 i = queue->turns.first; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];

@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "../base/clock.h"
-#include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/receivers.h"
@@ -76,8 +75,6 @@ dw_wake_receivers(DwDatabase *db)
 
 		if (queue->database != db->oid)
 			continue;
-		if (dw_limits_take_group_doubt(queue))
-			dw_groups_release(db, queue);
 		if (queue->waiting > 0)
 			wake_at = wake_for_queue(db, queue);
 		if (queue->notifies)

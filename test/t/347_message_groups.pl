@@ -145,7 +145,9 @@ group(leases => sub {
 	ready('leased', 1);
 	is(texts(lease('leased', 10)), '', 'and the next one has to wait');
 	query("SELECT delay_cancel($more[1][0], stop_running => true)");
+	my $cancelled = time;
 	is(wait_until(60, sub { return texts(lease('leased', 10)) eq 'a6' }), 1, 'until one is cancelled');
+	cmp_ok(time - $cancelled, '<', 5, 'also if nobody waits');
 	query('DELETE FROM delay_wheel.task');
 });
 
