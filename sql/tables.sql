@@ -64,6 +64,8 @@ CREATE INDEX task_key_idx ON delay_wheel.task (owner, queue, key) WHERE key IS N
 -- leases, few at a time: to count them, and to find those that have ended
 CREATE INDEX task_lease_idx ON delay_wheel.task (due, queue) WHERE token IS NOT NULL;
 CREATE INDEX task_group_idx ON delay_wheel.task (origin, queue, group_hash, due, id) WHERE group_hash IS NOT NULL;
+-- leases of groups: to count them
+CREATE INDEX task_group_lease_idx ON delay_wheel.task (origin, queue, group_hash) WHERE token IS NOT NULL AND group_hash IS NOT NULL;
 -- tasks that are due at a local time, whose time zone may get other rules
 CREATE INDEX task_local_idx ON delay_wheel.task (id) WHERE more OPERATOR(pg_catalog.?) 'local';
 COMMENT ON TABLE delay_wheel.task IS
@@ -191,7 +193,7 @@ COMMENT ON COLUMN delay_wheel.queue.keep_settings IS 'of tasks that say none: se
 COMMENT ON COLUMN delay_wheel.queue.per IS 'the time that rate is for; null is a second';
 COMMENT ON COLUMN delay_wheel.queue.burst IS 'how many tasks that the rate has left unused may be started at once; null is 1 + rate/10 a second, at least 2';
 COMMENT ON COLUMN delay_wheel.queue.groups IS 'its tasks may have groups, which take turns; null is false';
-COMMENT ON COLUMN delay_wheel.queue.group_max_running IS 'how many tasks of one group run at a time at most; null is no limit';
+COMMENT ON COLUMN delay_wheel.queue.group_max_running IS 'how many tasks of one group run at a time at most, or messages are received or leased; null is no limit';
 COMMENT ON COLUMN delay_wheel.queue.group_rate IS 'how many tasks of one group are started in the time group_per at most; null is no limit';
 COMMENT ON COLUMN delay_wheel.queue.group_per IS 'the time that group_rate is for; null is a second';
 COMMENT ON COLUMN delay_wheel.queue.group_burst IS 'as burst, for one group';

@@ -226,7 +226,7 @@ give(Change *change, AttrNumber column, Datum value, bool isnull)
 	change->nulls[column - 1] = isnull;
 }
 
-/* Raises an error if the columns of a row say more of groups than can be: there are none, or of messages. */
+/* Raises an error if the columns of a row say more of groups than can be: there are none. */
 static void
 check_group_limits(const Datum *values, const bool *nulls)
 {
@@ -238,11 +238,6 @@ check_group_limits(const Datum *values, const bool *nulls)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("group_max_running, group_rate and group_order need groups"),
 				 errhint("Add groups => true, or set them to 0 and 'any'.")));
-	if (DatumGetBool(values[Anum_queue_external - 1]))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("group_max_running, group_rate and group_order are not supported for an external queue"),
-				 errdetail("Groups of messages take turns, without limits or order of their own.")));
 }
 
 /* Makes a change in the columns of a row. */

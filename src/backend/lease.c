@@ -37,6 +37,7 @@
 #include "../ending/keys.h"
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
@@ -51,6 +52,7 @@
 #include "../task/row_lock.h"
 #include "../task/touched.h"
 #include "lease.h"
+#include "message_group.h"
 #include "options.h"
 
 PG_FUNCTION_INFO_V1(dw_done);
@@ -66,6 +68,7 @@ typedef struct Over
 	DwOutcome	outcome;		/* DW_NOT_ENDED: released */
 	TimestampTz until;			/* when it would have ended */
 	uint32		counts;			/* see dw_limits_lease_counts() */
+	uint32		group;			/* hash of its group; DW_NO_GROUP: it has none */
 	SubTransactionId subid;
 } Over;
 
@@ -77,11 +80,22 @@ static int	over_size = 0;
 /*---- Taking a lease's row ----*/
 
 /*
- * Deletes the row of a message that is leased with this token, and fills in *claim; false
- * if the token is not that of its lease, or another transaction has the row.
+ * True if a lease that is to be extended can be so.  In a group with a limit or an order, one that
+ * has ended cannot: others of the group may have been received since.
  */
 static bool
-take_leased(Relation rel, int64 id, int64 token, DwClaim *claim)
+can_extend(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	return dw_task_lease_lasts(key) || !dw_group_is_limited(rel, tuple, key);
+}
+
+/*
+ * Deletes the row of a message that is leased with this token, and fills in *claim; false
+ * if the token is not that of its lease, or another transaction has the row.  extends: the lease
+ * is to go on.
+ */
+static bool
+take_leased(Relation rel, int64 id, int64 token, bool extends, DwClaim *claim)
 {
 	HeapTuple	tuple = dw_task_find(rel, id, NULL);
 	DwTaskKey	key;
@@ -95,6 +109,8 @@ take_leased(Relation rel, int64 id, int64 token, DwClaim *claim)
 		return false;
 	/* who knows the token may have lost the right since */
 	dw_queue_require_receiver(key.queue);
+	if (extends && !can_extend(rel, tuple, &key))
+		return false;
 	dw_writes_for(key.owner);
 	/* K2 */
 	if (dw_task_is_cancelled(rel, tuple) || dw_row_delete(rel, &key) != TM_Ok)
@@ -124,6 +140,8 @@ note_over(const DwClaim *claim, DwOutcome outcome)
 		.outcome = outcome,
 		.until = claim->key.due,
 		.counts = dw_limits_lease_counts(dw_lanes[lane.index].queue_place),
+		.group = claim->nulls[Anum_task_group_hash - 1] ? DW_NO_GROUP :
+			DatumGetUInt32(claim->values[Anum_task_group_hash - 1]),
 		.subid = GetCurrentSubTransactionId()
 	};
 }
@@ -151,7 +169,7 @@ finish_done(int64 id, int64 token, text *result)
 {
 	Relation	rel = dw_tasks_open();
 	DwClaim		claim;
-	bool		held = take_leased(rel, id, token, &claim);
+	bool		held = take_leased(rel, id, token, false, &claim);
 
 	if (held)
 	{
@@ -183,7 +201,7 @@ dw_lease_fail(int64 id, int64 token, TimestampTz due, bool give_up, ErrorData *e
 {
 	Relation	rel = dw_tasks_open();
 	DwClaim		claim;
-	bool		held = take_leased(rel, id, token, &claim);
+	bool		held = take_leased(rel, id, token, false, &claim);
 
 	if (held)
 	{
@@ -295,7 +313,7 @@ dw_extend(PG_FUNCTION_ARGS)
 	read_lease(fcinfo, "delay_extend()", &id, &token);
 	lease = dw_option_lease(fcinfo, 2, "lease");
 	rel = dw_tasks_open();
-	held = take_leased(rel, id, token, &claim);
+	held = take_leased(rel, id, token, true, &claim);
 	if (held)
 	{
 		TimestampTz until = dw_time_add(dw_now(), lease > 0 ? lease :
@@ -323,7 +341,7 @@ dw_release(PG_FUNCTION_ARGS)
 	read_lease(fcinfo, "delay_release()", &id, &token);
 	delay = dw_option_pause(fcinfo, 2, "delay");
 	rel = dw_tasks_open();
-	held = take_leased(rel, id, token, &claim);
+	held = take_leased(rel, id, token, false, &claim);
 	if (held)
 	{
 		TimestampTz due = delay > 0 ? dw_time_add(dw_now(), delay) : dw_claim_first_due(&claim);
@@ -341,11 +359,39 @@ dw_release(PG_FUNCTION_ARGS)
 
 /*---- The end of the transaction ----*/
 
+/*
+ * Step Y5, after the commit: groups are not held any more by leases that have ended.  Takes the
+ * ready lock if there are any, once.  Returns when the timer is to look for receivers.
+ */
+static TimestampTz
+open_groups(DwDatabase *db)
+{
+	TimestampTz news = DW_NEVER;
+	bool		locked = false;
+
+	for (int i = 0; i < nover; i++)
+	{
+		TimestampTz at;
+
+		if (over[i].group == DW_NO_GROUP)
+			continue;
+		if (!locked)
+			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		locked = true;
+		at = dw_group_lease_over(db, over[i].queue, over[i].group);
+		news = Min(news, at);
+	}
+	if (locked)
+		LWLockRelease(dw_ready_lock(db));
+	return news;
+}
+
 /* After the commit: counts the ends of leases, and wakes the timer if places were freed. */
 static void
 count_over(void)
 {
 	DwDatabase *db = dw_my_pinned_database();
+	TimestampTz news = db != NULL ? open_groups(db) : DW_NEVER;
 	bool		wake = false;
 
 	for (int i = 0; i < nover && db != NULL; i++)
@@ -363,9 +409,11 @@ count_over(void)
 									 over[i].counts, over[i].until);
 	}
 	if (wake)
+		news = DW_AWAKE;
+	if (news != DW_NEVER)
 	{
 		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
-		dw_wake_timer(db, DW_AWAKE);
+		dw_wake_timer(db, news);
 	}
 }
 

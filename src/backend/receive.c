@@ -17,8 +17,9 @@
  * not claimed goes back at the end of the call, and what was claimed is hinted again when
  * the transaction, or the subtransaction, is rolled back (steps P2 to P5, A1 and A2 of the
  * model in test/model).
- * A process that ends aborts its transaction first.  The callbacks take no lock, allocate
- * nothing and cannot fail.
+ * A process that ends aborts its transaction first.  The callbacks allocate nothing and cannot
+ * fail.  They take no lock, but for messages of groups the ready lock, once for all of these: what
+ * is received of a group is counted there, see shmem/groups.c.
  *
  * A lease is a move.  The row is inserted again, due when the lease ends, with a random
  * token.  The timer looks for leases that have ended: if nothing was heard of the
@@ -61,6 +62,7 @@
 #include "../rows/catalog.h"
 #include "../rows/lease_scan.h"
 #include "../rows/task_rows.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/lateness.h"
 #include "../shmem/outcome.h"
@@ -71,10 +73,12 @@
 #include "../shmem/shared.h"
 #include "../shmem/stats.h"
 #include "../task/key_lock.h"
+#include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/queues.h"
 #include "../task/touched.h"
 #include "lease.h"
+#include "message_group.h"
 #include "options.h"
 #include "receive.h"
 
@@ -102,6 +106,7 @@ typedef struct Taken
 	DwLaneRef	lane;			/* as it was then: its place may have gone to another lane */
 	int16		queue;
 	int32		queue_place;	/* where the queue was in dw_queues */
+	DwGroupTaken group;			/* its group, as long as it is counted for that */
 	TakenState	state;
 	bool		has_sequel;		/* its end needs its row: history, notification, follow-up */
 	DwOutcome	outcome;		/* to be counted after the commit */
@@ -247,6 +252,8 @@ pop_messages(DwDatabase *db, const Wish *wish, int n, DwAlone *alone, int *timeo
 
 		if (!dw_ready_pop_message(db, place, alone, &t->entry, &few_left))
 			break;
+		/* Y1 */
+		dw_group_taken(&t->entry, &t->group);
 		t->lane = dw_lane_ref(&dw_lanes[t->entry.lane]);
 		t->queue = queue;
 		t->queue_place = place - dw_queues;
@@ -274,6 +281,76 @@ end_count(DwDatabase *db, const Taken *t)
 	dw_wake_timer(db, DW_AWAKE);
 }
 
+/*
+ * Counts that a message is not received any more for its group, if it has one; begun is whether it
+ * was received, leased whether its lease is committed.  Returns when the timer is to look.  Needs
+ * the ready lock.
+ */
+static TimestampTz
+leave_group(Taken *t, bool begun, bool leased)
+{
+	if (t->group.hash == DW_NO_GROUP ||
+		pg_atomic_read_u32(&dw_lanes[t->entry.lane].generation) != t->lane.generation)
+		return DW_NEVER;
+	return dw_group_end_taken(t->entry.lane, &t->group, begun, leased ? t->until : 0);
+}
+
+/* The timer is to look for receivers at that time, or need not (DW_NEVER). */
+static void
+tell_timer(DwDatabase *db, TimestampTz at)
+{
+	if (at == DW_NEVER)
+		return;
+	dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+	dw_wake_timer(db, at);
+}
+
+/*
+ * As leave_group(), for all messages that were taken from this subtransaction on; at its end.
+ * Takes the ready lock if there is any.
+ */
+static void
+leave_groups(DwDatabase *db, SubTransactionId subid, bool committed)
+{
+	TimestampTz news = DW_NEVER;
+	bool		locked = false;
+
+	for (int i = 0; i < ntaken; i++)
+	{
+		TimestampTz at;
+
+		if (taken[i].group.hash == DW_NO_GROUP || taken[i].subid < subid)
+			continue;
+		if (!locked)
+			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		locked = true;
+		at = leave_group(&taken[i], taken[i].state >= TAKEN_HELD, committed && taken[i].state == TAKEN_LEASED);
+		news = Min(news, at);
+	}
+	if (locked)
+		LWLockRelease(dw_ready_lock(db));
+	tell_timer(db, news);
+}
+
+/*
+ * Nothing is left to do with a message that was not received.  For its group the end is counted at
+ * once, under the ready lock.
+ */
+static void
+forget_taken(DwDatabase *db, Taken *t)
+{
+	TimestampTz news;
+
+	t->state = TAKEN_FORGOTTEN;
+	end_count(db, t);
+	if (t->group.hash == DW_NO_GROUP)
+		return;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	news = leave_group(t, false, false);
+	LWLockRelease(dw_ready_lock(db));
+	tell_timer(db, news);
+}
+
 /* The hint that brings a message back.  For callbacks. */
 static DwHint
 hint_of_taken(const Taken *t)
@@ -297,6 +374,7 @@ finish_call(DwDatabase *db, const Wish *wish)
 	int			left = 0;
 	bool		put_back = false;
 
+	DW_INJECT("receive-before-return");
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	for (int i = ntaken - 1; i >= 0; i--)
 		if (taken[i].state == TAKEN_RETURNED)
@@ -309,6 +387,8 @@ finish_call(DwDatabase *db, const Wish *wish)
 			else
 				dw_reload_ask(&db->timer_news, taken[i].entry.due);
 			dw_limits_not_begun(db, queue);
+			/* Y4: after the message is back, so that its group opens with it */
+			(void) leave_group(&taken[i], false, false);
 			taken[i].state = TAKEN_FORGOTTEN;
 			end_count(db, &taken[i]);
 		}
@@ -463,8 +543,7 @@ claim_taken(DwDatabase *db, Relation rel, Taken *t, DwClaim *claim)
 			}
 			break;
 	}
-	t->state = TAKEN_FORGOTTEN;
-	end_count(db, t);
+	forget_taken(db, t);
 	return false;
 }
 
@@ -594,6 +673,40 @@ holds_any(void)
 	return false;
 }
 
+/*
+ * For dw_group_verdict(): false for a lease that this transaction has begun, and one of a message
+ * that a mark has hit.
+ */
+static bool
+counts_in_group(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].state == TAKEN_LEASED && taken[i].entry.id == key->id)
+			return false;
+	return !dw_task_is_cancelled(rel, tuple);
+}
+
+/* True if limits and order of its group, if it has one, allow to claim this message. */
+static bool
+group_allows(DwDatabase *db, Relation rel, Taken *t)
+{
+	switch (dw_group_verdict(db, rel, t->queue, &t->entry, &t->group, counts_in_group))
+	{
+		case DW_GROUP_CLAIM:
+			return true;
+		case DW_GROUP_GOES_BACK:
+			t->state = TAKEN_RETURNED;
+			break;
+		case DW_GROUP_WENT_BACK:
+			LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+			dw_limits_not_begun(db, t->queue);
+			LWLockRelease(dw_ready_lock(db));
+			forget_taken(db, t);
+			break;
+	}
+	return false;
+}
+
 /* Takes messages of the queue as asked for. */
 static void
 receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
@@ -617,7 +730,7 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 
 			CHECK_FOR_INTERRUPTS();
 			MemoryContextReset(context);
-			if (!claim_taken(db, rel, &taken[i], &claim))
+			if (!group_allows(db, rel, &taken[i]) || !claim_taken(db, rel, &taken[i], &claim))
 				continue;
 			DW_INJECT("receive-after-claim");
 			give_claimed(rel, &taken[i], &claim, wish, result);
@@ -848,6 +961,8 @@ count_all(void)
 			dw_count_lane_lateness(&lane->lateness, late);
 		}
 	}
+	/* nor before its lease is visible, which it is since the commit */
+	leave_groups(taken_db, InvalidSubTransactionId, true);
 	/* V1 */
 	if (first_end != DW_NEVER && dw_lease_end_ask(&taken_db->timer_news, first_end))
 		dw_wake_timer(taken_db, first_end);
@@ -880,6 +995,7 @@ bring_back(SubTransactionId subid)
 	int			held = 0;
 	int			left = 0;
 
+	leave_groups(taken_db, subid, false);
 	for (int i = 0; i < ntaken; i++)
 		held += taken[i].subid >= subid && taken[i].state == TAKEN_HELD;
 	for (int i = 0; i < ntaken; i++)

@@ -110,7 +110,7 @@ holds_group_back(const DwClaim *claim)
 {
 	const DwDeclaredQueue *queue;
 
-	if (dw_this_executor == NULL || claim->nulls[Anum_task_group_key - 1])
+	if ((dw_this_executor == NULL && !claim->key.is_message) || claim->nulls[Anum_task_group_key - 1])
 		return false;
 	(void) dw_queue_tables_now(dw_my_database());
 	queue = dw_queue_declared(claim->key.queue);
@@ -130,7 +130,11 @@ put_back(DwClaim *claim, TimestampTz again_at, TimestampTz started, const ErrorD
 
 	conclude_attempt(claim, DW_RETRIED, started, error);
 	if (holds_group_back(claim))
+	{
 		dw_more_set_number(claim->values, claim->nulls, Anum_task_more, DW_MORE_NOT_BEFORE, again_at);
+		/* of a message that was leased, its place is that of before */
+		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(dw_claim_first_due(claim));
+	}
 	else
 		claim->values[Anum_task_due - 1] = TimestampTzGetDatum(again_at);
 	hint.due = DatumGetTimestampTz(claim->values[Anum_task_due - 1]);

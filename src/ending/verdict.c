@@ -57,7 +57,7 @@ dw_judge_lateness(const DwTaskKey *key, const Datum *values, const bool *nulls, 
 	if (!nulls[Anum_task_first_due - 1])
 		due = DatumGetTimestampTz(values[Anum_task_first_due - 1]);
 	/* of one that has failed, and has kept its place in its group, that of this attempt */
-	else if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
+	if (dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before))
 		due = Max(due, not_before);
 	if (limit == PG_INT64_MAX || dw_time_add(due, limit) >= dw_time_reached())
 		return DW_RUN;

@@ -201,6 +201,7 @@ static const struct
 	{offsetof(DwCatalog, task_key_index), "task_key_idx", false},
 	{offsetof(DwCatalog, task_lease_index), "task_lease_idx", false},
 	{offsetof(DwCatalog, task_group_index), "task_group_idx", false},
+	{offsetof(DwCatalog, task_group_lease_index), "task_group_lease_idx", false},
 	{offsetof(DwCatalog, task_local_index), "task_local_idx", false},
 	{offsetof(DwCatalog, task_id_seq), "task_id_seq", false},
 	{offsetof(DwCatalog, failed_pkey), "failed_task_pkey", false},

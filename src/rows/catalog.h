@@ -263,6 +263,7 @@ typedef struct DwCatalog
 	Oid			task_key_index;
 	Oid			task_lease_index;
 	Oid			task_group_index;
+	Oid			task_group_lease_index;
 	Oid			task_local_index;
 	Oid			task_id_seq;
 	Oid			failed;

@@ -5,7 +5,7 @@
  *
  * Run by sessions that receive, by the timer and by the sweeper.  A partial index has an
  * entry for each row of delay_wheel.task with a token: the end of its lease, and its
- * queue.
+ * queue.  Another one has those that belong to a group.
  *
  *-------------------------------------------------------------------------
  */
@@ -94,4 +94,48 @@ dw_leases_count(Relation rel, int16 queue, TimestampTz now, TimestampTz *next_en
 	}
 	systable_endscan(scan);
 	return n;
+}
+
+/*
+ * Counts the leases of a group of a queue, of this database's origin, whatever their owners and
+ * priorities, but for those for which counts() returns false.
+ */
+void
+dw_leases_of_group(Relation rel, int16 queue, uint32 hash, Snapshot snapshot, DwLeaseCounts counts,
+				   DwGroupLeases *leases)
+{
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	leases->n = 0;
+	leases->next_end = DW_NEVER;
+	leases->any_lapsed = false;
+	ScanKeyInit(&keys[0], Anum_task_origin, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(dw_origin_stamp()));
+	ScanKeyInit(&keys[1], Anum_task_queue, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(queue));
+	ScanKeyInit(&keys[2], Anum_task_group_hash, BTEqualStrategyNumber, F_INT4EQ, UInt32GetDatum(hash));
+	scan = systable_beginscan(rel, dw_catalog()->task_group_lease_index, true, snapshot, 3, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		DwLapsed	lease;
+		bool		isnull;
+
+		dw_task_key(rel, tuple, &lease.key);
+		if (!counts(rel, tuple, &lease.key))
+			continue;
+		lease.first_due = DatumGetTimestampTz(dw_row_column(rel, tuple, Anum_task_first_due, &isnull));
+		if (dw_task_lease_lasts(&lease.key))
+		{
+			leases->next_end = Min(leases->next_end, lease.key.due);
+			leases->n++;
+		}
+		else if (!leases->any_lapsed || lease.first_due < leases->lapsed.first_due ||
+				 (lease.first_due == leases->lapsed.first_due && lease.key.id < leases->lapsed.key.id))
+		{
+			leases->lapsed = lease;
+			leases->any_lapsed = true;
+		}
+	}
+	systable_endscan(scan);
 }

@@ -224,6 +224,9 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 	static const AttrNumber group_columns[] = {
 		Anum_task_origin, Anum_task_queue, Anum_task_group_hash, Anum_task_due, Anum_task_id, 0
 	};
+	static const AttrNumber group_lease_columns[] = {
+		Anum_task_origin, Anum_task_queue, Anum_task_group_hash, 0
+	};
 	static const AttrNumber local_columns[] = {Anum_task_id, 0};
 	const DwCatalog *cat = dw_catalog();
 	bool		is_local = !nulls[Anum_task_more - 1] &&
@@ -234,6 +237,8 @@ dw_task_insert(Relation rel, Datum *values, bool *nulls)
 		{cat->task_key_index, nulls[Anum_task_key - 1] ? NULL : key_columns, RowExclusiveLock},
 		{cat->task_lease_index, nulls[Anum_task_token - 1] ? NULL : lease_columns, RowExclusiveLock},
 		{cat->task_group_index, nulls[Anum_task_group_key - 1] ? NULL : group_columns, RowExclusiveLock},
+		{cat->task_group_lease_index,
+			nulls[Anum_task_token - 1] || nulls[Anum_task_group_key - 1] ? NULL : group_lease_columns, RowExclusiveLock},
 		{cat->task_local_index, is_local ? local_columns : NULL, RowExclusiveLock},
 	};
 

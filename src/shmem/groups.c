@@ -38,6 +38,13 @@
  * comes first, see executor/group_order.c.  If that is one of another lane, or one that cannot
  * begin, the group is held for a while, or until a task of it ends, or another one comes.
  *
+ * Messages: those that open transactions have taken are counted here, those that are leased
+ * in the table.  So a session that has taken a message counts the leases of the group by a
+ * snapshot that is newer than the number of those taken: a message that was leased meanwhile is in
+ * one of both.  If the limit is reached, the group is held until the first of the leases ends.
+ * The end of a lease by a word of its receiver ends the hold; "changes" tells the session that
+ * a lease has ended since it took the message, and was not held back by a hold that came later.
+ *
  * There are delay_wheel.max_groups places, in all databases together.  If all are in use, tasks of
  * further groups stay in the list of their lane.  They need a place to be run, and none to
  * wait: a few more places are kept for lanes in which no group is open, so that each lane
@@ -256,6 +263,8 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 	group->rests = group->is_hungry = false;
 	forget_left(group);
 	group->held_until = group->tried_id = 0;
+	group->held_full = false;
+	group->changes = 0;
 	group->hold_us = HOLD_LEAST;
 	memset(&group->rate_use, 0, sizeof(group->rate_use));
 	dw_list_init(&group->more);
@@ -379,6 +388,18 @@ limits_of(const DwLane *lane, uint32 hash)
 	return queue;
 }
 
+/* How many tasks of the group run, those of all siblings together. */
+static uint32
+running_of(const DwGroup *group)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+	uint32		running = 0;
+
+	for (const DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, group->hash, s))
+		running += s->running;
+	return running;
+}
+
 /* How far the group has used up its rate, by what all siblings know. */
 static const DwRateUse *
 rate_use_of(const DwGroup *group)
@@ -404,20 +425,14 @@ state_by_limits(const DwGroup *group, TimestampTz now, TimestampTz *wakes_at)
 
 	if (queue == NULL)
 		return DW_GROUP_OPEN;
-	if (queue->group_order && group->held_until > now)
+	if (group->held_until > now)
 	{
 		*wakes_at = group->held_until;
 		return DW_GROUP_ASLEEP;
 	}
-	if (queue->group_max_running > 0 || queue->group_order)
-	{
-		uint32		running = 0;
-
-		for (DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, group->hash, s))
-			running += s->running;
-		if (running >= (queue->group_order ? 1 : (uint32) queue->group_max_running))
-			return DW_GROUP_FULL;
-	}
+	if ((queue->group_max_running > 0 || queue->group_order) &&
+		running_of(group) >= (queue->group_order ? 1 : (uint32) queue->group_max_running))
+		return DW_GROUP_FULL;
 	if (queue->group_rate.starts > 0)
 	{
 		*wakes_at = dw_rate_next(&queue->group_rate, rate_use_of(group), now);
@@ -466,10 +481,10 @@ update_state(DwGroup *group, TimestampTz now)
 /*
  * As update_state(), for the group and all its siblings; release: they are not held any more.
  *
- * Returns the lane in which a group opens, for which an executor may have to be woken;
- * DW_NO_LANE if there is none, MANY_LANES if there are several.  Of lanes of the group's own
- * owner only those count that had no open group: the executor that ends a task here takes the
- * next one itself.  *wakes_at is lowered to when the first of them wakes.
+ * Returns the lane in which a group opens, for which an executor or a receiver may have to be
+ * woken; DW_NO_LANE if there is none, MANY_LANES if there are several.  Of lanes of the group's
+ * own owner only those count that had no open group: the executor that ends a task here takes
+ * the next one itself, a receiver need not.  *wakes_at is lowered to when the first of them wakes.
  */
 static int32
 update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_at)
@@ -492,12 +507,15 @@ update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_a
 
 		next = next_sibling(lane, hash, s);
 		if (release)
+		{
 			s->held_until = 0;
+			s->changes++;
+		}
 		update_state(s, now);
 		/* the place of one without a task may be another one's now */
 		if (has_task && s->state == DW_GROUP_ASLEEP)
 			*wakes_at = Min(*wakes_at, s->wakes_at);
-		if (its->groups.nopen > before && (before == 0 || its->owner != lane->owner))
+		if (its->groups.nopen > before && (before == 0 || its->owner != lane->owner || its->external))
 			opened = opened == DW_NO_LANE ? its - dw_lanes : MANY_LANES;
 	}
 	return opened;
@@ -659,7 +677,8 @@ dw_group_add(DwDatabase *db, DwLane *lane, const DwEntry *entry, const ItemPoint
 	if (group->count == 1 || group->held_until != 0)
 	{
 		/* it may be the task that comes first */
-		group->held_until = 0;
+		if (!group->held_full)
+			group->held_until = 0;
 		update_state(group, dw_now());
 	}
 	return DW_GROUP_ADDED;
@@ -807,8 +826,9 @@ dw_groups_cut(DwLane *lane, TimestampTz due, int64 id)
 
 /*
  * Takes the first task of an open group, and ends its turn.  *tid is set to where its row is, and
- * is invalid if that is not known.  A task that an executor takes is counted until dw_group_end();
- * messages are not.  True if the timer is to load more tasks of the group.
+ * is invalid if that is not known.  A task that an executor takes is counted until
+ * dw_group_end(), a message of a group until dw_group_end_taken().  True if the timer is to load
+ * more tasks of the group.
  */
 bool
 dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, TimestampTz now)
@@ -825,7 +845,7 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 		ItemPointerSet(tid, group->first.block, group->first.offset);
 	*entry = first_with_group(group);
 	pop_first(db, group);
-	if (!lane->external)
+	if (!lane->external || group->hash != DW_NO_GROUP)
 		group->running++;
 	if (queue != NULL && queue->group_rate.starts > 0)
 	{
@@ -843,6 +863,34 @@ dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPointer tid, T
 }
 
 /*
+ * Counts the end of a task of the group; begun is whether it had begun.  release: those that were
+ * held may look again.  Returns as update_group().
+ */
+static int32
+end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
+{
+	DwLane	   *lane = &dw_lanes[group->lane];
+	const DwQueue *queue = limits_of(lane, group->hash);
+
+	Assert(group->running > 0);
+	group->running--;
+	if (!begun && queue != NULL && queue->group_rate.starts > 0)
+		dw_rate_not_begun(&queue->group_rate, &group->rate_use);
+	if (begun)
+	{
+		lane->groups.set_aside = 0;
+		lane->groups.rests_until = 0;
+		group->hold_us = HOLD_LEAST;
+		group->tried_id = 0;
+	}
+	/* a group that is open was not at its limit, and so were its siblings not; but these may be held */
+	if (group->state == DW_GROUP_OPEN && (queue == NULL || (!queue->group_order && !lane->external)))
+		return DW_NO_LANE;
+	/* another one may come first now */
+	return update_group(group, release, dw_now(), wakes_at);
+}
+
+/*
  * Counts the end of a task that an executor has taken; begun is whether its SQL had begun.
  * Nothing if the entry has no group.
  */
@@ -850,28 +898,11 @@ void
 dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
 {
 	DwGroup    *group = dw_entry_has_group(entry) ? find_group(&dw_lanes[entry->lane], entry->block) : NULL;
-	const DwQueue *queue;
 	int32		opened;
 
 	if (group == NULL)
 		return;
-	Assert(group->running > 0);
-	group->running--;
-	queue = limits_of(&dw_lanes[group->lane], group->hash);
-	if (!begun && queue != NULL && queue->group_rate.starts > 0)
-		dw_rate_not_begun(&queue->group_rate, &group->rate_use);
-	if (begun)
-	{
-		dw_lanes[group->lane].groups.set_aside = 0;
-		dw_lanes[group->lane].groups.rests_until = 0;
-		group->hold_us = HOLD_LEAST;
-		group->tried_id = 0;
-	}
-	/* a group that is open was not at its limit, and so were its siblings not; but these may be held */
-	if (group->state == DW_GROUP_OPEN && (queue == NULL || !queue->group_order))
-		return;
-	/* another one may come first now */
-	opened = update_group(group, begun, dw_now(), &db->group_wakes_at);
+	opened = end_in_group(group, begun, begun, &db->group_wakes_at);
 	if (opened != DW_NO_LANE)
 		db->group_opened = db->group_opened == DW_NO_LANE ? opened : MANY_LANES;
 }
@@ -966,6 +997,138 @@ dw_group_hold(const DwEntry *entry, TimestampTz until)
 	group->tried_id = 0;
 }
 
+/*---- Messages of groups ----*/
+
+/* Notes the group of a message that a session has just taken; none if the entry has none. */
+void
+dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
+{
+	const DwLane *lane = &dw_lanes[entry->lane];
+	const DwQueue *queue;
+	const DwGroup *group;
+
+	memset(taken, 0, sizeof(DwGroupTaken));
+	if (!dw_entry_has_group(entry) || entry->block == DW_NO_GROUP)
+		return;
+	group = find_group(lane, entry->block);
+	taken->hash = group->hash;
+	queue = limits_of(lane, group->hash);
+	if (queue == NULL || (queue->group_max_running == 0 && !queue->group_order))
+		return;
+	taken->ordered = queue->group_order;
+	taken->limit = queue->group_order ? 1 : (uint32) queue->group_max_running;
+	taken->running = running_of(group);
+	taken->changes = group->changes;
+}
+
+/*
+ * Holds the group of a message that a session has taken, and will put back, as dw_group_hold().
+ * full: until then leases fill the group, whatever comes.  False if a task or a lease of the group
+ * has ended since the message was taken: the caller has to look again.
+ */
+bool
+dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full)
+{
+	DwGroup    *group = find_group(&dw_lanes[entry->lane], taken->hash);
+
+	if (group->changes != taken->changes)
+		return false;
+	dw_group_hold(entry, until);
+	group->held_full = full;
+	update_state(group, dw_now());
+	return true;
+}
+
+/* When the timer is to look for receivers, after update_group(); DW_NEVER if it need not. */
+static TimestampTz
+news_for_receivers(const DwQueue *queue, int32 opened, TimestampTz wakes_at)
+{
+	if (queue == NULL || (queue->waiting == 0 && !queue->notifies))
+		return DW_NEVER;
+	return opened != DW_NO_LANE ? DW_AWAKE : wakes_at;
+}
+
+/*
+ * Holds a group that leases fill until then, with all its siblings: who took a message of it now
+ * would find that out, and have looked in vain.
+ */
+static void
+hold_full(DwGroup *group, TimestampTz until)
+{
+	const DwLane *lane = &dw_lanes[group->lane];
+
+	for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
+		 s = next_sibling(lane, group->hash, s))
+	{
+		s->held_until = Min(until, dw_now() + HOLD_MOST);
+		s->held_full = true;
+	}
+}
+
+/*
+ * Counts that a message that a session had taken from this lane is received no more, and forgets
+ * its group; begun is whether it was received, leased_until the end of its lease, or 0.  Returns
+ * when the timer is to look for receivers.
+ */
+TimestampTz
+dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until)
+{
+	const DwQueue *queue = dw_lane_queue(&dw_lanes[lane]);
+	DwGroup    *group = find_group(&dw_lanes[lane], taken->hash);
+	TimestampTz wakes_at = DW_NEVER;
+	bool		stays_full;
+	int32		opened;
+
+	if (taken->hash == DW_NO_GROUP || group == NULL)
+		return DW_NEVER;
+	taken->hash = DW_NO_GROUP;
+	/* if nothing of the group has ended since */
+	stays_full = leased_until != 0 && taken->full_until != 0 && group->changes == taken->changes;
+	if (stays_full)
+		hold_full(group, Min(taken->full_until, leased_until));
+	/* one that goes back since others fill the group is not why any of these waits */
+	opened = end_in_group(group, begun, !taken->waits && !stays_full, &wakes_at);
+	return news_for_receivers(queue, opened, wakes_at);
+}
+
+/* Counts the end of a lease of this group of an external queue.  Returns as dw_group_end_taken(). */
+TimestampTz
+dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash)
+{
+	const DwLane of_queue = {.database = db->oid, .queue = queue};
+	DwGroup    *group = next_sibling(&of_queue, hash, NULL);
+	const DwQueue *place = group != NULL ? dw_lane_queue(&dw_lanes[group->lane]) : NULL;
+	TimestampTz wakes_at = DW_NEVER;
+	int32		opened;
+
+	/* a group without a place is not held, and nobody has taken a message of it */
+	if (group == NULL)
+		return DW_NEVER;
+	opened = update_group(group, true, dw_now(), &wakes_at);
+	return news_for_receivers(place, opened, wakes_at);
+}
+
+/* Leases of this queue may have ended, of whatever groups: none is held any more. */
+void
+dw_groups_release(DwDatabase *db, const DwQueue *queue)
+{
+	TimestampTz now = dw_now();
+	dlist_mutable_iter iter;
+
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lane_queue(&dw_lanes[i]) == queue)
+			dlist_foreach_modify(iter, &dw_lanes[i].groups.all)
+			{
+				DwGroup    *group = group_of_lane(iter.cur);
+
+				group->held_until = 0;
+				group->changes++;
+				update_state(group, now);
+			}
+}
+
+/*---- All groups of a lane ----*/
+
 /*
  * Calls keep() for each ready task of the lane's groups, drops those for which it returns
  * false, and returns their number.
@@ -1047,7 +1210,13 @@ dw_groups_obey_limits(DwLane *lane)
 	dlist_mutable_iter iter;
 
 	dlist_foreach_modify(iter, &lane->groups.all)
-		update_state(group_of_lane(iter.cur), now);
+	{
+		DwGroup    *group = group_of_lane(iter.cur);
+
+		/* what held it may not hold any more */
+		group->held_until = 0;
+		update_state(group, now);
+	}
 }
 
 /*---- What views and the timer ask; the ready lock, shared, is enough ----*/

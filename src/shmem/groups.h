@@ -39,7 +39,8 @@ typedef struct DwGroup
 	int32		lane;			/* index in dw_lanes */
 	uint32		hash;			/* of the group's name; DW_NO_GROUP: tasks without a group */
 	DwGroupState state;
-	uint32		running;		/* tasks that executors have taken and not ended */
+	uint32		running;		/* tasks that executors have taken and not ended; messages that open
+								 * transactions have taken */
 	uint32		count;			/* ready tasks */
 	DwEntry		first;			/* the first of these; see groups.c, "Where rows are" */
 	DwList		more;			/* the others */
@@ -51,7 +52,9 @@ typedef struct DwGroup
 	DwRateUse	rate_use;		/* of the whole group, if no sibling's is later */
 	TimestampTz wakes_at;		/* if asleep */
 	TimestampTz held_until;		/* it may not begin a task before then, since another one comes first in
-								 * its order; 0: it is not held */
+								 * its order, or leases fill it; 0: it is not held */
+	bool		held_full;		/* it is held since leases fill it, whatever comes */
+	uint32		changes;		/* raised when a task or a lease of it, or of a sibling, has ended */
 	int64		hold_us;		/* how long it is held the next time, if the time is not known */
 	int64		tried_id;		/* the task that an executor has taken last since it came first */
 	dlist_node	of_lane;		/* in DwLaneGroups.all */
@@ -86,6 +89,19 @@ typedef struct DwGroupLeft
 /* In place of a hash: tasks without a group, which take turns as if they were one. */
 #define DW_NO_GROUP		0
 
+/* The group of a message that a session has taken, as it was then. */
+typedef struct DwGroupTaken
+{
+	uint32		hash;			/* DW_NO_GROUP: the message is not counted for any group */
+	uint32		limit;			/* how many of the group may be received or leased; 0: no limit */
+	bool		ordered;		/* the group has an order */
+	uint32		running;		/* how many open transactions had taken, this one included */
+	uint32		changes;		/* see DwGroup */
+	bool		waits;			/* it goes back, since its group is held */
+	TimestampTz full_until;		/* with this one the group was full, until its first lease ends;
+								 * 0: it was not */
+} DwGroupTaken;
+
 extern Size dw_groups_size(void);
 extern void dw_groups_attach(void);
 extern void dw_groups_init(void);
@@ -110,6 +126,11 @@ extern bool dw_group_try_other(const DwEntry *entry, int64 id);
 extern bool dw_groups_are_short(void);
 extern void dw_groups_set_aside(DwDatabase *db, const DwEntry *entry);
 extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
+extern void dw_group_taken(const DwEntry *entry, DwGroupTaken *taken);
+extern bool dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full);
+extern TimestampTz dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until);
+extern TimestampTz dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash);
+extern void dw_groups_release(DwDatabase *db, const DwQueue *queue);
 extern uint32 dw_groups_filter(DwDatabase *db, DwLane *lane, DwKeep keep, void *arg);
 extern void dw_groups_obey_limits(DwLane *lane);
 

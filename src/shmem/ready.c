@@ -587,19 +587,18 @@ dw_ready_set_aside(DwDatabase *db, const DwEntry *entry)
 }
 
 /*
- * Puts the executor's current task back, of a group, and makes another task of the group and
- * the lane current instead.  False if there is no memory to put it back.
+ * Puts a task of a group back that was taken, and makes the entry that of another task of the
+ * group and the lane.  False if there is no memory to put it back.
  */
 bool
-dw_ready_exchange(DwDatabase *db, DwExecutor *me, TimestampTz due, int64 id)
+dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id)
 {
-	if (!put_entry_back(db, &dw_lanes[me->current.lane], &me->current))
+	if (!put_entry_back(db, &dw_lanes[current->lane], current))
 		return false;
 	pg_atomic_fetch_add_u64(&db->ready, 1);
-	me->current.due = due;
-	me->current.id = id;
-	ItemPointerSetInvalid(&me->tid);
-	me->current.offset &= ~DW_ENTRY_ALONE;
+	current->due = due;
+	current->id = id;
+	current->offset &= ~DW_ENTRY_ALONE;
 	return true;
 }
 
@@ -617,37 +616,73 @@ dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me)
 /*---- Messages ----*/
 
 /*
+ * The first message of this lane and its place, as find_first().  If the timer is to load more of
+ * some group of the lane, *look_again is lowered to now: for those who take none.
+ */
+static const DwEntry *
+first_message(DwDatabase *db, DwLane *lane, TimestampTz now, Place *place, TimestampTz *look_again)
+{
+	const DwEntry *first = find_first(db, lane, now, place);
+
+	if (place->few_left)
+	{
+		dw_lane_dirty(db, lane);
+		*look_again = Min(*look_again, now);
+	}
+	return first;
+}
+
+/*
  * The lane of an external queue whose turn it is, and from which a message may be taken
- * now, or NULL.  *look_again is lowered to the time when a limit of the queue ends.
+ * now, and its place; or NULL.  *look_again is lowered to the time when a limit of the queue ends.
  */
 static DwLane *
-lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, TimestampTz *look_again)
+lane_with_message(DwDatabase *db, DwQueue *queue, TimestampTz now, Place *place, TimestampTz *look_again)
 {
 	int32		next;
 
 	if (dw_database_is_disabled(db))
 		return NULL;
+	if (dw_limits_take_group_doubt(queue))
+		dw_groups_release(db, queue);
 	for (int32 i = queue->turns.first; i != DW_NO_LANE; i = next)
 	{
 		DwLane	   *lane = &dw_lanes[i];
+		DwLane	   *peer;
+		Place		place_of_peer;
 
 		next = lane->ready_next;
 		if (dw_ready_count(lane) == 0)
+		{
 			dw_ready_unlist(db, lane);
-		else if (may_take(db, lane, now, look_again))
-			return choose_peer(lane, now);
+			continue;
+		}
+		if (!may_take(db, lane, now, look_again) ||
+			first_message(db, lane, now, place, look_again) == NULL)
+			continue;
+		peer = choose_peer(lane, now);
+		/* its groups may go on sleeping, since siblings were faster */
+		if (peer != lane && first_message(db, peer, now, &place_of_peer, look_again) != NULL)
+		{
+			lane = peer;
+			*place = place_of_peer;
+		}
+		return lane;
 	}
 	return NULL;
 }
 
 /*
- * True if a message of this external queue can be taken now.  If a limit of the queue is
- * in the way, *look_again is lowered to the time when it ends.
+ * True if a message of this external queue can be taken now, as far as is known here: a session
+ * that takes it may find that leases fill its group.  If a limit of the queue is in the way,
+ * *look_again is lowered to the time when it ends.
  */
 bool
 dw_ready_has_message(DwDatabase *db, DwQueue *queue, TimestampTz *look_again)
 {
-	return lane_with_message(db, queue, dw_now(), look_again) != NULL;
+	Place		place;
+
+	return lane_with_message(db, queue, dw_now(), &place, look_again) != NULL;
 }
 
 /*
@@ -687,8 +722,11 @@ dw_ready_pop_message(DwDatabase *db, DwQueue *queue, DwAlone *alone, DwEntry *en
 
 	if (*alone == DW_ALONE_TAKEN)
 		return false;
-	lane = lane_with_message(db, queue, now, &look_again);
-	first = lane ? find_first(db, lane, now, &place) : NULL;
+	lane = lane_with_message(db, queue, now, &place, &look_again);
+	/* few are left of some group, though none may be taken now */
+	if (look_again <= now)
+		*few_left = true;
+	first = lane == NULL ? NULL : place.group != NULL ? &place.group->first : first_ready(lane, &place.position);
 	if (first == NULL || !may_be_next(db, first, alone))
 		return false;
 	if (take_ready(db, lane, &place, now, entry))

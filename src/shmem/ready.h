@@ -37,7 +37,7 @@ typedef enum DwAlone
 extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped);
 extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
 extern bool dw_ready_set_aside(DwDatabase *db, const DwEntry *entry);
-extern bool dw_ready_exchange(DwDatabase *db, DwExecutor *me, TimestampTz due, int64 id);
+extern bool dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id);
 extern void dw_ready_ask_for_load(DwDatabase *db, const DwExecutor *me);
 extern bool dw_ready_put_back(DwDatabase *db, const DwEntry *entry, bool alone);
 extern DwList dw_ready_take_away(DwDatabase *db, DwLane *lane);

@@ -16,18 +16,195 @@
  *   RATE   a group may begin a task so many ticks after the one before
  *   SHARED, OWN0, OWN1   tasks of the group in each lane, and of the other groups
  *   EXITS  executors that end after their task
+ *
+ * With MSG: messages of one group of an external queue, received by sessions.
+ *
+ *   LIMIT  of the group (1)
+ *   NM     messages (2)
+ *   NR     receivers (2), each of which leases, or receives in a transaction (INSIDE; one aborts)
+ *   LAPSE  so many leases may end without a word
  */
 #ifndef MAXT
 #define MAXT 2
 #endif
 #define NEVER 9
 
+#ifndef MSG
 byte now;
+#endif
 bit latch = 1;			/* of the timer */
 byte sleep_until;		/* 0: awake */
 
 #define WAKE_TIMER(t) if :: sleep_until > (t) -> latch = 1 :: else fi
 
+#ifdef MSG
+
+#ifndef LIMIT
+#define LIMIT 1
+#endif
+#ifndef NM
+#define NM 2
+#endif
+#ifndef NR
+#define NR 2
+#endif
+#ifndef LAPSE
+#define LAPSE 0
+#endif
+
+byte ready = NM;		/* entries in the group's list */
+byte rows = NM;			/* rows that are not leased */
+byte running;			/* that sessions have taken */
+byte leased;			/* rows that are leased, and committed */
+byte inside;			/* received in transactions that are open */
+byte over_;			/* messages that are done */
+byte changes;			/* of the group, modulo 16 */
+bit held;			/* the group is held until a lease ends */
+bit news;			/* DW_NEWS_EXECUTORS */
+byte lapses = LAPSE;
+byte aborts = 1;
+bit waits[NR];			/* in delay_await(), under the ready lock */
+bit woken[NR];
+byte working;			/* messages that are received or leased, whoever counts them */
+
+#define OPEN (ready > 0 && !held && running < LIMIT)
+#define TELL if :: waits[0] || waits[NR - 1] -> news = 1; WAKE_TIMER(0) :: else fi
+
+/* Y5: after the commit, under the ready lock */
+inline release()
+{
+	held = 0;
+#ifndef MUT_CHANGES_KEPT
+	changes = (changes + 1) % 16;
+#endif
+	if :: OPEN -> TELL :: else fi
+}
+
+proctype Receiver(byte me)
+{
+	byte rank, seen, at;
+	bit waits_, mine, fills;
+
+Ask:
+	/* Q1: looks, or waits, under the ready lock */
+	atomic {
+		if
+		:: OPEN ->
+			/* Y1: takes it */
+			ready--;
+			running++;
+			rank = running;
+			at = changes
+		:: !OPEN -> waits[me] = 1; goto Sleep
+		fi
+	};
+#ifdef MUT_SNAPSHOT_FIRST
+	/* the number in memory is read after the snapshot */
+	seen = leased;
+	atomic { rank = running };
+#else
+	seen = leased;			/* Y2 */
+#endif
+	fills = (rank + seen == LIMIT);
+	if
+	:: rank + seen > LIMIT ->
+		atomic {	/* Y3 */
+			waits_ = 0;
+			if
+#ifdef MUT_HOLD_BLIND
+			:: held = 1; waits_ = 1
+#else
+			:: changes == at -> held = 1; waits_ = 1
+			:: changes != at
+#endif
+			fi
+		};
+		atomic {	/* Y4: it goes back */
+			ready++;
+			running--;
+			if :: !waits_ -> held = 0; changes = (changes + 1) % 16 :: else fi;
+			waits_ = 0;
+			if :: OPEN -> TELL :: else fi
+		};
+		rank = 0; seen = 0; at = 0; fills = 0;
+		goto Ask
+	:: else
+	fi;
+	/* the claim */
+	atomic { working++; assert(working <= LIMIT) };
+	if
+#ifdef INSIDE
+	:: true ->
+		/* the commit, or an abort, and then the callback */
+		if
+		:: atomic { rows--; working--; over_++ }
+		:: atomic { aborts > 0 -> aborts--; working--; mine = 1 }
+		fi;
+		atomic {
+			running--;
+			if :: mine -> ready++ :: else fi;
+			mine = 0;
+			release()
+		}
+#endif
+	:: true ->
+		atomic { rows--; leased++ };	/* the commit is visible */
+		atomic {	/* the callback */
+			running--;
+			if
+			:: fills && changes == at -> held = 1
+			:: else -> release()
+			fi
+		};
+		if
+		:: atomic { leased--; working--; over_++ };	/* done */
+#ifndef MUT_OVER_UNTOLD
+			atomic { release() }
+#endif
+#if LAPSE
+		:: atomic { lapses > 0 -> lapses--; leased--; working--; rows++ };
+			/* the timer, at the end of the lease, to which the group was held at most */
+			atomic { ready++; held = 0; news = 1; WAKE_TIMER(0) }
+#endif
+		fi
+	fi;
+	rank = 0; seen = 0; at = 0; fills = 0;
+	goto Ask;
+Sleep:
+	atomic { woken[me] -> woken[me] = 0; waits[me] = 0 };
+	goto Ask
+}
+
+proctype Timer()
+{
+	do
+	:: d_step { latch || news -> latch = 0; sleep_until = 0; news = 0 };
+		atomic {	/* Q4 */
+			if
+			:: OPEN && waits[0] && !woken[0] -> woken[0] = 1
+			:: OPEN && !(waits[0] && !woken[0]) && waits[NR - 1] && !woken[NR - 1] -> woken[NR - 1] = 1
+			:: else
+			fi
+		};
+		d_step { sleep_until = NEVER; if :: news -> latch = 1 :: else fi }
+	od
+}
+
+init {
+	byte i;
+	atomic {
+		run Timer();
+		do :: i < NR -> run Receiver(i); i++ :: i == NR -> break od
+	};
+	do :: timeout -> break od;
+#ifdef MUT_REACH
+	assert(over_ < NM);
+#endif
+	/* all come to an end, and nothing is left over */
+	assert(over_ == NM && running == 0 && leased == 0)
+}
+
+#else
 #ifndef WAKE
 
 #ifndef NT
@@ -635,4 +812,5 @@ init {
 		run Env()
 	}
 }
+#endif
 #endif

@@ -26,17 +26,17 @@ FROM delay_wheel.queues WHERE name IN ('grouped', 'turns', 'ungrouped', 'letters
 SELECT delay_queue('grouped', group_rate => 7, group_per => '2 days');
 SELECT delay_queue('grouped', group_max_running => 0, group_burst => 0);
 SELECT name, groups, group_max_running, group_rate, group_per, group_burst FROM delay_wheel.queues WHERE name = 'grouped';
+-- those of messages have limits and order, too
+SELECT delay_queue('letters', group_max_running => 1, group_rate => 100, group_order => 'hold');
+SELECT name, group_max_running, group_rate, group_order FROM delay_wheel.queues WHERE name = 'letters';
+SELECT delay_queue('letters', group_max_running => 0, group_rate => 0, group_order => 'any');
 -- refused
 SELECT delay_queue('ungrouped', group_max_running => 1);
 SELECT delay_queue('ungrouped', group_rate => 1);
 SELECT delay_queue('grouped', groups => false);
-SELECT delay_queue('letters', group_max_running => 1);
-SELECT delay_queue('letters', group_rate => 1);
-SELECT delay_queue('letters', group_order => 'hold');
 SELECT delay_queue('ungrouped', group_order => 'pass');
 SELECT delay_queue('turns', group_order => 'strict');
 SELECT delay_queue('turns', group_order => '');
-SELECT delay_queue('grouped', external => true);
 SELECT delay_queue('grouped', group_max_running => -1);
 SELECT delay_queue('grouped', group_rate => 1000001);
 SELECT delay_queue('grouped', group_per => '0.9 s');

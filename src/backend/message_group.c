@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * message_group.c
+ *	  Limits and order of groups of messages.
+ *
+ * Run by sessions that receive, between taking a message from its ready list and claiming it.
+ *
+ * Memory knows what open transactions have received of a group, and the table what is leased, see
+ * shmem/groups.c.  So before a session claims a message of a group that has group_max_running or
+ * an order, it counts the group's leases, by a snapshot of its own: that of the statement may be
+ * older than the message was taken.  If the group is full, or another message comes first, the
+ * message goes back, and the group is held: nobody takes another one of it before that matters.
+ *
+ * Steps Y1 to Y5 of the model in test/model.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/lwlock.h"
+#include "utils/snapmgr.h"
+
+#include "../base/clock.h"
+#include "../base/inject.h"
+#include "../ending/group_first.h"
+#include "../rows/lease_scan.h"
+#include "../shmem/groups.h"
+#include "../shmem/ready.h"
+#include "../task/my_session.h"
+#include "../task/queues.h"
+#include "message_group.h"
+
+/*
+ * Looks into the table what the message of the entry may do.  *full becomes true if leases fill
+ * its group; *first and *until as for dw_group_decide().
+ */
+static DwGroupDecision
+look_for_leases(DwDatabase *db, Relation rel, int16 queue, const DwEntry *entry, DwGroupTaken *taken,
+				DwLeaseCounts counts, bool *full, DwTaskKey *first, TimestampTz *until)
+{
+	/* Y2: newer than taken->running */
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	DwGroupDecision decision = DW_GROUP_RUN_IT;
+	const DwDeclaredQueue *declared;
+	DwGroupLeases leases;
+
+	dw_leases_of_group(rel, queue, taken->hash, snapshot, counts, &leases);
+	*full = taken->running + leases.n > taken->limit;
+	*until = leases.next_end;
+	if (taken->running + leases.n == taken->limit)
+		taken->full_until = leases.next_end;
+	if (*full)
+		decision = DW_GROUP_WAIT;
+	else if (taken->ordered)
+	{
+		(void) dw_queue_tables_now(db);
+		declared = dw_queue_declared(queue);
+		decision = dw_group_decide(rel, snapshot, entry,
+								   leases.any_lapsed && declared != NULL && declared->group_order == DW_ORDER_HOLD ?
+								   &leases.lapsed : NULL,
+								   first, until);
+	}
+	UnregisterSnapshot(snapshot);
+	return decision;
+}
+
+/*
+ * Puts a message back that may not be claimed now, and holds its group.  Needs the ready lock.
+ *
+ * Of an ordered group no other one was taken meanwhile, so it goes back at once: the next one may be
+ * in another lane, and be received by the same call.  Others go back in their order, at the end of
+ * the call.
+ */
+static DwGroupVerdict
+send_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
+{
+	/* where places are short, a group must not keep one while it waits */
+	if (dw_groups_are_short())
+	{
+		*reload = !dw_ready_set_aside(db, entry);
+		return DW_GROUP_WENT_BACK;
+	}
+	taken->waits = dw_group_hold_taken(entry, taken, until, full);
+	if (!taken->ordered)
+		return DW_GROUP_GOES_BACK;
+	*reload = !dw_ready_put_back(db, entry, false);
+	return DW_GROUP_WENT_BACK;
+}
+
+/*
+ * Decides about a message that this session has taken, by the limits and the order of its
+ * group.  counts() returns false for leases that this transaction has begun, which are counted in
+ * memory until its end.  rel is the table of tasks.  Takes the ready lock.
+ */
+DwGroupVerdict
+dw_group_verdict(DwDatabase *db, Relation rel, int16 queue, DwEntry *entry, DwGroupTaken *taken,
+				 DwLeaseCounts counts)
+{
+	DwGroupVerdict verdict = DW_GROUP_CLAIM;
+	DwGroupDecision decision;
+	DwTaskKey	first;
+	TimestampTz until;
+	bool		full;
+	bool		reload = false;
+
+	if (taken->hash == DW_NO_GROUP || taken->limit == 0)
+		return DW_GROUP_CLAIM;
+	decision = look_for_leases(db, rel, queue, entry, taken, counts, &full, &first, &until);
+	if (decision == DW_GROUP_RUN_IT)
+		return DW_GROUP_CLAIM;
+	DW_INJECT("receive-before-hold");
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	/* Y3 */
+	if (decision == DW_GROUP_WAIT ||
+		!dw_group_try_other(entry, first.id) || !dw_ready_exchange(db, entry, first.due, first.id))
+		verdict = send_back(db, entry, taken, until, full, &reload);
+	LWLockRelease(dw_ready_lock(db));
+	if (reload)
+		dw_wake_timer(db, DW_AWAKE);
+	return verdict;
+}
+
+/* True if limits or an order hold for the group of this message; the row is one of rel. */
+bool
+dw_group_is_limited(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	const DwDeclaredQueue *declared;
+
+	if (dw_task_group(rel, tuple) == DW_NO_GROUP)
+		return false;
+	(void) dw_queue_tables_now(dw_my_database());
+	declared = dw_queue_declared(key->queue);
+	return declared != NULL && declared->groups &&
+		(declared->group_max_running > 0 || declared->group_order != DW_ORDER_NONE);
+}
