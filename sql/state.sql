@@ -102,7 +102,7 @@ COMMENT ON COLUMN delay_wheel.queues.group_rate IS 'how many tasks of one group 
 COMMENT ON COLUMN delay_wheel.queues.group_per IS 'an interval as text: the time that group_rate is for; null if there is no such rate';
 COMMENT ON COLUMN delay_wheel.queues.group_burst IS 'as burst, for one group';
 COMMENT ON COLUMN delay_wheel.queues.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
-COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
+COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors, sample or all; null is as the setting of that name says';
 COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running, rate or limits of groups; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';

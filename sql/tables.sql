@@ -157,7 +157,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_lease_check CHECK (lease > '0'),
 	CONSTRAINT queue_receive_timeout_check CHECK (receive_timeout >= 0),
 	CONSTRAINT queue_notify_channel_check CHECK (pg_catalog.octet_length(notify_channel) BETWEEN 1 AND 63),
-	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
+	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'sample', 'all'))
 )
 USING heap;
 ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
@@ -177,7 +177,7 @@ COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, which grows as retry_backoff says; zero is at once, but a second after 100 attempts; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
-COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
+COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors, sample or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
 COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
@@ -432,6 +432,7 @@ CREATE TABLE delay_wheel_internal.history_0
 	sql text,
 	key text,
 	tag text,
+	sample double precision,
 	-- the view has the differences, which may be infinite, or too large
 	CONSTRAINT history_times_check CHECK (pg_catalog.isfinite(due) AND pg_catalog.isfinite(started) AND pg_catalog.isfinite(ended)
 		AND pg_catalog.isfinite(started - due) AND pg_catalog.isfinite(ended - started))
@@ -462,6 +463,7 @@ COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its f
 COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters; null for a message';
 COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sample IS 'the share of such ends that were recorded then, see delay_wheel.history_sample; null is all of them';
 
 CREATE TABLE delay_wheel_internal.history_1 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap

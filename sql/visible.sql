@@ -142,7 +142,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_history
 	message text,
 	sql text,
 	key text,
-	tag text
+	tag text,
+	sample double precision
 )
 SERVER delay_wheel OPTIONS (table 'history');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_history IS

@@ -102,7 +102,8 @@ enum
 	Anum_history_sql,
 	Anum_history_key,
 	Anum_history_tag,
-	Natts_history = Anum_history_tag
+	Anum_history_sample,
+	Natts_history = Anum_history_sample
 };
 
 #define DW_HISTORY_TABLES	3

@@ -292,6 +292,61 @@ SELECT count(*), count(*) FILTER (WHERE lateness::text <> (-task / 1000.0)::floa
 DELETE FROM delay_wheel_internal.history_0 WHERE sql = 'rounded';
 
 --
+-- A sample: all that has failed, and a share of the others, each drawn by itself; from executors, in batches
+--
+SELECT delay_queue('history_q', history => 'sample');
+CREATE VIEW history_sample AS
+	SELECT outcome, count(*) AS n, min(sample) AS sample, sum(1 / COALESCE(sample, 1)) AS about FROM delay_wheel.history
+	WHERE tag = 'sampled' OR key LIKE 'sampled%' GROUP BY outcome;
+CREATE PROCEDURE history_sample(good text) LANGUAGE plpgsql AS $$
+DECLARE
+	ids bigint[];
+BEGIN
+	TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+	EXECUTE format('ALTER ROLE CURRENT_USER SET delay_wheel.history_sample = %s', good);
+	COMMIT;
+	PERFORM delay_schedule_task('SELECT ' || i, queue => 'history_q', tag => 'sampled') FROM generate_series(1, 2000) i;
+	PERFORM delay_schedule_task('SELECT 1 / 0', queue => 'history_q', tag => 'sampled') FROM generate_series(1, 20);
+	COMMIT;
+	PERFORM pg_temp.wait_until_done();
+	COMMIT;
+	EXECUTE format('SET delay_wheel.history_sample = %s', good);
+	SELECT array_agg(delay_schedule_task('SELECT 1', queue => 'history_q', delay => '1 hour', tag => 'sampled')) INTO ids FROM generate_series(1, 2000);
+	PERFORM delay_cancel(id) FROM unnest(ids) id;
+	COMMIT;
+END $$;
+CALL history_sample('0');
+SELECT * FROM history_sample ORDER BY outcome;
+CALL history_sample('1');
+SELECT * FROM history_sample ORDER BY outcome;
+CALL history_sample('0.25');
+-- within five times the standard deviation
+SELECT outcome, CASE WHEN sample IS NULL THEN n::text ELSE (n BETWEEN 400 AND 600)::text END AS n, sample, CASE WHEN sample IS NULL THEN about::text ELSE (about = n * 4)::text END AS about
+	FROM history_sample ORDER BY outcome;
+SELECT error FROM (VALUES ('-0.1'), ('1.1'), ('NaN')) v(share), pg_temp.error_of('SET delay_wheel.history_sample = ' || quote_literal(share)) e(error);
+-- what is received is drawn once, too
+SELECT delay_queue('history_mail', external => true, history => 'sample');
+TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+SELECT count(delay_send('history_mail', to_jsonb(i), key => 'sampled ' || i)) FROM generate_series(1, 2000) i;
+DO $$
+DECLARE
+	n int := 0;
+	got int;
+BEGIN
+	WHILE n < 2000 LOOP
+		SELECT count(*) INTO got FROM delay_receive('history_mail', 500);
+		COMMIT;
+		n := n + got;
+	END LOOP;
+END $$;
+SELECT outcome, n BETWEEN 400 AND 600 AS n, sample FROM history_sample;
+SELECT delay_queue_drop('history_mail');
+RESET delay_wheel.history_sample;
+ALTER ROLE CURRENT_USER RESET delay_wheel.history_sample;
+DROP VIEW history_sample;
+DROP PROCEDURE history_sample;
+
+--
 -- The extension is dropped by a task
 --
 SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE name LIKE 'history%';
