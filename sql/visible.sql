@@ -143,7 +143,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_history
 	sql text,
 	key text,
 	tag text,
-	sample double precision
+	sample double precision,
+	result jsonb
 )
 SERVER delay_wheel OPTIONS (table 'history');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_history IS

@@ -45,6 +45,7 @@ int			dw_failed_max_age = 90 * 24 * 60;
 int			dw_failed_max_count = 1000000;
 int			dw_history = DW_HISTORY_ERRORS;
 double		dw_history_sample = 0.01;
+int			dw_history_result = 0;
 int			dw_history_max_age = 7 * 24 * 60;
 int			dw_history_max_size = 1024 * 1024;
 int			dw_audit = DW_AUDIT_OFF;
@@ -183,6 +184,9 @@ static const struct
 	{"delay_wheel.failed_max_count", &dw_failed_max_count, -1, INT_MAX, PGC_SIGHUP, 0,
 		"Number of failed tasks that are kept in each database; the oldest ones of the roles that have most go.",
 		"-1 is no limit."},
+	{"delay_wheel.history_result", &dw_history_result, 0, 4096, PGC_SUSET, GUC_UNIT_BYTE,
+		"Size up to which the history keeps the first row that a task has returned, or the result of a message; 0 keeps none.",
+		"In bytes, as jsonb. To be set for a role or a database by a superuser."},
 	{"delay_wheel.history_max_age", &dw_history_max_age, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
 		"Time for which the history of tasks is kept; a third of it goes at a time.",
 		NULL},

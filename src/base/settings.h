@@ -75,6 +75,7 @@ extern int	dw_failed_max_age;	/* minutes, -1 = for ever */
 extern int	dw_failed_max_count;	/* -1 = no limit */
 extern int	dw_history;			/* DwHistoryLevel */
 extern double dw_history_sample;	/* share, 0 to 1 */
+extern int	dw_history_result;	/* bytes, 0 = none */
 extern int	dw_history_max_age; /* minutes */
 extern int	dw_history_max_size;	/* kB */
 extern int	dw_audit;			/* DwAuditLevel */

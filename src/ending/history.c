@@ -46,6 +46,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/jsonb.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -60,6 +61,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
+#include "../statement/first_row.h"
 #include "../statement/spi_run.h"
 #include "../task/ended.h"
 #include "../task/my_session.h"
@@ -216,6 +218,16 @@ dw_history_wants(int16 queue, DwOutcome outcome)
 }
 
 /*
+ * Size in bytes up to which the history keeps what a task of the queue returns, for those
+ * who run it; 0: nothing, or such an end is not recorded.
+ */
+int
+dw_history_max_result(int16 queue)
+{
+	return dw_history_result > 0 && dw_history_wants(queue, DW_DONE) ? dw_history_result : 0;
+}
+
+/*
  * True if this end is recorded.  *sample is the share of such ends that are; 1 is all of
  * them.  Each call draws anew, so there must be one for each end.
  */
@@ -294,6 +306,20 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 					   dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
+/* Sets the result: of a message, what its receiver said; of a task, the first row. */
+static void
+set_result(DwHistoryRow *row, const DwEnded *ended)
+{
+	Jsonb	   *result = ended->result.first_row;
+
+	if (ended->reply != NULL && dw_history_result > 0)
+		result = dw_jsonb_within(text_to_cstring(ended->reply), dw_history_result);
+	else if (result != NULL)
+		result = DatumGetJsonbPCopy(JsonbPGetDatum(result));
+	if (result != NULL)
+		set_history_column(row, Anum_history_result, JsonbPGetDatum(result));
+}
+
 /* Sets the columns about the run: start, attempt, result, error. */
 static void
 set_run(DwHistoryRow *row, const DwEnded *ended)
@@ -309,6 +335,8 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 		set_history_column(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
 		set_text(row, Anum_history_command_tag, command_tag_of(&ended->result), NAMEDATALEN);
 	}
+	if (ended->outcome == DW_DONE)
+		set_result(row, ended);
 	if (ended->error != NULL)
 	{
 		set_text(row, Anum_history_sqlstate,

@@ -103,7 +103,8 @@ enum
 	Anum_history_key,
 	Anum_history_tag,
 	Anum_history_sample,
-	Natts_history = Anum_history_sample
+	Anum_history_result,
+	Natts_history = Anum_history_result
 };
 
 #define DW_HISTORY_TABLES	3
