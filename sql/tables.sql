@@ -434,6 +434,7 @@ CREATE TABLE delay_wheel_internal.history_0
 	tag text,
 	sample double precision,
 	result jsonb,
+	group_key text,
 	-- the view has the differences, which may be infinite, or too large
 	CONSTRAINT history_times_check CHECK (pg_catalog.isfinite(due) AND pg_catalog.isfinite(started) AND pg_catalog.isfinite(ended)
 		AND pg_catalog.isfinite(started - due) AND pg_catalog.isfinite(ended - started))
@@ -446,7 +447,8 @@ ALTER TABLE delay_wheel_internal.history_0
 	ALTER COLUMN sql SET STORAGE MAIN,
 	ALTER COLUMN key SET STORAGE MAIN,
 	ALTER COLUMN tag SET STORAGE MAIN,
-	ALTER COLUMN result SET STORAGE MAIN;
+	ALTER COLUMN result SET STORAGE MAIN,
+	ALTER COLUMN group_key SET STORAGE MAIN;
 COMMENT ON TABLE delay_wheel_internal.history_0 IS
 'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
 COMMENT ON COLUMN delay_wheel_internal.history_0.task IS 'number of the task';
@@ -467,6 +469,7 @@ COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
 COMMENT ON COLUMN delay_wheel_internal.history_0.sample IS 'the share of such ends that were recorded then, see delay_wheel.history_sample; null is all of them';
 COMMENT ON COLUMN delay_wheel_internal.history_0.result IS 'the first row that its SQL returned, or what the receiver of a message said, see delay_wheel.history_result; JSON null if it was longer';
+COMMENT ON COLUMN delay_wheel_internal.history_0.group_key IS 'the group that it belonged to, or null';
 
 CREATE TABLE delay_wheel_internal.history_1 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap

@@ -171,7 +171,7 @@ CREATE VIEW delay_wheel.history AS
 SELECT h.ended, h.task, h.outcome,
 	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.started - h.due) * 1000::double precision)::numeric, 3)::double precision AS lateness,
 	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.ended - h.started) * 1000::double precision)::numeric, 3)::double precision AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
-	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring, h.sample, h.result
+	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring, h.sample, h.result, h.group_key
 FROM delay_wheel_internal.visible_history h
 	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
@@ -195,6 +195,7 @@ COMMENT ON COLUMN delay_wheel.history.due IS 'of this attempt';
 COMMENT ON COLUMN delay_wheel.history.sql IS 'its first 200 bytes, without the values of its parameters';
 COMMENT ON COLUMN delay_wheel.history.recurring IS 'number of the recurring task that it was a run of, or null';
 COMMENT ON COLUMN delay_wheel.history.sample IS 'the share of such ends that were recorded then, as delay_wheel.history_sample said, where history is sample; null is all of them. So sum(1 / COALESCE(sample, 1)) says how many there were, about';
+COMMENT ON COLUMN delay_wheel.history.group_key IS 'the group that it belonged to, or null';
 COMMENT ON COLUMN delay_wheel.history.result IS 'the first row that the last statement of its SQL returned, by SELECT, RETURNING, CALL and the like, as an object; or the result that delay_done() gave a message. It is kept if delay_wheel.history_result says so, up to that many bytes; JSON null, which is not null, stands for one that is longer, or that has no form as jsonb. Null unless done, or if there was none';
 
 CREATE VIEW delay_wheel.audit AS

@@ -144,7 +144,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_history
 	key text,
 	tag text,
 	sample double precision,
-	result jsonb
+	result jsonb,
+	group_key text
 )
 SERVER delay_wheel OPTIONS (table 'history');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_history IS

@@ -365,6 +365,7 @@ make_row(const DwEnded *ended, double sample)
 	copy_text(row, Anum_history_sql, ended, Anum_task_sql, MAX_SQL);
 	copy_text(row, Anum_history_key, ended, Anum_task_key, MAX_KEY);
 	copy_text(row, Anum_history_tag, ended, Anum_task_tag, MAX_KEY);
+	copy_text(row, Anum_history_group_key, ended, Anum_task_group_key, MAX_KEY);
 	if (dw_more_number(ended->values, ended->nulls, Anum_task_more, DW_MORE_RECURRING, &recurring))
 		set_history_column(row, Anum_history_recurring, Int64GetDatum(recurring));
 	if (sample < 1)

@@ -104,7 +104,8 @@ enum
 	Anum_history_tag,
 	Anum_history_sample,
 	Anum_history_result,
-	Natts_history = Anum_history_result
+	Anum_history_group_key,
+	Natts_history = Anum_history_group_key
 };
 
 #define DW_HISTORY_TABLES	3

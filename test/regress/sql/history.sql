@@ -360,6 +360,7 @@ BEGIN
 	PERFORM pg_temp.wait_for(format('(SELECT count(*) FROM delay_wheel.history WHERE queue = ''history_q'') = %s', cardinality(statements)));
 END $$;
 CREATE TABLE history_rows (n int, label text);
+INSERT INTO history_rows VALUES (0, 'zero');
 CREATE TYPE history_bad;
 CREATE FUNCTION history_bad_in(cstring) RETURNS history_bad LANGUAGE internal STRICT IMMUTABLE AS 'textin';
 CREATE FUNCTION history_bad_out(history_bad) RETURNS cstring LANGUAGE internal STRICT IMMUTABLE AS 'textout';
@@ -370,7 +371,7 @@ CREATE PROCEDURE history_out(INOUT n int) LANGUAGE plpgsql AS $$ BEGIN n := n + 
 CREATE PROCEDURE history_silent() LANGUAGE plpgsql AS $$ BEGIN PERFORM 1; END $$;
 CREATE FUNCTION history_inner() RETURNS int LANGUAGE plpgsql AS $$ DECLARE t text; BEGIN EXECUTE 'SHOW work_mem' INTO t; RETURN 5; END $$;
 SELECT ARRAY['SELECT 1 AS a, NULL::int AS b, ''x'' AS c', 'SELECT i FROM generate_series(3, 1000) i', 'INSERT INTO history_rows VALUES (1, ''one''), (2, ''two'') RETURNING n, label',
-	'UPDATE history_rows SET label = ''new'' WHERE n = 2', 'DELETE FROM history_rows WHERE n = 7 RETURNING n', 'SELECT 1 WHERE false', 'SELECT history_inner()',
+	'UPDATE history_rows SET label = ''new'' WHERE n = 0', 'DELETE FROM history_rows WHERE n = 7 RETURNING n', 'SELECT 1 WHERE false', 'SELECT history_inner()',
 	'SELECT repeat(''x'', 90) AS long', 'SELECT repeat(''x'', 60) AS short', 'SELECT repeat(''x'', 1000000) AS huge', 'SELECT ARRAY[1, 2, NULL] AS a, ROW(1, ''r'') AS r',
 	'SELECT ''b''::history_bad AS bad', 'SELECT ''"\u0000"''::json AS no_jsonb', 'CALL history_out(7)', 'SHOW standard_conforming_strings'] AS statements \gset
 CALL history_result('100', :'statements');
@@ -378,7 +379,6 @@ SELECT sql, outcome, command_tag, rows, result FROM delay_wheel.history WHERE qu
 SELECT count(*) FROM history_rows WHERE label = 'undone';
 CREATE TABLE history_in AS SELECT sql, outcome, command_tag, rows, result FROM delay_wheel.history;
 -- with a mode, the same
-TRUNCATE history_rows;
 CALL history_result('100', :'statements', 'at_most_once');
 SELECT sql, outcome, command_tag, rows, result FROM delay_wheel.history EXCEPT TABLE history_in;
 -- the last statement counts, also if it has none
