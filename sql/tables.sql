@@ -362,6 +362,7 @@ CREATE TABLE delay_wheel.recurring_task
 	search_path text,
 	tag text,
 	more jsonb,
+	group_key text,
 	CONSTRAINT recurring_task_pkey PRIMARY KEY (id),
 	CONSTRAINT recurring_task_name_key UNIQUE (owner, name),
 	CONSTRAINT recurring_task_next_due_check CHECK (pg_catalog.isfinite(next_due)),
@@ -386,6 +387,7 @@ COMMENT ON COLUMN delay_wheel.recurring_task.arg_types IS 'of its runs, as in de
 COMMENT ON COLUMN delay_wheel.recurring_task.search_path IS 'of its runs, as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.recurring_task.tag IS 'of its runs, as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.recurring_task.more IS 'of its runs: what few tasks have';
+COMMENT ON COLUMN delay_wheel.recurring_task.group_key IS 'of its runs, as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
 COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';

@@ -267,7 +267,8 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   END AS retry_max_delay,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
-	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings
+	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings,
+	   d.group_key
 FROM delay_wheel_internal.visible_recurring_task d
 	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
 	 -- two executors may hold the same task for a moment, until one has claimed it
@@ -287,6 +288,7 @@ COMMENT ON COLUMN delay_wheel.recurring.last_ended IS 'when the last run ended, 
 COMMENT ON COLUMN delay_wheel.recurring.paused IS 'whether delay_pause_recurring() holds';
 COMMENT ON COLUMN delay_wheel.recurring.queue IS 'name of the queue of its runs; null if it has been dropped';
 COMMENT ON COLUMN delay_wheel.recurring.priority IS 'of its runs: -9 to 9';
+COMMENT ON COLUMN delay_wheel.recurring.group_key IS 'the group that its runs belong to, or null';
 COMMENT ON COLUMN delay_wheel.recurring.tag IS 'of its runs, or null';
 COMMENT ON COLUMN delay_wheel.recurring.sql IS 'of its runs';
 COMMENT ON COLUMN delay_wheel.recurring.args IS 'of its runs: values of $1, $2 ... in text form; null if there are none';

@@ -254,7 +254,8 @@ enum
 	Anum_recurring_search_path,
 	Anum_recurring_tag,
 	Anum_recurring_more,
-	Natts_recurring = Anum_recurring_more
+	Anum_recurring_group_key,
+	Natts_recurring = Anum_recurring_group_key
 };
 
 /* OIDs of the extension's tables, and of the indexes and sequences that C code uses. */

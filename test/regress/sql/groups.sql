@@ -127,6 +127,22 @@ SELECT payload FROM delay_receive('letters', autocommit => true);
 SELECT pg_temp.wait_for($$(SELECT count(*) = 2 FROM group_effect)$$);
 SELECT label FROM group_effect ORDER BY label;
 
+-- runs of a recurring task are of its group, as it is declared when they are scheduled
+SELECT delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => 'tenant 7') AS run \gset
+SELECT delay_cron('grouped cron', '0 0 1 1 *', 'SELECT 1', queue => 'grouped', group_key => 'tenant 8') IS NOT NULL AS declared;
+SELECT delay_every('ungrouped', '1 day', 'SELECT 1', group_key => 'tenant 7');
+SELECT delay_cron('ungrouped', '0 0 1 1 *', 'SELECT 1', queue => 'ungrouped', group_key => 'tenant 7');
+SELECT delay_every('ungrouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => '');
+SELECT r.name, r.group_key, t.group_key AS of_run FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task ORDER BY r.name;
+SELECT delay_run(:run);
+SELECT r.name, r.group_key, t.group_key AS of_run, t.id <> :run AS next FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task WHERE r.name = 'grouped';
+SELECT delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => 'tenant 9') <> :run AS changed;
+SELECT r.group_key, t.group_key AS of_run, r.task AS same FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task WHERE r.name = 'grouped' \gset
+SELECT :'group_key', :'of_run', delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => 'tenant 9') = :same AS unchanged;
+SELECT delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped') <> :same AS changed;
+SELECT r.group_key, t.group_key AS of_run FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task WHERE r.name = 'grouped';
+SELECT delay_unschedule('grouped'), delay_unschedule('grouped cron');
+
 --
 -- The groups that wait, and who sees them; the history has the group of each task
 --
