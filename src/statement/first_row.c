@@ -52,7 +52,7 @@ forget(DwFirstRow *row)
 
 /* The size of a value in bytes, uncompressed; it is not read for that. */
 static Size
-size_of(Datum value, Form_pg_attribute attribute)
+value_size(Datum value, Form_pg_attribute attribute)
 {
 	if (attribute->attlen == -1)
 		return toast_raw_datum_size(value) - VARHDRSZ;
@@ -68,13 +68,13 @@ is_short(TupleTableSlot *slot, Size limit)
 	slot_getallattrs(slot);
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts && size <= limit; i++)
 		if (!slot->tts_isnull[i])
-			size += size_of(slot->tts_values[i], TupleDescAttr(slot->tts_tupleDescriptor, i));
+			size += value_size(slot->tts_values[i], TupleDescAttr(slot->tts_tupleDescriptor, i));
 	return size <= limit;
 }
 
 /* Keeps the first row; see DestReceiver. */
 static bool
-receive(TupleTableSlot *slot, DestReceiver *self)
+keep_if_first(TupleTableSlot *slot, DestReceiver *self)
 {
 	DwFirstRow *row = (DwFirstRow *) self;
 	MemoryContext context;
@@ -119,7 +119,7 @@ dw_first_row_init(DwFirstRow *row, int limit)
 	row->context = CurrentMemoryContext;
 	if (limit > 0)
 	{
-		row->pub.receiveSlot = receive;
+		row->pub.receiveSlot = keep_if_first;
 		row->pub.rStartup = startup;
 	}
 }
@@ -132,7 +132,7 @@ dw_first_row_init(DwFirstRow *row, int limit)
 void
 dw_first_row_forget(DestReceiver *receiver)
 {
-	if (receiver != NULL && receiver->receiveSlot == receive)
+	if (receiver != NULL && receiver->receiveSlot == keep_if_first)
 		forget((DwFirstRow *) receiver);
 }
 
