@@ -52,6 +52,11 @@ WITH params AS (
 		   count(*) OVER () AS total,
 		   row_number() OVER (ORDER BY state = 'blocked' DESC, ready DESC, running DESC, state = 'paused' DESC, near DESC, done DESC, owner, queue, priority) AS pos
 	FROM delay_wheel.lanes
+), groups AS (
+	SELECT queue, group_key, group_hash, owner, priority, state, ready, more, running, first_due, waits_until,
+		   count(*) OVER () AS total,
+		   row_number() OVER (ORDER BY first_due, queue, group_hash) AS pos
+	FROM delay_wheel.groups WHERE state <> 'running'
 ), recurring AS (
 	SELECT name, owner, state, schedule, time_zone, EXTRACT(epoch FROM every::interval) AS every_s, next_due, last_due, last_ended, last_outcome,
 		   CASE WHEN texts THEN "left"(last_error, 500) END AS last_error, runs, failures, skipped, queue,
@@ -118,6 +123,8 @@ SELECT delay_wheel_internal.readable(json_strip_nulls(json_build_object(
 			   FROM params LEFT JOIN queues q ON true),
 	'lanes', (SELECT json_build_object('total', COALESCE(max(l.total), 0), 'rows', COALESCE(json_agg(l ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
 			  FROM params LEFT JOIN lanes l ON true),
+	'groups', (SELECT json_build_object('total', COALESCE(max(g.total), 0), 'rows', COALESCE(json_agg(g ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
+			   FROM params LEFT JOIN groups g ON true),
 	'recurring', (SELECT json_build_object('total', COALESCE(max(r.total), 0), 'failing', count(*) FILTER (WHERE r.last_outcome = 'failed'),
 										   'rows', COALESCE(json_agg(r ORDER BY pos) FILTER (WHERE pos <= n), '[]'))
 				  FROM params LEFT JOIN recurring r ON true),

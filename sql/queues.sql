@@ -26,7 +26,7 @@ retry_delay, 0 to 366 days: of tasks that say none; 0 is at once, 10 seconds the
 batch: whether its tasks may share a transaction with others, true by default.
 spread, up to 366 days: due times of new tasks are put off, each by another part of this; 0 (the default) is not at all.
 users: roles that may schedule into it, beside members of its owner and superusers, names as in pg_roles, public for all roles; none by default.
-history: which ends of its tasks are recorded in delay_wheel.history, off, errors or all, or default (the default): as the setting delay_wheel.history says.
+history: which ends of its tasks are recorded in delay_wheel.history, off, errors, sample or all, or default (the default): as the setting delay_wheel.history says.
 external: whether it has messages, which sessions take by delay_receive(), and not SQL tasks, which executors run; false by default. It cannot be changed while the queue has tasks or messages, or open transactions use it, SQLSTATE 55006. Its max_running is how many of its messages open transactions and leases may have at a time, its rate how many are received in a second; timeout, batch, retry_on, give_up_on and keep_settings mean nothing for it.
 receivers: of an external queue: roles that may receive its messages, beside members of its owner and superusers, names as for users; none by default. Its users are those who may send.
 lease, a millisecond to 366 days: of an external queue: how long delay_lease() gives a message away if it says nothing; a minute is the default.

@@ -23,8 +23,8 @@ REVOKE EXECUTE ON FUNCTION
 	delay_extend(bigint, bigint, interval), delay_release(bigint, bigint, interval),
 	delay_run(bigint), delay_run_due(timestamptz, boolean), delay_now(), delay_retry(bigint),
 	delay_redrive(text, text, text, timestamptz, timestamptz, integer),
-	delay_every(text, interval, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text),
-	delay_cron(text, text, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text),
+	delay_every(text, interval, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text, text),
+	delay_cron(text, text, text, anycompatiblearray, regtype[], timestamptz, text, timestamptz, bigint, text, text, text, integer, integer, interval, interval, interval, text, text, text, text, text, interval, text[], text[], text[], text, text),
 	delay_unschedule(text), delay_pause_recurring(text), delay_resume_recurring(text)
 	FROM PUBLIC;
 REVOKE EXECUTE ON PROCEDURE delay_await(text, interval, boolean) FROM PUBLIC;

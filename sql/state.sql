@@ -53,6 +53,33 @@ COMMENT ON COLUMN delay_wheel.lanes.lateness_p95 IS 'the same, 95th percentile';
 COMMENT ON COLUMN delay_wheel.lanes.lateness_max IS 'the same, highest value, exact';
 COMMENT ON COLUMN delay_wheel.lanes.skipped IS 'tasks that were not run since it was too late, see skip_after of delay_schedule_task, since the lane was entered';
 
+CREATE FUNCTION delay_wheel_internal.get_groups(
+	most integer, OUT owner regrole, OUT queue smallint, OUT priority smallint, OUT group_hash integer, OUT group_key text, OUT state text,
+	OUT ready bigint, OUT more boolean, OUT running integer, OUT first_due timestamptz, OUT waits_until timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_groups' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_groups(integer) IS 'groups of one''s own tasks in this database that are due or run, of all for pg_read_all_stats and superusers, of each queue the first most of them; see delay_wheel.groups';
+
+CREATE VIEW delay_wheel.groups AS
+SELECT COALESCE(q.name, g.queue::text) AS queue, g.group_key, g.state, g.ready, g.more, g.running, g.first_due, g.waits_until,
+	   pg_catalog.pg_get_userbyid(g.owner::oid)::text AS owner, g.priority, g.group_hash
+FROM delay_wheel_internal.get_groups(1000) g
+	 LEFT JOIN delay_wheel.queue q ON q.id OPERATOR(pg_catalog.=) g.queue
+ORDER BY g.first_due, q.name, g.group_key;
+COMMENT ON VIEW delay_wheel.groups IS
+'groups of queues with groups of which tasks are due or run in this database, those first whose first task is due for longest: of each queue a thousand. A row for each owner and priority. Of lanes with more than ten thousand groups, those that came last are missing; of groups for which there was no place (delay_wheel.max_groups), all. Users see the groups of their own tasks; all of them are for pg_monitor, pg_read_all_stats, pg_read_all_data and superusers. Whether the lane itself waits, delay_wheel.lanes tells';
+COMMENT ON COLUMN delay_wheel.groups.queue IS 'name of the queue; a number if it is not declared';
+COMMENT ON COLUMN delay_wheel.groups.group_key IS 'name of the group, from a row of one of its tasks; null if one may not read these, or there is none any more; or for tasks without a group, which take turns as if they were one';
+COMMENT ON COLUMN delay_wheel.groups.state IS 'open: it waits for its turn, and for an executor; full: as many of its tasks run as group_max_running or group_order allows; asleep: its rate allows no task before waits_until; held: a task that comes first in its order cannot begin, waits_until is when it is looked at again, or sooner if a task of it ends; running: tasks of it run, none waits; loading: those that wait are being read from the table';
+COMMENT ON COLUMN delay_wheel.groups.ready IS 'tasks in memory that are due and wait, a thousand at most';
+COMMENT ON COLUMN delay_wheel.groups.more IS 'whether others that are due wait in the table';
+COMMENT ON COLUMN delay_wheel.groups.running IS 'executors that run tasks of it, of this owner and priority; not for messages';
+COMMENT ON COLUMN delay_wheel.groups.first_due IS 'since when the first of the tasks that wait is due; null if none waits';
+COMMENT ON COLUMN delay_wheel.groups.waits_until IS 'when it can go on, if it is asleep; or when it is looked at again, if it is held';
+COMMENT ON COLUMN delay_wheel.groups.owner IS 'role whose tasks these are';
+COMMENT ON COLUMN delay_wheel.groups.priority IS '-9 to 9';
+COMMENT ON COLUMN delay_wheel.groups.group_hash IS 'all that is in memory of its name: groups with the same one are one group; null for tasks without a group';
+
 CREATE FUNCTION delay_wheel_internal.get_queues(
 	OUT id smallint, OUT state text, OUT reason text, OUT running integer, OUT near bigint, OUT ready bigint,
 	OUT lanes integer, OUT done bigint, OUT failed bigint, OUT retried bigint, OUT cancelled bigint, OUT skipped bigint,
@@ -102,7 +129,7 @@ COMMENT ON COLUMN delay_wheel.queues.group_rate IS 'how many tasks of one group 
 COMMENT ON COLUMN delay_wheel.queues.group_per IS 'an interval as text: the time that group_rate is for; null if there is no such rate';
 COMMENT ON COLUMN delay_wheel.queues.group_burst IS 'as burst, for one group';
 COMMENT ON COLUMN delay_wheel.queues.group_order IS 'hold or pass: tasks of one group run one after the other, in the order of their due times; null is in any order';
-COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors or all; null is as the setting of that name says';
+COMMENT ON COLUMN delay_wheel.queues.history IS 'which ends of its tasks are recorded in delay_wheel.history: off, errors, sample or all; null is as the setting of that name says';
 COMMENT ON COLUMN delay_wheel.queues.state IS 'paused; limited: due tasks wait for what reason says, max_running, rate or limits of groups; running: tasks of it run; ready: due tasks wait for an executor; unreceived: it is external, and due messages wait for a receiver; idle';
 COMMENT ON COLUMN delay_wheel.queues.running IS 'executors that run its tasks, of all roles; if it is external, messages that open transactions have received; never above max_running, but for those that ran when it was lowered';
 COMMENT ON COLUMN delay_wheel.queues.near IS 'tasks in memory that are not due yet';
@@ -277,7 +304,7 @@ COMMENT ON COLUMN delay_wheel.recurring_status.paused IS 'those that delay_pause
 COMMENT ON COLUMN delay_wheel.recurring_status.overdue IS 'those whose run has been due for more than a minute and is not running: for want of an executor, by a limit or a pause of its queue, role or database';
 COMMENT ON COLUMN delay_wheel.recurring_status.first_due IS 'due time of the one of these that has waited longest; null if there is none';
 
-GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.recurring_status
+GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.recurring_status
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_recurring()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_recurring()
 	TO PUBLIC;

@@ -159,7 +159,7 @@ CREATE TABLE delay_wheel.queue
 	CONSTRAINT queue_lease_check CHECK (lease > '0'),
 	CONSTRAINT queue_receive_timeout_check CHECK (receive_timeout >= 0),
 	CONSTRAINT queue_notify_channel_check CHECK (pg_catalog.octet_length(notify_channel) BETWEEN 1 AND 63),
-	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'all'))
+	CONSTRAINT queue_history_check CHECK (history IN ('off', 'errors', 'sample', 'all'))
 )
 USING heap;
 ALTER SEQUENCE delay_wheel.queue_id_seq OWNED BY delay_wheel.queue.id;
@@ -179,7 +179,7 @@ COMMENT ON COLUMN delay_wheel.queue.name IS 'name of the queue, up to 63 bytes';
 COMMENT ON COLUMN delay_wheel.queue.users IS 'roles that may schedule into the queue, beside the owner''s members; ''-'' stands for all roles';
 COMMENT ON COLUMN delay_wheel.queue.retry_delay IS 'of tasks that say none: pause before the second attempt, which grows as retry_backoff says; zero is at once, but a second after 100 attempts; null is 10 seconds';
 COMMENT ON COLUMN delay_wheel.queue.spread IS 'due times of its tasks are put off, each by another part of this; null is not at all';
-COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors or all; null is as the setting delay_wheel.history says';
+COMMENT ON COLUMN delay_wheel.queue.history IS 'which ends of its tasks are recorded: off, errors, sample or all; null is as the setting delay_wheel.history says';
 COMMENT ON COLUMN delay_wheel.queue.more IS 'for what few queues will have; nothing reads it so far';
 COMMENT ON COLUMN delay_wheel.queue.external IS 'it has messages, which sessions receive; else SQL tasks, which executors run';
 COMMENT ON COLUMN delay_wheel.queue.lease IS 'if external: how long a lease is that says nothing; null is a minute';
@@ -364,6 +364,7 @@ CREATE TABLE delay_wheel.recurring_task
 	search_path text,
 	tag text,
 	more jsonb,
+	group_key text,
 	CONSTRAINT recurring_task_pkey PRIMARY KEY (id),
 	CONSTRAINT recurring_task_name_key UNIQUE (owner, name),
 	CONSTRAINT recurring_task_next_due_check CHECK (pg_catalog.isfinite(next_due)),
@@ -388,6 +389,7 @@ COMMENT ON COLUMN delay_wheel.recurring_task.arg_types IS 'of its runs, as in de
 COMMENT ON COLUMN delay_wheel.recurring_task.search_path IS 'of its runs, as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.recurring_task.tag IS 'of its runs, as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.recurring_task.more IS 'of its runs: what few tasks have';
+COMMENT ON COLUMN delay_wheel.recurring_task.group_key IS 'of its runs, as in delay_wheel.task';
 COMMENT ON COLUMN delay_wheel.recurring_task.id IS 'number of the recurring task, from the same sequence as those of tasks';
 COMMENT ON COLUMN delay_wheel.recurring_task.task IS 'id of the task that is the run which is pending or going on; null if there is none';
 COMMENT ON COLUMN delay_wheel.recurring_task.next_due IS 'ideal time of that run; null if there are no runs any more';
@@ -434,6 +436,9 @@ CREATE TABLE delay_wheel_internal.history_0
 	sql text,
 	key text,
 	tag text,
+	sample double precision,
+	result jsonb,
+	group_key text,
 	-- the view has the differences, which may be infinite, or too large
 	CONSTRAINT history_times_check CHECK (pg_catalog.isfinite(due) AND pg_catalog.isfinite(started) AND pg_catalog.isfinite(ended)
 		AND pg_catalog.isfinite(started - due) AND pg_catalog.isfinite(ended - started))
@@ -445,7 +450,9 @@ ALTER TABLE delay_wheel_internal.history_0
 	ALTER COLUMN message SET STORAGE MAIN,
 	ALTER COLUMN sql SET STORAGE MAIN,
 	ALTER COLUMN key SET STORAGE MAIN,
-	ALTER COLUMN tag SET STORAGE MAIN;
+	ALTER COLUMN tag SET STORAGE MAIN,
+	ALTER COLUMN result SET STORAGE MAIN,
+	ALTER COLUMN group_key SET STORAGE MAIN;
 COMMENT ON TABLE delay_wheel_internal.history_0 IS
 'how tasks ended, one of three tables that are written in turn: the oldest one is emptied as a whole, by size and age, see the settings delay_wheel.history_max_size and delay_wheel.history_max_age. Read it by the view delay_wheel.history. Not in dumps';
 COMMENT ON COLUMN delay_wheel_internal.history_0.task IS 'number of the task';
@@ -464,6 +471,9 @@ COMMENT ON COLUMN delay_wheel_internal.history_0.message IS 'of the error, its f
 COMMENT ON COLUMN delay_wheel_internal.history_0.sql IS 'its first 200 bytes, without the values of its parameters; null for a message';
 COMMENT ON COLUMN delay_wheel_internal.history_0.key IS 'its key, or null';
 COMMENT ON COLUMN delay_wheel_internal.history_0.tag IS 'its tag, or null';
+COMMENT ON COLUMN delay_wheel_internal.history_0.sample IS 'the share of such ends that were recorded then, see delay_wheel.history_sample; null is all of them';
+COMMENT ON COLUMN delay_wheel_internal.history_0.result IS 'the first row that its SQL returned, or what the receiver of a message said, see delay_wheel.history_result; JSON null if it was longer';
+COMMENT ON COLUMN delay_wheel_internal.history_0.group_key IS 'the group that it belonged to, or null';
 
 CREATE TABLE delay_wheel_internal.history_1 (LIKE delay_wheel_internal.history_0 INCLUDING STORAGE INCLUDING CONSTRAINTS INCLUDING COMMENTS)
 USING heap

@@ -171,7 +171,7 @@ CREATE VIEW delay_wheel.history AS
 SELECT h.ended, h.task, h.outcome,
 	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.started - h.due) * 1000::double precision)::numeric, 3)::double precision AS lateness,
 	   pg_catalog.round((pg_catalog.date_part('epoch'::text, h.ended - h.started) * 1000::double precision)::numeric, 3)::double precision AS duration, h.rows, h.command_tag, h.sqlstate, h.message,
-	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring
+	   COALESCE(q.name, CASE h.queue WHEN 0 THEN 'default' END) AS queue, h.key, h.tag, pg_catalog.pg_get_userbyid(h.owner::oid)::text AS owner, h.attempt, h.due, h.started, h.sql, h.recurring, h.sample, h.result, h.group_key
 FROM delay_wheel_internal.visible_history h
 	 LEFT JOIN delay_wheel.queue q ON q.id = h.queue;
 COMMENT ON VIEW delay_wheel.history IS
@@ -194,6 +194,9 @@ COMMENT ON COLUMN delay_wheel.history.attempt IS '1 for the first one; null if i
 COMMENT ON COLUMN delay_wheel.history.due IS 'of this attempt';
 COMMENT ON COLUMN delay_wheel.history.sql IS 'its first 200 bytes, without the values of its parameters';
 COMMENT ON COLUMN delay_wheel.history.recurring IS 'number of the recurring task that it was a run of, or null';
+COMMENT ON COLUMN delay_wheel.history.sample IS 'the share of such ends that were recorded then, as delay_wheel.history_sample said, where history is sample; null is all of them. So sum(1 / COALESCE(sample, 1)) says how many there were, about';
+COMMENT ON COLUMN delay_wheel.history.group_key IS 'the group that it belonged to, or null';
+COMMENT ON COLUMN delay_wheel.history.result IS 'the first row that the last statement of its SQL returned, by SELECT, RETURNING, CALL and the like, as an object; or the result that delay_done() gave a message. It is kept if delay_wheel.history_result says so, up to that many bytes; JSON null, which is not null, stands for one that is longer, or that has no form as jsonb. Null unless done, or if there was none';
 
 CREATE VIEW delay_wheel.audit AS
 SELECT a.at, a.action, a.task, COALESCE(q.name, CASE a.queue WHEN 0 THEN 'default' END) AS queue, a.key, a.tag, a.name, a.detail, a.due, a.rows, a.login_role, a.role, a.client_addr, a.application_name, a.pid, pg_catalog.pg_get_userbyid(a.owner::oid)::text AS owner, a.id
@@ -264,7 +267,8 @@ SELECT d.name, pg_catalog.pg_get_userbyid(d.owner::oid)::text AS owner,
 	   END AS retry_max_delay,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'retry_on'::text, ','::text) AS retry_on,
 	   pg_catalog.string_to_array(d.more OPERATOR(pg_catalog.->>) 'give_up_on'::text, ','::text) AS give_up_on,
-	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings
+	   d.more OPERATOR(pg_catalog.->) 'settings'::text AS settings,
+	   d.group_key
 FROM delay_wheel_internal.visible_recurring_task d
 	 LEFT JOIN delay_wheel.queue q ON q.id = d.queue
 	 -- two executors may hold the same task for a moment, until one has claimed it
@@ -284,6 +288,7 @@ COMMENT ON COLUMN delay_wheel.recurring.last_ended IS 'when the last run ended, 
 COMMENT ON COLUMN delay_wheel.recurring.paused IS 'whether delay_pause_recurring() holds';
 COMMENT ON COLUMN delay_wheel.recurring.queue IS 'name of the queue of its runs; null if it has been dropped';
 COMMENT ON COLUMN delay_wheel.recurring.priority IS 'of its runs: -9 to 9';
+COMMENT ON COLUMN delay_wheel.recurring.group_key IS 'the group that its runs belong to, or null';
 COMMENT ON COLUMN delay_wheel.recurring.tag IS 'of its runs, or null';
 COMMENT ON COLUMN delay_wheel.recurring.sql IS 'of its runs';
 COMMENT ON COLUMN delay_wheel.recurring.args IS 'of its runs: values of $1, $2 ... in text form; null if there are none';

@@ -119,7 +119,8 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_recurring_task
 	arg_types regtype[],
 	search_path text,
 	tag text,
-	more jsonb
+	more jsonb,
+	group_key text
 )
 SERVER delay_wheel OPTIONS (table 'recurring_task');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_recurring_task IS
@@ -142,7 +143,10 @@ CREATE FOREIGN TABLE delay_wheel_internal.visible_history
 	message text,
 	sql text,
 	key text,
-	tag text
+	tag text,
+	sample double precision,
+	result jsonb,
+	group_key text
 )
 SERVER delay_wheel OPTIONS (table 'history');
 COMMENT ON FOREIGN TABLE delay_wheel_internal.visible_history IS

@@ -536,7 +536,7 @@ take_history(FunctionCallInfo fcinfo, int arg, Change *change)
 	if (!is_default && dw_history_level(level) == DW_HISTORY_UNSET)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("history must be off, errors, all or default, not \"%s\"", level)));
+				 errmsg("history must be off, errors, sample, all or default, not \"%s\"", level)));
 	give(change, Anum_queue_history, PG_GETARG_DATUM(arg), is_default);
 }
 

@@ -292,6 +292,7 @@ enum
 	ARG_GIVE_UP_ON,
 	ARG_KEEP_SETTINGS,
 	ARG_CHECK_SQL,
+	ARG_GROUP_KEY,
 	NARGS
 };
 
@@ -319,7 +320,8 @@ static const int option_of[NARGS] = {
 	[ARG_RETRY_ON] = DW_ARG_RETRY_ON,
 	[ARG_GIVE_UP_ON] = DW_ARG_GIVE_UP_ON,
 	[ARG_KEEP_SETTINGS] = DW_ARG_KEEP_SETTINGS,
-	[ARG_CHECK_SQL] = DW_ARG_CHECK_SQL
+	[ARG_CHECK_SQL] = DW_ARG_CHECK_SQL,
+	[ARG_GROUP_KEY] = DW_ARG_GROUP_KEY
 };
 
 /* Returns the argument name; an error if it is null, empty or too long. */
@@ -472,7 +474,8 @@ static const AttrNumber declared_columns[] = {
 	Anum_recurring_catch_up, Anum_recurring_queue, Anum_recurring_priority,
 	Anum_recurring_timeout, Anum_recurring_max_attempts, Anum_recurring_retry_delay,
 	Anum_recurring_sql, Anum_recurring_args, Anum_recurring_arg_types,
-	Anum_recurring_search_path, Anum_recurring_tag, Anum_recurring_more, 0
+	Anum_recurring_search_path, Anum_recurring_tag, Anum_recurring_more,
+	Anum_recurring_group_key, 0
 };
 
 /*

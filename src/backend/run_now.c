@@ -65,6 +65,7 @@
 #include "../ending/attempt_end.h"
 #include "../ending/claim.h"
 #include "../ending/conclude.h"
+#include "../ending/history.h"
 #include "../ending/pending.h"
 #include "../ending/verdict.h"
 #include "../rows/catalog.h"
@@ -390,7 +391,8 @@ run_sql_now(const Taken *task)
 												 task->values[Anum_task_args - 1],
 												 task->nulls[Anum_task_args - 1],
 												 task->values[Anum_task_arg_types - 1],
-												 task->nulls[Anum_task_arg_types - 1]));
+												 task->nulls[Anum_task_arg_types - 1]),
+							 dw_history_max_result(task->key.queue));
 	PopActiveSnapshot();
 	return result;
 }

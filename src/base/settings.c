@@ -44,6 +44,8 @@ int			dw_max_pending = -1;
 int			dw_failed_max_age = 90 * 24 * 60;
 int			dw_failed_max_count = 1000000;
 int			dw_history = DW_HISTORY_ERRORS;
+double		dw_history_sample = 0.01;
+int			dw_history_result = 0;
 int			dw_history_max_age = 7 * 24 * 60;
 int			dw_history_max_size = 1024 * 1024;
 int			dw_audit = DW_AUDIT_OFF;
@@ -66,6 +68,7 @@ static const struct config_enum_entry start_after_recovery_options[] = {
 static const struct config_enum_entry history_options[] = {
 	{"off", DW_HISTORY_OFF, false},
 	{"errors", DW_HISTORY_ERRORS, false},
+	{"sample", DW_HISTORY_SAMPLE, false},
 	{"all", DW_HISTORY_ALL, false},
 	{"false", DW_HISTORY_OFF, true},
 	{"no", DW_HISTORY_OFF, true},
@@ -97,7 +100,7 @@ static const struct config_enum_entry check_options[] = {
 };
 
 /* The names of history levels, from DW_HISTORY_OFF on */
-static const char *const history_levels[] = {"off", "errors", "all"};
+static const char *const history_levels[] = {"off", "errors", "sample", "all"};
 
 /*
  * The settings that are numbers.  The default of each is the value that its variable has
@@ -181,6 +184,9 @@ static const struct
 	{"delay_wheel.failed_max_count", &dw_failed_max_count, -1, INT_MAX, PGC_SIGHUP, 0,
 		"Number of failed tasks that are kept in each database; the oldest ones of the roles that have most go.",
 		"-1 is no limit."},
+	{"delay_wheel.history_result", &dw_history_result, 0, 4096, PGC_SUSET, GUC_UNIT_BYTE,
+		"Size up to which the history keeps the first row that a task has returned, or the result of a message; 0 keeps none.",
+		"In bytes, as jsonb. To be set for a role or a database by a superuser."},
 	{"delay_wheel.history_max_age", &dw_history_max_age, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
 		"Time for which the history of tasks is kept; a third of it goes at a time.",
 		NULL},
@@ -223,8 +229,13 @@ dw_define_settings(void)
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.history",
 							 "Which ends of tasks are recorded in the view of that name.",
-							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done or cancelled. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
+							 "\"errors\" are failed and skipped tasks and attempts that are followed by another one; \"all\" are these and tasks that are done or cancelled; \"sample\" are the errors, and of the others the share delay_wheel.history_sample. A queue's own setting takes precedence. To be set for a role or a database by a superuser.",
 							 &dw_history, DW_HISTORY_ERRORS, history_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable("delay_wheel.history_sample",
+							 "Share of the tasks that are done or cancelled that the history records where it is \"sample\".",
+							 "Each is drawn by itself, with this probability; the column of that name has it in each row that was drawn.",
+							 &dw_history_sample, dw_history_sample, 0, 1,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("delay_wheel.audit",
 							 "Which actions of roles are recorded in the view of that name.",

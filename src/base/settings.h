@@ -16,7 +16,8 @@ typedef enum DwHistoryLevel
 	DW_HISTORY_UNSET = -1,		/* the queue has no level: delay_wheel.history holds */
 	DW_HISTORY_OFF,
 	DW_HISTORY_ERRORS,			/* failed and skipped tasks, and failed attempts */
-	DW_HISTORY_ALL				/* these, and tasks that are done */
+	DW_HISTORY_SAMPLE,			/* these, and a share of what "all" has beside them */
+	DW_HISTORY_ALL				/* these, and tasks that are done or cancelled */
 } DwHistoryLevel;
 
 /* The actions that the audit records */
@@ -73,6 +74,8 @@ extern int	dw_max_pending;
 extern int	dw_failed_max_age;	/* minutes, -1 = for ever */
 extern int	dw_failed_max_count;	/* -1 = no limit */
 extern int	dw_history;			/* DwHistoryLevel */
+extern double dw_history_sample;	/* share, 0 to 1 */
+extern int	dw_history_result;	/* bytes, 0 = none */
 extern int	dw_history_max_age; /* minutes */
 extern int	dw_history_max_size;	/* kB */
 extern int	dw_audit;			/* DwAuditLevel */

@@ -77,6 +77,7 @@
 #include "../shmem/lanes.h"
 #include "../shmem/shared.h"
 #include "../statement/restricted.h"
+#include "../statement/first_row.h"
 #include "../statement/spi_run.h"
 #include "../task/allow.h"
 #include "../task/my_session.h"
@@ -865,6 +866,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		hold_for(statement, context == PROCESS_UTILITY_TOPLEVEL);
 	}
 
+	dw_first_row_forget(dest);
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
 							 query_env, dest, qc);

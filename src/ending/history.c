@@ -34,6 +34,7 @@
 #include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "commands/trigger.h"
+#include "common/pg_prng.h"
 #include "executor/spi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -45,6 +46,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/jsonb.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -59,6 +61,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/outcome.h"
 #include "../shmem/shared.h"
+#include "../statement/first_row.h"
 #include "../statement/spi_run.h"
 #include "../task/ended.h"
 #include "../task/my_session.h"
@@ -181,9 +184,9 @@ note_written(DwDatabase *db, Relation rel, BlockNumber page)
 
 /*---- What is recorded ----*/
 
-/* True if the level of the queue, or else of the setting, has such an end recorded. */
-bool
-dw_history_wants(int16 queue, DwOutcome outcome)
+/* The level of the queue, or else of the setting. */
+static DwHistoryLevel
+level_of(int16 queue)
 {
 	DwHistoryLevel level = dw_history;
 
@@ -194,8 +197,49 @@ dw_history_wants(int16 queue, DwOutcome outcome)
 		if (said != DW_HISTORY_UNSET)
 			level = said;
 	}
-	return level >= (outcome == DW_DONE || outcome == DW_CANCELLED ? DW_HISTORY_ALL :
-					 DW_HISTORY_ERRORS);
+	return level;
+}
+
+/* True for an end as somebody wanted it, which the level "errors" does not record. */
+static bool
+is_planned(DwOutcome outcome)
+{
+	return outcome == DW_DONE || outcome == DW_CANCELLED;
+}
+
+/*
+ * True if the level of the queue, or else of the setting, has such an end recorded, be it
+ * each one or a share of them.
+ */
+bool
+dw_history_wants(int16 queue, DwOutcome outcome)
+{
+	return level_of(queue) >= (is_planned(outcome) ? DW_HISTORY_SAMPLE : DW_HISTORY_ERRORS);
+}
+
+/*
+ * Size in bytes up to which the history keeps what a task of the queue returns, for those
+ * who run it; 0: nothing, or such an end is not recorded.
+ */
+int
+dw_history_max_result(int16 queue)
+{
+	return dw_history_result > 0 && dw_history_wants(queue, DW_DONE) ? dw_history_result : 0;
+}
+
+/*
+ * True if this end is recorded.  *sample is the share of such ends that are; 1 is all of
+ * them.  Each call draws anew, so there must be one for each end.
+ */
+static bool
+is_recorded(int16 queue, DwOutcome outcome, double *sample)
+{
+	*sample = 1;
+	if (!dw_history_wants(queue, outcome))
+		return false;
+	if (is_planned(outcome) && level_of(queue) == DW_HISTORY_SAMPLE)
+		*sample = dw_history_sample;
+	return *sample >= 1 || pg_prng_double(&pg_global_prng_state) < *sample;
 }
 
 /* The command tag; NULL if a rule has replaced the statement by one of another kind. */
@@ -262,6 +306,20 @@ copy_text(DwHistoryRow *row, AttrNumber column, const DwEnded *ended, AttrNumber
 					   dw_clipped_text(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), max));
 }
 
+/* Sets the result: of a message, what its receiver said; of a task, the first row. */
+static void
+set_result(DwHistoryRow *row, const DwEnded *ended)
+{
+	Jsonb	   *result = ended->result.first_row;
+
+	if (ended->reply != NULL && dw_history_result > 0)
+		result = dw_jsonb_within(text_to_cstring(ended->reply), dw_history_result);
+	else if (result != NULL)
+		result = DatumGetJsonbPCopy(JsonbPGetDatum(result));
+	if (result != NULL)
+		set_history_column(row, Anum_history_result, JsonbPGetDatum(result));
+}
+
 /* Sets the columns about the run: start, attempt, result, error. */
 static void
 set_run(DwHistoryRow *row, const DwEnded *ended)
@@ -277,6 +335,8 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 		set_history_column(row, Anum_history_rows, Int64GetDatum((int64) ended->result.rows));
 		set_text(row, Anum_history_command_tag, command_tag_of(&ended->result), NAMEDATALEN);
 	}
+	if (ended->outcome == DW_DONE)
+		set_result(row, ended);
 	if (ended->error != NULL)
 	{
 		set_text(row, Anum_history_sqlstate,
@@ -285,8 +345,9 @@ set_run(DwHistoryRow *row, const DwEnded *ended)
 	}
 }
 
+/* sample is the share of such ends that are recorded. */
 static DwHistoryRow *
-make_row(const DwEnded *ended)
+make_row(const DwEnded *ended, double sample)
 {
 	DwHistoryRow *row = palloc(sizeof(DwHistoryRow));
 	int64		recurring;
@@ -304,8 +365,11 @@ make_row(const DwEnded *ended)
 	copy_text(row, Anum_history_sql, ended, Anum_task_sql, MAX_SQL);
 	copy_text(row, Anum_history_key, ended, Anum_task_key, MAX_KEY);
 	copy_text(row, Anum_history_tag, ended, Anum_task_tag, MAX_KEY);
+	copy_text(row, Anum_history_group_key, ended, Anum_task_group_key, MAX_KEY);
 	if (dw_more_number(ended->values, ended->nulls, Anum_task_more, DW_MORE_RECURRING, &recurring))
 		set_history_column(row, Anum_history_recurring, Int64GetDatum(recurring));
+	if (sample < 1)
+		set_history_column(row, Anum_history_sample, Float8GetDatum(sample));
 	return row;
 }
 
@@ -402,16 +466,17 @@ void
 dw_history_record(const DwEnded *ended)
 {
 	MemoryContext context;
+	double		sample;
 
-	if (!dw_history_wants(ended->key->queue, ended->outcome))
+	if (!is_recorded(ended->key->queue, ended->outcome, &sample))
 		return;
 	if (!collecting || GetCurrentTransactionNestLevel() > 1)
 	{
-		write_rows(list_make1(make_row(ended)));
+		write_rows(list_make1(make_row(ended, sample)));
 		return;
 	}
 	context = MemoryContextSwitchTo(collected_context);
-	collected = lappend(collected, make_row(ended));
+	collected = lappend(collected, make_row(ended, sample));
 	MemoryContextSwitchTo(context);
 }
 

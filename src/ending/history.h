@@ -32,6 +32,7 @@ typedef struct DwHistoryEnd
 	char	   *message;
 } DwHistoryEnd;
 
+extern int	dw_history_max_result(int16 queue);
 extern bool dw_history_wants(int16 queue, DwOutcome outcome);
 extern void dw_history_record(const DwEnded *ended);
 extern bool dw_history_lock_if_free(void);

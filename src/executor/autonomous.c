@@ -56,6 +56,7 @@
 #include "../base/errors.h"
 #include "../base/inject.h"
 #include "../ending/claim.h"
+#include "../ending/history.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -63,6 +64,7 @@
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"
 #include "../statement/args.h"
+#include "../statement/first_row.h"
 #include "../statement/kept_settings.h"
 #include "../statement/spi_run.h"
 #include "../statement/sqlcheck.h"
@@ -232,6 +234,7 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	List	   *plans;
 	Portal		portal;
 	QueryCompletion qc;
+	DwFirstRow	row;
 	char	   *search_path = dw_claim_text(claim, Anum_task_search_path);
 
 	if (claim->key.has_more)
@@ -252,8 +255,12 @@ dw_autonomous_run(const DwClaim *claim, const char *sql)
 	PortalDefineQuery(portal, NULL, sql, CreateCommandTag(raw->stmt), plans, NULL);
 	CHECK_FOR_INTERRUPTS();
 	PortalStart(portal, params, 0, InvalidSnapshot);
-	(void) dw_portal_run(portal, None_Receiver, &qc);
+	dw_first_row_init(&row, dw_history_max_result(claim->key.queue));
+	(void) dw_portal_run(portal, &row.pub, &qc);
 	result = result_of(plans, &qc);
+	/* the statement may have ended transactions; its context has not been switched back */
+	MemoryContextSwitchTo(context);
+	result.first_row = dw_first_row_take(&row);
 	PortalDrop(portal, false);
 	if (IsTransactionBlock())
 		elog(ERROR, "task left a transaction block");

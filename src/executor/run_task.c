@@ -60,6 +60,7 @@
 #include "../base/settings.h"
 #include "../ending/claim.h"
 #include "../ending/conclude.h"
+#include "../ending/history.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
@@ -188,7 +189,9 @@ dw_run_sql(const DwClaim *claimed, const char *sql)
 										  claimed->values[Anum_task_arg_types - 1],
 										  claimed->nulls[Anum_task_arg_types - 1]);
 
-	return may_keep ? dw_spi_run(sql, params) : dw_spi_run_once(sql, params);
+	int			max_row = dw_history_max_result(claimed->key.queue);
+
+	return may_keep ? dw_spi_run(sql, params, max_row) : dw_spi_run_once(sql, params, max_row);
 }
 
 /*

@@ -167,8 +167,8 @@ dw_get_running(PG_FUNCTION_ARGS)
 }
 
 /* Returns this database's place in shared memory; NULL if it has none. */
-static DwDatabase *
-find_my_database(void)
+DwDatabase *
+dw_watched_database(void)
 {
 	DwDatabase *db;
 
@@ -189,7 +189,7 @@ dw_get_ring(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	db = find_my_database();
+	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	slots = palloc_extended(sizeof(DwSlot) * dw_slots, MCXT_ALLOC_HUGE);
@@ -377,7 +377,7 @@ dw_get_lanes(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	db = find_my_database();
+	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	for (int32 i = dw_lane_after(db, -1); i != DW_NO_LANE; i = dw_lane_after(db, i))
@@ -595,7 +595,7 @@ dw_get_queues(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	dw_require_shared();
-	db = find_my_database();
+	db = dw_watched_database();
 	if (db == NULL)
 		return (Datum) 0;
 	sums = sum_queues(db, &n);
@@ -789,7 +789,7 @@ dw_get_status(PG_FUNCTION_ARGS)
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_may_see_database(dw_database(i)))
 			put_status(fcinfo, dw_database(i));
-	if (find_my_database() == NULL)
+	if (dw_watched_database() == NULL)
 	{
 		const char *state = service_state(NULL);
 

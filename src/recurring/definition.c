@@ -330,6 +330,7 @@ const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2] = {
 	{Anum_recurring_search_path, Anum_task_search_path},
 	{Anum_recurring_tag, Anum_task_tag},
 	{Anum_recurring_more, Anum_task_more},
+	{Anum_recurring_group_key, Anum_task_group_key},
 };
 
 /*

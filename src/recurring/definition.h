@@ -58,7 +58,7 @@ extern Oid	dw_definition_owner(const DwDefinition *def);
  * Columns that a run takes from its definition unchanged: pairs of the column's number in
  * recurring_task and its number in task.
  */
-#define DW_DEFINITION_AND_TASK	9
+#define DW_DEFINITION_AND_TASK	10
 extern const AttrNumber dw_definition_and_task[DW_DEFINITION_AND_TASK][2];
 
 extern void dw_definition_read(Relation rel, HeapTuple tuple, DwDefinition *def);

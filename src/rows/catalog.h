@@ -102,7 +102,10 @@ enum
 	Anum_history_sql,
 	Anum_history_key,
 	Anum_history_tag,
-	Natts_history = Anum_history_tag
+	Anum_history_sample,
+	Anum_history_result,
+	Anum_history_group_key,
+	Natts_history = Anum_history_group_key
 };
 
 #define DW_HISTORY_TABLES	3
@@ -251,7 +254,8 @@ enum
 	Anum_recurring_search_path,
 	Anum_recurring_tag,
 	Anum_recurring_more,
-	Natts_recurring = Anum_recurring_more
+	Anum_recurring_group_key,
+	Natts_recurring = Anum_recurring_group_key
 };
 
 /* OIDs of the extension's tables, and of the indexes and sequences that C code uses. */

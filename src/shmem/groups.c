@@ -1293,3 +1293,39 @@ dw_groups_first_due(const DwLane *lane)
 	}
 	return first;
 }
+
+/*---- For the view "groups"; the ready lock, shared, is enough ----*/
+
+/*
+ * Copies the groups of the lane of which tasks are due or run, and returns their number.  Looks
+ * at no more than "most" places: those that have been in use for longest.
+ */
+int
+dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most)
+{
+	int			looked_at = 0;
+	int			n = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, unconstify(dlist_head *, &lane->groups.all))
+	{
+		const DwGroup *group = group_of_lane(iter.cur);
+
+		if (looked_at++ >= most)
+			break;
+		if (group->count == 0 && group->running == 0 && group->left_due == DW_NEVER)
+			continue;
+		copies[n++] = (DwGroupCopy) {
+			.hash = group->hash,
+			.state = group->state,
+			.ready = group->count,
+			.running = group->running,
+			.left = group->left_due != DW_NEVER,
+			.first_due = group->count > 0 ? group->first.due : group->left_due,
+			.first_id = group->first.id,
+			.wakes_at = group->wakes_at,
+			.held_until = group->held_until
+		};
+	}
+	return n;
+}

@@ -86,6 +86,20 @@ typedef struct DwGroupLeft
 	TimestampTz until;			/* the last due time */
 } DwGroupLeft;
 
+/* What the view "groups" shows of a group. */
+typedef struct DwGroupCopy
+{
+	uint32		hash;
+	DwGroupState state;
+	uint32		ready;			/* tasks in memory that are due */
+	uint32		running;
+	bool		left;			/* others that are due are in the table only */
+	TimestampTz first_due;		/* of those that are due; DW_NEVER: there is none */
+	int64		first_id;		/* the first one in memory, if there is any */
+	TimestampTz wakes_at;		/* if asleep */
+	TimestampTz held_until;
+} DwGroupCopy;
+
 /* In place of a hash: tasks without a group, which take turns as if they were one. */
 #define DW_NO_GROUP		0
 
@@ -139,6 +153,7 @@ extern bool dw_groups_any_open(const DwLane *lane, TimestampTz now);
 extern uint32 dw_groups_room(const DwLane *lane, TimestampTz now);
 extern DwLimit dw_lane_limit(const DwLane *lane, TimestampTz now, uint32 *room, TimestampTz *until);
 extern TimestampTz dw_groups_first_due(const DwLane *lane);
+extern int	dw_groups_copy(const DwLane *lane, DwGroupCopy *copies, int most);
 
 /* Makes the entry say its group instead of where its row is. */
 static inline void

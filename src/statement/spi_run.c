@@ -14,8 +14,9 @@
 #include "executor/spi.h"
 #include "nodes/params.h"
 #include "tcop/cmdtag.h"
-#include "tcop/dest.h"
 
+#include "../base/compat.h"
+#include "first_row.h"
 #include "plans.h"
 #include "spi_run.h"
 
@@ -42,20 +43,6 @@ dw_spi_noted_utility(void)
 	return last_utility;
 }
 
-/*
- * Returns a receiver that drops all rows, as None_Receiver does.  With None_Receiver
- * itself, SPI would not tell whether a statement was a query.
- */
-static DestReceiver *
-nowhere(void)
-{
-	static DestReceiver receiver;
-
-	receiver = *None_Receiver;
-	receiver.mydest = DestTuplestore;
-	return &receiver;
-}
-
 static void
 begin_call(void)
 {
@@ -63,12 +50,21 @@ begin_call(void)
 		elog(ERROR, "could not connect to the SPI manager");
 }
 
+/* True if SPI says that the statement was of a kind that returns rows. */
+static bool
+returns_rows(int code)
+{
+	return code == SPI_OK_SELECT || code == SPI_OK_UTILITY || code == SPI_OK_INSERT_RETURNING ||
+		code == SPI_OK_UPDATE_RETURNING || code == SPI_OK_DELETE_RETURNING ||
+		code == SPI_OK_MERGE_RETURNING;
+}
+
 /*
  * Ends a call of SPI, and returns what the last statement did.  SPI reports some
  * refused statements by a negative result only; these become errors here.
  */
 static DwSpiResult
-end(int result)
+end(int result, DwFirstRow *row)
 {
 	DwSpiResult done = {.code = result, .rows = SPI_processed};
 
@@ -87,32 +83,39 @@ end(int result)
 	if (result == SPI_OK_UTILITY)
 		done = last_utility;
 	SPI_finish();
+	if (returns_rows(result))
+		done.first_row = dw_first_row_take(row);
 	return done;
 }
 
 /*
  * Runs a task's SQL in the current transaction, as the current user, by a kept plan
  * if possible (see dw_plans_run(), whose rules hold for callers of this function).
- * Errors are raised.  Rows that the SQL returns are dropped, since they may be huge.
+ * Errors are raised.  Rows that the SQL returns are dropped, since they may be huge; but
+ * the first one of the last statement is kept if it has at most max_row bytes (0: none is).
  */
 DwSpiResult
-dw_spi_run(const char *sql, ParamListInfo params)
+dw_spi_run(const char *sql, ParamListInfo params, int max_row)
 {
-	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
+	DwFirstRow	row;
+	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
 	int			result;
 
+	dw_first_row_init(&row, max_row);
 	begin_call();
 	if (!dw_plans_run(sql, &options, &result))
 		result = SPI_execute_extended(sql, &options);
-	return end(result);
+	return end(result, &row);
 }
 
 /* Runs a task's SQL as dw_spi_run() does, but never by a kept plan. */
 DwSpiResult
-dw_spi_run_once(const char *sql, ParamListInfo params)
+dw_spi_run_once(const char *sql, ParamListInfo params, int max_row)
 {
-	SPIExecuteOptions options = {.params = params, .dest = nowhere()};
+	DwFirstRow	row;
+	SPIExecuteOptions options = {.params = params, .dest = &row.pub};
 
+	dw_first_row_init(&row, max_row);
 	begin_call();
-	return end(SPI_execute_extended(sql, &options));
+	return end(SPI_execute_extended(sql, &options), &row);
 }

@@ -18,7 +18,6 @@
 #include "access/htup.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -112,17 +111,14 @@ static bool
 delete_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 {
 	Slice	   *slice = state;
-	Oid			index_oid = oid_at(cat, slice->kind->index);
 	Relation	rel;
 	Relation	index;
 
-	if (!ConditionalLockRelationOid(index_oid, RowExclusiveLock) ||
-		(rel = dw_slice_open(oid_at(cat, slice->kind->table))) == NULL)
+	if (!dw_slice_open_both(oid_at(cat, slice->kind->table), oid_at(cat, slice->kind->index),
+							&rel, &index))
 		return false;
-	index = index_open(index_oid, NoLock);
 	slice->next = delete_some(slice->kind, rel, index, slice->limit);
-	index_close(index, NoLock);
-	dw_slice_close(rel);
+	dw_slice_close_both(rel, index);
 	return true;
 }
 

@@ -22,7 +22,6 @@
 #include "access/skey.h"
 #include "access/stratnum.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -143,13 +142,10 @@ follow_slice(DwDatabase *db, const DwCatalog *cat, void *state)
 	Relation	rel;
 	Relation	index;
 
-	if (!ConditionalLockRelationOid(cat->task_local_index, RowExclusiveLock) ||
-		(rel = dw_slice_open(cat->task)) == NULL)
+	if (!dw_slice_open_both(cat->task, cat->task_local_index, &rel, &index))
 		return false;
-	index = index_open(cat->task_local_index, NoLock);
 	follow_some(rel, index, state);
-	index_close(index, NoLock);
-	dw_slice_close(rel);
+	dw_slice_close_both(rel, index);
 	return true;
 }
 

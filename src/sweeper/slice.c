@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/genam.h"
 #include "access/xact.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
@@ -78,4 +79,23 @@ dw_slice_close(Relation rel)
 {
 	table_close(rel, NoLock);
 	PopActiveSnapshot();
+}
+
+/* As dw_slice_open(), with an index of the table; false if one of them is locked, or gone. */
+bool
+dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel)
+{
+	if (!ConditionalLockRelationOid(index, RowExclusiveLock) ||
+		(*rel = dw_slice_open(table)) == NULL)
+		return false;
+	*index_rel = index_open(index, NoLock);
+	return true;
+}
+
+/* Closes what dw_slice_open_both() has opened. */
+void
+dw_slice_close_both(Relation rel, Relation index_rel)
+{
+	index_close(index_rel, NoLock);
+	dw_slice_close(rel);
 }

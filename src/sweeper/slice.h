@@ -24,5 +24,7 @@ typedef bool (*DwSliceWork) (DwDatabase *db, const DwCatalog *cat, void *state);
 extern bool dw_slice_do(DwDatabase *db, DwSliceWork work, void *state);
 extern Relation dw_slice_open(Oid table);
 extern void dw_slice_close(Relation rel);
+extern bool dw_slice_open_both(Oid table, Oid index, Relation *rel, Relation *index_rel);
+extern void dw_slice_close_both(Relation rel, Relation index_rel);
 
 #endif							/* DW_SLICE_H */

@@ -174,6 +174,26 @@ is_deeply([ @$letters{qw(external ready awaiting leased lapsed)} ], [ JSON::PP::
 ok($letters->{first_due}, 'and since when the first one waits');
 is_deeply([ grep { exists $sql_queue->{$_} } qw(first_due awaiting leased lapsed) ], [], 'a queue of SQL tasks has none of these');
 
+# groups that wait
+$node->safe_psql('postgres', 'CREATE DATABASE tenants');
+$node->safe_psql('tenants', qq{
+	CREATE EXTENSION delay_wheel;
+	SELECT delay_queue('tenants', groups => true, users => '{public}');
+	SELECT delay_pause('tenants');
+	SELECT delay_wheel.allow('shop');
+	SELECT delay_schedule_task('SELECT 1', due => now() - interval '3 hours', queue => 'tenants', group_key => @{[quoted("group $evil")]});
+	SET ROLE shop;
+	SELECT delay_schedule_task('SELECT 1', due => now() - interval '2 hours', queue => 'tenants', group_key => 'of shop') FROM generate_series(1, 2);
+	SELECT delay_schedule_task('SELECT 1', queue => 'tenants')});
+wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'tenants'}, 'tasks of groups are due', 60, db => 'tenants', expected => 4);
+export('tenants', 'tenants');
+my $tenants = feed(undef, 'tenants')->{groups};
+is_deeply([ $tenants->{total}, map { $_->{group_key} } @{ $tenants->{rows} } ], [ 3, "group $evil", 'of shop', undef ], 'the groups that wait, the longest first');
+is_deeply([ @{ $tenants->{rows}[1] }{qw(queue state ready running more owner)} ], [ 'tenants', 'open', 2, 0, JSON::PP::false, 'shop' ], 'how they stand');
+$tenants = feed(q{SET ROLE shop; SELECT delay_wheel.page_data(max_rows => 1)}, 'tenants')->{groups};
+is_deeply([ $tenants->{total}, map { $_->{group_key} } @{ $tenants->{rows} } ], [ 2, 'of shop' ], 'a role sees its own');
+is(feed()->{groups}{total}, 0, 'elsewhere there is none');
+
 # In a database of bytes each role can write what is no text to the client, and
 # the page of all is to be there yet. What is cut is not cut within a character.
 $node->safe_psql('postgres', q{CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'});
@@ -454,6 +474,7 @@ SKIP:
 		$d->{lateness} = [ $evil, [$evil, $evil, $evil ], [ 1, 1e300, 1e300 ] ];
 		$d->{forecast} = { pending => $evil, next_due => $evil, minutes => [ $evil, [ $evil, $evil, $evil ] ], hours => $evil, days => [ {} ] };
 		$d->{lanes}{rows} = { $evil => $evil };
+		$d->{groups}{rows} = [ $evil, { map { $_ => $evil } qw(queue group_key group_hash state ready more running first_due waits_until owner) } ];
 		$d->{$_} = $evil for qw(max_executors version role server_started);
 	});
 	# what is not seen, and turns around what stands beside it; and letters that are written from right to left
@@ -494,6 +515,8 @@ SKIP:
 		case('estimates', 1200, 'feed=feeds/estimates.json'),
 		case('letters', 1200, 'feed=feeds/letters.json'),
 		case('letters narrow', 340, 'feed=feeds/letters.json'),
+		case('tenants', 1200, 'feed=feeds/tenants.json'),
+		case('tenants narrow', 340, 'feed=feeds/tenants.json'),
 		case('old', 1200, 'feed=feeds/old.json'),
 		case('junk', 1200, 'feed=feeds/junk.json'),
 		case('turning', 1400, 'feed=feeds/turning.json'),
@@ -559,6 +582,11 @@ SKIP:
 		like($r->{$n}{text}, qr/Messages\s.*Under a lease.*Leases without a word/s, "$n: queues of messages have figures of their own");
 		like(join("\n", @{ $r->{$n}{problems} }), qr/^warn: ▲ Due messages of 1 queue wait, and no receiver has come/m, "$n: says that nobody takes them");
 	}
+	for my $n ('tenants', 'tenants narrow')
+	{
+		like($r->{$n}{text}, qr/Groups that wait\s.*tenants.*group <img.*open.*3 h.*of shop.*2 h.*without a group/s, "$n: groups that wait, and since when");
+	}
+	unlike($r->{full}{text}, qr/Groups that wait/s, 'full: without such groups nothing is said of them');
 	unlike($r->{full}{text}, qr/Messages\s.*Under a lease/s, 'full: without such queues there are none');
 	like($r->{old}{problems}[0], qr/^bad: ✖ The data is \d+ d .*old/, 'old: data that is not renewed is called old');
 	for my $n ('turning', 'turning narrow')

@@ -127,6 +127,74 @@ SELECT payload FROM delay_receive('letters', autocommit => true);
 SELECT pg_temp.wait_for($$(SELECT count(*) = 2 FROM group_effect)$$);
 SELECT label FROM group_effect ORDER BY label;
 
+-- runs of a recurring task are of its group, as it is declared when they are scheduled
+SELECT delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => 'tenant 7') AS run \gset
+SELECT delay_cron('grouped cron', '0 0 1 1 *', 'SELECT 1', queue => 'grouped', group_key => 'tenant 8') IS NOT NULL AS declared;
+SELECT delay_every('ungrouped', '1 day', 'SELECT 1', group_key => 'tenant 7');
+SELECT delay_cron('ungrouped', '0 0 1 1 *', 'SELECT 1', queue => 'ungrouped', group_key => 'tenant 7');
+SELECT delay_every('ungrouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => '');
+SELECT r.name, r.group_key, t.group_key AS of_run FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task ORDER BY r.name;
+SELECT delay_run(:run);
+SELECT r.name, r.group_key, t.group_key AS of_run, t.id <> :run AS next FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task WHERE r.name = 'grouped';
+SELECT delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => 'tenant 9') <> :run AS changed;
+SELECT r.group_key, t.group_key AS of_run, r.task AS same FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task WHERE r.name = 'grouped' \gset
+SELECT :'group_key', :'of_run', delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped', group_key => 'tenant 9') = :same AS unchanged;
+SELECT delay_every('grouped', '1 day', 'SELECT 1', queue => 'grouped') <> :same AS changed;
+SELECT r.group_key, t.group_key AS of_run FROM delay_wheel.recurring r JOIN delay_wheel.tasks t ON t.id = r.task WHERE r.name = 'grouped';
+SELECT delay_unschedule('grouped'), delay_unschedule('grouped cron');
+
+--
+-- The groups that wait, and who sees them; the history has the group of each task
+--
+SELECT delay_queue('grouped', groups => true, group_max_running => 1, group_rate => 0, history => 'all');
+SELECT delay_queue('turns', groups => true, users => '{regress_dw_tenant_a,regress_dw_tenant_b}', group_rate => 1, group_per => '1 hour', group_burst => 1);
+SELECT delay_pause('turns');
+SELECT pg_advisory_lock(5);
+SELECT count(delay_schedule_task('SELECT pg_advisory_xact_lock_shared(5)', due => now() - interval '1 minute', queue => 'grouped', group_key => 'busy')) FROM generate_series(1, 3);
+SET SESSION AUTHORIZATION regress_dw_tenant_a;
+SELECT count(delay_schedule_task('SELECT 1', due => now() - i * interval '1 hour', queue => 'turns', group_key => 'of a ' || i)) FROM generate_series(1, 2) i;
+SET SESSION AUTHORIZATION regress_dw_tenant_b;
+SELECT count(delay_schedule_task('SELECT 1', due => now() - interval '90 min', queue => 'turns', group_key => 'of b', priority => 2)) FROM generate_series(1, 2) i;
+SELECT count(delay_schedule_task('SELECT 1', queue => 'turns')) FROM generate_series(1, 2) i;
+RESET SESSION AUTHORIZATION;
+SELECT pg_temp.wait_for($$(SELECT sum(ready) = 6 FROM delay_wheel.groups WHERE queue = 'turns') AND (SELECT state = 'full' FROM delay_wheel.groups WHERE queue = 'grouped')$$);
+CREATE VIEW group_seen AS SELECT queue, group_key, state, ready, more, running, now() - first_due > '30 s' AS for_long, waits_until - now() BETWEEN '50 min' AND '60 min' AS waits,
+	owner, priority, group_hash = hashtext(group_key) AS hash FROM delay_wheel.groups;
+GRANT SELECT ON group_seen TO PUBLIC;
+SELECT * FROM group_seen WHERE queue = 'grouped' OR owner LIKE 'regress_dw_tenant%';
+SET SESSION AUTHORIZATION regress_dw_tenant_a;
+SELECT queue, group_key, ready, owner FROM group_seen;
+RESET SESSION AUTHORIZATION;
+-- who watches sees groups without their names
+CREATE ROLE regress_dw_tenant_m IN ROLE pg_monitor;
+SET ROLE regress_dw_tenant_m;
+SELECT queue, group_key, state, ready, owner, group_hash IS NOT NULL AS hash FROM delay_wheel.groups WHERE queue IN ('grouped', 'turns') AND (queue = 'grouped' OR owner LIKE 'regress_dw_tenant%');
+RESET ROLE;
+DROP ROLE regress_dw_tenant_m;
+-- the first of each group begins, and the others wait for the rate
+SELECT delay_resume('turns');
+SELECT pg_temp.wait_for($$(SELECT count(*) = 1 AND bool_and(state = 'asleep' AND running = 0) FROM delay_wheel.groups WHERE queue = 'turns' AND group_hash IS NOT NULL)
+	AND NOT EXISTS (SELECT FROM delay_wheel.groups WHERE queue = 'turns' AND group_hash IS NULL)$$);
+SELECT * FROM group_seen WHERE queue = 'turns';
+-- a thousand of each queue, those that wait for longest
+SELECT delay_pause('grouped');
+SELECT count(delay_schedule_task('SELECT 1', due => now() - interval '1 day' - i * interval '1 s', queue => 'grouped', group_key => 'of many ' || i)) FROM generate_series(1, 1500) i;
+SELECT pg_temp.wait_for($$(SELECT ready >= 1502 FROM delay_wheel.queues WHERE name = 'grouped')$$);
+SELECT queue, count(*), min(substr(group_key, 9)::int) FILTER (WHERE queue = 'grouped') AS least, (array_agg(group_key))[1] AS first FROM delay_wheel.groups GROUP BY queue ORDER BY queue;
+SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'grouped' AND group_key LIKE 'of many%') c;
+SELECT delay_resume('grouped');
+SELECT pg_advisory_unlock(5);
+SELECT pg_temp.wait_for($$NOT EXISTS (SELECT FROM delay_wheel.groups WHERE queue = 'grouped')$$);
+SELECT outcome, group_key, count(*) FROM delay_wheel.history WHERE queue = 'grouped' AND outcome = 'done' AND sql LIKE '%(5)' GROUP BY 1, 2;
+SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'turns') c;
+-- one that is to be tried again comes first, and holds the group
+SELECT delay_queue('turns', group_rate => 0, group_order => 'hold');
+SELECT delay_schedule_task('SELECT 1 / 0', queue => 'turns', group_key => 'ordered', max_attempts => 2, retry_delay => '1 hour', due => now() - interval '1 hour') IS NOT NULL AS fails;
+SELECT delay_schedule_task('SELECT 1', queue => 'turns', group_key => 'ordered') IS NOT NULL AS waits;
+SELECT pg_temp.wait_for($$EXISTS (SELECT FROM delay_wheel.groups WHERE queue = 'turns' AND group_key = 'ordered' AND state = 'held' AND waits_until BETWEEN now() AND now() + interval '11 s')$$);
+SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'turns') c;
+DROP VIEW group_seen;
+
 SELECT delay_queue_drop('grouped'), delay_queue_drop('turns'), delay_queue_drop('ungrouped'), delay_queue_drop('letters');
 DROP TABLE group_effect;
 SELECT delay_wheel.disallow('regress_dw_tenant_a'), delay_wheel.disallow('regress_dw_tenant_b');

@@ -292,6 +292,138 @@ SELECT count(*), count(*) FILTER (WHERE lateness::text <> (-task / 1000.0)::floa
 DELETE FROM delay_wheel_internal.history_0 WHERE sql = 'rounded';
 
 --
+-- A sample: all that has failed, and a share of the others, each drawn by itself; from executors, in batches
+--
+SELECT delay_queue('history_q', history => 'sample');
+CREATE VIEW history_sample AS
+	SELECT outcome, count(*) AS n, min(sample) AS sample, sum(1 / COALESCE(sample, 1)) AS about FROM delay_wheel.history
+	WHERE tag = 'sampled' OR key LIKE 'sampled%' GROUP BY outcome;
+CREATE PROCEDURE history_sample(good text) LANGUAGE plpgsql AS $$
+DECLARE
+	ids bigint[];
+BEGIN
+	TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+	EXECUTE format('ALTER ROLE CURRENT_USER SET delay_wheel.history_sample = %s', good);
+	COMMIT;
+	PERFORM delay_schedule_task('SELECT ' || i, queue => 'history_q', tag => 'sampled') FROM generate_series(1, 2000) i;
+	PERFORM delay_schedule_task('SELECT 1 / 0', queue => 'history_q', tag => 'sampled') FROM generate_series(1, 20);
+	COMMIT;
+	PERFORM pg_temp.wait_until_done();
+	COMMIT;
+	EXECUTE format('SET delay_wheel.history_sample = %s', good);
+	SELECT array_agg(delay_schedule_task('SELECT 1', queue => 'history_q', delay => '1 hour', tag => 'sampled')) INTO ids FROM generate_series(1, 2000);
+	PERFORM delay_cancel(id) FROM unnest(ids) id;
+	COMMIT;
+END $$;
+CALL history_sample('0');
+SELECT * FROM history_sample ORDER BY outcome;
+CALL history_sample('1');
+SELECT * FROM history_sample ORDER BY outcome;
+CALL history_sample('0.25');
+-- within five times the standard deviation
+SELECT outcome, CASE WHEN sample IS NULL THEN n::text ELSE (n BETWEEN 400 AND 600)::text END AS n, sample, CASE WHEN sample IS NULL THEN about::text ELSE (about = n * 4)::text END AS about
+	FROM history_sample ORDER BY outcome;
+SELECT error FROM (VALUES ('-0.1'), ('1.1'), ('NaN')) v(share), pg_temp.error_of('SET delay_wheel.history_sample = ' || quote_literal(share)) e(error);
+-- what is received is drawn once, too
+SELECT delay_queue('history_mail', external => true, history => 'sample');
+TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+SELECT count(delay_send('history_mail', to_jsonb(i), key => 'sampled ' || i)) FROM generate_series(1, 2000) i;
+DO $$
+DECLARE
+	n int := 0;
+	got int;
+BEGIN
+	WHILE n < 2000 LOOP
+		SELECT count(*) INTO got FROM delay_receive('history_mail', 500);
+		COMMIT;
+		n := n + got;
+	END LOOP;
+END $$;
+SELECT outcome, n BETWEEN 400 AND 600 AS n, sample FROM history_sample;
+SELECT delay_queue_drop('history_mail');
+RESET delay_wheel.history_sample;
+ALTER ROLE CURRENT_USER RESET delay_wheel.history_sample;
+DROP VIEW history_sample;
+DROP PROCEDURE history_sample;
+
+--
+-- The first row that a task returns, where that is wanted
+--
+SELECT delay_queue('history_q', history => 'all', users => '{public}'), delay_queue('history_mail', external => true, history => 'all');
+CREATE PROCEDURE history_result(size text, statements text[], in_mode text DEFAULT NULL) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('ALTER ROLE CURRENT_USER SET delay_wheel.history_result = %L', size);
+	TRUNCATE delay_wheel_internal.history_0, delay_wheel_internal.history_1, delay_wheel_internal.history_2;
+	COMMIT;
+	PERFORM delay_schedule_task(s, queue => 'history_q', mode => in_mode) FROM unnest(statements) s;
+	COMMIT;
+	PERFORM pg_temp.wait_for(format('(SELECT count(*) FROM delay_wheel.history WHERE queue = ''history_q'') = %s', cardinality(statements)));
+END $$;
+CREATE TABLE history_rows (n int, label text);
+INSERT INTO history_rows VALUES (0, 'zero');
+CREATE TYPE history_bad;
+CREATE FUNCTION history_bad_in(cstring) RETURNS history_bad LANGUAGE internal STRICT IMMUTABLE AS 'textin';
+CREATE FUNCTION history_bad_out(history_bad) RETURNS cstring LANGUAGE internal STRICT IMMUTABLE AS 'textout';
+CREATE TYPE history_bad (INPUT = history_bad_in, OUTPUT = history_bad_out, LIKE = text);
+CREATE FUNCTION history_bad_json(history_bad) RETURNS json LANGUAGE plpgsql AS $$ BEGIN INSERT INTO history_rows VALUES (-1, 'undone'); RAISE EXCEPTION 'no json'; END $$;
+CREATE CAST (history_bad AS json) WITH FUNCTION history_bad_json;
+CREATE PROCEDURE history_out(INOUT n int) LANGUAGE plpgsql AS $$ BEGIN n := n + 1; END $$;
+CREATE PROCEDURE history_silent() LANGUAGE plpgsql AS $$ BEGIN PERFORM 1; END $$;
+CREATE FUNCTION history_inner() RETURNS int LANGUAGE plpgsql AS $$ DECLARE t text; BEGIN EXECUTE 'SHOW work_mem' INTO t; RETURN 5; END $$;
+SELECT ARRAY['SELECT 1 AS a, NULL::int AS b, ''x'' AS c', 'SELECT i FROM generate_series(3, 1000) i', 'INSERT INTO history_rows VALUES (1, ''one''), (2, ''two'') RETURNING n, label',
+	'UPDATE history_rows SET label = ''new'' WHERE n = 0', 'DELETE FROM history_rows WHERE n = 7 RETURNING n', 'SELECT 1 WHERE false', 'SELECT history_inner()',
+	'SELECT repeat(''x'', 90) AS long', 'SELECT repeat(''x'', 60) AS short', 'SELECT repeat(''x'', 1000000) AS huge', 'SELECT ARRAY[1, 2, NULL] AS a, ROW(1, ''r'') AS r',
+	'SELECT ''b''::history_bad AS bad', 'SELECT ''"\u0000"''::json AS no_jsonb', 'CALL history_out(7)', 'SHOW standard_conforming_strings'] AS statements \gset
+CALL history_result('100', :'statements');
+SELECT sql, outcome, command_tag, rows, result FROM delay_wheel.history WHERE queue = 'history_q' ORDER BY sql COLLATE "C";
+SELECT count(*) FROM history_rows WHERE label = 'undone';
+CREATE TABLE history_in AS SELECT sql, outcome, command_tag, rows, result FROM delay_wheel.history;
+-- with a mode, the same
+CALL history_result('100', :'statements', 'at_most_once');
+SELECT sql, outcome, command_tag, rows, result FROM delay_wheel.history EXCEPT TABLE history_in;
+-- the last statement counts, also if it has none
+CALL history_result('100', ARRAY['SELECT 1 AS a; SELECT 2 AS b', 'SELECT 1 AS a; UPDATE history_rows SET n = n', 'SELECT 1 AS a; SET work_mem = 4096', 'SELECT 1 AS a; CALL history_silent()',
+	'SELECT 1 AS a; SELECT 2 AS b WHERE false', 'SHOW standard_conforming_strings; CREATE TEMP TABLE history_temp ()']);
+SELECT sql, outcome, command_tag, result FROM delay_wheel.history WHERE queue = 'history_q' ORDER BY sql COLLATE "C";
+-- a kept plan; none is kept without the setting, and a larger one takes the longer row
+CALL history_result('4kB', array_fill('SELECT repeat(''x'', 90) AS long'::text, ARRAY[5]));
+SELECT count(*), length(result ->> 'long') FROM delay_wheel.history GROUP BY 2;
+CALL history_result('0', :'statements');
+SELECT count(*), count(result) FROM delay_wheel.history;
+SET delay_wheel.history_result = '5kB';
+-- run by a session, as the owner, who is another role: a cast has no other rights
+SET delay_wheel.history_result = '100B';
+GRANT SELECT, INSERT ON history_rows TO PUBLIC;
+ALTER FUNCTION history_bad_json(history_bad) RENAME TO history_bad_unused;
+DROP CAST (history_bad AS json);
+CREATE FUNCTION history_whose_json(history_bad) RETURNS json LANGUAGE sql AS $$ SELECT to_json(CURRENT_USER) $$;
+CREATE CAST (history_bad AS json) WITH FUNCTION history_whose_json;
+SET ROLE regress_dw_h_all;
+SELECT delay_schedule_task('SELECT ''b''::history_bad AS whose', delay => '1 hour', queue => 'history_q') AS id \gset
+RESET ROLE;
+SELECT delay_run(:id);
+SELECT owner, result FROM delay_wheel.history WHERE task = :id;
+SET ROLE regress_dw_h_off;
+SELECT count(*) FROM delay_wheel.history WHERE result IS NOT NULL;
+RESET ROLE;
+-- of a message, what its receiver says
+SELECT count(delay_send('history_mail', to_jsonb(i))) FROM generate_series(1, 3) i;
+SELECT pg_temp.wait_for('(SELECT ready FROM delay_wheel.queues WHERE name = ''history_mail'') = 3');
+SELECT payload, delay_done(id, token, CASE payload::int WHEN 1 THEN '{"a": 1}'::jsonb WHEN 2 THEN to_jsonb(repeat('x', 100)) END) FROM delay_lease('history_mail', 3) ORDER BY payload;
+SELECT outcome, result FROM delay_wheel.history WHERE queue = 'history_mail' ORDER BY task;
+SET delay_wheel.history_result = 0;
+SELECT count(delay_send('history_mail', '4'));
+SELECT pg_temp.wait_for('(SELECT ready FROM delay_wheel.queues WHERE name = ''history_mail'') = 1');
+SELECT delay_done(id, token, '{"a": 1}') FROM delay_lease('history_mail');
+SELECT count(*), count(result) FROM delay_wheel.history WHERE queue = 'history_mail';
+RESET delay_wheel.history_result;
+ALTER ROLE CURRENT_USER RESET delay_wheel.history_result;
+DROP TABLE history_rows, history_in;
+DROP TYPE history_bad CASCADE;
+DROP PROCEDURE history_result, history_out, history_silent;
+DROP FUNCTION history_inner;
+
+--
 -- The extension is dropped by a task
 --
 SELECT delay_queue_drop(name) FROM delay_wheel.queues WHERE name LIKE 'history%';

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * first_row.c
+ *	  The first row that the SQL of a task returns.
+ *
+ * Run by executors, and by sessions that run a task at once.
+ *
+ * The rows that a task returns go nowhere: they may be huge.  With delay_wheel.history_result
+ * the history has the first row of the last statement, so a copy of it is kept, if it is
+ * short enough.  All its columns are looked at before anything is copied, so a row of any
+ * size costs little.
+ *
+ * The row becomes a jsonb after the statement, as the user that has run it: functions of
+ * types, and casts to json, are that user's.  They may fail, which must not be the task's
+ * failure.  So they run in a subtransaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+#include "../base/errors.h"
+#include "first_row.h"
+
+/*---- The receiver ----*/
+
+/* Forgets the row of an earlier statement of the text. */
+static void
+forget(DwFirstRow *row)
+{
+	if (row->tuple != NULL)
+		heap_freetuple(row->tuple);
+	if (row->desc != NULL)
+		FreeTupleDesc(row->desc);
+	row->tuple = NULL;
+	row->desc = NULL;
+	row->met = false;
+}
+
+/* The size of a value in bytes, uncompressed; it is not read for that. */
+static Size
+value_size(Datum value, Form_pg_attribute attribute)
+{
+	if (attribute->attlen == -1)
+		return toast_raw_datum_size(value) - VARHDRSZ;
+	return attribute->attlen == -2 ? strlen(DatumGetCString(value)) : attribute->attlen;
+}
+
+/* True if the values of a row, all together, are not longer than the limit. */
+static bool
+is_short(TupleTableSlot *slot, Size limit)
+{
+	Size		size = 0;
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < slot->tts_tupleDescriptor->natts && size <= limit; i++)
+		if (!slot->tts_isnull[i])
+			size += value_size(slot->tts_values[i], TupleDescAttr(slot->tts_tupleDescriptor, i));
+	return size <= limit;
+}
+
+/* Keeps the first row; see DestReceiver. */
+static bool
+keep_if_first(TupleTableSlot *slot, DestReceiver *self)
+{
+	DwFirstRow *row = (DwFirstRow *) self;
+	MemoryContext context;
+
+	if (row->met)
+		return true;
+	row->met = true;
+	if (!is_short(slot, row->limit))
+		return true;
+	context = MemoryContextSwitchTo(row->context);
+	/* that of the slot need not have the names */
+	row->desc = CreateTupleDescCopy(row->names);
+	row->tuple = ExecCopySlotHeapTuple(slot);
+	if (HeapTupleHasExternal(row->tuple))
+		row->tuple = toast_flatten_tuple(row->tuple, row->desc);
+	MemoryContextSwitchTo(context);
+	return true;
+}
+
+/* A statement begins to return rows; see DestReceiver. */
+static void
+startup(DestReceiver *self, int operation, TupleDesc typeinfo)
+{
+	DwFirstRow *row = (DwFirstRow *) self;
+
+	forget(row);
+	row->names = typeinfo;
+}
+
+/*
+ * Initializes a receiver that keeps a row of at most limit bytes, in the current memory
+ * context; 0: no row.  It drops rows as None_Receiver does.  With None_Receiver itself, SPI
+ * would not tell whether a statement was a query.
+ */
+void
+dw_first_row_init(DwFirstRow *row, int limit)
+{
+	memset(row, 0, sizeof(DwFirstRow));
+	row->pub = *None_Receiver;
+	row->pub.mydest = DestTuplestore;
+	row->limit = limit;
+	row->context = CurrentMemoryContext;
+	if (limit > 0)
+	{
+		row->pub.receiveSlot = keep_if_first;
+		row->pub.rStartup = startup;
+	}
+}
+
+/*
+ * To be called before a utility statement that sends its rows to the receiver, which may be
+ * any: forgets the row of an earlier statement.  Not each of them returns rows, and only one
+ * that does tells the receiver that it begins.
+ */
+void
+dw_first_row_forget(DestReceiver *receiver)
+{
+	if (receiver != NULL && receiver->receiveSlot == keep_if_first)
+		forget((DwFirstRow *) receiver);
+}
+
+/*---- The row as jsonb ----*/
+
+/* What stands for a row that is not kept: JSON's null.  Any other row is an object. */
+static Jsonb *
+too_long(void)
+{
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("null")));
+}
+
+/* Returns a JSON text as jsonb; JSON's null if it is longer than the limit. */
+Jsonb *
+dw_jsonb_within(const char *json, int limit)
+{
+	Jsonb	   *jsonb;
+
+	/* far too long: it is not even parsed */
+	if (strlen(json) > (Size) limit * 8)
+		return too_long();
+	jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+	return VARSIZE(jsonb) > limit ? too_long() : jsonb;
+}
+
+/* Returns the row as jsonb.  Functions of its types may raise any error. */
+static Jsonb *
+row_as_jsonb(DwFirstRow *row)
+{
+	Datum		record;
+	text	   *json;
+
+	if (row->desc->tdtypeid == RECORDOID && row->desc->tdtypmod < 0)
+		assign_record_type_typmod(row->desc);
+	record = heap_copy_tuple_as_datum(row->tuple, row->desc);
+	json = DatumGetTextPP(DirectFunctionCall1(row_to_json, record));
+	return dw_jsonb_within(text_to_cstring(json), row->limit);
+}
+
+/*
+ * Calls row_as_jsonb() in a subtransaction.  NULL if that has failed, unless by a cancel:
+ * that was meant for the task.
+ */
+static Jsonb *
+try_row_as_jsonb(DwFirstRow *row)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	Jsonb	   *volatile result = NULL;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(context);
+		PushActiveSnapshot(GetTransactionSnapshot());
+		result = row_as_jsonb(row);
+		PopActiveSnapshot();
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = dw_take_error();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	return result;
+}
+
+/*
+ * Returns the first row of the statement that has ended last, in the memory context of
+ * dw_first_row_init(); JSON's null if it is longer than the limit, or has no form as jsonb.
+ * NULL if there was none.
+ */
+Jsonb *
+dw_first_row_take(DwFirstRow *row)
+{
+	MemoryContext context;
+	Jsonb	   *result;
+
+	if (!row->met)
+		return NULL;
+	context = MemoryContextSwitchTo(row->context);
+	result = row->tuple == NULL ? NULL : try_row_as_jsonb(row);
+	if (result == NULL)
+		result = too_long();
+	MemoryContextSwitchTo(context);
+	return result;
+}
