@@ -361,9 +361,11 @@ extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
 #if PG_VERSION_NUM >= 180000
 #define DW_ONCE_PARAMETER
 #define DW_ONCE
+#define DW_NOT_ONCE
 #else
 #define DW_ONCE_PARAMETER	, bool execute_once
 #define DW_ONCE				, execute_once
+#define DW_NOT_ONCE			, false
 #endif
 
 #endif							/* DW_COMPAT_H */

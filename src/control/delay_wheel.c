@@ -24,6 +24,7 @@
 #include "../executor/task_log.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/writers.h"
+#include "../statement/open_query.h"
 #include "../task/marks.h"
 #include "../task/other_nodes.h"
 #include "../task/touched.h"
@@ -70,8 +71,10 @@ _PG_init(void)
 	dw_recycle_install();
 	dw_ddl_install();
 	dw_task_log_install();
+	dw_open_queries_hooks_begin();
 	dw_crashes_install();
 	dw_other_nodes_install();
 	dw_writers_install();
+	dw_open_queries_hooks_end();
 	dw_launcher_register();
 }

@@ -68,6 +68,7 @@
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
+#include "../statement/open_query.h"
 #include "../task/attempts.h"
 #include "../task/my_session.h"
 #include "../task/other_nodes.h"
@@ -116,6 +117,9 @@ static struct
 
 /* Memory for one task of a batch, reset before the next one. */
 static MemoryContext batch_context = NULL;
+
+/* search_path of this executor's last batch; NULL if that had none. */
+static char *last_search_path = NULL;
 
 /*---- Which tasks may join ----*/
 
@@ -243,6 +247,19 @@ add_member(void)
 	return member;
 }
 
+/*
+ * Sets the search_path that the last batch had, for the session.  To be called outside of a
+ * transaction.  If the next batch has the same, as most have, no setting is changed within its
+ * transaction: else undoing each task's settings has to look through all settings.
+ */
+static void
+expect_search_path(void)
+{
+	if (last_search_path != NULL)
+		(void) set_config_option("search_path", last_search_path, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SET, true, 0, false);
+}
+
 /* Sets the search_path of the first member, for all members. */
 static void
 set_batch_search_path(const DwClaim *claim)
@@ -250,9 +267,15 @@ set_batch_search_path(const DwClaim *claim)
 	char	   *path = dw_claim_text(claim, Anum_task_search_path);
 
 	batch.search_path = path == NULL ? NULL : MemoryContextStrdup(TopTransactionContext, path);
-	if (path != NULL)
-		(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_LOCAL, true, 0, false);
+	if (path == last_search_path ||
+		(path != NULL && last_search_path != NULL && strcmp(path, last_search_path) == 0))
+		return;
+	/* null: that of the role, or of the server */
+	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_LOCAL, true, 0, false);
+	if (last_search_path != NULL)
+		pfree(last_search_path);
+	last_search_path = path == NULL ? NULL : MemoryContextStrdup(TopMemoryContext, path);
 }
 
 /*
@@ -429,7 +452,9 @@ run_and_commit(void)
 	dw_history_collect();
 	batch.started = GetCurrentTransactionStartTimestamp();
 	dw_timeout_arm(life_ms());
+	dw_open_queries_begin();
 	run_members();
+	dw_open_queries_end();
 
 	batch.state = BATCH_COMMITTING;
 	dw_history_write_collected();
@@ -470,6 +495,7 @@ undo_batch(void)
 	dw_cancel_forget();
 	MemoryContextSwitchTo(batch_context);
 	error = dw_task_error();
+	dw_open_queries_forget();
 	AbortCurrentTransaction();
 	dw_history_forget();
 	RESUME_INTERRUPTS();
@@ -502,12 +528,12 @@ dw_run_batch(DwDatabase *db, DwExecutor *me)
 											  ALLOCSET_DEFAULT_SIZES);
 
 	/*
-	 * Not by set_config_option(): if a setting has been changed, undoing each task's
-	 * settings has to look through all settings.
+	 * Not by set_config_option(), see expect_search_path().
 	 */
 	LockTimeout = LockTimeout > 0 ? Min(LockTimeout, lock_wait_ms()) : lock_wait_ms();
 	PG_TRY();
 	{
+		expect_search_path();
 		run_and_commit();
 	}
 	PG_CATCH();

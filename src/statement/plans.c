@@ -62,6 +62,7 @@
 #include "../base/settings.h"
 #include "args.h"
 #include "constants.h"
+#include "open_query.h"
 #include "plans.h"
 
 /* Limit for a text that can have a plan, in bytes; longer ones hardly come twice */
@@ -100,6 +101,7 @@ typedef struct KeptPlan
 	Key			key;
 	DwBinding  *binding;		/* NULL: no arguments */
 	SPIPlanPtr	spi;			/* NULL: the text cannot have a plan */
+	DwOpenPlace open;			/* its query, in a batch */
 	TimestampTz made;			/* statement timestamp at which it was made */
 	int			measured;		/* the plan's generation when bytes was measured */
 	Size		bytes;			/* memory of the entry and its plan */
@@ -163,6 +165,8 @@ begin_keeping(void)
 static void
 free_plan(KeptPlan *plan)
 {
+	if (plan->open.query != NULL)
+		dw_open_query_close(plan->open.query);
 	if (plan->spi != NULL)
 		(void) SPI_freeplan(plan->spi);
 	plan->spi = NULL;
@@ -546,6 +550,7 @@ add_plan(const Key *key, ParamListInfo params)
 	plan->key = copy;
 	plan->binding = binding;
 	plan->spi = spi;
+	plan->open = (DwOpenPlace) {.refused = -1};
 	plan->made = GetCurrentStatementStartTimestamp();
 	plan->measured = -1;
 	plan->bytes = 0;
@@ -593,7 +598,8 @@ run(KeptPlan *plan, const SPIExecuteOptions *options, int *result)
 {
 	if (plan == NULL || plan->spi == NULL)
 		return false;
-	*result = SPI_execute_plan_extended(plan->spi, options);
+	if (!dw_open_query_run(&plan->open, plan->spi, options, result))
+		*result = SPI_execute_plan_extended(plan->spi, options);
 	if (plan_source_of(plan)->generation != plan->measured)
 		settle_plan(plan);
 	return true;

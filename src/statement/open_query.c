@@ -1,0 +1,481 @@
+/*-------------------------------------------------------------------------
+ *
+ * open_query.c
+ *	  Queries that stay open from one task of a batch to the next.
+ *
+ * Run by executors, for tasks that share a transaction and have a kept plan (plans.c).
+ *
+ * To make a plan ready for its run, and to clear that away, costs PostgreSQL about as much as
+ * to find one row and to change it.  A query that stays open is made ready once in a batch.
+ * Each run gives it a new snapshot and its arguments, as a nested loop gives its inner side the
+ * values of the next outer row.
+ *
+ * A task must not notice.  So only queries stay open
+ *
+ * - whose plan is generic, and finds one row by an index and changes it, inserts one row, or
+ *	 only computes: PostgreSQL's own nodes for these can begin again, see can_begin_again();
+ * - that call no C functions of other extensions, and fire none: such a function may keep what
+ *	 it has learned until the end of its query;
+ * - while no other extension looks at queries by a hook: it would see one query where there
+ *	 are many.
+ *
+ * A query is closed when its plan is not valid any more, when plans.c forgets the plan, and
+ * before the commit of the batch.  An abort removes its memory, and all that it holds: snapshots,
+ * buffers and tables belong to the batch's transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "executor/spi_priv.h"
+#include "lib/ilist.h"
+#include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
+#include "pgstat.h"
+#include "tcop/dest.h"
+#include "utils/memutils.h"
+#include "utils/plancache.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "../base/compat.h"
+#include "open_query.h"
+
+/* Limit of the queries that are open at a time. */
+#define MAX_OPEN	16
+
+/* A query that is open. */
+struct DwOpenQuery
+{
+	dlist_node	node;			/* in queries */
+	DwOpenPlace *place;			/* of its plan */
+	MemoryContext context;		/* holds all of it */
+	CachedPlanSource *source;
+	CachedPlan *plan;			/* pinned */
+	QueryDesc  *desc;
+	ParamListInfo params;		/* the values of the run; NULL: it has no parameters */
+	bool		was_run;
+};
+
+/* In the memory of the batch's transaction. */
+static dlist_head queries = DLIST_STATIC_INIT(queries);
+static int	nqueries = 0;
+
+/* A batch is running: queries may stay open. */
+static bool may_open = false;
+
+/*---- Hooks ----*/
+
+/* The hooks that watch queries, as they are when only delay_wheel has set any. */
+static struct
+{
+	bool		others;			/* another extension was there first */
+	ExecutorStart_hook_type start;
+	ExecutorRun_hook_type run;
+	ExecutorFinish_hook_type finish;
+}			our_hooks;
+
+/* Called by the postmaster before delay_wheel sets hooks that watch queries. */
+void
+dw_open_queries_hooks_begin(void)
+{
+	our_hooks.others = ExecutorStart_hook != NULL || ExecutorRun_hook != NULL ||
+		ExecutorFinish_hook != NULL;
+}
+
+/* Called by the postmaster when it has set them. */
+void
+dw_open_queries_hooks_end(void)
+{
+	our_hooks.start = ExecutorStart_hook;
+	our_hooks.run = ExecutorRun_hook;
+	our_hooks.finish = ExecutorFinish_hook;
+}
+
+/* True if another extension looks at queries, or checks their permissions. */
+static bool
+others_watch_queries(void)
+{
+	return our_hooks.others || ExecutorStart_hook != our_hooks.start ||
+		ExecutorRun_hook != our_hooks.run || ExecutorFinish_hook != our_hooks.finish ||
+		ExecutorEnd_hook != NULL || ExecutorCheckPerms_hook != NULL;
+}
+
+/*---- Queries that can stay open ----*/
+
+/*
+ * For check_functions_in_node(): true for a function in C of another extension, unless its
+ * result depends on its arguments only.
+ */
+static bool
+is_foreign_function(Oid function, void *arg)
+{
+	HeapTuple	tuple;
+	bool		result = true;
+
+	if (function < FirstNormalObjectId)
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+
+		result = form->prolang == ClanguageId && form->provolatile != PROVOLATILE_IMMUTABLE;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
+/* Expression walker: true if any part calls a foreign function. */
+static bool
+calls_foreign(Node *node, void *arg)
+{
+	return node != NULL && (check_functions_in_node(node, is_foreign_function, arg) ||
+							expression_tree_walker(node, calls_foreign, arg));
+}
+
+/* True if a trigger of the table may call a foreign function. */
+static bool
+triggers_call_foreign(const TriggerDesc *triggers)
+{
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (is_foreign_function(triggers->triggers[i].tgfoid, NULL) ||
+			(triggers->triggers[i].tgqual != NULL &&
+			 calls_foreign(stringToNode(triggers->triggers[i].tgqual), NULL)))
+			return true;
+	return false;
+}
+
+/* True if a check of the table may call a foreign function. */
+static bool
+checks_call_foreign(const TupleConstr *constraints)
+{
+	for (int i = 0; constraints != NULL && i < constraints->num_check; i++)
+		if (calls_foreign(stringToNode(constraints->check[i].ccbin), NULL))
+			return true;
+	return false;
+}
+
+/* True if a plan that reads can begin again with other values. */
+static bool
+read_can_begin_again(const Plan *plan)
+{
+	if (plan->lefttree != NULL || plan->righttree != NULL || plan->initPlan != NIL ||
+		calls_foreign((Node *) plan->targetlist, NULL) || calls_foreign((Node *) plan->qual, NULL))
+		return false;
+	if (IsA(plan, Result))
+		return !calls_foreign(((const Result *) plan)->resconstantqual, NULL);
+	return IsA(plan, IndexScan) && ((const IndexScan *) plan)->indexorderby == NIL &&
+		!calls_foreign((Node *) ((const IndexScan *) plan)->indexqualorig, NULL);
+}
+
+/* True if the query can begin again with other values, as far as its plan tells. */
+static bool
+can_begin_again(const PlannedStmt *stmt)
+{
+	const Plan *plan = stmt->planTree;
+	const ModifyTable *change = (const ModifyTable *) plan;
+
+	if (stmt->commandType == CMD_UTILITY || stmt->subplans != NIL || stmt->rowMarks != NIL ||
+		stmt->hasModifyingCTE || stmt->hasReturning || stmt->parallelModeNeeded || stmt->jitFlags != 0)
+		return false;
+	if (stmt->commandType == CMD_SELECT)
+		return read_can_begin_again(plan);
+	return IsA(plan, ModifyTable) && plan->initPlan == NIL && change->operation != CMD_MERGE &&
+		list_length(change->resultRelations) == 1 && change->onConflictAction == ONCONFLICT_NONE &&
+		change->withCheckOptionLists == NIL && read_can_begin_again(outerPlan(plan));
+}
+
+/* The state of the change of a table; NULL for a query that changes none. */
+static ModifyTableState *
+change_of(const DwOpenQuery *query)
+{
+	PlanState  *state = query->desc->planstate;
+
+	return IsA(state, ModifyTableState) ? (ModifyTableState *) state : NULL;
+}
+
+/* True if the query can begin again, as far as the table tells that it has opened. */
+static bool
+table_can_be_kept(const DwOpenQuery *query)
+{
+	const ModifyTableState *change = change_of(query);
+	Relation	table;
+
+	if (change == NULL)
+		return true;
+	table = change->resultRelInfo->ri_RelationDesc;
+	return table->rd_rel->relkind == RELKIND_RELATION && !table->rd_rel->relispartition &&
+		change->mt_transition_capture == NULL &&
+		!triggers_call_foreign(change->resultRelInfo->ri_TrigDesc) &&
+		!checks_call_foreign(RelationGetDescr(table)->constr);
+}
+
+/*---- Opening and closing ----*/
+
+/* Closes a query, and forgets it. */
+void
+dw_open_query_close(DwOpenQuery *query)
+{
+	dlist_delete(&query->node);
+	nqueries--;
+	query->place->query = NULL;
+	ExecutorEnd(query->desc);
+	FreeQueryDesc(query->desc);
+	ReleaseCachedPlan(query->plan, CurrentResourceOwner);
+	MemoryContextDelete(query->context);
+}
+
+/*
+ * Makes a query ready for its first run by the plan, which it keeps pinned.  The active
+ * snapshot is that of the run.
+ */
+static DwOpenQuery *
+open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
+		   const SPIExecuteOptions *options)
+{
+	MemoryContext context = AllocSetContextCreate(TopTransactionContext, "delay_wheel open query",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext outer = MemoryContextSwitchTo(context);
+	DwOpenQuery *query = palloc0(sizeof(DwOpenQuery));
+
+	query->context = context;
+	query->place = place;
+	query->source = source;
+	query->plan = plan;
+	if (options->params != NULL)
+		query->params = makeParamList(options->params->numParams);
+	query->desc = CreateQueryDesc(linitial_node(PlannedStmt, plan->stmt_list), source->query_string,
+								  GetActiveSnapshot(), InvalidSnapshot, options->dest, query->params,
+								  NULL, 0);
+	ExecutorStart(query->desc, 0);
+	MemoryContextSwitchTo(outer);
+	place->query = query;
+	dlist_push_head(&queries, &query->node);
+	nqueries++;
+	return query;
+}
+
+/*
+ * Opens a query for the plan, if it is one that is used for any values, and can begin again;
+ * else returns NULL, and notes that in place.
+ */
+static DwOpenQuery *
+try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOptions *options)
+{
+	CachedPlan *plan = source->gplan;
+
+	/* the first runs with arguments are planned for their values */
+	if (plan == NULL || nqueries >= MAX_OPEN || place->refused == source->generation)
+		return NULL;
+	if (list_length(plan->stmt_list) == 1 && can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
+	{
+		/* locks the tables, and makes the plan anew if it is not valid any more */
+		plan = GetCachedPlan(source, options->params, CurrentResourceOwner, NULL);
+		if (plan == source->gplan && list_length(plan->stmt_list) == 1 &&
+			can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
+			return open_query(place, source, plan, options);
+		ReleaseCachedPlan(plan, CurrentResourceOwner);
+	}
+	place->refused = source->generation;
+	return NULL;
+}
+
+/*---- Running ----*/
+
+/* Copies the values of the arguments, which a hook may have to tell. */
+static void
+copy_values(ParamListInfo from, ParamListInfo to)
+{
+	for (int i = 0; from != NULL && i < from->numParams; i++)
+	{
+		ParamExternData room;
+
+		to->params[i] = from->paramFetch == NULL ? from->params[i] :
+			*from->paramFetch(from, i + 1, false, &room);
+	}
+}
+
+/* Lets the query, which was run before, begin again with the active snapshot. */
+static void
+begin_again(DwOpenQuery *query)
+{
+	EState	   *estate = query->desc->estate;
+	Snapshot	before = estate->es_snapshot;
+	ModifyTableState *change = change_of(query);
+	PlanState  *read = change != NULL ? outerPlanState(change) : query->desc->planstate;
+
+	estate->es_snapshot = RegisterSnapshot(GetActiveSnapshot());
+	UnregisterSnapshot(before);
+	if (IsA(read, IndexScanState) && ((IndexScanState *) read)->iss_ScanDesc != NULL)
+		((IndexScanState *) read)->iss_ScanDesc->xs_snapshot = estate->es_snapshot;
+	ExecReScan(read);
+	if (change != NULL)
+	{
+		estate->es_output_cid = GetCurrentCommandId(true);
+		change->mt_done = false;
+		change->fireBSTriggers = true;
+	}
+	estate->es_finished = false;
+	if ((estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) == 0)
+		AfterTriggerBeginQuery();
+	pgstat_report_query_id(query->desc->plannedstmt->queryId, false);
+}
+
+/*
+ * True if the query can begin again after its run.  If it has met a row that another
+ * transaction had changed, it has made a state for a second look, by the snapshot of this run.
+ */
+static bool
+may_stay_open(const DwOpenQuery *query)
+{
+	const ModifyTableState *change = change_of(query);
+
+	return change == NULL || change->mt_epqstate.recheckestate == NULL;
+}
+
+/* The code of SPI for what the query has done. */
+static int
+spi_code(CmdType operation)
+{
+	switch (operation)
+	{
+		case CMD_INSERT:
+			return SPI_OK_INSERT;
+		case CMD_UPDATE:
+			return SPI_OK_UPDATE;
+		case CMD_DELETE:
+			return SPI_OK_DELETE;
+		default:
+			return SPI_OK_SELECT;
+	}
+}
+
+/* Runs the query, by the active snapshot.  Returns a code of SPI. */
+static int
+run_query(DwOpenQuery *query, ParamListInfo params)
+{
+	int			result = spi_code(query->desc->operation);
+
+	copy_values(params, query->params);
+	if (query->was_run)
+		begin_again(query);
+	ExecutorRun(query->desc, ForwardScanDirection, 0 DW_NOT_ONCE);
+	SPI_processed = query->desc->estate->es_processed;
+	ExecutorFinish(query->desc);
+	if (!query->was_run && !table_can_be_kept(query))
+		query->place->refused = query->plan->generation;
+	query->was_run = true;
+	if (query->place->refused == query->plan->generation || !may_stay_open(query))
+		dw_open_query_close(query);
+	return result;
+}
+
+/* Error context callback: says the same as that of SPI.  arg is the SQL. */
+static void
+query_callback(void *arg)
+{
+	const char *sql = arg;
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery(sql);
+	}
+	else
+		errcontext("SQL statement \"%s\"", sql);
+}
+
+/* True if a run by the plan's source would do now what the query does. */
+static bool
+is_valid(const DwOpenQuery *query)
+{
+	return query->source->is_valid && query->plan->is_valid && query->source->gplan == query->plan;
+}
+
+/*
+ * Runs a task's SQL by the query that is open for its plan, or opens one.  Like
+ * SPI_execute_plan_extended(), and inside SPI_connect().  False if nothing was run: the plan
+ * has no query that can stay open.  *result is a code of SPI.
+ */
+bool
+dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *options, int *result)
+{
+	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(spi));
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = query_callback,
+		.arg = unconstify(char *, source->query_string)
+	};
+	DwOpenQuery *query = place->query;
+
+	if (!may_open)
+		return false;
+	error_context_stack = &callback;
+	if (query != NULL && !is_valid(query))
+	{
+		dw_open_query_close(query);
+		query = NULL;
+	}
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (query == NULL)
+		query = try_to_open(place, source, options);
+	if (query != NULL)
+		*result = run_query(query, options->params);
+	PopActiveSnapshot();
+	error_context_stack = callback.previous;
+	if (query == NULL)
+		return false;
+	CommandCounterIncrement();
+	return true;
+}
+
+/*---- Batches ----*/
+
+/* A batch begins, in a transaction. */
+void
+dw_open_queries_begin(void)
+{
+	may_open = !others_watch_queries();
+}
+
+/* The batch is about to be committed: closes all queries. */
+void
+dw_open_queries_end(void)
+{
+	may_open = false;
+	while (!dlist_is_empty(&queries))
+		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+		dw_open_query_close(dlist_head_element(DwOpenQuery, node, &queries));
+}
+
+/* The batch's transaction is about to be aborted, which frees all queries. */
+void
+dw_open_queries_forget(void)
+{
+	dlist_mutable_iter iter;
+
+	may_open = false;
+	dlist_foreach_modify(iter, &queries)
+	{
+		/* cppcheck-suppress nullPointer */
+		DwOpenQuery *query = dlist_container(DwOpenQuery, node, iter.cur);
+
+		query->place->query = NULL;
+		dlist_delete(iter.cur);
+	}
+	nqueries = 0;
+}
