@@ -76,6 +76,7 @@
 #include "../shmem/committing.h"
 #include "../shmem/lanes.h"
 #include "../shmem/shared.h"
+#include "../statement/open_query.h"
 #include "../statement/restricted.h"
 #include "../statement/first_row.h"
 #include "../statement/spi_run.h"
@@ -843,6 +844,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	List	   *concerns = NIL;
 	DwCatalog	cat;
 
+	dw_open_queries_give_way();
 	if (IsA(statement, TransactionStmt))
 	{
 		was_prepared = before_transaction_statement((TransactionStmt *) statement,

@@ -19,8 +19,8 @@
  * - while no other extension looks at queries by a hook: it would see one query where there
  *	 are many.
  *
- * A query is closed when its plan is not valid any more, when plans.c forgets the plan, and
- * before the commit of the batch.  An abort removes its memory, and all that it holds: snapshots,
+ * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before
+ * a utility statement, and before the commit of the batch.  An abort removes its memory, and all that it holds: snapshots,
  * buffers and tables belong to the batch's transaction.
  *
  *-------------------------------------------------------------------------
@@ -49,6 +49,7 @@
 #include "utils/syscache.h"
 
 #include "../base/compat.h"
+#include "../base/inject.h"
 #include "open_query.h"
 
 /* Limit of the queries that are open at a time. */
@@ -65,6 +66,7 @@ struct DwOpenQuery
 	QueryDesc  *desc;
 	ParamListInfo params;		/* the values of the run; NULL: it has no parameters */
 	bool		was_run;
+	bool		runs;			/* the current task runs it */
 };
 
 /* In the memory of the batch's transaction. */
@@ -263,6 +265,7 @@ open_query(DwOpenPlace *place, CachedPlanSource *source, CachedPlan *plan,
 	place->query = query;
 	dlist_push_head(&queries, &query->node);
 	nqueries++;
+	DW_COUNT("queries-opened");
 	return query;
 }
 
@@ -327,6 +330,7 @@ begin_again(DwOpenQuery *query)
 		change->fireBSTriggers = true;
 	}
 	estate->es_finished = false;
+	DW_COUNT("queries-begun-again");
 	if ((estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) == 0)
 		AfterTriggerBeginQuery();
 	pgstat_report_query_id(query->desc->plannedstmt->queryId, false);
@@ -363,16 +367,18 @@ spi_code(CmdType operation)
 
 /* Runs the query, by the active snapshot.  Returns a code of SPI. */
 static int
-run_query(DwOpenQuery *query, ParamListInfo params)
+run_once(DwOpenQuery *query, ParamListInfo params)
 {
 	int			result = spi_code(query->desc->operation);
 
+	query->runs = true;
 	copy_values(params, query->params);
 	if (query->was_run)
 		begin_again(query);
 	ExecutorRun(query->desc, ForwardScanDirection, 0 DW_NOT_ONCE);
 	SPI_processed = query->desc->estate->es_processed;
 	ExecutorFinish(query->desc);
+	query->runs = false;
 	if (!query->was_run && !table_can_be_kept(query))
 		query->place->refused = query->plan->generation;
 	query->was_run = true;
@@ -434,7 +440,7 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 	if (query == NULL)
 		query = try_to_open(place, source, options);
 	if (query != NULL)
-		*result = run_query(query, options->params);
+		*result = run_once(query, options->params);
 	PopActiveSnapshot();
 	error_context_stack = callback.previous;
 	if (query == NULL)
@@ -444,6 +450,29 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 }
 
 /*---- Batches ----*/
+
+/*
+ * Closes all queries but the one that the current task runs, if it does.  To be called before
+ * a utility statement, which may refuse to change a table that a query in this process has
+ * opened.  The statement may stand in a function, in a subtransaction.
+ */
+void
+dw_open_queries_give_way(void)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	dlist_mutable_iter iter;
+
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	dlist_foreach_modify(iter, &queries)
+	{
+		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+		DwOpenQuery *query = dlist_container(DwOpenQuery, node, iter.cur);
+
+		if (!query->runs)
+			dw_open_query_close(query);
+	}
+	CurrentResourceOwner = owner;
+}
 
 /* A batch begins, in a transaction. */
 void
@@ -457,9 +486,7 @@ void
 dw_open_queries_end(void)
 {
 	may_open = false;
-	while (!dlist_is_empty(&queries))
-		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
-		dw_open_query_close(dlist_head_element(DwOpenQuery, node, &queries));
+	dw_open_queries_give_way();
 }
 
 /* The batch's transaction is about to be aborted, which frees all queries. */

@@ -25,6 +25,7 @@ extern void dw_open_queries_hooks_begin(void);
 extern void dw_open_queries_hooks_end(void);
 
 extern void dw_open_queries_begin(void);
+extern void dw_open_queries_give_way(void);
 extern void dw_open_queries_end(void);
 extern void dw_open_queries_forget(void);
 
