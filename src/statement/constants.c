@@ -21,6 +21,11 @@
  * position requires.  So tasks whose texts differ in their constants only, which many
  * applications write, share a plan.
  *
+ * Such texts mostly come one after the other.  So the form of the last text is kept, and a
+ * text of the same form is not read token by token: what stands between its constants must be
+ * the same, byte by byte, and each constant be as plain as the one in its place, digits only, or
+ * a string without quotes and backslashes in it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -31,11 +36,25 @@
 #include "lib/stringinfo.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
+#include "utils/memutils.h"
 
 #include "constants.h"
 #include "sql_text.h"
 
 #define MAX_CONSTANTS	32		/* limit for one text; a text with more is left alone */
+
+/* The form of the last text whose constants were taken; count is 0 if there is none. */
+static struct
+{
+	int			count;			/* constants */
+	char	   *text;			/* in TopMemoryContext, as is sql */
+	char	   *sql;			/* the text with $1, $2, ... in place of the constants */
+	Oid			types[MAX_CONSTANTS];
+	int			starts[MAX_CONSTANTS];	/* byte offsets of the constants in text */
+	int			stops[MAX_CONSTANTS];	/* offsets of what comes after them */
+	int			ends[MAX_CONSTANTS];	/* offsets of the tokens after them */
+	int			new_ends[MAX_CONSTANTS];	/* offsets of the same tokens in sql */
+}			form;
 
 /* PostgreSQL's lexer on its way through a text, and the current token */
 typedef struct Reader
@@ -203,11 +222,117 @@ replace(const char *sql, DwConstants *constants)
 	constants->sql = text.data;
 }
 
+/*---- Texts of the same form ----*/
+
+/*
+ * Returns the end of a constant of this type that begins here, if it is a plain one; else
+ * NULL.  Where the constant is known to end with the same token, what comes after it need not
+ * be looked at.
+ */
+static const char *
+plain_constant_end(const char *text, Oid type)
+{
+	const char *end = text;
+
+	if (type == INT4OID)
+	{
+		while (isdigit((unsigned char) *end))
+			end++;
+		/* one with more digits may be of another type */
+		return end > text && end - text <= 9 ? end : NULL;
+	}
+	if (*text != '\'')
+		return NULL;
+	end = text + 1 + strcspn(text + 1, "'\\");
+	return *end == '\'' && end[1] != '\'' ? end + 1 : NULL;
+}
+
+/* True if this cannot be a part of the constant before it. */
+static bool
+cannot_go_on(const char *text, const char *next_token)
+{
+	if (isalnum((unsigned char) *text) || IS_HIGHBIT_SET(*text) || (*text != '\0' && strchr("_.$'\"", *text) != NULL))
+		return false;
+	/* a string goes on behind the end of a line */
+	return memchr(text, '\'', next_token - text) == NULL;
+}
+
+/* Keeps the form of this text, if its constants are plain. */
+static void
+keep_form(const char *sql, const DwConstants *constants)
+{
+	form.count = 0;
+	for (int i = 0; i < constants->count; i++)
+	{
+		const char *stop = plain_constant_end(sql + constants->locations[i], constants->types[i]);
+
+		if (stop == NULL || !cannot_go_on(stop, sql + constants->ends[i]))
+			return;
+		form.types[i] = constants->types[i];
+		form.starts[i] = constants->locations[i];
+		form.stops[i] = stop - sql;
+		form.ends[i] = constants->ends[i];
+		form.new_ends[i] = constants->new_ends[i];
+	}
+	if (form.text != NULL)
+	{
+		pfree(form.text);
+		pfree(form.sql);
+	}
+	form.text = MemoryContextStrdup(TopMemoryContext, sql);
+	form.sql = MemoryContextStrdup(TopMemoryContext, constants->sql);
+	form.count = constants->count;
+}
+
+/* Forgets the form of the last text: settings under which it was read may have changed. */
+void
+dw_constants_forget_form(void)
+{
+	form.count = 0;
+}
+
+/* Adds a plain constant, from here to there, to *constants. */
+static void
+add_plain(const char *sql, const char *start, const char *stop, DwConstants *constants)
+{
+	int			i = constants->count++;
+
+	constants->types[i] = form.types[i];
+	constants->locations[i] = start - sql;
+	constants->ends[i] = stop - sql + form.ends[i] - form.stops[i];
+	constants->new_ends[i] = form.new_ends[i];
+	constants->values[i] = form.types[i] == INT4OID ? Int32GetDatum(atoi(start)) :
+		CStringGetDatum(pnstrdup(start + 1, stop - start - 2));
+}
+
+/* Takes the constants of a text that has the form of the last one; false if it has another. */
+static bool
+take_by_form(const char *sql, DwConstants *constants)
+{
+	const char *at = sql;
+	int			before = 0;		/* offset in form.text of what must come next */
+
+	for (int i = 0; i < form.count; i++)
+	{
+		const char *stop;
+		int			between = form.starts[i] - before;
+
+		if (strncmp(at, form.text + before, between) != 0 ||
+			(stop = plain_constant_end(at + between, form.types[i])) == NULL)
+			return false;
+		add_plain(sql, at + between, stop, constants);
+		at = stop;
+		before = form.stops[i];
+	}
+	constants->sql = form.sql;
+	return form.count > 0 && strcmp(at, form.text + before) == 0;
+}
+
 /*
  * Takes out of a text the constants that certainly mean the same as parameters of
  * their type.  False, with *constants not filled in, if the text has another form
- * or no such constants.  The result is in the current memory context.  A token that
- * the lexer refuses raises an error.
+ * or no such constants.  The result is in the current memory context; its sql may be kept
+ * here, until the next call.  A token that the lexer refuses raises an error.
  */
 bool
 dw_constants_take(const char *sql, DwConstants *constants)
@@ -215,19 +340,25 @@ dw_constants_take(const char *sql, DwConstants *constants)
 	Reader		reader = {.sql = sql};
 	bool		found;
 
-	constants->count = 0;
 	constants->types = palloc(MAX_CONSTANTS * sizeof(Oid));
 	constants->values = palloc(MAX_CONSTANTS * sizeof(Datum));
 	constants->locations = palloc(3 * MAX_CONSTANTS * sizeof(int));
 	constants->ends = constants->locations + MAX_CONSTANTS;
 	constants->new_ends = constants->ends + MAX_CONSTANTS;
 
+	constants->count = 0;
+	if (take_by_form(sql, constants))
+		return true;
+	constants->count = 0;
 	reader.scanner = scanner_init(sql, &reader.extra, &ScanKeywords, ScanKeywordTokens);
 	reader.extra.escape_string_warning = false;
 	found = take_all(&reader, constants);
 	scanner_finish(reader.scanner);
 	if (found)
+	{
 		replace(sql, constants);
+		keep_form(sql, constants);
+	}
 	return found;
 }
 

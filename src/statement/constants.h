@@ -23,6 +23,7 @@ typedef struct DwConstants
 } DwConstants;
 
 extern bool dw_constants_take(const char *sql, DwConstants *constants);
+extern void dw_constants_forget_form(void);
 extern int	dw_constants_location(const DwConstants *constants, int location);
 
 #endif							/* DW_CONSTANTS_H */

@@ -198,6 +198,7 @@ forget_outdated(void)
 		/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
 		forget_plan(dlist_head_element(KeptPlan, node, &plans));
 	memset(seen, 0, sizeof(seen));
+	dw_constants_forget_form();
 	outdated = false;
 	settings_read = PgReloadTime;
 }

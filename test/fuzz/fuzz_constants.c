@@ -1,6 +1,7 @@
 /*
  * src/statement/constants.c: the text with $n for its constants, put together again with
- * the constants, is the text.
+ * the constants, is the text.  A text that has the form of the one before is taken apart as by
+ * the lexer.
  */
 #include "stubs.h"
 #undef fprintf
@@ -40,6 +41,51 @@ check(const char *sql, const DwConstants *constants)
 		finding("\"%s\" became \"%s\"", sql, again);
 }
 
+/* Refuses a text that is taken apart in one way by its form, and in another by the lexer. */
+static void
+compare(const char *sql)
+{
+	DwConstants by_form;
+	DwConstants by_lexer;
+	bool		formed = dw_constants_take(sql, &by_form);
+	char	   *taken = formed ? pstrdup(by_form.sql) : NULL;
+
+	dw_constants_forget_form();
+	if (dw_constants_take(sql, &by_lexer) != formed)
+		finding("\"%s\" has constants by its form only, or by the lexer only", sql);
+	if (!formed)
+		return;
+	if (strcmp(taken, by_lexer.sql) != 0 || by_form.count != by_lexer.count)
+		finding("\"%s\" became \"%s\" and \"%s\"", sql, taken, by_lexer.sql);
+	for (int i = 0; i < by_form.count; i++)
+		if (by_form.types[i] != by_lexer.types[i] || by_form.locations[i] != by_lexer.locations[i] ||
+			by_form.ends[i] != by_lexer.ends[i] || by_form.new_ends[i] != by_lexer.new_ends[i] ||
+			(by_form.types[i] == 0 ?
+			 strcmp(DatumGetCString(by_form.values[i]), DatumGetCString(by_lexer.values[i])) != 0 :
+			 DatumGetInt32(by_form.values[i]) != DatumGetInt32(by_lexer.values[i])))
+			finding("constant %d of \"%s\" is two", i, sql);
+}
+
+/* A text of the same form, mostly: each constant has other bytes in it, of the input. */
+static char *
+with_others(const char *sql, const DwConstants *constants, const uint8_t *data, size_t size)
+{
+	char	   *other = palloc0(strlen(sql) + 8 * constants->count + 1);
+	int			done = 0;
+
+	for (int i = 0; i < constants->count; i++)
+	{
+		const char *with = constants->types[i] == 0 ? "\\'x \n1" : "0123456789x_.'";
+		int			from = constants->locations[i] + 1;
+
+		strncat(other, sql + done, from - done);
+		for (size_t n = size > 0 ? data[i % size] % 8 : 0; n > 0; n--)
+			strncat(other, with + data[(i + n) % size] % strlen(with), 1);
+		done = from;
+	}
+	return strcat(other, sql + done);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -48,7 +94,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(sql, data, size);
 	if (dw_constants_take(sql, &constants))
+	{
 		check(sql, &constants);
+		compare(with_others(sql, &constants, data, size));
+	}
 	fuzz_free_all();
 	return 0;
 }

@@ -70,6 +70,33 @@ psprintf(const char *format,...)
 	return keep(strdup(buffer));
 }
 
+char *
+pnstrdup(const char *text, Size length)
+{
+	return keep(strndup(text, length));
+}
+
+char *
+pstrdup(const char *text)
+{
+	return keep(strdup(text));
+}
+
+/* What outlives an input; pfree() is called for nothing else. */
+MemoryContext TopMemoryContext = NULL;
+
+char *
+MemoryContextStrdup(MemoryContext context, const char *text)
+{
+	return strdup(text);
+}
+
+void
+pfree(void *pointer)
+{
+	free(pointer);
+}
+
 extern void appendBinaryStringInfo(StringInfo string, const void *data, int length);
 
 /* With room for no more than there is. */

@@ -136,8 +136,17 @@ sub statement
 }
 
 my @statements = map { statement() } 1 .. (long_tests() ? 20000 : 3000);
-# each twice with other constants, so that there is a plan for many
-@statements = map { my $other = $_; $other =~ s/\b\d{2,3}\b/1 + int rand 500/ge; ($_, $other, $other) } @statements;
+# Each twice with other constants, so that there is a plan for many, and then with constants that
+# make a text of another form of it.
+sub in_another_form
+{
+	my ($statement) = @_;
+
+	$statement =~ s/(?<![\w.'])\d+\b(?![.'])/pick(7, 12, 2147483648, 9999999999, '007', '1.5', '1e3', 400)/ge;
+	$statement =~ s/'(\w*)'(?!')/pick("'$1'", "'$1'", "'it''s'", "'a\\b'", "E'$1'", "'$1'\n'7'")/ge;
+	return $statement;
+}
+@statements = map { my $other = $_; $other =~ s/\b\d{2,3}\b/1 + int rand 500/ge; ($_, $other, $other, in_another_form($other)) } @statements;
 
 # The copy, by EXECUTE
 sql('CREATE TABLE statement (id serial PRIMARY KEY, sql text, error text)');
