@@ -129,7 +129,8 @@ ROLLBACK;
 
 -- What is due within the next turn is in memory, in its slot; what is due in
 -- a year is not.
-SELECT delay_schedule('17 min', 'SELECT 1') AS id1 \gset
+-- (not at the beginning of a minute, where cron schedules have theirs)
+SELECT delay_schedule_at(date_trunc('minute', clock_timestamp()) + interval '17 min 30.5 s', 'SELECT 1') AS id1 \gset
 SELECT delay_schedule_at(due, 'SELECT 2') AS id2 FROM delay_wheel.tasks WHERE id = :id1 \gset
 SELECT delay_schedule('1 year', 'SELECT 3') AS id3 \gset
 SELECT slot AS slot1 FROM delay_wheel.tasks WHERE id = :id1 \gset
