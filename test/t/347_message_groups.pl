@@ -62,7 +62,7 @@ sub await { is(query("CALL delay_await('$_[0]', '60 s')"), 't', $_[1]); return; 
 sub nothing { is(query("CALL delay_await('$_[0]', '0')"), 'f', $_[1]); return; }
 
 # All messages of the queue that are due are in memory.
-sub ready { my ($queue, $n) = @_; return wait_for($node, "SELECT ready FROM delay_wheel.queues WHERE name = '$queue'", "$queue: $n are due", 60, expected => $n); }
+sub ready { my ($queue, $n) = @_; return wait_for($node, "SELECT ready >= $n FROM delay_wheel.queues WHERE name = '$queue'", "$queue: $n are due"); }
 
 sub is_stopped { my ($queue, $what) = @_; return is(query("SELECT reason FROM delay_wheel.queues WHERE name = '$queue'"), 'limits of groups', $what); }
 
