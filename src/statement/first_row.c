@@ -10,9 +10,12 @@
  * short enough.  All its columns are looked at before anything is copied, so a row of any
  * size costs little.
  *
- * The row becomes a jsonb after the statement, as the user that has run it: functions of
- * types, and casts to json, are that user's.  They may fail, which must not be the task's
- * failure.  So they run in a subtransaction.
+ * The row becomes a jsonb after the statement, as the user that has run it.  Functions of types
+ * may fail, which must not be the task's failure.  So they run in a subtransaction.
+ *
+ * The owner of a type may create a cast to json, which is then called for each value of the type.
+ * Nobody has asked for that, and reading a table calls no functions otherwise.  So a row for which
+ * a function of another role would be called is not kept, unless that role is a superuser.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,14 +25,21 @@
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "../base/errors.h"
@@ -136,11 +146,11 @@ dw_first_row_forget(DestReceiver *receiver)
 		forget((DwFirstRow *) receiver);
 }
 
-/*---- The row as jsonb ----*/
+/*---- A row that is not kept ----*/
 
 /* What stands for a row that is not kept: JSON's null.  Any other row is an object. */
 static Jsonb *
-too_long(void)
+not_kept(void)
 {
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("null")));
 }
@@ -153,10 +163,104 @@ dw_jsonb_within(const char *json, int limit)
 
 	/* far too long: it is not even parsed */
 	if (strlen(json) > (Size) limit * 8)
-		return too_long();
+		return not_kept();
 	jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
-	return VARSIZE(jsonb) > limit ? too_long() : jsonb;
+	return VARSIZE(jsonb) > limit ? not_kept() : jsonb;
 }
+
+/*---- Whose functions the conversion calls ----*/
+
+static bool is_trusted_value(Oid type, Datum value);
+
+/* True if the function is the current user's own, or a superuser's. */
+static bool
+is_trusted_function(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner == GetUserId() || superuser_arg(owner);
+}
+
+/* True if row_to_json() calls no function of another role for the values of a row. */
+static bool
+is_trusted_row(TupleDesc desc, HeapTuple tuple)
+{
+	for (int i = 0; i < desc->natts; i++)
+	{
+		bool		isnull;
+		Datum		value;
+
+		if (TupleDescAttr(desc, i)->attisdropped)
+			continue;
+		value = heap_getattr(tuple, i + 1, desc, &isnull);
+		if (!isnull && !is_trusted_value(TupleDescAttr(desc, i)->atttypid, value))
+			return false;
+	}
+	return true;
+}
+
+/* The same for a value of a row type. */
+static bool
+is_trusted_composite(Datum value)
+{
+	HeapTupleHeader header = DatumGetHeapTupleHeader(value);
+	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header),
+											  HeapTupleHeaderGetTypMod(header));
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
+	bool		trusted;
+
+	ItemPointerSetInvalid(&tuple.t_self);
+	trusted = is_trusted_row(desc, &tuple);
+	ReleaseTupleDesc(desc);
+	return trusted;
+}
+
+/* The same for an array. */
+static bool
+is_trusted_array(Datum value)
+{
+	ArrayType  *array = DatumGetArrayTypeP(value);
+	Oid			type = ARR_ELEMTYPE(array);
+	Datum	   *elements;
+	bool	   *nulls;
+	int16		len;
+	bool		byval;
+	char		align;
+	int			n;
+
+	get_typlenbyvalalign(type, &len, &byval, &align);
+	deconstruct_array(array, type, len, byval, align, &elements, &nulls, &n);
+	for (int i = 0; i < n; i++)
+		if (!nulls[i] && !is_trusted_value(type, elements[i]))
+			return false;
+	return true;
+}
+
+/* The same for a value of any type, as row_to_json() tells types apart. */
+static bool
+is_trusted_value(Oid type, Datum value)
+{
+	Oid			function;
+
+	check_stack_depth();
+	type = getBaseType(type);
+	if (OidIsValid(get_element_type(type)) || type == ANYARRAYOID ||
+		type == ANYCOMPATIBLEARRAYOID || type == RECORDARRAYOID)
+		return is_trusted_array(value);
+	if (type_is_rowtype(type))
+		return is_trusted_composite(value);
+	return type < FirstNormalObjectId ||
+		find_coercion_pathway(JSONOID, type, COERCION_EXPLICIT, &function) != COERCION_PATH_FUNC ||
+		is_trusted_function(function);
+}
+
+/*---- The row as jsonb ----*/
 
 /* Returns the row as jsonb.  Functions of its types may raise any error. */
 static Jsonb *
@@ -165,6 +269,8 @@ row_as_jsonb(DwFirstRow *row)
 	Datum		record;
 	text	   *json;
 
+	if (!is_trusted_row(row->desc, row->tuple))
+		return not_kept();
 	if (row->desc->tdtypeid == RECORDOID && row->desc->tdtypmod < 0)
 		assign_record_type_typmod(row->desc);
 	record = heap_copy_tuple_as_datum(row->tuple, row->desc);
@@ -223,7 +329,7 @@ dw_first_row_take(DwFirstRow *row)
 	context = MemoryContextSwitchTo(row->context);
 	result = row->tuple == NULL ? NULL : try_row_as_jsonb(row);
 	if (result == NULL)
-		result = too_long();
+		result = not_kept();
 	MemoryContextSwitchTo(context);
 	return result;
 }

@@ -406,6 +406,27 @@ SELECT owner, result FROM delay_wheel.history WHERE task = :id;
 SET ROLE regress_dw_h_off;
 SELECT count(*) FROM delay_wheel.history WHERE result IS NOT NULL;
 RESET ROLE;
+-- a cast to json of another role is not called: reading its table calls no function of it either
+SET delay_wheel.history_result = '100B';
+CREATE SCHEMA history_other AUTHORIZATION regress_dw_h_all;
+SET ROLE regress_dw_h_all;
+CREATE TYPE history_other.mood AS ENUM ('good');
+CREATE DOMAIN history_other.state AS history_other.mood;
+CREATE TYPE history_other.pair AS (n int, mood history_other.mood);
+CREATE FUNCTION history_other.mood_json(history_other.mood) RETURNS json LANGUAGE sql AS $$ SELECT to_json(CURRENT_USER) $$;
+CREATE CAST (history_other.mood AS json) WITH FUNCTION history_other.mood_json;
+CREATE TABLE history_other.moods AS SELECT 'good'::history_other.mood AS mood, 'good'::history_other.state AS state, ROW(1, 'good')::history_other.pair AS pair;
+SELECT delay_schedule_task('SELECT mood, pair FROM history_other.moods', delay => '1 hour', queue => 'history_q') AS id \gset
+RESET ROLE;
+CALL history_result('100', ARRAY['SELECT mood FROM history_other.moods', 'SELECT state FROM history_other.moods', 'SELECT pair FROM history_other.moods', 'SELECT m FROM history_other.moods m',
+	'SELECT ARRAY[mood] FROM history_other.moods', 'SELECT ARRAY[pair] FROM history_other.moods', 'SELECT ROW(ROW(mood)) FROM history_other.moods', 'SELECT ARRAY[ROW(mood)] FROM history_other.moods',
+	'SELECT mood::text FROM history_other.moods', 'SELECT NULL::history_other.mood AS mood, ARRAY[ROW(1)] AS rows']);
+SELECT sql, outcome, result FROM delay_wheel.history WHERE queue = 'history_q' ORDER BY sql COLLATE "C";
+SELECT delay_run(:id);
+SELECT owner, result FROM delay_wheel.history WHERE task = :id;
+SET client_min_messages = warning;
+DROP SCHEMA history_other CASCADE;
+RESET client_min_messages;
 -- of a message, what its receiver says
 SELECT count(delay_send('history_mail', to_jsonb(i))) FROM generate_series(1, 3) i;
 SELECT pg_temp.wait_for('(SELECT ready FROM delay_wheel.queues WHERE name = ''history_mail'') = 3');
