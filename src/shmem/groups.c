@@ -83,8 +83,12 @@
 #define HELD_LEAST		16
 #define HELD_PART		64
 
-/* For how long a lane rests when all tasks of its ready list were set aside, in us. */
-#define REST_US			(100 * 1000)
+/*
+ * For how long a lane rests when all tasks of its ready list were set aside, in us: doubled each
+ * time, until one has begun.
+ */
+#define REST_LEAST		(100 * 1000)
+#define REST_MOST		USECS_PER_SEC
 
 /* For how long a group is held if the time is not known, in us: doubled each time. */
 #define HOLD_LEAST		(10 * 1000)
@@ -339,6 +343,7 @@ dw_lane_groups_init(DwLaneGroups *groups)
 	groups->asleep.ph_root = NULL;
 	groups->entries = groups->nopen = groups->set_aside = 0;
 	groups->rests_until = 0;
+	groups->rest_us = REST_LEAST;
 }
 
 /* Takes the group out of the list or heap of its state. */
@@ -971,7 +976,8 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 	if (++lane->groups.set_aside > dw_ready_ungrouped(lane))
 	{
 		lane->groups.set_aside = 0;
-		lane->groups.rests_until = dw_now() + REST_US;
+		lane->groups.rests_until = dw_now() + lane->groups.rest_us;
+		lane->groups.rest_us = Min(lane->groups.rest_us * 2, REST_MOST);
 	}
 }
 

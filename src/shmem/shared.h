@@ -126,6 +126,7 @@ typedef struct DwLaneGroups
 	uint32		nopen;			/* length of open */
 	uint32		set_aside;		/* tasks set aside in a row, see dw_groups_set_aside() */
 	TimestampTz rests_until;	/* none is taken out of the ready list before then */
+	int64		rest_us;		/* how long it rests the next time */
 	uint32		entries;		/* ready tasks of all */
 } DwLaneGroups;
 
