@@ -16,12 +16,15 @@
  *	 only computes: PostgreSQL's own nodes for these can begin again, see can_begin_again();
  * - that call no C functions of other extensions, and fire none: such a function may keep what
  *	 it has learned until the end of its query;
+ * - that call no functions in SQL, unless their body has become a part of the query: before
+ *	 PostgreSQL 18, such a function is parsed and planned once in a query, for the search_path
+ *	 and the role of that moment, which the query itself may have set;
  * - while no other extension looks at queries by a hook: it would see one query where there
  *	 are many.
  *
  * A query is closed when its plan is not valid any more, when plans.c forgets the plan, before
- * a utility statement, and before the commit of the batch.  An abort removes its memory, and all that it holds: snapshots,
- * buffers and tables belong to the batch's transaction.
+ * a utility statement, and before the commit of the batch.  An abort removes its memory, and
+ * all that it holds: snapshots, buffers and tables belong to the batch's transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -116,11 +119,11 @@ others_watch_queries(void)
 /*---- Queries that can stay open ----*/
 
 /*
- * For check_functions_in_node(): true for a function in C of another extension, unless its
- * result depends on its arguments only.
+ * For check_functions_in_node(): true for a function in SQL, or in C of another extension,
+ * unless its result depends on its arguments only.
  */
 static bool
-is_foreign_function(Oid function, void *arg)
+may_keep_state(Oid function, void *arg)
 {
 	HeapTuple	tuple;
 	bool		result = true;
@@ -132,38 +135,39 @@ is_foreign_function(Oid function, void *arg)
 	{
 		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
 
-		result = form->prolang == ClanguageId && form->provolatile != PROVOLATILE_IMMUTABLE;
+		result = (form->prolang == ClanguageId || form->prolang == SQLlanguageId) &&
+			form->provolatile != PROVOLATILE_IMMUTABLE;
 		ReleaseSysCache(tuple);
 	}
 	return result;
 }
 
-/* Expression walker: true if any part calls a foreign function. */
+/* Expression walker: true if any part calls a function that may keep a state. */
 static bool
-calls_foreign(Node *node, void *arg)
+keeps_state(Node *node, void *arg)
 {
-	return node != NULL && (check_functions_in_node(node, is_foreign_function, arg) ||
-							expression_tree_walker(node, calls_foreign, arg));
+	return node != NULL && (check_functions_in_node(node, may_keep_state, arg) ||
+							expression_tree_walker(node, keeps_state, arg));
 }
 
-/* True if a trigger of the table may call a foreign function. */
+/* True if a trigger of the table may call such a function. */
 static bool
-triggers_call_foreign(const TriggerDesc *triggers)
+triggers_keep_state(const TriggerDesc *triggers)
 {
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (is_foreign_function(triggers->triggers[i].tgfoid, NULL) ||
+		if (may_keep_state(triggers->triggers[i].tgfoid, NULL) ||
 			(triggers->triggers[i].tgqual != NULL &&
-			 calls_foreign(stringToNode(triggers->triggers[i].tgqual), NULL)))
+			 keeps_state(stringToNode(triggers->triggers[i].tgqual), NULL)))
 			return true;
 	return false;
 }
 
-/* True if a check of the table may call a foreign function. */
+/* True if a check of the table may call such a function. */
 static bool
-checks_call_foreign(const TupleConstr *constraints)
+checks_keep_state(const TupleConstr *constraints)
 {
 	for (int i = 0; constraints != NULL && i < constraints->num_check; i++)
-		if (calls_foreign(stringToNode(constraints->check[i].ccbin), NULL))
+		if (keeps_state(stringToNode(constraints->check[i].ccbin), NULL))
 			return true;
 	return false;
 }
@@ -173,12 +177,12 @@ static bool
 read_can_begin_again(const Plan *plan)
 {
 	if (plan->lefttree != NULL || plan->righttree != NULL || plan->initPlan != NIL ||
-		calls_foreign((Node *) plan->targetlist, NULL) || calls_foreign((Node *) plan->qual, NULL))
+		keeps_state((Node *) plan->targetlist, NULL) || keeps_state((Node *) plan->qual, NULL))
 		return false;
 	if (IsA(plan, Result))
-		return !calls_foreign(((const Result *) plan)->resconstantqual, NULL);
+		return !keeps_state(((const Result *) plan)->resconstantqual, NULL);
 	return IsA(plan, IndexScan) && ((const IndexScan *) plan)->indexorderby == NIL &&
-		!calls_foreign((Node *) ((const IndexScan *) plan)->indexqualorig, NULL);
+		!keeps_state((Node *) ((const IndexScan *) plan)->indexqualorig, NULL);
 }
 
 /* True if the query can begin again with other values, as far as its plan tells. */
@@ -219,8 +223,8 @@ table_can_be_kept(const DwOpenQuery *query)
 	table = change->resultRelInfo->ri_RelationDesc;
 	return table->rd_rel->relkind == RELKIND_RELATION && !table->rd_rel->relispartition &&
 		change->mt_transition_capture == NULL &&
-		!triggers_call_foreign(change->resultRelInfo->ri_TrigDesc) &&
-		!checks_call_foreign(RelationGetDescr(table)->constr);
+		!triggers_keep_state(change->resultRelInfo->ri_TrigDesc) &&
+		!checks_keep_state(RelationGetDescr(table)->constr);
 }
 
 /*---- Opening and closing ----*/
@@ -309,6 +313,23 @@ copy_values(ParamListInfo from, ParamListInfo to)
 	}
 }
 
+/*
+ * Lets the plan that reads begin again.  Values that an index is searched for are computed when
+ * the first row is asked for: triggers BEFORE STATEMENT, which come first, may change them.
+ */
+static void
+read_again(PlanState *read, Snapshot snapshot)
+{
+	IndexScanState *scan = IsA(read, IndexScanState) ? (IndexScanState *) read : NULL;
+
+	if (scan != NULL && scan->iss_ScanDesc != NULL)
+		scan->iss_ScanDesc->xs_snapshot = snapshot;
+	if (scan != NULL && scan->iss_NumRuntimeKeys > 0)
+		scan->iss_RuntimeKeysReady = false;
+	else
+		ExecReScan(read);
+}
+
 /* Lets the query, which was run before, begin again with the active snapshot. */
 static void
 begin_again(DwOpenQuery *query)
@@ -320,9 +341,7 @@ begin_again(DwOpenQuery *query)
 
 	estate->es_snapshot = RegisterSnapshot(GetActiveSnapshot());
 	UnregisterSnapshot(before);
-	if (IsA(read, IndexScanState) && ((IndexScanState *) read)->iss_ScanDesc != NULL)
-		((IndexScanState *) read)->iss_ScanDesc->xs_snapshot = estate->es_snapshot;
-	ExecReScan(read);
+	read_again(read, estate->es_snapshot);
 	if (change != NULL)
 	{
 		estate->es_output_cid = GetCurrentCommandId(true);
@@ -367,12 +386,13 @@ spi_code(CmdType operation)
 
 /* Runs the query, by the active snapshot.  Returns a code of SPI. */
 static int
-run_once(DwOpenQuery *query, ParamListInfo params)
+run_once(DwOpenQuery *query, const SPIExecuteOptions *options)
 {
 	int			result = spi_code(query->desc->operation);
 
 	query->runs = true;
-	copy_values(params, query->params);
+	query->desc->dest = options->dest;
+	copy_values(options->params, query->params);
 	if (query->was_run)
 		begin_again(query);
 	ExecutorRun(query->desc, ForwardScanDirection, 0 DW_NOT_ONCE);
@@ -425,10 +445,14 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 		.callback = query_callback,
 		.arg = unconstify(char *, source->query_string)
 	};
-	DwOpenQuery *query = place->query;
+	DwOpenQuery *query;
 
+	/* asked for each task: one before it may have loaded a library */
+	if (may_open && others_watch_queries())
+		dw_open_queries_end();
 	if (!may_open)
 		return false;
+	query = place->query;
 	error_context_stack = &callback;
 	if (query != NULL && !is_valid(query))
 	{
@@ -440,7 +464,7 @@ dw_open_query_run(DwOpenPlace *place, SPIPlanPtr spi, const SPIExecuteOptions *o
 	if (query == NULL)
 		query = try_to_open(place, source, options);
 	if (query != NULL)
-		*result = run_once(query, options->params);
+		*result = run_once(query, options);
 	PopActiveSnapshot();
 	error_context_stack = callback.previous;
 	if (query == NULL)
@@ -478,7 +502,7 @@ dw_open_queries_give_way(void)
 void
 dw_open_queries_begin(void)
 {
-	may_open = !others_watch_queries();
+	may_open = true;
 }
 
 /* The batch is about to be committed: closes all queries. */

@@ -255,6 +255,53 @@ query_is(q{SELECT count(*) || ' ' || count(DISTINCT n) FROM seen}, '299 299', 't
 query_is(q{SELECT sqlstate FROM delay_wheel.failed_task}, '23514', 'that one has failed');
 clean();
 
+# A function in SQL is parsed for the search_path, and planned for the role, that the query sets.
+admin(q{
+	CREATE SCHEMA one;
+	CREATE SCHEMA two;
+	CREATE TABLE one.place (n int);
+	CREATE TABLE two.place (n int);
+	CREATE ROLE odd;
+	CREATE ROLE even;
+	GRANT odd, even TO worker;
+	CREATE TABLE guarded (who text);
+	INSERT INTO guarded VALUES ('odd'), ('even'), ('even');
+	ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
+	CREATE POLICY odd ON guarded TO odd USING (who = 'odd');
+	CREATE POLICY even ON guarded TO even USING (who = 'even');
+	GRANT USAGE ON SCHEMA one, two TO worker;
+	GRANT ALL ON one.place, two.place TO worker;
+	GRANT ALL ON guarded, fired TO odd, even;
+	SET search_path = public, one;
+	CREATE FUNCTION come(int) RETURNS bigint LANGUAGE sql AS 'INSERT INTO place VALUES ($1); SELECT count(*) FROM fired';
+	RESET search_path;
+	CREATE FUNCTION look() RETURNS bigint LANGUAGE sql AS 'INSERT INTO fired SELECT current_user, count(*) FROM guarded; SELECT 1::bigint';
+});
+batch(q{SELECT count(delay_schedule('0', 'SELECT set_config(''search_path'', $1, true), public.come($2)',
+	CASE WHEN g <= 150 THEN 'one, public' ELSE 'two, public' END, g)) FROM generate_series(1, 300) g;}, 'functions in SQL');
+query_is(q{SELECT (SELECT count(*) FROM one.place WHERE n <= 150) || ' ' || (SELECT count(*) FROM two.place WHERE n > 150)}, '150 150', 'write where the path of their task says');
+batch(q{SELECT count(delay_schedule('0', 'SELECT set_config(''role'', $1, true), look()', CASE WHEN g % 2 = 1 THEN 'odd' ELSE 'even' END)) FROM generate_series(1, 300) g;},
+	'roles and functions in SQL');
+query_is(q{SELECT string_agg(what || n || ':' || c, ' ' ORDER BY what, n) FROM (SELECT what, n, count(*) AS c FROM fired GROUP BY what, n) x}, 'even2:150 odd1:150', 'see the rows of the role of their task');
+admin('DROP TABLE guarded');
+clean();
+
+# What an index is searched for is computed behind triggers BEFORE STATEMENT.
+admin(q{
+	CREATE FUNCTION choose() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM set_config('app.row', (SELECT 1 + count(*) FROM fired)::text, true);
+		INSERT INTO fired VALUES ('chosen');
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER choose BEFORE UPDATE ON account FOR EACH STATEMENT EXECUTE FUNCTION choose();
+});
+open_batch(q{SELECT count(delay_schedule('0', 'UPDATE account SET n = n + $1 WHERE id = current_setting(''app.row'')::int', 1::bigint)) FROM generate_series(1, 200) g;},
+	100, 'a trigger that chooses the row');
+query_is('SELECT count(*) || \' \' || max(n) FROM account WHERE n > 0', '200 1', 'each task has changed its own');
+admin('DROP TRIGGER choose ON account');
+clean();
+
 # A table that a query has open is not in use.
 admin(q{
 	CREATE FUNCTION tidy() RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$
