@@ -296,7 +296,7 @@ admin(q{
 	END $$;
 	CREATE TRIGGER choose BEFORE UPDATE ON account FOR EACH STATEMENT EXECUTE FUNCTION choose();
 });
-open_batch(q{SELECT count(delay_schedule('0', 'UPDATE account SET n = n + $1 WHERE id = current_setting(''app.row'')::int', 1::bigint)) FROM generate_series(1, 200) g;},
+open_batch(q{SELECT count(delay_schedule('0', 'UPDATE account SET n = n + $1 WHERE id = nullif(current_setting(''app.row'', true), '''')::int', 1::bigint)) FROM generate_series(1, 200) g;},
 	100, 'a trigger that chooses the row');
 query_is('SELECT count(*) || \' \' || max(n) FROM account WHERE n > 0', '200 1', 'each task has changed its own');
 admin('DROP TRIGGER choose ON account');
