@@ -318,7 +318,7 @@ copy_values(ParamListInfo from, ParamListInfo to)
  * the first row is asked for: triggers BEFORE STATEMENT, which come first, may change them.
  */
 static void
-read_again(PlanState *read, Snapshot snapshot)
+read_from_start(PlanState *read, Snapshot snapshot)
 {
 	IndexScanState *scan = IsA(read, IndexScanState) ? (IndexScanState *) read : NULL;
 
@@ -341,7 +341,7 @@ begin_again(DwOpenQuery *query)
 
 	estate->es_snapshot = RegisterSnapshot(GetActiveSnapshot());
 	UnregisterSnapshot(before);
-	read_again(read, estate->es_snapshot);
+	read_from_start(read, estate->es_snapshot);
 	if (change != NULL)
 	{
 		estate->es_output_cid = GetCurrentCommandId(true);
