@@ -306,10 +306,12 @@ copy_values(ParamListInfo from, ParamListInfo to)
 {
 	for (int i = 0; from != NULL && i < from->numParams; i++)
 	{
-		ParamExternData room;
+		ParamExternData room = {.isnull = true};
+		const ParamExternData *value = &from->params[i];
 
-		to->params[i] = from->paramFetch == NULL ? from->params[i] :
-			*from->paramFetch(from, i + 1, false, &room);
+		if (from->paramFetch != NULL)
+			value = from->paramFetch(from, i + 1, false, &room);
+		to->params[i] = *value;
 	}
 }
 
