@@ -362,9 +362,12 @@ END $$;
 CREATE TABLE history_rows (n int, label text);
 INSERT INTO history_rows VALUES (0, 'zero');
 CREATE TYPE history_bad;
+-- (its notices show a position from PostgreSQL 18 on)
+SET client_min_messages = warning;
 CREATE FUNCTION history_bad_in(cstring) RETURNS history_bad LANGUAGE internal STRICT IMMUTABLE AS 'textin';
 CREATE FUNCTION history_bad_out(history_bad) RETURNS cstring LANGUAGE internal STRICT IMMUTABLE AS 'textout';
 CREATE TYPE history_bad (INPUT = history_bad_in, OUTPUT = history_bad_out, LIKE = text);
+RESET client_min_messages;
 CREATE FUNCTION history_bad_json(history_bad) RETURNS json LANGUAGE plpgsql AS $$ BEGIN INSERT INTO history_rows VALUES (-1, 'undone'); RAISE EXCEPTION 'no json'; END $$;
 CREATE CAST (history_bad AS json) WITH FUNCTION history_bad_json;
 CREATE PROCEDURE history_out(INOUT n int) LANGUAGE plpgsql AS $$ BEGIN n := n + 1; END $$;
@@ -390,7 +393,9 @@ CALL history_result('4kB', array_fill('SELECT repeat(''x'', 90) AS long'::text, 
 SELECT count(*), length(result ->> 'long') FROM delay_wheel.history GROUP BY 2;
 CALL history_result('0', :'statements');
 SELECT count(*), count(result) FROM delay_wheel.history;
+\set VERBOSITY sqlstate
 SET delay_wheel.history_result = '5kB';
+\set VERBOSITY default
 -- run by a session, as the owner, who is another role: a cast has no other rights
 SET delay_wheel.history_result = '100B';
 GRANT SELECT, INSERT ON history_rows TO PUBLIC;
