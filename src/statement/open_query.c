@@ -142,11 +142,14 @@ may_keep_state(Oid function, void *arg)
 	return result;
 }
 
-/* Expression walker: true if any part calls a function that may keep a state. */
+/*
+ * Expression walker: true if any part calls a function that may keep a state, or may do so by
+ * a check of a domain.
+ */
 static bool
 keeps_state(Node *node, void *arg)
 {
-	return node != NULL && (check_functions_in_node(node, may_keep_state, arg) ||
+	return node != NULL && (IsA(node, CoerceToDomain) || check_functions_in_node(node, may_keep_state, arg) ||
 							expression_tree_walker(node, keeps_state, arg));
 }
 
