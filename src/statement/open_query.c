@@ -285,8 +285,8 @@ try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOption
 {
 	CachedPlan *plan = source->gplan;
 
-	/* the first runs with arguments are planned for their values */
-	if (plan == NULL || nqueries >= MAX_OPEN || place->refused == source->generation)
+	/* the first runs with arguments are planned for their values, and so may be later ones */
+	if (plan == NULL || nqueries >= MAX_OPEN || place->refused == plan->generation)
 		return NULL;
 	if (list_length(plan->stmt_list) == 1 && can_begin_again(linitial_node(PlannedStmt, plan->stmt_list)))
 	{
@@ -297,7 +297,9 @@ try_to_open(DwOpenPlace *place, CachedPlanSource *source, const SPIExecuteOption
 			return open_query(place, source, plan, options);
 		ReleaseCachedPlan(plan, CurrentResourceOwner);
 	}
-	place->refused = source->generation;
+	/* not by the generation of the source, which each plan for certain values raises */
+	if (source->gplan != NULL)
+		place->refused = source->gplan->generation;
 	return NULL;
 }
 
