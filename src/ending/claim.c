@@ -36,6 +36,7 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
+#include "../rows/task_finder.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
@@ -189,26 +190,23 @@ has_block(Relation rel, BlockNumber block)
 static HeapTuple
 fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 {
-	BlockNumber block = InvalidBlockNumber;
-	OffsetNumber offset = InvalidOffsetNumber;
 	HeapTupleData tuple;
 	HeapTuple	copy;
 	Buffer		buffer;
 	bool		isnull;
 
+	ItemPointerSetInvalid(&tuple.t_self);
 	if (!dw_entry_has_group(entry))
-	{
-		block = entry->block;
-		offset = dw_entry_offset(entry);
-	}
-	else if (me != NULL && me->current.id == entry->id && ItemPointerIsValid(&me->tid))
-	{
-		block = ItemPointerGetBlockNumber(&me->tid);
-		offset = ItemPointerGetOffsetNumber(&me->tid);
-	}
-	if (offset == InvalidOffsetNumber || !has_block(rel, block))
+		ItemPointerSet(&tuple.t_self, entry->block, dw_entry_offset(entry));
+	else if (me == NULL)
 		return NULL;
-	ItemPointerSet(&tuple.t_self, block, offset);
+	else if (me->current.id == entry->id && ItemPointerIsValid(&me->tid))
+		tuple.t_self = me->tid;
+	else if (!dw_task_finder_has_seen(entry->id, &tuple.t_self))
+		return NULL;
+	if (!ItemPointerIsValid(&tuple.t_self) ||
+		!has_block(rel, ItemPointerGetBlockNumber(&tuple.t_self)))
+		return NULL;
 	if (!heap_fetch(rel, GetActiveSnapshot(), &tuple, &buffer, false))
 		return NULL;
 	/* vacuum may have freed the tid for another row */

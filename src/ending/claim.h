@@ -14,6 +14,7 @@
 #include "utils/relcache.h"
 
 #include "../ring/ring.h"
+#include "../rows/task_finder.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/shared.h"

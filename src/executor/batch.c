@@ -58,6 +58,7 @@
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
 #include "../rows/more.h"
+#include "../rows/task_finder.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../shmem/groups.h"

@@ -598,49 +598,6 @@ dw_task_find(Relation rel, int64 id, Snapshot snapshot)
 }
 
 /*
- * As dw_task_find(), but the scan of the index is begun once only: that and its end are a good part
- * of what a look costs.  Between two looks no page is kept pinned.  The copy is in the current
- * memory context.
- */
-HeapTuple
-dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapshot)
-{
-	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
-	HeapTuple	tuple = NULL;
-	ScanKeyData key;
-	bool		found;
-
-	if (finder->scan == NULL)
-	{
-		finder->index = index_open(dw_catalog()->task_pkey, AccessShareLock);
-		finder->slot = table_slot_create(rel, NULL);
-		finder->scan = dw_index_beginscan(rel, finder->index, snapshot, 1);
-	}
-	finder->scan->xs_snapshot = snapshot;
-	ScanKeyInit(&key, Anum_task_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	index_rescan(finder->scan, &key, 1, NULL, 0);
-	found = index_getnext_slot(finder->scan, ForwardScanDirection, finder->slot);
-	MemoryContextSwitchTo(caller);
-	if (found)
-		tuple = ExecCopySlotHeapTuple(finder->slot);
-	ExecClearTuple(finder->slot);
-	table_index_fetch_reset(finder->scan->xs_heapfetch);
-	return tuple;
-}
-
-/* Ends the looks, if there were any; the index stays locked until the end of the transaction. */
-void
-dw_task_find_end(DwTaskFinder *finder)
-{
-	if (finder->scan == NULL)
-		return;
-	index_endscan(finder->scan);
-	ExecDropSingleTupleTableSlot(finder->slot);
-	index_close(finder->index, NoLock);
-	finder->scan = NULL;
-}
-
-/*
  * Returns copies of a task's rows of failed_task (rel), in the order in which they failed.
  * With NULL for the snapshot: as they are now.
  */

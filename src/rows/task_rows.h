@@ -45,17 +45,6 @@ typedef struct DwTaskKey
 	ItemPointerData tid;		/* where the row is */
 } DwTaskKey;
 
-/*
- * For looking many tasks up by their ids in one transaction; all zero at first.  If the transaction
- * is aborted, what it holds is freed.
- */
-typedef struct DwTaskFinder
-{
-	Relation	index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;
-} DwTaskFinder;
-
 /* A key as users give it: at most one pending task has the same owner, queue and key. */
 typedef struct DwKey
 {
@@ -108,8 +97,6 @@ extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);
 extern HeapTuple dw_task_find(Relation rel, int64 id, Snapshot snapshot);
-extern HeapTuple dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapshot);
-extern void dw_task_find_end(DwTaskFinder *finder);
 extern List *dw_failed_rows(Relation rel, int64 id, Snapshot snapshot);
 extern int	dw_task_count(Oid owner, int limit, bool (*counts) (Relation, HeapTuple));
 extern char *dw_row_text(Relation rel, HeapTuple tuple, AttrNumber column);

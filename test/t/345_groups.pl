@@ -126,6 +126,13 @@ wait_for($node, q{SELECT near FROM delay_wheel.queues WHERE name = 'batch'}, 'ta
 query(q{SELECT count(delay_cancel(id)) FROM (SELECT id FROM delay_wheel.tasks WHERE queue = 'batch' AND id % 3 = 0) t});
 my $left = query(q{SELECT (SELECT count(*) FROM delay_wheel.tasks WHERE queue = 'batch') + (SELECT count(*) FROM ran WHERE label = 'batch gone')});
 wait_for_count('batch gone', $left, 'those between them run');
+# executors remember where the rows of the next ids are, and then these are elsewhere
+query(q{SELECT count(delay_schedule_task($$INSERT INTO ran (label, of) VALUES ('batch moved', $1)$$, args => ARRAY['g' || i % 8],
+	due => now() + interval '3 s' + i % 2 * interval '5 s', queue => 'batch', group_key => 'g' || i % 8)) FROM generate_series(1, 1600) i});
+wait_for($node, q{SELECT near FROM delay_wheel.queues WHERE name = 'batch'}, 'tasks are in memory', 60, expected => 1600);
+wait_for_count('batch moved', 800, 'every other one runs');
+query(q{VACUUM FULL delay_wheel.task});
+wait_for_count('batch moved', 1600, 'and the others, whose rows have been moved');
 nothing_left_over('batch', 'batch again', qw(a b c d));
 
 #
