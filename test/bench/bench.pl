@@ -14,6 +14,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use Bench;
+use Load qw(measure_beside measure_clients measure_day);
 use Messages qw(measure_messages);
 use IPC::Open2;
 use JSON::PP;
@@ -830,7 +831,7 @@ sub row_lateness
 		push @all, @$late;
 		push @all_floor, @$floor;
 	}
-	for my $line ([ p50 => 0.3 ], [ p99 => 2 ], ['max'])
+	for my $line ([ p50 => 0.2 ], [ p99 => 0.5 ], ['max'])
 	{
 		my ($name, $limit) = @$line;
 
@@ -1147,7 +1148,8 @@ my %row = (
 	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, groups => \&row_groups, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale,
-	messages => sub { measure_messages(\%opt, \&rounds, \&record, \&sync_commit) });
+	map { my ($name, $measure) = @$_; $name => sub { $measure->(\%opt, \&rounds, \&record, \&sync_commit) } }
+	  [ messages => \&measure_messages ], [ clients => \&measure_clients ], [ beside => \&measure_beside ], [ day => \&measure_day ]);
 my @errors;
 
 # A row that fails has no figure, and the run has failed; the others go on.
@@ -1178,7 +1180,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule bulk trigger drain burst million snapshot history groups wal lateness poller cron idle start memory messages);
+	measure($_) for qw(schedule clients bulk trigger drain burst million snapshot history groups wal day lateness beside poller cron idle start memory messages);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

@@ -46,6 +46,7 @@ my @machine = map { [ split /=/, $_, 2 ] } split /\n/, read_file("$dir/machine")
 # What stands in the first column, and what is compared with.
 my %title = (
 	schedule => [ 'Schedule, one per transaction', 'the same INSERT' ],
+	clients => [ 'Schedule, many clients', 'the same INSERT' ],
 	bulk => [ 'Schedule in bulk', 'INSERT ... SELECT' ],
 	trigger => [ 'INSERT, each row schedules a task', 'instead' ],
 	drain => [ 'Drain of a burst', 'PL/pgSQL loop, one transaction' ],
@@ -55,6 +56,8 @@ my %title = (
 	history => [ 'Drain with a history', 'itself without' ],
 	groups => [ 'Drain of 1,000 groups', 'itself without' ],
 	wal => [ 'WAL, schedule to done', 'INSERT, UPDATE, DELETE' ],
+	day => [ 'A day of orders, nine of ten cancelled', '' ],
+	beside => [ 'Beside others', '' ],
 	lateness => [ 'Lateness of start, 100 tasks/s', 'sleep and wake up' ],
 	peers => [ 'Lateness of others, p50', '' ],
 	poller => [ 'Lateness of a SKIP LOCKED poller', '' ],
