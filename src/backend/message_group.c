@@ -24,6 +24,7 @@
 #include "../base/inject.h"
 #include "../ending/group_first.h"
 #include "../rows/lease_scan.h"
+#include "../shmem/group_places.h"
 #include "../shmem/groups.h"
 #include "../shmem/ready.h"
 #include "../task/my_session.h"
@@ -75,7 +76,7 @@ static DwGroupVerdict
 send_back(DwDatabase *db, const DwEntry *entry, DwGroupTaken *taken, TimestampTz until, bool full, bool *reload)
 {
 	/* where places are short, a group must not keep one while it waits */
-	if (dw_groups_are_short())
+	if (dw_group_places_are_short())
 	{
 		*reload = !dw_ready_set_aside(db, entry);
 		return DW_GROUP_WENT_BACK;

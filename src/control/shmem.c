@@ -28,7 +28,7 @@
 #include "../shmem/committing.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
-#include "../shmem/groups.h"
+#include "../shmem/group_places.h"
 #include "../shmem/lanes.h"
 #include "../shmem/owners.h"
 #include "../shmem/places.h"
@@ -64,7 +64,7 @@ request_memory(void)
 	RequestAddinShmemSpace(dw_committing_size());
 	RequestAddinShmemSpace(dw_writers_size());
 	RequestAddinShmemSpace(dw_receivers_size());
-	RequestAddinShmemSpace(dw_groups_size());
+	RequestAddinShmemSpace(dw_group_places_size());
 	RequestAddinShmemSpace(dw_crashes_size());
 #ifdef DW_INJECTION
 	RequestAddinShmemSpace(dw_inject_size());
@@ -126,7 +126,7 @@ init_shared(void)
 	}
 
 	dw_queues_init();
-	dw_groups_init();
+	dw_group_places_init();
 
 	for (int i = 0; i < dw_max_databases; i++)
 	{
@@ -170,7 +170,7 @@ startup_memory(void)
 	dw_committing_attach();
 	dw_writers_attach();
 	dw_receivers_attach();
-	dw_groups_attach();
+	dw_group_places_attach();
 	dw_crashes_attach();
 	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
 	if (!found)

@@ -18,6 +18,7 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
+#include "../shmem/group_places.h"
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
@@ -74,7 +75,7 @@ dw_group_order_keeps(DwDatabase *db, DwExecutor *me)
 		(!dw_group_try_other(&me->current, first.id) ||
 		 !dw_ready_exchange(db, &me->current, first.due, first.id)))
 		decision = DW_GROUP_WAIT;
-	if (decision == DW_GROUP_WAIT && dw_groups_are_short())
+	if (decision == DW_GROUP_WAIT && dw_group_places_are_short())
 		/* where places are short, a group must not keep one while it waits */
 		reload = !dw_ready_set_aside(db, &me->current);
 	else if (decision == DW_GROUP_WAIT)

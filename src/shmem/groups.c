@@ -58,19 +58,13 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
-#include "port/pg_bitutils.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
-
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
+#include "group_places.h"
 #include "groups.h"
 #include "queue_limits.h"
 #include "shared.h"
-
-#define NO_PLACE		(-1)
 
 /* In place of a lane: several of them. */
 #define MANY_LANES		(-2)
@@ -97,124 +91,13 @@
 /* A process does not look in vain for places that it could give back before this time, in us. */
 #define TIDY_PAUSE_US	(100 * 1000)
 
-/* What all databases share. */
-typedef struct Table
-{
-	slock_t		lock;			/* protects the free list and the buckets */
-	int32		free;			/* first free place */
-	uint32		nfree;
-	uint32		nbuckets;		/* a power of two */
-	int32		buckets[FLEXIBLE_ARRAY_MEMBER];	/* first place of each */
-} Table;
+/*---- Places ----*/
 
-static Table *table = NULL;
-static DwGroup *places = NULL;
-
-/*---- The table of places ----*/
-
-/* Places that only lanes without an open group get: each executor may need one. */
-static uint32
-reserved_places(void)
-{
-	return dw_executor_places();
-}
-
-static uint32
-all_places(void)
-{
-	return dw_max_groups + reserved_places();
-}
-
-static Size
-table_size(void)
-{
-	return MAXALIGN(add_size(offsetof(Table, buckets),
-							 mul_size(pg_nextpower2_32(all_places()), sizeof(int32))));
-}
-
-/* Bytes of shared memory. */
-Size
-dw_groups_size(void)
-{
-	return add_size(table_size(), mul_size(all_places(), sizeof(DwGroup)));
-}
-
-/* Finds the part in shared memory, or allocates it. */
-void
-dw_groups_attach(void)
-{
-	bool		found;
-
-	table = ShmemInitStruct("delay_wheel groups", dw_groups_size(), &found);
-	places = (DwGroup *) ((char *) table + table_size());
-}
-
-/* Makes all places free.  Called once for each shared memory. */
-void
-dw_groups_init(void)
-{
-	uint32		n = all_places();
-
-	memset(places, 0, n * sizeof(DwGroup));
-	SpinLockInit(&table->lock);
-	table->nbuckets = pg_nextpower2_32(n);
-	for (uint32 i = 0; i < table->nbuckets; i++)
-		table->buckets[i] = NO_PLACE;
-	for (uint32 i = 0; i < n; i++)
-		places[i].next = i + 1 < n ? (int32) i + 1 : NO_PLACE;
-	table->free = 0;
-	table->nfree = n;
-}
-
-static int32 *
-bucket_of_group(const DwLane *lane, uint32 hash)
-{
-	uint32		h = hash_combine(hash, hash_combine(lane->database, (uint16) lane->queue));
-
-	return &table->buckets[h & (table->nbuckets - 1)];
-}
-
-/* True if the place is that of this group of the lane's queue, in any of the queue's lanes. */
-static bool
-is_of_group(const DwGroup *group, const DwLane *lane, uint32 hash)
-{
-	const DwLane *other = &dw_lanes[group->lane];
-
-	return group->hash == hash && other->database == lane->database && other->queue == lane->queue;
-}
-
-/* The place of this group in this lane, or NULL. */
+/* The next sibling of a group of the lane's queue, if it has any. */
 static DwGroup *
-find_group(const DwLane *lane, uint32 hash)
+next_sibling(const DwLane *lane, const DwGroup *group)
 {
-	DwGroup    *found = NULL;
-
-	SpinLockAcquire(&table->lock);
-	for (int32 i = *bucket_of_group(lane, hash); i != NO_PLACE && found == NULL; i = places[i].next)
-		if (places[i].hash == hash && places[i].lane == lane - dw_lanes)
-			found = &places[i];
-	SpinLockRelease(&table->lock);
-	return found;
-}
-
-/*
- * The next sibling of a group, itself included; after: the one before, NULL: the first one.
- * Siblings come and go only under the ready lock, which the caller holds.
- */
-static DwGroup *
-next_sibling(const DwLane *lane, uint32 hash, const DwGroup *after)
-{
-	DwGroup    *found = NULL;
-
-	if (after != NULL && !after->has_siblings)
-		return NULL;
-	SpinLockAcquire(&table->lock);
-	for (int32 i = after ? after->next : *bucket_of_group(lane, hash);
-		 i != NO_PLACE && found == NULL; i = places[i].next)
-		if (is_of_group(&places[i], lane, hash))
-			found = &places[i];
-	SpinLockRelease(&table->lock);
-	return found;
+	return group->has_siblings ? dw_group_sibling(lane, group->hash, group) : NULL;
 }
 
 /* The first one of the group and its siblings; mostly it has none. */
@@ -223,7 +106,7 @@ first_sibling(const DwGroup *group)
 {
 	if (!group->has_siblings)
 		return unconstify(DwGroup *, group);
-	return next_sibling(&dw_lanes[group->lane], group->hash, NULL);
+	return dw_group_sibling(&dw_lanes[group->lane], group->hash, NULL);
 }
 
 /* No task of the group is in the table only, as far as is known. */
@@ -234,32 +117,12 @@ forget_left(DwGroup *group)
 	group->left_until = PG_INT64_MIN;
 }
 
-/*
- * Takes a free place for a group of the lane; NULL if none is free, or only reserved ones
- * are and by_reserve is false.
- */
+/* As dw_group_place_take(), for an idle group, in the list of its lane. */
 static DwGroup *
 new_place(DwLane *lane, uint32 hash, bool by_reserve)
 {
-	int32	   *bucket = bucket_of_group(lane, hash);
-	DwGroup    *group = NULL;
+	DwGroup    *group = dw_group_place_take(lane, hash, by_reserve);
 
-	SpinLockAcquire(&table->lock);
-	if (table->nfree > (by_reserve ? 0 : reserved_places()))
-	{
-		group = &places[table->free];
-		table->free = group->next;
-		table->nfree--;
-		group->lane = lane - dw_lanes;
-		group->hash = hash;
-		group->has_siblings = false;
-		for (int32 i = *bucket; i != NO_PLACE; i = places[i].next)
-			if (is_of_group(&places[i], lane, hash))
-				places[i].has_siblings = group->has_siblings = true;
-		group->next = *bucket;
-		*bucket = group - places;
-	}
-	SpinLockRelease(&table->lock);
 	if (group == NULL)
 		return NULL;
 	group->state = DW_GROUP_IDLE;
@@ -280,18 +143,9 @@ new_place(DwLane *lane, uint32 hash, bool by_reserve)
 static void
 give_place_back(DwGroup *group)
 {
-	int32	   *link = bucket_of_group(&dw_lanes[group->lane], group->hash);
-
 	Assert(group->state == DW_GROUP_IDLE && group->running == 0 && group->count == 0 && !group->is_hungry);
 	dlist_delete(&group->of_lane);
-	SpinLockAcquire(&table->lock);
-	while (*link != group - places)
-		link = &places[*link].next;
-	*link = group->next;
-	group->next = table->free;
-	table->free = group - places;
-	table->nfree++;
-	SpinLockRelease(&table->lock);
+	dw_group_place_give_back(group);
 }
 
 /*---- States ----*/
@@ -400,7 +254,7 @@ running_of(const DwGroup *group)
 	const DwLane *lane = &dw_lanes[group->lane];
 	uint32		running = 0;
 
-	for (const DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, group->hash, s))
+	for (const DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, s))
 		running += s->running;
 	return running;
 }
@@ -412,7 +266,7 @@ rate_use_of(const DwGroup *group)
 	const DwLane *lane = &dw_lanes[group->lane];
 	const DwRateUse *latest = &group->rate_use;
 
-	for (DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, group->hash, s))
+	for (DwGroup *s = first_sibling(group); s != NULL; s = next_sibling(lane, s))
 		if (s->rate_use.next_start > latest->next_start)
 			latest = &s->rate_use;
 	return latest;
@@ -510,7 +364,7 @@ update_group(DwGroup *group, bool release, TimestampTz now, TimestampTz *wakes_a
 		uint32		before = its->groups.nopen;
 		bool		has_task = s->count > 0;
 
-		next = next_sibling(lane, hash, s);
+		next = next_sibling(lane, s);
 		if (release)
 		{
 			s->held_until = 0;
@@ -560,7 +414,7 @@ tidy_lanes(DwDatabase *db, TimestampTz now)
 static DwGroup *
 group_of_entry(DwDatabase *db, DwLane *lane, const DwEntry *entry, bool by_reserve)
 {
-	DwGroup    *group = find_group(lane, entry->block);
+	DwGroup    *group = dw_group_find(lane, entry->block);
 
 	if (group == NULL)
 		group = new_place(lane, entry->block, false);
@@ -902,7 +756,7 @@ end_in_group(DwGroup *group, bool begun, bool release, TimestampTz *wakes_at)
 void
 dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun)
 {
-	DwGroup    *group = dw_entry_has_group(entry) ? find_group(&dw_lanes[entry->lane], entry->block) : NULL;
+	DwGroup    *group = dw_entry_has_group(entry) ? dw_group_find(&dw_lanes[entry->lane], entry->block) : NULL;
 	int32		opened;
 
 	if (group == NULL)
@@ -936,19 +790,12 @@ dw_groups_take_news(DwDatabase *db)
 bool
 dw_group_try_other(const DwEntry *entry, int64 id)
 {
-	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
+	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], entry->block);
 
 	if (group == NULL || group->tried_id == id)
 		return false;
 	group->tried_id = id;
 	return true;
-}
-
-/* True if groups get reserved places only. */
-bool
-dw_groups_are_short(void)
-{
-	return table->nfree <= reserved_places();
 }
 
 /*
@@ -961,7 +808,7 @@ void
 dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 {
 	DwLane	   *lane = &dw_lanes[entry->lane];
-	DwGroup    *group = find_group(lane, entry->block);
+	DwGroup    *group = dw_group_find(lane, entry->block);
 
 	while (group != NULL && group->count > 0)
 	{
@@ -989,7 +836,7 @@ dw_groups_set_aside(DwDatabase *db, const DwEntry *entry)
 void
 dw_group_hold(const DwEntry *entry, TimestampTz until)
 {
-	DwGroup    *group = find_group(&dw_lanes[entry->lane], entry->block);
+	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], entry->block);
 	TimestampTz now = dw_now();
 
 	if (group == NULL)
@@ -1016,7 +863,7 @@ dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 	memset(taken, 0, sizeof(DwGroupTaken));
 	if (!dw_entry_has_group(entry) || entry->block == DW_NO_GROUP)
 		return;
-	group = find_group(lane, entry->block);
+	group = dw_group_find(lane, entry->block);
 	taken->hash = group->hash;
 	queue = limits_of(lane, group->hash);
 	if (queue == NULL || (queue->group_max_running == 0 && !queue->group_order))
@@ -1035,7 +882,7 @@ dw_group_taken(const DwEntry *entry, DwGroupTaken *taken)
 bool
 dw_group_hold_taken(const DwEntry *entry, const DwGroupTaken *taken, TimestampTz until, bool full)
 {
-	DwGroup    *group = find_group(&dw_lanes[entry->lane], taken->hash);
+	DwGroup    *group = dw_group_find(&dw_lanes[entry->lane], taken->hash);
 
 	if (group->changes != taken->changes)
 		return false;
@@ -1063,8 +910,8 @@ hold_full(DwGroup *group, TimestampTz until)
 {
 	const DwLane *lane = &dw_lanes[group->lane];
 
-	for (DwGroup *s = next_sibling(lane, group->hash, NULL); s != NULL;
-		 s = next_sibling(lane, group->hash, s))
+	for (DwGroup *s = dw_group_sibling(lane, group->hash, NULL); s != NULL;
+		 s = next_sibling(lane, s))
 	{
 		s->held_until = Min(until, dw_now() + HOLD_MOST);
 		s->held_full = true;
@@ -1080,7 +927,7 @@ TimestampTz
 dw_group_end_taken(int32 lane, DwGroupTaken *taken, bool begun, TimestampTz leased_until)
 {
 	const DwQueue *queue = dw_lane_queue(&dw_lanes[lane]);
-	DwGroup    *group = find_group(&dw_lanes[lane], taken->hash);
+	DwGroup    *group = dw_group_find(&dw_lanes[lane], taken->hash);
 	TimestampTz wakes_at = DW_NEVER;
 	bool		stays_full;
 	int32		opened;
@@ -1102,7 +949,7 @@ TimestampTz
 dw_group_lease_over(DwDatabase *db, int16 queue, uint32 hash)
 {
 	const DwLane of_queue = {.database = db->oid, .queue = queue};
-	DwGroup    *group = next_sibling(&of_queue, hash, NULL);
+	DwGroup    *group = dw_group_sibling(&of_queue, hash, NULL);
 	const DwQueue *place = group != NULL ? dw_lane_queue(&dw_lanes[group->lane]) : NULL;
 	TimestampTz wakes_at = DW_NEVER;
 	int32		opened;

@@ -64,7 +64,7 @@ typedef struct DwGroup
 	bool		has_siblings;	/* the group may have places in other lanes, too */
 	pairingheap_node sleeper;	/* if asleep: in DwLaneGroups.asleep */
 	int32		next;			/* next place of its bucket, or next free place; the spinlock
-								 * of groups.c */
+								 * of group_places.c */
 } DwGroup;
 
 /* What became of an entry that was to be added to its group. */
@@ -116,10 +116,6 @@ typedef struct DwGroupTaken
 								 * 0: it was not */
 } DwGroupTaken;
 
-extern Size dw_groups_size(void);
-extern void dw_groups_attach(void);
-extern void dw_groups_init(void);
-
 extern void dw_lane_groups_init(DwLaneGroups *groups);
 extern void dw_groups_leave(DwLane *lane);
 extern void dw_groups_reset(DwLane *lane);
@@ -137,7 +133,6 @@ extern bool dw_group_take(DwDatabase *db, DwGroup *group, DwEntry *entry, ItemPo
 						  TimestampTz now);
 extern void dw_group_end(DwDatabase *db, const DwEntry *entry, bool begun);
 extern bool dw_group_try_other(const DwEntry *entry, int64 id);
-extern bool dw_groups_are_short(void);
 extern void dw_groups_set_aside(DwDatabase *db, const DwEntry *entry);
 extern void dw_group_hold(const DwEntry *entry, TimestampTz until);
 extern void dw_group_taken(const DwEntry *entry, DwGroupTaken *taken);
