@@ -55,7 +55,6 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -688,37 +687,31 @@ take_next_due(Progress *progress, Taken *task, bool *ready)
 	return tuple != NULL;
 }
 
-/*
- * Runs the SQL of a task in a subtransaction.  Returns NULL if it has succeeded; else undoes
- * all that it did, and returns the error in the current memory context.  A cancel is that of
- * the caller's statement, and is raised again.
- */
+/* What try_task() runs, and what came of it. */
+typedef struct Try
+{
+	Taken	   *task;
+	DwSpiResult result;
+} Try;
+
+static void
+run_tried(void *arg)
+{
+	Try		   *try = arg;
+
+	try->result = run_task(try->task);
+	dw_other_nodes_prepare();
+}
+
+/* Runs the SQL of a task, as dw_try() does. */
 static ErrorData *
 try_task(Taken *task, DwSpiResult *result)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	Try			try = {.task = task};
+	ErrorData  *error = dw_try(run_tried, &try);
 
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(context);
-		*result = run_task(task);
-		dw_other_nodes_prepare();
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = dw_take_error();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		ReThrowError(error);
+	if (error == NULL)
+		*result = try.result;
 	return error;
 }
 

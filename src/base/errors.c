@@ -16,7 +16,9 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "mb/pg_wchar.h"
+#include "utils/resowner.h"
 
 #include "errors.h"
 
@@ -66,6 +68,39 @@ dw_take_error(void)
 	make_valid(error->hint);
 	make_valid(error->context);
 	make_valid(error->internalquery);
+	return error;
+}
+
+/*
+ * Calls a function in a subtransaction.  Returns NULL if it has succeeded; else undoes all that it
+ * did, and returns the error in the current memory context, in which it was called.  A cancel is
+ * that of the caller's statement, or of the task that it runs, and is raised again.
+ */
+ErrorData *
+dw_try(void (*work) (void *), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(context);
+		work(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = dw_take_error();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
 	return error;
 }
 

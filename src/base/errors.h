@@ -35,6 +35,7 @@
 #define DW_ERRCODE_ROLLED_BACK	MAKE_SQLSTATE('D', 'W', '0', '0', '8')
 
 extern ErrorData *dw_take_error(void);
+extern ErrorData *dw_try(void (*work) (void *), void *arg);
 extern void dw_refuse_null(bool isnull, const char *what);
 
 #endif							/* DW_ERRORS_H */

@@ -24,7 +24,6 @@
 #include "access/detoast.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -37,7 +36,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -278,39 +276,21 @@ row_as_jsonb(DwFirstRow *row)
 	return dw_jsonb_within(text_to_cstring(json), row->limit);
 }
 
-/*
- * Calls row_as_jsonb() in a subtransaction.  NULL if that has failed, unless by a cancel:
- * that was meant for the task.
- */
-static Jsonb *
-try_row_as_jsonb(DwFirstRow *row)
+/* What dw_first_row_take() tries, and what came of it. */
+typedef struct RowTry
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	Jsonb	   *volatile result = NULL;
-	ErrorData  *volatile error = NULL;
+	DwFirstRow *row;
+	Jsonb	   *result;
+} RowTry;
 
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(context);
-		PushActiveSnapshot(GetTransactionSnapshot());
-		result = row_as_jsonb(row);
-		PopActiveSnapshot();
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = dw_take_error();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		ReThrowError(error);
-	return result;
+static void
+try_row_as_jsonb(void *arg)
+{
+	RowTry	   *try = arg;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	try->result = row_as_jsonb(try->row);
+	PopActiveSnapshot();
 }
 
 /*
@@ -322,14 +302,13 @@ Jsonb *
 dw_first_row_take(DwFirstRow *row)
 {
 	MemoryContext context;
-	Jsonb	   *result;
+	RowTry		try = {.row = row};
 
 	if (!row->met)
 		return NULL;
 	context = MemoryContextSwitchTo(row->context);
-	result = row->tuple == NULL ? NULL : try_row_as_jsonb(row);
-	if (result == NULL)
-		result = not_kept();
+	if (row->tuple == NULL || dw_try(try_row_as_jsonb, &try) != NULL)
+		try.result = not_kept();
 	MemoryContextSwitchTo(context);
-	return result;
+	return try.result;
 }

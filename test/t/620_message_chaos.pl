@@ -14,7 +14,6 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use DelayWheel;
-use IPC::Open2;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -53,38 +52,17 @@ query(q{
 #
 # A receiver: a child process with a psql.  A session that is lost is begun anew.
 #
-my ($to, $from, $psql, $file);
+my $session = DelayWheel::Session->new($node);
+my $file;
 
-sub connect_psql
-{
-	waitpid($psql, 0) if defined $psql;
-	$psql = open2($from, $to, 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=0', '-d', $node->connstr('postgres'), '-U', 'postgres');
-	$to->autoflush(1);
-	return;
-}
-
-# The lines that a statement returns; undef if the session was lost.
+# The lines that a statement returns; undef, after a pause, if the session was lost.
 sub ask
 {
 	my ($sql) = @_;
-	my @lines;
+	my $answer = $session->ask($sql);
 
-	connect_psql() if !defined $psql;
-	if (print $to "$sql;\n\\echo --\n")
-	{
-		while (defined(my $line = <$from>))
-		{
-			chomp $line;
-			return \@lines if $line eq '--';
-			push @lines, $line;
-		}
-	}
-	close $to;
-	close $from;
-	waitpid($psql, 0);
-	undef $psql;
-	sleep(0.05 + rand(0.2));
-	return undef;
+	sleep(0.05 + rand(0.2)) if !defined $answer;
+	return $answer;
 }
 
 sub record { print $file join(' ', @_), "\n"; return; }
@@ -143,7 +121,7 @@ sub be_receiver
 	my ($n) = @_;
 
 	srand($seed + $n);
-	local $SIG{TERM} = sub { kill 'KILL', $psql if defined $psql; POSIX::_exit(0) };
+	local $SIG{TERM} = sub { kill 'KILL', $session->pid // (); POSIX::_exit(0) };
 	open(STDERR, '>', "$dir/errors.$n");
 	open($file, '>>', "$dir/receiver.$n") or die;
 	$file->autoflush(1);

@@ -246,4 +246,46 @@ sub context_switches
 	return undef;
 }
 
+#
+# A psql that is fed by a pipe, and connects anew when its session is lost: for children of a
+# test, which have no use for its node's own.
+#
+package DelayWheel::Session
+{
+	use IO::Handle;
+	use IPC::Open2;
+
+	sub new { my ($class, $node) = @_; return bless { node => $node }, $class; }
+
+	# The psql, if there is one.
+	sub pid { return $_[0]{pid}; }
+
+	# The lines that statements return; undef if the session was lost.
+	sub ask
+	{
+		my ($self, $sql) = @_;
+		my @lines;
+
+		if (!defined $self->{pid})
+		{
+			$self->{pid} = open2($self->{from}, $self->{to}, 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=0',
+				'-d', $self->{node}->connstr('postgres'), '-U', 'postgres');
+			$self->{to}->autoflush(1);
+		}
+		if (print { $self->{to} } "$sql;\n\\echo --\n")
+		{
+			while (defined(my $line = readline $self->{from}))
+			{
+				chomp $line;
+				return \@lines if $line eq '--';
+				push @lines, $line;
+			}
+		}
+		close $self->{$_} for qw(to from);
+		waitpid($self->{pid}, 0);
+		delete $self->{pid};
+		return undef;
+	}
+}
+
 1;
