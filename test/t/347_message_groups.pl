@@ -310,7 +310,7 @@ group(order => sub {
 		my $fourth = next_one($queue);
 		is(texts($fourth), $queue eq 'hold' ? 1 : 3, "$queue: its lease has lapsed");
 		is(texts(lease($queue, 10)), '', "$queue: no other one comes meanwhile");
-		word('release', $fourth, q{'5 s'});
+		word('release', $fourth, q{'1 hour'});
 		my $fifth = next_one($queue);
 		is(texts($fifth), 2, "$queue: one that is released for later lets the others go on");
 		word('done', $fifth);
