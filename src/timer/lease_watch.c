@@ -85,6 +85,8 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 		hint.id = key.id;
 		hint.due = key.due;
 		hint.tid = key.tid;
+		/* an entry that a load has made of it may have been taken before the lease ended */
+		hint.loads = (uint16) dw_loads_read(&db->timer_news);
 		take(&hint);
 	}
 	dw_lease_scan_end(scan);

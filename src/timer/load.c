@@ -61,6 +61,7 @@
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
 #include "load.h"
+#include "loaded.h"
 #include "near.h"
 #include "orphans.h"
 #include "queue_watch.h"
@@ -128,6 +129,7 @@ dw_load_reset(DwDatabase *database)
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	dw_load_settings_changed();
+	dw_loaded_reset(database);
 	dw_orphans_reset(database);
 	/* the timer must not wait for a commit to be flushed; its work can be done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
@@ -420,6 +422,7 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 		}
 		lane->cursor_id = key.id + 1;
 		first_left = DW_NEVER;
+		dw_loaded_note(&key);
 		added++;
 	}
 	dw_lane_scan_end(scan);
@@ -463,6 +466,7 @@ load_lane(DwLane *lane)
 		if (rel != NULL)
 		{
 			DW_INJECT("load-after-snapshot");
+			dw_loaded_begin();
 			first_left = scan_lane(rel, lane, to);
 			DW_INJECT("load-after-scan");
 			ok = true;
@@ -628,6 +632,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		}
 		if (!ours)
 			continue;
+		dw_loaded_note(&key);
 		room--;
 		added++;
 	}
@@ -646,6 +651,7 @@ load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 
 		if (rel != NULL && ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
 		{
+			dw_loaded_begin();
 			load_group(rel, lane, *left, room);
 			ok = true;
 		}
