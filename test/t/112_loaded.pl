@@ -1,6 +1,6 @@
 # A session that has committed tasks, or messages, is stopped before it tells the timer of
 # them, or of the rest of them, and the timer loads them meanwhile.  They are in memory once:
-# nobody takes them, so they would be counted twice for ever.
+# nobody takes them, so they would be counted twice for ever.  And leases that a load meets.
 
 use strict;
 use warnings;
@@ -71,6 +71,26 @@ for my $kind (sort keys %kinds)
 		wait_for($node, "SELECT ready = 4 FROM delay_wheel.queues WHERE name = '$queue'", "$queue: and are due again");
 	}
 }
+
+# A lease whose row a load has met: its message is in memory once when it ends, and not at all if
+# its receiver was done with it.
+query(q{SELECT delay_queue('leased', external => true); SELECT count(delay_send('leased', to_jsonb(i))) FROM generate_series(1, 3) i});
+wait_for($node, q{SELECT ready = 3 FROM delay_wheel.queues WHERE name = 'leased'}, 'messages are due');
+is(query(q{SELECT count(*) FROM delay_lease('leased', 2, '3 s')}), 2, 'some are leased');
+is(query(q{SELECT count(*) FROM delay_lease('leased', 1, '1 hour')}), 1, 'one is leased for longer');
+query('VACUUM delay_wheel.task');
+query('UPDATE delay_wheel.task SET due = due WHERE false');
+is_told('leased, loaded');
+is(query(q{SELECT near, ready, leased FROM delay_wheel.queues WHERE name = 'leased'}), '0|0|3', 'they are not in memory');
+my $leases = q{delay_wheel.task t JOIN delay_wheel.queue q ON q.id = t.queue WHERE q.name = 'leased' AND token IS NOT NULL};
+is(query("SELECT delay_done(id, token) FROM (SELECT t.id, t.token FROM $leases ORDER BY t.due LIMIT 1) l"), 't', 'one is done');
+# plain SQL tells of no lease
+query("UPDATE delay_wheel.task SET due = clock_timestamp() + '1 s' WHERE id = (SELECT t.id FROM $leases AND t.due > now() + '1 min')");
+wait_for($node, "SELECT count(*) = 2 FROM $leases AND t.due < clock_timestamp()", 'the other leases end, also one that plain SQL has made shorter');
+wait_for($node, q{SELECT ready >= 2 FROM delay_wheel.queues WHERE name = 'leased'}, 'their messages are due');
+is_told('leased, ended');
+is(query(q{SELECT near, ready, leased FROM delay_wheel.queues WHERE name = 'leased'}), '0|2|0', 'each is in memory once');
+is(query(q{SELECT count(*) FROM delay_lease('leased', 10)}), 2, 'and is leased again');
 
 $node->stop;
 done_testing();
