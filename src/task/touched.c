@@ -675,8 +675,8 @@ touched_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			note_nameless_end();
-			publish_committing();
 			note_loads();
+			publish_committing();
 			if (ntouched > 0)
 				DW_INJECT("commit-before-visible");
 			break;
