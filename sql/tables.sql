@@ -41,6 +41,8 @@ CREATE TABLE delay_wheel.task
 	CONSTRAINT task_attempts_check CHECK (attempts >= 0),
 	CONSTRAINT task_due_check CHECK (pg_catalog.isfinite(due)),
 	CONSTRAINT task_token_check CHECK ((token IS NULL) = (first_due IS NULL) AND (token IS NULL) = (leased_at IS NULL)),
+	-- they become due times and times of the history
+	CONSTRAINT task_lease_check CHECK (pg_catalog.isfinite(first_due) AND pg_catalog.isfinite(leased_at)),
 	CONSTRAINT task_payload_check CHECK ((sql IS NULL) <> (payload IS NULL)),
 	CONSTRAINT task_args_check CHECK (pg_catalog.cardinality(args) IS NOT DISTINCT FROM pg_catalog.cardinality(arg_types))
 )

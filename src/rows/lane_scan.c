@@ -48,6 +48,7 @@ struct DwLaneScan
 	TupleTableSlot *slot;		/* the row that was read last */
 	bool		keys_only;		/* see dw_lane_scan_keys_only() */
 	bool		with_group;
+	bool		fetched;		/* slot has the row of the entry that was read last */
 	Buffer		map;			/* page of the visibility map, pinned */
 	ScanKeyData keys[5];
 	ScanKeyData members[6];		/* of the row comparison in keys */
@@ -120,7 +121,7 @@ begin_index_scan(Relation rel, Snapshot snapshot, int nkeys)
 	scan->rel = rel;
 	scan->index = index_open(dw_catalog()->task_lane_index, AccessShareLock);
 	scan->slot = table_slot_create(rel, NULL);
-	scan->keys_only = scan->with_group = false;
+	scan->keys_only = scan->with_group = scan->fetched = false;
 	scan->map = InvalidBuffer;
 	scan->scan = dw_index_beginscan(rel, scan->index, snapshot, nkeys);
 	/* index tuples are wanted, so that dead entries have a key, too */
@@ -237,9 +238,12 @@ dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible)
 
 	if (tid == NULL)
 		return false;
-	*visible = (scan->keys_only && !scan->with_group &&
-				VM_ALL_VISIBLE(scan->rel, ItemPointerGetBlockNumber(tid), &scan->map)) ||
-		index_fetch_heap(s, scan->slot);
+	scan->fetched = false;
+	if (scan->keys_only && !scan->with_group &&
+		VM_ALL_VISIBLE(scan->rel, ItemPointerGetBlockNumber(tid), &scan->map))
+		*visible = true;
+	else
+		*visible = scan->fetched = index_fetch_heap(s, scan->slot);
 	if (!*visible || scan->keys_only)
 	{
 		key_of_entry(s, key);
@@ -280,6 +284,20 @@ dw_lane_scan_group(DwLaneScan *scan)
 	Datum		hash = slot_getattr(scan->slot, Anum_task_group_hash, &isnull);
 
 	return isnull ? DW_NO_GROUP : DatumGetUInt32(hash);
+}
+
+/* True if the visible row that was read last is a message under a lease, which may have ended. */
+bool
+dw_lane_scan_is_leased(DwLaneScan *scan)
+{
+	bool		isnull;
+
+	if (!scan->fetched)
+		scan->fetched = index_fetch_heap(scan->scan, scan->slot);
+	if (!scan->fetched)
+		return false;
+	(void) slot_getattr(scan->slot, Anum_task_token, &isnull);
+	return !isnull;
 }
 
 /* Ends the scan and frees it; the index stays locked until the end of the transaction. */

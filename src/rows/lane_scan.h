@@ -34,6 +34,7 @@ extern void dw_lane_scan_keys_only(DwLaneScan *scan, bool with_group);
 extern void dw_lanes_scan_seek(DwLaneScan *scan, const DwTaskKey *from);
 extern bool dw_lane_scan_step(DwLaneScan *scan, DwTaskKey *key, bool *visible);
 extern uint32 dw_lane_scan_group(DwLaneScan *scan);
+extern bool dw_lane_scan_is_leased(DwLaneScan *scan);
 extern bool dw_lane_scan_next(DwLaneScan *scan, DwTaskKey *key);
 extern HeapTuple dw_lane_scan_tuple(DwLaneScan *scan);
 extern void dw_lane_scan_end(DwLaneScan *scan);

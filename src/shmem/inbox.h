@@ -31,6 +31,8 @@ typedef struct DwHint
 	TimestampTz due;
 	int64		id;
 	ItemPointerData tid;
+	uint16		loads;			/* last digits of the number of the last load that has not seen
+								 * the row, see timer/loaded.c */
 	DwLaneRef	lane;
 } DwHint;
 

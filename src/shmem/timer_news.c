@@ -38,6 +38,7 @@ dw_timer_news_init(DwTimerNews *news)
 	/* a transaction may have been prepared before this place was made */
 	pg_atomic_init_u32(&news->nameless, 1);
 	pg_atomic_init_u32(&news->unarmed, 0);
+	pg_atomic_init_u32(&news->loads, 0);
 }
 
 /* Asks for a restart; a more urgent request stays. */

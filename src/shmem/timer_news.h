@@ -61,6 +61,7 @@ typedef struct DwTimerNews
 	pg_atomic_uint32 nameless;	/* upper bound of prepared transactions whose name we do not
 								 * know; 0: none is open */
 	pg_atomic_uint32 unarmed;	/* flags, see timer_news.c */
+	pg_atomic_uint32 loads;		/* number of the last load; raised by the timer only */
 } DwTimerNews;
 
 extern void dw_timer_news_init(DwTimerNews *news);
@@ -153,6 +154,20 @@ static inline TimestampTz
 dw_lease_end_take(DwTimerNews *news)
 {
 	return dw_atomic_take(&news->lease_end);
+}
+
+/* The number of the last load that has its snapshot.  No barrier. */
+static inline uint32
+dw_loads_read(DwTimerNews *news)
+{
+	return pg_atomic_read_u32(&news->loads);
+}
+
+/* A load has its snapshot, and reads.  Full barrier. */
+static inline void
+dw_loads_raise(DwTimerNews *news)
+{
+	pg_atomic_fetch_add_u32(&news->loads, 1);
 }
 
 /* From which due time on all lanes are out of date; DW_NEVER if none is. */

@@ -106,6 +106,9 @@ typedef struct Ended
 static Touched *touched = NULL;
 static int	ntouched = 0;
 static int	touched_size = 0;
+/* Before the commit: how many rows were noted, and the number of the last load, see timer/loaded.c. */
+static int	ntouched_in_time = 0;
+static uint32 loads_before = 0;
 static LaneLow *lows = NULL;
 static int	nlows = 0;
 static int	lows_size = 0;
@@ -325,7 +328,7 @@ forget_touched(void)
 	touched = NULL;
 	lows = NULL;
 	ended = NULL;
-	ntouched = touched_size = nlows = lows_size = nended = ended_size = 0;
+	ntouched = touched_size = ntouched_in_time = nlows = lows_size = nended = ended_size = 0;
 	delivers = more_ended = all_touched = extension_created = false;
 	prepared_ended = roles_dropped = control_changed = leases_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
@@ -353,15 +356,19 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 /*
  * Step C2: puts a hint where the timer finds it, see above.  With many, the hint stands
  * for all tasks of its lane from its due time on, and does not go into the inbox.
+ * loads is the number of the last load that cannot have read the row as it is now.
  * Returns the time by which the timer must be awake; DW_AWAKE means at once.
  */
 static TimestampTz
-store_hint(DwDatabase *db, const DwHint *hint, bool many)
+store_hint(DwDatabase *db, const DwHint *told, bool many, uint32 loads)
 {
+	DwHint		copy = *told;
+	const DwHint *hint = &copy;
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	TimestampTz needed = DW_NEVER;
 	bool		crowded = false;
 
+	copy.loads = (uint16) loads;
 	/* C1, the row is visible, comes before the horizon is read */
 	pg_memory_barrier();
 
@@ -393,7 +400,7 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {
-	dw_wake_timer(db, store_hint(db, hint, false));
+	dw_wake_timer(db, store_hint(db, hint, false, dw_loads_read(&db->timer_news)));
 }
 
 /*
@@ -472,14 +479,16 @@ deliver_all(bool committed)
 	for (int i = 0; i < ntouched; i++)
 		if (is_news(&touched[i], committed))
 		{
-			TimestampTz at = store_hint(db, &touched[i].hint, false);
+			bool		is_row = i < ntouched_in_time && touched[i].kind == DW_TOUCH_WRITTEN;
+			TimestampTz at = store_hint(db, &touched[i].hint, false,
+										is_row ? loads_before : dw_loads_read(&db->timer_news));
 
 			needed = Min(needed, at);
 		}
 	for (int i = 0; i < nlows; i++)
 	{
 		DwHint		low = {.due = lows[i].due, .lane = lows[i].lane};
-		TimestampTz at = store_hint(db, &low, true);
+		TimestampTz at = store_hint(db, &low, true, 0);
 
 		needed = Min(needed, at);
 	}
@@ -515,6 +524,22 @@ deliver_all(bool committed)
 }
 
 /*---- Before the commit, and PREPARE TRANSACTION ----*/
+
+/*
+ * Before the commit is visible, when the rows that it writes are in place: notes the number of
+ * the last load.  A load after that which meets one of these rows makes its hint superfluous.
+ */
+static void
+note_loads(void)
+{
+	DwDatabase *db = dw_my_pinned_database();
+
+	if (ntouched == 0 || db == NULL)
+		return;
+	pg_memory_barrier();
+	loads_before = dw_loads_read(&db->timer_news);
+	ntouched_in_time = ntouched;
+}
 
 /* True if the transaction has changed anything in catalogs. */
 static bool
@@ -650,6 +675,7 @@ touched_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			note_nameless_end();
+			note_loads();
 			publish_committing();
 			if (ntouched > 0)
 				DW_INJECT("commit-before-visible");

@@ -10,8 +10,8 @@
  * reads the leases that have ended since its last look, by an index that has only leases,
  * and takes these messages into memory as if it were told of them.
  *
- * A load of a lane reads leased rows, too, and an entry for a message that is gone is
- * forgotten when it is taken.
+ * A load of a lane leaves leased rows out, whose entries would be for nothing as well, or else
+ * be there twice.
  *
  * Steps V2 to V5 of the model in test/model.
  *
@@ -52,6 +52,19 @@ dw_lease_watch_begin(DwDatabase *db)
 }
 
 /*
+ * For a load that meets a leased row: false if leases that end then have been looked at; else
+ * the row will be looked at when its lease ends, also if plain SQL has changed that.
+ */
+bool
+dw_lease_watch_reads(DwDatabase *db, TimestampTz end)
+{
+	if (end <= looked_until)
+		return false;
+	(void) dw_lease_end_ask(&db->timer_news, end);
+	return true;
+}
+
+/*
  * Reads up to SLICE leases that end from this time on and have ended by now; returns when
  * to look again.
  */
@@ -85,6 +98,8 @@ read_ended(DwDatabase *db, Relation rel, TimestampTz from, TimestampTz now, DwTa
 		hint.id = key.id;
 		hint.due = key.due;
 		hint.tid = key.tid;
+		/* an entry that a load has made of it may have been taken before the lease ended */
+		hint.loads = (uint16) dw_loads_read(&db->timer_news);
 		take(&hint);
 	}
 	dw_lease_scan_end(scan);

@@ -18,6 +18,7 @@
 typedef void (*DwTakeHint) (const DwHint *hint);
 
 extern void dw_lease_watch_begin(DwDatabase *db);
+extern bool dw_lease_watch_reads(DwDatabase *db, TimestampTz end);
 extern TimestampTz dw_lease_watch(DwDatabase *db, DwTakeHint take);
 
 #endif							/* DW_LEASE_WATCH_H */

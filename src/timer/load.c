@@ -60,7 +60,9 @@
 #include "../shmem/progress.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
+#include "lease_watch.h"
 #include "load.h"
+#include "loaded.h"
 #include "near.h"
 #include "orphans.h"
 #include "queue_watch.h"
@@ -76,6 +78,8 @@
 #define LOCKED_RETRY_US (100 * 1000)
 /* Microseconds before the next try if a lane has due entries yet to be handed over. */
 #define BEHIND_US		1000
+/* Rows that are due for longer need not be read to know that no lease of them lasts. */
+#define LEASE_SLACK_US	(10 * USECS_PER_SEC)
 /* Deleting rows of prepared transactions takes at most one part in this many of the time. */
 #define FORGETTING_SHARE	100
 
@@ -128,6 +132,7 @@ dw_load_reset(DwDatabase *database)
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));
 	looked_at = MemoryContextAlloc(TopMemoryContext, dw_max_lanes * sizeof(int32));
 	dw_load_settings_changed();
+	dw_loaded_reset(database);
 	dw_orphans_reset(database);
 	/* the timer must not wait for a commit to be flushed; its work can be done again */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
@@ -364,6 +369,18 @@ forget_prepared(void)
 /*---- Loading one lane ----*/
 
 /*
+ * True if the visible row that was read last is a message whose lease lasts: it is taken into
+ * memory when that ends, see lease_watch.c.
+ */
+static bool
+is_left_to_lease_watch(const DwLane *lane, DwLaneScan *scan, TimestampTz due)
+{
+	/* most of what is due already is not leased, and need not be read */
+	return lane->external && due > dw_now() - LEASE_SLACK_US && dw_lane_scan_is_leased(scan) &&
+		dw_lease_watch_reads(db, due);
+}
+
+/*
  * Reads rows that are due before "to" into memory, until a limit is reached, and moves the
  * lane's cursor along.  The cursor is at all times the first key that is not in memory,
  * also when this very lane is cut to make room for a row.
@@ -412,15 +429,23 @@ scan_lane(Relation rel, DwLane *lane, TimestampTz to)
 			dw_entry_set_group(&entry, dw_lane_scan_group(scan));
 		}
 		if (pause || dw_near_is_behind(lane, entry.due) ||
-			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1) ||
-			!dw_near_add_hard(lane, &entry, tid))
+			dw_lane_held(lane) >= Max(dw_near_limit() / 4 * 3, 1))
 		{
 			dw_lane_scan_end(scan);
 			return lane->cursor_due;
 		}
+		if (!is_left_to_lease_watch(lane, scan, key.due))
+		{
+			if (!dw_near_add_hard(lane, &entry, tid))
+			{
+				dw_lane_scan_end(scan);
+				return lane->cursor_due;
+			}
+			dw_loaded_note(&key);
+			added++;
+		}
 		lane->cursor_id = key.id + 1;
 		first_left = DW_NEVER;
-		added++;
 	}
 	dw_lane_scan_end(scan);
 
@@ -463,6 +488,7 @@ load_lane(DwLane *lane)
 		if (rel != NULL)
 		{
 			DW_INJECT("load-after-snapshot");
+			dw_loaded_begin();
 			first_left = scan_lane(rel, lane, to);
 			DW_INJECT("load-after-scan");
 			ok = true;
@@ -628,6 +654,7 @@ load_group(Relation rel, DwLane *lane, DwGroupLeft left, uint32 room)
 		}
 		if (!ours)
 			continue;
+		dw_loaded_note(&key);
 		room--;
 		added++;
 	}
@@ -646,6 +673,7 @@ load_hungry(DwLane *lane, const DwGroupLeft *left, uint32 room)
 
 		if (rel != NULL && ConditionalLockRelationOid(dw_catalog()->task_group_index, AccessShareLock))
 		{
+			dw_loaded_begin();
 			load_group(rel, lane, *left, room);
 			ok = true;
 		}

@@ -54,6 +54,7 @@
 #include "give_way.h"
 #include "lease_watch.h"
 #include "load.h"
+#include "loaded.h"
 #include "near.h"
 #include "queue_watch.h"
 #include "timer.h"
@@ -343,6 +344,11 @@ take_hint(const DwHint *hint)
 	{
 		/* the lane was given back meanwhile */
 		dw_reload_ask(&db->timer_news, hint->due);
+		return;
+	}
+	if (is_before_cursor(lane, hint->due, hint->id) && dw_loaded_has(hint))
+	{
+		DW_COUNT("hints-superfluous");
 		return;
 	}
 	entry.block = ItemPointerGetBlockNumberNoCheck(&hint->tid);

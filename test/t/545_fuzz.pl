@@ -35,6 +35,10 @@ delay_wheel.executor_idle_timeout = 1s
 fsync = off
 });
 
+# Queues with groups, whose limits are changed all the time
+my $crowd = q{SELECT delay_queue('crowd', groups => true, users => '{public}'),
+	delay_queue('crowd mail', external => true, groups => true, users => '{public}', receivers => '{public}', max_attempts => 3, retry_delay => '10 ms');};
+
 $node->safe_psql('postgres', q{
 	CREATE ROLE fuzzer LOGIN;
 	CREATE ROLE canary LOGIN;
@@ -54,7 +58,10 @@ $node->safe_psql('postgres', q{
 	SELECT delay_queue('fuzz', users => '{fuzzer}'), delay_queue('limited', max_running => 1, rate => 100, users => '{public}');
 	SET SESSION AUTHORIZATION canary;
 	SELECT delay_every('canary', '200 ms', 'INSERT INTO public.sung DEFAULT VALUES') > 0;
+	RESET SESSION AUTHORIZATION;
+	GRANT SET ON PARAMETER delay_wheel.history, delay_wheel.history_sample, delay_wheel.history_result TO fuzzer;
 	SET SESSION AUTHORIZATION fuzzer;
+	} . $crowd . q{
 	CREATE TYPE fuzz.mood AS ENUM ('good', 'so so');
 	CREATE TYPE fuzz.pair AS (a int, b fuzz.mood);
 	CREATE TYPE fuzz.gone AS (a int);
@@ -102,7 +109,7 @@ sub quoted
 	return "E'$value'";
 }
 
-my @words = ('', ' ', 'a', 'k', 'default', 'fuzz', 'limited', 'outbox', 'outbox', 'public', 'canary', 'fuzzer', 'nologin', 'keep', 'replace', 'error', 'skip', 'all',
+my @words = ('', ' ', 'a', 'k', 'default', 'fuzz', 'limited', 'outbox', 'outbox', 'crowd', 'crowd mail', 'public', 'canary', 'fuzzer', 'nologin', 'keep', 'replace', 'error', 'skip', 'all',
 	'off', 'errors', 'at_most_once', 'at_least_once', 'UTC', 'Europe/Berlin', 'Nowhere/Else', '../../etc/passwd', "a'b\"c", "x\ty\nz", "\x{e4}\x{20ac}",
 	'%s%n%d', '$1', '-', '0', '1', '-1', '9223372036854775807', 'NaN', 'infinity', '2026-01-01', '1 day', 'null', '{}', '{"a": 1}', '22012', 'XX000', '--', '/*');
 my @schedules = ('* * * * *', '*/7 * * * * *', '@hourly', '@yearly', '0 0 29 2 *', '0 0 31 2 *', '60 * * * *', '* * * * 8', '1-0 * * * *', '*/0 * * * *',
@@ -264,24 +271,80 @@ sub text_pair
 	return ($a, $b);
 }
 
+# A group: few of them, so that their limits matter; and what may be none
+sub group_key { return one_of("'a'", "'a'", "'b'", "'b'", 'i::text', 'NULL', "''", quoted(one_of(@words)), "repeat('x', " . one_of(63, 64, 200, 255, 256, 1000, 3000, 100000) . ')', "E'\\U0001F600'", "' a'", 'chr(1)') . '::text'; }
+
+# Limits and order of groups, declared or changed while tasks and messages of groups are about;
+# what the history keeps of them
+sub group_statement
+{
+	my $queue = one_of("'crowd'", "'crowd'", "'crowd mail'", "'crowd mail'", "'outbox'", "'fuzz'", "'limited'", 'NULL', quoted(one_of(@words)));
+	my $number = sub { return one_of(1, 1, 2, 5, 0, 'NULL', one_of(@integers)); };
+	my $time = sub { return rand() < 0.5 ? one_of("'1 s'", "'100 ms'", "'1 min'", "'0'", 'NULL') : value_for('interval'); };
+	my %limits = (
+		group_max_running => $number,
+		group_rate => sub { return one_of(10, 100, 1000, $number->()) },
+		group_per => $time,
+		group_burst => $number,
+		group_order => sub { return one_of("'hold'", "'pass'", "'none'", "''", 'NULL', quoted(one_of(@words))) },
+		groups => sub { return one_of('true', 'true', 'true', 'false', 'NULL') },
+		external => sub { return one_of('true', 'false', 'NULL') },
+		max_running => $number,
+		rate => $number,
+		batch => sub { return one_of('true', 'false', 'NULL') },
+		history => sub { return one_of("'sample'", "'sample'", "'all'", "'off'", "''", 'NULL') });
+	my $declare = sub { return "SELECT delay_queue($queue" . join('', map { ", $_ => " . $limits{$_}->() } grep { rand() < ($_ eq 'external' ? 0.1 : 0.4) } sort keys %limits) . ');' };
+	my $text = quoted(one_of('SELECT 1', 'SELECT 1', 'SELECT 1 / 0', 'SELECT pg_sleep(0.01)', "SELECT now(), 'x' AS x", 'SELECT 1 WHERE false', "SELECT repeat('x', 10000)",
+		"SELECT 'NaN'::float8, 'infinity'::timestamptz, NULL, ''::bytea, ROW(1, 2)", 'SELECT m FROM fuzz.matter m', 'SELECT 1 AS a, 2 AS a', 'SELECT', "UPDATE fuzz.matter SET i = i RETURNING *",
+		'SELECT delay_wheel.result', "SELECT '\x01'::text", one_of(@texts)));
+	my @put = (
+		"delay_schedule_task($text, delay => " . one_of("'0'", "'0'", "'10 ms'", 'NULL') . ", queue => 'crowd', group_key => " . group_key() . ')',
+		"delay_send('crowd mail', " . value_for('jsonb') . ", due => " . one_of('now()', "now() - interval '1 day'", "now() + interval '50 ms'", 'NULL', one_of(@times)) . ", group_key => " . group_key() . ')',
+		"delay_every('g' || i, " . one_of("'100 ms'", "'1 s'", value_for('interval')) . ", $text, queue => $queue, group_key => " . group_key() . ')',
+		"delay_cron('g' || i, " . one_of("'* * * * * *'", "'* * * * *'", quoted(one_of(@schedules))) . ", $text, queue => $queue, group_key => " . group_key() . ')',
+		"delay_schedule_local(" . value_for('timestamp without time zone') . ", 'Europe/Berlin', $text, queue => $queue, group_key => " . group_key() . ')',
+		"delay_schedule_local(now()::timestamp, 'UTC', $text, queue => 'crowd', group_key => " . group_key() . ')');
+	my @steps = map {
+		one_of(
+			$declare->(), $declare->(),
+			(map { "SELECT count($_) FROM generate_series(1, " . one_of(1, 3, 20) . ') i;' } @put),
+			"SELECT delay_pause($queue);", "SELECT delay_resume($queue);", "SELECT count(g::text) FROM delay_wheel.groups g;",
+			"SELECT delay_cancel_all(queue => $queue);", "SELECT delay_unschedule('g1');",
+			"SET delay_wheel.history = " . one_of("'sample'", "'sample'", "'all'", "'none'") . ';',
+			'SET delay_wheel.history_sample = ' . one_of(0, 1, 0.5, '1e-300', '1e-320', '-0.0', '-1', 2, "'NaN'", "'infinity'", "''", "'x'") . ';',
+			'SET delay_wheel.history_result = ' . one_of(0, 1, 10, 100, 4096, 4097, -1, "'1kB'", "'NaN'", "''") . ';',
+			'SAVEPOINT a;', 'ROLLBACK TO a;')
+	} 1 .. 1 + int(rand(5));
+	return one_of('', '', '', 'BEGIN; ') . join(' ', @steps) . one_of(' COMMIT;', ' ROLLBACK;', " PREPARE TRANSACTION 'fuzz'; COMMIT PREPARED 'fuzz'; ROLLBACK;");
+}
+
+# What executors go by: settings of the role, and of the database
+sub settings_statement
+{
+	my ($name, @values) = @{ one_of([ 'history', qw(sample sample sample all errors off) ], [ 'history_sample', qw(0 1 0.5 0.01 1e-300) ], [ 'history_result', qw(0 1 50 1000 4096) ]) };
+
+	return one_of('ALTER ROLE fuzzer', 'ALTER DATABASE postgres') . " SET delay_wheel.$name = '" . one_of(@values) . "';";
+}
+
 # A message, and what its receivers may do with it, in any order
 sub message_statement
 {
+	my $mail = one_of("'outbox'", "'crowd mail'");
 	my $leased = "(SELECT token FROM delay_wheel_internal.visible_task WHERE token IS NOT NULL ORDER BY random() LIMIT 1)";
 	my $id = "(SELECT id FROM delay_wheel_internal.visible_task WHERE payload IS NOT NULL ORDER BY random() LIMIT 1)";
 	my @steps = map {
-		one_of("SELECT delay_send('outbox', " . value_for('jsonb') . ", key => " . value_for('text') . ");",
-			"SELECT delay_send('outbox', '1') FROM generate_series(1, 20);",
-			"SELECT count(*) FROM delay_receive('outbox', " . value_for('integer') . ");",
-			"SELECT * FROM delay_receive('outbox', 3) LIMIT 1;",
-			"SELECT id, delay_fail(id, NULL, " . value_for('text') . ", '0') FROM delay_receive('outbox', 5);",
-			"SELECT count(*) FROM delay_lease('outbox', 5, '20 ms');",
-			"SELECT * FROM delay_lease('outbox', 5, " . value_for('interval') . ");",
+		one_of("SELECT delay_send($mail, " . value_for('jsonb') . ", key => " . value_for('text') . ");",
+			"SELECT delay_send($mail, '1', group_key => CASE WHEN i % 3 > 0 THEN 'g' || i % 3 END) FROM generate_series(1, 20) i;",
+			"SELECT count(*) FROM delay_receive($mail, " . value_for('integer') . ");",
+			"SELECT * FROM delay_receive($mail, 3) LIMIT 1;",
+			"SELECT id, delay_fail(id, NULL, " . value_for('text') . ", '0') FROM delay_receive($mail, 5);",
+			"SELECT count(*) FROM delay_lease($mail, 5, '20 ms');",
+			"SELECT * FROM delay_lease($mail, 5, " . value_for('interval') . ");",
 			"SELECT delay_done(t.id, t.token), delay_extend(t.id, t.token), delay_release(t.id, t.token), delay_fail(t.id, t.token, 'no') FROM delay_wheel_internal.visible_task t WHERE token IS NOT NULL LIMIT 4;",
 			"SELECT delay_done($id, $leased), delay_extend($id, $leased, " . value_for('interval') . ");",
 			"SELECT delay_done_all(array_agg(id), array_agg(token)) FROM delay_wheel_internal.visible_task WHERE token IS NOT NULL;",
 			"SELECT delay_cancel($id, true), delay_reschedule($id, '0');",
-			"CALL delay_await('outbox', '1 ms');",
+			"CALL delay_await($mail, '1 ms');",
 			"SAVEPOINT a;", "ROLLBACK TO a;", "SELECT 1 / 0;")
 	} 1 .. 1 + int(rand(5));
 	return one_of('', '', 'BEGIN; ', 'BEGIN ISOLATION LEVEL REPEATABLE READ; ') . join(' ', @steps) . one_of(' COMMIT;', ' ROLLBACK;', " PREPARE TRANSACTION 'fuzz'; COMMIT PREPARED 'fuzz'; ROLLBACK;");
@@ -384,7 +447,8 @@ my $tidy = q{
 	DELETE FROM delay_wheel.task WHERE owner <> 'canary'::regrole;
 	DELETE FROM delay_wheel.failed_task;
 	SELECT setval('delay_wheel.task_id_seq', (SELECT max(m) FROM (SELECT last_value FROM delay_wheel.task_id_seq UNION ALL SELECT max(id) FROM delay_wheel.task WHERE id < 1e15) v(m)));
-};
+	SET SESSION AUTHORIZATION fuzzer;
+	} . $crowd;
 my @views = split /\n/, $node->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class
 	WHERE relnamespace IN ('delay_wheel'::regnamespace, 'delay_wheel_internal'::regnamespace) AND relkind IN ('v', 'r') ORDER BY 1});
 
@@ -434,7 +498,7 @@ sub judge
 
 for my $round (1 .. $rounds)
 {
-	my @calls = map { rand() < 0.1 ? trigger_statement() : rand() < 0.15 ? message_statement() : statement_for(call_of(one_of(@functions))) } 1 .. $calls;
+	my @calls = map { rand() < 0.1 ? trigger_statement() : rand() < 0.15 ? message_statement() : rand() < 0.2 ? group_statement() : statement_for(call_of(one_of(@functions))) } 1 .. $calls;
 	judge(scalar(send_all('fuzzer', @calls)), @calls);
 	my @pairs = map { my ($a, $b) = text_pair(); s/\\/\\\\/g, s/'/\\'/g, s/\n/\\n/g for $a, $b; "SELECT fuzz.differ(E'$a', E'$b');" } 1 .. $calls;
 	my ($answers, $problems) = send_all('fuzzer', @pairs);
@@ -444,6 +508,8 @@ for my $round (1 .. $rounds)
 	# as a superuser, and nothing of it stays
 	my @undone = map { 'BEGIN; SET LOCAL statement_timeout = 300; SELECT ' . call_of(one_of(grep { $_->[5] ne 'p' } @functions)) . '; ROLLBACK;' } 1 .. $calls / 3;
 	judge(scalar(send_all('postgres', @undone)), @undone);
+	my @settings = map { settings_statement() } 1 .. 3;
+	judge(scalar(send_all('postgres', @settings)), @settings);
 	my @rows = map { row_for() } 1 .. $calls / 2;
 	judge(scalar(send_all('postgres', @rows)), @rows);
 	my @reads = map { "SELECT count(v::text) FROM $_ v;" } @views;

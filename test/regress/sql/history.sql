@@ -281,6 +281,9 @@ SELECT n, times, code, message FROM generate_series(0, 2) n,
 	(VALUES ('''infinity'', now(), now()'), ('now(), ''-infinity'', now()'), ('now(), now(), ''infinity''')) v(times),
 	pg_temp.error_of(format('INSERT INTO delay_wheel_internal.history_%s (due, started, ended, task, owner, queue, outcome, sql)
 		VALUES (%s, 1, ''10'', 0, ''done'', ''infinite'')', n, times));
+-- ... and those of a lease, of which they would be made
+SELECT times, code, message FROM (VALUES ('''infinity'', now()'), ('now(), ''-infinity''')) v(times),
+	pg_temp.error_of(format('INSERT INTO delay_wheel.task (due, payload, token, first_due, leased_at) VALUES (now(), ''1'', 1, %s)', times));
 SELECT count(lateness), count(duration) FROM delay_wheel.history WHERE sql = 'infinite';
 
 -- milliseconds, and microseconds in three digits, not in sixteen
