@@ -100,7 +100,7 @@ INSERT INTO outcome_of VALUES
 	('running', delay_schedule('0', 'SELECT pg_advisory_xact_lock_shared(4713); SELECT 1')),
 	('running, at most once', delay_schedule_task('SELECT pg_advisory_lock_shared(4713), pg_advisory_unlock_shared(4713)', mode => 'at_most_once', queue => 'out_all')),
 	('running, at least once', delay_schedule_task('SELECT pg_advisory_lock_shared(4713), pg_advisory_unlock_shared(4713)', mode => 'at_least_once', queue => 'out_all'));
-SELECT pg_temp.wait_for('count(*) = 3 FROM delay_wheel.running');
+SELECT pg_temp.wait_for('count(*) = 3 FROM pg_locks WHERE locktype = ''advisory'' AND objid = 4713 AND NOT granted');
 
 SELECT what, state, at, attempts, sqlstate, message FROM outcome_seen ORDER BY id;
 SELECT what, delay_cancel(id, tell_end => true) AS told, delay_cancel(id) AS not_told, delay_wait(id, '0') AS waited FROM outcome_of
