@@ -302,7 +302,7 @@ group(order => sub {
 		ready($queue, 3);
 		my $first = next_one($queue);
 		is(texts($first), 1, "$queue: the first one is leased");
-		word('fail', $first, q{'no'}, q{'1 s'});
+		word('fail', $first, q{'no'}, $queue eq 'hold' ? q{'1 s'} : q{'1 hour'});
 		my $second = next_one($queue);
 		is(texts($second), $queue eq 'hold' ? 1 : 2, "$queue: it has failed");
 		is(query("SELECT $second->[0] <> $first->[0] OR leased_at - first_due > '3 s' FROM delay_wheel.task WHERE id = $second->[0]"), 't', "$queue: after its pause");
