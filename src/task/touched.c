@@ -40,7 +40,7 @@
  * After MAX_HINTS rows only the lowest due time of each lane is noted, and the timer
  * reads the lane again from there.
  *
- * Steps of the model in test/model are named C1 to C3, N1, N2, N4 and A1, A2.
+ * Steps of the model in test/model are named C0n, C1 to C3, N1, N2, N4 and A1, A2.
  *
  *-------------------------------------------------------------------------
  */
@@ -526,8 +526,9 @@ deliver_all(bool committed)
 /*---- Before the commit, and PREPARE TRANSACTION ----*/
 
 /*
- * Before the commit is visible, when the rows that it writes are in place: notes the number of
- * the last load.  A load after that which meets one of these rows makes its hint superfluous.
+ * Step C0n, before the commit is visible, when the rows that it writes are in place: notes the
+ * number of the last load.  A load after that which meets one of these rows makes its hint
+ * superfluous.
  */
 static void
 note_loads(void)

@@ -59,8 +59,10 @@ place_of(int64 id)
 }
 
 /*
- * A load has its snapshot, and is about to read.  The number is raised after the snapshot was
- * taken: who sees this number before a commit becomes visible knows that the load does not see it.
+ * Step L4n of the model in test/model: a load has its snapshot, and is about to read.  The number
+ * is raised after the snapshot was taken: who sees this number before a commit becomes visible
+ * knows that the load does not see it.  Raised before, hints would be kept that are superfluous,
+ * but none would be lost.
  */
 void
 dw_loaded_begin(void)
@@ -77,7 +79,7 @@ dw_loaded_note(const DwTaskKey *key)
 	};
 }
 
-/* True if what the hint tells of has been read by a load. */
+/* Step D2l: true if what the hint tells of has been read by a load. */
 bool
 dw_loaded_has(const DwHint *hint)
 {

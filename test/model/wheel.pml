@@ -70,6 +70,9 @@
 #ifndef MOVES
 #define MOVES 0			/* times a row's tid changes and nothing else: VACUUM FULL */
 #endif
+/* LOADED: the hint of a row that a load has read since its commit is dropped (timer/loaded.c). */
+/* REUSE: a row has two places; its new version takes the one from which the last but one was removed. */
+/* TWICE: no version of a row is put into memory twice; not with what forgets or drops entries. */
 
 #define INF 15			/* no due time */
 #define NOKEY 63
@@ -91,7 +94,11 @@ bit sent[NT + 1];		/* what it changed is known to all who look */
 #endif
 
 /* Shared memory. */
+#ifdef LOADED
+chan inbox = [IC] of { byte, byte, byte };	/* key, tid, number of the last load */
+#else
 chan inbox = [IC] of { byte, byte };	/* key, tid */
+#endif
 chan ready = [READY] of { byte, byte };
 byte reload_from = INF;
 byte next_far = INF;
@@ -110,6 +117,89 @@ byte retries = RETRY;
 byte moves = MOVES;
 #ifdef MUT_SKIP_HANDED
 byte out[NT + 1];
+#endif
+
+#ifdef REUSE
+#define NEXT_TID(t) (3 - (t))
+#else
+#define NEXT_TID(t) ((t) + 1)
+#endif
+
+#ifdef TWICE
+byte put[NT + 1];		/* the version that was last put into memory */
+#define PUT(key, t) assert(put[ID(key)] != t); put[ID(key)] = t
+#else
+#define PUT(key, t) skip
+#endif
+
+/*
+ * The rule of timer/loaded.c.  Loads have numbers.  A process notes the number of the last load (l)
+ * for its hint; the timer remembers, by id, the last row that a load has put into memory, and the
+ * load's number.
+ *
+ * Only the order of the numbers that are in use matters.  So they begin anew, and nothing is
+ * remembered, when no hint is under way: whoever notes a number later notes none that is less than
+ * that of a load before.
+ */
+#ifdef LOADED
+byte loads;			/* the number of the last load */
+byte live;			/* hints under way, from the note to the timer */
+byte mem_load[NT + 1];
+byte mem_due[NT + 1];
+byte mem_tid[NT + 1];
+
+#define NOTE l = loads; live++
+#define MESSAGE(k, t) k, t, l
+
+inline forget_loaded()
+{
+	mem_load[1] = 0; mem_due[1] = 0; mem_tid[1] = 0;
+#if NT > 1
+	mem_load[2] = 0; mem_due[2] = 0; mem_tid[2] = 0;
+#endif
+#if NT > 2
+	mem_load[3] = 0; mem_due[3] = 0; mem_tid[3] = 0;
+#endif
+}
+
+/* A hint is not under way any more. */
+inline end_note()
+{
+	l = 0;
+	live--;
+#ifndef MUT_EQUAL
+	if :: live == 0 -> loads = 0; forget_loaded() :: else fi
+#endif
+}
+
+#ifdef MUT_EQUAL
+#define LATER(load, l) (load >= l)
+#define COUNTS true
+#else
+#define LATER(load, l) (load > l)
+#define COUNTS (live > 0)
+#endif
+#ifdef MUT_TID_IGNORED
+#define SAME_TID(k, t) true
+#else
+#define SAME_TID(k, t) (mem_tid[ID(k)] == t)
+#endif
+#ifdef MUT_DUE_IGNORED
+#define SAME_DUE_AS(k) true
+#else
+#define SAME_DUE_AS(k) (mem_due[ID(k)] == DUE(k))
+#endif
+#define HAS_LOADED(k, t) (mem_tid[ID(k)] != 0 && SAME_TID(k, t) && SAME_DUE_AS(k) && LATER(mem_load[ID(k)], l))
+
+#define RAISE if :: COUNTS -> loads++ :: else fi
+#define LOADED_NOTE(k, t) if \
+	:: COUNTS -> mem_load[ID(k)] = loads; mem_due[ID(k)] = DUE(k); mem_tid[ID(k)] = t \
+	:: else fi
+#else
+#define NOTE skip
+#define MESSAGE(k, t) k, t
+#define RAISE skip
+#define LOADED_NOTE(k, t) skip
 #endif
 
 #define FORGET i = 0; d = 0; t = 0; n = 0
@@ -131,8 +221,17 @@ byte out[NT + 1];
 /*
  * C2, C3: bring (d, i, t) to the timer.  h, b are the caller's; s too where B2 is taken out.  Reading
  * sleep_until and setting the latch are one step: a latch set later than that can only wake once more.
+ * bring_noted() is for what was committed: the number of the last load was noted before that.
  */
 inline bring(d, i, t)
+{
+#ifdef LOADED
+	d_step { NOTE };
+#endif
+	bring_noted(d, i, t)
+}
+
+inline bring_noted(d, i, t)
 {
 #ifndef MUT_NB_B1
 	h = horizon;
@@ -142,8 +241,11 @@ inline bring(d, i, t)
 #endif
 	if
 	:: d_step { d WITHIN h && len(inbox) < IC ->	/* C2p */
-			inbox!K(d, i), t;
+			inbox!MESSAGE(K(d, i), t);
 			b = d;
+#ifdef LOADED
+			l = 0;
+#endif
 			h = 0
 		}
 #ifdef BULK
@@ -154,6 +256,9 @@ inline bring(d, i, t)
 		d_step {		/* C2r: the inbox may have been emptied in between */
 #ifndef MUT_FULL_FORGET
 			if :: d < reload_from -> reload_from = d :: else fi;
+#endif
+#ifdef LOADED
+			end_note();
 #endif
 #ifdef MUT_WAKE_RELOAD_DUE
 			b = d
@@ -171,6 +276,9 @@ inline bring(d, i, t)
 			b = d;
 #else
 			b = LOAD_AT(d);
+#endif
+#ifdef LOADED
+			end_note();
 #endif
 			h = 0
 		};
@@ -196,9 +304,15 @@ inline pick_due(d)
 	if :: d = DUE1 :: d = DUE2 :: d = DUE3 fi
 }
 
+#ifdef LOADED
+#define PRIVATE h, b, s, l
+#else
+#define PRIVATE h, b, s
+#endif
+
 proctype Sched(byte i)
 {
-	byte d, h, b, s;
+	byte d, PRIVATE;
 
 #ifdef MUT_NB_B1
 	h = horizon;
@@ -211,7 +325,13 @@ proctype Sched(byte i)
 #if defined(NEWS) && !defined(MUT_PUB_LATE) && !defined(MUT_PUB_NEVER)
 	pub[i] = 1;			/* N1 */
 #endif
+#if defined(LOADED) && !defined(MUT_NOTE_LATE)
+	d_step { NOTE };		/* C0n */
+#endif
 	atomic { pick_due(d); due[i] = d; tid[i] = 1; vis[i] = 1 };	/* C1 */
+#ifdef MUT_NOTE_LATE
+	d_step { NOTE };
+#endif
 #ifdef NEWS
 #ifdef MUT_PUB_LATE
 	pub[i] = 1;
@@ -220,7 +340,7 @@ proctype Sched(byte i)
 	pub[i] = 0;
 #endif
 #ifdef MUT_TELL_EARLY
-	bring(d, i, 1); C3(skip);
+	bring_noted(d, i, 1); C3(skip);
 #endif
 	sent[i] = 1;			/* N2 */
 	pub[i] = 0;			/* N4 */
@@ -228,7 +348,7 @@ proctype Sched(byte i)
 #ifdef MUT_TELL_EARLY
 	d = 0
 #else
-	bring(d, i, 1); C3(d = 0)
+	bring_noted(d, i, 1); C3(d = 0)
 #endif
 #endif
 }
@@ -240,7 +360,7 @@ proctype Sched(byte i)
 
 proctype Mod(byte what)
 {
-	byte i, d, t, n, h, b, s;
+	byte i, d, t, n, PRIVATE;
 
 	atomic {			/* T1 */
 		if
@@ -252,9 +372,19 @@ proctype Mod(byte what)
 		d = due[i];
 		t = tid[i]
 	};
+#ifdef MUT_NOTE_AT_START
+	d_step { NOTE };
+#endif
+#ifdef MUT_ABORT_NOTE_EARLY
+	d_step { NOTE };
+#endif
 T2:
 	if
+#ifdef REUSE
+	:: d_step { vis[i] && tid[i] == t && !lock[i] -> lock[i] = 1; d = due[i] }
+#else
 	:: d_step { vis[i] && tid[i] == t && !lock[i] -> lock[i] = 1 }
+#endif
 	:: atomic { vis[i] && tid[i] != t ->
 #ifdef MUT_CANCEL_OLD_SNAP
 			assert(false)	/* "gone", and it is not */
@@ -266,7 +396,13 @@ T2:
 			goto T2
 #endif
 		}
-	:: atomic { !vis[i] -> FORGET; goto Gone }
+	:: atomic { !vis[i] ->
+#if defined(MUT_NOTE_AT_START) || defined(MUT_ABORT_NOTE_EARLY)
+			end_note();
+#endif
+			FORGET;
+			goto Gone
+		}
 	fi;
 #ifdef MUT_NB_B1
 	h = horizon;
@@ -278,14 +414,20 @@ T2:
 #endif
 	:: atomic { what & RESCHED -> if :: n = NEW1 :: n = MAXT fi };
 #ifdef MUT_HINT_EARLY
-		bring(n, i, t + 1); C3(skip);
-		d_step { tid[i] = t + 1; due[i] = n; lock[i] = 0; FORGET }
+		bring(n, i, NEXT_TID(t)); C3(skip);
+		d_step { tid[i] = NEXT_TID(t); due[i] = n; lock[i] = 0; FORGET }
 #else
-		d_step { tid[i] = t + 1; due[i] = n; lock[i] = 0 };	/* C1 */
+#if defined(LOADED) && !defined(MUT_NOTE_LATE) && !defined(MUT_NOTE_AT_START)
+		d_step { NOTE };	/* C0n */
+#endif
+		d_step { tid[i] = NEXT_TID(t); due[i] = n; lock[i] = 0 };	/* C1 */
+#ifdef MUT_NOTE_LATE
+		d_step { NOTE };
+#endif
 #if defined(MUT_RESCHED_OLD_DUE)
-		bring(d, i, t + 1); C3(FORGET)
+		bring_noted(d, i, NEXT_TID(t)); C3(FORGET)
 #elif !defined(MUT_RESCHED_NO_HINT)
-		bring(n, i, t + 1); C3(FORGET)
+		bring_noted(n, i, NEXT_TID(t)); C3(FORGET)
 #endif
 #endif
 	:: what & ABORT ->
@@ -294,7 +436,12 @@ T2:
 		d_step { lock[i] = 0; FORGET }
 #else
 		lock[i] = 0;		/* A1 */
-#ifndef MUT_ABORT_NO_HINT
+#if defined(MUT_ABORT_NOTE_EARLY)
+		bring_noted(d, i, t); C3(FORGET)
+#elif defined(MUT_ABORT_DROPPED)
+		d_step { l = 0; live++ };
+		bring_noted(d, i, t); C3(FORGET)
+#elif !defined(MUT_ABORT_NO_HINT)
 		bring(d, i, t); C3(FORGET)	/* A2 */
 #endif
 #endif
@@ -311,7 +458,7 @@ Gone:
 
 proctype Exec()
 {
-	byte k, i, d, t, n, h, b, s;
+	byte k, i, d, t, n, PRIVATE;
 #ifdef MUT_OLD_SNAP
 	bit ovis[NT + 1];
 	byte otid[NT + 1];
@@ -393,9 +540,15 @@ X2:
 #ifdef MUT_NB_B1
 		h = horizon;
 #endif
-		d_step { t = t + 1; tid[i] = t; due[i] = n; lock[i] = 0 };
+#if defined(LOADED) && !defined(MUT_NOTE_LATE)
+		d_step { NOTE };
+#endif
+		d_step { t = NEXT_TID(t); tid[i] = t; due[i] = n; lock[i] = 0 };
+#ifdef MUT_NOTE_LATE
+		d_step { NOTE };
+#endif
 #ifndef MUT_RETRY_NO_HINT
-		bring(n, i, t);
+		bring_noted(n, i, t);
 #endif
 		C3(DONE);
 		goto E0
@@ -464,8 +617,16 @@ inline ring_drop(key)
 inline take_hint()
 {
 	d_step {
-		inbox?k, t;		/* D1 */
+		inbox?MESSAGE(k, t);		/* D1 */
 		if
+#ifdef LOADED
+#ifdef MUT_LOADED_PAST_CURSOR
+		:: HAS_LOADED(k, t)
+#else
+		:: k < cursor && HAS_LOADED(k, t)	/* D2l */
+#endif
+		:: else -> if
+#endif
 #ifndef MUT_HINT_PAST_CURSOR
 #ifdef DRAIN_TO_RING
 		:: k >= cursor && k < to && rn < RC -> ring_put(k, t)
@@ -476,7 +637,7 @@ inline take_hint()
 #ifndef MUT_D3_FORGET
 			lower_far(DUE(k))
 #endif
-		:: k < cursor && rn < RC -> ring_put(k, t)	/* D2 */
+		:: k < cursor && rn < RC -> PUT(k, t); ring_put(k, t)	/* D2 */
 		:: k < cursor && rn == RC ->	/* D4 */
 #else
 		:: rn < RC -> ring_put(k, t)
@@ -492,6 +653,10 @@ inline take_hint()
 			lower_far(DUE(k))
 #endif
 		fi;
+#ifdef LOADED
+		fi;
+		end_note();
+#endif
 		k = 0;
 		t = 0
 	}
@@ -511,6 +676,9 @@ inline take_hint()
 
 inline scan()
 {
+#ifdef MUT_RAISE_EARLY
+	d_step { RAISE };
+#endif
 #ifdef SPLIT_SCAN
 	d_step {			/* L4 */
 		j = 1;
@@ -528,6 +696,9 @@ inline scan()
 	d_step { ring_drop(from) };	/* L2 */
 #endif
 	atomic {
+#ifndef MUT_RAISE_EARLY
+		d_step { RAISE };	/* L4n */
+#endif
 		cut = to;
 		nf = INF;
 		kept = 0;
@@ -566,7 +737,11 @@ inline scan()
 #endif
 				break
 			:: m < to && rn < RC && kept -> cut = m; nf = DUE(m); break
-			:: m < to && rn < RC -> ring_put(m, S(tid)[ID(m)]); kept = 1; lo = m + 1
+			:: m < to && rn < RC ->
+				d_step { PUT(m, S(tid)[ID(m)]); LOADED_NOTE(m, S(tid)[ID(m)]) };
+				ring_put(m, S(tid)[ID(m)]);
+				kept = 1;
+				lo = m + 1
 			fi
 		od;
 #ifdef MUT_CURSOR_DUE_PAST
@@ -602,6 +777,9 @@ proctype Timer()
 	byte rk[RC + 1], rt[RC + 1];	/* one more than it holds, for the index of the last */
 	byte rn, cursor, kf, su;
 	byte k, t, j, from, to, cut, nf, lo, m;
+#ifdef LOADED
+	byte l;
+#endif
 	bit kept, x;
 #ifdef MUT_ERR_LESS
 	byte oldcur;
@@ -622,6 +800,9 @@ proctype Timer()
 			sleep_until = 0;
 			k = 0; t = 0; j = 0; from = 0; to = 0; cut = 0; nf = 0; lo = 0; m = 0; su = 0;
 			kept = 0; x = 0;
+#if defined(LOADED) && !defined(MUT_LOADED_SURVIVES)
+			forget_loaded();
+#endif
 #ifndef READY_SURVIVES
 			do
 			:: nempty(ready) -> ready?k, t;
