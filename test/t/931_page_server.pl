@@ -375,7 +375,8 @@ SKIP:
 	ok($browser->wait_for(q{document.querySelector('button[aria-label="Resume recurring task again"]') !== null}), 'which can be resumed');
 	is(in_shop($audited . q{ WHERE task IS NOT NULL}), join(', ', map { "$_ operator delay_wheel page" } qw(reschedule cancel reschedule retry cancel)), 'the audit has what was done to tasks');
 	is($browser->ask('window.hit === undefined'), JSON::PP::true, 'texts of tasks are text');
-	is(join(' ', grep { !/status of 409|:$other\b/ } $browser->said), '', 'no error in the page');
+	# those before it may have asked their servers once more, which are not there any more
+	is(join(' ', grep { !/status of 409/ && !(m{//[\w.]+:(\d+)} && $1 != $acts) } $browser->said), '', 'no error in the page');
 
 	# the server begins anew: the page has the new token with the next data
 	my $number = $acts;
