@@ -195,7 +195,6 @@ fetch_by_tid(Relation rel, const DwExecutor *me, const DwEntry *entry)
 	Buffer		buffer;
 	bool		isnull;
 
-	ItemPointerSetInvalid(&tuple.t_self);
 	if (!dw_entry_has_group(entry))
 		ItemPointerSet(&tuple.t_self, entry->block, dw_entry_offset(entry));
 	else if (me == NULL)

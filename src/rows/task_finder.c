@@ -50,11 +50,18 @@ static Seen seen[SEEN_PLACES];
 static int	window = MIN_WINDOW;
 static int	hits;				/* ids found here since the last look */
 
+/* The place of an id. */
+static Seen *
+seen_place(int64 id)
+{
+	return &seen[(uint64) id % SEEN_PLACES];
+}
+
 /* True if an earlier look came by the entry of the id in the index; *tid is where it points to. */
 bool
 dw_task_finder_has_seen(int64 id, ItemPointer tid)
 {
-	const Seen *place = &seen[(uint64) id % SEEN_PLACES];
+	const Seen *place = seen_place(id);
 
 	if (place->id != id)
 		return false;
@@ -115,12 +122,7 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 														   finder->scan->xs_itupdesc, &isnull));
 
 		if (entry_id != id)
-		{
-			Seen	   *place = &seen[(uint64) entry_id % SEEN_PLACES];
-
-			place->id = entry_id;
-			place->tid = *tid;
-		}
+			*seen_place(entry_id) = (Seen) {.id = entry_id, .tid = *tid};
 		else if (tuple == NULL && index_fetch_heap(finder->scan, finder->slot))
 		{
 			MemoryContextSwitchTo(caller);

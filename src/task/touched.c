@@ -356,19 +356,16 @@ reload_lane(DwDatabase *db, DwLaneRef ref, TimestampTz due)
 /*
  * Step C2: puts a hint where the timer finds it, see above.  With many, the hint stands
  * for all tasks of its lane from its due time on, and does not go into the inbox.
- * loads is the number of the last load that cannot have read the row as it is now.
+ * Its "loads" is the number of the last load that cannot have read the row as it is now.
  * Returns the time by which the timer must be awake; DW_AWAKE means at once.
  */
 static TimestampTz
-store_hint(DwDatabase *db, const DwHint *told, bool many, uint32 loads)
+store_hint(DwDatabase *db, const DwHint *hint, bool many)
 {
-	DwHint		copy = *told;
-	const DwHint *hint = &copy;
 	DwLane	   *lane = &dw_lanes[hint->lane.index];
 	TimestampTz needed = DW_NEVER;
 	bool		crowded = false;
 
-	copy.loads = (uint16) loads;
 	/* C1, the row is visible, comes before the horizon is read */
 	pg_memory_barrier();
 
@@ -400,7 +397,10 @@ store_hint(DwDatabase *db, const DwHint *told, bool many, uint32 loads)
 void
 dw_deliver(DwDatabase *db, const DwHint *hint)
 {
-	dw_wake_timer(db, store_hint(db, hint, false, dw_loads_read(&db->timer_news)));
+	DwHint		numbered = *hint;
+
+	numbered.loads = (uint16) dw_loads_read(&db->timer_news);
+	dw_wake_timer(db, store_hint(db, &numbered, false));
 }
 
 /*
@@ -480,15 +480,16 @@ deliver_all(bool committed)
 		if (is_news(&touched[i], committed))
 		{
 			bool		is_row = i < ntouched_in_time && touched[i].kind == DW_TOUCH_WRITTEN;
-			TimestampTz at = store_hint(db, &touched[i].hint, false,
-										is_row ? loads_before : dw_loads_read(&db->timer_news));
+			TimestampTz at;
 
+			touched[i].hint.loads = (uint16) (is_row ? loads_before : dw_loads_read(&db->timer_news));
+			at = store_hint(db, &touched[i].hint, false);
 			needed = Min(needed, at);
 		}
 	for (int i = 0; i < nlows; i++)
 	{
 		DwHint		low = {.due = lows[i].due, .lane = lows[i].lane};
-		TimestampTz at = store_hint(db, &low, true, 0);
+		TimestampTz at = store_hint(db, &low, true);
 
 		needed = Min(needed, at);
 	}

@@ -14,6 +14,7 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Temp;
 use IO::Handle;
 use IPC::Open2;
 use List::Util qw(min max sum);
@@ -23,6 +24,7 @@ use Time::HiRes qw(sleep time);
 our @EXPORT = qw(
   session kept_session admin shop value run wait_for close_sessions
   set_conf stop_server start_server log_size log_after
+  begin_pgbench end_pgbench
   median quantiles say_progress
 );
 
@@ -208,6 +210,40 @@ sub set_conf
 	# the other processes need a moment, too
 	sleep(0.2);
 	return;
+}
+
+#
+# Begins so many clients of pgbench, which run this text, or what @how says.  end_pgbench()
+# waits for them; it returns their transactions in a second, and in all.
+#
+sub begin_pgbench
+{
+	my ($text, $clients, @how) = @_;
+	my $script;
+
+	if (defined $text)
+	{
+		$script = File::Temp->new;
+		print $script $text;
+		$script->flush;
+		push @how, '-M', 'prepared', '-f', $script->filename;
+	}
+	my $pid = open2(my $out, my $in, 'sh', '-c', 'exec "$0" "$@" 2>&1', "$ENV{DW_BENCH_BINDIR}/pgbench", '-n',
+		'-c', $clients, '-j', min($clients, 2), @how, '-U', 'shop', 'bench');
+	return { pid => $pid, out => $out, script => $script };
+}
+
+sub end_pgbench
+{
+	my ($begun) = @_;
+	local $/ = undef;
+	my $said = readline $begun->{out};
+
+	waitpid $begun->{pid}, 0;
+	my ($tps) = $said =~ /^tps = ([\d.]+)/m or die $said;
+	my ($count) = $said =~ /^number of transactions actually processed: (\d+)/m or die $said;
+	die $said if $said =~ /ERROR|failed transactions: [1-9]/;
+	return wantarray ? ($tps, $count) : $tps;
 }
 
 #

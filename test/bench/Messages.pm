@@ -13,8 +13,6 @@ use warnings;
 
 use Bench;
 use Exporter 'import';
-use File::Temp;
-use IPC::Open2;
 use List::Util qw(max min sum);
 use Time::HiRes qw(sleep time);
 
@@ -39,26 +37,13 @@ my %script = (
 	  . "SELECT count(*) FROM pgmq.delete('bench', :ids\::bigint[]);\n");
 
 my ($opt, $rounds, $record, $sync_commit);
-my $scripts = File::Temp->newdir;
 
 # Runs a script by so many clients; returns the transactions in a second.
 sub pgbench
 {
 	my ($name, $clients, @how) = @_;
-	my $file = "$scripts/$name";
 
-	open(my $to, '>', $file) or die "$file: $!";
-	print $to $script{$name};
-	close $to or die "$file: $!";
-	my $pid = open2(my $out, my $in, 'sh', '-c', 'exec "$0" "$@" 2>&1', "$ENV{DW_BENCH_BINDIR}/pgbench", '-n', '-M', 'prepared',
-		'-c', $clients, '-j', $clients, @how, '-f', $file, '-U', 'shop', 'bench');
-	local $/ = undef;
-	my $said = readline $out;
-
-	waitpid $pid, 0;
-	my ($tps) = $said =~ /^tps = ([\d.]+)/m or die $said;
-	die $said if $said =~ /ERROR|failed transactions: [1-9]/;
-	return $tps;
+	return scalar end_pgbench(begin_pgbench($script{$name}, $clients, @how));
 }
 
 sub make_tables

@@ -274,21 +274,6 @@ sub watch_memory
 #
 # The rows of the table.
 #
-sub pgbench
-{
-	my ($clients, $delay, $script) = @_;
-	my @command = ("$ENV{DW_BENCH_BINDIR}/pgbench", '-n', '-M', 'prepared', '-c', $clients, '-j', $clients,
-		split(' ', $opt{pgbench}), '-D', "delay=$delay", '-f', "$FindBin::RealBin/$script", '-U', 'shop', 'bench');
-	my $pid = open2(my $out, my $in, 'sh', '-c', 'exec "$0" "$@" 2>&1', @command);
-	local $/ = undef;
-	my $said = readline $out;
-
-	waitpid $pid, 0;
-	my ($count) = $said =~ /^number of transactions actually processed: (\d+)/m or die $said;
-	my ($tps) = $said =~ /^tps = ([\d.]+)/m or die $said;
-	return ($count, $tps);
-}
-
 # A rate of pgbench; each of its transactions must have left a task.
 sub insert_rate
 {
@@ -297,7 +282,8 @@ sub insert_rate
 	clean();
 	run('CHECKPOINT');
 	my $mark = value("SELECT coalesce(max(id), 0) FROM $table");
-	my ($count, $tps) = pgbench($clients, $delay, $script);
+	my ($tps, $count) = end_pgbench(begin_pgbench(undef, $clients, '-M', 'prepared', split(' ', $opt{pgbench}),
+			'-D', "delay=$delay", '-f', "$FindBin::RealBin/$script"));
 	my $there = value("SELECT count(*) FROM $table WHERE id > $mark");
 	die "$there tasks in $table after $count transactions\n" if $there != $count;
 	return $tps;
