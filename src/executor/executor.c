@@ -10,6 +10,10 @@
  * makes it end.  It ends when it was idle for delay_wheel.executor_idle_timeout, is an
  * hour old, or is stale: a login would find other rights or settings now (recycle.c).
  *
+ * A stale executor that has run nothing yet takes one task before it ends, if that task was
+ * due when the executor logged in, and the role may still do so.  Otherwise settings that
+ * change all the time would keep all tasks of the database from running.
+ *
  * An executor's place is its struct DwExecutor in shared memory.  The place names the
  * task that the executor runs until the outcome is committed.  If the executor is
  * terminated before, its exit callback hints this task again, after the abort (A1, A2
@@ -81,6 +85,9 @@ static bool executor_proved = false;
 
 /* Start of this executor, as dw_uptime() tells it. */
 static int64 executor_born = 0;
+
+/* When this executor began to log in: it has read its settings since. */
+static TimestampTz login_at = 0;
 
 static uint32 wait_event = 0;
 
@@ -324,6 +331,18 @@ uses_too_much_memory(bool is_idle)
 	return dw_executor_memory >= 0 && dw_private_memory() > dw_executor_memory;
 }
 
+/* True if a role that this executor serves could connect now, as itself or switched. */
+static bool
+may_connect(DwExecutor *me)
+{
+	DwAccess	access;
+
+	StartTransactionCommand();
+	access = dw_session_access(me->owner);
+	CommitTransactionCommand();
+	return access == DW_ACCESS_LOGIN || access == DW_ACCESS_NO_LOGIN;
+}
+
 /*
  * Checks, after a change of role memberships, whether the owner may still log in; if
  * not, makes this executor end.  Memberships take effect at once in all sessions, so
@@ -334,17 +353,26 @@ static void
 check_access(DwExecutor *me)
 {
 	uint32		look = DW_STALE_LOOK;
-	DwAccess	access;
 
 	/* reset before the check: a later change makes this executor check again */
 	if (pg_atomic_read_u32(&me->stale) != DW_STALE_LOOK ||
 		!pg_atomic_compare_exchange_u32(&me->stale, &look, DW_FRESH))
 		return;
-	StartTransactionCommand();
-	access = dw_session_access(me->owner);
-	CommitTransactionCommand();
-	if (access != DW_ACCESS_LOGIN && access != DW_ACCESS_NO_LOGIN)
+	if (!may_connect(me))
 		pg_atomic_write_u32(&me->stale, DW_STALE_END);
+}
+
+/*
+ * Returns the latest due time of a task that this executor may take: DW_NEVER, unless it is
+ * stale.
+ */
+static TimestampTz
+latest_due(DwExecutor *me)
+{
+	check_access(me);
+	if (pg_atomic_read_u32(&me->stale) == DW_FRESH)
+		return DW_NEVER;
+	return executor_proved || !may_connect(me) ? PG_INT64_MIN : login_at;
 }
 
 /*
@@ -359,6 +387,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	DwLane	   *was_full = NULL;
 	DwPopped	popped = {.look_again = DW_NEVER};
 	TimestampTz group_at;
+	TimestampTz until;
 	bool		found = false;
 	bool		stopped = false;
 	bool		too_much;
@@ -368,7 +397,7 @@ next_task(DwExecutor *me, int64 turn_began)
 		executor_proved = true;
 		unblock_owner(me);
 	}
-	check_access(me);
+	until = latest_due(me);
 	too_much = uses_too_much_memory(false);
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	if (me->state == DW_EXECUTOR_BUSY)
@@ -379,10 +408,13 @@ next_task(DwExecutor *me, int64 turn_began)
 		if (full)
 			was_full = &dw_lanes[me->current.lane];
 	}
-	me->must_exit = me->must_exit || too_much ||
-		dw_uptime() - executor_born > MAX_AGE_US || pg_atomic_read_u32(&me->stale) != DW_FRESH ||
+	/* it has become stale since */
+	if (until == DW_NEVER && pg_atomic_read_u32(&me->stale) != DW_FRESH)
+		until = PG_INT64_MIN;
+	me->must_exit = me->must_exit || too_much || until == PG_INT64_MIN ||
+		dw_uptime() - executor_born > MAX_AGE_US ||
 		(dw_uptime() - turn_began > TURN_US && dw_starving_take(&executor_db->timer_news));
-	if (!me->must_exit && dw_ready_pop(executor_db, me, &popped))
+	if (!me->must_exit && dw_ready_pop(executor_db, me, until, &popped))
 	{
 		DwLane	   *lane = &dw_lanes[me->current.lane];
 
@@ -392,6 +424,9 @@ next_task(DwExecutor *me, int64 turn_began)
 		else if (lane->alone > 0)
 			lane->alone--;
 	}
+	/* there is nothing that it may take before it ends */
+	if (!found && until != DW_NEVER)
+		me->must_exit = true;
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
 	me->since = dw_now();
 	/* another executor may run a task that the queue's max_running has held back */
@@ -490,8 +525,10 @@ dw_executor_main(Datum place)
 	me = dw_this_executor;
 	before_shmem_exit(leave_place, (Datum) 0);
 	dw_crashes_watch_panics();
+	login_at = me->since;
 	DW_INJECT("executor-before-connect");
 	dw_session_begin(me->database, me->owner, start.can_log_in);
+	DW_INJECT("executor-after-connect");
 	/* later pg_stat_activity shows the SQL of the last task, as for any session */
 	pgstat_report_activity(STATE_IDLE, "delay_wheel: waiting for the first task");
 	executor_born = dw_uptime();

@@ -528,7 +528,8 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 
 		peer = choose_peer(lane, now);
 		/* its groups may go on sleeping, since siblings were faster */
-		if (peer != lane && find_first(db, peer, now, &place_of_peer) != NULL)
+		first = peer == lane ? NULL : find_first(db, peer, now, &place_of_peer);
+		if (first != NULL && first->due <= until_due)
 		{
 			lane = peer;
 			place = place_of_peer;
@@ -549,12 +550,12 @@ pop_until(DwDatabase *db, DwExecutor *me, TimestampTz until_due, TimestampTz now
 }
 
 /*
- * Takes the next task of the executor's owner, from its queues in turn, and makes it the
- * executor's current task; false if none may run now.  Raises the numbers of running
- * tasks.
+ * Takes the next task of the executor's owner that is due by "until", from its queues in
+ * turn, and makes it the executor's current task; false if none may run now.  Raises the
+ * numbers of running tasks.
  */
 bool
-dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped)
+dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped)
 {
 	TimestampTz now = dw_now();
 
@@ -566,7 +567,8 @@ dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped)
 	 * tasks whose due time has come go before those that the timer handed over a little
 	 * early
 	 */
-	return pop_until(db, me, now, now, popped) || pop_until(db, me, DW_NEVER, now, popped);
+	return pop_until(db, me, Min(until, now), now, popped) ||
+		(until > now && pop_until(db, me, until, now, popped));
 }
 
 /*

@@ -34,7 +34,7 @@ typedef enum DwAlone
 	DW_ALONE_TAKEN				/* such a message was taken: no other one may be */
 } DwAlone;
 
-extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, DwPopped *popped);
+extern bool dw_ready_pop(DwDatabase *db, DwExecutor *me, TimestampTz until, DwPopped *popped);
 extern bool dw_ready_pop_next(DwDatabase *db, DwExecutor *me, TimestampTz until, bool *few_left);
 extern bool dw_ready_set_aside(DwDatabase *db, const DwEntry *entry);
 extern bool dw_ready_exchange(DwDatabase *db, DwEntry *current, TimestampTz due, int64 id);

@@ -235,4 +235,56 @@ $node->psql('postgres', 'DROP ROLE app', stdout => \$out, stderr => \$err);
 is($err, '', 'not of those that were cancelled');
 
 $node->stop;
+
+#
+# What changes while an executor logs in: it runs one of the tasks that were due before, and no
+# other one.  If it ran none, changes without a pause would keep everybody's tasks from running.
+#
+if (has_injection())
+{
+	$node = new_node('login', injection => 1, conf => "delay_wheel.executor_idle_timeout = 1h\ndelay_wheel.max_executors = 1\n");
+	$node->safe_psql('postgres', q{
+		CREATE ROLE app LOGIN;
+		SELECT delay_wheel.allow('app'), delay_queue('first', users => '{app}');
+		CREATE TABLE effect (name text, pid int DEFAULT pg_backend_pid(), value text DEFAULT current_setting('work_mem'));
+		GRANT ALL ON effect TO app});
+
+	# An executor waits at the end of its login when the command is executed; its pid.
+	my $login_beside = sub {
+		my ($tasks, $sql) = @_;
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my $executor = q{FROM pg_stat_activity WHERE backend_type = 'delay_wheel executor'};
+
+		$node->safe_psql('postgres', "TRUNCATE effect; SELECT pg_terminate_backend(pid) $executor");
+		wait_for($node, "SELECT count(*) $executor", "$sql: there is no executor", 60, expected => 0);
+		attach($node, 'executor-after-connect', 'wait', 0, 1);
+		$node->safe_psql('postgres', 'SET SESSION AUTHORIZATION app; SELECT ' . join(', ', map { "delay_schedule_task(\$\$INSERT INTO effect VALUES ('$_')\$\$, queue => 'first')" } @$tasks));
+		wait_until_waiting($node, 'executor-after-connect', "$sql: an executor logs in");
+		my $pid = $node->safe_psql('postgres', "SELECT min(pid) $executor");
+		$node->safe_psql('postgres', $sql);
+		return $pid;
+	};
+	my $effects = "SELECT string_agg(name || CASE pid WHEN %d THEN ' first ' ELSE ' other ' END || value, ', ' ORDER BY name) FROM effect";
+	for my $sql (q{ALTER DATABASE postgres SET work_mem = '1MB'}, q{ALTER ROLE app SET work_mem = '1MB'})
+	{
+		my $pid = $login_beside->([ 1, 2 ], $sql);
+		detach($node, 'executor-after-connect');
+		wait_for($node, sprintf($effects, $pid), "$sql: it runs one task", 60, expected => '1 first 4MB, 2 other 1MB');
+
+		$pid = $login_beside->([1], $sql =~ s/SET/RESET/r =~ s/ = .*//r);
+		$node->safe_psql('postgres', q{SELECT delay_pause(queue => 'first'); SET SESSION AUTHORIZATION app; SELECT delay_schedule('0', 'INSERT INTO effect VALUES (2)')});
+		detach($node, 'executor-after-connect');
+		wait_for($node, sprintf($effects, $pid), 'but none that is due since', 60, expected => '2 other 4MB');
+		$node->safe_psql('postgres', q{SELECT delay_resume(queue => 'first')});
+		wait_for($node, sprintf($effects, $pid), 'the other one is for another executor, too', 60, expected => '1 other 4MB, 2 other 4MB');
+	}
+	my $pid = $login_beside->([ 1, 2 ], 'GRANT TEMPORARY ON DATABASE postgres TO app');
+	detach($node, 'executor-after-connect');
+	wait_for($node, sprintf($effects, $pid), 'rights: it runs one task', 60, expected => '1 first 4MB, 2 other 4MB');
+	$login_beside->([ 1, 2 ], 'REVOKE CONNECT ON DATABASE postgres FROM PUBLIC');
+	detach($node, 'executor-after-connect');
+	wait_for($node, q{SELECT parked FROM delay_wheel.status WHERE database = 'postgres'}, 'no task, if it has lost the right to log in', 60, expected => 1);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM effect'), 0, 'the tasks wait');
+	$node->stop;
+}
 done_testing();

@@ -568,7 +568,10 @@ sub receive_inside
 	my $word = rand() < 0.15 ? 'ROLLBACK' : 'COMMIT';
 	my $ended = time;
 	my $answer = ask("$word; SELECT 'over'");
-	record($_, $began, $ended, !$answer || ($answer->[-1] // '') ne 'over' ? 'lost' : $word eq 'COMMIT' ? $how{$_} : 'undone') for @ids;
+	my $is_lost = !$answer || ($answer->[-1] // '') ne 'over';
+
+	# a session that was lost may have been so from the beginning, and another one has had them since
+	record($_, $began, $is_lost ? $began : $ended, $is_lost ? 'lost' : $word eq 'COMMIT' ? $how{$_} : 'undone') for @ids;
 	return;
 }
 
