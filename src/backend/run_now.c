@@ -84,7 +84,6 @@
 #include "../task/marks.h"
 #include "../task/my_session.h"
 #include "../task/new_task.h"
-#include "../task/other_nodes.h"
 #include "../task/rights.h"
 
 PG_FUNCTION_INFO_V1(dw_run);
@@ -540,7 +539,6 @@ run_and_conclude(Taken *task)
 				 errdetail("It was scheduled with a mode, to be run outside of one."),
 				 errhint("To run it at once, use delay_reschedule(id, '0').")));
 	ended.result = run_task(task);
-	dw_other_nodes_prepare();
 	dw_conclude(&ended);
 }
 
@@ -700,7 +698,6 @@ run_tried(void *arg)
 	Try		   *try = arg;
 
 	try->result = run_task(try->task);
-	dw_other_nodes_prepare();
 }
 
 /* Runs the SQL of a task, as dw_try() does. */

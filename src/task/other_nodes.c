@@ -3,7 +3,7 @@
  * other_nodes.c
  *	  Tasks that write to or read from other nodes: Citus, and foreign tables.
  *
- * Run by executors, and by sessions that run a task at once (delay_run()).
+ * Run by executors, and by sessions that schedule, receive or run tasks.
  *
  * A task runs exactly once because the deletion of its row and its effects are
  * one transaction.  That holds for effects on other nodes only if all nodes
@@ -21,6 +21,11 @@
  * That table, delay_wheel.two_phase, is created by delay_wheel.set_up_citus()
  * (backend/follow.c).  If Citus is not loaded, all this costs a look at two
  * pointers.
+ *
+ * The same holds for sessions: a task exists, and a message is gone, if and only if the
+ * transaction took place, also its part on the other node.  Their transactions are asked
+ * for just before they commit, by a callback that comes before that of Citus, which is
+ * the first library.  Executors ask earlier, while an error can still be the task's.
  *
  * A batch is several tasks that an executor runs in one transaction.  postgres_fdw
  * reads foreign tables under a snapshot that the other server takes once for the
@@ -49,6 +54,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/snapmgr.h"
 
 #include "../base/compat.h"
 #include "../base/signature.h"
@@ -163,12 +169,15 @@ write_no_rows(void)
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	RelationClose(rel);
+	/* just before the commit of a session there is none */
+	PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to the SPI manager");
 	if (SPI_execute("INSERT INTO delay_wheel.two_phase SELECT n FROM pg_catalog.generate_series(1, 0) AS n",
 					false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not write to table \"delay_wheel.two_phase\"");
 	SPI_finish();
+	PopActiveSnapshot();
 	SetUserIdAndSecContext(user, context);
 }
 
@@ -190,8 +199,8 @@ say_one_phase(void)
 }
 
 /*
- * Called before the commit of a transaction that has run tasks: makes Citus prepare,
- * not commit, what the tasks have changed on other nodes.
+ * Called before the commit of a transaction that has run, scheduled or received tasks: makes
+ * Citus prepare, not commit, what was changed on other nodes.
  */
 void
 dw_other_nodes_prepare(void)

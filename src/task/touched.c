@@ -68,12 +68,14 @@
 #include "../rows/catalog.h"
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
+#include "../shmem/executors.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
 #include "../shmem/waiters.h"
 #include "my_session.h"
+#include "other_nodes.h"
 #include "touched.h"
 
 /* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
@@ -566,6 +568,13 @@ ended_in_subtransaction(void)
 	return false;
 }
 
+/* True if this transaction has written anything that others may have to hear of. */
+static bool
+has_touched(void)
+{
+	return ntouched > 0 || nlows > 0 || nended > 0 || all_touched || control_changed;
+}
+
 /*
  * Step N1, before the commit is visible: publishes the xid if a process that finds our
  * tasks too early could miss anything.
@@ -575,8 +584,7 @@ publish_committing(void)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
 
-	if (!TransactionIdIsValid(xid) ||
-		(ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !control_changed))
+	if (!TransactionIdIsValid(xid) || !has_touched())
 		return;
 	if (ended_in_subtransaction() || has_catalog_news())
 		dw_committing_publish(xid);
@@ -677,6 +685,9 @@ touched_xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			note_nameless_end();
+			/* executors have done so */
+			if (has_touched() && dw_this_executor == NULL)
+				dw_other_nodes_prepare();
 			note_loads();
 			publish_committing();
 			if (ntouched > 0)

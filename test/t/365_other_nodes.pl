@@ -135,6 +135,35 @@ sub kills
 	die_at_next_commit($node, sub { $node->psql('postgres', "BEGIN; SET ROLE worker; SELECT delay_run($id); COMMIT") });
 	$node->safe_psql('postgres', "SET ROLE worker; SELECT delay_reschedule($id, '0')");
 	each_once($node, $first, 1, "$how: in that of a session with delay_run()");
+
+	# what a session schedules, sends and receives is there, or gone, as its effect is
+	my $pending = q{SELECT string_agg(tag, ' ' ORDER BY tag) FROM delay_wheel.task};
+	$node->safe_psql('postgres', q{SELECT delay_queue('mail', external => true, groups => true, group_max_running => 1, users => '{worker}', receivers => '{worker}');
+		SET ROLE worker; SELECT delay_send('mail', '1', tag => 'mail', group_key => 'g')});
+	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'a message is due', 30, expected => 1);
+	for my $what (
+		[ 'schedules', q{SELECT delay_schedule_task('SELECT 1', delay => '1 hour', tag => 'new')} ],
+		[ 'sends', q{SAVEPOINT s; SELECT delay_send('mail', '2', tag => 'new', group_key => 'g'); RELEASE s} ],
+		[ 'receives', q{SELECT count(*) FROM delay_receive('mail')} ],
+		[ 'receives and puts back', q{SELECT delay_fail(id, retry_in => '1 hour') FROM delay_receive('mail')} ])
+	{
+		for my $write_first (1, 0)
+		{
+			my ($word, $does) = @$what;
+			my $key = $next++;
+			my $write = "SELECT remote_write($key)";
+
+			$does = $write_first ? "$write; $does" : "$does; $write";
+			die_at_next_commit($node, sub { $node->psql('postgres', "BEGIN; SET ROLE worker; $does; COMMIT") });
+			is($node->safe_psql('postgres', $pending) . '; ' . (effects($node, $key)->{$key} // 0), 'mail; 0',
+				"$how: in that of a session that $word, " . ($write_first ? 'after' : 'before') . ' its effect');
+		}
+	}
+	my $key = $next++;
+	wait_for($node, q{SELECT ready FROM delay_wheel.queues WHERE name = 'mail'}, 'the message is due again', 30, expected => 1);
+	is($node->safe_psql('postgres', qq{BEGIN; SET ROLE worker; SELECT payload FROM delay_receive('mail'); SELECT remote_write($key); COMMIT}), "1\n", "$how: the message is received at last");
+	is($node->safe_psql('postgres', $pending) . '; ' . effects($node, $key)->{$key}, '; 1', "$how: once");
+	$node->safe_psql('postgres', q{SELECT delay_queue_drop('mail')});
 	return;
 }
 
