@@ -19,6 +19,7 @@ use Time::HiRes qw(sleep time);
 
 my $n = $ENV{DW_TASKS} || ($ENV{DW_LONG} ? 1200 : 300);
 my $groups = 6;
+my $per_group = int($n / $groups);
 my ($coordinator, @workers) = new_cluster(2);
 my @nodes = ($coordinator, @workers);
 
@@ -113,6 +114,7 @@ sub sender
 {
 	my ($g) = @_;
 	my $next = 0;
+	my $rounds = 0;
 
 	return client(sub {
 		my $n = ++$next;
@@ -124,8 +126,11 @@ sub sender
 			"SAVEPOINT a; SELECT put($g, $n); SAVEPOINT b; SELECT put($g, $m); ROLLBACK TO b; RELEASE a",
 			"SELECT put_and_fail($g, $m), put($g, $n)",
 			"SELECT put($g, $m); SELECT 1 / 0; SELECT put($g, $n)");
-		try_psql($coordinator, 'postgres', "SET ROLE shop; BEGIN; $ways[rand @ways]; COMMIT");
-		return $n >= $ENV{DW_ROUND};
+		my ($status) = try_psql($coordinator, 'postgres', "SET ROLE shop; BEGIN; $ways[rand @ways]; COMMIT");
+		# there is no server: those do not count
+		sleep(0.2) if $status == 2;
+		$rounds++ if $status != 2;
+		return $rounds >= $per_group;
 	});
 }
 
@@ -146,7 +151,7 @@ sub lessee
 {
 	return client(sub {
 		my ($status, $out) = try_psql($coordinator, 'postgres',
-			q{SET ROLE shop; CALL delay_await('leased', '0.2 s'); SELECT id, token, payload->>'g', payload->>'n' FROM delay_lease('leased', 3, '3 s')});
+			q{SET ROLE shop; CALL delay_await('leased', '0.2 s'); SELECT id, token, payload->>'g', payload->>'n' FROM delay_lease('leased', 3, '1 s')});
 		for my $line (grep { /^\d+\|-?\d+\|/ } split /\n/, $out // '')
 		{
 			my ($id, $token, $g, $n) = split /\|/, $line;
@@ -169,7 +174,7 @@ sub check
 	wait_for($coordinator, $left, "$what: none is pending", 180, expected => 0);
 	wait_for_sum(q{SELECT count(*) FROM pg_prepared_xacts}, 0, "$what: no prepared transaction is left", 60, @nodes);
 	is(sql(q{SELECT count(*) FROM sent WHERE n <= 0}), '0', "$what: nothing that was undone is there");
-	cmp_ok(sql(q{SELECT count(*) FROM sent}), '>', $ENV{DW_ROUND} * $groups / 3, "$what: much was committed");
+	cmp_ok(sql(q{SELECT count(*) FROM sent}), '>', $per_group * $groups / 3, "$what: much was committed");
 	my $sent = sql(q{SELECT g, array_agg(n ORDER BY n) FROM sent GROUP BY g ORDER BY g});
 	for my $how (qw(jobs mail leased))
 	{
@@ -203,7 +208,6 @@ sub campaign
 	return;
 }
 
-$ENV{DW_ROUND} = int($n / $groups);
 group together => sub { campaign('clients', sub { }) };
 # the next timer loads all lanes, while transactions commit
 group loads => sub {
