@@ -31,18 +31,37 @@
 #include "../rows/more.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
+#include "../task/my_session.h"
+#include "../task/queues.h"
 #include "group_first.h"
 
-/* The first task of the group that is not cancelled; false if there is none. */
+/* True if those of a group wait for one that waits for its next attempt. */
+static bool
+waits_for_attempts(int16 queue_id)
+{
+	const DwDeclaredQueue *queue;
+
+	(void) dw_queue_tables_now(dw_my_database());
+	queue = dw_queue_declared(queue_id);
+	return queue != NULL && queue->group_order == DW_ORDER_HOLD;
+}
+
+/*
+ * The first task of the group that is not cancelled; false if there is none that may begin, or
+ * holds back the others.  *not_before is when the first one may begin that must not yet, or 0.
+ *
+ * One that has failed under 'hold' has kept its due time.  If the order is 'pass' now, the others
+ * pass it by.
+ */
 static bool
 find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 hash,
 					DwTaskKey *first, TimestampTz *not_before)
 {
 	DwGroupScan *scan = dw_group_scan_begin(rel, lane->queue, hash, PG_INT64_MIN, PG_INT64_MIN, snapshot);
+	TimestampTz passed = DW_NEVER;
 	HeapTuple	tuple;
 	bool		found = false;
 
-	*not_before = 0;
 	while (!found && (tuple = dw_group_scan_next(scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -50,6 +69,7 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 		if (dw_task_is_cancelled(rel, tuple))
 			continue;
 		found = true;
+		*not_before = 0;
 		if (first->has_more)
 		{
 			Datum	   *values;
@@ -57,9 +77,16 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 
 			dw_deform(rel, tuple, &values, &nulls);
 			(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, not_before);
+			if (*not_before > dw_now() && !waits_for_attempts(lane->queue))
+			{
+				passed = Min(passed, *not_before);
+				found = false;
+			}
 		}
 	}
 	dw_group_scan_end(scan);
+	if (!found)
+		*not_before = passed == DW_NEVER ? 0 : passed;
 	return found;
 }
 
@@ -79,7 +106,7 @@ dw_group_decide(Relation rel, Snapshot snapshot, const DwEntry *entry, const DwL
 	DwTaskKey	key;
 
 	*until = DW_NEVER;
-	if (!find_first_of_group(rel, snapshot, lane, entry->block, first, &not_before))
+	if (!find_first_of_group(rel, snapshot, lane, entry->block, first, &not_before) && not_before == 0)
 		return DW_GROUP_RUN_IT;
 	if (lapsed != NULL && (lapsed->first_due < first->due ||
 						   (lapsed->first_due == first->due && lapsed->key.id < first->id)))

@@ -302,6 +302,16 @@ is(query("SELECT of, began < timestamptz '$scheduled' + interval '5 s' FROM ran 
 query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE group_key = 'hour' AND attempts = 1});
 wait_for_count('hour', 5, 'when it is cancelled the others run');
 
+# nor when the order becomes one in which they pass it by; it waits on
+query(q{SELECT put('ordered', 'anna', '{passed by}', 1, 'SELECT 1/0')});
+wait_for($node, q{SELECT attempts FROM delay_wheel.tasks WHERE group_key = 'passed by'}, 'one has failed', 60, expected => 1);
+query("SELECT put('ordered', '$_', '{passed by}', 2, 'SELECT step(''passed by'', \$of, 0)')") for qw(anna berta);
+wait_for($node, q{SELECT count(*) FROM delay_wheel.lanes WHERE queue = 'ordered' AND reason = 'limits of groups' AND ready >= 2}, 'it holds its group back', 60, expected => 2);
+query(q{SELECT delay_queue('ordered', group_order => 'pass')});
+wait_for_count('passed by', 4, 'when others may pass it by they run');
+is(query(q{SELECT count(*), max(attempts) FROM delay_wheel.tasks WHERE group_key = 'passed by'}), '1|1', 'and it is not tried before its time');
+query(q{SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE group_key = 'passed by'});
+
 query(q{SELECT delay_queue('ordered', group_order => 'any')});
 nothing_left_over('ordered', 'ordered again', qw(a b c));
 

@@ -320,6 +320,23 @@ group(order => sub {
 		query("SELECT delay_cancel_all(queue => '$queue')");
 		query('DELETE FROM delay_wheel.task');
 	}
+
+	# one that has failed under 'hold' is passed by as soon as the order says so
+	send_as('anna', 'hold', 'a', 1, q{- interval '3 s'});
+	send_as('berta', 'hold', 'a', 2, q{- interval '2 s'});
+	send_as('anna', 'hold', 'a', 3, q{- interval '1 s'});
+	ready('hold', 3);
+	word('fail', next_one('hold'), q{'no'}, q{'1 hour'});
+	is(texts(lease('hold', 10)), '', 'one that has failed holds its group back');
+	query(q{SELECT delay_queue('hold', group_order => 'pass')});
+	for my $n (2, 3)
+	{
+		my $passing = next_one('hold');
+		is(texts($passing), $n, "$n passes it by");
+		word('done', $passing);
+	}
+	is(texts(lease('hold', 10)), '', 'it waits for its time nevertheless');
+	query('DELETE FROM delay_wheel.task');
 });
 
 # inside of transactions: the next one comes after the commit, also if it is put back there
