@@ -59,6 +59,8 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
+#include "../rows/catalog.h"
+#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../task/audit.h"
@@ -103,16 +105,36 @@ typedef enum Settled
 	SETTLE_LATER				/* an executor must go first */
 } Settled;
 
+/*
+ * When the pending task of a key is to begin: its due time, or that of its next attempt if it
+ * has failed, and has kept its due time for its place in its group.
+ */
+static TimestampTz
+begins_at(Relation rel, const DwKeyRow *row)
+{
+	int64		not_before = 0;
+
+	if (row->task.has_more)
+	{
+		Datum	   *values;
+		bool	   *nulls;
+
+		dw_deform(rel, row->tuple, &values, &nulls);
+		(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before);
+	}
+	return Max(row->task.due, not_before);
+}
+
 /* Returns what becomes of a new task, and of the pending one of its key, as if_exists says. */
 static DwScheduled
-outcome_of(const DwNewTask *new, const DwTaskKey *task)
+outcome_of(Relation rel, const DwNewTask *new, const DwKeyRow *row)
 {
-	TimestampTz due = dw_new_task_due(new, task->id);
+	TimestampTz due = dw_new_task_due(new, row->task.id);
 
 	if (dw_replaces(new->if_exists))
 		return DW_REPLACED;
-	if ((new->if_exists == DW_EARLIER && due < task->due) ||
-		(new->if_exists == DW_LATER && due > task->due))
+	if ((new->if_exists == DW_EARLIER && due < begins_at(rel, row)) ||
+		(new->if_exists == DW_LATER && due > begins_at(rel, row)))
 		return DW_MOVED;
 	return DW_KEPT;
 }
@@ -132,7 +154,7 @@ settle_key(Relation rel, const DwKey *key, const DwKeyRow *row, DwNewTask *new)
 				 errmsg("a task with key \"%s\" is already pending", text_to_cstring(key->key)),
 				 errdetail("It is task %lld.", (long long) task->id),
 				 errhint("With if_exists => 'keep' or 'replace' this is no error.")));
-	new->outcome = outcome_of(new, task);
+	new->outcome = outcome_of(rel, new, row);
 	if (new->outcome != DW_KEPT)
 	{
 		if (dw_row_delete(rel, task) != TM_Ok)

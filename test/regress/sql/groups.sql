@@ -189,9 +189,15 @@ SELECT outcome, group_key, count(*) FROM delay_wheel.history WHERE queue = 'grou
 SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'turns') c;
 -- one that is to be tried again comes first, and holds the group
 SELECT delay_queue('turns', group_rate => 0, group_order => 'hold');
-SELECT delay_schedule_task('SELECT 1 / 0', queue => 'turns', group_key => 'ordered', max_attempts => 2, retry_delay => '1 hour', due => now() - interval '1 hour') IS NOT NULL AS fails;
+SELECT delay_schedule_task('SELECT 1 / 0', queue => 'turns', group_key => 'ordered', key => 'again', max_attempts => 2, retry_delay => '1 hour', due => now() - interval '1 hour') IS NOT NULL AS fails;
 SELECT delay_schedule_task('SELECT 1', queue => 'turns', group_key => 'ordered') IS NOT NULL AS waits;
 SELECT pg_temp.wait_for($$EXISTS (SELECT FROM delay_wheel.groups WHERE queue = 'turns' AND group_key = 'ordered' AND state = 'held' AND waits_until BETWEEN now() AND now() + interval '11 s')$$);
+-- it begins when its pause ends: a time before that is not later, and is earlier
+BEGIN;
+SELECT outcome FROM delay_put('SELECT 1', queue => 'turns', group_key => 'ordered', key => 'again', if_exists => 'later', delay => '1 minute');
+SELECT outcome FROM delay_put('SELECT 1', queue => 'turns', group_key => 'ordered', key => 'again', if_exists => 'earlier', delay => '1 day');
+SELECT outcome FROM delay_put('SELECT 1', queue => 'turns', group_key => 'ordered', key => 'again', if_exists => 'earlier', delay => '1 minute');
+ROLLBACK;
 SELECT count(*) AS cancelled FROM (SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE queue = 'turns') c;
 DROP VIEW group_seen;
 
