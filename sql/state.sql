@@ -162,7 +162,7 @@ CREATE FUNCTION delay_wheel_internal.get_status(
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
 	OUT lateness_p99 double precision, OUT lateness_max double precision,
 	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz,
-	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint)
+	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint, OUT rests_until timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
@@ -170,7 +170,8 @@ COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database
 CREATE VIEW delay_wheel.status AS
 SELECT v.database::text AS database, v.state, v.current_index, v.horizon, v.lanes, v.near, v.ready, v.running,
 	   v.executors, v.parked, v.done, v.failed, v.lateness_p50, v.lateness_p95, v.lateness_p99, v.lateness_max,
-	   v.memory_used, v.memory_limit, v.last_problem, v.last_problem_at, v.unarmed, v.retried, v.skipped
+	   v.memory_used, v.memory_limit, v.last_problem, v.last_problem_at, v.unarmed, v.retried, v.skipped,
+	   v.rests_until
 FROM delay_wheel_internal.get_status() v;
 COMMENT ON VIEW delay_wheel.status IS
 'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
@@ -183,7 +184,8 @@ COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS 'the same, 99th percentile'
 COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'the same, highest value';
 COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, and for roles that are neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
 COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; resting: there is no timer process, since nothing is to be done before rests_until, and one is started in time, or as soon as a session needs it (delay_wheel.timer_idle_timeout); disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+COMMENT ON COLUMN delay_wheel.status.rests_until IS 'if resting: when there is something to do again; null if never, as far as is known';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'tasks that are due before are in memory, in whichever lane; null if all of them are, or while all of a lane''s are loaded anew';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';

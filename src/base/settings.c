@@ -27,6 +27,7 @@ int			dw_max_databases = 64;
 int			dw_max_queues = 1024;
 int			dw_max_executors = 4;
 int			dw_executor_idle_timeout = 60 * 1000;
+int			dw_timer_idle_timeout = 10 * 60 * 1000;
 int			dw_batch_tasks = 100;
 int			dw_batch_time = 5;
 #ifdef DW_INJECTION
@@ -152,6 +153,9 @@ static const struct
 	{"delay_wheel.executor_idle_timeout", &dw_executor_idle_timeout, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
 		"Time after which an executor without work ends.",
 		NULL},
+	{"delay_wheel.timer_idle_timeout", &dw_timer_idle_timeout, -1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+		"Time after which the timer of a database in which nothing is near ends until it is needed.",
+		"It is started again ahead of the next due time, or by what sessions do. If background workers are short it ends sooner. -1 keeps it, 0 lets it end at once."},
 	{"delay_wheel.batch_tasks", &dw_batch_tasks, 1, DW_BATCH_MAX, PGC_SIGHUP, 0,
 		"Number of tasks that may share a transaction when a queue has a backlog; with 1, each has its own.",
 		"Only tasks of a single statement that reads or writes rows share one, and only while none of them fails."},

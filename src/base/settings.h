@@ -57,6 +57,7 @@ extern int	dw_max_databases;
 extern int	dw_max_queues;
 extern int	dw_max_executors;
 extern int	dw_executor_idle_timeout;	/* ms */
+extern int	dw_timer_idle_timeout;	/* ms, -1 = never */
 extern int	dw_batch_tasks;
 extern int	dw_batch_time;		/* ms */
 #ifdef DW_INJECTION

@@ -227,8 +227,11 @@ release(SubTransactionId subid)
 		dw_database_unpin(db);
 		any = true;
 	}
-	if (any)
-		dw_wake_launcher();
+	if (!any)
+		return;
+	/* the launcher looks what has become of the databases, also of those whose timers rest */
+	pg_atomic_write_u32(&dw_shared->databases_changed, 1);
+	dw_wake_launcher();
 }
 
 static void

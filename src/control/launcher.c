@@ -19,6 +19,13 @@
  * again, unless a command holds the database (hold.c).  In between the launcher sleeps on
  * its latch.
  *
+ * A timer may rest: it has ended since it has nothing to do up to some time, which it has
+ * published (timer/rest.c).  The launcher starts one ahead of that time, by dw_rest_margin().
+ * Sessions that have something to tell lower the time, and wake the launcher.  The time is
+ * one of the clock, so the launcher sleeps as timers do, and notices when the clock is set
+ * forward; when it is set back all timers start, since what one waits for may be earlier now.
+ * They also start when settings have changed that say how long old rows are kept.
+ *
  * If more databases have the extension than there are places, some databases wait.  A
  * session there that finds no place sets DwShared.turned_away.  When a place is free
  * again, the launcher probes all databases without a place.  While no place is free, the
@@ -56,11 +63,13 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "../base/alarm.h"
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
+#include "../ending/retention.h"
 #include "../ring/ring.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
@@ -116,6 +125,12 @@ static int	probe_refusals = 0;
 
 /* The OIDs in the file of databases that were served. */
 static List *served = NIL;
+
+/* When the first timer must be started of those that rest; a time of the clock. */
+static TimestampTz first_rest_ends = DW_NEVER;
+
+/* True if databases may have been dropped, or have become templates, since the last look. */
+static bool databases_may_be_gone = false;
 
 /* The worker that runs dw_look_main(), or NULL; and when it can be started again. */
 static BackgroundWorkerHandle *look_worker = NULL;
@@ -343,22 +358,40 @@ put_start_off(Place *place, int64 max)
 	place->start_after = dw_uptime() + place->backoff;
 }
 
+/*
+ * True if another timer leaves a background worker for other processes of ours: timers that
+ * all wait for an executor would wait for ever.  The first one may have the last worker.
+ */
+static bool
+leaves_a_worker(void)
+{
+	int			timers = 0;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (dw_database(i)->timer.state != DW_PROCESS_NONE)
+			timers++;
+	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
+}
+
 /* Starts the timer of a place.  False if no background worker is free. */
 static bool
 start_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
-	bool		registered;
+	bool		registered = leaves_a_worker();
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->timer);
+	/* from here on the timer does not rest: it reads what sessions have told before */
+	dw_rest_publish(&db->timer_news, DW_AWAKE);
 	db->absent = false;
 	/* a restart was asked of the last timer: the new one reads all settings anew */
 	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
-	registered = dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
+	registered = registered &&
+		dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_registered(&db->timer, registered);
 	LWLockRelease(dw_shared->table_lock);
@@ -374,6 +407,7 @@ start_timer(int number)
 		probe_is_refused(db->oid);
 	else
 		timer_is_refused(number);
+	dw_timers_make_way();
 	put_start_off(place, NO_WORKER_MAX_US);
 	return false;
 }
@@ -396,6 +430,69 @@ notice_dead_timer(int number)
 }
 
 /*
+ * True if the timer rests, and need not be started yet: lowers first_rest_ends to when it
+ * must.
+ */
+static bool
+goes_on_resting(DwDatabase *db)
+{
+	TimestampTz start_at;
+
+	if (!dw_process_rests(&db->timer) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_START) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_CREATED))
+		return false;
+	start_at = dw_time_add(dw_rest_until(&db->timer_news), -dw_rest_margin());
+	if (start_at <= dw_now())
+		return false;
+	first_rest_ends = Min(first_rest_ends, start_at);
+	return true;
+}
+
+/* Has all timers started that rest: what they wait for may have to be done earlier. */
+static void
+end_all_rests(void)
+{
+	bool		earlier;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (OidIsValid(dw_database(i)->oid))
+			(void) dw_rest_end_ask(&dw_database(i)->timer_news, DW_AWAKE, &earlier);
+}
+
+/*
+ * The settings were read: if some have changed by which timers that rest would do something
+ * at another time, ends all rests.  The first call only remembers them.
+ */
+static void
+obey_settings(void)
+{
+	static int	known[DW_RETENTION_SETTINGS + 1] = {INT_MIN};
+	int			set[DW_RETENTION_SETTINGS + 1];
+
+	dw_retention_settings(set);
+	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
+	if (known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0)
+		end_all_rests();
+	memcpy(known, set, sizeof(set));
+}
+
+/* If a timer ran at this place, and has ended, decides when the next one may start. */
+static void
+note_ended_timer(DwDatabase *db, Place *place)
+{
+	if (place->handle == NULL)
+		return;
+	pfree(place->handle);
+	place->handle = NULL;
+	if (db->timer.end == DW_PROCESS_FINISHED || db->timer.end == DW_PROCESS_RESTS ||
+		db->timer.started + HEALTHY_US < dw_uptime())
+		place->backoff = place->start_after = 0;
+	else if (!db->absent)
+		put_start_off(place, BACKOFF_MAX_US);
+}
+
+/*
  * Decides about a place whose timer does not run: gives the place back, or starts a
  * timer, or leaves that for later.  Sets *starting if a timer is starting, and lowers
  * *look_again to the time of the next decision.
@@ -405,10 +502,11 @@ serve_place(int number, bool *starting, int64 *look_again)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
+	bool		resting;
 	bool		wanted;
 
 	notice_dead_timer(number);
-	if (db->timer.state == DW_PROCESS_RUNNING)
+	if (db->timer.state == DW_PROCESS_RUNNING || dw_process_rests(&db->timer))
 		place->is_served = true;
 	if (db->oid == InvalidOid || db->timer.state == DW_PROCESS_RUNNING)
 		return;
@@ -423,8 +521,16 @@ serve_place(int number, bool *starting, int64 *look_again)
 	/* a command holds the database; the end of the hold wakes the launcher */
 	if (dw_database_is_held(db))
 		return;
+	/* one timer starts at a time; the launcher is woken when that one is there */
+	resting = goes_on_resting(db);
+	if ((resting || *starting) && !databases_may_be_gone)
+	{
+		note_ended_timer(db, place);
+		return;
+	}
 
 	wanted = dw_news_take(&db->timer_news, DW_NEWS_START);
+	wanted |= dw_news_take(&db->timer_news, DW_NEWS_CREATED);
 	if (!database_is_to_be_served(db->oid))
 	{
 		/* the database was dropped, or is a template */
@@ -440,7 +546,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 	if (db->absent && !wanted)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-		if (!dw_news_is_told(&db->timer_news, DW_NEWS_START))
+		if (!dw_news_is_told(&db->timer_news, DW_NEWS_START) &&
+			!dw_news_is_told(&db->timer_news, DW_NEWS_CREATED))
 			dw_database_leave(db);
 		LWLockRelease(dw_shared->table_lock);
 		place->backoff = 0;
@@ -448,17 +555,9 @@ serve_place(int number, bool *starting, int64 *look_again)
 		return;
 	}
 
-	if (place->handle)
-	{
-		/* the timer ran, and has ended */
-		pfree(place->handle);
-		place->handle = NULL;
-		if (db->timer.end == DW_PROCESS_FINISHED ||
-			db->timer.started + HEALTHY_US < dw_uptime())
-			place->backoff = place->start_after = 0;
-		else if (!db->absent)
-			put_start_off(place, BACKOFF_MAX_US);
-	}
+	note_ended_timer(db, place);
+	if (resting && !wanted)
+		return;
 	if (!*starting && place->start_after <= dw_uptime() && start_timer(number))
 	{
 		*starting = true;
@@ -569,7 +668,7 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	if (db == NULL)
 		return start_look(oid, look_again);
 	place = &places[dw_database_number(db)];
-	if (db->timer.state == DW_PROCESS_NONE)
+	if (db->timer.state == DW_PROCESS_NONE && !dw_process_rests(&db->timer))
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	place->is_probed = !known;
 	serve_place(dw_database_number(db), starting, look_again);
@@ -651,6 +750,59 @@ report_no_place(void)
 }
 
 /*
+ * Number of background workers that Citus may have in a database, if it is loaded: its
+ * maintenance daemon, and those that rebalance, one of which watches the others.
+ */
+static int
+workers_of_citus(void)
+{
+	const char *executors = GetConfigOption("citus.max_background_task_executors", true, false);
+
+	return executors == NULL ? 0 : 2 + atoi(executors);
+}
+
+/*
+ * Warns if max_worker_processes is less than what the databases that are served, or were before
+ * a restart, may need, but for those whose timers rest; one database counts in any case.  Later warns again only if the number
+ * needed has grown, or max_executors has changed.
+ */
+static void
+check_worker_slots(void)
+{
+	static int	told = 0;
+	static int	told_executors = 0;
+	int			databases = 0;
+	int			citus = workers_of_citus();
+	int			others = dw_shared->other_workers;
+	int			each = 2 + dw_max_executors + citus;
+	int			needed;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (places[i].is_served && !dw_process_rests(&dw_database(i)->timer))
+			databases++;
+	databases = Max(databases, 1);
+	needed = 1 + databases * each + others;
+
+	if (dw_max_executors != told_executors)
+		told = 0;
+	told_executors = dw_max_executors;
+	if (needed <= max_worker_processes || needed <= told)
+		return;
+	told = needed;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
+					needed, "max_worker_processes", max_worker_processes),
+			 citus > 0 ?
+			 errdetail("A launcher, for each database a timer, a sweeper, up to %d executors, and up to %d workers of Citus, and those that others have registered: 1 + %d * (2 + %d + %d) + %d = %d.",
+					   dw_max_executors, citus, databases, dw_max_executors, citus, others, needed) :
+			 errdetail("A launcher, for each database a timer, a sweeper and up to %d executors, and those that others have registered: 1 + %d * (2 + %d) + %d = %d.",
+					   dw_max_executors, databases, dw_max_executors, others, needed),
+			 errhint("Set \"%s\" to %d, higher by %d for each further database with the extension, and by what parallel query, subscriptions and other extensions use, or lower \"%s\".",
+					 "max_worker_processes", needed, each, "delay_wheel.max_executors")));
+}
+
+/*
  * Looks at all places and probes databases.  Returns when the launcher must do so again
  * at the latest, by dw_uptime(); DW_NEVER if it can sleep until it is woken.
  */
@@ -660,7 +812,9 @@ serve_all(void)
 	int64		look_again = DW_NEVER;
 	bool		starting = false;
 
-	if (pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0)
+	first_rest_ends = DW_NEVER;
+	databases_may_be_gone = pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0;
+	if (databases_may_be_gone)
 		list_databases();
 	for (int i = 0; i < dw_max_databases; i++)
 		serve_place(i, &starting, &look_again);
@@ -686,60 +840,10 @@ serve_all(void)
 	}
 	report_no_place();
 	note_served();
+	/* while timers start one after the other, it is not known how many will rest */
+	if (!starting)
+		check_worker_slots();
 	return look_again;
-}
-
-/*
- * Number of background workers that Citus may have in a database, if it is loaded: its
- * maintenance daemon, and those that rebalance, one of which watches the others.
- */
-static int
-workers_of_citus(void)
-{
-	const char *executors = GetConfigOption("citus.max_background_task_executors", true, false);
-
-	return executors == NULL ? 0 : 2 + atoi(executors);
-}
-
-/*
- * Warns if max_worker_processes is less than what the databases that are served, or were before
- * a restart, may need; one database counts in any case.  Later warns again only if the number
- * needed has grown, or max_executors has changed.
- */
-static void
-check_worker_slots(void)
-{
-	static int	told = 0;
-	static int	told_executors = 0;
-	int			databases = 0;
-	int			citus = workers_of_citus();
-	int			others = dw_shared->other_workers;
-	int			each = 2 + dw_max_executors + citus;
-	int			needed;
-
-	for (int i = 0; i < dw_max_databases; i++)
-		if (places[i].is_served)
-			databases++;
-	databases = Max(databases, 1);
-	needed = 1 + databases * each + others;
-
-	if (dw_max_executors != told_executors)
-		told = 0;
-	told_executors = dw_max_executors;
-	if (needed <= max_worker_processes || needed <= told)
-		return;
-	told = needed;
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("delay_wheel may need %d background workers, but \"%s\" is %d",
-					needed, "max_worker_processes", max_worker_processes),
-			 citus > 0 ?
-			 errdetail("A launcher, for each database a timer, a sweeper, up to %d executors, and up to %d workers of Citus, and those that others have registered: 1 + %d * (2 + %d + %d) + %d = %d.",
-					   dw_max_executors, citus, databases, dw_max_executors, citus, others, needed) :
-			 errdetail("A launcher, for each database a timer, a sweeper and up to %d executors, and those that others have registered: 1 + %d * (2 + %d) + %d = %d.",
-					   dw_max_executors, databases, dw_max_executors, others, needed),
-			 errhint("Set \"%s\" to %d, higher by %d for each further database with the extension, and by what parallel query, subscriptions and other extensions use, or lower \"%s\".",
-					 "max_worker_processes", needed, each, "delay_wheel.max_executors")));
 }
 
 /*
@@ -775,19 +879,24 @@ dw_launcher_main(Datum arg)
 	before_shmem_exit(leave, (Datum) 0);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
+	dw_alarm_create();
+	obey_settings();
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
 	dw_process_publish(&dw_shared->launcher);
 
 	for (;;)
 	{
 		int64		until = DW_NEVER;
-		int			flags = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
-		long		timeout = -1;
 		uint32		calls;
 
 		ResetLatch(MyLatch);
 		calls = dw_process_calls(&dw_shared->launcher);
-		(void) dw_worker_interrupts();
+		/* who has called since has stored before what is read from here on */
+		pg_memory_barrier();
+		if (dw_worker_interrupts())
+			obey_settings();
+		if (dw_worker_clock_set_back() > 0)
+			end_all_rests();
 		if (held && !(held = dw_recovery_must_wait()))
 		{
 			enter_served();
@@ -795,17 +904,10 @@ dw_launcher_main(Datum arg)
 		}
 		if (!held)
 			until = serve_all();
-		check_worker_slots();
-		if (until != DW_NEVER)
-		{
-			flags |= WL_TIMEOUT;
-			timeout = TimestampDifferenceMilliseconds(dw_uptime(), until);
-		}
 		DW_INJECT("launcher-before-sleep");
 		if (may_have_missed(calls))
 			continue;
 		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
-		(void) WaitLatch(MyLatch, flags, timeout,
-						 dw_wait_event(wait_event, "DelayWheelLauncher"));
+		dw_alarm_wait(first_rest_ends, until, dw_wait_event(wait_event, "DelayWheelLauncher"));
 	}
 }

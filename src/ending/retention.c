@@ -20,8 +20,8 @@
 #include "retention.h"
 
 /* Fills settings with those that say how long failed tasks, the history and the audit are kept. */
-static void
-retention_settings(int settings[DW_RETENTION_SETTINGS])
+void
+dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
 {
 	settings[0] = dw_failed_max_age;
 	settings[1] = dw_failed_max_count;
@@ -85,7 +85,7 @@ dw_retention_obey_settings(DwDatabase *db)
 	int			set[DW_RETENTION_SETTINGS];
 	bool		changed;
 
-	retention_settings(set);
+	dw_retention_settings(set);
 	changed = known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0;
 	memcpy(known, set, sizeof(set));
 	if (changed)
@@ -107,7 +107,7 @@ dw_retention_tell_settings(DwDatabase *db)
 {
 	int			set[DW_RETENTION_SETTINGS];
 
-	retention_settings(set);
+	dw_retention_settings(set);
 	dw_retention_publish(&db->sweeper_news, set);
 	(void) dw_retention_obey_settings(db);
 }
@@ -122,6 +122,6 @@ dw_retention_missed_reload(DwDatabase *db)
 {
 	int			set[DW_RETENTION_SETTINGS];
 
-	retention_settings(set);
+	dw_retention_settings(set);
 	return dw_retention_differs(&db->sweeper_news, set);
 }

@@ -227,6 +227,13 @@ is_empty(const DwLane *lane)
 	return lane->waiting == 0 && lane->running == 0 && dw_ready_count(lane) == 0;
 }
 
+/* True if the database has no timer, but will have one as soon as it needs one. */
+static bool
+timer_rests(const DwDatabase *db)
+{
+	return dw_process_rests(&db->timer) && !db->timer.refused;
+}
+
 /*
  * Returns the state of a lane for users.  *reason says why; NULL if the state says all.
  * lane and owner may be copies; limit is what dw_lane_limit() has said of the lane.
@@ -237,7 +244,7 @@ dw_lane_state(const DwDatabase *db, const DwLane *lane, const DwOwner *owner, Dw
 {
 	*reason = NULL;
 	/* only a timer reads the tables, so nothing else is known for sure */
-	if (db->timer.state == DW_PROCESS_NONE && lane->running == 0)
+	if (db->timer.state == DW_PROCESS_NONE && !timer_rests(db) && lane->running == 0)
 	{
 		*reason = "the database is not served";
 		return "blocked";
@@ -681,6 +688,8 @@ service_state(DwDatabase *db)
 		return "disabled";
 	if (db->timer.state == DW_PROCESS_RUNNING && db->paused)
 		return "paused";
+	if (timer_rests(db))
+		return dw_rest_until(&db->timer_news) == DW_AWAKE ? "starting" : "resting";
 	return states[db->timer.state];
 }
 
@@ -714,7 +723,7 @@ put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *stat
 			   DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID),
 			   DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID), DW_NULL(INT8OID), DW_NULL(INT8OID),
 			   dw_text_or_null(problem), dw_null_if(at == 0, DW_TIME(at)),
-			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID));
+			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(TIMESTAMPTZOID));
 }
 
 /*
@@ -748,7 +757,9 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 	int32		executors;
 	int32		running;
 	DwRing		shape = ring_shape();
+	TimestampTz until = dw_rest_until(&db->timer_news);
 	const char *state = service_state(db);
+	bool		rests = strcmp(state, "resting") == 0 && until != DW_AWAKE;
 	bool		unshown;
 
 	if (name == NULL)
@@ -777,7 +788,8 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 			   dw_null_if(unshown, DW_TIME(problem_at)),
 			   DW_BOOL(dw_unarmed_met(&db->timer_news)),
 			   DW_INT8(dw_counted(&db->counters, DW_RETRIED)),
-			   DW_INT8(dw_counted(&db->counters, DW_SKIPPED)));
+			   DW_INT8(dw_counted(&db->counters, DW_SKIPPED)),
+			   dw_null_if(!rests || until == DW_NEVER, DW_TIME(until)));
 }
 
 /* The view "status": the databases that the current user may see. */

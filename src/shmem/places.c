@@ -231,6 +231,7 @@ dw_quota_update(void)
 	for (int i = 0; i < dw_max_databases; i++)
 		if (dw_database(i)->timer.state == DW_PROCESS_RUNNING)
 			n++;
+	pg_atomic_write_u32(&dw_shared->timers, n);
 	for (int i = 0; i < dw_max_databases && n > 0; i++)
 	{
 		DwDatabase *db = dw_database(i);

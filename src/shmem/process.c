@@ -76,6 +76,16 @@ dw_process_publish(DwProcess *process)
 	pg_memory_barrier();
 }
 
+/* This process is not to be woken any more, but may be published again.  Full barrier. */
+void
+dw_process_withdraw(DwProcess *process)
+{
+	/* what others need to know who find no process was stored before */
+	pg_write_barrier();
+	pg_atomic_write_u32(&process->proc, 0);
+	pg_memory_barrier();
+}
+
 /*
  * The process was registered, and counts as dead.  Its pid stays: a process that comes up
  * late may be connected.  Needs the table lock, exclusively.

@@ -25,6 +25,7 @@ typedef enum DwProcessEnd
 	DW_PROCESS_FAILED = 0,		/* by an error, or without a word */
 	DW_PROCESS_FINISHED,		/* by itself, or since another process had asked it to */
 	DW_PROCESS_MADE_WAY,		/* to free its background worker */
+	DW_PROCESS_RESTS,			/* nothing is to be done for long: it is started again in time */
 	DW_PROCESS_NOTED			/* its end was dealt with */
 } DwProcessEnd;
 
@@ -48,6 +49,7 @@ extern void dw_process_not_needed(DwProcess *process);
 extern void dw_process_takes_over(DwProcess *process);
 extern void dw_process_runs(DwProcess *process);
 extern void dw_process_publish(DwProcess *process);
+extern void dw_process_withdraw(DwProcess *process);
 extern void dw_process_is_lost(DwProcess *process);
 extern void dw_process_ends(DwProcess *process, DwProcessEnd end);
 extern DwProcessEnd dw_process_take_end(DwProcess *process);
@@ -58,6 +60,13 @@ static inline bool
 dw_process_is_there(DwProcess *process)
 {
 	return pg_atomic_read_u32(&process->proc) != 0;
+}
+
+/* True if there is no process since the last one went to rest.  Reads without the lock. */
+static inline bool
+dw_process_rests(const DwProcess *process)
+{
+	return process->state == DW_PROCESS_NONE && process->end == DW_PROCESS_RESTS;
 }
 
 /*

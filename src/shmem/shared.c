@@ -195,22 +195,65 @@ dw_lane_dirty(DwDatabase *db, const DwLane *lane)
 
 /*
  * Wakes the timer if it sleeps beyond the time "needed"; DW_AWAKE wakes it from any
- * sleep (step C3 of the protocol).  If the database has no timer, the launcher is told
- * to start one.
+ * sleep (step C3 of the protocol).  If the timer rests until a later time, the launcher
+ * is told to have one there by then (C4).  If the database has no timer for another
+ * reason, the launcher is told to start one.
  *
  * The caller stores what the timer must see before the call.
  */
 void
 dw_wake_timer(DwDatabase *db, TimestampTz needed)
 {
+	bool		earlier = false;
+
 	pg_memory_barrier();
-	if (!dw_process_is_there(&db->timer))
+	if (dw_process_is_there(&db->timer))
 	{
-		dw_news_tell(&db->timer_news, DW_NEWS_START);
-		dw_wake_launcher();
+		if (dw_timer_sleeps_beyond(&db->timer_news, needed))
+			(void) dw_process_wake(&db->timer);
+		return;
 	}
-	else if (dw_timer_sleeps_beyond(&db->timer_news, needed))
-		(void) dw_process_wake(&db->timer);
+	/* the timer has published until when it rests before it was withdrawn */
+	pg_read_barrier();
+	if (!dw_rest_end_ask(&db->timer_news, needed, &earlier))
+		dw_news_tell(&db->timer_news, DW_NEWS_START);
+	else if (!earlier)
+		return;
+	dw_wake_launcher();
+}
+
+/*
+ * How much ahead of the time at which a resting timer must be there the launcher starts it,
+ * in microseconds.  Timers are started one after the other, and many may have to be there at
+ * the same time.
+ */
+int64
+dw_rest_margin(void)
+{
+	return 2 * USECS_PER_SEC + (int64) dw_max_databases * 50 * 1000;
+}
+
+/*
+ * No background worker was free: has a timer that could rest do so, in whichever database,
+ * if there is one.  Takes no lock; a timer that is asked in vain only looks.
+ */
+void
+dw_timers_make_way(void)
+{
+	static int	next = 0;
+
+	for (int n = 0; n < dw_max_databases; n++)
+	{
+		DwDatabase *db = dw_database(next++ % dw_max_databases);
+
+		if (!OidIsValid(db->oid) || pg_atomic_read_u32(&db->timer_news.can_rest) == 0 ||
+			!dw_process_is_there(&db->timer))
+			continue;
+		dw_can_rest(&db->timer_news, false);
+		dw_news_tell(&db->timer_news, DW_NEWS_REST);
+		dw_wake_timer(db, DW_AWAKE);
+		return;
+	}
 }
 
 /* Asks the sweeper to do the job at this time, unless it will do so before. */
@@ -231,10 +274,16 @@ dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at)
 void
 dw_call_timer(DwDatabase *db, DwRestart restart)
 {
+	bool		earlier;
+
 	dw_restart_ask(&db->timer_news, restart);
 	pg_memory_barrier();
 	(void) dw_process_wake(&db->timer);
 	(void) dw_process_wake(&db->sweeper);
+	/* a timer that rests has settings to read, or a clock, as well */
+	if (restart != DW_RESTART_NONE && !dw_process_is_there(&db->timer) &&
+		dw_rest_end_ask(&db->timer_news, DW_AWAKE, &earlier))
+		dw_wake_launcher();
 }
 
 /*
@@ -265,6 +314,15 @@ dw_wake_launcher(void)
 	(void) dw_process_wake(&dw_shared->launcher);
 }
 
+/* As dw_wake_timer(), from any sleep or rest; but no timer is started if there was none. */
+void
+dw_wake_timer_if_any(DwDatabase *db)
+{
+	pg_memory_barrier();
+	if (dw_process_is_there(&db->timer) || dw_rest_until(&db->timer_news) != DW_AWAKE)
+		dw_wake_timer(db, DW_AWAKE);
+}
+
 /*
  * Tells the timers of all databases to look for lanes of dropped roles.  Called at the
  * commit of a DROP ROLE.
@@ -276,14 +334,13 @@ dw_roles_dropped(void)
 	{
 		DwDatabase *db = dw_database(i);
 
-		/* a timer that starts later looks by itself */
-		if (db->oid == InvalidOid || !dw_process_is_there(&db->timer))
+		if (db->oid == InvalidOid)
 			continue;
 		dw_news_tell(&db->timer_news, DW_NEWS_ROLES);
 		/* the role may have owned queues */
 		dw_control_raise(&db->timer_news);
 		pg_memory_barrier();
 		dw_news_tell(&db->timer_news, DW_NEWS_LANES);
-		dw_wake_timer(db, DW_AWAKE);
+		dw_wake_timer_if_any(db);
 	}
 }

@@ -337,6 +337,7 @@ typedef struct DwShared
 	pg_atomic_uint32 looks_into; /* OID of the database in which a worker of the launcher
 								  * looks for the extension; it has no place */
 	pg_atomic_uint32 looked;	/* that worker has found the answer */
+	pg_atomic_uint32 timers;	/* that are at work, in all databases */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
@@ -389,6 +390,9 @@ extern LWLock *dw_ready_lock(DwDatabase *db);
 
 extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
+extern void dw_wake_timer_if_any(DwDatabase *db);
+extern int64 dw_rest_margin(void);
+extern void dw_timers_make_way(void);
 extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);

@@ -27,6 +27,8 @@ void
 dw_timer_news_init(DwTimerNews *news)
 {
 	pg_atomic_init_u64(&news->sleep_until, (uint64) DW_AWAKE);
+	pg_atomic_init_u64(&news->rest_until, (uint64) DW_AWAKE);
+	pg_atomic_init_u32(&news->can_rest, 0);
 	pg_atomic_init_u64(&news->reload_from, (uint64) DW_NEVER);
 	pg_atomic_init_u64(&news->lease_end, (uint64) DW_NEVER);
 	for (int i = 0; i < DW_NEWS_FLAGS; i++)
@@ -39,6 +41,29 @@ dw_timer_news_init(DwTimerNews *news)
 	pg_atomic_init_u32(&news->nameless, 1);
 	pg_atomic_init_u32(&news->unarmed, 0);
 	pg_atomic_init_u32(&news->loads, 0);
+}
+
+/*
+ * If the timer rests, asks that one is there by this time, unless one will be before; then
+ * *earlier is set.  False if none rests, or one must be started at once anyway.
+ */
+bool
+dw_rest_end_ask(DwTimerNews *news, TimestampTz needed, bool *earlier)
+{
+	uint64		until = pg_atomic_read_u64(&news->rest_until);
+
+	*earlier = false;
+	while ((TimestampTz) until != DW_AWAKE)
+	{
+		if (needed >= (TimestampTz) until)
+			return true;
+		if (pg_atomic_compare_exchange_u64(&news->rest_until, &until, (uint64) needed))
+		{
+			*earlier = true;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Asks for a restart; a more urgent request stays. */

@@ -19,15 +19,19 @@
 typedef enum DwNews
 {
 	DW_NEWS_START = 0,			/* the launcher must start a timer */
+	DW_NEWS_CREATED,			/* the same, since the extension was created: a timer that found
+								 * none may be about to end */
 	DW_NEWS_LANES,				/* the bitmap dw_dirty_lanes() is not empty */
 	DW_NEWS_EXECUTORS,			/* the timer must check whether executors are needed */
 	DW_NEWS_RIGHTS,				/* blocked owners may try again at once */
 	DW_NEWS_PREPARED,			/* a prepared transaction ended: delete what is done of
 								 * delay_wheel.prepared */
-	DW_NEWS_ROLES				/* a role was dropped: the timer must look for its lanes */
+	DW_NEWS_ROLES,				/* a role was dropped: the timer must look for its lanes */
+	DW_NEWS_REST				/* background workers are short: the timer goes to rest at once
+								 * if it can */
 } DwNews;
 
-#define DW_NEWS_FLAGS	(DW_NEWS_ROLES + 1)
+#define DW_NEWS_FLAGS	(DW_NEWS_REST + 1)
 
 /*
  * Whether timer and sweeper of a database must end, so that new ones can start with new
@@ -48,6 +52,14 @@ typedef struct DwTimerNews
 	 * rest; others store something, then read how long it sleeps
 	 */
 	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the timer does not sleep */
+
+	/*
+	 * while the timer rests: when a timer must be there again.  Sessions lower it, the
+	 * launcher starts a timer ahead of it.  DW_AWAKE: none rests, or one must be started
+	 * at once
+	 */
+	pg_atomic_uint64 rest_until;
+	pg_atomic_uint32 can_rest;	/* the timer sleeps, and could rest instead; a hint */
 	pg_atomic_uint64 reload_from;	/* as a lane's, for all lanes, and for tasks whose lane
 									 * is not known */
 	pg_atomic_uint64 lease_end;	/* when the first lease ends that the timer has not looked at;
@@ -65,6 +77,7 @@ typedef struct DwTimerNews
 } DwTimerNews;
 
 extern void dw_timer_news_init(DwTimerNews *news);
+extern bool dw_rest_end_ask(DwTimerNews *news, TimestampTz needed, bool *earlier);
 extern void dw_restart_ask(DwTimerNews *news, DwRestart restart);
 extern DwRestart dw_restart_asked(DwTimerNews *news);
 extern void dw_restart_forget(DwTimerNews *news);
@@ -91,6 +104,27 @@ static inline bool
 dw_timer_sleeps_beyond(DwTimerNews *news, TimestampTz needed)
 {
 	return dw_atomic_read(&news->sleep_until) > needed;
+}
+
+/* Step R1 of going to rest, and its withdrawal by DW_AWAKE.  No barrier. */
+static inline void
+dw_rest_publish(DwTimerNews *news, TimestampTz until)
+{
+	pg_atomic_write_u64(&news->rest_until, (uint64) until);
+}
+
+/* When a timer that rests must be there again; DW_AWAKE: at once, or none rests. */
+static inline TimestampTz
+dw_rest_until(DwTimerNews *news)
+{
+	return dw_atomic_read(&news->rest_until);
+}
+
+/* Tells others whether the timer, which sleeps, could rest instead. */
+static inline void
+dw_can_rest(DwTimerNews *news, bool can)
+{
+	pg_atomic_write_u32(&news->can_rest, can ? 1 : 0);
 }
 
 /* Sets a flag.  No barrier: see dw_wake_timer(). */

@@ -77,8 +77,7 @@ static void
 tell_timer_of_end(DwDatabase *db)
 {
 	dw_control_raise(&db->timer_news);
-	if (dw_process_is_there(&db->timer))
-		dw_wake_timer(db, DW_AWAKE);
+	dw_wake_timer_if_any(db);
 }
 
 /* Exit callback: records how the sweeper ends, and gives its database back. */

@@ -117,7 +117,8 @@ dw_warn_no_place(void)
 static const char *
 why_not_served(DwDatabase *db)
 {
-	if (db->timer.state != DW_PROCESS_NONE)
+	if (db->timer.state != DW_PROCESS_NONE ||
+		(dw_process_rests(&db->timer) && !db->timer.refused))
 		return NULL;
 	if (dw_recovery_is_held())
 		return "The server came out of recovery, and \"delay_wheel.start_after_recovery\" is \"hold\".";

@@ -516,7 +516,7 @@ deliver_all(bool committed)
 	if (committed && extension_created)
 	{
 		/* a timer that has just found no extension ends, and must be followed by another */
-		dw_news_tell(&db->timer_news, DW_NEWS_START);
+		dw_news_tell(&db->timer_news, DW_NEWS_CREATED);
 		dw_wake_launcher();
 		needed = DW_AWAKE;
 	}

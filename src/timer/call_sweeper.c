@@ -125,6 +125,7 @@ notice_end(DwDatabase *db)
 			not_before = dw_now() + STAY_AWAY_US;
 			break;
 		case DW_PROCESS_FINISHED:
+		case DW_PROCESS_RESTS:
 		case DW_PROCESS_NOTED:
 			break;
 	}
@@ -193,6 +194,7 @@ start_sweeper(DwDatabase *db)
 	}
 
 	put_call_off(NO_WORKER_MAX_US);
+	dw_timers_make_way();
 	no_worker(db);
 	return false;
 }

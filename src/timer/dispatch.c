@@ -253,6 +253,46 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 }
 
 /*
+ * No background worker was free: ends the executor of another database that has been idle
+ * longest, for STUCK_US at least, or has a timer rest.
+ */
+static void
+free_worker_elsewhere(DwDatabase *db)
+{
+	DwExecutor *idle = NULL;
+	TimestampTz since = dw_now() - STUCK_US;
+	DwDatabase *other;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != db->oid && e->state == DW_EXECUTOR_IDLE && !e->must_exit &&
+			e->since <= since)
+		{
+			idle = e;
+			since = e->since;
+		}
+	}
+	if (idle == NULL)
+	{
+		dw_timers_make_way();
+		return;
+	}
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	other = dw_database_find(idle->database);
+	if (other != NULL)
+	{
+		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
+		/* it may have ended meanwhile, or work again */
+		if (idle->database == other->oid && idle->state == DW_EXECUTOR_IDLE)
+			dw_executor_end(idle);
+		LWLockRelease(dw_ready_lock(other));
+	}
+	LWLockRelease(dw_shared->table_lock);
+}
+
+/*
  * Starts an executor for the owner.  Returns false if no place or background worker is free.
  *
  * Blocks the owner if it cannot have an executor; but if only no background worker is free,
@@ -266,7 +306,10 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 	DwBlock		block = ask_access(owner, &can_log_in);
 
 	if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
+	{
 		block = DW_BLOCK_NO_WORKER;
+		free_worker_elsewhere(db);
+	}
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
 	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))

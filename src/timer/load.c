@@ -919,6 +919,51 @@ dw_load_next(void)
 }
 
 /*
+ * Returns the first due time of a task that is not in memory, or an earlier time at which
+ * this file has something to do; PG_INT64_MIN if something is under way, so that the timer
+ * cannot rest.  Other than dw_load_next(), which is half a window earlier.
+ */
+TimestampTz
+dw_load_first_due(void)
+{
+	TimestampTz first = dw_orphans_next();
+
+	if (to_load.n > 0 || discovery.under_way || lanes_missing ||
+		dw_reload_asked(&db->timer_news) != DW_NEVER)
+		return PG_INT64_MIN;
+	if (dw_news_is_told(&db->timer_news, DW_NEWS_PREPARED))
+		first = Min(first, forget_prepared_after);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+		TimestampTz far = dw_atomic_read(&lane->next_far);
+
+		if (dw_atomic_read(&lane->reload_from) != DW_NEVER || (lane->grouped && is_hungry(lane)))
+			return PG_INT64_MIN;
+		first = Min(first, Min(far, lane->recheck_at));
+	}
+	return first;
+}
+
+/*
+ * The timer goes to rest, with nothing in memory: gives the lanes back if places for lanes
+ * are short.  The next timer finds those of the table.
+ */
+void
+dw_load_rest(void)
+{
+	int32		next;
+
+	if (dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
+		return;
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = next)
+	{
+		next = dw_lanes[i].next;
+		(void) dw_lane_leave(db, &dw_lanes[i]);
+	}
+}
+
+/*
  * Step Y1: gives the lane back if it is not needed: it has no task in memory, none runs,
  * and its last load, or discovery, found none in the table.  Returns true if the lane was
  * given back.

@@ -20,5 +20,7 @@ extern bool dw_load_some(void);
 extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);
 extern void dw_load_tidy(void);
+extern TimestampTz dw_load_first_due(void);
+extern void dw_load_rest(void);
 
 #endif							/* DW_LOAD_H */

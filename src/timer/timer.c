@@ -22,8 +22,6 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
@@ -33,6 +31,7 @@
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 
+#include "../base/alarm.h"
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
@@ -57,11 +56,8 @@
 #include "loaded.h"
 #include "near.h"
 #include "queue_watch.h"
+#include "rest.h"
 #include "timer.h"
-
-#ifdef __linux__
-#include <sys/timerfd.h>
-#endif
 
 /* Maximum number of hints that the timer takes from the inbox at a time. */
 #define INBOX_SLICE		256
@@ -70,6 +66,9 @@ static DwDatabase *db = NULL;
 
 /* True if this timer ends because another process asked it to. */
 static bool let_go = false;
+
+/* True if this timer ends since it has nothing to do. */
+static bool rests = false;
 
 /* Value of control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
@@ -83,9 +82,6 @@ static uint32 calls_seen = 0;
 /* Value of db->account.quota before the timer last gave back memory beyond it. */
 static uint32 quota_seen = 0;
 
-/* The events that end a sleep: latch, postmaster death, the kernel's timer. */
-static WaitEventSet *events = NULL;
-static int	timer_fd = -1;
 static uint32 wait_event = 0;
 
 /*
@@ -122,7 +118,7 @@ give_database_back(int code, Datum arg)
 		dw_executors_end(db, InvalidOid);
 
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_process_ends(&db->timer,
+	dw_process_ends(&db->timer, rests ? DW_PROCESS_RESTS :
 					let_go || dw_worker_terminated() ? DW_PROCESS_FINISHED : DW_PROCESS_FAILED);
 	db->absent = dw_extension_gone;
 	if (dw_extension_gone)
@@ -231,6 +227,8 @@ begin_service(void)
 	LWLockRelease(dw_shared->table_lock);
 	dw_quota_update();
 	dw_process_publish(&db->timer);
+	/* whoever found no timer has stored before what this one reads from here on */
+	(void) dw_news_take(&db->timer_news, DW_NEWS_START);
 	/* the launcher starts one timer at a time, and has waited for this one */
 	dw_wake_launcher();
 
@@ -244,7 +242,8 @@ begin_service(void)
 	dw_retention_begin(db);
 	dw_recurring_begin(db);
 	obey_settings();
-	ereport(LOG,
+	/* with a thousand databases, the log would be full of it */
+	ereport(db->timer.end == DW_PROCESS_RESTS ? DEBUG1 : LOG,
 			(errmsg("delay_wheel serves database \"%s\"", db->name)));
 }
 
@@ -378,91 +377,6 @@ drain_inbox(void)
 
 /*---- Sleeping ----*/
 
-/* Creates the set of events that end a sleep. */
-static void
-create_events(void)
-{
-	events = dw_create_wait_event_set(3);
-	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-#ifdef __linux__
-	timer_fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (timer_fd < 0)
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not create timer: %m")));
-	AddWaitEventToSet(events, WL_SOCKET_READABLE, timer_fd, NULL, NULL);
-#endif
-}
-
-#ifdef __linux__
-/*
- * Sets the kernel's timer to an absolute time.  When the clock is set, the kernel cancels
- * its timer, and this process wakes up and looks at the new time.
- *
- * Returns false if the clock was set since the last call: "until" may be out of date.
- */
-static bool
-arm_timer(TimestampTz until)
-{
-	struct itimerspec spec = {0};
-	int64		unix_us;
-
-	if (until != DW_NEVER)
-	{
-		unix_us = dw_time_add(until, (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
-		/* zero would disarm the kernel's timer; its maximum is 292 years after 1970 */
-		unix_us = Min(Max(unix_us, 1), PG_INT64_MAX / 1000 - 1);
-		spec.it_value.tv_sec = unix_us / USECS_PER_SEC;
-		spec.it_value.tv_nsec = unix_us % USECS_PER_SEC * 1000;
-	}
-	if (timerfd_settime(timer_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &spec, NULL) == 0)
-		return true;
-	if (errno != ECANCELED)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not set timer: %m")));
-	return false;
-}
-
-/* Makes the kernel's timer not readable, after it has expired or was cancelled. */
-static void
-clear_timer(void)
-{
-	uint64		expirations;
-
-	while (read(timer_fd, &expirations, sizeof(expirations)) > 0)
-		;
-}
-#endif
-
-/* Step H3: sleeps until this time, or until an event. */
-static void
-wait_for_event(TimestampTz until)
-{
-	WaitEvent	occurred[3];
-	long		timeout = -1;
-	int			n;
-
-#ifdef __linux__
-	if (!arm_timer(until))
-		return;
-#else
-	if (until != DW_NEVER)
-		timeout = TimestampDifferenceMilliseconds(dw_now(), until);
-#endif
-	dw_worker_activity(STATE_IDLE, "delay_wheel: sleeping until a task is due, or is scheduled");
-	n = WaitEventSetWait(events, timeout, occurred, lengthof(occurred),
-						 dw_wait_event(wait_event, "DelayWheelTimer"));
-#ifdef __linux__
-	for (int i = 0; i < n; i++)
-		if (occurred[i].events & WL_SOCKET_READABLE)
-			clear_timer();
-#else
-	(void) n;
-#endif
-}
-
 /*
  * Step H2, and H2v of leases: true if another process has stored something for this timer,
  * which it may have done before it could see that the timer sleeps.
@@ -478,7 +392,8 @@ anything_new(void)
 		dw_worker_is_signalled() ||
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
-		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS);
+		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_REST);
 }
 
 /*
@@ -500,11 +415,46 @@ sleep_until_needed(TimestampTz until)
 	if (!anything_new())
 	{
 		DW_INJECT("sleep-before-wait");
-		wait_for_event(until);
+		/* H3 */
+		dw_worker_activity(STATE_IDLE, "delay_wheel: sleeping until a task is due, or is scheduled");
+		dw_alarm_wait(until, DW_NEVER, dw_wait_event(wait_event, "DelayWheelTimer"));
 	}
 	/* W0 */
 	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	ResetLatch(MyLatch);
+}
+
+/*
+ * Goes to rest until this time; false if another process has stored something meanwhile.
+ *
+ * The handshake is that of sleeping, but that the timer withdraws itself: a session that
+ * finds no timer lowers the time until which it rests (step C4), and calls the launcher.
+ * Either the session sees that the timer is withdrawn, or the timer sees what the session
+ * has stored.
+ */
+static bool
+go_to_rest(TimestampTz until)
+{
+	DW_INJECT("rest-before-publish");
+	/* R1: published before R2, so that whoever sees R2 sees that the timer rests */
+	dw_rest_publish(&db->timer_news, until);
+	/* R2, with a full barrier */
+	dw_process_withdraw(&db->timer);
+	DW_INJECT("rest-after-withdraw");
+	/* R3 */
+	if (anything_new() || !dw_rest_is_undisturbed(db))
+	{
+		/* in this order: a session that finds no timer lowers in vain what is read by then */
+		dw_process_publish(&db->timer);
+		dw_rest_publish(&db->timer_news, DW_AWAKE);
+		return false;
+	}
+	DW_INJECT("rest-before-end");
+	/* what is in memory is of no use to the next timer, but others need the memory */
+	dw_near_reset(db);
+	dw_load_rest();
+	rests = true;
+	return true;
 }
 
 /* Main function of the background worker; the argument is the number of its database. */
@@ -521,17 +471,20 @@ dw_timer_main(Datum number)
 	dw_worker_begin();
 	take_database(number);
 	require_extension();
-	create_events();
+	dw_alarm_create();
 	begin_service();
 	round_context = AllocSetContextCreate(TopMemoryContext, "delay_wheel timer",
 										  ALLOCSET_DEFAULT_SIZES);
 	control_at = look_at_control(true);
+	dw_rest_begin();
 
 	for (;;)
 	{
 		bool		more;
 		bool		handed_over;
 		TimestampTz look_at;
+		TimestampTz next;
+		TimestampTz rest_until;
 		DwLane	   *expected;
 
 		MemoryContextReset(round_context);
@@ -561,11 +514,25 @@ dw_timer_main(Datum number)
 		if (dw_extension_gone || timer_asked_to_end())
 			break;
 		if (more || handed_over)
+		{
+			dw_rest_begin();
 			continue;
+		}
 
 		dw_load_tidy();
 		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
-		sleep_until_needed(Min(Min(dw_near_next(), lease_at), Min(dw_load_next(), look_at)));
+		next = Min(Min(dw_near_next(), lease_at), look_at);
+		rest_until = dw_rest_possible(db, next);
+		next = Min(next, dw_load_next());
+		if (dw_rest_is_due(db, rest_until, &next))
+		{
+			if (go_to_rest(rest_until))
+				break;
+			continue;
+		}
+		dw_can_rest(&db->timer_news, rest_until != DW_NO_REST);
+		sleep_until_needed(next);
+		dw_can_rest(&db->timer_news, false);
 	}
 	proc_exit(0);
 }
