@@ -249,6 +249,17 @@ dw_define_settings(void)
 	MarkGUCPrefixReserved("delay_wheel");
 }
 
+/* Fills settings with those that say how long failed tasks, the history and the audit are kept. */
+void
+dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
+{
+	settings[0] = dw_failed_max_age;
+	settings[1] = dw_failed_max_count;
+	settings[2] = dw_history_max_age;
+	settings[3] = dw_history_max_size;
+	settings[4] = dw_audit_max_age;
+}
+
 /* Returns the history level of that name, or DW_HISTORY_UNSET if there is none. */
 DwHistoryLevel
 dw_history_level(const char *text)

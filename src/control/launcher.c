@@ -69,7 +69,6 @@
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../base/worker.h"
-#include "../ending/retention.h"
 #include "../ring/ring.h"
 #include "../shmem/crash_watch.h"
 #include "../shmem/executors.h"
@@ -465,7 +464,7 @@ end_all_rests(void)
  * at another time, ends all rests.  The first call only remembers them.
  */
 static void
-obey_settings(void)
+obey_reload(void)
 {
 	static int	known[DW_RETENTION_SETTINGS + 1] = {INT_MIN};
 	int			set[DW_RETENTION_SETTINGS + 1];
@@ -880,7 +879,7 @@ dw_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	dw_alarm_create();
-	obey_settings();
+	obey_reload();
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
 	dw_process_publish(&dw_shared->launcher);
 
@@ -894,7 +893,7 @@ dw_launcher_main(Datum arg)
 		/* who has called since has stored before what is read from here on */
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
-			obey_settings();
+			obey_reload();
 		if (dw_worker_clock_set_back() > 0)
 			end_all_rests();
 		if (held && !(held = dw_recovery_must_wait()))

@@ -19,17 +19,6 @@
 #include "../shmem/shared.h"
 #include "retention.h"
 
-/* Fills settings with those that say how long failed tasks, the history and the audit are kept. */
-void
-dw_retention_settings(int settings[DW_RETENTION_SETTINGS])
-{
-	settings[0] = dw_failed_max_age;
-	settings[1] = dw_failed_max_count;
-	settings[2] = dw_history_max_age;
-	settings[3] = dw_history_max_size;
-	settings[4] = dw_audit_max_age;
-}
-
 /* Asks the sweeper to look at all failed tasks, now. */
 static void
 look_at_failed(DwDatabase *db)

@@ -12,7 +12,6 @@
 
 #include "../shmem/shared.h"
 
-extern void dw_retention_settings(int settings[DW_RETENTION_SETTINGS]);
 extern void dw_retention_begin(DwDatabase *db);
 extern bool dw_retention_obey_settings(DwDatabase *db);
 extern void dw_retention_tell_settings(DwDatabase *db);

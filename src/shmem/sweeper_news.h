@@ -13,6 +13,8 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
+#include "../base/settings.h"
+
 /* Flags. */
 typedef enum DwSweeperFlag
 {
@@ -39,9 +41,6 @@ typedef enum DwJob
 } DwJob;
 
 #define DW_JOBS		(DW_JOB_LOCAL + 1)
-
-/* The settings that say how long failed tasks, the history and the audit are kept. */
-#define DW_RETENTION_SETTINGS	5
 
 /*
  * Maximum number of pids that the view shows of transactions that the sweeper waits

@@ -50,7 +50,7 @@ dw_rest_begin(void)
 
 /* True if the database has an executor, also one that is still starting. */
 static bool
-any_executor(DwDatabase *db)
+has_executor(DwDatabase *db)
 {
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 		if (dw_executors[i].database == db->oid && dw_executors[i].state != DW_EXECUTOR_FREE)
@@ -65,7 +65,7 @@ any_executor(DwDatabase *db)
 bool
 dw_rest_is_undisturbed(DwDatabase *db)
 {
-	return !any_executor(db) && db->sweeper.state == DW_PROCESS_NONE && db->awaiting == 0 &&
+	return !has_executor(db) && db->sweeper.state == DW_PROCESS_NONE && db->awaiting == 0 &&
 		pg_atomic_read_u64(&db->ready) == 0 && dw_receivers_oldest(db) == DW_NEVER &&
 		dw_restart_asked(&db->timer_news) == DW_RESTART_NONE && !dw_database_is_held(db);
 }
