@@ -31,21 +31,27 @@
 #include "../shmem/receivers.h"
 #include "../shmem/shared.h"
 #include "load.h"
+#include "near.h"
 #include "rest.h"
 
 /* A timer that has more tasks in memory does not rest: it costs too much to read them again. */
 #define MANY_TASKS		1000
-/* Interval of the looks while sessions wait for messages, in microseconds. */
-#define AWAITING_US		(10 * USECS_PER_SEC)
+/* Shortest interval of the looks while messages wait, or sessions wait for some, in us. */
+#define MESSAGES_US		(10 * USECS_PER_SEC)
 
 /* Since when this timer has had nothing to do, by dw_uptime(). */
 static int64 idle_since = 0;
+
+/* When the lanes with messages were last read again, by dw_uptime(). */
+static int64 reread_at = 0;
 
 /* This timer has something to do, or had until now. */
 void
 dw_rest_begin(void)
 {
 	idle_since = dw_uptime();
+	if (reread_at == 0)
+		reread_at = idle_since;
 }
 
 /* True if the database has an executor, also one that is still starting. */
@@ -96,6 +102,39 @@ timers_are_many(void)
 }
 
 /*
+ * Has lanes with messages read again that nobody has received for long: an entry may be left of
+ * one that is gone, and with it the timer could never rest.
+ */
+static void
+reread_messages(DwDatabase *db)
+{
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].external)
+			dw_near_cut(&dw_lanes[i], PG_INT64_MIN, PG_INT64_MIN);
+	dw_near_apply_cuts();
+}
+
+/*
+ * Messages wait, or sessions for some, which is why the timer cannot rest: looks at that from
+ * time to time.  Lowers *look_at to the time of the next look.
+ */
+static void
+look_at_messages(DwDatabase *db, TimestampTz *look_at)
+{
+	int64		interval = Max((int64) dw_timer_idle_timeout * 1000, MESSAGES_US);
+	int64		left = reread_at + interval - dw_uptime();
+
+	if (left <= 0)
+	{
+		reread_at = dw_uptime();
+		left = interval;
+		if (db->awaiting == 0)
+			reread_messages(db);
+	}
+	*look_at = Min(*look_at, dw_now() + left);
+}
+
+/*
  * True if it is time to rest, which is possible until this time, or not possible.  Else lowers
  * *look_at to the time of the next look.
  */
@@ -109,8 +148,8 @@ dw_rest_is_due(DwDatabase *db, TimestampTz until, TimestampTz *look_at)
 	if (until == DW_NO_REST)
 	{
 		dw_rest_begin();
-		if (db->awaiting > 0 && timeout >= 0)
-			*look_at = Min(*look_at, dw_now() + Max(timeout, AWAITING_US));
+		if (timeout >= 0 && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
+			look_at_messages(db, look_at);
 		return false;
 	}
 	left = asked || timers_are_many() ? 0 : idle_since + timeout - dw_uptime();

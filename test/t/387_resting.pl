@@ -1,0 +1,329 @@
+# Databases that sleep: a timer with nothing to do ends, and is there again in time, whatever it
+# is that needs it.
+#
+#   DW_RESTS   commits of each session that races with timers that go to rest (150)
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use DelayWheel;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $node;
+
+# A timer rests if nothing is to be done for twice the margin: 2 * (2 s + 8 * 50 ms).
+my $conf = q{
+autovacuum = off
+restart_after_crash = on
+delay_wheel.max_databases = 8
+delay_wheel.timer_idle_timeout = 0
+delay_wheel.executor_idle_timeout = 100ms
+};
+
+sub set_up
+{
+	my ($name, %options) = @_;
+
+	$node = new_node($name, %options, conf => $conf . ($options{conf} // ''));
+	$node->safe_psql('postgres', q{
+		CREATE TABLE ran (name text, due timestamptz, at timestamptz DEFAULT clock_timestamp());
+		GRANT ALL ON ran TO PUBLIC;
+		CREATE FUNCTION plan(name text, delay interval, queue text DEFAULT NULL) RETURNS bigint
+		LANGUAGE sql AS $$
+			SELECT delay_schedule_task(format('INSERT INTO public.ran VALUES (%L, %L)', name, clock_timestamp() + delay),
+				delay => delay, queue => queue)
+		$$;
+		CREATE FUNCTION state() RETURNS text
+		LANGUAGE sql AS 'SELECT state FROM delay_wheel.status WHERE database = current_database()';
+	});
+	return;
+}
+
+sub sql { return $node->safe_psql($_[1] // 'postgres', $_[0]); }
+
+sub rests
+{
+	my ($what, $db) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return wait_for($node, 'SELECT state()', $what, 60, db => $db, expected => 'resting');
+}
+
+sub has_run
+{
+	my ($name, $what, $db) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return wait_for($node, "SELECT count(*) FROM ran WHERE name = '$name'", $what // "$name: it runs", 60, db => $db, expected => 1);
+}
+
+# A database that rests, something that is done there, and what must follow from it.
+sub wakes
+{
+	my ($what, $sql, $follows) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	rests("$what: the timer rests before");
+	ref $sql ? $sql->() : sql($sql);
+	return wait_for($node, $follows, $what);
+}
+
+group ways => sub {
+	set_up('resting');
+
+	#
+	# It rests, and shows that.
+	#
+	rests('with nothing to do the timer rests');
+	is(scalar(worker_pids($node, 'timer')), 0, 'there is no process');
+	is(sql(q{SELECT rests_until IS NULL AND last_problem IS NULL FROM delay_wheel.status}), 't', 'for as long as nothing happens');
+	sql(q{SELECT plan('far', '1 day')});
+	wait_for($node, q{SELECT state = 'resting' AND rests_until BETWEEN now() + interval '22 hours' AND now() + interval '1 day'
+		FROM delay_wheel.status}, 'or until a task is due');
+	is(sql(q{SELECT state, reason FROM delay_wheel.lanes}), 'idle|', 'its lanes are not blocked');
+	sql(q{SELECT * FROM delay_wheel.tasks; SELECT * FROM delay_wheel.queues; SELECT * FROM delay_wheel.ring LIMIT 1});
+	is(sql('SELECT state()'), 'resting', 'views do not wake it');
+	# a later task changes nothing
+	sql(q{SELECT plan('later', '2 days')});
+	is(sql('SELECT state()'), 'resting', 'nor does a task that is due later');
+
+	#
+	# On time: beside a database whose timer is awake, since a task is near.
+	#
+	sql('CREATE DATABASE awake TEMPLATE postgres');
+	sql(q{SELECT delay_arm(); TRUNCATE ran}, 'awake');
+	sql(q{SELECT count(plan('near', make_interval(secs => i))) FROM generate_series(1, 14) i}, 'awake');
+	rests('the timer rests while a task is some seconds ahead');
+	sql(q{SELECT plan('ahead', '12 s')});
+	wait_for($node, q{SELECT state = 'resting' AND rests_until < now() + interval '12 s' FROM delay_wheel.status WHERE database = 'postgres'},
+		'it rests until a task');
+	has_run('ahead', 'which begins');
+	my $late = sql(q{SELECT round(1000 * extract(epoch FROM at - due), 1) FROM ran WHERE name = 'ahead'});
+	wait_for($node, q{SELECT count(*) FROM ran WHERE name = 'near'}, 'those of the other database begin, too', 60, db => 'awake', expected => 14);
+	my $usual = sql(q{SELECT round(1000 * max(extract(epoch FROM at - due)), 1) FROM ran WHERE name = 'near'}, 'awake');
+	note("late by $late ms; with a timer that is awake by $usual ms at most");
+	cmp_ok($late, '<', $usual + 500, 'on time');
+	sql('DROP DATABASE awake');
+
+	#
+	# All that wakes it.
+	#
+	wakes('a task that is due now', q{SELECT plan('now', '0')}, q{SELECT count(*) = 1 FROM ran WHERE name = 'now'});
+	wakes('one that is due soon', q{SELECT plan('soon', '1 s')}, q{SELECT count(*) = 1 FROM ran WHERE name = 'soon'});
+	wakes('many', q{SELECT count(plan('many', '0')) FROM generate_series(1, 5000)}, q{SELECT count(*) = 5000 FROM ran WHERE name = 'many'});
+	wakes('one after a savepoint', q{BEGIN; SAVEPOINT s; SELECT plan('never', '0'); ROLLBACK TO s; SELECT plan('saved', '0'); COMMIT},
+		q{SELECT count(*) = 1 FROM ran WHERE name = 'saved'});
+	wakes('a task that is moved', q{SELECT delay_reschedule(id, '0') FROM delay_wheel.tasks WHERE sql LIKE '%later%'},
+		q{SELECT count(*) = 1 FROM ran WHERE name = 'later'});
+	wakes('plain SQL', q{SELECT plan('plain', '1 day'); UPDATE delay_wheel.task SET due = now() WHERE sql LIKE '%plain%'},
+		q{SELECT count(*) = 1 FROM ran WHERE name = 'plain'});
+	sql(q{SELECT plan('locked', '8 s')});
+	wakes('a cancel that is rolled back', q{BEGIN; SELECT delay_cancel(id) FROM delay_wheel.tasks WHERE sql LIKE '%locked%'; ROLLBACK},
+		q{SELECT count(*) = 1 FROM ran WHERE name = 'locked'});
+	sql(q{SELECT count(plan('unwanted', '1 day')) FROM generate_series(1, 10)});
+	wakes('delay_cancel_all()', q{SELECT delay_cancel_all(due_from => now(), due_until => now() + interval '10 days')},
+		q{SELECT (SELECT count(*) FROM delay_wheel.cancellations) + (SELECT count(*) FROM delay_wheel.task) = 0});
+	wakes('COMMIT PREPARED', sub {
+			sql(q{BEGIN; SELECT plan('prepared', '0'); PREPARE TRANSACTION 'p'});
+			rests('while a transaction is prepared the timer rests');
+			sql(q{COMMIT PREPARED 'p'});
+		}, q{SELECT count(*) = 1 FROM ran WHERE name = 'prepared'});
+	wakes('a pause', q{SELECT delay_pause_database(); SELECT plan('paused', '0')}, q{SELECT ready = 1 AND state = 'paused' FROM delay_wheel.status});
+	is(sql('SELECT count(*) FROM ran WHERE name = \'paused\''), 0, 'it holds');
+	sql('SELECT delay_resume_database()');
+	has_run('paused', 'until it ends');
+	wakes('a queue', q{SELECT delay_queue('q', max_running => 1); SELECT count(plan('queued', '0', 'q')) FROM generate_series(1, 3)},
+		q{SELECT count(*) = 3 FROM ran WHERE name = 'queued'});
+	wakes('a pause of a queue', q{SELECT delay_pause('q'); SELECT plan('held', '0', 'q')}, q{SELECT ready = 1 FROM delay_wheel.status});
+	sql(q{SELECT delay_resume('q')});
+	has_run('held', 'until it ends');
+	wakes('a recurring task', q{SELECT delay_every('tick', '1 s', 'INSERT INTO ran VALUES (''tick'')')},
+		q{SELECT count(*) >= 3 FROM ran WHERE name = 'tick'});
+	sql(q{SELECT delay_unschedule('tick')});
+	sql(q{SELECT delay_schedule('0', 'SELECT 1/0')});
+	wait_for($node, 'SELECT count(*) = 1 FROM delay_wheel.failed', 'a task has failed');
+	wakes('delay_retry()', q{CREATE FUNCTION ok() RETURNS int LANGUAGE sql AS 'SELECT 1';
+		SELECT delay_retry(id) FROM delay_wheel.failed}, q{SELECT count(*) = 1 FROM delay_wheel.failed});
+	sql(q{CREATE ROLE gone LOGIN; SELECT delay_wheel.allow('gone'); SET ROLE gone; SELECT plan('orphan', '1 day')});
+	wakes('DROP ROLE', 'DROP OWNED BY gone; DROP ROLE gone', q{SELECT count(*) = 2 FROM delay_wheel.failed});
+	wakes('a reload of settings', sub {
+			sql('ALTER SYSTEM SET delay_wheel.failed_max_count = 1');
+			$node->reload;
+		}, 'SELECT count(*) = 1 FROM delay_wheel.failed');
+	wakes('ALTER DATABASE SET', q{ALTER DATABASE postgres SET delay_wheel.enabled = off; SELECT plan('off', '0')},
+		q{SELECT state = 'disabled' FROM delay_wheel.status});
+	sql('ALTER DATABASE postgres RESET ALL');
+	has_run('off', 'when it is switched on the task runs');
+
+	#
+	# Messages.
+	#
+	sql(q{SELECT delay_queue('mail', external => true, lease => '7 s')});
+	rests('a queue of messages');
+	my $session = $node->background_psql('postgres');
+	$session->query_until(qr/waits/, "\\echo waits\nCALL delay_await('mail', '60 s');\n\\echo answered\n");
+	wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CALL delay_await%' AND state = 'active'}, 'a session waits');
+	sql(q{SELECT delay_send('mail', '{}')});
+	ok($session->query_until(qr/answered/, ''), 'it is told of a message') ;
+	$session->quit;
+	is(sql(q{SELECT count(*) FROM delay_lease('mail')}), 1, 'which is leased');
+	rests('meanwhile the timer rests');
+	wait_for($node, q{SELECT count(*) = 1 FROM delay_receive('mail', autocommit => true)}, 'when the lease ends it can be received again');
+	rests('again');
+	sql(q{BEGIN; SELECT delay_send('mail', '{}'); COMMIT; BEGIN; SELECT * FROM delay_receive('mail'); ROLLBACK});
+	wait_for($node, q{SELECT count(*) = 1 FROM delay_receive('mail', autocommit => true)}, 'one whose receiver was rolled back, too');
+
+	#
+	# Commands that need the database without sessions, and those that end it.
+	#
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	sql(q{TRUNCATE ran; DELETE FROM delay_wheel.task}, 'other');
+	rests('another database', 'other');
+	sql('CREATE DATABASE copy TEMPLATE other');
+	rests('it rests after it was copied', 'other');
+	sql('ALTER DATABASE other RENAME TO another');
+	rests('and after it was renamed', 'another');
+	sql(q{SELECT plan('renamed', '0')}, 'another');
+	has_run('renamed', 'a task runs there', 'another');
+	rests('it rests', 'another');
+	sql('ALTER DATABASE another IS_TEMPLATE true');
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE database = 'another'}, 'as a template it is not served', 60, expected => 0);
+	sql('ALTER DATABASE another IS_TEMPLATE false');
+	rests('and is again', 'another');
+	sql('DROP DATABASE another');
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE database = 'another'}, 'its place is given back', 60, expected => 0);
+	rests('the copy', 'copy');
+	sql('DROP EXTENSION delay_wheel CASCADE', 'copy');
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE database = 'copy'}, 'so it is after DROP EXTENSION', 60, expected => 0);
+	sql(q{CREATE EXTENSION delay_wheel; SELECT delay_schedule('0', 'INSERT INTO ran VALUES (''created'')')}, 'copy');
+	has_run('created', 'and CREATE EXTENSION brings it back', 'copy');
+
+	#
+	# Ends of other processes.
+	#
+	rests('the timer rests');
+	sql(q{SELECT plan('launched', '9 s')});
+	rests('until a task');
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'});
+	wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'}, 'the launcher is another one');
+	has_run('launched', 'which starts a timer in time');
+	for my $how (qw(fast immediate))
+	{
+		rests('the timer rests');
+		sql(qq{SELECT plan('$how', '6 s'), plan('$how later', '12 s')});
+		$node->stop($how);
+		sleep(6);
+		$node->start;
+		has_run($how, "after a stop ($how) a task runs that was due meanwhile");
+		has_run("$how later", 'and the next one');
+	}
+	rests('the timer rests');
+	my ($launcher) = worker_pids($node, 'launcher');
+	sql(q{SELECT plan('killed', '8 s')});
+	kill 'KILL', $launcher;
+	has_run('killed', 'after a crash a task runs');
+	unlike(log_since($node, 0), qr/ERROR:  (?!division by zero)|FATAL:  (?!terminating|the database system)|PANIC/, 'the log has no errors');
+	$node->stop;
+};
+
+#
+# Sessions commit just when timers go to rest.
+#
+group races => sub {
+	my $rests = $ENV{DW_RESTS} // 150;
+	my @sessions;
+
+	set_up('rest_races');
+	sql('CREATE DATABASE two TEMPLATE postgres');
+	for my $db (qw(postgres two) x 2)
+	{
+		my $session = $node->background_psql($db);
+
+		# an executor ends after 100 ms, and then the timer
+		$session->query_until(qr/goes/, qq{\\echo goes
+			DO \$\$ BEGIN FOR i IN 1 .. $rests LOOP
+				PERFORM plan('race', '0'); COMMIT; PERFORM pg_sleep(CASE WHEN i % 2 = 0 THEN 0.05 ELSE 0.1 END + random() * 0.1);
+			END LOOP; END \$\$;\n});
+		push @sessions, $session;
+	}
+	for my $db (qw(postgres two))
+	{
+		wait_for($node, 'SELECT count(*) FROM ran', 'all tasks run', 120 + $rests, db => $db, expected => 2 * $rests);
+		note('the latest one began after ' . sql('SELECT max(at - due) FROM ran', $db));
+		cmp_ok(sql('SELECT extract(epoch FROM max(at - due)) FROM ran', $db), '<', 10, 'none stays overdue');
+		is(sql('SELECT count(*) FROM delay_wheel.tasks', $db), 0, 'nothing is left');
+	}
+	$_->quit for @sessions;
+	$node->stop;
+};
+
+#
+# With processes stopped between two steps.
+#
+group points => sub {
+	return unless has_injection();
+	set_up('rest_points', injection => 1);
+	for my $point (qw(rest-before-publish rest-after-withdraw rest-before-end))
+	{
+		for my $case ([ 'now', '0' ], [ 'ahead', '1 s' ], [ 'far', '6 s' ])
+		{
+			my ($when, $delay) = @$case;
+
+			rests('the timer rests');
+			attach($node, $point, 'wait', 0, 1);
+			sql(q{SELECT plan('before', '0')});
+			wait_until_waiting($node, $point);
+			sql("SELECT plan('$point $when', '$delay')");
+			detach($node, $point);
+			has_run("$point $when");
+			sql('TRUNCATE ran');
+		}
+		rests('the timer rests');
+		attach($node, $point, 'wait', 0, 1);
+		sql(q{SELECT plan('before', '0')});
+		wait_until_waiting($node, $point);
+		sql(q{SELECT count(plan('rows', '1 day')) FROM generate_series(1, 10)});
+		sql(q{SELECT delay_cancel_all(due_from => now())});
+		detach($node, $point);
+		wait_for($node, q{SELECT count(*) = 0 FROM delay_wheel.cancellations}, "$point: marks are swept");
+		rests('the timer rests');
+		attach($node, $point, 'wait', 0, 1);
+		sql(q{SELECT plan('before', '0')});
+		wait_until_waiting($node, $point);
+		my $dropping = $node->background_psql('postgres');
+		$dropping->query_until(qr/goes/, "\\echo goes\nCREATE DATABASE copied TEMPLATE postgres;\n");
+		detach($node, $point);
+		$dropping->quit;
+	}
+	# the sweeper ends while the timer goes to rest: what it asks for later is not forgotten
+	$node->stop;
+};
+
+#
+# More databases than background workers, all of which have a task at the same time.
+#
+group few => sub {
+	set_up('rest_few', conf => "max_worker_processes = 8\nmax_logical_replication_workers = 0\ndelay_wheel.max_databases = 20\n");
+	rests('the first one');
+	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 15;
+	for my $db (map { "db$_" } 1 .. 15)
+	{
+		sql(q{INSERT INTO ran VALUES ('copied')}, $db);
+		wait_for($node, qq{SELECT state = 'resting' FROM delay_wheel.status WHERE database = '$db'}, "$db rests");
+	}
+	my $due = sql(q{SELECT clock_timestamp() + interval '20 s'});
+	sql(qq{SELECT delay_schedule_at('$due', 'INSERT INTO ran VALUES (''midnight'')')}, "db$_") for 1 .. 15;
+	wait_for($node, q{SELECT count(*) FILTER (WHERE state = 'resting') >= 10 FROM delay_wheel.status}, 'most rest until a task');
+	has_run('midnight', "db$_: it runs", "db$_") for 1 .. 15;
+	note('the latest one began after ' . join(', ', sort map { sql("SELECT at - '$due' FROM ran WHERE name = 'midnight'", "db$_") } 1 .. 15));
+	my $position = log_position($node);
+	$node->restart;
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.status WHERE state = 'resting'}, 'after a restart all were looked into, and rest', 60, expected => 16);
+	unlike(log_since($node, $position), qr/could not (start|look)/, 'though background workers are few');
+	$node->stop;
+};
+
+done_testing();
