@@ -400,6 +400,8 @@ start_timer(int number)
 		if (place->is_probed)
 			probe_is_begun();
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
+		if (dw_workers_are_few())
+			dw_timers_make_way();
 		return true;
 	}
 	if (place->is_probed)

@@ -69,6 +69,13 @@ dw_process_rests(const DwProcess *process)
 	return process->state == DW_PROCESS_NONE && process->end == DW_PROCESS_RESTS;
 }
 
+/* True if the process, which runs, is the first one since the last one went to rest. */
+static inline bool
+dw_process_follows_rest(const DwProcess *process)
+{
+	return process->end == DW_PROCESS_RESTS;
+}
+
 /*
  * How often the process was woken.  The latch alone is not enough: PostgreSQL resets it when
  * the process waits for a lock or a buffer in the middle of its work.  So a process reads

@@ -106,7 +106,7 @@ dw_timer_sleeps_beyond(DwTimerNews *news, TimestampTz needed)
 	return dw_atomic_read(&news->sleep_until) > needed;
 }
 
-/* Step R1 of going to rest, and its withdrawal by DW_AWAKE.  No barrier. */
+/* Step Z1 of going to rest, and its withdrawal by DW_AWAKE.  No barrier. */
 static inline void
 dw_rest_publish(DwTimerNews *news, TimestampTz until)
 {

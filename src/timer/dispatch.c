@@ -310,6 +310,8 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 		block = DW_BLOCK_NO_WORKER;
 		free_worker_elsewhere(db);
 	}
+	else if (block == DW_BLOCK_NONE && dw_workers_are_few())
+		dw_timers_make_way();
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
 	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))

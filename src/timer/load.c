@@ -127,6 +127,8 @@ void
 dw_load_reset(DwDatabase *database)
 {
 	db = database;
+	/* a timer that rested has told it */
+	unarmed_announced = dw_process_follows_rest(&db->timer) && dw_unarmed_met(&db->timer_news);
 	dw_lane_heap_reset(&agenda);
 	dw_lane_heap_reset(&to_load);
 	idle_lanes = MemoryContextAllocZero(TopMemoryContext, DW_LANE_WORDS * sizeof(uint64));

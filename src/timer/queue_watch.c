@@ -43,6 +43,9 @@
 /* Microseconds before the next try if a table is locked. */
 #define LOCKED_RETRY_US (100 * 1000)
 
+/* True if this timer has read the tables of queues. */
+static bool looked = false;
+
 /* True if the log has it that more queues are declared than there are places. */
 static bool missing_announced = false;
 
@@ -95,6 +98,10 @@ place_queues(DwDatabase *db)
 		}
 	}
 
+	/* a timer that rested has told it */
+	if (!looked)
+		missing_announced = dw_process_follows_rest(&db->timer) && db->queues_missing;
+	looked = true;
 	db->queues_missing = false;
 	db->queue_places = 0;
 	for (int i = 0; i < dw_queue_tables.nqueues; i++)

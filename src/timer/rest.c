@@ -12,9 +12,9 @@
  * What is in memory is given up, since the next timer reads the table anew.  So a timer with
  * much in memory does not rest.
  *
- * Background workers may be fewer than databases.  If more than half of them are timers, one
- * that could rest does so at once; and so does one when no background worker was free for
- * some process.  So at the start of the server, when a timer is started in each database, one
+ * Background workers may be fewer than databases.  If few are left (dw_workers_are_few()), a
+ * timer that could rest does so at once, and who starts another process asks one that sleeps
+ * to rest (dw_timers_make_way()).  So at the start of the server, when a timer is started in each database, one
  * after the other, those of which nothing is near end as soon as they know that.
  *
  *-------------------------------------------------------------------------
@@ -22,10 +22,10 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 
 #include "../base/clock.h"
 #include "../base/settings.h"
+#include "../ring/lane_heap.h"
 #include "../shmem/executors.h"
 #include "../shmem/places.h"
 #include "../shmem/receivers.h"
@@ -93,14 +93,6 @@ dw_rest_possible(DwDatabase *db, TimestampTz next)
 	return until > dw_time_add(dw_now(), 2 * dw_rest_margin()) ? until : DW_NO_REST;
 }
 
-/* True if so many background workers are timers that others may lack one. */
-static bool
-timers_are_many(void)
-{
-	return pg_atomic_read_u32(&dw_shared->timers) >
-		Max((max_worker_processes - 1 - dw_shared->other_workers) / 2, 1);
-}
-
 /*
  * Has lanes with messages read again that nobody has received for long: an entry may be left of
  * one that is gone, and with it the timer could never rest.
@@ -152,7 +144,7 @@ dw_rest_is_due(DwDatabase *db, TimestampTz until, TimestampTz *look_at)
 			look_at_messages(db, look_at);
 		return false;
 	}
-	left = asked || timers_are_many() ? 0 : idle_since + timeout - dw_uptime();
+	left = asked || dw_workers_are_few() ? 0 : idle_since + timeout - dw_uptime();
 	if (left <= 0)
 		return true;
 	*look_at = Min(*look_at, dw_now() + left);

@@ -243,7 +243,7 @@ begin_service(void)
 	dw_recurring_begin(db);
 	obey_settings();
 	/* with a thousand databases, the log would be full of it */
-	ereport(db->timer.end == DW_PROCESS_RESTS ? DEBUG1 : LOG,
+	ereport(dw_process_follows_rest(&db->timer) ? DEBUG1 : LOG,
 			(errmsg("delay_wheel serves database \"%s\"", db->name)));
 }
 
@@ -436,12 +436,12 @@ static bool
 go_to_rest(TimestampTz until)
 {
 	DW_INJECT("rest-before-publish");
-	/* R1: published before R2, so that whoever sees R2 sees that the timer rests */
+	/* Z1: published before Z2, so that whoever sees Z2 sees that the timer rests */
 	dw_rest_publish(&db->timer_news, until);
-	/* R2, with a full barrier */
+	/* Z2, with a full barrier */
 	dw_process_withdraw(&db->timer);
 	DW_INJECT("rest-after-withdraw");
-	/* R3 */
+	/* Z3 */
 	if (anything_new() || !dw_rest_is_undisturbed(db))
 	{
 		/* in this order: a session that finds no timer lowers in vain what is read by then */

@@ -3,7 +3,7 @@
  *
  * One database.  What a timer does with a task is in wheel.pml; here it has a ring without limits, reads all
  * rows when it begins, and runs a task itself.  A session tells by one flag, news, which stands for inbox,
- * flags and bitmaps.  The names of the steps (C3, R1, ...) are those of README.md.  Search is exhaustive and
+ * flags and bitmaps.  The names of the steps (C3, Z1, ...) are those of README.md.  Search is exhaustive and
  * sequentially consistent; a barrier that is taken out is a read done before the store in front of it.
  */
 
@@ -133,21 +133,21 @@ D1:
 		fi;
 		if
 		:: true -> goto H1
-		:: rests > 0 && first > now -> rests--; goto R1
+		:: rests > 0 && first > now -> rests--; goto Z1
 		fi;
 H1:
 		sleep_until = first;
 		if :: news -> goto W0 :: else fi;
 		latch || now >= first;
 		goto W0;
-R1:
+Z1:
 		rest_until = first;
-#ifdef MUT_NB_R2
+#ifdef MUT_NB_Z2
 		if :: news -> rest_until = AWAKE; goto W0 :: else fi;
 		proc = 0;
 #else
-		proc = 0;			/* R2 */
-#ifndef MUT_NO_R3
+		proc = 0;			/* Z2 */
+#ifndef MUT_NO_Z3
 		if :: news -> proc = 1; rest_until = AWAKE; goto W0 :: else fi;
 #endif
 #endif

@@ -107,6 +107,13 @@ group ways => sub {
 	note("late by $late ms; with a timer that is awake by $usual ms at most");
 	cmp_ok($late, '<', $usual + 500, 'on time');
 	sql('DROP DATABASE awake');
+	# a lane of its own, whose task is due later
+	rests('again');
+	sql(q{SELECT plan('earlier', '9 s')});
+	rests('until a task is due');
+	sql(q{SELECT delay_schedule_task('SELECT 1', delay => '1 day', priority => 5, tag => 'other lane')});
+	has_run('earlier', 'a later task of another lane does not put it off');
+	sql(q{DELETE FROM delay_wheel.task WHERE tag = 'other lane'});
 
 	#
 	# All that wakes it.
@@ -293,12 +300,17 @@ group points => sub {
 		attach($node, $point, 'wait', 0, 1);
 		sql(q{SELECT plan('before', '0')});
 		wait_until_waiting($node, $point);
-		my $dropping = $node->background_psql('postgres');
-		$dropping->query_until(qr/goes/, "\\echo goes\nCREATE DATABASE copied TEMPLATE postgres;\n");
+		# a command waits until the timer is gone
+		my $copying = $node->background_psql('template1');
+		$copying->query_until(qr/goes/, "\\echo goes\nCREATE DATABASE copied TEMPLATE postgres;\n");
+		wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE copied%' AND state = 'active'},
+			"$point: a command holds the database", 60, db => 'template1');
 		detach($node, $point);
-		$dropping->quit;
+		$copying->query_safe('SELECT 1');
+		$copying->quit;
+		is(sql(q{SELECT count(*) FROM pg_database WHERE datname = 'copied'}), 1, "$point: it was copied");
+		sql('DROP DATABASE copied');
 	}
-	# the sweeper ends while the timer goes to rest: what it asks for later is not forgotten
 	$node->stop;
 };
 
