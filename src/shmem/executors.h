@@ -96,6 +96,7 @@ typedef struct DwExecutor
 } DwExecutor;
 
 /* This process as an executor, or NULL. */
+extern bool dw_workers_are_few(void);
 extern DwExecutor *dw_this_executor;
 extern DwExecutor *dw_executor_served(void);
 extern bool dw_xid_is_executor(TransactionId xid);

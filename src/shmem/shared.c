@@ -26,7 +26,6 @@
 #include "../base/compat.h"
 #include "../base/settings.h"
 #include "../ring/ring.h"
-#include "executors.h"
 #include "shared.h"
 
 DwShared   *dw_shared = NULL;
@@ -232,23 +231,6 @@ int64
 dw_rest_margin(void)
 {
 	return 2 * USECS_PER_SEC + (int64) dw_max_databases * 50 * 1000;
-}
-
-/*
- * True if few background workers are left: more than half are timers, or more than three
- * quarters are in use as far as we know.  Reads without locks.
- */
-bool
-dw_workers_are_few(void)
-{
-	int			timers = pg_atomic_read_u32(&dw_shared->timers);
-	int			used = 1 + dw_shared->other_workers + timers;
-
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].state != DW_EXECUTOR_FREE)
-			used++;
-	return timers > Max((max_worker_processes - 1 - dw_shared->other_workers) / 2, 1) ||
-		used > max_worker_processes * 3 / 4;
 }
 
 /*
