@@ -243,8 +243,9 @@ begin_service(void)
 	dw_recurring_begin(db);
 	obey_settings();
 	/* with a thousand databases, the log would be full of it */
-	ereport(dw_process_follows_rest(&db->timer) ? DEBUG1 : LOG,
-			(errmsg("delay_wheel serves database \"%s\"", db->name)));
+	if (!dw_process_follows_rest(&db->timer))
+		ereport(LOG,
+				(errmsg("delay_wheel serves database \"%s\"", db->name)));
 }
 
 /*
