@@ -948,21 +948,15 @@ dw_load_first_due(void)
 }
 
 /*
- * The timer goes to rest, with nothing in memory: gives the lanes back if places for lanes
- * are short.  The next timer finds those of the table.
+ * The timer goes to rest until this time, and forgets what is in memory: lanes of which there is
+ * something have it in the table only.
  */
 void
-dw_load_rest(void)
+dw_load_rest(TimestampTz until)
 {
-	int32		next;
-
-	if (dw_shared->nlanes <= (uint32) dw_max_lanes / 2)
-		return;
-	for (int32 i = db->lanes; i != DW_NO_LANE; i = next)
-	{
-		next = dw_lanes[i].next;
-		(void) dw_lane_leave(db, &dw_lanes[i]);
-	}
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+		if (dw_lanes[i].waiting > 0)
+			dw_atomic_lower(&dw_lanes[i].next_far, until);
 }
 
 /*

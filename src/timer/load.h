@@ -21,6 +21,6 @@ extern TimestampTz dw_load_next(void);
 extern void dw_load_settings_changed(void);
 extern void dw_load_tidy(void);
 extern TimestampTz dw_load_first_due(void);
-extern void dw_load_rest(void);
+extern void dw_load_rest(TimestampTz until);
 
 #endif							/* DW_LOAD_H */

@@ -452,8 +452,8 @@ go_to_rest(TimestampTz until)
 	}
 	DW_INJECT("rest-before-end");
 	/* what is in memory is of no use to the next timer, but others need the memory */
+	dw_load_rest(until);
 	dw_near_reset(db);
-	dw_load_rest();
 	rests = true;
 	return true;
 }
