@@ -326,7 +326,7 @@ group few => sub {
 		sql(q{INSERT INTO ran VALUES ('copied')}, $db);
 		wait_for($node, qq{SELECT state = 'resting' FROM delay_wheel.status WHERE database = '$db'}, "$db rests");
 	}
-	my $due = sql(q{SELECT clock_timestamp() + interval '20 s'});
+	my $due = sql(q{SELECT clock_timestamp() + interval '14 s'});
 	sql(qq{SELECT delay_schedule_at('$due', 'INSERT INTO ran VALUES (''midnight'')')}, "db$_") for 1 .. 15;
 	wait_for($node, q{SELECT count(*) FILTER (WHERE state = 'resting') >= 10 FROM delay_wheel.status}, 'most rest until a task');
 	has_run('midnight', "db$_: it runs", "db$_") for 1 .. 15;
