@@ -318,7 +318,8 @@ group points => sub {
 # More databases than background workers, all of which have a task at the same time.
 #
 group few => sub {
-	set_up('rest_few', conf => "max_worker_processes = 8\nmax_logical_replication_workers = 0\ndelay_wheel.max_databases = 20\n");
+	# a window of 2 s: tasks that are due later are not in memory
+	set_up('rest_few', conf => "max_worker_processes = 8\nmax_logical_replication_workers = 0\ndelay_wheel.max_databases = 20\ndelay_wheel.slots = 20\ndelay_wheel.tick = 100ms\ndelay_wheel.turns_ahead = 1\n");
 	rests('the first one');
 	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 15;
 	for my $db (map { "db$_" } 1 .. 15)
