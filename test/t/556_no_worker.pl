@@ -15,6 +15,8 @@ my $node = new_node('few', conf => q{
 log_statement = none
 max_logical_replication_workers = 0
 max_parallel_workers = 1
+# timers that rest would let others have the only worker
+delay_wheel.timer_idle_timeout = -1
 });
 my $position;
 
