@@ -1,7 +1,7 @@
 # Databases that sleep: a timer with nothing to do ends, and is there again in time, whatever it
 # is that needs it.
 #
-#   DW_RESTS   commits of each session that races with timers that go to rest (150)
+#   DW_RESTS   commits of each session that races with timers that go to rest (40; DW_LONG: 300)
 
 use strict;
 use warnings;
@@ -240,7 +240,7 @@ group ways => sub {
 # Sessions commit just when timers go to rest.
 #
 group races => sub {
-	my $rests = $ENV{DW_RESTS} // 150;
+	my $rests = $ENV{DW_RESTS} // (long_tests() ? 300 : 40);
 	my @sessions;
 
 	set_up('rest_races');
