@@ -14,6 +14,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use Bench;
+use Databases qw(measure_databases);
 use Load qw(measure_beside measure_clients measure_day);
 use Messages qw(measure_messages);
 use IPC::Open2;
@@ -1135,7 +1136,8 @@ my %row = (
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale,
 	map { my ($name, $measure) = @$_; $name => sub { $measure->(\%opt, \&rounds, \&record, \&sync_commit) } }
-	  [ messages => \&measure_messages ], [ clients => \&measure_clients ], [ beside => \&measure_beside ], [ day => \&measure_day ]);
+	  [ messages => \&measure_messages ], [ clients => \&measure_clients ], [ beside => \&measure_beside ], [ day => \&measure_day ],
+	  [ databases => \&measure_databases ]);
 my @errors;
 
 # A row that fails has no figure, and the run has failed; the others go on.
@@ -1166,7 +1168,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule clients bulk trigger drain burst million snapshot history groups wal day lateness beside poller cron idle start memory messages);
+	measure($_) for qw(schedule clients bulk trigger drain burst million snapshot history groups wal day lateness beside poller cron idle start databases memory messages);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

@@ -65,6 +65,7 @@ my %title = (
 	scale => [ 'Rates against pending count', '' ],
 	idle => [ 'Idle', '' ],
 	start => [ 'Start to first due task', '' ],
+	databases => [ 'Many databases, most of which sleep', '' ],
 	memory => [ 'Ring memory', '' ],
 	messages => [ 'Messages', '' ]);
 
