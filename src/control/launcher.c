@@ -764,8 +764,8 @@ workers_of_citus(void)
 
 /*
  * Warns if max_worker_processes is less than what the databases that are served, or were before
- * a restart, may need, but for those whose timers rest; one database counts in any case.  Later warns again only if the number
- * needed has grown, or max_executors has changed.
+ * a restart, may need, but for those whose timers rest; one database counts in any case.  Later
+ * warns again only if the number needed has grown, or max_executors has changed.
  */
 static void
 check_worker_slots(void)

@@ -13,9 +13,9 @@
  * much in memory does not rest.
  *
  * Background workers may be fewer than databases.  If few are left (dw_workers_are_few()), a
- * timer that could rest does so at once, and who starts another process asks one that sleeps
- * to rest (dw_timers_make_way()).  So at the start of the server, when a timer is started in each database, one
- * after the other, those of which nothing is near end as soon as they know that.
+ * timer that could rest does so at once, and a process that starts another one asks a timer that
+ * sleeps to rest (dw_timers_make_way()).  So at the start of the server, when a timer is started in
+ * each database, one after the other, those of which nothing is near end as soon as they know that.
  *
  *-------------------------------------------------------------------------
  */
