@@ -98,6 +98,12 @@
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
+/*
+ * Maximum time for which the start of a timer keeps others from starting: one whose owner has
+ * locked a catalog may take as long as it likes.  Less than dw_rest_margin().
+ */
+#define START_TURN_US	USECS_PER_SEC
+
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
@@ -513,7 +519,13 @@ serve_place(int number, bool *starting, int64 *look_again)
 		return;
 	if (db->timer.state == DW_PROCESS_STARTING)
 	{
-		*starting = true;
+		int64		turn_ends = db->timer.started + START_TURN_US;
+
+		if (dw_uptime() < turn_ends)
+		{
+			*starting = true;
+			*look_again = Min(*look_again, turn_ends);
+		}
 		if (place->handle == NULL)
 			*look_again = Min(*look_again, db->timer.started + START_LIMIT_US);
 		return;

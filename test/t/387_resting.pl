@@ -315,6 +315,26 @@ group points => sub {
 };
 
 #
+# A timer that cannot start keeps no other one from it.
+#
+group held_up => sub {
+	set_up('rest_held_up');
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	rests('another database', 'other');
+	sql(q{SELECT plan('held up', '8 s')});
+	rests('until a task');
+	my $lock = $node->background_psql('postgres');
+	$lock->query_safe('BEGIN; LOCK TABLE pg_extension');
+	wait_for($node, q{SELECT state = 'starting' FROM delay_wheel.status WHERE database = 'postgres'}, 'its timer waits for a lock', 60, db => 'other');
+	sql(q{SELECT plan('beside', '0')}, 'other');
+	has_run('beside', 'the timer of another database is not held up', 'other');
+	$lock->query_safe('ROLLBACK');
+	$lock->quit;
+	has_run('held up');
+	$node->stop;
+};
+
+#
 # More databases than background workers, all of which have a task at the same time.
 #
 group few => sub {
