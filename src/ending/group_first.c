@@ -28,7 +28,6 @@
 #include "../base/clock.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
-#include "../rows/more.h"
 #include "../shmem/shared.h"
 #include "../task/marks.h"
 #include "../task/my_session.h"
@@ -69,19 +68,11 @@ find_first_of_group(Relation rel, Snapshot snapshot, const DwLane *lane, uint32 
 		if (dw_task_is_cancelled(rel, tuple))
 			continue;
 		found = true;
-		*not_before = 0;
-		if (first->has_more)
+		*not_before = dw_task_not_before(rel, tuple, first);
+		if (*not_before > dw_now() && !waits_for_attempts(lane->queue))
 		{
-			Datum	   *values;
-			bool	   *nulls;
-
-			dw_deform(rel, tuple, &values, &nulls);
-			(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, not_before);
-			if (*not_before > dw_now() && !waits_for_attempts(lane->queue))
-			{
-				passed = Min(passed, *not_before);
-				found = false;
-			}
+			passed = Min(passed, *not_before);
+			found = false;
 		}
 	}
 	dw_group_scan_end(scan);

@@ -59,8 +59,6 @@
 #include "../base/clock.h"
 #include "../base/compat.h"
 #include "../base/inject.h"
-#include "../rows/catalog.h"
-#include "../rows/more.h"
 #include "../rows/task_rows.h"
 #include "../shmem/executors.h"
 #include "../task/audit.h"
@@ -112,17 +110,7 @@ typedef enum Settled
 static TimestampTz
 begins_at(Relation rel, const DwKeyRow *row)
 {
-	int64		not_before = 0;
-
-	if (row->task.has_more)
-	{
-		Datum	   *values;
-		bool	   *nulls;
-
-		dw_deform(rel, row->tuple, &values, &nulls);
-		(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before);
-	}
-	return Max(row->task.due, not_before);
+	return Max(row->task.due, dw_task_not_before(rel, row->tuple, &row->task));
 }
 
 /* Returns what becomes of a new task, and of the pending one of its key, as if_exists says. */

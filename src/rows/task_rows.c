@@ -570,6 +570,26 @@ dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key)
 }
 
 /*
+ * Returns the time before which the task of this row, of which *key was read, is not tried
+ * again; 0 if there is none.
+ */
+TimestampTz
+dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key)
+{
+	int64		not_before = 0;
+
+	if (key->has_more)
+	{
+		Datum	   *values;
+		bool	   *nulls;
+
+		dw_deform(rel, tuple, &values, &nulls);
+		(void) dw_more_number(values, nulls, Anum_task_more, DW_MORE_NOT_BEFORE, &not_before);
+	}
+	return not_before;
+}
+
+/*
  * Returns a copy of the row that a unique index has for the key, or NULL.  The caller has
  * locked the table.  With NULL for the snapshot: as the row is now, whatever the
  * transaction's snapshot; systable_beginscan() takes a new one for a table that is no

@@ -93,6 +93,7 @@ extern void dw_recurring_update(Relation rel, ItemPointer tid, Datum *values, bo
 extern bool dw_task_lease_lasts(const DwTaskKey *task);
 extern void dw_row_end_lease(bool *nulls);
 extern uint32 dw_task_group(Relation rel, HeapTuple tuple);
+extern TimestampTz dw_task_not_before(Relation rel, HeapTuple tuple, const DwTaskKey *key);
 extern void dw_task_key(Relation rel, HeapTuple tuple, DwTaskKey *key);
 extern bool dw_task_of_owner(Relation rel, Oid index, Oid owner);
 extern HeapTuple dw_row_find(Relation rel, Oid index, ScanKey key, Snapshot snapshot);

@@ -253,27 +253,39 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 }
 
 /*
+ * Returns the executor that has been idle longest, for "idle_for" microseconds at least, of
+ * this database ("here") or of all others, and not of this role; NULL if there is none.
+ */
+static DwExecutor *
+idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
+{
+	DwExecutor *idle = NULL;
+	TimestampTz since = dw_now() - idle_for;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if ((e->database == database) == here && e->owner != not_of &&
+			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
+		{
+			idle = e;
+			since = e->since;
+		}
+	}
+	return idle;
+}
+
+/*
  * No background worker was free: ends the executor of another database that has been idle
  * longest, for STUCK_US at least, or has a timer rest.
  */
 static void
 free_worker_elsewhere(DwDatabase *db)
 {
-	DwExecutor *idle = NULL;
-	TimestampTz since = dw_now() - STUCK_US;
+	DwExecutor *idle = idle_longest(db->oid, false, InvalidOid, STUCK_US);
 	DwDatabase *other;
 
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database != db->oid && e->state == DW_EXECUTOR_IDLE && !e->must_exit &&
-			e->since <= since)
-		{
-			idle = e;
-			since = e->since;
-		}
-	}
 	if (idle == NULL)
 	{
 		dw_timers_make_way();
@@ -403,21 +415,10 @@ is_in_service(DwDatabase *db, const DwExecutor *e)
 static void
 end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 {
-	DwExecutor *idle = NULL;
-	TimestampTz since = dw_now() - idle_for;
+	DwExecutor *idle;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if (e->database == db->oid && e->owner != not_of &&
-			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
-		{
-			idle = e;
-			since = e->since;
-		}
-	}
+	idle = idle_longest(db->oid, true, not_of, idle_for);
 	if (idle)
 		dw_executor_end(idle);
 	LWLockRelease(dw_ready_lock(db));
