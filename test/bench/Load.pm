@@ -107,18 +107,28 @@ sub tasks_beside
 
 sub clients_beside
 {
-	my ($tps_only) = @_;
 	my $seconds = $opt->{beside_seconds};
 	my $n = $seconds * $opt->{beside_rate};
 
 	shop()->query("SELECT new_orders($n)");
 	run('VACUUM ANALYZE t_order');
 	run('CHECKPOINT');
-	my $updates = $tps_only ? undef : begin_pgbench($script{update}, 4, '-R', $opt->{beside_rate}, '-T', $seconds, '-D', "orders=$n");
+	my $updates = begin_pgbench($script{update}, 4, '-R', $opt->{beside_rate}, '-T', $seconds, '-D', "orders=$n");
 	my $tps = end_pgbench(begin_pgbench(undef, 4, '-b', 'tpcb-like', '-T', $seconds));
 
-	return $tps unless $updates;
 	return ($tps, scalar end_pgbench($updates));
+}
+
+# What pgbench does on a server that has just been started, with its tables in memory.
+sub pgbench_alone
+{
+	my @tpcb = (undef, 4, '-b', 'tpcb-like', '-T');
+
+	$sync_commit->('on');
+	run('VACUUM ANALYZE pgbench_accounts, pgbench_branches, pgbench_tellers');
+	end_pgbench(begin_pgbench(@tpcb, 1));
+	run('CHECKPOINT');
+	return scalar end_pgbench(begin_pgbench(@tpcb, $opt->{beside_idle_seconds}));
 }
 
 sub measure_beside
@@ -143,14 +153,19 @@ sub measure_beside
 		($tps, my $sent) = clients_beside();
 		push @{ $tps{clients} }, $tps;
 		push @sent, $sent;
-		push @{ $tps{idle} }, clients_beside(1);
-		stop_server();
-		start_server('shared_preload_libraries=');
-		push @{ $tps{without} }, clients_beside(1);
-		stop_server();
-		start_server();
-		$sync_commit->('on');
 	}
+	shop()->query('SELECT new_orders(1)');
+	for my $round (1 .. $opt->{beside_idle_rounds})
+	{
+		for my $side ($round % 2 ? qw(idle without) : qw(without idle))
+		{
+			stop_server();
+			start_server($side eq 'idle' ? () : 'shared_preload_libraries=');
+			push @{ $tps{$side} }, pgbench_alone();
+		}
+	}
+	stop_server();
+	start_server();
 	my $load = "$opt->{beside_rate} tasks/s beside pgbench, 4 clients, $opt->{beside_seconds} s";
 	for my $line ([ p50 => undef ], [ p99 => 1 ], [ max => undef ])
 	{
