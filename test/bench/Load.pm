@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Bench;
+use Burst;
 use Exporter 'import';
 use IPC::Open2;
 use List::Util qw(max min);
@@ -190,14 +191,8 @@ sub measure_beside
 #
 sub day_sizes
 {
-	my %size;
+	my %size = table_sizes();
 
-	for my $line (admin()->query(q{SELECT relname, pg_relation_size(oid) FROM pg_class
-		WHERE oid = 'delay_wheel.task'::regclass OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'delay_wheel.task'::regclass)}))
-	{
-		my ($name, $bytes) = split /\|/, $line;
-		$size{$name} = $bytes;
-	}
 	$size{'ring memory'} = value('SELECT memory_used FROM delay_wheel.status WHERE database = current_database()');
 	return \%size;
 }

@@ -14,6 +14,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use Bench;
+use Burst;
 use Databases qw(measure_databases);
 use Load qw(measure_beside measure_clients measure_day);
 use Messages qw(measure_messages);
@@ -24,6 +25,7 @@ use Time::HiRes qw(sleep time);
 
 my ($figures_file, @options) = @ARGV;
 my %opt = map { split /=/, $_, 2 } @options;
+$Burst::lead = $opt{lead};
 my %only = map { $_ => 1 } split /,/, $opt{only};
 $SIG{INT} = $SIG{TERM} = sub { exit 130 };
 
@@ -126,15 +128,6 @@ sub clean
 	return;
 }
 
-# Nobody's background work shall fall into a measurement.
-sub settle
-{
-	run('VACUUM ANALYZE t_order');
-	run("VACUUM $_") for qw(delay_wheel.task floor_task);
-	run('CHECKPOINT');
-	return;
-}
-
 sub sync_commit
 {
 	my ($sync) = @_;
@@ -145,56 +138,7 @@ sub sync_commit
 	return;
 }
 
-# When the last of the orders was updated, and committed; seconds since 1970.
-my $last_commit = q{SELECT extract(epoch FROM max(pg_xact_commit_timestamp(xmin))) FROM t_order};
-
-my $seconds_per_task = 10e-6;
-
-# A point in time by which so many tasks can surely be scheduled.
-sub due_soon
-{
-	my ($n) = @_;
-
-	return time() + $opt{lead} + 1.2 * $n * $seconds_per_task;
-}
-
-sub check_in_time
-{
-	my ($n, $due, $begun) = @_;
-	my $now = time();
-
-	$seconds_per_task = max(($now - $begun) / $n, 5e-6) if $n >= 10000;
-	return 1 if $now < $due - 0.1;
-	$seconds_per_task *= 1.5;
-	return 0;
-}
-
-# So many orders of the table get a task of delay_wheel, due at once; returns
-# when they were due, and when the last one was done.
-sub wheel_burst
-{
-	my ($first, $last, $text) = @_;
-	my $n = $last - $first + 1;
-	my $done = value('SELECT done FROM delay_wheel.status WHERE database = current_database()');
-	my ($begun, $due);
-
-	for (;;)
-	{
-		$begun = time();
-		$due = due_soon($n);
-		shop()->query('BEGIN');
-		shop()->query("SELECT count(delay_schedule_at(to_timestamp($due), $text)) FROM generate_series($first, $last) oid");
-		last if check_in_time($n, $due, $begun);
-		shop()->query('ROLLBACK');
-	}
-	shop()->query('COMMIT');
-	sleep(max(0, $due - time()));
-	wait_for("$n tasks", 60 + $n / 1000,
-		'SELECT done >= ' . ($done + $n) . ' FROM delay_wheel.status WHERE database = current_database()', 0.03);
-	return ($due, value($last_commit));
-}
-
-# The rate of that, with fresh orders that are checked.
+# The rate of a burst of delay_wheel's tasks, with fresh orders that are checked.
 sub wheel_drain
 {
 	my ($n, $text) = @_;
@@ -211,19 +155,10 @@ sub wheel_drain
 sub skip_locked_burst
 {
 	my ($first, $last) = @_;
-	my $n = $last - $first + 1;
-	my ($begun, $due);
+	my $due = schedule_burst($last - $first + 1, sub {
+		shop()->query("INSERT INTO floor_task (due, sql) SELECT to_timestamp($_[0]), task_of(oid) FROM generate_series($first, $last) oid");
+	}, shop());
 
-	for (;;)
-	{
-		$begun = time();
-		$due = due_soon($n);
-		shop()->query('BEGIN');
-		shop()->query("INSERT INTO floor_task (due, sql) SELECT to_timestamp($due), task_of(oid) FROM generate_series($first, $last) oid");
-		last if check_in_time($n, $due, $begun);
-		shop()->query('ROLLBACK');
-	}
-	shop()->query('COMMIT');
 	run('ANALYZE floor_task') if $pending == 0;
 	my @drainers = map { kept_session("drainer $_", 'shop') } 1, 2;
 	$_->query("SET synchronous_commit = '" . shop()->value('SHOW synchronous_commit') . q{'}) for @drainers;
@@ -232,7 +167,7 @@ sub skip_locked_burst
 	$_->send("SELECT pg_sleep($due - extract(epoch FROM clock_timestamp())) \\g /dev/null\n" .
 			'SELECT extract(epoch FROM clock_timestamp()); CALL skip_locked_drain(1000)') for @drainers;
 	my $start = min(map { ($_->answer)[0] } @drainers);
-	return ($start, value($last_commit));
+	return ($start, last_commit());
 }
 
 sub skip_locked_drain
@@ -253,7 +188,7 @@ sub update_loop
 	shop()->query("SELECT new_orders($n)");
 	settle();
 	my $start = shop()->value("SELECT extract(epoch FROM clock_timestamp()); CALL $procedure($n)");
-	my $end = value($last_commit);
+	my $end = last_commit();
 	shop()->query("SELECT check_orders($n)");
 	return $n / ($end - $start);
 }
@@ -483,7 +418,7 @@ sub keep_progress
 
 	return $rate if $name ne 'million';
 	my $step = $n / $rate / 100;
-	my $due = value($last_commit) - 100 * $step;
+	my $due = last_commit() - 100 * $step;
 	my @points = map { [ split /\|/ ] } admin()->query(qq{
 		SELECT round(($step * (step + 1))::numeric, 3), sum(count(*)) OVER (ORDER BY step)
 		FROM (SELECT least(floor((extract(epoch FROM pg_xact_commit_timestamp(xmin)) - $due) / $step), 99) AS step
@@ -506,11 +441,7 @@ sub three_bursts
 	clean();
 	shop()->query('SELECT new_orders(' . 3 * $n . ')');
 	settle();
-	if ($held)
-	{
-		$holder = session('postgres', 'holder');
-		$holder->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
-	}
+	$holder = old_snapshot() if $held;
 	for my $k (0 .. 2)
 	{
 		my ($start, $end) = $burst->($k * $n + 1, ($k + 1) * $n);
@@ -1019,7 +950,7 @@ sub start_time
 	my ($ready) = log_after($position) =~ /^(\S+ \S+ \S+) .*database system is ready to accept connections/m
 	  or die "the server's log does not say that it is ready\n";
 	shop()->query('SELECT check_orders(1)');
-	return value($last_commit) - value("SELECT extract(epoch FROM '$ready'::timestamptz)");
+	return last_commit() - value("SELECT extract(epoch FROM '$ready'::timestamptz)");
 }
 
 sub row_start
