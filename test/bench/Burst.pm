@@ -11,7 +11,7 @@ use Exporter 'import';
 use List::Util qw(max);
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(schedule_burst finish_burst wheel_burst last_commit settle old_snapshot table_sizes);
+our @EXPORT = qw(schedule_burst finish_burst wheel_burst $done_here last_commit settle old_snapshot table_sizes);
 
 # Seconds between the end of scheduling and the due time, at least; set by bench.pl.
 our $lead;
@@ -38,49 +38,46 @@ sub check_in_time
 }
 
 # Transactions of these sessions in which so many tasks are scheduled for one point in time,
-# which has not come when they commit.  Returns it; seconds since 1970.
+# which has not come when they commit, nor comes before the given time.  Returns it; seconds
+# since 1970.
 sub schedule_burst
 {
-	my ($n, $schedule, @sessions) = @_;
+	my ($n, $schedule, $sessions, $not_before) = @_;
 	my ($begun, $due);
 
 	for (;;)
 	{
 		$begun = time();
-		$due = due_soon($n);
-		$_->query('BEGIN') for @sessions;
+		$due = max(due_soon($n), $not_before // 0);
+		$_->query('BEGIN') for @$sessions;
 		$schedule->($due);
 		last if check_in_time($n, $due, $begun);
-		$_->query('ROLLBACK') for @sessions;
+		$_->query('ROLLBACK') for @$sessions;
 	}
-	$_->query('COMMIT') for @sessions;
+	$_->query('COMMIT') for @$sessions;
 	return $due;
 }
 
-# How many tasks are done, but for those that this query counts.
-sub done_query
-{
-	my ($others) = @_;
-
-	return 'SELECT done' . ($others ? " - ($others)" : '') . ' FROM delay_wheel.status WHERE database = current_database()';
-}
+# How many tasks have been done in this database.
+our $done_here = 'SELECT done FROM delay_wheel.status WHERE database = current_database()';
 
 # When the last of the orders was updated, and committed; seconds since 1970.
 sub last_commit { return value('SELECT extract(epoch FROM max(pg_xact_commit_timestamp(xmin))) FROM t_order'); }
 
 # Waits for the end of so many tasks, scheduled by the code for these sessions, which gets
-# their due time; options: at_due, code to be run then; others, a query that counts tasks
-# which are done meanwhile, and not of the burst.  Returns when they were due, and when it was
-# seen that all are done.
+# their due time.  Options: not_before, the earliest one; at_due, code to be run then; done,
+# the query that counts those which have been done; pause, between two looks.  Returns when
+# they were due, and when it was seen that all are done.
 sub finish_burst
 {
 	my ($n, $schedule, $sessions, %how) = @_;
-	my $done = value(done_query($how{others}));
-	my $due = schedule_burst($n, $schedule, @$sessions);
+	my $done = $how{done} // $done_here;
+	my $before = value($done);
+	my $due = schedule_burst($n, $schedule, $sessions, $how{not_before});
 
 	sleep(max(0, $due - time()));
 	$how{at_due}->() if $how{at_due};
-	wait_for("$n tasks", 60 + $n / 1000, 'SELECT (' . done_query($how{others}) . ') >= ' . ($done + $n), $how{pause} // 0.03);
+	wait_for("$n tasks", 60 + $n / 1000, "SELECT ($done) >= " . ($before + $n), $how{pause} // 0.03);
 	return ($due, time());
 }
 

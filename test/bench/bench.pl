@@ -18,6 +18,8 @@ use Burst;
 use Databases qw(measure_databases);
 use Load qw(measure_beside measure_clients measure_day);
 use Messages qw(measure_messages);
+use Midnight qw(measure_midnight);
+use Nodes qw(measure_citus);
 use IPC::Open2;
 use JSON::PP;
 use List::Util qw(max min sum);
@@ -157,7 +159,7 @@ sub skip_locked_burst
 	my ($first, $last) = @_;
 	my $due = schedule_burst($last - $first + 1, sub {
 		shop()->query("INSERT INTO floor_task (due, sql) SELECT to_timestamp($_[0]), task_of(oid) FROM generate_series($first, $last) oid");
-	}, shop());
+	}, [ shop() ]);
 
 	run('ANALYZE floor_task') if $pending == 0;
 	my @drainers = map { kept_session("drainer $_", 'shop') } 1, 2;
@@ -1071,9 +1073,9 @@ my %row = (
 	million => \&row_million, snapshot => \&row_snapshot, history => \&row_history, groups => \&row_groups, wal => \&row_wal, lateness => \&row_lateness,
 	poller => \&row_poller, cron => \&row_cron, idle => \&row_idle, start => \&row_start,
 	memory => \&row_memory, scale => \&row_scale,
-	map { my ($name, $measure) = @$_; $name => sub { $measure->(\%opt, \&rounds, \&record, \&sync_commit) } }
+	map { my ($name, $measure) = @$_; $name => sub { $measure->(\%opt, \&rounds, \&record, \&sync_commit, \&insert_rate) } }
 	  [ messages => \&measure_messages ], [ clients => \&measure_clients ], [ beside => \&measure_beside ], [ day => \&measure_day ],
-	  [ databases => \&measure_databases ]);
+	  [ databases => \&measure_databases ], [ midnight => \&measure_midnight ], [ citus => \&measure_citus ]);
 my @errors;
 
 # A row that fails has no figure, and the run has failed; the others go on.
@@ -1104,7 +1106,7 @@ sub measure
 
 if ($opt{pass} ne 'pending')
 {
-	measure($_) for qw(schedule clients bulk trigger drain burst million snapshot history groups wal day lateness beside poller cron idle start databases memory messages);
+	measure($_) for qw(schedule clients bulk trigger drain burst million snapshot midnight history groups wal day lateness beside poller cron idle start databases memory messages citus);
 }
 if ($opt{pass} ne 'empty' && grep { !%only || $only{$_} } split(/,/, $opt{pending_rows}), 'scale')
 {

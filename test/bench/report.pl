@@ -53,6 +53,7 @@ my %title = (
 	burst => [ 'Drain of a burst', 'two SKIP LOCKED loops' ],
 	million => [ 'Drain of a great burst', 'two SKIP LOCKED loops' ],
 	snapshot => [ 'Drain under an old snapshot', 'itself without' ],
+	midnight => [ 'A midnight, beside a report and a checkpoint', 'the first one' ],
 	history => [ 'Drain with a history', 'itself without' ],
 	groups => [ 'Drain of 1,000 groups', 'itself without' ],
 	wal => [ 'WAL, schedule to done', 'INSERT, UPDATE, DELETE' ],
@@ -67,7 +68,8 @@ my %title = (
 	start => [ 'Start to first due task', '' ],
 	databases => [ 'Many databases, most of which sleep', '' ],
 	memory => [ 'Ring memory', '' ],
-	messages => [ 'Messages', '' ]);
+	messages => [ 'Messages', '' ],
+	citus => [ 'Citus', '' ]);
 
 sub number
 {
