@@ -66,8 +66,8 @@ sub last_commit { return value('SELECT extract(epoch FROM max(pg_xact_commit_tim
 
 # Waits for the end of so many tasks, scheduled by the code for these sessions, which gets
 # their due time.  Options: not_before, the earliest one; at_due, code to be run then; done,
-# the query that counts those which have been done; pause, between two looks.  Returns when
-# they were due, and when it was seen that all are done.
+# the query that counts those which have been done.  Returns when they were due, and when it
+# was seen that all are done.
 sub finish_burst
 {
 	my ($n, $schedule, $sessions, %how) = @_;
@@ -77,7 +77,7 @@ sub finish_burst
 
 	sleep(max(0, $due - time()));
 	$how{at_due}->() if $how{at_due};
-	wait_for("$n tasks", 60 + $n / 1000, "SELECT ($done) >= " . ($before + $n), $how{pause} // 0.03);
+	wait_for("$n tasks", 60 + $n / 1000, "SELECT ($done) >= " . ($before + $n), 0.03);
 	return ($due, time());
 }
 

@@ -156,7 +156,7 @@ sub at_coordinator
 	fresh_orders($n);
 	my ($due, $end) = finish_burst($n, sub {
 		shop()->query("SELECT count(delay_schedule_at(to_timestamp($_[0]), '$update', oid)) FROM generate_series(1::bigint, $n) oid");
-	}, [ shop() ], pause => 0.01);
+	}, [ shop() ]);
 	shop()->query("SELECT check_orders($n, 'd_order')");
 	return $n / ($end - $due);
 }
@@ -169,7 +169,7 @@ sub at_rows
 	settle_nodes();
 	my ($due, $end) = finish_burst($n, sub {
 		shop()->query("INSERT INTO d_row (oid, finish_time) SELECT oid, to_timestamp($_[0]) FROM generate_series(1, $n) oid");
-	}, [ shop() ], done => $done_at_workers, pause => 0.01);
+	}, [ shop() ], done => $done_at_workers);
 	shop()->query("SELECT check_orders($n, 'd_row')");
 	return $n / ($end - $due);
 }
