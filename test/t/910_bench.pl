@@ -63,8 +63,8 @@ for my $name (
 	ok( $measured{$name} && !(grep { !@{ $_->{ours} // [] } && !$_->{note} } @{ $measured{$name} }),
 		"$name: there is a figure");
 }
-my @rates = grep { $_->{unit} =~ m{^(tasks|rows)/s$} } values %$rows;
-is(scalar(grep { $_->{ours}[0] <= 0 || $_->{floor}[0] <= 0 || $_->{ratio}[0] <= 0 } @rates), 0, 'rates are positive');
+my @rates = grep { $_->{ours} && $_->{unit} =~ m{^(tasks|rows)/s$} } values %$rows;
+is(scalar(grep { $_->{ours}[0] <= 0 || $_->{floor} && ($_->{floor}[0] <= 0 || $_->{ratio}[0] <= 0) } @rates), 0, 'rates are positive');
 
 my $table = slurp_file("$out/README.md");
 my @lines = grep { /^\|/ } split /\n/, $table;
@@ -107,5 +107,6 @@ is(left_behind(), '', 'nothing is left behind');
 is(readlink("/proc/$postmaster/exe"), undef, 'its server is gone');
 
 command_fails([ $program, '--only', 'nonsense' ], 'a row that does not exist is refused');
+command_fails([ $program, '--set', 'nonsense=1' ], 'a size that does not exist, too');
 
 done_testing();
