@@ -80,16 +80,14 @@
 #include "../shmem/shared.h"
 #include "../shmem/suspects.h"
 #include "launcher.h"
+#include "refused.h"
 #include "served.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
 #define BACKOFF_MIN_US	(USECS_PER_SEC / 10)
 #define BACKOFF_MAX_US	USECS_PER_MINUTE
-/*
- * Longest pause before the next try if no background worker was free.  It is short, since
- * other extensions' workers come and go.
- */
-#define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
+/* Pause before the next look into a database if a look was terminated. */
+#define LOOK_PAUSE_US	(5 * USECS_PER_SEC)
 /* A timer that lived this long is started again without a pause. */
 #define HEALTHY_US		(10 * USECS_PER_SEC)
 /*
@@ -110,8 +108,7 @@ typedef struct Place
 	BackgroundWorkerHandle *handle;	/* the timer that this launcher registered, or NULL */
 	int64		start_after;	/* start no timer before this time */
 	int64		backoff;		/* the last pause before a start; 0: there was none */
-	int			refusals;		/* number of starts in a row that found no free background
-								 * worker */
+	DwRefusal	refusal;		/* of its timer */
 	bool		is_probed;		/* nobody knows whether its database has the extension */
 	bool		is_served;		/* a timer has found the extension, now or before a restart */
 } Place;
@@ -125,8 +122,8 @@ static List *to_probe = NIL;
 /* OIDs of databases that the launcher has probed. */
 static List *probed = NIL;
 
-/* Number of probes in a row that found no free background worker. */
-static int	probe_refusals = 0;
+/* Of the probe that is next. */
+static DwRefusal probe_refusal = {0};
 
 /* The OIDs in the file of databases that were served. */
 static List *served = NIL;
@@ -137,7 +134,10 @@ static TimestampTz first_rest_ends = DW_NEVER;
 /* True if databases may have been dropped, or have become templates, since the last look. */
 static bool databases_may_be_gone = false;
 
-/* The worker that runs dw_look_main(), or NULL; and when it can be started again. */
+/*
+ * The worker that runs dw_look_main(), or NULL; and before when none is started, since one was
+ * terminated.
+ */
 static BackgroundWorkerHandle *look_worker = NULL;
 static int64 look_after = 0;
 
@@ -159,7 +159,7 @@ dw_database_leave(DwDatabase *db)
 
 	if (!dw_database_give_back(db))
 		return;
-	place->refusals = 0;
+	place->refusal.since = 0;
 	place->is_served = false;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_ready_reset(db);
@@ -293,17 +293,14 @@ name_of_database(Oid oid)
 /*
  * No background worker was free to find out whether a database has the extension.  Shows that
  * in the view status, and in the log.
- *
- * The second refusal in a row counts, not the first: a worker that has just ended occupies
- * its place until the postmaster notices its end; and at a shutdown timers end, and cannot be
- * started, before the launcher ends.
  */
 static void
 probe_is_refused(Oid oid)
 {
+	bool		is_first;
 	char	   *name;
 
-	if (++probe_refusals < 2)
+	if (!dw_refused(&probe_refusal, &is_first))
 		return;
 	if (pg_atomic_read_u32(&dw_shared->unlooked) != oid)
 	{
@@ -311,7 +308,7 @@ probe_is_refused(Oid oid)
 		pg_atomic_write_u32(&dw_shared->unlooked, oid);
 	}
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-	if (probe_refusals > 2)
+	if (!is_first)
 		return;
 	name = name_of_database(oid);
 	ereport(LOG,
@@ -327,21 +324,19 @@ probe_is_refused(Oid oid)
 static void
 probe_is_begun(void)
 {
-	probe_refusals = 0;
+	dw_refusal_ends(&probe_refusal);
 	pg_atomic_write_u32(&dw_shared->unlooked, InvalidOid);
 }
 
-/*
- * No background worker was free for the timer of a place.  Reports the second refusal in a
- * row, see probe_is_refused().
- */
+/* No background worker was free for the timer of a place.  Reports that, once. */
 static void
 timer_is_refused(int number)
 {
 	DwDatabase *db = dw_database(number);
+	bool		is_first;
 	char	   *name;
 
-	if (++places[number].refusals != 2)
+	if (!dw_refused(&places[number].refusal, &is_first) || !is_first)
 		return;
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
 	dw_problem(&db->problem, DW_TIMER_REFUSED);
@@ -353,14 +348,32 @@ timer_is_refused(int number)
 	pfree(name);
 }
 
-/*
- * Sets the pause before the next start of a timer to twice the last pause, `max` at most.
- */
+/* No background worker was free for the timer of a place, or the probe for which it is. */
 static void
-put_start_off(Place *place, int64 max)
+is_refused(int number)
 {
-	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, max);
+	if (places[number].is_probed)
+		probe_is_refused(dw_database(number)->oid);
+	else
+		timer_is_refused(number);
+}
+
+/* Sets the pause before the next start of a timer to twice the last pause. */
+static void
+put_start_off(Place *place)
+{
+	place->backoff = place->backoff == 0 ? BACKOFF_MIN_US : Min(place->backoff * 2, BACKOFF_MAX_US);
 	place->start_after = dw_uptime() + place->backoff;
+}
+
+/*
+ * When a start that was refused may be tried again, of the timer of a place, or the probe for which
+ * it is; by dw_uptime(), 0 if none was.
+ */
+static int64
+refused_until(const Place *place)
+{
+	return dw_refused_until(place->is_probed ? &probe_refusal : &place->refusal);
 }
 
 /*
@@ -402,7 +415,7 @@ start_timer(int number)
 	LWLockRelease(dw_shared->table_lock);
 	if (registered)
 	{
-		place->refusals = 0;
+		dw_refusal_ends(&place->refusal);
 		if (place->is_probed)
 			probe_is_begun();
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
@@ -410,12 +423,8 @@ start_timer(int number)
 			dw_timers_make_way();
 		return true;
 	}
-	if (place->is_probed)
-		probe_is_refused(db->oid);
-	else
-		timer_is_refused(number);
+	is_refused(number);
 	dw_timers_make_way();
-	put_start_off(place, NO_WORKER_MAX_US);
 	return false;
 }
 
@@ -496,7 +505,7 @@ note_ended_timer(DwDatabase *db, Place *place)
 		db->timer.started + HEALTHY_US < dw_uptime())
 		place->backoff = place->start_after = 0;
 	else if (!db->absent)
-		put_start_off(place, BACKOFF_MAX_US);
+		put_start_off(place);
 }
 
 /*
@@ -511,6 +520,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	Place	   *place = &places[number];
 	bool		resting;
 	bool		wanted;
+	int64		start_at;
 
 	notice_dead_timer(number);
 	if (db->timer.state == DW_PROCESS_RUNNING || dw_process_rests(&db->timer))
@@ -571,7 +581,8 @@ serve_place(int number, bool *starting, int64 *look_again)
 	note_ended_timer(db, place);
 	if (resting && !wanted)
 		return;
-	if (!*starting && place->start_after <= dw_uptime() && start_timer(number))
+	start_at = Max(place->start_after, refused_until(place));
+	if (!*starting && start_at <= dw_uptime() && start_timer(number))
 	{
 		*starting = true;
 		return;
@@ -579,8 +590,12 @@ serve_place(int number, bool *starting, int64 *look_again)
 	/* keep the request for later: without it the place might be given back */
 	if (wanted)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
-	if (place->start_after > dw_uptime())
-		*look_again = Min(*look_again, place->start_after);
+	/* as if it had been tried: another one has just been, in vain */
+	if (refused_until(place) > dw_uptime())
+		is_refused(number);
+	start_at = Max(place->start_after, refused_until(place));
+	if (start_at > dw_uptime())
+		*look_again = Min(*look_again, start_at);
 }
 
 /*
@@ -624,7 +639,7 @@ start_look(Oid oid, int64 *look_again)
 		return false;
 	if (!database_is_to_be_served(oid))
 		return true;
-	if (look_after <= dw_uptime())
+	if (Max(look_after, dw_refused_until(&probe_refusal)) <= dw_uptime())
 	{
 		/*
 		 * from here on, a command that needs this database without sessions waits
@@ -640,9 +655,10 @@ start_look(Oid oid, int64 *look_again)
 		}
 		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 		probe_is_refused(oid);
-		look_after = dw_uptime() + NO_WORKER_MAX_US;
 	}
-	*look_again = Min(*look_again, look_after);
+	else if (dw_refused_until(&probe_refusal) > dw_uptime())
+		probe_is_refused(oid);
+	*look_again = Min(*look_again, Max(look_after, dw_refused_until(&probe_refusal)));
 	return false;
 }
 
@@ -664,7 +680,7 @@ notice_end_of_look(void)
 		return;
 	probed = list_delete_oid(probed, oid);
 	to_probe = list_append_unique_oid(to_probe, oid);
-	look_after = dw_uptime() + NO_WORKER_MAX_US;
+	look_after = dw_uptime() + LOOK_PAUSE_US;
 }
 
 /*
@@ -816,6 +832,22 @@ check_worker_slots(void)
 }
 
 /*
+ * The place whose timer has waited longest for a background worker; -1 if none does.  Those that
+ * come before it in the array would else always be faster.
+ */
+static int
+longest_refused(void)
+{
+	int			found = -1;
+
+	for (int i = 0; i < dw_max_databases; i++)
+		if (places[i].refusal.since != 0 &&
+			(found < 0 || places[i].refusal.since < places[found].refusal.since))
+			found = i;
+	return found;
+}
+
+/*
  * Looks at all places and probes databases.  Returns when the launcher must do so again
  * at the latest, by dw_uptime(); DW_NEVER if it can sleep until it is woken.
  */
@@ -824,13 +856,22 @@ serve_all(void)
 {
 	int64		look_again = DW_NEVER;
 	bool		starting = false;
+	int			first;
 
+	/* in this order: of a worker that ends later the launcher hears again */
+	dw_refused_look();
 	first_rest_ends = DW_NEVER;
 	databases_may_be_gone = pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0;
 	if (databases_may_be_gone)
 		list_databases();
+	first = longest_refused();
+	if (first >= 0)
+		serve_place(first, &starting, &look_again);
 	for (int i = 0; i < dw_max_databases; i++)
-		serve_place(i, &starting, &look_again);
+		if (i != first)
+			serve_place(i, &starting, &look_again);
+	if (longest_refused() < 0 && probe_refusal.since == 0)
+		pg_atomic_write_u32(&dw_shared->starts_refused, 0);
 	notice_end_of_look();
 
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())

@@ -105,6 +105,8 @@ init_shared(void)
 	pg_atomic_init_u32(&dw_shared->looked, 0);
 	pg_atomic_init_u32(&dw_shared->timers, 0);
 	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
+	pg_atomic_init_u32(&dw_shared->starts_refused, 0);
+	pg_atomic_init_u32(&dw_shared->worker_ended, 0);
 	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
 	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);

@@ -248,6 +248,7 @@ leave_place(int code, Datum arg)
 	LWLockRelease(dw_ready_lock(executor_db));
 	LWLockRelease(dw_shared->table_lock);
 	dw_this_executor = NULL;
+	dw_worker_leaves();
 	if (gone)
 	{
 		/* the extension is gone; the launcher frees the database's place after us */

@@ -314,6 +314,21 @@ dw_wake_launcher(void)
 	(void) dw_process_wake(&dw_shared->launcher);
 }
 
+/*
+ * This process, a background worker of ours, is about to end.  If the launcher could not start a
+ * timer, since no worker was free, it tries again.
+ */
+void
+dw_worker_leaves(void)
+{
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&dw_shared->starts_refused) == 0)
+		return;
+	pg_atomic_write_u32(&dw_shared->worker_ended, 1);
+	/* a full barrier */
+	dw_wake_launcher();
+}
+
 /* As dw_wake_timer(), from any sleep or rest; but no timer is started if there was none. */
 void
 dw_wake_timer_if_any(DwDatabase *db)

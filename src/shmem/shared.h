@@ -340,6 +340,8 @@ typedef struct DwShared
 	pg_atomic_uint32 timers;	/* that are at work, in all databases */
 	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
 									 * database */
+	pg_atomic_uint32 starts_refused;	/* the launcher waits for a free background worker */
+	pg_atomic_uint32 worker_ended;	/* meanwhile one of ours has come to its end */
 	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
 								 * no background worker is free for that */
 	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
@@ -397,6 +399,7 @@ extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);
+extern void dw_worker_leaves(void);
 extern void dw_roles_dropped(void);
 
 extern uint32 dw_lane_executors(void);

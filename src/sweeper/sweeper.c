@@ -106,6 +106,7 @@ end_serving(int code, Datum arg)
 		dw_problem(&my_db->problem, "the sweeper ended by an error, see the server's log");
 	tell_timer_of_end(my_db);
 	dw_database_unpin(my_db);
+	dw_worker_leaves();
 	/* the launcher may wait for the pin to go, to give back the database's place */
 	dw_wake_launcher();
 }

@@ -127,6 +127,7 @@ give_database_back(int code, Datum arg)
 	dw_quota_update();
 	if (dw_extension_gone)
 		dw_crashes_forget_database(db->oid);
+	dw_worker_leaves();
 	dw_wake_launcher();
 }
 

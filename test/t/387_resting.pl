@@ -359,4 +359,26 @@ group few => sub {
 	$node->stop;
 };
 
+#
+# With one worker for timers: when it is free, a timer that was refused for long has it at once.
+#
+group refused => sub {
+	set_up('rest_refused', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\n");
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	rests('another database', 'other');
+	rests('the timer rests');
+	# tries after pauses of 10, 20, 40 ms and so on: the next one would be 5 s after the last
+	sql(q{SELECT delay_schedule('0', 'INSERT INTO ran SELECT ''long'' FROM pg_sleep(9); UPDATE ran SET at = clock_timestamp() WHERE name = ''long''')});
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task runs', 60, expected => 1);
+	sql(q{SELECT plan('waits', '0')}, 'other');
+	wait_for($node, q{SELECT state FROM delay_wheel.status WHERE database = 'other'}, 'no worker is free for the timer of another database', 60, expected => 'stopped');
+	has_run('long');
+	has_run('waits', 'it is when the task has ended', 'other');
+	my $ended = sql('SELECT extract(epoch FROM at) FROM ran');
+	my $after = sql("SELECT extract(epoch FROM at) - $ended FROM ran", 'other');
+	note("after $after s");
+	cmp_ok($after, '<', 1.5, 'at once');
+	$node->stop;
+};
+
 done_testing();
