@@ -24,7 +24,8 @@
  * Sessions that have something to tell lower the time, and wake the launcher.  The time is
  * one of the clock, so the launcher sleeps as timers do, and notices when the clock is set
  * forward; when it is set back all timers start, since what one waits for may be earlier now.
- * They also start when settings have changed that say how long old rows are kept.
+ * They also start when settings have changed that say how long old rows are kept, or whether
+ * tasks are run.
  *
  * If more databases have the extension than there are places, some databases wait.  A
  * session there that finds no place sets DwShared.turned_away.  When a place is free
@@ -478,16 +479,19 @@ end_all_rests(void)
 
 /*
  * The settings were read: if some have changed by which timers that rest would do something
- * at another time, ends all rests.  The first call only remembers them.
+ * at another time, or which they note for views, ends all rests.  The first call only remembers
+ * them.
  */
 static void
 obey_reload(void)
 {
-	static int	known[DW_RETENTION_SETTINGS + 1] = {INT_MIN};
-	int			set[DW_RETENTION_SETTINGS + 1];
+	static int	known[DW_RETENTION_SETTINGS + 2] = {INT_MIN};
+	int			set[DW_RETENTION_SETTINGS + 2];
 
 	dw_retention_settings(set);
 	set[DW_RETENTION_SETTINGS] = dw_timer_idle_timeout;
+	/* it may be another one in some databases, which only their timers know */
+	set[DW_RETENTION_SETTINGS + 1] = dw_enabled;
 	if (known[0] != INT_MIN && memcmp(known, set, sizeof(set)) != 0)
 		end_all_rests();
 	memcpy(known, set, sizeof(set));

@@ -684,9 +684,10 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
-	if (db->timer.state == DW_PROCESS_RUNNING && dw_database_is_disabled(db))
+	/* the timer has noted these two, and would run again if they had changed */
+	if ((db->timer.state == DW_PROCESS_RUNNING || timer_rests(db)) && dw_database_is_disabled(db))
 		return "disabled";
-	if (db->timer.state == DW_PROCESS_RUNNING && db->paused)
+	if ((db->timer.state == DW_PROCESS_RUNNING || timer_rests(db)) && db->paused)
 		return "paused";
 	if (timer_rests(db))
 		return dw_rest_until(&db->timer_news) == DW_AWAKE ? "starting" : "resting";
@@ -759,7 +760,7 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 	DwRing		shape = ring_shape();
 	TimestampTz until = dw_rest_until(&db->timer_news);
 	const char *state = service_state(db);
-	bool		rests = strcmp(state, "resting") == 0 && until != DW_AWAKE;
+	bool		rests = timer_rests(db) && until != DW_AWAKE;
 	bool		unshown;
 
 	if (name == NULL)

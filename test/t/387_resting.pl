@@ -164,6 +164,21 @@ group ways => sub {
 		q{SELECT state = 'disabled' FROM delay_wheel.status});
 	sql('ALTER DATABASE postgres RESET ALL');
 	has_run('off', 'when it is switched on the task runs');
+	for my $case ([ 'disabled', 'ALTER DATABASE SET', 'ALTER DATABASE postgres SET delay_wheel.enabled = off', 'ALTER DATABASE postgres RESET ALL' ],
+		[ 'disabled', 'a reload', 'ALTER SYSTEM SET delay_wheel.enabled = off', 'ALTER SYSTEM RESET delay_wheel.enabled' ],
+		[ 'paused', 'delay_pause_database()', 'SELECT delay_pause_database()', 'SELECT delay_resume_database()' ])
+	{
+		my ($state, $how, $off, $on) = @$case;
+
+		rests("$how: the timer rests");
+		sql($off);
+		$node->reload;
+		wait_for($node, q{SELECT state() || ' ' || count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'},
+			"$how: a database that rests is $state", 60, expected => "$state 0");
+		sql($on);
+		$node->reload;
+		rests("$how: it is not any more");
+	}
 
 	#
 	# Messages.
