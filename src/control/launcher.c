@@ -421,11 +421,11 @@ start_timer(int number)
 			probe_is_begun();
 		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
 		if (dw_workers_are_few())
-			dw_timers_make_way();
+			dw_timers_make_way(false);
 		return true;
 	}
 	is_refused(number);
-	dw_timers_make_way();
+	dw_timers_make_way(true);
 	return false;
 }
 

@@ -394,7 +394,7 @@ extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_wake_timer_if_any(DwDatabase *db);
 extern int64 dw_rest_margin(void);
-extern void dw_timers_make_way(void);
+extern void dw_timers_make_way(bool lacking);
 extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);

@@ -33,6 +33,15 @@ typedef enum DwNews
 
 #define DW_NEWS_FLAGS	(DW_NEWS_REST + 1)
 
+/* Whether a timer can end for a while. */
+typedef enum DwCanRest
+{
+	DW_CANNOT_REST = 0,
+	DW_CAN_GIVE_WAY,			/* if another database lacks the background worker: it has nothing
+								 * to do itself, but sessions may, with what it has in memory */
+	DW_CAN_REST
+} DwCanRest;
+
 /*
  * Whether timer and sweeper of a database must end, so that new ones can start with new
  * settings or a new clock, if any are still wanted.
@@ -59,7 +68,8 @@ typedef struct DwTimerNews
 	 * at once
 	 */
 	pg_atomic_uint64 rest_until;
-	pg_atomic_uint32 can_rest;	/* the timer sleeps, and could rest instead; a hint */
+	pg_atomic_uint32 can_rest;	/* a DwCanRest: the timer sleeps, and could rest instead; a
+								 * hint */
 	pg_atomic_uint64 reload_from;	/* as a lane's, for all lanes, and for tasks whose lane
 									 * is not known */
 	pg_atomic_uint64 lease_end;	/* when the first lease ends that the timer has not looked at;
@@ -122,9 +132,9 @@ dw_rest_until(DwTimerNews *news)
 
 /* Tells others whether the timer, which sleeps, could rest instead. */
 static inline void
-dw_can_rest(DwTimerNews *news, bool can)
+dw_can_rest(DwTimerNews *news, DwCanRest how)
 {
-	pg_atomic_write_u32(&news->can_rest, can ? 1 : 0);
+	pg_atomic_write_u32(&news->can_rest, how);
 }
 
 /* Sets a flag.  No barrier: see dw_wake_timer(). */

@@ -194,7 +194,7 @@ start_sweeper(DwDatabase *db)
 	}
 
 	put_call_off(NO_WORKER_MAX_US);
-	dw_timers_make_way();
+	dw_timers_make_way(true);
 	no_worker(db);
 	return false;
 }

@@ -288,7 +288,7 @@ free_worker_elsewhere(DwDatabase *db)
 
 	if (idle == NULL)
 	{
-		dw_timers_make_way();
+		dw_timers_make_way(true);
 		return;
 	}
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
@@ -323,7 +323,7 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 		free_worker_elsewhere(db);
 	}
 	else if (block == DW_BLOCK_NONE && dw_workers_are_few())
-		dw_timers_make_way();
+		dw_timers_make_way(false);
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
 	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))

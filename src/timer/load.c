@@ -942,7 +942,10 @@ dw_load_first_due(void)
 
 		if (dw_atomic_read(&lane->reload_from) != DW_NEVER || (lane->grouped && is_hungry(lane)))
 			return PG_INT64_MIN;
-		first = Min(first, Min(far, lane->recheck_at));
+		/* those who take tasks of a lane that has enough wake the timer when it runs low */
+		if (lane->load_below == 0)
+			first = Min(first, far);
+		first = Min(first, lane->recheck_at);
 	}
 	return first;
 }

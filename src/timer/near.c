@@ -936,6 +936,78 @@ reset_lane(DwLane *lane)
 	dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
 }
 
+/* For a filter: keeps nothing. */
+static bool
+keep_none(const DwEntry *entry, void *arg)
+{
+	return false;
+}
+
+/* Removes all that is not due yet. */
+static void
+forget_waiting(void)
+{
+	LWLockAcquire(dw_ring_lock(db), LW_EXCLUSIVE);
+	dw_ring_filter(ring, dw_pool, &db->account, keep_none, NULL);
+	LWLockRelease(dw_ring_lock(db));
+	take.chunks_left = 0;
+	heap_count = 0;
+	dw_lane_heap_reset(&spares);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		dw_lanes[i].waiting = 0;
+		if (dw_lanes[i].spare_state == DW_SPARE_WAITING)
+			dw_lanes[i].spare_state = DW_SPARE_FREE;
+	}
+	LWLockRelease(dw_ready_lock(db));
+	pg_atomic_write_u64(&db->near, 0);
+}
+
+/*
+ * Cuts a lane so that about so many ready tasks are left, the first ones.  When these run low a
+ * timer is woken, as by a lane that has enough in memory.
+ */
+static void
+leave_first(DwLane *lane, uint32 keep)
+{
+	const Key	first = {PG_INT64_MIN, PG_INT64_MIN};
+	Sample	   *sample = palloc(sizeof(Sample));
+
+	take_sample(sample, lane, first);
+	if (sample->n > 1 && sample->seen > keep)
+	{
+		/* the first one stays, so that somebody takes it and wakes the timer */
+		Key			key = sample->keys[Max(sample->n * keep / sample->seen, 1)];
+
+		/* before the cut, after which the rest may be taken at any time */
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		lane->load_below = keep / 2 + 1;
+		LWLockRelease(dw_ready_lock(db));
+		dw_near_cut(lane, key.due, key.id);
+		dw_near_apply_cuts();
+	}
+	pfree(sample);
+}
+
+/*
+ * The timer ends, and leaves what is ready to sessions that receive messages, up to "keep" tasks
+ * of each lane.  The next timer reads all lanes anew.
+ */
+void
+dw_near_leave_ready(uint32 keep)
+{
+	forget_waiting();
+	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
+	{
+		DwLane	   *lane = &dw_lanes[i];
+
+		if (dw_ready_count(lane) > 2 * keep)
+			leave_first(lane, keep);
+		dw_near_set_cursor(lane, PG_INT64_MIN, PG_INT64_MIN);
+	}
+}
+
 /*
  * Removes all that a former timer has left in memory.  The timer must call it before it
  * uses any other function of this file.

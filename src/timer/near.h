@@ -16,6 +16,7 @@
 #include "../shmem/shared.h"
 
 extern void dw_near_reset(DwDatabase *database);
+extern void dw_near_leave_ready(uint32 keep);
 extern bool dw_near_add(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
 extern bool dw_near_add_hard(DwLane *lane, const DwEntry *entry, const ItemPointerData *tid);
 extern bool dw_near_is_behind(const DwLane *lane, TimestampTz due);

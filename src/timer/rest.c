@@ -12,6 +12,13 @@
  * What is in memory is given up, since the next timer reads the table anew.  So a timer with
  * much in memory does not rest.
  *
+ * Nor does one of a database with messages that are due, since sessions receive them from
+ * memory.  But if another database lacks a background worker, a timer that has nothing to do
+ * itself gives way (DW_CAN_GIVE_WAY): it rests, and leaves what is ready.  Sessions receive it as
+ * after a timer has died, and have one started when few messages are left, when one is to come
+ * back, and when they have received some.  So no message waits for ever; in the moment in which the next
+ * timer reads the table anew, a session may find none.
+ *
  * Background workers may be fewer than databases.  If few are left (dw_workers_are_few()), a
  * timer that could rest does so at once, and a process that starts another one asks a timer that
  * sleeps to rest (dw_timers_make_way()).  So at the start of the server, when a timer is started in
@@ -33,6 +40,7 @@
 #include "load.h"
 #include "near.h"
 #include "rest.h"
+#include "wake_receivers.h"
 
 /* A timer that has more tasks in memory does not rest: it costs too much to read them again. */
 #define MANY_TASKS		1000
@@ -65,32 +73,37 @@ has_executor(DwDatabase *db)
 }
 
 /*
- * True if no process of the database needs the timer.  Each of them, when it comes or goes,
- * tells the timer; but sessions that wait for messages, when they go.
+ * True if no process of the database needs the timer, for a rest of this kind.  Each of them, when
+ * it comes or goes, tells the timer; but sessions that wait for messages, when they go.
+ *
+ * To give way, sessions may wait, and tasks or messages be ready which nobody can take now: when
+ * that may have changed the timer is told, or has said until when it rests.
  */
 bool
-dw_rest_is_undisturbed(DwDatabase *db)
+dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
 {
-	return !has_executor(db) && db->sweeper.state == DW_PROCESS_NONE && db->awaiting == 0 &&
-		pg_atomic_read_u64(&db->ready) == 0 && dw_receivers_oldest(db) == DW_NEVER &&
+	if (how == DW_CAN_REST && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
+		return false;
+	return !has_executor(db) && db->sweeper.state == DW_PROCESS_NONE &&
+		dw_receivers_oldest(db) == DW_NEVER &&
 		dw_restart_asked(&db->timer_news) == DW_RESTART_NONE && !dw_database_is_held(db);
 }
 
 /*
- * Returns until when the timer can rest, DW_NEVER if until it is called; or DW_NO_REST.  next
- * is when it has something to do, apart from loads.
+ * Tells how the timer can rest, and sets *until to until when, DW_NEVER if until it is called.
+ * next is when it has something to do, apart from loads.
  */
-TimestampTz
-dw_rest_possible(DwDatabase *db, TimestampTz next)
+DwCanRest
+dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until)
 {
-	TimestampTz until;
-
-	if (dw_timer_idle_timeout < 0 || pg_atomic_read_u64(&db->near) > MANY_TASKS ||
-		!dw_rest_is_undisturbed(db))
-		return DW_NO_REST;
-	until = Min(next, dw_load_first_due());
+	if (dw_timer_idle_timeout < 0 || !dw_rest_is_undisturbed(db, DW_CAN_GIVE_WAY))
+		return DW_CANNOT_REST;
+	*until = Min(next, dw_load_first_due());
 	/* otherwise the launcher would start the next timer at once */
-	return until > dw_time_add(dw_now(), 2 * dw_rest_margin()) ? until : DW_NO_REST;
+	if (*until <= dw_time_add(dw_now(), 2 * dw_rest_margin()))
+		return DW_CANNOT_REST;
+	return pg_atomic_read_u64(&db->near) <= MANY_TASKS && dw_rest_is_undisturbed(db, DW_CAN_REST) ?
+		DW_CAN_REST : DW_CAN_GIVE_WAY;
 }
 
 /*
@@ -126,18 +139,17 @@ look_at_messages(DwDatabase *db, TimestampTz *look_at)
 	*look_at = Min(*look_at, dw_now() + left);
 }
 
-/*
- * True if it is time to rest, which is possible until this time, or not possible.  Else lowers
- * *look_at to the time of the next look.
- */
+/* True if it is time to rest, if it can.  Else lowers *look_at to the time of the next look. */
 bool
-dw_rest_is_due(DwDatabase *db, TimestampTz until, TimestampTz *look_at)
+dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at)
 {
 	int64		timeout = (int64) dw_timer_idle_timeout * 1000;
 	bool		asked = dw_news_take(&db->timer_news, DW_NEWS_REST);
 	int64		left;
 
-	if (until == DW_NO_REST)
+	if (how == DW_CAN_GIVE_WAY && asked)
+		return true;
+	if (how != DW_CAN_REST)
 	{
 		dw_rest_begin();
 		if (timeout >= 0 && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
@@ -149,4 +161,30 @@ dw_rest_is_due(DwDatabase *db, TimestampTz until, TimestampTz *look_at)
 		return true;
 	*look_at = Min(*look_at, dw_now() + left);
 	return false;
+}
+
+/*
+ * The timer rests until this time: gives up what is in memory, which is of no use to the next
+ * timer, since others need the memory.
+ */
+void
+dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until)
+{
+	TimestampTz look_at;
+
+	dw_load_rest(until);
+	if (how == DW_CAN_REST)
+	{
+		dw_near_reset(db);
+		return;
+	}
+	dw_near_leave_ready(Max(MANY_TASKS / Max(db->nlanes, 1), 1));
+
+	/*
+	 * a session may have come while a long list was taken away from it, and wait for what is there
+	 * again; if it does not look a timer must wake another one
+	 */
+	look_at = dw_wake_receivers(db);
+	if (look_at != DW_NEVER)
+		dw_wake_timer(db, look_at);
 }

@@ -14,12 +14,10 @@
 
 #include "../shmem/shared.h"
 
-/* In place of the time until which a timer can rest: it cannot. */
-#define DW_NO_REST		PG_INT64_MIN
-
 extern void dw_rest_begin(void);
-extern TimestampTz dw_rest_possible(DwDatabase *db, TimestampTz next);
-extern bool dw_rest_is_due(DwDatabase *db, TimestampTz until, TimestampTz *look_at);
-extern bool dw_rest_is_undisturbed(DwDatabase *db);
+extern DwCanRest dw_rest_possible(DwDatabase *db, TimestampTz next, TimestampTz *until);
+extern bool dw_rest_is_due(DwDatabase *db, DwCanRest how, TimestampTz *look_at);
+extern bool dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how);
+extern void dw_rest_give_up(DwDatabase *db, DwCanRest how, TimestampTz until);
 
 #endif							/* DW_REST_H */

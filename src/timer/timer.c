@@ -435,7 +435,7 @@ sleep_until_needed(TimestampTz until)
  * has stored.
  */
 static bool
-go_to_rest(TimestampTz until)
+go_to_rest(DwCanRest how, TimestampTz until)
 {
 	DW_INJECT("rest-before-publish");
 	/* Z1: published before Z2, so that whoever sees Z2 sees that the timer rests */
@@ -444,7 +444,7 @@ go_to_rest(TimestampTz until)
 	dw_process_withdraw(&db->timer);
 	DW_INJECT("rest-after-withdraw");
 	/* Z3 */
-	if (anything_new() || !dw_rest_is_undisturbed(db))
+	if (anything_new() || !dw_rest_is_undisturbed(db, how))
 	{
 		/* in this order: a session that finds no timer lowers in vain what is read by then */
 		dw_process_publish(&db->timer);
@@ -452,9 +452,7 @@ go_to_rest(TimestampTz until)
 		return false;
 	}
 	DW_INJECT("rest-before-end");
-	/* what is in memory is of no use to the next timer, but others need the memory */
-	dw_load_rest(until);
-	dw_near_reset(db);
+	dw_rest_give_up(db, how, until);
 	rests = true;
 	return true;
 }
@@ -486,7 +484,8 @@ dw_timer_main(Datum number)
 		bool		handed_over;
 		TimestampTz look_at;
 		TimestampTz next;
-		TimestampTz rest_until;
+		TimestampTz rest_until = DW_NEVER;
+		DwCanRest	can_rest;
 		DwLane	   *expected;
 
 		MemoryContextReset(round_context);
@@ -524,17 +523,17 @@ dw_timer_main(Datum number)
 		dw_load_tidy();
 		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
 		next = Min(Min(dw_near_next(), lease_at), look_at);
-		rest_until = dw_rest_possible(db, next);
+		can_rest = dw_rest_possible(db, next, &rest_until);
 		next = Min(next, dw_load_next());
-		if (dw_rest_is_due(db, rest_until, &next))
+		if (dw_rest_is_due(db, can_rest, &next))
 		{
-			if (go_to_rest(rest_until))
+			if (go_to_rest(can_rest, rest_until))
 				break;
 			continue;
 		}
-		dw_can_rest(&db->timer_news, rest_until != DW_NO_REST);
+		dw_can_rest(&db->timer_news, can_rest);
 		sleep_until_needed(next);
-		dw_can_rest(&db->timer_news, false);
+		dw_can_rest(&db->timer_news, DW_CANNOT_REST);
 	}
 	proc_exit(0);
 }

@@ -396,4 +396,92 @@ group refused => sub {
 	$node->stop;
 };
 
+#
+# With one worker for timers: messages that nobody receives do not keep it from other databases, and can
+# be received all the same.
+#
+group unread => sub {
+	my $held;
+
+	# A task of the other database that has the worker until it is let go.
+	my $occupy = sub {
+		$held = $node->background_psql('other');
+		$held->query_safe('SELECT pg_advisory_lock(1)');
+		sql(q{SELECT delay_schedule('0', 'SELECT pg_advisory_xact_lock(1)')}, 'other');
+		wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a task of another database runs', 60, db => 'other', expected => 1);
+		wait_for($node, q{SELECT state FROM delay_wheel.status WHERE database = 'postgres'}, 'the timer has given way', 60, db => 'other', expected => 'resting');
+	};
+	my $let_go = sub {
+		$held->quit;
+		wait_for($node, q{SELECT count(*) FROM delay_wheel.tasks}, 'the task ends', 60, db => 'other', expected => 0);
+	};
+	my $receive = q{SELECT count(*) FROM delay_receive('mail', %d, autocommit => true)};
+
+	set_up('rest_unread', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\n");
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	rests('another database', 'other');
+	sql(q{SELECT delay_queue('mail', external => true)});
+	sql(q{SELECT count(delay_send('mail', to_json(i)::jsonb)) FROM generate_series(1, 4) i});
+	wait_for($node, q{SELECT state || ' ' || ready FROM delay_wheel.status WHERE database = 'postgres'}, 'messages wait', 60, expected => 'running 4');
+	$occupy->();
+	is(sql(q{SELECT ready FROM delay_wheel.status WHERE database = 'postgres'}), 4, 'messages are there');
+	is(sql(q{SELECT state FROM delay_wheel.lanes WHERE queue = 'mail'}), 'unreceived', 'and said not to be received');
+	is(sql(q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_receive('mail', 2, autocommit => true)}), '1 2', 'they can be received without a timer');
+	is(sql(q{BEGIN; SELECT count(*) FROM delay_receive('mail'); ROLLBACK}), 1, 'one is put back');
+	sql(q{SELECT delay_send('mail', '5')});
+	my $waiting = $node->background_psql('postgres');
+	$let_go->();
+	wait_for($node, q{SELECT ready FROM delay_wheel.status WHERE database = 'postgres'}, 'when the worker is free, these are there, too', 60, expected => 3);
+	wait_for($node, q{SELECT string_agg(payload::text, ' ' ORDER BY id) FROM delay_receive('mail', 9, autocommit => true)}, 'and can be received', 60, expected => '3 4 5');
+
+	#
+	# A session that waits.
+	#
+	$waiting->query_until(qr/waits/, "\\echo waits\nCALL delay_await('mail', '120 s');\n\\echo answered\n");
+	wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CALL delay_await%' AND state = 'active'}, 'a session waits');
+	$occupy->();
+	sql(q{SELECT delay_send('mail', '6')});
+	$let_go->();
+	ok($waiting->query_until(qr/answered/, ''), 'it is told of a message');
+	$waiting->quit;
+
+	#
+	# Many: more than are left in memory.
+	#
+	sql(q{SELECT count(delay_send('mail', '7')) FROM generate_series(1, 5000)});
+	wait_for($node, q{SELECT ready FROM delay_wheel.status WHERE database = 'postgres'}, 'many wait', 60, expected => 5001);
+	$occupy->();
+	cmp_ok(sql(q{SELECT ready FROM delay_wheel.status WHERE database = 'postgres'}), '<', 3000, 'some of them are in memory');
+	my $received = 0;
+	while ((my $n = sql(q{SELECT count(*) FROM delay_lease('mail', 100, '1 h')})) > 0)
+	{
+		$received += $n;
+	}
+	note("$received were received without a timer");
+	cmp_ok($received, '>', 0, 'those can be received');
+	$let_go->();
+	ok(wait_until(120, sub { ($received += sql(q{SELECT count(*) FROM delay_lease('mail', 1000, '1 h')})) >= 5001 }), 'then all others');
+	is($received, 5001, 'each once');
+
+	#
+	# Ends of processes.
+	#
+	sql(q{SELECT count(delay_send('mail', '8')) FROM generate_series(1, 3)});
+	wait_for($node, q{SELECT ready FROM delay_wheel.status WHERE database = 'postgres'}, 'messages wait', 60, expected => 3);
+	$occupy->();
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'});
+	wait_for($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'delay_wheel launcher'}, 'another launcher', 60, expected => 1);
+	is(sql(sprintf($receive, 1)), 1, 'one is received');
+	$let_go->();
+	wait_for($node, q{SELECT state || ' ' || ready FROM delay_wheel.status WHERE database = 'postgres'}, 'a timer has read the others', 60, expected => 'running 2');
+	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer'});
+	wait_for($node, sprintf($receive, 1), 'one is received when the timer was ended', 60, expected => 1);
+	$occupy->();
+	$node->stop('immediate');
+	$node->start;
+	wait_for($node, sprintf($receive, 1), 'the last one after a crash', 60, expected => 1);
+	$held->quit;
+	$node->stop;
+};
+
 done_testing();
