@@ -383,7 +383,7 @@ group refused => sub {
 	rests('another database', 'other');
 	rests('the timer rests');
 	# tries after pauses of 10, 20, 40 ms and so on: the next one would be 5 s after the last
-	sql(q{SELECT delay_schedule('0', 'INSERT INTO ran SELECT ''long'' FROM pg_sleep(9); UPDATE ran SET at = clock_timestamp() WHERE name = ''long''')});
+	sql(q{SELECT delay_schedule('0', 'INSERT INTO ran SELECT ''long'' FROM pg_sleep(7); UPDATE ran SET at = clock_timestamp() WHERE name = ''long''')});
 	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task runs', 60, expected => 1);
 	sql(q{SELECT plan('waits', '0')}, 'other');
 	wait_for($node, q{SELECT state FROM delay_wheel.status WHERE database = 'other'}, 'no worker is free for the timer of another database', 60, expected => 'stopped');
