@@ -16,7 +16,7 @@
 #   make test-packages   Debian's package, built, installed, upgraded and removed in a
 #                        chroot, and the images (test/packages; as root)
 #   make test-patroni    three nodes under Patroni, with faults (test/patroni; as root)
-#   make bench           how fast it is, beside plain PostgreSQL (15 minutes; see
+#   make bench           how fast it is, beside plain PostgreSQL (40 minutes; see
 #                        doc/benchmarks.md)
 #   make chaos           faults of all kinds at random, five minutes long
 #                        (test/chaos)

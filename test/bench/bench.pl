@@ -159,13 +159,15 @@ sub skip_locked_burst
 	my ($first, $last) = @_;
 	my $due = schedule_burst($last - $first + 1, sub {
 		shop()->query("INSERT INTO floor_task (due, sql) SELECT to_timestamp($_[0]), task_of(oid) FROM generate_series($first, $last) oid");
-	}, [ shop() ]);
+	}, [ shop() ], time() + 2 + 1e-5 * ($last - $first + 1));
 
+	# the rest must be ready by then, too
 	run('ANALYZE floor_task') if $pending == 0;
 	my @drainers = map { kept_session("drainer $_", 'shop') } 1, 2;
 	$_->query("SET synchronous_commit = '" . shop()->value('SHOW synchronous_commit') . q{'}) for @drainers;
 	# plans are made, and both begin, before the clock runs
 	$_->query('CALL skip_locked_drain(1000)') for @drainers;
+	die "the SKIP LOCKED loops were not ready in time\n" if time() > $due;
 	$_->send("SELECT pg_sleep($due - extract(epoch FROM clock_timestamp())) \\g /dev/null\n" .
 			'SELECT extract(epoch FROM clock_timestamp()); CALL skip_locked_drain(1000)') for @drainers;
 	my $start = min(map { ($_->answer)[0] } @drainers);
