@@ -684,11 +684,14 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
-	/* the timer has noted these two, and would run again if they had changed */
-	if ((db->timer.state == DW_PROCESS_RUNNING || timer_rests(db)) && dw_database_is_disabled(db))
-		return "disabled";
-	if ((db->timer.state == DW_PROCESS_RUNNING || timer_rests(db)) && db->paused)
-		return "paused";
+	if (db->timer.state == DW_PROCESS_RUNNING || timer_rests(db))
+	{
+		/* the timer has noted these two, and would run again if they had changed */
+		if (dw_database_is_disabled(db))
+			return "disabled";
+		if (db->paused)
+			return "paused";
+	}
 	if (timer_rests(db))
 		return dw_rest_until(&db->timer_news) == DW_AWAKE ? "starting" : "resting";
 	return states[db->timer.state];

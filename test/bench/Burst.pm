@@ -11,7 +11,10 @@ use Exporter 'import';
 use List::Util qw(max);
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(schedule_burst finish_burst wheel_burst $done_here last_commit settle old_snapshot table_sizes);
+our @EXPORT = qw(schedule_burst finish_burst wheel_burst $bound_text $done_here last_commit settle old_snapshot table_sizes);
+
+# The text of tasks whose order is an argument.
+our $bound_text = 'update t_order set stars=stars+5, status=status+1 where oid=$1';
 
 # Seconds between the end of scheduling and the due time, at least; set by bench.pl.
 our $lead;

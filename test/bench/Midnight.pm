@@ -16,7 +16,6 @@ use Time::HiRes qw(sleep time);
 our @EXPORT_OK = qw(measure_midnight);
 
 my $owners = 10;
-my $text = 'update t_order set stars=stars+5, status=status+1 where oid=$1';
 # The tasks of somebody else, of which so many seconds lie between two.
 my $between = 0.05;
 my $others_text = 'update other_order set stars=stars+5, status=status+1, at=clock_timestamp() where oid=$1';
@@ -44,7 +43,7 @@ sub schedule_parts
 	{
 		my $to = $first - 1 + int(($last - $first + 1) * ($i + 1) / @sessions);
 
-		$sessions[$i]->send("SELECT count(delay_schedule_at(to_timestamp($due), '$text', oid)) FROM generate_series($from, $to) oid");
+		$sessions[$i]->send("SELECT count(delay_schedule_at(to_timestamp($due), '$bound_text', oid)) FROM generate_series($from, $to) oid");
 		$from = $to + 1;
 	}
 	$_->answer for @sessions;

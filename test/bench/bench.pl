@@ -112,7 +112,6 @@ sub rounds
 # Tasks and orders.
 #
 my $far_due = q{now() + interval '48 hours'};
-my $bound_text = 'update t_order set stars=stars+5, status=status+1 where oid=$1';
 
 # What can be rolled back between measurements is rolled back: when nothing else
 # is pending the tables are emptied, else cleaned.
