@@ -70,6 +70,20 @@ sub measure_clients
 }
 
 #
+# A server that has worked for a while writes its WAL into files that are there.  On a new one each
+# file is filled with zeros first, and synced, for which all commits wait.  So as many files as
+# a row will take are used up, and stay there for it.
+#
+sub make_wal_files
+{
+	my ($files) = @_;
+
+	run(q{SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()}) for 1 .. $files;
+	run('CHECKPOINT');
+	return;
+}
+
+#
 # Tasks beside pgbench's own transactions, which take all processors: how late they begin,
 # and what pgbench loses, compared with the same statements sent by clients.
 #
@@ -141,6 +155,7 @@ sub measure_beside
 	$sync_commit->('on');
 	system("$ENV{DW_BENCH_BINDIR}/pgbench -i -q -s $opt->{beside_scale} -U shop bench >/dev/null 2>&1") == 0 or die "pgbench -i failed\n";
 	run('VACUUM ANALYZE');
+	make_wal_files($opt->{beside_wal_files});
 	for my $round (1 .. $opt->{beside_rounds})
 	{
 		my ($tps, $late, $floor) = tasks_beside();
