@@ -43,6 +43,7 @@ INSERT INTO wait_ended VALUES
 	('failed, discarded, in both', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
 	('skipped', delay_schedule_task('SELECT 1', due => now() - interval '1 hour', skip_after => '1 s', queue => 'wait all')),
 	('first attempt, then cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all', max_attempts => 2, retry_delay => '1 day')),
+	('first attempt, then cancelled, not recorded', delay_schedule_task('SELECT 1 / 0', queue => 'wait errors', max_attempts => 2, retry_delay => '1 day')),
 	('failed, put back, done', delay_schedule_task('SELECT wait_mended()', queue => 'wait all')),
 	('failed, put back, done, not recorded', delay_schedule_task('SELECT wait_mended()', queue => 'wait errors')),
 	('failed, put back, cancelled', delay_schedule_task('SELECT 1 / 0', queue => 'wait all')),
@@ -59,7 +60,7 @@ SELECT delay_retry(id) FROM wait_ended WHERE what = 'failed, put back, failed';
 SELECT pg_temp.wait_until_done();
 SELECT what, string_agg(outcome, ', ' ORDER BY ended) AS recorded FROM wait_ended JOIN delay_wheel.history ON task = id
 	WHERE what LIKE '%put back%' GROUP BY what ORDER BY min(id);
-SELECT delay_cancel(id) FROM wait_ended WHERE what = 'first attempt, then cancelled';
+SELECT delay_cancel(id) FROM wait_ended WHERE what LIKE 'first attempt, then cancelled%';
 SELECT count(delay_discard(id)) FROM wait_ended WHERE what LIKE 'failed, discarded%';
 SELECT what, delay_wait(id, '0') FROM wait_ended ORDER BY id;
 SET ROLE regress_dw_wait_stranger;
@@ -70,7 +71,7 @@ DROP FUNCTION wait_mended;
 DELETE FROM delay_wheel.failed_task;
 -- among the newest, be there as many as there may; which of the tables is written does not matter
 INSERT INTO delay_wheel_internal.history_0 (task, due, started, ended, owner, queue, attempt, outcome, sql)
-	SELECT -i, now(), now(), now(), CURRENT_USER::regrole, 0, 1, 'done', repeat('x', 1000) FROM generate_series(1, 1000) i;
+	SELECT -i, now(), now(), now(), CURRENT_USER::regrole, 0, 1, 'done', repeat('x', 1800) FROM generate_series(1, 1000) i;
 INSERT INTO delay_wheel_internal.history_1 SELECT * FROM delay_wheel_internal.history_0 WHERE task < 0;
 INSERT INTO delay_wheel_internal.history_2 SELECT * FROM delay_wheel_internal.history_0 WHERE task < 0;
 -- also of an executor that has written a row in the first page
