@@ -316,7 +316,8 @@ admin(q{
 });
 my $fill = q{SELECT count(delay_schedule('0', 'INSERT INTO seen (n, label) VALUES ($1, $2)', 100 + g, 'fill')) FROM generate_series(1, 40) g;};
 open_batch("$fill SELECT delay_schedule('0', 'SELECT tidy()'); $fill", 30, 'a function that changes the table');
-query_is(q{SELECT (SELECT count(*) || ' ' || sum(added) FROM seen) || ' ' || (SELECT count(*) FROM fired)}, '40 200 0', 'can do so, as it could alone');
+query_is(q{SELECT count(*) FROM fired}, '0', 'can do so, as it could alone');
+query_is(q{SELECT count(*) || ' ' || sum(added) FROM seen}, '40 200', 'and all goes on with the table as it is now');
 admin('ALTER TABLE seen DROP COLUMN IF EXISTS added');
 clean();
 
