@@ -103,6 +103,12 @@
  */
 #define START_TURN_US	USECS_PER_SEC
 
+/*
+ * If the start of a timer is refused for this long, one that has run as long ends: databases that
+ * always have something near, or a backlog, take turns.
+ */
+#define TURN_US			(5 * USECS_PER_SEC)
+
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
@@ -392,6 +398,49 @@ leaves_a_worker(void)
 	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
 }
 
+/*
+ * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
+ * Its database waits for its next turn then, behind all that wait already.
+ */
+static void
+end_longest_turn(void)
+{
+	DwDatabase *longest = NULL;
+	int64		started = dw_uptime() - TURN_US;
+
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		DwDatabase *db = dw_database(i);
+
+		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started)
+		{
+			longest = db;
+			started = db->timer.started;
+		}
+	}
+	if (longest == NULL)
+		return;
+	dw_call_timer(longest, DW_RESTART_NOW);
+	dw_executors_end(longest, InvalidOid);
+}
+
+/*
+ * No background worker was free for the timer of a place: has others give one up.  A timer does
+ * not rest as long as there is an executor, so one that only waits for work ends first.  If that
+ * does not help the databases take turns, unless timers are to be kept.
+ */
+static void
+make_others_leave(int number)
+{
+	Place	   *place = &places[number];
+	int64		since = place->is_probed ? probe_refusal.since : place->refusal.since;
+
+	dw_timers_make_way(true);
+	(void) dw_executor_end_idle_elsewhere(dw_database(number)->oid);
+	if (dw_timer_idle_timeout >= 0 && since != 0 && dw_uptime() - since >= TURN_US)
+		end_longest_turn();
+}
+
 /* Starts the timer of a place.  False if no background worker is free. */
 static bool
 start_timer(int number)
@@ -425,7 +474,7 @@ start_timer(int number)
 		return true;
 	}
 	is_refused(number);
-	dw_timers_make_way(true);
+	make_others_leave(number);
 	return false;
 }
 
@@ -446,6 +495,14 @@ notice_dead_timer(int number)
 	LWLockRelease(dw_shared->table_lock);
 }
 
+/* True if a session has asked for the timer of this place. */
+static bool
+is_asked_for(DwDatabase *db)
+{
+	return dw_news_is_told(&db->timer_news, DW_NEWS_START) ||
+		dw_news_is_told(&db->timer_news, DW_NEWS_CREATED);
+}
+
 /*
  * True if the timer rests, and need not be started yet: lowers first_rest_ends to when it
  * must.
@@ -455,9 +512,7 @@ goes_on_resting(DwDatabase *db)
 {
 	TimestampTz start_at;
 
-	if (!dw_process_rests(&db->timer) ||
-		dw_news_is_told(&db->timer_news, DW_NEWS_START) ||
-		dw_news_is_told(&db->timer_news, DW_NEWS_CREATED))
+	if (!dw_process_rests(&db->timer) || is_asked_for(db))
 		return false;
 	start_at = dw_time_add(dw_rest_until(&db->timer_news), -dw_rest_margin());
 	if (start_at <= dw_now())
@@ -573,8 +628,7 @@ serve_place(int number, bool *starting, int64 *look_again)
 	if (db->absent && !wanted)
 	{
 		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-		if (!dw_news_is_told(&db->timer_news, DW_NEWS_START) &&
-			!dw_news_is_told(&db->timer_news, DW_NEWS_CREATED))
+		if (!is_asked_for(db))
 			dw_database_leave(db);
 		LWLockRelease(dw_shared->table_lock);
 		place->backoff = 0;

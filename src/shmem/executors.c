@@ -21,10 +21,15 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 
+#include "../base/clock.h"
 #include "../base/compat.h"
 #include "../ring/ring.h"
 #include "executors.h"
+#include "places.h"
 #include "shared.h"
+
+/* An executor that has been idle this long may end if another database lacks its worker. */
+#define IDLE_US		USECS_PER_SEC
 
 DwExecutor *dw_this_executor = NULL;
 DwExecutor *dw_executors = NULL;
@@ -203,6 +208,56 @@ dw_executors_end(DwDatabase *db, Oid owner)
 			dw_executor_end(e);
 	}
 	LWLockRelease(dw_ready_lock(db));
+}
+
+/*
+ * Returns the executor that has been idle longest, for "idle_for" microseconds at least, of
+ * this database ("here") or of all others, and not of this role; NULL if there is none.
+ */
+DwExecutor *
+dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
+{
+	DwExecutor *idle = NULL;
+	TimestampTz since = dw_now() - idle_for;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if ((e->database == database) == here && e->owner != not_of &&
+			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
+		{
+			idle = e;
+			since = e->since;
+		}
+	}
+	return idle;
+}
+
+/*
+ * Ends the executor of another database than this one that has been idle longest, for
+ * IDLE_US at least; false if there is none.  Takes the table lock, and a ready lock.
+ */
+bool
+dw_executor_end_idle_elsewhere(Oid database)
+{
+	DwExecutor *idle = dw_executor_idle_longest(database, false, InvalidOid, IDLE_US);
+	DwDatabase *other;
+
+	if (idle == NULL)
+		return false;
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	other = dw_database_find(idle->database);
+	if (other != NULL)
+	{
+		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
+		/* it may have ended meanwhile, or work again */
+		if (idle->database == other->oid && idle->state == DW_EXECUTOR_IDLE)
+			dw_executor_end(idle);
+		LWLockRelease(dw_ready_lock(other));
+	}
+	LWLockRelease(dw_shared->table_lock);
+	return true;
 }
 
 /*

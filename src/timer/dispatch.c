@@ -252,56 +252,12 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	return false;
 }
 
-/*
- * Returns the executor that has been idle longest, for "idle_for" microseconds at least, of
- * this database ("here") or of all others, and not of this role; NULL if there is none.
- */
-static DwExecutor *
-idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
-{
-	DwExecutor *idle = NULL;
-	TimestampTz since = dw_now() - idle_for;
-
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		if ((e->database == database) == here && e->owner != not_of &&
-			e->state == DW_EXECUTOR_IDLE && !e->must_exit && e->since <= since)
-		{
-			idle = e;
-			since = e->since;
-		}
-	}
-	return idle;
-}
-
-/*
- * No background worker was free: ends the executor of another database that has been idle
- * longest, for STUCK_US at least, or has a timer rest.
- */
+/* No background worker was free: has another database give one up. */
 static void
 free_worker_elsewhere(DwDatabase *db)
 {
-	DwExecutor *idle = idle_longest(db->oid, false, InvalidOid, STUCK_US);
-	DwDatabase *other;
-
-	if (idle == NULL)
-	{
+	if (!dw_executor_end_idle_elsewhere(db->oid))
 		dw_timers_make_way(true);
-		return;
-	}
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	other = dw_database_find(idle->database);
-	if (other != NULL)
-	{
-		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
-		/* it may have ended meanwhile, or work again */
-		if (idle->database == other->oid && idle->state == DW_EXECUTOR_IDLE)
-			dw_executor_end(idle);
-		LWLockRelease(dw_ready_lock(other));
-	}
-	LWLockRelease(dw_shared->table_lock);
 }
 
 /*
@@ -418,7 +374,7 @@ end_idle_executor(DwDatabase *db, Oid not_of, int64 idle_for)
 	DwExecutor *idle;
 
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-	idle = idle_longest(db->oid, true, not_of, idle_for);
+	idle = dw_executor_idle_longest(db->oid, true, not_of, idle_for);
 	if (idle)
 		dw_executor_end(idle);
 	LWLockRelease(dw_ready_lock(db));

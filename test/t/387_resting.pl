@@ -397,6 +397,42 @@ group refused => sub {
 };
 
 #
+# With one worker for timers: an executor that only waits for work keeps no other database from its
+# worker, however long it may be idle.
+#
+group idle => sub {
+	set_up('rest_idle', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\ndelay_wheel.executor_idle_timeout = 1h\n");
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	rests('another database', 'other');
+	rests('the timer rests');
+	sql(q{SELECT plan('before', '0')});
+	has_run('before');
+	sql(q{SELECT plan('waits', '0')}, 'other');
+	has_run('waits', 'a task of another database has the worker', 'other');
+	note('late by ' . sql(q{SELECT at - due FROM ran WHERE name = 'waits'}, 'other'));
+	$node->stop;
+};
+
+#
+# With one worker for timers: databases that always have something near take turns.
+#
+group turns => sub {
+	set_up('rest_turns', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\ndelay_wheel.executor_idle_timeout = 1h\n");
+	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 2;
+	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')}, "db$_") for 1 .. 2;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "$_: its tasks run", 60, db => $_) for qw(db1 db2);
+	sql('TRUNCATE ran', "db$_") for 1 .. 2;
+	wait_for($node, q{SELECT count(*) > 0 FROM ran}, "$_: again", 60, db => $_) for qw(db1 db2);
+	sql(q{SELECT plan('long', '0')});
+	has_run('long', 'and those of a third one');
+	# a backlog
+	sql(q{SELECT count(delay_schedule('0', 'SELECT pg_sleep(0.1)')) FROM generate_series(1, 10000)}, 'db1');
+	sql(q{SELECT plan('beside', '0')});
+	has_run('beside', 'a backlog keeps no other database from its turn');
+	$node->stop;
+};
+
+#
 # With one worker for timers: messages that nobody receives do not keep it from other databases, and can
 # be received all the same.
 #
