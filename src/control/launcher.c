@@ -925,6 +925,10 @@ serve_all(void)
 	first = longest_refused();
 	if (first >= 0)
 		serve_place(first, &starting, &look_again);
+	/* those for which sessions ask come before those that are looked into in any case */
+	for (int i = 0; i < dw_max_databases; i++)
+		if (i != first && is_asked_for(dw_database(i)))
+			serve_place(i, &starting, &look_again);
 	for (int i = 0; i < dw_max_databases; i++)
 		if (i != first)
 			serve_place(i, &starting, &look_again);
@@ -947,6 +951,9 @@ serve_all(void)
 
 		if (!probe(oid, &starting, &look_again))
 			break;
+		/* the database may be gone, for which no worker was free */
+		if (probe_refusal.since != 0)
+			probe_is_begun();
 		to_probe = list_delete_first(to_probe);
 		probed = list_append_unique_oid(probed, oid);
 	}

@@ -393,7 +393,21 @@ group refused => sub {
 	my $after = sql("SELECT extract(epoch FROM at) - $ended FROM ran", 'other');
 	note("after $after s");
 	cmp_ok($after, '<', 1.5, 'at once');
-	$node->stop;
+
+	#
+	# Databases that cannot be looked into are named in the log, also after one of them was dropped.
+	#
+	rests('another database', 'other');
+	rests('the timer rests');
+	sql(q{SELECT delay_schedule('0', 'SELECT pg_sleep(600)')});
+	wait_for($node, q{SELECT count(*) FROM delay_wheel.running}, 'a long task runs', 60, expected => 1);
+	for my $name (qw(first second))
+	{
+		sql("CREATE DATABASE $name TEMPLATE template0");
+		ok(wait_until(60, sub { log_since($node, 0) =~ /could not look into database "$name"/ }), "$name: the log says that it cannot be looked into");
+		sql("DROP DATABASE $name");
+	}
+	$node->stop('immediate');
 };
 
 #
