@@ -234,6 +234,24 @@ dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
 	return idle;
 }
 
+/* Ends an executor of another database if it is still in this state; takes locks. */
+static void
+end_elsewhere(DwExecutor *e, DwExecutorState state)
+{
+	DwDatabase *other;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	other = dw_database_find(e->database);
+	if (other != NULL)
+	{
+		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
+		if (e->database == other->oid && e->state == state)
+			dw_executor_end(e);
+		LWLockRelease(dw_ready_lock(other));
+	}
+	LWLockRelease(dw_shared->table_lock);
+}
+
 /*
  * Ends the executor of another database than this one that has been idle longest, for
  * IDLE_US at least; false if there is none.  Takes the table lock, and a ready lock.
@@ -242,22 +260,32 @@ bool
 dw_executor_end_idle_elsewhere(Oid database)
 {
 	DwExecutor *idle = dw_executor_idle_longest(database, false, InvalidOid, IDLE_US);
-	DwDatabase *other;
 
 	if (idle == NULL)
 		return false;
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	other = dw_database_find(idle->database);
-	if (other != NULL)
-	{
-		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
-		/* it may have ended meanwhile, or work again */
-		if (idle->database == other->oid && idle->state == DW_EXECUTOR_IDLE)
-			dw_executor_end(idle);
-		LWLockRelease(dw_ready_lock(other));
-	}
-	LWLockRelease(dw_shared->table_lock);
+	end_elsewhere(idle, DW_EXECUTOR_IDLE);
 	return true;
+}
+
+/*
+ * Ends an executor of another database than this one after its task: the one that began its task
+ * last, since it is likely to have short ones.  Takes the table lock, and a ready lock.
+ */
+void
+dw_executor_end_busy_elsewhere(Oid database)
+{
+	DwExecutor *busy = NULL;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != database && e->state == DW_EXECUTOR_BUSY && !e->must_exit &&
+			(busy == NULL || e->since > busy->since))
+			busy = e;
+	}
+	if (busy != NULL)
+		end_elsewhere(busy, DW_EXECUTOR_BUSY);
 }
 
 /*

@@ -109,6 +109,7 @@ extern bool dw_executor_runs_autonomous_in(int16 queue);
 
 extern DwExecutor *dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for);
 extern bool dw_executor_end_idle_elsewhere(Oid database);
+extern void dw_executor_end_busy_elsewhere(Oid database);
 extern void dw_executor_end(DwExecutor *e);
 extern void dw_executors_end(DwDatabase *db, Oid owner);
 extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);

@@ -195,7 +195,7 @@ dw_owner_unlist(DwOwner *owner)
  * it has no ready task.  An owner that is in the right list already moves to its end.
  *
  * Blocked owners who lack a background worker are put first, where
- * dw_owners_lack_worker() looks for them.  Needs the ready lock, exclusively.
+ * dw_owners_lack_worker_for() looks for them.  Needs the ready lock, exclusively.
  */
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
@@ -340,20 +340,44 @@ dw_owners_retry(DwDatabase *db)
 	db->blocked_until = next;
 }
 
+/* How long the owner has lacked a background worker, in us; 0 if it does not. */
+static int64
+lacks_worker_for(const DwOwner *owner)
+{
+	return owner->block == DW_BLOCK_NO_WORKER ? Max(dw_uptime() - owner->no_worker_since, 1) : 0;
+}
+
 /*
- * True if owners of the database wait for a background worker and could use it.
+ * How long the owner with this role has lacked a background worker, in us; 0 if it does not.
+ * Takes the table lock.
+ */
+int64
+dw_owner_lacks_worker_for(DwDatabase *db, Oid role)
+{
+	DwOwner    *owner;
+	int64		result;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	owner = find_owner(db, role);
+	result = owner != NULL ? lacks_worker_for(owner) : 0;
+	LWLockRelease(dw_shared->table_lock);
+	return result;
+}
+
+/*
+ * How long some owner of the database has waited for a background worker, in us, that could use
+ * it; 0 if none waits.
  *
  * Reads without a lock, so the answer may be out of date.  These owners are in front of
  * the list of blocked ones, so the first one tells.
  */
-bool
-dw_owners_lack_worker(DwDatabase *db)
+int64
+dw_owners_lack_worker_for(DwDatabase *db)
 {
 	dlist_node *end = &db->blocked_owners.head;
 	dlist_node *first = ((volatile dlist_node *) end)->next;
 
-	return first != end && dw_linked_owner(first)->block == DW_BLOCK_NO_WORKER &&
-		!dw_database_is_disabled(db);
+	return first == end || dw_database_is_disabled(db) ? 0 : lacks_worker_for(dw_linked_owner(first));
 }
 
 /*

@@ -66,6 +66,14 @@
 /* Microseconds after which an executor that runs the same task counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
+/*
+ * An owner that has lacked a background worker for TURN_US has an executor of another database end
+ * after its task.  That database leaves the worker to others for YIELD_US, which is more than the
+ * pause between two attempts of theirs, see owners.c.
+ */
+#define TURN_US		(5 * USECS_PER_SEC)
+#define YIELD_US	(6 * USECS_PER_SEC)
+
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
 
@@ -252,12 +260,33 @@ register_executor(DwDatabase *db, Oid owner, bool can_log_in)
 	return false;
 }
 
-/* No background worker was free: has another database give one up. */
+/* No background worker was free for this owner: has another database give one up. */
 static void
-free_worker_elsewhere(DwDatabase *db)
+free_worker_elsewhere(DwDatabase *db, Oid owner)
 {
-	if (!dw_executor_end_idle_elsewhere(db->oid))
-		dw_timers_make_way(true);
+	if (dw_executor_end_idle_elsewhere(db->oid))
+		return;
+	dw_timers_make_way(true);
+	if (dw_owner_lacks_worker_for(db, owner) >= TURN_US)
+		dw_executor_end_busy_elsewhere(db->oid);
+}
+
+/*
+ * True if the owner must leave the next background worker to another database, which has waited
+ * for its turn.  For YIELD_US at most, in which all others have tried again.
+ */
+static bool
+yields_turn(DwDatabase *db, Oid owner)
+{
+	bool		others_wait = false;
+
+	for (int i = 0; i < dw_max_databases && !others_wait; i++)
+	{
+		DwDatabase *other = dw_database(i);
+
+		others_wait = other != db && OidIsValid(other->oid) && dw_owners_lack_worker_for(other) >= TURN_US;
+	}
+	return others_wait && dw_owner_lacks_worker_for(db, owner) < YIELD_US;
 }
 
 /*
@@ -273,10 +302,12 @@ start_executor(DwDatabase *db, Oid owner, bool is_first)
 	bool		can_log_in;
 	DwBlock		block = ask_access(owner, &can_log_in);
 
-	if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
+	if (block == DW_BLOCK_NONE && yields_turn(db, owner))
+		block = DW_BLOCK_NO_WORKER;
+	else if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
 	{
 		block = DW_BLOCK_NO_WORKER;
-		free_worker_elsewhere(db);
+		free_worker_elsewhere(db, owner);
 	}
 	else if (block == DW_BLOCK_NONE && dw_workers_are_few())
 		dw_timers_make_way(false);
@@ -596,7 +627,7 @@ others_lack_worker(DwDatabase *db)
 		DwDatabase *other = dw_database(i);
 
 		if (other != db && OidIsValid(other->oid) &&
-			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker(other)))
+			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker_for(other) > 0))
 			return true;
 	}
 	return false;
@@ -614,7 +645,7 @@ others_lack_worker(DwDatabase *db)
 static void
 retry_without_worker(DwDatabase *db)
 {
-	if (!dw_owners_lack_worker(db) || others_lack_worker(db))
+	if (dw_owners_lack_worker_for(db) == 0 || others_lack_worker(db))
 		return;
 	for (uint32 n = count_ended_workers(db); n > 0; n--)
 	{
@@ -751,7 +782,7 @@ dw_dispatch(DwDatabase *db)
 	look_again = Min(look_again, db->blocked_until);
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
-	if (dw_owners_lack_worker(db))
+	if (dw_owners_lack_worker_for(db) > 0)
 		dw_sweeper_ask_to_make_way(db);
 
 	if (waiting > 0)

@@ -447,6 +447,21 @@ group turns => sub {
 };
 
 #
+# With one worker for executors, and timers that stay: executors of several databases take turns.
+#
+group turns_of_executors => sub {
+	set_up('rest_executors', conf => "max_worker_processes = 4\nmax_logical_replication_workers = 0\ndelay_wheel.timer_idle_timeout = -1\n");
+	sql('CREATE DATABASE other TEMPLATE postgres');
+	sql(q{SELECT count(delay_schedule('0', 'SELECT pg_sleep(0.1)')) FROM generate_series(1, 10000)});
+	sql(q{SELECT plan('waits', '0')}, 'other');
+	has_run('waits', 'a backlog keeps a worker from no other database', 'other');
+	sql(q{SELECT delay_every('tick', '300 ms', 'SELECT 1')}, 'other');
+	my $left = sql('SELECT count(*) FROM delay_wheel.task');
+	wait_for($node, "SELECT count(*) < $left - 20 FROM delay_wheel.task", 'which has its turns, too');
+	$node->stop;
+};
+
+#
 # With one worker for timers: messages that nobody receives do not keep it from other databases, and can
 # be received all the same.
 #
