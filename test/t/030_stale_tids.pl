@@ -125,10 +125,10 @@ is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT n) FROM ran'), 
 #
 $node->safe_psql('postgres', q{
 	SELECT delay_queue('grouped', groups => true, group_max_running => 10);
-	-- so many tasks that are due, of 50 groups
+	-- so many tasks that are due, of 50 groups; no look for one comes by the id of another one
 	CREATE FUNCTION put(first int, count int) RETURNS void LANGUAGE sql AS $$
-		INSERT INTO delay_wheel.task (due, owner, queue, sql, group_key)
-		SELECT now(), current_user::regrole, q.id, format('INSERT INTO ran VALUES (%s, current_setting(''delay_wheel.task_id'')::bigint)', n), 'g' || n % 50
+		INSERT INTO delay_wheel.task (id, due, owner, queue, sql, group_key)
+		SELECT n * 300, now(), current_user::regrole, q.id, format('INSERT INTO ran VALUES (%s, current_setting(''delay_wheel.task_id'')::bigint)', n), 'g' || n % 50
 		FROM delay_wheel.queue q, generate_series(first, first + count - 1) n WHERE q.name = 'grouped'
 	$$;
 });
