@@ -109,6 +109,9 @@
  */
 #define TURN_US			(5 * USECS_PER_SEC)
 
+/* Minimum interval between log messages about the lack of a worker for one database's timer. */
+#define LOG_INTERVAL_US	USECS_PER_MINUTE
+
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
@@ -116,6 +119,8 @@ typedef struct Place
 	int64		start_after;	/* start no timer before this time */
 	int64		backoff;		/* the last pause before a start; 0: there was none */
 	DwRefusal	refusal;		/* of its timer */
+	Oid			told_of;		/* the database whose refusal the log was told of */
+	int64		told_at;		/* when it was */
 	bool		is_probed;		/* nobody knows whether its database has the extension */
 	bool		is_served;		/* a timer has found the extension, now or before a restart */
 } Place;
@@ -335,18 +340,26 @@ probe_is_begun(void)
 	pg_atomic_write_u32(&dw_shared->unlooked, InvalidOid);
 }
 
-/* No background worker was free for the timer of a place.  Reports that, once. */
+/*
+ * No background worker was free for the timer of a place.  Reports that, once; to the log only if it
+ * was not told of this database just now: where databases take turns, each is refused again and again.
+ */
 static void
 timer_is_refused(int number)
 {
 	DwDatabase *db = dw_database(number);
+	Place	   *place = &places[number];
 	bool		is_first;
 	char	   *name;
 
-	if (!dw_refused(&places[number].refusal, &is_first) || !is_first)
+	if (!dw_refused(&place->refusal, &is_first) || !is_first)
 		return;
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
 	dw_problem(&db->problem, DW_TIMER_REFUSED);
+	if (place->told_of == db->oid && dw_uptime() - place->told_at < LOG_INTERVAL_US)
+		return;
+	place->told_of = db->oid;
+	place->told_at = dw_uptime();
 	name = name_of_database(db->oid);
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

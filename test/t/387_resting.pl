@@ -9,6 +9,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use DelayWheel;
+use List::Util qw(max);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -431,6 +432,7 @@ group idle => sub {
 # With one worker for timers: databases that always have something near take turns.
 #
 group turns => sub {
+	my $begun = time();
 	set_up('rest_turns', conf => "max_worker_processes = 3\nmax_logical_replication_workers = 0\ndelay_wheel.executor_idle_timeout = 1h\n");
 	sql("CREATE DATABASE db$_ TEMPLATE postgres") for 1 .. 2;
 	sql(q{SELECT delay_every('tick', '500 ms', 'INSERT INTO ran VALUES (''tick'')')}, "db$_") for 1 .. 2;
@@ -443,6 +445,18 @@ group turns => sub {
 	sql(q{SELECT count(delay_schedule('0', 'SELECT pg_sleep(0.1)')) FROM generate_series(1, 10000)}, 'db1');
 	sql(q{SELECT plan('beside', '0')});
 	has_run('beside', 'a backlog keeps no other database from its turn');
+	# a receiver that has a message in a transaction does not, either, and loses nothing
+	sql(q{SELECT delay_queue('mail', external => true); SELECT delay_send('mail', '1')});
+	my $receiver = $node->background_psql('postgres');
+	ok(wait_until(60, sub { $receiver->query(q{COMMIT; BEGIN; SELECT count(*) FROM delay_receive('mail')}) == 1 }), 'a message is received');
+	sql(q{SELECT plan('receiver', '0')}, 'db2');
+	has_run('receiver', 'a receiver keeps no other database from its turn', 'db2');
+	$receiver->query('ROLLBACK');
+	ok(wait_until(60, sub { $receiver->query(q{COMMIT; BEGIN; SELECT count(*) FROM delay_receive('mail')}) == 1 }), 'it is received again after a rollback');
+	$receiver->quit;
+	my %told;
+	$told{$_}++ for log_since($node, 0) =~ /could not start delay_wheel timer of database "(\w+)"/g;
+	cmp_ok(max(values %told), '<=', 1 + (time() - $begun) / 60, 'the log is told of each once in a minute');
 	$node->stop;
 };
 
