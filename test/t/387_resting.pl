@@ -347,6 +347,22 @@ group held_up => sub {
 	$lock->query_safe('ROLLBACK');
 	$lock->quit;
 	has_run('held up');
+
+	# all are to be looked into, of which the first ones take as long as a look may
+	my @slow = map { "slow$_" } 1 .. 4;
+	sql("CREATE DATABASE $_ TEMPLATE postgres") for @slow;
+	rests("$_ rests", $_) for @slow;
+	sql('CREATE DATABASE last TEMPLATE postgres');
+	rests('one that comes after them', 'last');
+	my @locks = map { $node->background_psql($_) } @slow;
+	$_->query_safe('BEGIN; LOCK TABLE pg_extension') for @locks;
+	sql(q{ALTER SYSTEM SET delay_wheel.failed_max_age = '7d'});
+	$node->reload;
+	wait_for($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND wait_event_type = 'Lock'}, 'a look takes long');
+	sql(q{SELECT delay_schedule('0', $$INSERT INTO ran (name) SELECT 'asked' FROM pg_stat_activity WHERE backend_type = 'delay_wheel timer' AND wait_event_type = 'Lock'$$)}, 'last');
+	wait_for($node, q{SELECT count(*) > 0 FROM ran WHERE name = 'asked'}, 'a task for now in the last database', 60, db => 'last');
+	cmp_ok(sql(q{SELECT count(*) FROM ran WHERE name = 'asked'}, 'last'), '<', scalar @slow, 'runs before all others were looked into');
+	$_->quit for @locks;
 	$node->stop;
 };
 
