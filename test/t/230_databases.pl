@@ -236,11 +236,17 @@ is(count_in_log($position, $no_place), 1, 'the log has told of it once');
 $node->safe_psql('postgres', 'DROP DATABASE plain7');
 are_served('db3 db5 postgres', 'nobody waits any more');
 
-# Databases that are looked into take no place from others for want of a worker.
+# Databases that are looked into take no place from others for want of a worker.  Those that were served
+# have theirs from the start on, so one of them is not.
+sql('db3', 'DROP EXTENSION delay_wheel');
+are_served('db5 postgres', 'a place is free');
 $node->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_logical_replication_workers = 0\n");
+$position = log_position($node);
 $node->restart;
 wait_for($node, q{SELECT state, last_problem FROM delay_wheel.status WHERE database = current_database()},
 	'the view tells why nothing is served', 60, db => 'db5', expected => 'stopped|could not start the timer: no background worker is free');
+ok(wait_until(60, sub { log_since($node, $position) =~ /could not look into database/ }), 'and the log that others are not looked into');
+sql('db3', 'CREATE EXTENSION delay_wheel');
 is((schedule($_, 'few'))[1], '', "there is a place for $_") for qw(db3 db5);
 $node->append_conf('postgresql.conf', "max_worker_processes = 40\n");
 $node->restart;
