@@ -40,6 +40,9 @@
 #define MIN_WINDOW	2
 #define MAX_WINDOW	256
 
+/* Conditions of a look: the first and the last id.  PostgreSQL wants as many at each rescan. */
+#define NKEYS		2
+
 typedef struct Seen
 {
 	int64		id;				/* 0 if there is none */
@@ -88,7 +91,7 @@ begin_scan(DwTaskFinder *finder, Relation rel, Snapshot snapshot)
 	{
 		finder->index = index_open(dw_catalog()->task_pkey, AccessShareLock);
 		finder->slot = table_slot_create(rel, NULL);
-		finder->scan = dw_index_beginscan(rel, finder->index, snapshot, 2);
+		finder->scan = dw_index_beginscan(rel, finder->index, snapshot, NKEYS);
 		finder->scan->xs_want_itup = true;
 	}
 	finder->scan->xs_snapshot = snapshot;
@@ -104,7 +107,7 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 {
 	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
 	HeapTuple	tuple = NULL;
-	ScanKeyData keys[2];
+	ScanKeyData keys[NKEYS];
 	ItemPointer tid;
 	int64		last;
 
@@ -114,7 +117,7 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 		last = PG_INT64_MAX;
 	ScanKeyInit(&keys[0], Anum_task_id, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(id));
 	ScanKeyInit(&keys[1], Anum_task_id, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(last));
-	index_rescan(finder->scan, keys, 2, NULL, 0);
+	index_rescan(finder->scan, keys, NKEYS, NULL, 0);
 	while ((tid = index_getnext_tid(finder->scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
@@ -132,7 +135,7 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 	}
 	ExecClearTuple(finder->slot);
 	/* lets go of the pages */
-	index_rescan(finder->scan, NULL, 0, NULL, 0);
+	index_rescan(finder->scan, keys, NKEYS, NULL, 0);
 	MemoryContextSwitchTo(caller);
 	return tuple;
 }
