@@ -61,7 +61,7 @@ REGRESS_OPTS = --inputdir=test/regress --outputdir=test/regress --load-extension
 # variables of its inline functions beside a PG_TRY.  PostgreSQL forbids
 # declarations after statements in its own code; we do not.  (The last one is
 # for clang, which does not know all of gcc's.)
-PG_CFLAGS += -std=gnu99 -Wall -Wextra \
+PG_CFLAGS += -std=gnu11 -Wall -Wextra \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-clobbered \
 	-Wno-declaration-after-statement -Wno-unknown-warning-option
 ifeq ($(WERROR),1)

@@ -7,7 +7,7 @@
 
 dw_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The PostgreSQL majors that delay_wheel is written for, the preferred one first.
-dw_majors="15 18 17 16"
+dw_majors="15 19 18 17 16"
 
 die()
 {
@@ -58,7 +58,7 @@ find_postgres()
 
 	if [ -n "${PG_CONFIG:-}" ]; then
 		usable_pg_config "$PG_CONFIG" ||
-			die "PG_CONFIG=$PG_CONFIG is not a complete PostgreSQL 15 to 18 with its build files"
+			die "PG_CONFIG=$PG_CONFIG is not a complete PostgreSQL 15 to 19 with its build files"
 	else
 		for candidate in pg_config $(for m in $dw_majors; do
 			echo "/usr/lib/postgresql/$m/bin/pg_config" "/usr/pgsql-$m/bin/pg_config"

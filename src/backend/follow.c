@@ -25,7 +25,6 @@
 
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
@@ -38,6 +37,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
+#include "../base/compat.h"
 #include "../base/errors.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"

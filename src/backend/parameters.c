@@ -37,6 +37,7 @@
 #include "parser/parse_param.h"
 #include "utils/lsyscache.h"
 
+#include "../base/compat.h"
 #include "parameters.h"
 
 /* The type that clients are told */
@@ -126,7 +127,7 @@ type_parameters(Node *node, void *context)
  * the parser's list of types is gone by now.
  */
 static void
-look_at_parameters(ParseState *pstate, Query *query, JumbleState *jstate)
+look_at_parameters(ParseState *pstate, Query *query, DwJumbleState *jstate)
 {
 	Typing		typing = {.pstate = pstate};
 

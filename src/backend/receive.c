@@ -51,6 +51,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "../base/clock.h"
 #include "../base/errors.h"

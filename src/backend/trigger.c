@@ -461,6 +461,7 @@ describe_payload(Template *template, Relation rel)
 		template->columns[i] = template->args[i].column;
 		TupleDescCopyEntry(template->payload, i + 1, RelationGetDescr(rel), template->columns[i]);
 	}
+	TupleDescFinalize(template->payload);
 	template->payload = BlessTupleDesc(template->payload);
 }
 

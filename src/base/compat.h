@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  Hides the differences between PostgreSQL 15, 16, 17 and 18.
+ *	  Hides the differences between PostgreSQL 15, 16, 17, 18 and 19.
  *
  * The code is written for the newest major; the macros and inline functions
  * here translate it for older ones.  Nothing else belongs here.
@@ -17,13 +17,22 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "access/tableam.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/shmem.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
+#include "utils/hsearch.h"
+#include "utils/jsonb.h"
 #include "utils/memutils.h"
 #include "utils/timeout.h"
 #include "utils/wait_event.h"
@@ -98,12 +107,219 @@ dw_no_transaction_timeout(void)
 #endif
 }
 
+/*
+ * Shared memory.  From 19 on, a library registers callbacks: one requests the parts, one
+ * initializes them when each pointer is set.  Before, there are two hooks: one asks for the
+ * sizes, one for the places.  There request_fn is called in both, and a request does what
+ * is due.
+ */
+#if PG_VERSION_NUM < 190000
+typedef struct ShmemCallbacks
+{
+	void		(*request_fn) (void *arg);
+	void		(*init_fn) (void *arg);
+} ShmemCallbacks;
+
+typedef struct ShmemStructOpts
+{
+	const char *name;
+	Size		size;
+	void	  **ptr;
+} ShmemStructOpts;
+
+typedef struct ShmemHashOpts
+{
+	const char *name;
+	int64		nelems;
+	HASHCTL		hash_info;
+	int			hash_flags;
+	HTAB	  **ptr;
+} ShmemHashOpts;
+
+static inline void
+dw_request_struct(const ShmemStructOpts *options)
+{
+	bool		found;
+
+	if (process_shmem_requests_in_progress)
+		RequestAddinShmemSpace(CACHELINEALIGN(options->size));
+	else
+		*options->ptr = ShmemInitStruct(options->name, options->size, &found);
+}
+
+static inline void
+dw_request_hash(const ShmemHashOpts *options)
+{
+	HASHCTL		info = options->hash_info;
+
+	if (process_shmem_requests_in_progress)
+		RequestAddinShmemSpace(hash_estimate_size(options->nelems, info.entrysize));
+	else
+		*options->ptr = ShmemInitHash(options->name, options->nelems, options->nelems,
+									  &info, options->hash_flags);
+}
+
+#define ShmemRequestStruct(...)	dw_request_struct(&(ShmemStructOpts) {__VA_ARGS__})
+#define ShmemRequestHash(...)	dw_request_hash(&(ShmemHashOpts) {__VA_ARGS__})
+
+static const ShmemCallbacks *dw_shmem_callbacks;
+static shmem_request_hook_type dw_prev_shmem_request;
+static shmem_startup_hook_type dw_prev_shmem_startup;
+
+static inline void
+dw_shmem_request(void)
+{
+	if (dw_prev_shmem_request)
+		dw_prev_shmem_request();
+	dw_shmem_callbacks->request_fn(NULL);
+}
+
+static inline void
+dw_shmem_startup(void)
+{
+	if (dw_prev_shmem_startup)
+		dw_prev_shmem_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	dw_shmem_callbacks->request_fn(NULL);
+	if (!IsUnderPostmaster)
+		dw_shmem_callbacks->init_fn(NULL);
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static inline void
+RegisterShmemCallbacks(const ShmemCallbacks *callbacks)
+{
+	dw_shmem_callbacks = callbacks;
+	dw_prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = dw_shmem_request;
+	dw_prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = dw_shmem_startup;
+}
+
+static inline int
+dw_new_tranche(const char *name)
+{
+	int			id = LWLockNewTrancheId();
+
+	LWLockRegisterTranche(id, name);
+	return id;
+}
+#define LWLockNewTrancheId(name)	dw_new_tranche(name)
+#endif
+
+/*
+ * Signal handlers that ask who sent the signal.  From 19 on, PostgreSQL tells that to each
+ * handler.
+ */
+#if PG_VERSION_NUM >= 190000
+#define DW_SIGNAL_ARGS		SIGNAL_ARGS
+#define dw_signal_sender()	((int) pg_siginfo->pid)
+#define dw_die()			die(postgres_signal_arg, pg_siginfo)
+#define dw_signal(signo, handler)	pqsignal(signo, handler)
+#else
+#define DW_SIGNAL_ARGS		int postgres_signal_arg, siginfo_t *pg_siginfo, void *context
+#define dw_signal_sender()	((int) pg_siginfo->si_pid)
+#define dw_die()			die(postgres_signal_arg)
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN			SIG_IGN
+#endif
+
+static inline void
+dw_signal(int signo, void (*handler) (DW_SIGNAL_ARGS))
+{
+	struct sigaction act = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+	sigemptyset(&act.sa_mask);
+	(void) sigaction(signo, &act, NULL);
+}
+#endif
+
+/* A name is declared in another header from 19 on. */
+#if PG_VERSION_NUM >= 190000
+#include "utils/lsyscache.h"	/* get_database_name() */
+#else
+#include "commands/dbcommands.h"
+#endif
+
+/* Backslashes in ordinary string constants give no warnings; from 19 on they never do. */
+#if PG_VERSION_NUM >= 190000
+#define dw_no_escape_warning(extra)	((void) (extra))
+#else
+#define dw_no_escape_warning(extra)	((extra)->escape_string_warning = false)
+#endif
+
+/* A row type that is made by hand is complete. */
+#if PG_VERSION_NUM < 190000
+#define TupleDescFinalize(desc)	((void) (desc))
+#endif
+
+/* Plans a query for which there is no parameter's value. */
+#if PG_VERSION_NUM >= 190000
+#define dw_plan_query(query, sql, options) pg_plan_query(query, sql, options, NULL, NULL)
+#define DwJumbleState const JumbleState
+#else
+#define dw_plan_query(query, sql, options) pg_plan_query(query, sql, options, NULL)
+#define DwJumbleState JumbleState
+#endif
+
+/* Builds a jsonb value, by pushJsonbValue(). */
+#if PG_VERSION_NUM < 190000
+typedef struct JsonbInState
+{
+	JsonbValue *result;
+	JsonbParseState *parseState;
+} JsonbInState;
+
+static inline void
+dw_push_jsonb(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
+{
+	state->result = pushJsonbValue(&state->parseState, token, value);
+}
+#define pushJsonbValue(state, token, value) dw_push_jsonb(state, token, value)
+#endif
+
+/* CLUSTER, which is a form of REPACK from 19 on */
+#if PG_VERSION_NUM < 190000
+#define RepackStmt			ClusterStmt
+#define T_RepackStmt		T_ClusterStmt
+#define REPACK_COMMAND_CLUSTER	1
+#define dw_repack_command(stmt)	((void) (stmt), REPACK_COMMAND_CLUSTER)
+#else
+#define dw_repack_command(stmt)	((stmt)->command)
+#endif
+
+/* ALTER SUBSCRIPTION ... REFRESH PUBLICATION, or, from 19 on, SEQUENCES */
+#if PG_VERSION_NUM >= 190000
+#define dw_refreshes_subscription(kind) \
+	((kind) == ALTER_SUBSCRIPTION_REFRESH_PUBLICATION || (kind) == ALTER_SUBSCRIPTION_REFRESH_SEQUENCES)
+#else
+#define dw_refreshes_subscription(kind)	((kind) == ALTER_SUBSCRIPTION_REFRESH)
+#endif
+
+/* The part of a setting's record that depends on its type */
+#if PG_VERSION_NUM >= 190000
+#define dw_int_setting(setting)		(&(setting)->_int)
+#define dw_string_setting(setting)	(&(setting)->_string)
+#else
+#define dw_int_setting(setting)		((struct config_int *) (setting))
+#define dw_string_setting(setting)	((const struct config_string *) (setting))
+#endif
+
+#if PG_VERSION_NUM >= 190000
+#define dw_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, NULL, nkeys, 0, SO_NONE)
+#define dw_beginscan_tidrange(rel, snapshot, first, last) \
+	table_beginscan_tidrange(rel, snapshot, first, last, SO_NONE)
+#else
+#define dw_beginscan_tidrange(rel, snapshot, first, last) \
+	table_beginscan_tidrange(rel, snapshot, first, last)
 #if PG_VERSION_NUM >= 180000
 #define dw_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, NULL, nkeys, 0)
 #else
 #define dw_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, nkeys, 0)
+#endif
 #endif
 
 /*
@@ -225,8 +441,13 @@ dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate
 #if PG_VERSION_NUM >= 160000
 	TU_UpdateIndexes which;
 
+#if PG_VERSION_NUM >= 190000
+	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), 0, InvalidSnapshot, true,
+						 &failure, &mode, &which);
+#else
 	result = heap_update(rel, tid, tuple, GetCurrentCommandId(true), InvalidSnapshot, true,
 						 &failure, &mode, &which);
+#endif
 	*indexes = which == TU_None ? DW_INDEXES_NONE :
 		which == TU_Summarizing ? DW_INDEXES_SUMMARIZING : DW_INDEXES_ALL;
 #else
@@ -236,6 +457,20 @@ dw_heap_update(Relation rel, ItemPointer tid, HeapTuple tuple, DwIndexesToUpdate
 	*indexes = HeapTupleIsHeapOnly(tuple) ? DW_INDEXES_NONE : DW_INDEXES_ALL;
 #endif
 	return result;
+}
+
+/*
+ * Deletes a row, as heap_delete() does.  If another transaction has it locked, waits for its
+ * end, or returns TM_BeingModified if wait is false.
+ */
+static inline TM_Result
+dw_try_heap_delete(Relation rel, ItemPointer tid, bool wait, TM_FailureData *failure)
+{
+#if PG_VERSION_NUM >= 190000
+	return heap_delete(rel, tid, GetCurrentCommandId(true), 0, InvalidSnapshot, wait, failure);
+#else
+	return heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, wait, failure, false);
+#endif
 }
 
 #if PG_VERSION_NUM >= 160000

@@ -50,6 +50,7 @@
 #include "storage/spin.h"
 #include "utils/builtins.h"
 
+#include "compat.h"
 #include "inject.h"
 
 #define MAX_POINTS	32			/* points that can be switched on at once */
@@ -90,25 +91,23 @@ PG_FUNCTION_INFO_V1(dw_inject_locked);
 PG_FUNCTION_INFO_V1(dw_inject_counted);
 PG_FUNCTION_INFO_V1(dw_inject_die);
 
-/* Returns the size of this file's part of shared memory, in bytes. */
-Size
-dw_inject_size(void)
+/* Requests this file's part of shared memory. */
+void
+dw_inject_request(void)
 {
-	return MAXALIGN(sizeof(Points));
+	ShmemRequestStruct(.name = "delay_wheel injection",
+					   .size = sizeof(Points),
+					   .ptr = (void **) &points);
 }
 
-/* Sets up or finds this file's part of shared memory. */
+/* Sets it up.  Called once for each shared memory. */
 void
-dw_inject_init(bool found)
+dw_inject_init(void)
 {
-	points = ShmemInitStruct("delay_wheel injection", sizeof(Points), &found);
-	if (!found)
-	{
-		memset(points, 0, sizeof(Points));
-		SpinLockInit(&points->lock);
-		for (int i = 0; i < MAX_COUNTERS; i++)
-			pg_atomic_init_u64(&points->counters[i].count, 0);
-	}
+	memset(points, 0, sizeof(Points));
+	SpinLockInit(&points->lock);
+	for (int i = 0; i < MAX_COUNTERS; i++)
+		pg_atomic_init_u64(&points->counters[i].count, 0);
 }
 
 /*
@@ -343,7 +342,7 @@ dw_inject_die(PG_FUNCTION_ARGS)
 		(void) raise(SIGQUIT);
 	else if (strcmp(how, "deaf") == 0)
 		/* libc's system() does so while its command runs */
-		(void) pqsignal(SIGQUIT, SIG_IGN);
+		(void) pqsignal(SIGQUIT, PG_SIG_IGN);
 	else if (strcmp(how, "full") == 0)
 		ereport(PANIC, (errcode(ERRCODE_DISK_FULL), errmsg("injected: disk full")));
 	else if (strcmp(how, "panic") == 0)

@@ -14,8 +14,8 @@
 #include "postgres.h"
 
 #ifdef DW_INJECTION
-extern Size dw_inject_size(void);
-extern void dw_inject_init(bool found);
+extern void dw_inject_request(void);
+extern void dw_inject_init(void);
 extern void dw_inject_point(const char *name);
 extern void dw_inject_count(const char *name);
 

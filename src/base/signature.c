@@ -22,6 +22,7 @@
 #include "utils/builtins.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
+#include "utils/tuplestore.h"
 
 #include "signature.h"
 

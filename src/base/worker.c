@@ -113,14 +113,13 @@ dw_worker_has_ended(BackgroundWorkerHandle *handle)
 
 /* SIGTERM handler; remembers whether the signal came from another process. */
 static void
-note_and_die(int signo, siginfo_t *info, void *unused)
+note_and_die(DW_SIGNAL_ARGS)
 {
 	int			save_errno = errno;
 
-	(void) unused;
-	if (info->si_pid != MyProcPid)
+	if (dw_signal_sender() != MyProcPid)
 		terminated = true;
-	die(signo);
+	dw_die();
 	errno = save_errno;
 }
 
@@ -138,10 +137,7 @@ dw_worker_terminated(void)
 void
 dw_worker_begin(void)
 {
-	struct sigaction act = {.sa_sigaction = note_and_die, .sa_flags = SA_SIGINFO | SA_RESTART};
-
-	sigemptyset(&act.sa_mask);
-	(void) sigaction(SIGTERM, &act, NULL);
+	dw_signal(SIGTERM, note_and_die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	/* an error must not end the process: it is a task's outcome, or is tried again */
 	SetConfigOption("exit_on_error", "off", PGC_USERSET, PGC_S_OVERRIDE);

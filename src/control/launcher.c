@@ -50,7 +50,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -679,7 +678,7 @@ dw_look_main(Datum arg)
 	Oid			database;
 
 	/* this process runs no query that a cancel could stop */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
 	memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(Oid));
@@ -1005,7 +1004,7 @@ dw_launcher_main(Datum arg)
 	bool		held = true;	/* the launcher must wait for the DBA, see recovery.c */
 
 	/* this process runs no query that a cancel could stop */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
 	before_shmem_exit(leave, (Datum) 0);

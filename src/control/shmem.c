@@ -4,8 +4,7 @@
  *	  Request and set-up of shared memory.
  *
  * Run by the postmaster, at its start and after a crash.  Each part of shared memory has
- * a function that returns its size and one that sets it up; this file calls them, as
- * CreateSharedMemoryAndSemaphores() does in PostgreSQL.  All parts are in the main
+ * a function that requests it and one that sets it up; this file calls them.  All parts are in the main
  * segment.  Their sizes follow from the settings at the start of the server, and do not
  * change while it runs.
  *
@@ -17,7 +16,6 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "postmaster/bgworker_internals.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
@@ -41,35 +39,47 @@
 #include "../shmem/writers.h"
 #include "shmem.h"
 
-static shmem_request_hook_type prev_shmem_request_hook = NULL;
-static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+static LWLockPadded *locks = NULL;
 
-/* The hook in which the postmaster asks for the size of shared memory. */
-static void
-request_memory(void)
+static int
+number_of_locks(void)
 {
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
+	return 1 + 2 * dw_max_databases;
+}
 
-	RequestAddinShmemSpace(MAXALIGN(sizeof(DwShared)));
-	RequestAddinShmemSpace(dw_pool_size(dw_pool_chunks()));
-	RequestAddinShmemSpace(mul_size(dw_max_lanes, sizeof(DwLane)));
-	RequestAddinShmemSpace(mul_size(dw_owner_places(), sizeof(DwOwner)));
-	RequestAddinShmemSpace(mul_size(dw_executor_places(), sizeof(DwExecutor)));
-	RequestAddinShmemSpace(mul_size(dw_max_databases, dw_database_size()));
-	RequestAddinShmemSpace(mul_size(dw_max_queues, sizeof(DwQueue)));
-	RequestAddinShmemSpace(dw_lane_index_size());
-	RequestAddinShmemSpace(dw_owner_index_size());
-	RequestAddinShmemSpace(dw_wait_size());
-	RequestAddinShmemSpace(dw_committing_size());
-	RequestAddinShmemSpace(dw_writers_size());
-	RequestAddinShmemSpace(dw_receivers_size());
-	RequestAddinShmemSpace(dw_group_places_size());
-	RequestAddinShmemSpace(dw_crashes_size());
+/* Requests all parts. */
+static void
+request_memory(void *unused)
+{
+	ShmemRequestStruct(.name = "delay_wheel",
+					   .size = sizeof(DwShared),
+					   .ptr = (void **) &dw_shared);
+	ShmemRequestStruct(.name = "delay_wheel locks",
+					   .size = mul_size(number_of_locks(), sizeof(LWLockPadded)),
+					   .ptr = (void **) &locks);
+	ShmemRequestStruct(.name = "delay_wheel pool",
+					   .size = dw_pool_size(dw_pool_chunks()),
+					   .ptr = (void **) &dw_pool);
+	ShmemRequestStruct(.name = "delay_wheel executors",
+					   .size = mul_size(dw_executor_places(), sizeof(DwExecutor)),
+					   .ptr = (void **) &dw_executors);
+	ShmemRequestStruct(.name = "delay_wheel queues",
+					   .size = mul_size(dw_max_queues, sizeof(DwQueue)),
+					   .ptr = (void **) &dw_queues);
+	ShmemRequestStruct(.name = "delay_wheel databases",
+					   .size = mul_size(dw_max_databases, dw_database_size()),
+					   .ptr = (void **) &dw_databases);
+	dw_lanes_request();
+	dw_owners_request();
+	dw_wait_request();
+	dw_committing_request();
+	dw_writers_request();
+	dw_receivers_request();
+	dw_group_places_request();
+	dw_crashes_request();
 #ifdef DW_INJECTION
-	RequestAddinShmemSpace(dw_inject_size());
+	dw_inject_request();
 #endif
-	RequestNamedLWLockTranche("delay_wheel", 1 + 2 * dw_max_databases);
 }
 
 /*
@@ -91,9 +101,12 @@ count_other_workers(void)
 
 /* Initializes all parts.  Pointers to them are set already. */
 static void
-init_shared(void)
+init_memory(void *unused)
 {
-	LWLockPadded *locks = GetNamedLWLockTranche("delay_wheel");
+	int			tranche = LWLockNewTrancheId("delay_wheel");
+
+	for (int i = 0; i < number_of_locks(); i++)
+		LWLockInitialize(&locks[i].lock, tranche);
 
 	memset(dw_shared, 0, sizeof(DwShared));
 	dw_shared->table_lock = &locks[0].lock;
@@ -139,57 +152,25 @@ init_shared(void)
 
 	dw_lanes_init();
 	dw_owners_init();
+	dw_wait_init();
+	dw_committing_init();
+	dw_writers_init();
+	dw_receivers_init();
 	dw_recovery_note();
 	dw_crashes_init();
-}
-
-/* The hook that allocates the parts, or attaches to them (EXEC_BACKEND). */
-static void
-startup_memory(void)
-{
-	bool		found;
-
-	if (prev_shmem_startup_hook)
-		prev_shmem_startup_hook();
-
-	/* reset in case this is a restart within the postmaster */
-	dw_shared = NULL;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	dw_pool = ShmemInitStruct("delay_wheel pool", dw_pool_size(dw_pool_chunks()), &found);
-	dw_lanes = ShmemInitStruct("delay_wheel lanes",
-							   mul_size(dw_max_lanes, sizeof(DwLane)), &found);
-	dw_owners = ShmemInitStruct("delay_wheel owners",
-								mul_size(dw_owner_places(), sizeof(DwOwner)), &found);
-	dw_executors = ShmemInitStruct("delay_wheel executors",
-								   mul_size(dw_executor_places(), sizeof(DwExecutor)), &found);
-	dw_queues = ShmemInitStruct("delay_wheel queues",
-								mul_size(dw_max_queues, sizeof(DwQueue)), &found);
-	dw_databases = ShmemInitStruct("delay_wheel databases",
-								mul_size(dw_max_databases, dw_database_size()), &found);
-	dw_lane_index_attach();
-	dw_owner_index_attach();
-	dw_wait_attach();
-	dw_committing_attach();
-	dw_writers_attach();
-	dw_receivers_attach();
-	dw_group_places_attach();
-	dw_crashes_attach();
-	dw_shared = ShmemInitStruct("delay_wheel", sizeof(DwShared), &found);
-	if (!found)
-		init_shared();
 #ifdef DW_INJECTION
-	dw_inject_init(found);
+	dw_inject_init();
 #endif
-	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Installs the hooks.  Called once by the postmaster, when the library is preloaded. */
+static const ShmemCallbacks callbacks = {
+	.request_fn = request_memory,
+	.init_fn = init_memory,
+};
+
+/* Registers the callbacks.  Called once by the postmaster, when the library is preloaded. */
 void
 dw_shared_install(void)
 {
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	prev_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = startup_memory;
+	RegisterShmemCallbacks(&callbacks);
 }

@@ -32,6 +32,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/inject.h"
 #include "../ring/ring.h"
 #include "../rows/catalog.h"
@@ -288,8 +289,7 @@ delete_claimed_row(DwDatabase *db, DwExecutor *me, Relation rel, const DwEntry *
 		return true;
 	}
 	DW_INJECT("claim-before-delete");
-	deleted = heap_delete(rel, &claim->key.tid, GetCurrentCommandId(true),
-						  InvalidSnapshot, false, &failure, false);
+	deleted = dw_try_heap_delete(rel, &claim->key.tid, false, &failure);
 	if (deleted == TM_Ok)
 	{
 		*result = DW_CLAIMED;

@@ -197,18 +197,18 @@ begin_switched(Oid database, Oid owner)
  * session can raise max_parallel_workers for itself; a task must not, since it would
  * keep executors of other roles from starting.
  */
-static struct config_int *parallel_workers = NULL;
+static struct config_generic *parallel_workers = NULL;
 static int	no_limit = 0;
 
 /* Makes the server's value of max_parallel_workers the largest that a task can set. */
 static void
 limit_parallel_workers(void)
 {
-	parallel_workers = (struct config_int *) dw_find_setting("max_parallel_workers");
+	parallel_workers = dw_find_setting("max_parallel_workers");
 	if (parallel_workers == NULL)
 		return;
-	no_limit = parallel_workers->max;
-	parallel_workers->max = max_parallel_workers;
+	no_limit = dw_int_setting(parallel_workers)->max;
+	dw_int_setting(parallel_workers)->max = max_parallel_workers;
 }
 
 /*
@@ -219,6 +219,7 @@ limit_parallel_workers(void)
 bool
 dw_session_interrupts(void)
 {
+	struct config_int *setting;
 	int			limit;
 
 	if (parallel_workers == NULL)
@@ -227,16 +228,17 @@ dw_session_interrupts(void)
 		return true;
 	}
 	/* a reload of the configuration may allow more */
-	limit = parallel_workers->max;
-	parallel_workers->max = no_limit;
+	setting = dw_int_setting(parallel_workers);
+	limit = setting->max;
+	setting->max = no_limit;
 	if (dw_worker_interrupts())
 	{
 		/* the server's new value is not kept if the role or the database has its own */
-		if (parallel_workers->gen.reset_source > PGC_S_ARGV)
+		if (parallel_workers->reset_source > PGC_S_ARGV)
 			return false;
-		limit = parallel_workers->reset_val;
+		limit = setting->reset_val;
 	}
-	parallel_workers->max = limit;
+	setting->max = limit;
 	return true;
 }
 

@@ -39,6 +39,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/signature.h"
 #include "../rows/catalog.h"
 #include "../rows/lane_scan.h"
@@ -258,7 +259,7 @@ estimate_periods(Relation rel, const TimestampTz *bounds, int n, Period *periods
 		CHECK_FOR_INTERRUPTS();
 		ItemPointerSet(&first, block, FirstOffsetNumber);
 		ItemPointerSet(&last, block, MaxOffsetNumber);
-		scan = table_beginscan_tidrange(rel, GetActiveSnapshot(), &first, &last);
+		scan = dw_beginscan_tidrange(rel, GetActiveSnapshot(), &first, &last);
 		while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
 		{
 			HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, NULL);

@@ -13,12 +13,12 @@
  */
 #include "postgres.h"
 
-#include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/float.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"

@@ -11,6 +11,7 @@
 
 #include "commands/extension.h"
 #include "executor/spi.h"
+#include "utils/tuplestore.h"
 #include "fmgr.h"
 #include "funcapi.h"
 

@@ -17,7 +17,6 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
-#include "commands/dbcommands.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -29,6 +28,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/ring.h"

@@ -20,7 +20,6 @@
 #include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -33,6 +32,7 @@
 #include "utils/timestamp.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "../base/signature.h"
 #include "../ring/lane_heap.h"

@@ -38,6 +38,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/inject.h"
 #include "../shmem/shared.h"
 #include "catalog.h"
@@ -533,7 +534,7 @@ dw_heap_delete(Relation rel, ItemPointer tid, bool wait)
 {
 	TM_FailureData failure;
 
-	return heap_delete(rel, tid, GetCurrentCommandId(true), InvalidSnapshot, wait, &failure, false);
+	return dw_try_heap_delete(rel, tid, wait, &failure);
 }
 
 /*

@@ -23,6 +23,7 @@
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 
+#include "../base/compat.h"
 #include "catalog.h"
 #include "more.h"
 
@@ -40,7 +41,7 @@ static const struct
 
 /* Looks up a key; false if it, or the column, is missing.  *value points into the column. */
 static bool
-find_option(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
+find_key(const Datum *values, const bool *nulls, int column, const char *key, JsonbValue *value)
 {
 	Jsonb	   *more;
 
@@ -57,7 +58,7 @@ dw_more_has(const Datum *values, const bool *nulls, int column, const char *key)
 {
 	JsonbValue	value;
 
-	return find_option(values, nulls, column, key, &value);
+	return find_key(values, nulls, column, key, &value);
 }
 
 /* Returns a copy of a text in the current memory context; NULL if there is none. */
@@ -66,7 +67,7 @@ dw_more_text(const Datum *values, const bool *nulls, int column, const char *key
 {
 	JsonbValue	value;
 
-	if (!find_option(values, nulls, column, key, &value) || value.type != jbvString)
+	if (!find_key(values, nulls, column, key, &value) || value.type != jbvString)
 		return NULL;
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
@@ -79,7 +80,7 @@ dw_more_number(const Datum *values, const bool *nulls, int column, const char *k
 	char	   *text;
 	char	   *end;
 
-	if (!find_option(values, nulls, column, key, &value) || value.type != jbvNumeric)
+	if (!find_key(values, nulls, column, key, &value) || value.type != jbvNumeric)
 		return false;
 	text = numeric_normalize(value.val.numeric);
 	errno = 0;
@@ -94,7 +95,7 @@ dw_more_object(const Datum *values, const bool *nulls, int column, const char *k
 	JsonbValue	value;
 	Jsonb	   *object;
 
-	if (!find_option(values, nulls, column, key, &value) || value.type != jbvBinary)
+	if (!find_key(values, nulls, column, key, &value) || value.type != jbvBinary)
 		return NULL;
 	object = JsonbValueToJsonb(&value);
 	return JB_ROOT_IS_OBJECT(object) ? object : NULL;
@@ -104,7 +105,7 @@ dw_more_object(const Datum *values, const bool *nulls, int column, const char *k
 static Datum
 object_with_key(const char *key, JsonbValue *value)
 {
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 	JsonbValue	name = {.type = jbvString};
 
 	name.val.string.val = (char *) key;
@@ -112,7 +113,8 @@ object_with_key(const char *key, JsonbValue *value)
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	pushJsonbValue(&state, WJB_KEY, &name);
 	pushJsonbValue(&state, WJB_VALUE, value);
-	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	return JsonbPGetDatum(JsonbValueToJsonb(state.result));
 }
 
 /* Sets a key of the row's column, in the current memory context. */

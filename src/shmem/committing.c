@@ -53,22 +53,20 @@ static Committing *committing = NULL;
 /* True if this process has published a transaction. */
 static bool published = false;
 
-/* Bytes of shared memory for the published transactions. */
-Size
-dw_committing_size(void)
+/* Requests shared memory for the published transactions. */
+void
+dw_committing_request(void)
 {
-	return add_size(offsetof(Committing, xids), mul_size(MaxBackends, sizeof(pg_atomic_uint32)));
+	ShmemRequestStruct(.name = "delay_wheel committing transactions",
+					   .size = add_size(offsetof(Committing, xids),
+										mul_size(MaxBackends, sizeof(pg_atomic_uint32))),
+					   .ptr = (void **) &committing);
 }
 
-/* Creates and initializes this array, or attaches to it. */
+/* Initializes them.  Called once for each shared memory. */
 void
-dw_committing_attach(void)
+dw_committing_init(void)
 {
-	bool		found;
-
-	committing = ShmemInitStruct("delay_wheel committing transactions", dw_committing_size(), &found);
-	if (found)
-		return;
 	pg_atomic_init_u32(&committing->n, 0);
 	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u32(&committing->xids[i], InvalidTransactionId);

@@ -10,8 +10,8 @@
 
 #include "postgres.h"
 
-extern Size dw_committing_size(void);
-extern void dw_committing_attach(void);
+extern void dw_committing_request(void);
+extern void dw_committing_init(void);
 extern void dw_committing_publish(TransactionId xid);
 extern void dw_committing_withdraw(void);
 extern void dw_committing_wait(void);

@@ -19,6 +19,7 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "group_places.h"
 #include "shared.h"
@@ -58,21 +59,16 @@ table_size(void)
 							 mul_size(pg_nextpower2_32(all_places()), sizeof(int32))));
 }
 
-/* Bytes of shared memory. */
-Size
-dw_group_places_size(void)
-{
-	return add_size(table_size(), mul_size(all_places(), sizeof(DwGroup)));
-}
-
-/* Finds the part in shared memory, or allocates it. */
+/* Requests shared memory. */
 void
-dw_group_places_attach(void)
+dw_group_places_request(void)
 {
-	bool		found;
-
-	table = ShmemInitStruct("delay_wheel groups", dw_group_places_size(), &found);
-	places = (DwGroup *) ((char *) table + table_size());
+	ShmemRequestStruct(.name = "delay_wheel group table",
+					   .size = table_size(),
+					   .ptr = (void **) &table);
+	ShmemRequestStruct(.name = "delay_wheel groups",
+					   .size = mul_size(all_places(), sizeof(DwGroup)),
+					   .ptr = (void **) &places);
 }
 
 /* Makes all places free.  Called once for each shared memory. */

@@ -68,8 +68,7 @@ typedef struct DwGroup
 								 * of group_places.c */
 } DwGroup;
 
-extern Size dw_group_places_size(void);
-extern void dw_group_places_attach(void);
+extern void dw_group_places_request(void);
 extern void dw_group_places_init(void);
 
 extern DwGroup *dw_group_find(const DwLane *lane, uint32 hash);

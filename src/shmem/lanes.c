@@ -27,6 +27,7 @@
 #include "utils/hsearch.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "../ring/ring.h"
@@ -55,23 +56,19 @@ static HTAB *lane_index = NULL;
 
 /*---- Set-up ----*/
 
-/* Bytes of shared memory for the hash table. */
-Size
-dw_lane_index_size(void)
-{
-	return hash_estimate_size(dw_max_lanes, sizeof(LaneIndexEntry));
-}
-
-/* Creates the hash table, or attaches to it. */
+/* Requests shared memory for the places and the hash table. */
 void
-dw_lane_index_attach(void)
+dw_lanes_request(void)
 {
-	HASHCTL		info;
-
-	info.keysize = sizeof(LaneKey);
-	info.entrysize = sizeof(LaneIndexEntry);
-	lane_index = ShmemInitHash("delay_wheel lane index", dw_max_lanes, dw_max_lanes,
-							   &info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	ShmemRequestStruct(.name = "delay_wheel lanes",
+					   .size = mul_size(dw_max_lanes, sizeof(DwLane)),
+					   .ptr = (void **) &dw_lanes);
+	ShmemRequestHash(.name = "delay_wheel lane index",
+					 .nelems = dw_max_lanes,
+					 .hash_info.keysize = sizeof(LaneKey),
+					 .hash_info.entrysize = sizeof(LaneIndexEntry),
+					 .hash_flags = HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE,
+					 .ptr = &lane_index);
 }
 
 /* Makes all places of lanes free.  Called once for each shared memory. */

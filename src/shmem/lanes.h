@@ -13,8 +13,7 @@
 #include "../ring/ring.h"
 #include "shared.h"
 
-extern Size dw_lane_index_size(void);
-extern void dw_lane_index_attach(void);
+extern void dw_lanes_request(void);
 extern void dw_lanes_init(void);
 extern void dw_lanes_leave(DwDatabase *db);
 

@@ -22,6 +22,7 @@
 #include "utils/hsearch.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "../ring/lane_heap.h"
 #include "executors.h"
@@ -68,21 +69,19 @@ dw_owner_places(void)
 	return dw_max_lanes + max_worker_processes;
 }
 
-/* Bytes of shared memory for the hash table. */
-Size
-dw_owner_index_size(void)
-{
-	return hash_estimate_size(dw_owner_places(), sizeof(OwnerIndexEntry));
-}
-
-/* Creates the hash table, or attaches to it. */
+/* Requests shared memory for the places and the hash table. */
 void
-dw_owner_index_attach(void)
+dw_owners_request(void)
 {
-	HASHCTL		info = {.keysize = sizeof(OwnerKey), .entrysize = sizeof(OwnerIndexEntry)};
-
-	owner_index = ShmemInitHash("delay_wheel owner index", dw_owner_places(), dw_owner_places(),
-								&info, HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	ShmemRequestStruct(.name = "delay_wheel owners",
+					   .size = mul_size(dw_owner_places(), sizeof(DwOwner)),
+					   .ptr = (void **) &dw_owners);
+	ShmemRequestHash(.name = "delay_wheel owner index",
+					 .nelems = dw_owner_places(),
+					 .hash_info.keysize = sizeof(OwnerKey),
+					 .hash_info.entrysize = sizeof(OwnerIndexEntry),
+					 .hash_flags = HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE,
+					 .ptr = &owner_index);
 }
 
 /* Makes all places of owners free.  Called once for each shared memory. */

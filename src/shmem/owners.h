@@ -13,8 +13,7 @@
 #include "shared.h"
 
 extern int	dw_owner_places(void);
-extern Size dw_owner_index_size(void);
-extern void dw_owner_index_attach(void);
+extern void dw_owners_request(void);
 extern void dw_owners_init(void);
 
 extern int32 dw_owner_enter(DwDatabase *db, Oid role);

@@ -65,23 +65,26 @@ static Receivers *receivers = NULL;
 /* True if this process has published its transaction. */
 static bool published = false;
 
-/* Bytes of shared memory for the places. */
-Size
-dw_receivers_size(void)
+static Size
+receivers_size(void)
 {
 	return add_size(offsetof(Receivers, places), mul_size(MaxBackends, sizeof(Receiver)));
 }
 
-/* Creates and initializes the places, or attaches to them. */
+/* Requests shared memory for the places. */
 void
-dw_receivers_attach(void)
+dw_receivers_request(void)
 {
-	bool		found;
+	ShmemRequestStruct(.name = "delay_wheel receivers",
+					   .size = receivers_size(),
+					   .ptr = (void **) &receivers);
+}
 
-	receivers = ShmemInitStruct("delay_wheel receivers", dw_receivers_size(), &found);
-	if (found)
-		return;
-	memset(receivers, 0, dw_receivers_size());
+/* Initializes the places.  Called once for each shared memory. */
+void
+dw_receivers_init(void)
+{
+	memset(receivers, 0, receivers_size());
 	pg_atomic_init_u32(&receivers->n, 0);
 	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u32(&receivers->places[i].xid, InvalidTransactionId);

@@ -21,8 +21,8 @@
 /* Time after which a task, or a receiver, gives way to who waits for its locks. */
 #define DW_GIVE_WAY_US		(500 * 1000)
 
-extern Size dw_receivers_size(void);
-extern void dw_receivers_attach(void);
+extern void dw_receivers_request(void);
+extern void dw_receivers_init(void);
 
 extern void dw_receiver_publish(TransactionId xid);
 extern void dw_receiver_withdraw(void);

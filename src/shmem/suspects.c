@@ -41,6 +41,7 @@
 #include "storage/spin.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "executors.h"
 #include "places.h"
 #include "shared.h"
@@ -325,18 +326,11 @@ dw_suspects_read_file(void)
 
 /*---- Set-up ----*/
 
-/* Bytes of shared memory for suspects. */
-Size
-dw_crashes_size(void)
-{
-	return MAXALIGN(sizeof(DwSuspects));
-}
-
-/* Creates the array, or attaches to it; dw_crashes_init() initializes it. */
+/* Requests shared memory for suspects; dw_crashes_init() initializes it. */
 void
-dw_crashes_attach(void)
+dw_crashes_request(void)
 {
-	bool		found;
-
-	dw_suspects = ShmemInitStruct("delay_wheel crashes", sizeof(DwSuspects), &found);
+	ShmemRequestStruct(.name = "delay_wheel crashes",
+					   .size = sizeof(DwSuspects),
+					   .ptr = (void **) &dw_suspects);
 }

@@ -46,8 +46,7 @@ typedef struct DwSuspects
 	DwSuspect	suspects[DW_MAX_SUSPECTS];
 } DwSuspects;
 
-extern Size dw_crashes_size(void);
-extern void dw_crashes_attach(void);
+extern void dw_crashes_request(void);
 extern int	dw_crashes_of(Oid database, int64 id);
 extern int	dw_crashes_list(Oid database, TimestampTz before, int64 *ids);
 extern bool dw_crashes_are_recent(void);

@@ -28,23 +28,20 @@
 /* One slot for each process; its index is dw_my_proc() - 1. */
 static DwWaiter *slots = NULL;
 
-/* Bytes of shared memory for the slots. */
-Size
-dw_wait_size(void)
+/* Requests shared memory for the slots. */
+void
+dw_wait_request(void)
 {
-	return mul_size(MaxBackends, sizeof(DwWaiter));
+	ShmemRequestStruct(.name = "delay_wheel waiters",
+					   .size = mul_size(MaxBackends, sizeof(DwWaiter)),
+					   .ptr = (void **) &slots);
 }
 
-/* Creates and initializes the slots, or attaches to them. */
+/* Initializes the slots.  Called once for each shared memory. */
 void
-dw_wait_attach(void)
+dw_wait_init(void)
 {
-	bool		found;
-
-	slots = ShmemInitStruct("delay_wheel waiters", dw_wait_size(), &found);
-	if (found)
-		return;
-	memset(slots, 0, dw_wait_size());
+	memset(slots, 0, mul_size(MaxBackends, sizeof(DwWaiter)));
 	for (int i = 0; i < MaxBackends; i++)
 		SpinLockInit(&slots[i].lock);
 }

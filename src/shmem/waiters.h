@@ -35,8 +35,8 @@ extern DwWaiter *dw_my_waiter(void);
 extern void dw_wait_begin(DwDatabase *db, int64 id);
 extern void dw_wait_end(int code, Datum db);
 extern DwOutcome dw_wait_read(bool *look);
-extern Size dw_wait_size(void);
-extern void dw_wait_attach(void);
+extern void dw_wait_request(void);
+extern void dw_wait_init(void);
 
 extern void dw_tell_waiters(DwDatabase *db, int64 id, DwOutcome outcome);
 extern void dw_let_waiters_go(DwDatabase *db, int64 id);

@@ -51,21 +51,20 @@ writer(LocalTransactionId lxid, Oid owner)
 	return (uint64) lxid << 32 | owner;
 }
 
-/* Bytes of shared memory for this array. */
-Size
-dw_writers_size(void)
+/* Requests shared memory for this array. */
+void
+dw_writers_request(void)
 {
-	return mul_size(MaxBackends, sizeof(pg_atomic_uint64));
+	ShmemRequestStruct(.name = "delay_wheel writers",
+					   .size = mul_size(MaxBackends, sizeof(pg_atomic_uint64)),
+					   .ptr = (void **) &writers);
 }
 
-/* Creates and initializes the array, or attaches to it. */
+/* Initializes the array.  Called once for each shared memory. */
 void
-dw_writers_attach(void)
+dw_writers_init(void)
 {
-	bool		found;
-
-	writers = ShmemInitStruct("delay_wheel writers", dw_writers_size(), &found);
-	for (int i = 0; i < MaxBackends && !found; i++)
+	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u64(&writers[i], writer(InvalidLocalTransactionId, InvalidOid));
 }
 

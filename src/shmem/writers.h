@@ -12,8 +12,8 @@
 
 #include "storage/lock.h"
 
-extern Size dw_writers_size(void);
-extern void dw_writers_attach(void);
+extern void dw_writers_request(void);
+extern void dw_writers_init(void);
 extern void dw_writers_install(void);
 extern void dw_writes_for(Oid owner);
 extern bool dw_is_writer(VirtualTransactionId vxid, Oid *owner);

@@ -38,6 +38,7 @@
 #include "parser/scanner.h"
 #include "utils/memutils.h"
 
+#include "../base/compat.h"
 #include "constants.h"
 #include "sql_text.h"
 
@@ -351,7 +352,7 @@ dw_constants_take(const char *sql, DwConstants *constants)
 		return true;
 	constants->count = 0;
 	reader.scanner = scanner_init(sql, &reader.extra, &ScanKeywords, ScanKeywordTokens);
-	reader.extra.escape_string_warning = false;
+	dw_no_escape_warning(&reader.extra);
 	found = take_all(&reader, constants);
 	scanner_finish(reader.scanner);
 	if (found)

@@ -144,7 +144,7 @@ dw_kept_settings_check(ArrayType *names)
 
 /* Adds a name, or a value that may be NULL, to an object; returns its bytes. */
 static Size
-push(JsonbParseState **state, JsonbIteratorToken token, const char *text)
+push(JsonbInState *state, JsonbIteratorToken token, const char *text)
 {
 	JsonbValue	value = {.type = text == NULL ? jbvNull : jbvString};
 
@@ -161,7 +161,7 @@ push(JsonbParseState **state, JsonbIteratorToken token, const char *text)
 Jsonb *
 dw_kept_settings_take(ArrayType *names)
 {
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 	Size		bytes = 0;
 	int			n;
 	Datum	   *elements = read_names(names, &n);
@@ -183,7 +183,8 @@ dw_kept_settings_take(ArrayType *names)
 				 errmsg("settings to be kept are too long"),
 				 errdetail("They have %zu bytes, the maximum is %d.", bytes, MAX_BYTES),
 				 errhint("Put the data into a table, or pass it as an argument.")));
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }
 
 /* Empties an application's setting, if it has a value: it had none when the task was scheduled. */
@@ -195,7 +196,7 @@ empty(const char *name, GucAction action)
 
 	if (setting == NULL || !is_custom(setting))
 		return;
-	value = *((const struct config_string *) setting)->variable;
+	value = *dw_string_setting(setting)->variable;
 	if (value != NULL && value[0] != '\0')
 		set(name, "", action, true);
 }

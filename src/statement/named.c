@@ -25,6 +25,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 
+#include "../base/compat.h"
 #include "args.h"
 #include "named.h"
 #include "sql_text.h"
@@ -220,7 +221,7 @@ dw_named_numbered(const text *sql, Jsonb *values, ArrayType **args)
 	error_context_stack = &callback;
 	scanner = scanner_init(numbering.sql, &extra, &ScanKeywords, ScanKeywordTokens);
 	/* the check of the text gives the warnings */
-	extra.escape_string_warning = false;
+	dw_no_escape_warning(&extra);
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -107,7 +107,7 @@ check_query(Query *query, const char *sql)
 	if (query->commandType != CMD_UTILITY)
 	{
 		(void) require_functions((Node *) query, NULL);
-		require_tables(pg_plan_query(query, sql, CURSOR_OPT_PARALLEL_OK, NULL));
+		require_tables(dw_plan_query(query, sql, CURSOR_OPT_PARALLEL_OK));
 		return;
 	}
 	if (IsA(query->utilityStmt, CallStmt))

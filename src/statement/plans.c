@@ -52,6 +52,7 @@
 #include "nodes/plannodes.h"
 #include "parser/parser.h"
 #include "parser/scanner.h"
+#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -59,6 +60,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "../base/compat.h"
 #include "../base/settings.h"
 #include "args.h"
 #include "constants.h"
@@ -343,7 +345,7 @@ has_moment(const char *sql)
 	int			token;
 
 	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
-	extra.escape_string_warning = false;
+	dw_no_escape_warning(&extra);
 	while (!result && (token = core_yylex(&value, &location, scanner)) != 0)
 		result = token == USCONST_TOKEN ||
 			(token == SCONST_TOKEN && says_moment(value.str));

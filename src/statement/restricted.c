@@ -62,7 +62,7 @@ hide_custom_settings(void)
 
 		if ((settings[i]->flags & GUC_CUSTOM_PLACEHOLDER) == 0)
 			continue;
-		value = *((struct config_string *) settings[i])->variable;
+		value = *dw_string_setting(settings[i])->variable;
 		if (value != NULL && value[0] != '\0')
 			(void) set_config_option(settings[i]->name, "", PGC_SUSET, PGC_S_SESSION,
 									 GUC_ACTION_SAVE, true, 0, false);

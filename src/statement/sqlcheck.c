@@ -44,6 +44,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "../base/compat.h"
 #include "sql_text.h"
 #include "sqlcheck.h"
 
@@ -163,6 +164,20 @@ refuses_reindex(ReindexStmt *stmt, Refusal *refusal)
 	}
 }
 
+/* REPACK and CLUSTER, of all tables or while others write to the table */
+static bool
+refuses_repack(RepackStmt *stmt, Refusal *refusal)
+{
+	bool		is_cluster = dw_repack_command(stmt) == REPACK_COMMAND_CLUSTER;
+
+	if (stmt->relation == NULL)
+		return is_cluster ?
+			needs_no_transaction(refusal, "CLUSTER without a table", "Use CLUSTER for each table.") :
+			needs_no_transaction(refusal, "REPACK without a table", "Use REPACK for each table.");
+	return option_is_on(stmt->params, "concurrently", false) &&
+		needs_no_transaction(refusal, "REPACK (CONCURRENTLY)", "Use REPACK without CONCURRENTLY.");
+}
+
 static bool
 refuses_alter_table(AlterTableStmt *stmt, Refusal *refusal)
 {
@@ -201,11 +216,10 @@ refuses_create_subscription(CreateSubscriptionStmt *stmt, Refusal *refusal)
 static bool
 refuses_alter_subscription(AlterSubscriptionStmt *stmt, Refusal *refusal)
 {
+	if (dw_refreshes_subscription(stmt->kind))
+		return needs_no_transaction(refusal, "ALTER SUBSCRIPTION ... REFRESH", NULL);
 	switch (stmt->kind)
 	{
-		case ALTER_SUBSCRIPTION_REFRESH:
-			return needs_no_transaction(refusal, "ALTER SUBSCRIPTION ... REFRESH",
-										NULL);
 		case ALTER_SUBSCRIPTION_SET_PUBLICATION:
 		case ALTER_SUBSCRIPTION_ADD_PUBLICATION:
 		case ALTER_SUBSCRIPTION_DROP_PUBLICATION:
@@ -332,10 +346,8 @@ refuses(Node *stmt, Refusal *refusal)
 			return ((VacuumStmt *) stmt)->is_vacuumcmd &&
 				needs_no_transaction(refusal, "VACUUM",
 									 "ANALYZE can run inside one.");
-		case T_ClusterStmt:
-			return ((ClusterStmt *) stmt)->relation == NULL &&
-				needs_no_transaction(refusal, "CLUSTER without a table",
-									 "Use CLUSTER for each table.");
+		case T_RepackStmt:
+			return refuses_repack((RepackStmt *) stmt, refusal);
 		case T_ReindexStmt:
 			return refuses_reindex((ReindexStmt *) stmt, refusal);
 		case T_IndexStmt:
@@ -548,7 +560,7 @@ check_parameters(const Checked *checked, List *statements)
 	scanner = scanner_init(sql, &extra, &ScanKeywords, ScanKeywordTokens);
 
 	/* the parser has given the warnings already */
-	extra.escape_string_warning = false;
+	dw_no_escape_warning(&extra);
 
 	while ((token = core_yylex(&value, &location, scanner)) != 0)
 	{

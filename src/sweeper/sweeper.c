@@ -277,7 +277,7 @@ dw_sweeper_main(Datum number)
 	MemoryContext round_context;
 
 	/* the sweeper runs no query that pg_cancel_backend() could cancel */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
 	begin_serving(number);

@@ -36,7 +36,6 @@
 
 #include "access/genam.h"
 #include "access/table.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "storage/lmgr.h"
@@ -47,6 +46,7 @@
 #include "utils/snapmgr.h"
 
 #include "../base/clock.h"
+#include "../base/compat.h"
 #include "../base/inject.h"
 #include "../base/settings.h"
 #include "../recurring/definition.h"

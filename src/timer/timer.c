@@ -23,7 +23,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -466,7 +465,7 @@ dw_timer_main(Datum number)
 	MemoryContext round_context;
 
 	/* the timer runs no query that pg_cancel_backend() could cancel */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	dw_crashes_watch_signals();
 	dw_worker_begin();
 	take_database(number);
