@@ -34,7 +34,11 @@ ALTER ROLE regress_dw_args SET extra_float_digits = -15;
 ALTER ROLE regress_dw_args SET bytea_output = 'escape';
 ALTER ROLE regress_dw_args SET xmloption = 'document';
 ALTER ROLE regress_dw_args SET array_nulls = off;
+-- from 19 on, backslashes always stand for themselves
+SELECT current_setting('server_version_num')::int < 190000 AS backslashes \gset
+\if :backslashes
 ALTER ROLE regress_dw_args SET standard_conforming_strings = off;
+\endif
 ALTER ROLE regress_dw_args SET backslash_quote = off;
 ALTER ROLE regress_dw_args SET search_path = 'args_shadow, public, pg_catalog';
 

@@ -43,7 +43,10 @@ SELECT delay_schedule_task('SELEC', check_sql => 'off') > 0 AS ok;
 ROLLBACK;
 SET delay_wheel.check_sql = 'plan';
 SELECT delay_schedule('1 hour', 'INSERT INTO check_own (nn) VALUES (1)');
+-- from 19 on PostgreSQL's hint is another one
+\set VERBOSITY terse
 SELECT delay_schedule_at('2099-01-01', 'SELECT check_nothing($1)', 1);
+\set VERBOSITY default
 SELECT delay_every('check', '1 hour', 'SELECT nothing FROM check_own');
 SELECT delay_put('SELECT 1 + ''a'' || now()');
 BEGIN;
@@ -145,7 +148,7 @@ SELECT delay_update(:id, args => ARRAY[2]), delay_update(:id, 'SELECT $1, 2');
 SELECT delay_cancel(:id);
 -- triggers
 CREATE TABLE check_fired (n int, at timestamptz);
-CREATE TRIGGER t AFTER INSERT ON check_fired FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('at', 'SELECT check_nothing($1)', 'n');
+CREATE TRIGGER t AFTER INSERT ON check_fired FOR EACH ROW EXECUTE FUNCTION delay_schedule_trigger('at', 'SELECT $1::check_nothing', 'n');
 INSERT INTO check_fired VALUES (1, now() + interval '1 hour');
 DROP TABLE check_fired;
 -- it runs in the end

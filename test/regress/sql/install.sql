@@ -68,7 +68,9 @@ BEGIN;
 SELECT delay_schedule('0', $$INSERT INTO install_effect VALUES ('NEVER')$$) > 0 AS ok;
 DROP EXTENSION delay_wheel;
 COMMIT;
+\set VERBOSITY terse
 SELECT delay_schedule('0', 'SELECT 1');
+\set VERBOSITY default
 -- into a schema of its own, and used in the same session
 CREATE SCHEMA install_schema;
 CREATE EXTENSION delay_wheel SCHEMA install_schema;

@@ -176,7 +176,11 @@ SELECT delay_wheel.ring_svg() LIKE '%Timer: paused%' AS says_so;
 SELECT delay_resume_database();
 SELECT pg_temp.wait_for($$state = 'running' FROM delay_wheel.status WHERE database = current_database()$$);
 -- whatever the settings of the session
+-- from 19 on, backslashes always stand for themselves
+SELECT current_setting('server_version_num')::int < 190000 AS backslashes \gset
+\if :backslashes
 SET standard_conforming_strings = off;
+\endif
 SELECT * FROM pg_temp.well_formed();
 RESET standard_conforming_strings;
 -- each slot is in the picture, once

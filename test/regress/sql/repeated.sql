@@ -89,13 +89,26 @@ SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELEC 2')$$
 SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'VACUUM')$$);
 SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'VACUUM')$$);
 
--- a setting that gives a text another meaning
+-- from 19 on, backslashes in ordinary strings always stand for themselves
+SELECT current_setting('server_version_num')::int < 190000 AS backslashes \gset
+-- settings that give a text another meaning
 BEGIN;
 SELECT delay_schedule('1 hour', 'SELECT ''1' || chr(92) || '''') > 0 AS ok;
+SELECT delay_schedule('1 hour', 'SELECT E''1' || chr(92) || '''''') > 0 AS ok;
+SET LOCAL backslash_quote = off;
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT E''1' || chr(92) || '''''')$$);
+SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT E''2' || chr(92) || '''''')$$);
+SET LOCAL backslash_quote = DEFAULT;
+\if :backslashes
 SET LOCAL standard_conforming_strings = off;
 SET LOCAL escape_string_warning = off;
-SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT ''1' || chr(92) || '''')$$);
-SELECT code FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT ''2' || chr(92) || '''')$$);
+SELECT code AS known FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT ''1' || chr(92) || '''')$$) \gset
+SELECT code AS other FROM pg_temp.error_of($$SELECT delay_schedule('1 hour', 'SELECT ''2' || chr(92) || '''')$$) \gset
+\else
+\set known 42601
+\set other 42601
+\endif
+\echo :known :other
 ROLLBACK;
 
 -- long texts, and such as fill the memory for one
