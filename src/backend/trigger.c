@@ -406,20 +406,20 @@ read_args_and_options(Template *template, Relation rel, char **arguments, int n,
 		Option		option;
 		const char *value;
 
-		if (column != 0 || !is_option(arguments[i], &option, &value))
-		{
-			if (column == 0)
-				raise_no_column(rel, arguments[i], kind);
+		if (column != 0)
 			read_arg(template, rel, column, types);
-			continue;
+		else if (is_option(arguments[i], &option, &value))
+		{
+			/* the queue of a message is the second argument */
+			if (given[option] || (kind->sends && option == OPTION_QUEUE))
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("option \"%s\" is given twice", option_names[option])));
+			given[option] = true;
+			read_option(template, option, rel, value);
 		}
-		/* the queue of a message is the second argument */
-		if (given[option] || (kind->sends && option == OPTION_QUEUE))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("option \"%s\" is given twice", option_names[option])));
-		given[option] = true;
-		read_option(template, option, rel, value);
+		else
+			raise_no_column(rel, arguments[i], kind);
 	}
 	if (given[OPTION_IF_EXISTS] && !given[OPTION_KEY])
 		ereport(ERROR,
