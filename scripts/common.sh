@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034  # some variables are for the caller
 #
 # What the scripts of this tree share: finding PostgreSQL, the unprivileged user
 # that a server must run as, and directories which that user can use.
@@ -8,6 +9,9 @@
 dw_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The PostgreSQL majors that delay_wheel is written for, the preferred one first.
 dw_majors="15 19 18 17 16"
+# Who runs the tests if root starts them (scripts/setup makes this user).  The name is not
+# "postgres", so that the tests do not depend on that, and is one that SQL has to quote.
+dw_test_user=delay-wheel
 
 die()
 {
@@ -74,29 +78,24 @@ find_postgres()
 	bindir=$("$PG_CONFIG" --bindir)
 }
 
-# PostgreSQL refuses to run as root.  Sets dw_user to who runs it instead.
+# PostgreSQL refuses to run as root.  Sets dw_user to who runs it instead: the tests' user, if
+# there is one.
 find_user()
 {
 	if [ "$(id -u)" -ne 0 ]; then
 		dw_user=$(id -un)
 		return
 	fi
-	dw_user=${DW_USER:-postgres}
+	dw_user=${DW_USER:-}
+	if [ -z "$dw_user" ]; then
+		dw_user=$dw_test_user
+		id -u "$dw_user" >/dev/null 2>&1 || dw_user=postgres
+	fi
 	id -u "$dw_user" >/dev/null 2>&1 ||
 		die "PostgreSQL does not run as root, and there is no user \"$dw_user\": run this as another user, or name one in DW_USER"
 	[ "$(id -u "$dw_user")" -ne 0 ] || die "DW_USER must not be root"
 	command -v runuser >/dev/null ||
 		die "runuser (of util-linux) is missing: run this as another user than root"
-}
-
-# Where scripts/setup puts what npm fetches for the tests.
-node_dir()
-{
-	if [ "$(id -u)" -eq 0 ]; then
-		echo /var/cache/delay_wheel/node
-	else
-		echo "${XDG_CACHE_HOME:-${HOME:-}/.cache}/delay_wheel/node"
-	fi
 }
 
 # Where scripts/setup puts what npm fetches for the tests.
