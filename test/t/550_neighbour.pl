@@ -610,7 +610,7 @@ wal_level = minimal
 max_wal_senders = 0
 max_connections = 8
 superuser_reserved_connections = 1
-max_locks_per_transaction = 10
+max_locks_per_transaction = 20
 max_worker_processes = 0
 max_parallel_workers = 0
 restart_after_crash = on
@@ -625,6 +625,9 @@ logging_collector = on
 log_directory = 'logs'
 log_filename = '%H%M%S.log'
 });
+# its lock table has 440 entries at least, more than either takes
+$small->safe_psql('postgres', 'CREATE EXTENSION delay_wheel');
+$small->safe_psql('postgres', 'DROP EXTENSION delay_wheel');
 my $place = abs_path(PostgreSQL::Test::Utils::tempdir());
 $small->safe_psql('postgres', "CREATE TABLESPACE place LOCATION '$place'");
 $small->safe_psql('postgres', 'CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler');
