@@ -12,7 +12,7 @@ why=
 job=
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 # The suites to look for something in, the first one that has it wins.
-all_debian_suites="oldstable stable testing unstable"
+all_debian_suites="oldstable stable testing unstable experimental"
 
 # Run a command in the background, so that a signal ends us at once; its output
 # goes to a log, whose end is shown if it fails.
@@ -104,6 +104,7 @@ prepare_apt()
 	done < <(machine_sources) >"$apt_dir/sources.list"
 	for suite in $all_debian_suites; do
 		echo "deb [signed-by=$keyring] $mirror $suite main" >>"$apt_dir/sources.list"
+		echo "deb-src [signed-by=$keyring] $mirror $suite main" >>"$apt_dir/sources.list"
 	done
 	run_quietly "$logs/apt.log" private_apt apt-get update --quiet --allow-releaseinfo-change ||
 		{ why="apt-get update failed; if the keys are too old: a newer debian-archive-keyring, or --keyring"; return 1; }
