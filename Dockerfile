@@ -2,7 +2,7 @@
 # extension created in the database that the container makes.
 #
 #   docker build --tag delay_wheel .
-#   docker build --tag delay_wheel --build-arg PG_MAJOR=18 .
+#   docker build --tag delay_wheel --build-arg PG_MAJOR=19 .         # 15 to 19
 #   docker run --env POSTGRES_PASSWORD=... delay_wheel
 #
 # For CloudNativePG see doc/install.md: another IMAGE, or --target extension.

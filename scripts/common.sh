@@ -9,6 +9,7 @@
 dw_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The PostgreSQL majors that delay_wheel is written for, the preferred one first.
 dw_majors="15 19 18 17 16"
+dw_majors_said="PostgreSQL 15 to 19"
 # Who runs the tests if root starts them (scripts/setup makes this user).  The name is not
 # "postgres", so that the tests do not depend on that, and is one that SQL has to quote.
 dw_test_user=delay-wheel
@@ -62,7 +63,7 @@ find_postgres()
 
 	if [ -n "${PG_CONFIG:-}" ]; then
 		usable_pg_config "$PG_CONFIG" ||
-			die "PG_CONFIG=$PG_CONFIG is not a complete PostgreSQL 15 to 19 with its build files"
+			die "PG_CONFIG=$PG_CONFIG is not a complete $dw_majors_said with its build files"
 	else
 		for candidate in pg_config $(for m in $dw_majors; do
 			echo "/usr/lib/postgresql/$m/bin/pg_config" "/usr/pgsql-$m/bin/pg_config"
@@ -76,6 +77,12 @@ find_postgres()
 	fi
 	export PG_CONFIG
 	bindir=$("$PG_CONFIG" --bindir)
+}
+
+# The same for a script that can do nothing without.
+need_postgres()
+{
+	find_postgres || die "no $dw_majors_said found: scripts/setup installs one"
 }
 
 # PostgreSQL refuses to run as root.  Sets dw_user to who runs it instead: the tests' user, if

@@ -88,7 +88,7 @@ server_start()
 		shift
 	done
 
-	find_postgres || die "no PostgreSQL 15 to 18 found: scripts/setup installs one"
+	need_postgres
 	find_user
 	if [ -z "$(trap -p EXIT)" ]; then
 		# Signals can come twice; the second must not cut the first's clean-up short.

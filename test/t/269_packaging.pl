@@ -113,6 +113,17 @@ my ($provided) = values %{ $meta->{provides} };
 ok(-f "$root/$_", "META.json: $_ is there") for @$provided{qw(file docfile)};
 
 #
+# The same majors, everywhere.
+#
+my ($majors) = file('scripts/common.sh') =~ /^dw_majors="(.*)"$/m;
+my ($oldest, $newest) = (sort split ' ', $majors)[0, -1];
+my $named = qr/PostgreSQL $oldest to $newest\b/;
+like(file($_), $named, "$_ names all majors") for qw(README.md CHANGELOG.md SECURITY.md doc/install.md doc/architecture.md scripts/common.sh);
+like(file('README.zh-CN.md'), qr/PostgreSQL $oldest 到 $newest /, 'so does the Chinese README');
+is($meta->{prereqs}{runtime}{requires}{PostgreSQL}, ">= $oldest.0.0, < " . ($newest + 1) . '.0.0', 'META.json requires one of them');
+is(join(' ', (file('test/majors/run') =~ /^all_targets="([\d ]+\d)\b/m)[0]), join(' ', sort split ' ', $majors), 'test/majors runs all of them');
+
+#
 # One version, everywhere.
 #
 my ($version) = file('delay_wheel.control') =~ /^default_version = '([\d.]+)'$/m;
