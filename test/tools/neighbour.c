@@ -94,8 +94,18 @@ startup_memory(void)
 #endif
 }
 
+#if PG_VERSION_NUM >= 190000
+#define CONST_JUMBLE const
+#define EXPLAIN_PARAM , struct ExplainState *es
+#define EXPLAIN_ARG , es
+#else
+#define CONST_JUMBLE
+#define EXPLAIN_PARAM
+#define EXPLAIN_ARG
+#endif
+
 static void
-analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+analyze(ParseState *pstate, Query *query, CONST_JUMBLE JumbleState *jstate)
 {
 	count(HOOK_ANALYZE);
 	if (prev_analyze)
@@ -103,11 +113,11 @@ analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 }
 
 static PlannedStmt *
-plan(Query *parse, const char *query_string, int options, ParamListInfo params)
+plan(Query *parse, const char *query_string, int options, ParamListInfo params EXPLAIN_PARAM)
 {
 	count(HOOK_PLAN);
-	return prev_planner ? prev_planner(parse, query_string, options, params) :
-		standard_planner(parse, query_string, options, params);
+	return prev_planner ? prev_planner(parse, query_string, options, params EXPLAIN_ARG) :
+		standard_planner(parse, query_string, options, params EXPLAIN_ARG);
 }
 
 #if PG_VERSION_NUM >= 180000
