@@ -78,9 +78,9 @@
 #include "../shmem/ready.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "launcher.h"
-#include "refused.h"
 #include "served.h"
 
 /* Shortest and longest pause before a timer that ended by itself is started again. */
@@ -102,24 +102,12 @@
  */
 #define START_TURN_US	USECS_PER_SEC
 
-/*
- * If the start of a timer is refused for this long, one that has run as long ends: databases that
- * always have something near, or a backlog, take turns.
- */
-#define TURN_US			(5 * USECS_PER_SEC)
-
-/* Minimum interval between log messages about the lack of a worker for one database's timer. */
-#define LOG_INTERVAL_US	USECS_PER_MINUTE
-
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
 	BackgroundWorkerHandle *handle;	/* the timer that this launcher registered, or NULL */
 	int64		start_after;	/* start no timer before this time */
 	int64		backoff;		/* the last pause before a start; 0: there was none */
-	DwRefusal	refusal;		/* of its timer */
-	Oid			told_of;		/* the database whose refusal the log was told of */
-	int64		told_at;		/* when it was */
 	bool		is_probed;		/* nobody knows whether its database has the extension */
 	bool		is_served;		/* a timer has found the extension, now or before a restart */
 } Place;
@@ -132,9 +120,6 @@ static List *to_probe = NIL;
 
 /* OIDs of databases that the launcher has probed. */
 static List *probed = NIL;
-
-/* Of the probe that is next. */
-static DwRefusal probe_refusal = {0};
 
 /* The OIDs in the file of databases that were served. */
 static List *served = NIL;
@@ -170,7 +155,8 @@ dw_database_leave(DwDatabase *db)
 
 	if (!dw_database_give_back(db))
 		return;
-	place->refusal.since = 0;
+	dw_refusal_ends(&db->timer_refusal);
+	dw_refusal_ends(&db->sweeper_refusal);
 	place->is_served = false;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_ready_reset(db);
@@ -195,7 +181,10 @@ dw_launcher_register(void)
 static void
 leave(int code, Datum arg)
 {
+	LWLockReleaseAll();
 	dw_process_ends(&dw_shared->launcher, DW_PROCESS_NOTED);
+	/* others need not wait for it */
+	dw_worker_leaves();
 	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 }
 
@@ -302,79 +291,53 @@ name_of_database(Oid oid)
 }
 
 /*
- * No background worker was free to find out whether a database has the extension.  Shows that
- * in the view status, and in the log.
+ * No background worker is free for a timer, or to find out whether a database has the extension (a
+ * probe).  Reports that to the log, if it lasts, but not each time: where databases take turns,
+ * each is refused again and again.
  */
 static void
-probe_is_refused(Oid oid)
+is_refused(DwRefusal *refusal)
 {
-	bool		is_first;
+	DwDatabase *db = dw_database_find(refusal->database);
 	char	   *name;
 
-	if (!dw_refused(&probe_refusal, &is_first))
+	if (refusal != &dw_shared->probe && dw_refusal_since(refusal) != 0)
+		dw_problem(&db->problem, DW_TIMER_REFUSED);
+	if (!dw_refusal_is_news(refusal, DW_LASTING_US))
 		return;
-	if (pg_atomic_read_u32(&dw_shared->unlooked) != oid)
-	{
-		pg_atomic_write_u64(&dw_shared->unlooked_at, (uint64) dw_now());
-		pg_atomic_write_u32(&dw_shared->unlooked, oid);
-	}
-	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-	if (!is_first)
-		return;
-	name = name_of_database(oid);
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("delay_wheel could not look into database \"%s\": no background worker is free",
-					name),
-			 errdetail("If it has the extension, its tasks wait."),
-			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	pfree(name);
-}
-
-/* A background worker was free to find out whether a database has the extension. */
-static void
-probe_is_begun(void)
-{
-	dw_refusal_ends(&probe_refusal);
-	pg_atomic_write_u32(&dw_shared->unlooked, InvalidOid);
-}
-
-/*
- * No background worker was free for the timer of a place.  Reports that, once; to the log only if it
- * was not told of this database just now: where databases take turns, each is refused again and again.
- */
-static void
-timer_is_refused(int number)
-{
-	DwDatabase *db = dw_database(number);
-	Place	   *place = &places[number];
-	bool		is_first;
-	char	   *name;
-
-	if (!dw_refused(&place->refusal, &is_first) || !is_first)
-		return;
-	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
-	dw_problem(&db->problem, DW_TIMER_REFUSED);
-	if (place->told_of == db->oid && dw_uptime() - place->told_at < LOG_INTERVAL_US)
-		return;
-	place->told_of = db->oid;
-	place->told_at = dw_uptime();
-	name = name_of_database(db->oid);
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not start delay_wheel timer of database \"%s\"", name),
-			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	pfree(name);
-}
-
-/* No background worker was free for the timer of a place, or the probe for which it is. */
-static void
-is_refused(int number)
-{
-	if (places[number].is_probed)
-		probe_is_refused(dw_database(number)->oid);
+	name = name_of_database(refusal->database);
+	if (refusal == &dw_shared->probe)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("delay_wheel could not look into database \"%s\": no background worker is free",
+						name),
+				 errdetail("If it has the extension, its tasks wait."),
+				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
 	else
-		timer_is_refused(number);
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not start delay_wheel timer of database \"%s\"", name),
+				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
+	pfree(name);
+}
+
+/* The refusal of the timer of a place, or of the probe for which it is. */
+static DwRefusal *
+refusal_at(int number)
+{
+	return places[number].is_probed ? &dw_shared->probe : &dw_database(number)->timer_refusal;
+}
+
+/* The next probe is of this database: with a timer, or without a place. */
+static void
+begin_probe(Oid oid, DwStart start)
+{
+	DwRefusal  *probe = &dw_shared->probe;
+
+	if (probe->database == oid && probe->start == start)
+		return;
+	dw_refusal_ends(probe);
+	dw_refusal_init(probe, start, oid, &dw_shared->launcher);
 }
 
 /* Sets the pause before the next start of a timer to twice the last pause. */
@@ -385,82 +348,16 @@ put_start_off(Place *place)
 	place->start_after = dw_uptime() + place->backoff;
 }
 
-/*
- * When a start that was refused may be tried again, of the timer of a place, or the probe for which
- * it is; by dw_uptime(), 0 if none was.
- */
-static int64
-refused_until(const Place *place)
-{
-	return dw_refused_until(place->is_probed ? &probe_refusal : &place->refusal);
-}
-
-/*
- * True if another timer leaves a background worker for other processes of ours: timers that
- * all wait for an executor would wait for ever.  The first one may have the last worker.
- */
-static bool
-leaves_a_worker(void)
-{
-	int			timers = 0;
-
-	for (int i = 0; i < dw_max_databases; i++)
-		if (dw_database(i)->timer.state != DW_PROCESS_NONE)
-			timers++;
-	return timers == 0 || 1 + timers + 1 + dw_shared->other_workers < max_worker_processes;
-}
-
-/*
- * Ends the timer that has run longest, for TURN_US at least, and its executors after their tasks.
- * Its database waits for its next turn then, behind all that wait already.
- */
-static void
-end_longest_turn(void)
-{
-	DwDatabase *longest = NULL;
-	int64		started = dw_uptime() - TURN_US;
-
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *db = dw_database(i);
-
-		if (db->timer.state == DW_PROCESS_RUNNING && db->timer.started <= started)
-		{
-			longest = db;
-			started = db->timer.started;
-		}
-	}
-	if (longest == NULL)
-		return;
-	dw_call_timer(longest, DW_RESTART_NOW);
-	dw_executors_end(longest, InvalidOid);
-}
-
-/*
- * No background worker was free for the timer of a place: has others give one up.  A timer does
- * not rest as long as there is an executor, so one that only waits for work ends first.  If that
- * does not help the databases take turns, unless timers are to be kept.
- */
-static void
-make_others_leave(int number)
-{
-	Place	   *place = &places[number];
-	int64		since = place->is_probed ? probe_refusal.since : place->refusal.since;
-
-	dw_timers_make_way(true);
-	(void) dw_executor_end_idle_elsewhere(dw_database(number)->oid);
-	if (dw_timer_idle_timeout >= 0 && since != 0 && dw_uptime() - since >= TURN_US)
-		end_longest_turn();
-}
-
 /* Starts the timer of a place.  False if no background worker is free. */
 static bool
 start_timer(int number)
 {
 	DwDatabase *db = dw_database(number);
-	Place	   *place = &places[number];
-	bool		registered = leaves_a_worker();
+	DwRefusal  *refusal = refusal_at(number);
+	bool		registered;
 
+	if (!dw_start_may_be_tried(refusal))
+		return false;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->timer);
 	/* from here on the timer does not rest: it reads what sessions have told before */
@@ -470,24 +367,12 @@ start_timer(int number)
 	dw_restart_forget(&db->timer_news);
 	LWLockRelease(dw_shared->table_lock);
 
-	registered = registered &&
-		dw_worker_start("timer", number, &db->oid, sizeof(Oid), &place->handle);
+	registered = dw_worker_start("timer", number, &db->oid, sizeof(Oid), &places[number].handle);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_registered(&db->timer, registered);
 	LWLockRelease(dw_shared->table_lock);
-	if (registered)
-	{
-		dw_refusal_ends(&place->refusal);
-		if (place->is_probed)
-			probe_is_begun();
-		pg_atomic_write_u32(&dw_shared->timer_refused, 0);
-		if (dw_workers_are_few())
-			dw_timers_make_way(false);
-		return true;
-	}
-	is_refused(number);
-	make_others_leave(number);
-	return false;
+	dw_start_was_tried(refusal, registered);
+	return registered;
 }
 
 /* Resets the state of a timer that was registered, but has died without doing so. */
@@ -582,22 +467,23 @@ note_ended_timer(DwDatabase *db, Place *place)
 /*
  * Decides about a place whose timer does not run: gives the place back, or starts a
  * timer, or leaves that for later.  Sets *starting if a timer is starting, and lowers
- * *look_again to the time of the next decision.
+ * *look_again to the time of the next decision.  Returns true if a timer lacks: no background
+ * worker is free, or another one starts now.
  */
-static void
-serve_place(int number, bool *starting, int64 *look_again)
+static bool
+look_at_place(int number, bool *starting, int64 *look_again)
 {
 	DwDatabase *db = dw_database(number);
 	Place	   *place = &places[number];
 	bool		resting;
 	bool		wanted;
-	int64		start_at;
+	bool		is_put_off;
 
 	notice_dead_timer(number);
 	if (db->timer.state == DW_PROCESS_RUNNING || dw_process_rests(&db->timer))
 		place->is_served = true;
 	if (db->oid == InvalidOid || db->timer.state == DW_PROCESS_RUNNING)
-		return;
+		return false;
 	if (db->timer.state == DW_PROCESS_STARTING)
 	{
 		int64		turn_ends = db->timer.started + START_TURN_US;
@@ -609,18 +495,18 @@ serve_place(int number, bool *starting, int64 *look_again)
 		}
 		if (place->handle == NULL)
 			*look_again = Min(*look_again, db->timer.started + START_LIMIT_US);
-		return;
+		return false;
 	}
 
 	/* a command holds the database; the end of the hold wakes the launcher */
 	if (dw_database_is_held(db))
-		return;
+		return false;
 	/* one timer starts at a time; the launcher is woken when that one is there */
 	resting = goes_on_resting(db);
 	if ((resting || *starting) && !databases_may_be_gone)
 	{
 		note_ended_timer(db, place);
-		return;
+		return !resting;
 	}
 
 	wanted = dw_news_take(&db->timer_news, DW_NEWS_START);
@@ -645,27 +531,36 @@ serve_place(int number, bool *starting, int64 *look_again)
 		LWLockRelease(dw_shared->table_lock);
 		place->backoff = 0;
 		place->start_after = 0;
-		return;
+		return false;
 	}
 
 	note_ended_timer(db, place);
 	if (resting && !wanted)
-		return;
-	start_at = Max(place->start_after, refused_until(place));
-	if (!*starting && start_at <= dw_uptime() && start_timer(number))
+		return false;
+	is_put_off = place->start_after > dw_uptime();
+	if (!*starting && !is_put_off && start_timer(number))
 	{
 		*starting = true;
-		return;
+		return false;
 	}
 	/* keep the request for later: without it the place might be given back */
 	if (wanted)
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
-	/* as if it had been tried: another one has just been, in vain */
-	if (refused_until(place) > dw_uptime())
-		is_refused(number);
-	start_at = Max(place->start_after, refused_until(place));
-	if (start_at > dw_uptime())
-		*look_again = Min(*look_again, start_at);
+	if (is_put_off)
+		*look_again = Min(*look_again, place->start_after);
+	return !is_put_off;
+}
+
+/* Looks at a place, and reports that no background worker is free for its timer. */
+static void
+serve_place(int number, bool *starting, int64 *look_again)
+{
+	DwRefusal  *refusal = refusal_at(number);
+
+	if (look_at_place(number, starting, look_again))
+		is_refused(refusal);
+	else
+		dw_refusal_ends(refusal);
 }
 
 /*
@@ -701,35 +596,47 @@ dw_look_main(Datum arg)
 static bool
 start_look(Oid oid, int64 *look_again)
 {
+	DwRefusal  *probe = &dw_shared->probe;
+	bool		started;
+
 	/*
 	 * with turned_away set, another look tells nothing new: all databases are probed when
 	 * a place is free
 	 */
 	if (look_worker != NULL || pg_atomic_read_u32(&dw_shared->turned_away) != 0)
+	{
+		dw_refusal_ends(probe);
 		return false;
+	}
 	if (!database_is_to_be_served(oid))
 		return true;
-	if (Max(look_after, dw_refused_until(&probe_refusal)) <= dw_uptime())
+	if (look_after > dw_uptime())
 	{
-		/*
-		 * from here on, a command that needs this database without sessions waits
-		 * (hold.c)
-		 */
-		pg_atomic_write_u32(&dw_shared->looked, 0);
-		pg_atomic_write_u32(&dw_shared->looks_into, oid);
-		pg_memory_barrier();
-		if (dw_worker_start("look", 0, &oid, sizeof(Oid), &look_worker))
-		{
-			probe_is_begun();
-			return true;
-		}
-		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
-		probe_is_refused(oid);
+		dw_refusal_ends(probe);
+		*look_again = Min(*look_again, look_after);
+		return false;
 	}
-	else if (dw_refused_until(&probe_refusal) > dw_uptime())
-		probe_is_refused(oid);
-	*look_again = Min(*look_again, Max(look_after, dw_refused_until(&probe_refusal)));
-	return false;
+	begin_probe(oid, DW_START_LOOK);
+	if (!dw_start_may_be_tried(probe))
+	{
+		is_refused(probe);
+		return false;
+	}
+
+	/*
+	 * from here on, a command that needs this database without sessions waits
+	 * (hold.c)
+	 */
+	pg_atomic_write_u32(&dw_shared->looked, 0);
+	pg_atomic_write_u32(&dw_shared->looks_into, oid);
+	pg_memory_barrier();
+	started = dw_worker_start("look", 0, &oid, sizeof(Oid), &look_worker);
+	if (!started)
+		pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
+	dw_start_was_tried(probe, started);
+	if (!started)
+		is_refused(probe);
+	return started;
 }
 
 /*
@@ -745,6 +652,7 @@ notice_end_of_look(void)
 		return;
 	pfree(look_worker);
 	look_worker = NULL;
+	dw_worker_leaves();
 	pg_atomic_write_u32(&dw_shared->looks_into, InvalidOid);
 	if (pg_atomic_read_u32(&dw_shared->looked) != 0)
 		return;
@@ -770,6 +678,8 @@ probe(Oid oid, bool *starting, int64 *look_again)
 	if (db->timer.state == DW_PROCESS_NONE && !dw_process_rests(&db->timer))
 		dw_news_tell(&db->timer_news, DW_NEWS_START);
 	place->is_probed = !known;
+	if (!known)
+		begin_probe(oid, DW_START_TIMER);
 	serve_place(dw_database_number(db), starting, look_again);
 	place->is_probed = false;
 
@@ -902,22 +812,6 @@ check_worker_slots(void)
 }
 
 /*
- * The place whose timer has waited longest for a background worker; -1 if none does.  Those that
- * come before it in the array would else always be faster.
- */
-static int
-longest_refused(void)
-{
-	int			found = -1;
-
-	for (int i = 0; i < dw_max_databases; i++)
-		if (places[i].refusal.since != 0 &&
-			(found < 0 || places[i].refusal.since < places[found].refusal.since))
-			found = i;
-	return found;
-}
-
-/*
  * Looks at all places and probes databases.  Returns when the launcher must do so again
  * at the latest, by dw_uptime(); DW_NEVER if it can sleep until it is woken.
  */
@@ -926,26 +820,17 @@ serve_all(void)
 {
 	int64		look_again = DW_NEVER;
 	bool		starting = false;
-	int			first;
 
-	/* in this order: of a worker that ends later the launcher hears again */
-	dw_refused_look();
 	first_rest_ends = DW_NEVER;
 	databases_may_be_gone = pg_atomic_exchange_u32(&dw_shared->databases_changed, 0) != 0;
 	if (databases_may_be_gone)
 		list_databases();
-	first = longest_refused();
-	if (first >= 0)
-		serve_place(first, &starting, &look_again);
 	/* those for which sessions ask come before those that are looked into in any case */
 	for (int i = 0; i < dw_max_databases; i++)
-		if (i != first && is_asked_for(dw_database(i)))
+		if (is_asked_for(dw_database(i)))
 			serve_place(i, &starting, &look_again);
 	for (int i = 0; i < dw_max_databases; i++)
-		if (i != first)
-			serve_place(i, &starting, &look_again);
-	if (longest_refused() < 0 && probe_refusal.since == 0)
-		pg_atomic_write_u32(&dw_shared->starts_refused, 0);
+		serve_place(i, &starting, &look_again);
 	notice_end_of_look();
 
 	if (pg_atomic_read_u32(&dw_shared->turned_away) != 0 && dw_database_place_free())
@@ -964,17 +849,20 @@ serve_all(void)
 		if (!probe(oid, &starting, &look_again))
 			break;
 		/* the database may be gone, for which no worker was free */
-		if (probe_refusal.since != 0)
-			probe_is_begun();
+		dw_refusal_ends(&dw_shared->probe);
 		to_probe = list_delete_first(to_probe);
 		probed = list_append_unique_oid(probed, oid);
 	}
+	if (to_probe == NIL)
+		dw_refusal_ends(&dw_shared->probe);
 	report_no_place();
 	note_served();
+	/* the launcher is woken when the timer is there that starts */
+	if (starting)
+		return look_again;
 	/* while timers start one after the other, it is not known how many will rest */
-	if (!starting)
-		check_worker_slots();
-	return look_again;
+	check_worker_slots();
+	return Min(look_again, dw_starts_look_at(&dw_shared->launcher));
 }
 
 /*
@@ -1013,15 +901,17 @@ dw_launcher_main(Datum arg)
 	dw_alarm_create();
 	obey_reload();
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
+	dw_process_takes_over(&dw_shared->launcher);
 	dw_process_publish(&dw_shared->launcher);
 
 	for (;;)
 	{
 		int64		until = DW_NEVER;
+		TimestampTz wakes_at;
 		uint32		calls;
 
 		ResetLatch(MyLatch);
-		calls = dw_process_calls(&dw_shared->launcher);
+		calls = dw_process_looks(&dw_shared->launcher);
 		/* who has called since has stored before what is read from here on */
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
@@ -1039,6 +929,9 @@ dw_launcher_main(Datum arg)
 		if (may_have_missed(calls))
 			continue;
 		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
+		wakes_at = until == DW_NEVER ? DW_NEVER : dw_time_add(dw_now(), until - dw_uptime());
+		dw_process_sleeps(&dw_shared->launcher, Min(first_rest_ends, wakes_at));
 		dw_alarm_wait(first_rest_ends, until, dw_wait_event(wait_event, "DelayWheelLauncher"));
+		dw_process_sleeps(&dw_shared->launcher, DW_AWAKE);
 	}
 }

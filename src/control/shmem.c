@@ -44,7 +44,7 @@ static LWLockPadded *locks = NULL;
 static int
 number_of_locks(void)
 {
-	return 1 + 2 * dw_max_databases;
+	return 2 + 2 * dw_max_databases;
 }
 
 /* Requests all parts. */
@@ -110,18 +110,15 @@ init_memory(void *unused)
 
 	memset(dw_shared, 0, sizeof(DwShared));
 	dw_shared->table_lock = &locks[0].lock;
-	dw_shared->database_locks = &locks[1].lock;
+	dw_shared->starts_lock = &locks[1].lock;
+	dw_shared->database_locks = &locks[2].lock;
 	dw_process_init(&dw_shared->launcher);
 	pg_atomic_init_u32(&dw_shared->databases_changed, 0);
 	pg_atomic_init_u32(&dw_shared->turned_away, 0);
 	pg_atomic_init_u32(&dw_shared->looks_into, InvalidOid);
 	pg_atomic_init_u32(&dw_shared->looked, 0);
 	pg_atomic_init_u32(&dw_shared->timers, 0);
-	pg_atomic_init_u32(&dw_shared->timer_refused, 0);
-	pg_atomic_init_u32(&dw_shared->starts_refused, 0);
-	pg_atomic_init_u32(&dw_shared->worker_ended, 0);
-	pg_atomic_init_u32(&dw_shared->unlooked, InvalidOid);
-	pg_atomic_init_u64(&dw_shared->unlooked_at, 0);
+	dlist_init(&dw_shared->refusals);
 	pg_atomic_init_u32(&dw_shared->nquits, 0);
 	dw_shared->other_workers = count_other_workers();
 	dw_shared->nexecutors = dw_executor_places();

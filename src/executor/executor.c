@@ -51,6 +51,7 @@
 #include "../shmem/quits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../shmem/stats.h"
 #include "../shmem/stop.h"
 #include "../shmem/suspects.h"
@@ -376,6 +377,14 @@ latest_due(DwExecutor *me)
 	return executor_proved || !may_connect(me) ? PG_INT64_MIN : login_at;
 }
 
+/* True if this executor is to end, since another owner of the database needs one. */
+static bool
+make_way(void)
+{
+	return dw_starving_is_known(&executor_db->timer_news) && dw_start_owner_first(executor_db) &&
+		dw_starving_take(&executor_db->timer_news);
+}
+
 /*
  * Ends the current task, if any, and takes the next one.  A task that is not due yet
  * runs alone, and so do some tasks of a lane after its batches failed; else a batch
@@ -389,6 +398,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	DwPopped	popped = {.look_again = DW_NEVER};
 	TimestampTz group_at;
 	TimestampTz until;
+	TimestampTz now;
 	bool		found = false;
 	bool		stopped = false;
 	bool		too_much;
@@ -414,7 +424,7 @@ next_task(DwExecutor *me, int64 turn_began)
 		until = PG_INT64_MIN;
 	me->must_exit = me->must_exit || too_much || until == PG_INT64_MIN ||
 		dw_uptime() - executor_born > MAX_AGE_US ||
-		(dw_uptime() - turn_began > TURN_US && dw_starving_take(&executor_db->timer_news));
+		(dw_uptime() - turn_began > TURN_US && make_way());
 	if (!me->must_exit && dw_ready_pop(executor_db, me, until, &popped))
 	{
 		DwLane	   *lane = &dw_lanes[me->current.lane];
@@ -428,8 +438,18 @@ next_task(DwExecutor *me, int64 turn_began)
 	/* there is nothing that it may take before it ends */
 	if (!found && until != DW_NEVER)
 		me->must_exit = true;
+	now = dw_now();
+	if (dw_executor_is_late(me, now))
+	{
+		/* the timer counts on it again, also if it has found no other one */
+		if (!me->must_exit)
+			dw_owner_has_worker(executor_db, &dw_owners[me->owner_place]);
+		popped.look_again = DW_AWAKE;
+	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
-	me->since = dw_now();
+	me->since = now;
+	/* this is the answer to a call, unless it was to end */
+	me->called = me->must_exit && !found ? now : 0;
 	/* another executor may run a task that the queue's max_running has held back */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
 		pg_atomic_read_u64(&executor_db->ready) > 0)
@@ -460,7 +480,7 @@ end_if_idle(DwExecutor *me)
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	idle = me->state == DW_EXECUTOR_IDLE;
 	if (idle)
-		me->must_exit = true;	/* other processes must not wake it any more */
+		dw_executor_end(me);	/* other processes must not wake it any more */
 	LWLockRelease(dw_ready_lock(executor_db));
 	return idle;
 }
@@ -490,7 +510,7 @@ wait_for_work(DwExecutor *me)
 {
 	int			events;
 
-	if (me->must_exit || dw_starving_take(&executor_db->timer_news))
+	if (me->must_exit || make_way())
 		return false;
 	if (uses_too_much_memory(true))
 		return !end_if_idle(me);

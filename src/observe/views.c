@@ -48,6 +48,8 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
+#include "../shmem/silence.h"
+#include "../shmem/starts.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "../task/queues.h"
@@ -231,7 +233,7 @@ is_empty(const DwLane *lane)
 static bool
 timer_rests(const DwDatabase *db)
 {
-	return dw_process_rests(&db->timer) && !db->timer.refused;
+	return dw_process_rests(&db->timer) && !dw_refusal_waits(&db->timer_refusal);
 }
 
 /*
@@ -345,7 +347,8 @@ put_lane(FunctionCallInfo fcinfo, DwDatabase *db, int32 number)
 		reason = not_received;
 	dw_put_row(fcinfo, DW_ROLE(lane.owner), DW_INT2(lane.queue), DW_INT2(lane.priority),
 			   dw_text_or_null(state), dw_text_or_null(reason),
-			   dw_null_if(owner.retry_at <= now, DW_TIME(owner.retry_at)),
+			   dw_null_if(owner.retry_at <= now,
+						  DW_TIME(owner.retry_at == DW_NEVER ? dw_starts_look_time(&db->timer) : owner.retry_at)),
 			   DW_INT8(lane.waiting), DW_INT8(dw_ready_count(&lane)), DW_INT4(lane.running),
 			   horizon_column(horizon_of(&lane)),
 			   dw_null_if(lane.recheck_at == DW_NEVER, DW_TIME(lane.recheck_at)),
@@ -684,6 +687,9 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
+	/* if the timer rests, the launcher is to start one */
+	if (dw_process_silent_for(timer_rests(db) ? &dw_shared->launcher : &db->timer) > 0)
+		return "silent";
 	if (db->timer.state == DW_PROCESS_RUNNING || timer_rests(db))
 	{
 		/* the timer has noted these two, and would run again if they had changed */
@@ -708,9 +714,34 @@ problem_of_service(const char *state)
 		return NULL;
 	if (!dw_process_is_there(&dw_shared->launcher))
 		return "the launcher is not running: \"max_worker_processes\" may be too low";
-	if (pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
+	if (dw_process_silent_for(&dw_shared->launcher) > 0)
+		return "the launcher does not answer";
+	if (dw_shared->launcher.refused > 0)
 		return DW_TIMER_REFUSED;
 	return NULL;
+}
+
+/*
+ * Returns a column with the processes of a database (NULL: of none), and the launcher, that do not
+ * answer, by kind and pid; null if all do.
+ */
+static DwColumn
+silent_column(DwDatabase *db)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (DwDatabase *of = db;; of = NULL)
+	{
+		uint32		position = 0;
+		DwSilent	silent;
+
+		while (dw_silent_next(of, &position, &silent))
+			appendStringInfo(&text, "%s%s %d", text.len > 0 ? ", " : "", silent.kind, (int) silent.pid);
+		if (of == NULL)
+			break;
+	}
+	return dw_text_or_null(text.len > 0 ? text.data : NULL);
 }
 
 /*
@@ -727,7 +758,8 @@ put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *stat
 			   DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID),
 			   DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID), DW_NULL(INT8OID), DW_NULL(INT8OID),
 			   dw_text_or_null(problem), dw_null_if(at == 0, DW_TIME(at)),
-			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(TIMESTAMPTZOID));
+			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(TIMESTAMPTZOID),
+			   silent_column(NULL));
 }
 
 /*
@@ -737,10 +769,11 @@ put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *stat
 static void
 put_status_unlooked(FunctionCallInfo fcinfo)
 {
-	Oid			oid = pg_atomic_read_u32(&dw_shared->unlooked);
+	Oid			oid = dw_shared->probe.database;
+	TimestampTz since = dw_refusal_since(&dw_shared->probe);
 	bool		has_place;
 
-	if (!OidIsValid(oid) || oid == MyDatabaseId ||
+	if (since == 0 || oid == MyDatabaseId ||
 		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || get_database_name(oid) == NULL)
 		return;
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
@@ -748,7 +781,7 @@ put_status_unlooked(FunctionCallInfo fcinfo)
 	LWLockRelease(dw_shared->table_lock);
 	if (!has_place)
 		put_status_without_place(fcinfo, oid, "stopped", DW_LOOK_REFUSED,
-								 (TimestampTz) pg_atomic_read_u64(&dw_shared->unlooked_at));
+								 since);
 }
 
 /* Adds the row of the view "status" for a database that has a place to the result. */
@@ -793,7 +826,7 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 			   DW_BOOL(dw_unarmed_met(&db->timer_news)),
 			   DW_INT8(dw_counted(&db->counters, DW_RETRIED)),
 			   DW_INT8(dw_counted(&db->counters, DW_SKIPPED)),
-			   dw_null_if(!rests || until == DW_NEVER, DW_TIME(until)));
+			   dw_null_if(!rests || until == DW_NEVER, DW_TIME(until)), silent_column(db));
 }
 
 /* The view "status": the databases that the current user may see. */

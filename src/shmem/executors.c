@@ -182,11 +182,42 @@ dw_executor_runs_autonomous_in(int16 queue)
 	return false;
 }
 
+/*
+ * Since when others wait for an answer of the executor: that it has come up, looks for work, or
+ * ends.  0 if nobody does; a busy one may take as long as its task likes.
+ */
+TimestampTz
+dw_executor_unanswered_since(const DwExecutor *e)
+{
+	switch (e->state)
+	{
+		case DW_EXECUTOR_STARTING:
+		case DW_EXECUTOR_CONNECTING:
+			return e->since;
+		case DW_EXECUTOR_IDLE:
+		case DW_EXECUTOR_WOKEN:
+			return e->called;
+		default:
+			return 0;
+	}
+}
+
+/* True if the executor, which is not busy, has not answered for DW_LATE_US. */
+bool
+dw_executor_is_late(const DwExecutor *e, TimestampTz now)
+{
+	TimestampTz since = dw_executor_unanswered_since(e);
+
+	return since != 0 && now - since >= DW_LATE_US;
+}
+
 /* Makes an executor end, a busy one after its task.  The caller holds the ready lock. */
 void
 dw_executor_end(DwExecutor *e)
 {
 	e->must_exit = true;
+	if (e->called == 0)
+		e->called = dw_now();
 	if (e->proc != 0)
 		SetLatch(dw_proc_latch(e->proc));
 }
@@ -234,20 +265,20 @@ dw_executor_idle_longest(Oid database, bool here, Oid not_of, int64 idle_for)
 	return idle;
 }
 
-/* Ends an executor of another database if it is still in this state; takes locks. */
+/* Ends an executor, if it is still that of this database; takes locks. */
 static void
-end_elsewhere(DwExecutor *e, DwExecutorState state)
+end_in(Oid database, DwExecutor *e, bool if_idle)
 {
-	DwDatabase *other;
+	DwDatabase *db;
 
 	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	other = dw_database_find(e->database);
-	if (other != NULL)
+	db = dw_database_find(database);
+	if (db != NULL)
 	{
-		LWLockAcquire(dw_ready_lock(other), LW_EXCLUSIVE);
-		if (e->database == other->oid && e->state == state)
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		if (e->database == database && (!if_idle || e->state == DW_EXECUTOR_IDLE))
 			dw_executor_end(e);
-		LWLockRelease(dw_ready_lock(other));
+		LWLockRelease(dw_ready_lock(db));
 	}
 	LWLockRelease(dw_shared->table_lock);
 }
@@ -263,29 +294,35 @@ dw_executor_end_idle_elsewhere(Oid database)
 
 	if (idle == NULL)
 		return false;
-	end_elsewhere(idle, DW_EXECUTOR_IDLE);
+	end_in(idle->database, idle, true);
 	return true;
 }
 
 /*
- * Ends an executor of another database than this one after its task: the one that began its task
- * last, since it is likely to have short ones.  Takes the table lock, and a ready lock.
+ * Ends the executor of another database than this one, after its task, that has had its worker
+ * longest, for IDLE_US at least.  True if one ends; false if there is none but such as have been told before for some time.  Takes the table lock, and a ready lock.
  */
-void
-dw_executor_end_busy_elsewhere(Oid database)
+bool
+dw_executor_end_turn_elsewhere(Oid database)
 {
-	DwExecutor *busy = NULL;
+	DwExecutor *longest = NULL;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
 	{
 		DwExecutor *e = &dw_executors[i];
 
-		if (e->database != database && e->state == DW_EXECUTOR_BUSY && !e->must_exit &&
-			(busy == NULL || e->since > busy->since))
-			busy = e;
+		if (e->database == database || e->state < DW_EXECUTOR_IDLE)
+			continue;
+		if (!e->must_exit && (longest == NULL || e->started < longest->started))
+			longest = e;
+		else if (e->must_exit && dw_now() - e->called < IDLE_US)
+			return true;
 	}
-	if (busy != NULL)
-		end_elsewhere(busy, DW_EXECUTOR_BUSY);
+	if (longest == NULL)
+		return false;
+	if (dw_uptime() - longest->started >= IDLE_US)
+		end_in(longest->database, longest, false);
+	return true;
 }
 
 /*

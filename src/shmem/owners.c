@@ -29,15 +29,13 @@
 #include "owners.h"
 #include "places.h"
 #include "shared.h"
+#include "starts.h"
 
 /* The pause after the first vain attempt to get an executor; it doubles each time. */
 #define RETRY_MIN	(1 * USECS_PER_SEC)
 
 /* So many terminations of an executor, in a row, do not make the pause longer. */
 #define TERMINATED_PATIENCE	5
-
-/* Minimum interval between log messages about one owner's lack of workers. */
-#define LOG_INTERVAL_US		USECS_PER_MINUTE
 
 /* Ends the list of free places. */
 #define NO_OWNER	(-1)
@@ -162,6 +160,7 @@ dw_owner_enter(DwDatabase *db, Oid role)
 	owner->database = db->oid;
 	owner->role = role;
 	owner->turns.first = owner->turns.last = DW_NO_LANE;
+	dw_refusal_init(&owner->refusal, DW_START_EXECUTOR, db->oid, &db->timer);
 	entry = hash_search(owner_index, &key, HASH_ENTER, &found);
 	entry->owner = owner - dw_owners;
 	return entry->owner;
@@ -171,8 +170,8 @@ dw_owner_enter(DwDatabase *db, Oid role)
  * The owner with this role, or NULL if the role has neither lanes nor executors.  Needs
  * the table lock.
  */
-static DwOwner *
-find_owner(DwDatabase *db, Oid role)
+DwOwner *
+dw_owner_find(DwDatabase *db, Oid role)
 {
 	OwnerKey	key = {db->oid, role};
 	OwnerIndexEntry *entry = hash_search(owner_index, &key, HASH_FIND, NULL);
@@ -180,28 +179,62 @@ find_owner(DwDatabase *db, Oid role)
 	return entry ? &dw_owners[entry->owner] : NULL;
 }
 
-/* Takes an owner off its list, if it is in one.  Needs the ready lock, exclusively. */
-void
-dw_owner_unlist(DwOwner *owner)
+/*
+ * The owner does not wait for a background worker any more: it was called to try again, or it needs
+ * none.  Needs the ready lock, exclusively.
+ */
+static void
+end_wait(DwOwner *owner)
+{
+	dw_refusal_ends(&owner->refusal);
+	if (owner->block != DW_BLOCK_NO_WORKER)
+		return;
+	owner->block = DW_BLOCK_NONE;
+	owner->retry_at = 0;
+}
+
+/* Takes an owner off its list, if it is in one. */
+static void
+unlist(DwOwner *owner)
 {
 	if (owner->is_listed)
 		dlist_delete(&owner->link);
 	owner->is_listed = false;
 }
 
+/* Takes an owner without ready tasks off its list.  Needs the ready lock, exclusively. */
+void
+dw_owner_unlist(DwOwner *owner)
+{
+	unlist(owner);
+	end_wait(owner);
+}
+
+/* The lists of owners were emptied.  Needs the ready lock, exclusively. */
+void
+dw_owner_reset(DwOwner *owner)
+{
+	owner->is_listed = false;
+	owner->round = 0;
+	end_wait(owner);
+}
+
 /*
  * Puts an owner into the list where it belongs now: ready or blocked owners, or none if
  * it has no ready task.  An owner that is in the right list already moves to its end.
  *
- * Blocked owners who lack a background worker are put first, where
- * dw_owners_lack_worker_for() looks for them.  Needs the ready lock, exclusively.
+ * Blocked owners who lack a background worker are put first, where others look for
+ * them.  Needs the ready lock, exclusively.
  */
 void
 dw_owner_list(DwDatabase *db, DwOwner *owner)
 {
-	dw_owner_unlist(owner);
+	unlist(owner);
 	if (owner->turns.n == 0)
+	{
+		end_wait(owner);
 		return;
+	}
 	owner->is_listed = true;
 	if (owner->retry_at == 0)
 	{
@@ -223,8 +256,6 @@ longest_wait(DwBlock reason)
 {
 	switch (reason)
 	{
-		case DW_BLOCK_NO_WORKER:
-			return 5 * USECS_PER_SEC;
 		case DW_BLOCK_ENDED:
 		case DW_BLOCK_TERMINATED:
 			return 30 * USECS_PER_SEC;
@@ -234,53 +265,41 @@ longest_wait(DwBlock reason)
 }
 
 /*
- * True if the log must report that no background worker is free for an owner; then the
- * caller reports it.
- *
- * That is so the first time, and each time that the owner is blocked anew, but not more
- * often than once in LOG_INTERVAL_US.
- */
-static bool
-no_worker_log_is_due(DwOwner *owner)
-{
-	int64		told = owner->no_worker_told;
-
-	if (told != 0 &&
-		(told >= owner->no_worker_since || dw_uptime() - told < LOG_INTERVAL_US))
-		return false;
-	owner->no_worker_told = dw_uptime();
-	return true;
-}
-
-/*
  * Blocks an owner, since it got no executor: its lanes wait until retry_at.  The pause
- * doubles each time, up to a limit that depends on the reason.
+ * doubles each time, up to a limit that depends on the reason.  If no background worker is free,
+ * they wait until the owner is called (dw_owners_take_turn()).
  *
  * Returns true if the caller must report it to the log: the owner was not blocked for
- * this reason before, or, if no background worker is free, no_worker_log_is_due().
- * Does nothing for an owner that waits already, or has no place.  Needs the table lock,
- * and the ready lock exclusively.
+ * this reason before, or dw_refusal_is_news().  Does nothing for an owner that waits already, or
+ * has no place.  Needs the table lock, and the ready lock exclusively.
  */
 bool
 dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason)
 {
-	DwOwner    *owner = find_owner(db, role);
+	DwOwner    *owner = dw_owner_find(db, role);
 	TimestampTz now = dw_now();
 	uint32		failures;
 	int64		wait;
-	bool		news = false;
+	bool		news;
 
 	if (owner == NULL || owner->retry_at > now)
 		return false;
-	if (owner->block != reason)
-	{
-		owner->block = reason;
+	news = owner->block != reason;
+	if (news)
 		owner->start_failures = 0;
-		owner->no_worker_since = dw_uptime();
-		news = true;
-	}
+	if (reason != DW_BLOCK_NO_WORKER)
+		end_wait(owner);
+	/* it needed none for a moment */
+	else if (!dw_refusal_waits(&owner->refusal))
+		return false;
+	owner->block = reason;
 	if (reason == DW_BLOCK_NO_WORKER)
-		news = no_worker_log_is_due(owner);
+	{
+		news = dw_refusal_is_news(&owner->refusal, 0);
+		owner->retry_at = DW_NEVER;
+		dw_owner_list(db, owner);
+		return news;
+	}
 	/* after a termination try again soon, unless it happens over and over */
 	failures = owner->start_failures++;
 	if (reason == DW_BLOCK_TERMINATED)
@@ -300,10 +319,22 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 {
 	if (owner->block == DW_BLOCK_NONE && owner->retry_at == 0)
 		return;
+	end_wait(owner);
 	owner->block = DW_BLOCK_NONE;
 	owner->retry_at = 0;
 	owner->start_failures = 0;
 	dw_owner_list(db, owner);
+}
+
+/*
+ * An executor of the owner has answered that was not counted on any more: ends a block for want of
+ * a background worker.  Needs the ready lock, exclusively.
+ */
+void
+dw_owner_has_worker(DwDatabase *db, DwOwner *owner)
+{
+	if (owner->block == DW_BLOCK_NO_WORKER)
+		dw_owner_unblocked(db, owner);
 }
 
 /* Lets a blocked owner try again; its number of vain attempts stays. */
@@ -314,17 +345,36 @@ try_again(DwDatabase *db, DwOwner *owner)
 	dw_owner_list(db, owner);
 }
 
+/* The owner of the database whose turn it is to have a background worker, or NULL. */
+static DwOwner *
+owner_at_turn(DwDatabase *db)
+{
+	DwRefusal  *first = dw_starts_turn(&db->timer);
+
+	/* cppcheck-suppress nullPointer ; the macro asks NULL for a type */
+	return first != NULL && first->start == DW_START_EXECUTOR ?
+		dlist_container(DwOwner, refusal.link, &first->link) : NULL;
+}
+
 /*
- * Lets those blocked owners try again whose pause is over, and sets db->blocked_until.
- * Needs the ready lock, exclusively.
+ * Lets those blocked owners try again whose pause is over, and sets db->blocked_until; and the one
+ * whose turn it is, before all others.  Needs the ready lock, exclusively.
  */
 void
 dw_owners_retry(DwDatabase *db)
 {
 	TimestampTz now = dw_now();
 	TimestampTz next = DW_NEVER;
+	DwOwner    *first = owner_at_turn(db);
 	dlist_mutable_iter iter;
 
+	if (first != NULL)
+	{
+		first->retry_at = 0;
+		unlist(first);
+		first->is_listed = true;
+		dlist_push_head(&db->ready_owners, &first->link);
+	}
 	if (db->blocked_until > now)
 		return;
 	dlist_foreach_modify(iter, &db->blocked_owners)
@@ -339,44 +389,17 @@ dw_owners_retry(DwDatabase *db)
 	db->blocked_until = next;
 }
 
-/* How long the owner has lacked a background worker, in us; 0 if it does not. */
-static int64
-lacks_worker_for(const DwOwner *owner)
-{
-	return owner->block == DW_BLOCK_NO_WORKER ? Max(dw_uptime() - owner->no_worker_since, 1) : 0;
-}
-
 /*
- * How long the owner with this role has lacked a background worker, in us; 0 if it does not.
- * Takes the table lock.
+ * All owners were looked at: one whose turn it still is needs no background worker.  Needs the
+ * ready lock, exclusively.
  */
-int64
-dw_owner_lacks_worker_for(DwDatabase *db, Oid role)
+void
+dw_owners_end_turn(DwDatabase *db)
 {
-	DwOwner    *owner;
-	int64		result;
+	DwOwner    *first = owner_at_turn(db);
 
-	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
-	owner = find_owner(db, role);
-	result = owner != NULL ? lacks_worker_for(owner) : 0;
-	LWLockRelease(dw_shared->table_lock);
-	return result;
-}
-
-/*
- * How long some owner of the database has waited for a background worker, in us, that could use
- * it; 0 if none waits.
- *
- * Reads without a lock, so the answer may be out of date.  These owners are in front of
- * the list of blocked ones, so the first one tells.
- */
-int64
-dw_owners_lack_worker_for(DwDatabase *db)
-{
-	dlist_node *end = &db->blocked_owners.head;
-	dlist_node *first = ((volatile dlist_node *) end)->next;
-
-	return first == end || dw_database_is_disabled(db) ? 0 : lacks_worker_for(dw_linked_owner(first));
+	if (first != NULL && first->retry_at == 0)
+		end_wait(first);
 }
 
 /*
@@ -392,34 +415,28 @@ dw_owners_are_blocked(DwDatabase *db)
 }
 
 /*
- * Lets one owner try again before all others: of those who lack a background worker,
- * the one who has waited longest.  Needs the ready lock, exclusively.
+ * No owner of the database needs a background worker: none may run tasks.  Needs the ready lock,
+ * exclusively.
  */
 void
-dw_owners_retry_first(DwDatabase *db)
+dw_owners_end_wait(DwDatabase *db)
 {
-	DwOwner    *first = NULL;
-	dlist_iter	iter;
+	dlist_mutable_iter iter;
 
-	dlist_foreach(iter, &db->blocked_owners)
+	dlist_foreach_modify(iter, &db->blocked_owners)
 	{
 		DwOwner    *owner = dw_linked_owner(iter.cur);
 
 		if (owner->block != DW_BLOCK_NO_WORKER)
 			break;
-		if (first == NULL || owner->no_worker_since < first->no_worker_since)
-			first = owner;
+		end_wait(owner);
+		dw_owner_list(db, owner);
 	}
-	if (first == NULL)
-		return;
-	first->retry_at = 0;
-	dlist_delete(&first->link);
-	dlist_push_head(&db->ready_owners, &first->link);
 }
 
 /*
- * Lets all blocked owners of the database try again now, as if for the first time.
- * Needs the ready lock, exclusively.
+ * Lets all blocked owners of the database try again now, as if for the first time; but those
+ * who lack a background worker, who are called when there is one.  Needs the ready lock, exclusively.
  */
 void
 dw_owners_retry_all(DwDatabase *db)
@@ -428,7 +445,8 @@ dw_owners_retry_all(DwDatabase *db)
 	{
 		DwOwner    *owner = &dw_owners[i];
 
-		if (owner->database != db->oid || owner->block == DW_BLOCK_NONE)
+		if (owner->database != db->oid || owner->block == DW_BLOCK_NONE ||
+			dw_refusal_waits(&owner->refusal))
 			continue;
 		owner->start_failures = 0;
 		try_again(db, owner);

@@ -16,18 +16,20 @@ extern int	dw_owner_places(void);
 extern void dw_owners_request(void);
 extern void dw_owners_init(void);
 
+extern DwOwner *dw_owner_find(DwDatabase *db, Oid role);
 extern int32 dw_owner_enter(DwDatabase *db, Oid role);
 extern void dw_owner_leave(DwOwner *owner);
 extern bool dw_owner_blocked(DwDatabase *db, Oid role, DwBlock reason);
 extern void dw_owner_unblocked(DwDatabase *db, DwOwner *owner);
+extern void dw_owner_has_worker(DwDatabase *db, DwOwner *owner);
 extern void dw_owners_retry(DwDatabase *db);
 extern void dw_owners_retry_all(DwDatabase *db);
-extern int64 dw_owner_lacks_worker_for(DwDatabase *db, Oid role);
-extern int64 dw_owners_lack_worker_for(DwDatabase *db);
 extern bool dw_owners_are_blocked(DwDatabase *db);
-extern void dw_owners_retry_first(DwDatabase *db);
+extern void dw_owners_end_turn(DwDatabase *db);
+extern void dw_owners_end_wait(DwDatabase *db);
 extern const char *dw_block_text(DwBlock reason);
 extern void dw_owner_unlist(DwOwner *owner);
+extern void dw_owner_reset(DwOwner *owner);
 extern void dw_owner_list(DwDatabase *db, DwOwner *owner);
 
 #endif							/* DW_OWNERS_H */

@@ -54,6 +54,7 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->waiters, 0);
 	dw_inbox_init(dw_inbox(db));
 	dw_problem_init(&db->problem);
+	pg_atomic_init_u64(&db->executors_told, 0);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);
@@ -110,6 +111,8 @@ dw_database_enter(Oid database, bool pin)
 			dw_database_init(db);
 			dw_ring_init(dw_ring(db), dw_slots, dw_tick_us());
 			db->account.owner = database;
+			dw_refusal_init(&db->timer_refusal, DW_START_TIMER, database, &dw_shared->launcher);
+			dw_refusal_init(&db->sweeper_refusal, DW_START_SWEEPER, database, &db->timer);
 			db->oid = database;
 		}
 	}

@@ -147,8 +147,7 @@ dw_ready_reset(DwDatabase *db)
 
 		dw_lanes[i].is_listed = false;
 		dw_turns_init(&owner->turns);
-		owner->is_listed = false;
-		owner->round = 0;
+		dw_owner_reset(owner);
 	}
 	for (int i = 0; i < dw_max_queues; i++)
 		if (dw_queues[i].database == db->oid)

@@ -19,6 +19,7 @@
  *				(entering and leaving the fixed arrays)
  * ring lock	one per database: the ring and the pool accounts.  Only the
  *				database's timer changes them; views read them.
+ * starts lock	the queue of starts for which no background worker was free
  * ready lock	one per database: the ready lists of its lanes, and what its
  *				executors run.  Timer and executors change them.
  * spinlocks	one each for inbox, last problem and each kind of long work of a
@@ -26,7 +27,8 @@
  * (atomics)	committing sessions write these without any lock
  *
  * A process holds at most one of the LWLocks at a time, except that the ready
- * lock may be taken under the table lock.  Pool and inbox spinlocks come last.
+ * lock may be taken under the table lock, and the starts lock under both.  Pool
+ * and inbox spinlocks come last.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,6 +53,7 @@
 #include "problem.h"
 #include "process.h"
 #include "progress.h"
+#include "refusal.h"
 #include "rollbacks.h"
 #include "sweeper_news.h"
 #include "timer_news.h"
@@ -226,12 +229,11 @@ typedef struct DwOwner
 	bool		is_listed;		/* True if in one of its database's two lists of owners */
 	dlist_node	link;			/* in that list */
 	DwBlock		block;			/* why it got no executor */
-	TimestampTz retry_at;		/* if blocked, when to try again; else 0 */
+	TimestampTz retry_at;		/* if blocked, when to try again: DW_NEVER if it is called, since
+								 * it lacks a background worker; else 0 */
 	uint32		start_failures;	/* vain attempts to get an executor, in a row */
-	int64		no_worker_since; /* when it was blocked for the present reason, by
-								  * dw_uptime() */
-	int64		no_worker_told;	/* when the log last told of its lack of workers, by
-								 * dw_uptime(); 0: never */
+
+	DwRefusal	refusal;		/* it lacks a background worker */
 
 	/* timer only: what its present look at all owners has found, see dispatch.c */
 	uint32		round;			/* number of the look that set in_need */
@@ -254,6 +256,10 @@ typedef struct DwDatabase
 	DwTimerNews timer_news;
 	DwProcess	sweeper;
 	DwSweeperNews sweeper_news;
+	DwRefusal	timer_refusal;	/* a timer is needed, and no background worker is free */
+	DwRefusal	sweeper_refusal;
+	int64		served_at;		/* when the timer of then had its first executor started, by
+								 * dw_uptime() */
 	bool		absent;			/* True until a timer has found the extension in the database */
 	int32		lanes;			/* first lane of its list of lanes */
 	uint32		nlanes;
@@ -299,6 +305,8 @@ typedef struct DwDatabase
 	DwLateness	lateness;
 
 	DwProblem	problem;
+	pg_atomic_uint64 executors_told;	/* when the log was last told of executors that are silent, by
+										 * dw_uptime(); 0: never */
 	DwProgress	progress[DW_WORKS];
 	DwRollbacks rollbacks;
 } DwDatabase;
@@ -330,6 +338,7 @@ typedef struct DwQuit
 typedef struct DwShared
 {
 	LWLock	   *table_lock;
+	LWLock	   *starts_lock;
 	LWLock	   *database_locks;	/* a ring lock and a ready lock for each database */
 	DwProcess	launcher;
 	pg_atomic_uint32 databases_changed;	/* the launcher must list the databases again */
@@ -338,13 +347,13 @@ typedef struct DwShared
 								  * looks for the extension; it has no place */
 	pg_atomic_uint32 looked;	/* that worker has found the answer */
 	pg_atomic_uint32 timers;	/* that are at work, in all databases */
-	pg_atomic_uint32 timer_refused;	/* no background worker was free for the timer of some
-									 * database */
-	pg_atomic_uint32 starts_refused;	/* the launcher waits for a free background worker */
-	pg_atomic_uint32 worker_ended;	/* meanwhile one of ours has come to its end */
-	pg_atomic_uint32 unlooked;	/* OID of the database that the launcher is to look into next, if
-								 * no background worker is free for that */
-	pg_atomic_uint64 unlooked_at;	/* since when, a TimestampTz */
+
+	/* starts lock: starts for which no background worker was free, see starts.c */
+	dlist_head	refusals;		/* the queue */
+	int64		timer_ended_at;	/* when a timer was told to end its turn, by dw_uptime() */
+	int			owners_refused; /* entries of owners; read without the lock */
+	DwRefusal	probe;			/* of the database that the launcher is to look into next */
+
 	int			other_workers;	/* background workers that others have registered at the start of
 								 * the server, as the launcher of logical replication */
 	bool		recovered;		/* the server came out of recovery, see recovery.c; only
@@ -394,12 +403,10 @@ extern void dw_lane_dirty(DwDatabase *db, const DwLane *lane);
 extern void dw_wake_timer(DwDatabase *db, TimestampTz needed);
 extern void dw_wake_timer_if_any(DwDatabase *db);
 extern int64 dw_rest_margin(void);
-extern void dw_timers_make_way(bool lacking);
 extern void dw_ask_sweeper(DwDatabase *db, DwJob job, TimestampTz at);
 extern void dw_call_timer(DwDatabase *db, DwRestart restart);
 extern TimestampTz dw_restart_at(DwDatabase *db);
 extern void dw_wake_launcher(void);
-extern void dw_worker_leaves(void);
 extern void dw_roles_dropped(void);
 
 extern uint32 dw_lane_executors(void);

@@ -14,7 +14,7 @@
  * there is not.  In between it works in slices of some milliseconds (sweep.c, and the jobs that
  * use slice.c), and rests twice as long after each slice, so that it slows tasks down only a
  * little.  While it waits for transactions to end, it looks at them again after pauses
- * of up to a minute.  If an owner lacks a background worker for an executor meanwhile, the
+ * of up to a minute.  If somebody lacks a background worker meanwhile, the
  * sweeper ends, and the timer starts another one some time later.
  *
  * The sweeper pins the place of its database, since it may outlive the timer.  It ends, as
@@ -40,10 +40,10 @@
 #include "../recurring/repair.h"
 #include "../rows/catalog.h"
 #include "../shmem/crash_watch.h"
-#include "../shmem/owners.h"
 #include "../shmem/places.h"
 #include "../shmem/progress.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "aged_rows.h"
 #include "failed.h"
 #include "history_tables.h"
@@ -60,8 +60,8 @@
 #define MIN_REST_US		1000
 
 /*
- * The sweeper does not end if more work is due within this time, in microseconds, even if an
- * owner lacks a background worker.
+ * The sweeper does not end if more work is due within this time, in microseconds, even if
+ * somebody lacks a background worker.
  */
 #define LINGER_US		USECS_PER_SEC
 
@@ -221,8 +221,10 @@ rest_until(int64 now, int64 until)
 
 	if (until <= now)
 		return false;
+	dw_process_sleeps(&my_db->sweeper, dw_time_add(dw_now(), timeout * 1000));
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
 					   dw_wait_event(wait_event, "DelayWheelSweeper"));
+	dw_process_sleeps(&my_db->sweeper, DW_AWAKE);
 	ResetLatch(MyLatch);
 	dw_worker_end_if_told();
 	CHECK_FOR_INTERRUPTS();
@@ -231,16 +233,16 @@ rest_until(int64 now, int64 until)
 
 /*
  * Rests until more work is due, or until another process wakes the sweeper.  Returns false,
- * without a rest, if an owner lacks a background worker: then the sweeper must end.
+ * without a rest, if somebody lacks a background worker: then the sweeper must end.
  */
 static bool
 rest_long(TimestampTz more_at)
 {
 	bool		stays;
 
-	/* so either we see that an owner lacks a worker, or the timer sees that we rest */
+	/* so either we see that somebody lacks a worker, or who lacks it sees that we rest */
 	dw_sweeper_tell(&my_db->sweeper_news, DW_SWEEPER_RESTS);
-	stays = dw_owners_lack_worker_for(my_db) == 0;
+	stays = !dw_starts_are_refused();
 	if (stays)
 		(void) rest_until(dw_now(), more_at);
 	(void) dw_sweeper_take(&my_db->sweeper_news, DW_SWEEPER_RESTS);
@@ -289,7 +291,7 @@ dw_sweeper_main(Datum number)
 	for (;;)
 	{
 		int64		began = dw_uptime();
-		uint32		calls = dw_process_calls(&my_db->sweeper);
+		uint32		calls = dw_process_looks(&my_db->sweeper);
 		TimestampTz sweep_at;
 		TimestampTz job_at;
 		TimestampTz repair_at;

@@ -20,6 +20,8 @@
 #include "../shmem/places.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
+#include "../shmem/silence.h"
+#include "../shmem/starts.h"
 #include "my_session.h"
 
 /* So long after the start of the server the launcher is there, if it can be. */
@@ -59,6 +61,8 @@ dw_my_database(void)
 	if (my_database == NULL || !dw_database_pin(my_database, MyDatabaseId))
 		my_database = dw_database_enter(MyDatabaseId, true);
 	pinned = my_database != NULL;
+	if (pinned)
+		dw_silence_report_timer(my_database);
 	return my_database;
 }
 
@@ -118,11 +122,11 @@ static const char *
 why_not_served(DwDatabase *db)
 {
 	if (db->timer.state != DW_PROCESS_NONE ||
-		(dw_process_rests(&db->timer) && !db->timer.refused))
+		(dw_process_rests(&db->timer) && dw_refusal_since(&db->timer_refusal) == 0))
 		return NULL;
 	if (dw_recovery_is_held())
 		return "The server came out of recovery, and \"delay_wheel.start_after_recovery\" is \"hold\".";
-	if (db->timer.refused && pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
+	if (dw_refusal_since(&db->timer_refusal) != 0)
 		return "No background worker is free for its timer.";
 	if (!dw_process_is_there(&dw_shared->launcher) &&
 		TimestampDifferenceExceeds(PgStartTime, dw_now(), LAUNCHER_LIMIT_MS))

@@ -19,6 +19,7 @@
 #include "../rows/catalog.h"
 #include "../shmem/owners.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../task/marks.h"
 #include "call_sweeper.h"
 
@@ -31,9 +32,6 @@
 /* Minimum and maximum pause after a sweeper's error; it doubles with each error in a row. */
 #define BACKOFF_MIN_US	USECS_PER_SEC
 #define BACKOFF_MAX_US	(5 * USECS_PER_MINUTE)
-
-/* Maximum pause if no background worker is free, since one may come free soon. */
-#define NO_WORKER_MAX_US	(5 * USECS_PER_SEC)
 
 /* A sweeper that has lived this long ends the row of errors. */
 #define HEALTHY_US		USECS_PER_MINUTE
@@ -53,14 +51,12 @@ static bool sweeper_needed = false;
 static TimestampTz not_before = PG_INT64_MIN;
 /* The last pause, in microseconds; 0 if the last sweeper had no problem. */
 static int64 backoff = 0;
-/* True if the log has the present lack of a background worker. */
-static bool told_no_worker = false;
 
-/* Starts no sweeper for some time: twice the last pause, but "max" microseconds at most. */
+/* Starts no sweeper for some time: twice the last pause. */
 static void
-put_call_off(int64 max)
+put_call_off(void)
 {
-	backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, max);
+	backoff = backoff == 0 ? BACKOFF_MIN_US : Min(backoff * 2, BACKOFF_MAX_US);
 	not_before = dw_now() + backoff;
 }
 
@@ -119,7 +115,7 @@ notice_end(DwDatabase *db)
 		case DW_PROCESS_FAILED:
 			if (now - db->sweeper.started > HEALTHY_US)
 				backoff = 0;
-			put_call_off(BACKOFF_MAX_US);
+			put_call_off();
 			break;
 		case DW_PROCESS_MADE_WAY:
 			not_before = dw_now() + STAY_AWAY_US;
@@ -156,29 +152,25 @@ call_sweeper(DwDatabase *db)
 static void
 no_worker(DwDatabase *db)
 {
+	if (!dw_refusal_is_news(&db->sweeper_refusal, DW_LASTING_US))
+		return;
 	if (!dw_owners_are_blocked(db))
 		dw_problem(&db->problem, "could not start the sweeper: no background worker is free");
-	/*
-	 * the log has it only after a second try, since the postmaster may not yet have noticed
-	 * the end of a worker
-	 */
-	if (backoff > BACKOFF_MIN_US && !told_no_worker)
-	{
-		told_no_worker = true;
-		ereport(LOG,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("could not start delay_wheel sweeper of database \"%s\"", db->name),
-				 errdetail("Old rows stay for some time. Cancelled tasks are not run."),
-				 errhint("You may need to increase \"%s\".", "max_worker_processes")));
-	}
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("could not start delay_wheel sweeper of database \"%s\"", db->name),
+			 errdetail("Old rows stay for some time. Cancelled tasks are not run."),
+			 errhint("You may need to increase \"%s\".", "max_worker_processes")));
 }
 
-/* Starts a sweeper; returns false, and puts the next try off, if no worker is free. */
+/* Starts a sweeper; returns false if no worker is free. */
 static bool
 start_sweeper(DwDatabase *db)
 {
 	bool		registered;
 
+	if (!dw_start_may_be_tried(&db->sweeper_refusal))
+		return false;
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_starts(&db->sweeper);
 	LWLockRelease(dw_shared->table_lock);
@@ -187,31 +179,20 @@ start_sweeper(DwDatabase *db)
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_registered(&db->sweeper, registered);
 	LWLockRelease(dw_shared->table_lock);
-	if (registered)
-	{
-		told_no_worker = false;
-		return true;
-	}
-
-	put_call_off(NO_WORKER_MAX_US);
-	dw_timers_make_way(true);
-	no_worker(db);
-	return false;
+	dw_start_was_tried(&db->sweeper_refusal, registered);
+	return registered;
 }
 
 /*
- * Starts the sweeper, or wakes it, if there is work for it.  "changed" is true if marks may
- * have changed since the last call.  Returns when the timer must call it again, unless
- * another process raises control before.
+ * Starts the sweeper, or wakes it, if there is work for it; *lacks_worker is set to whether it waits
+ * for a background worker.  Returns when the timer must look again.
  */
-TimestampTz
-dw_sweeper_look(DwDatabase *db, bool changed)
+static TimestampTz
+look(DwDatabase *db, bool *lacks_worker)
 {
 	TimestampTz now = dw_now();
 	TimestampTz job_at = dw_jobs_next(&db->sweeper_news);
 
-	look_needed |= changed;
-	notice_end(db);
 	if (look_needed)
 	{
 		bool		known;
@@ -227,39 +208,35 @@ dw_sweeper_look(DwDatabase *db, bool changed)
 	if (dw_extension_gone ||
 		(!sweeper_needed && job_at > now &&
 		 !dw_sweeper_is_told(&db->sweeper_news, DW_LOOK_AT_RECURRING)))
-	{
-		dw_process_not_needed(&db->sweeper);
 		return job_at;
-	}
 
 	/* a sweeper that runs raises control when it ends; then the timer looks again */
 	if (call_sweeper(db))
 		return db->sweeper.state == DW_PROCESS_STARTING ? now + START_LOOK_US : DW_NEVER;
 	if (not_before > now)
 		return not_before;
-	return start_sweeper(db) ? now + START_LOOK_US : not_before;
+	if (start_sweeper(db))
+		return now + START_LOOK_US;
+	*lacks_worker = true;
+	no_worker(db);
+	return DW_NEVER;
 }
 
 /*
- * An owner lacks a background worker for an executor: makes the sweeper end if it only
- * waits.  The next one starts after a pause.
+ * Starts the sweeper, or wakes it, if there is work for it.  "changed" is true if marks may
+ * have changed since the last call.  Returns when the timer must call it again, unless
+ * another process raises control before.
  */
-void
-dw_sweeper_ask_to_make_way(DwDatabase *db)
+TimestampTz
+dw_sweeper_look(DwDatabase *db, bool changed)
 {
-	if (dw_sweeper_is_told(&db->sweeper_news, DW_SWEEPER_RESTS))
-		(void) dw_process_wake(&db->sweeper);
-}
+	bool		lacks_worker = false;
+	TimestampTz look_at;
 
-/* True if a sweeper's background worker has ended since the last call. */
-bool
-dw_sweeper_worker_ended(DwDatabase *db)
-{
-	/* notice_end() deals with a sweeper that is starting */
-	if (handle == NULL || db->sweeper.state == DW_PROCESS_STARTING ||
-		!dw_worker_has_ended(handle))
-		return false;
-	pfree(handle);
-	handle = NULL;
-	return true;
+	look_needed |= changed;
+	notice_end(db);
+	look_at = look(db, &lacks_worker);
+	if (!lacks_worker)
+		dw_refusal_ends(&db->sweeper_refusal);
+	return look_at;
 }

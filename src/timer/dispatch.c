@@ -21,6 +21,13 @@
  * executors are stuck, each with one task for more than a second, an owner without any gets
  * one more, up to twice max_executors.  So owners whose tasks hang do not delay others.
  *
+ * An executor may not answer: its process is stopped, or waits for something that does not come.
+ * Nobody waits for it.  If an executor that was woken is late (DW_LATE_US), another one is woken, or
+ * started as if it were not there; it counts as stuck.  The same holds for one that was told to end
+ * and does not, and for one that does not come up for STUCK_US.  While an answer is missing the timer
+ * wakes up for that, and at no other time.  Executors take their tasks themselves, so one that
+ * answers at last finds only what is left.
+ *
  * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).
  * The timer looks again when the queue's rate allows the next task.  All other changes are
  * reported to the timer, so it need not look for them.
@@ -52,7 +59,8 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
-#include "call_sweeper.h"
+#include "../shmem/silence.h"
+#include "../shmem/starts.h"
 #include "dispatch.h"
 #include "orphans.h"
 #include "wake_receivers.h"
@@ -63,16 +71,8 @@
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
-/* Microseconds after which an executor that runs the same task counts as stuck. */
+/* Microseconds after which an executor that runs the same task, or comes up, counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
-
-/*
- * An owner that has lacked a background worker for TURN_US has an executor of another database end
- * after its task.  That database leaves the worker to others for YIELD_US, which is more than the
- * pause between two attempts of theirs, see owners.c.
- */
-#define TURN_US		(5 * USECS_PER_SEC)
-#define YIELD_US	(6 * USECS_PER_SEC)
 
 /* The executors that this timer has started, by place. */
 static BackgroundWorkerHandle **handles = NULL;
@@ -92,7 +92,8 @@ static uint32 this_round = 0;
 typedef struct Staff
 {
 	uint32		total;			/* of the database */
-	uint32		stuck;			/* of the database: have run one task for STUCK_US */
+	uint32		stuck;			/* of the database: have run one task for STUCK_US, or do not
+								 * answer; those that do not answer are not counted below */
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
 	uint32		arriving;		/* of the owner: not connected yet */
@@ -148,6 +149,8 @@ reserve_place(DwDatabase *db, Oid owner)
 		e->proc = 0;
 		e->current.id = 0;
 		e->since = dw_now();
+		e->called = 0;
+		e->started = dw_uptime();
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
 		pg_atomic_write_u32(&e->stale, DW_FRESH);
 		e->state = DW_EXECUTOR_STARTING;
@@ -236,84 +239,64 @@ ask_access(Oid owner, bool *can_log_in)
 
 /*
  * Reserves a place and asks the postmaster for a background worker.  Returns false if no
- * place or no background worker is free.
+ * place or no background worker is free.  refusal: see dw_start_may_be_tried().
  */
 static bool
-register_executor(DwDatabase *db, Oid owner, bool can_log_in)
+register_executor(DwDatabase *db, Oid owner, DwRefusal *refusal, bool can_log_in)
 {
-	int			place = reserve_place(db, owner);
 	DwExecutorStart start = {.can_log_in = can_log_in};
+	bool		started;
+	int			place;
 
+	if (!dw_start_may_be_tried(refusal))
+		return false;
+	place = reserve_place(db, owner);
 	if (place < 0)
 		return false;
 	start.generation = dw_executors[place].generation;
-	if (dw_worker_start("executor", place, &start, sizeof(start), &handles[place]))
-		return true;
-	/*
-	 * handles[place] stays: its worker may still be ending, and count_ended_workers()
-	 * tells when the worker is free
-	 */
-	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
-	dw_executors[place].state = DW_EXECUTOR_FREE;
-	dw_executors[place].database = InvalidOid;
-	LWLockRelease(dw_shared->table_lock);
-	return false;
-}
-
-/* No background worker was free for this owner: has another database give one up. */
-static void
-free_worker_elsewhere(DwDatabase *db, Oid owner)
-{
-	if (dw_executor_end_idle_elsewhere(db->oid))
-		return;
-	dw_timers_make_way(true);
-	if (dw_owner_lacks_worker_for(db, owner) >= TURN_US)
-		dw_executor_end_busy_elsewhere(db->oid);
-}
-
-/*
- * True if the owner must leave the next background worker to another database, which has waited
- * for its turn.  For YIELD_US at most, in which all others have tried again.
- */
-static bool
-yields_turn(DwDatabase *db, Oid owner)
-{
-	bool		others_wait = false;
-
-	for (int i = 0; i < dw_max_databases && !others_wait; i++)
+	started = dw_worker_start("executor", place, &start, sizeof(start), &handles[place]);
+	if (!started)
 	{
-		DwDatabase *other = dw_database(i);
-
-		others_wait = other != db && OidIsValid(other->oid) && dw_owners_lack_worker_for(other) >= TURN_US;
+		LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
+		dw_executors[place].state = DW_EXECUTOR_FREE;
+		dw_executors[place].database = InvalidOid;
+		LWLockRelease(dw_shared->table_lock);
 	}
-	return others_wait && dw_owner_lacks_worker_for(db, owner) < YIELD_US;
+	dw_start_was_tried(refusal, started);
+	return started;
+}
+
+/* Where the owner waits for a background worker; NULL if it has no place. */
+static DwRefusal *
+refusal_of(DwDatabase *db, Oid role)
+{
+	DwOwner    *owner;
+
+	LWLockAcquire(dw_shared->table_lock, LW_SHARED);
+	owner = dw_owner_find(db, role);
+	LWLockRelease(dw_shared->table_lock);
+	return owner != NULL ? &owner->refusal : NULL;
 }
 
 /*
  * Starts an executor for the owner.  Returns false if no place or background worker is free.
  *
  * Blocks the owner if it cannot have an executor; but if only no background worker is free,
- * an owner that has executors already (is_first is false) goes on with these.
+ * one that has executors already, or no ready task yet (waits is false), does not wait for it.
  */
 static bool
-start_executor(DwDatabase *db, Oid owner, bool is_first)
+start_executor(DwDatabase *db, Oid owner, bool waits)
 {
 	MemoryContext context = CurrentMemoryContext;
 	bool		can_log_in;
 	DwBlock		block = ask_access(owner, &can_log_in);
 
-	if (block == DW_BLOCK_NONE && yields_turn(db, owner))
+	if (block == DW_BLOCK_NONE &&
+		!register_executor(db, owner, waits ? refusal_of(db, owner) : NULL, can_log_in))
 		block = DW_BLOCK_NO_WORKER;
-	else if (block == DW_BLOCK_NONE && !register_executor(db, owner, can_log_in))
-	{
-		block = DW_BLOCK_NO_WORKER;
-		free_worker_elsewhere(db, owner);
-	}
-	else if (block == DW_BLOCK_NONE && dw_workers_are_few())
-		dw_timers_make_way(false);
 	if (block == DW_BLOCK_NO_ROLE)
 		dw_owner_dropped(db, owner);
-	if (block != DW_BLOCK_NONE && (is_first || block != DW_BLOCK_NO_WORKER))
+	if (block != DW_BLOCK_NONE && (waits || block != DW_BLOCK_NO_WORKER))
 		block_owner(db, owner, block);
 	MemoryContextSwitchTo(context);
 	return block != DW_BLOCK_NO_WORKER;
@@ -336,10 +319,27 @@ wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 			e->state != DW_EXECUTOR_IDLE)
 			continue;
 		e->state = DW_EXECUTOR_WOKEN;
+		e->called = dw_now();
 		SetLatch(dw_proc_latch(e->proc));
 		n++;
 	}
 	return n;
+}
+
+/* True if the executor is registered, and not connected yet. */
+static bool
+is_arriving(const DwExecutor *e)
+{
+	return e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING;
+}
+
+/* True if the executor counts as stuck, see the head of this file. */
+static bool
+counts_as_stuck(const DwExecutor *e, TimestampTz now)
+{
+	if (e->state == DW_EXECUTOR_BUSY || is_arriving(e))
+		return now - e->since >= STUCK_US;
+	return dw_executor_is_late(e, now);
 }
 
 /* Counts the executors of the database and of the owner. */
@@ -356,18 +356,23 @@ count_staff(DwDatabase *db, Oid owner)
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
 			continue;
 		staff.total++;
+		if (counts_as_stuck(e, now))
+		{
+			staff.stuck++;
+			if (e->state != DW_EXECUTOR_BUSY)
+				continue;
+		}
 		if (e->must_exit)
 			staff.leaving++;
 		if (e->owner == owner)
 		{
 			staff.of_owner++;
-			if (e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING)
+			if (is_arriving(e))
 				staff.arriving++;
-			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit)
+			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit &&
+				!dw_executor_is_late(e, now))
 				staff.coming++;
 		}
-		if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
-			staff.stuck++;
 	}
 	return staff;
 }
@@ -479,7 +484,7 @@ dw_dispatch_expect(DwDatabase *db, DwLane *lane)
 	if (limit == DW_LIMIT_NONE && !lane->external && !dw_database_is_disabled(db) &&
 		dw_lane_owner(lane)->retry_at <= dw_now() &&
 		staff.of_owner == 0 && staff.total < places_for(&staff))
-		(void) start_executor(db, lane->owner, true);
+		(void) start_executor(db, lane->owner, false);
 }
 
 /*
@@ -591,91 +596,6 @@ wake_idle(DwDatabase *db, TimestampTz now, TimestampTz *look_again)
 	}
 }
 
-/* Returns how many background workers of this timer have ended since the last call. */
-static uint32
-count_ended_workers(DwDatabase *db)
-{
-	uint32		n = dw_sweeper_worker_ended(db) ? 1 : 0;
-
-	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-	{
-		DwExecutor *e = &dw_executors[i];
-
-		/* free_if_dead() deals with executors that are starting */
-		if (handles[i] == NULL ||
-			(e->state == DW_EXECUTOR_STARTING && e->database == db->oid) ||
-			!dw_worker_has_ended(handles[i]))
-			continue;
-		pfree(handles[i]);
-		handles[i] = NULL;
-		n++;
-	}
-	return n;
-}
-
-/*
- * True if a background worker is missing for a sweeper, or for a timer or an owner of
- * another database.
- */
-static bool
-others_lack_worker(DwDatabase *db)
-{
-	if (db->sweeper.refused)
-		return true;
-	for (int i = 0; i < dw_max_databases; i++)
-	{
-		DwDatabase *other = dw_database(i);
-
-		if (other != db && OidIsValid(other->oid) &&
-			(other->timer.refused || other->sweeper.refused || dw_owners_lack_worker_for(other) > 0))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Lets owners that lack a background worker try again at once, one for each background
- * worker of this timer that has ended.  The postmaster wakes the timer when it has noticed
- * the end.
- *
- * Sweepers and other databases are not woken when a worker of this timer ends.  If any of
- * them lacks a worker, this function does nothing: then all try from time to time, since
- * otherwise this timer would always be faster.
- */
-static void
-retry_without_worker(DwDatabase *db)
-{
-	if (dw_owners_lack_worker_for(db) == 0 || others_lack_worker(db))
-		return;
-	for (uint32 n = count_ended_workers(db); n > 0; n--)
-	{
-		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
-		dw_owners_retry_first(db);
-		LWLockRelease(dw_ready_lock(db));
-	}
-}
-
-/*
- * Returns the number of owners without any executor that lack a background worker.  Stops
- * at the number of places: the result is not needed more exactly.
- */
-static uint32
-count_without_worker(DwDatabase *db)
-{
-	uint32		n = 0;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &db->blocked_owners)
-	{
-		DwOwner    *owner = dw_linked_owner(iter.cur);
-
-		if (owner->block != DW_BLOCK_NO_WORKER || n >= dw_shared->nexecutors)
-			break;
-		n += count_staff(db, owner->role).of_owner == 0;
-	}
-	return n;
-}
-
 /*
  * Wakes idle executors, and lists in *missing the owners that need another one.  Owners
  * without any executor come before the others; within both groups owners keep the order of
@@ -683,20 +603,18 @@ count_without_worker(DwDatabase *db)
  *
  * Sets *left_out if there are more owners without any than could get a place; these are not
  * listed.  Lowers *look_again to the time at which the limits of queues let more tasks
- * begin.  Returns the number of owners that lack a background worker.
+ * begin.
  */
-static uint32
+static void
 find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 			 TimestampTz *look_again)
 {
 	List	   *more = NIL;
-	uint32		without_worker;
 	dlist_mutable_iter iter;
 
 	this_round++;
 	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
 	dw_owners_retry(db);
-	without_worker = count_without_worker(db);
 	wake_idle(db, now, look_again);
 	dlist_foreach_modify(iter, &db->ready_owners)
 	{
@@ -731,7 +649,27 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 	LWLockRelease(dw_ready_lock(db));
 	*missing = list_concat(*missing, more);
 	list_free(more);
-	return without_worker;
+}
+
+/* Returns when the next executor counts as late, stuck or silent if it does not answer. */
+static TimestampTz
+next_answer(DwDatabase *db, TimestampTz now)
+{
+	static const int64 limits[] = {DW_LATE_US, STUCK_US, DW_SILENT_US};
+	TimestampTz next = DW_NEVER;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		const DwExecutor *e = &dw_executors[i];
+		TimestampTz since = dw_executor_unanswered_since(e);
+
+		if (e->database != db->oid || since == 0)
+			continue;
+		for (int j = 0; j < (int) lengthof(limits); j++)
+			if (since + limits[j] > now)
+				next = Min(next, since + limits[j]);
+	}
+	return next;
 }
 
 /*
@@ -747,7 +685,7 @@ dw_dispatch(DwDatabase *db)
 	List	   *missing = NIL;
 	ListCell   *lc;
 	bool		left_out = false;
-	uint32		starving;
+	uint32		starving = 0;
 	uint32		waiting = 0;
 
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
@@ -759,31 +697,38 @@ dw_dispatch(DwDatabase *db)
 		dw_owners_retry_all(db);
 		LWLockRelease(dw_ready_lock(db));
 	}
+	dw_silence_report(db);
 	if (dw_database_is_disabled(db))
 	{
+		LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+		dw_owners_end_wait(db);
+		LWLockRelease(dw_ready_lock(db));
 		dw_starving_set(&db->timer_news, 0);
-		return DW_NEVER;
+		return next_answer(db, now);
 	}
 
-	retry_without_worker(db);
 	look_again = dw_wake_receivers(db);
-	starving = find_missing(db, now, &missing, &left_out, &look_again);
+	find_missing(db, now, &missing, &left_out, &look_again);
 	foreach(lc, missing)
 	{
+		Staff		staff;
+
 		if (provide_executor(db, lfirst_oid(lc), waiting))
 			continue;
 		waiting++;
-		if (count_staff(db, lfirst_oid(lc)).of_owner == 0)
+		/* it lacks a place; who lacks a worker is counted below */
+		staff = count_staff(db, lfirst_oid(lc));
+		if (staff.of_owner == 0 && staff.total >= places_for(&staff))
 			starving++;
 	}
 	list_free(missing);
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	dw_owners_end_turn(db);
 	/* provide_executor() may have blocked owners */
-	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	look_again = Min(look_again, db->blocked_until);
+	look_again = Min(Min(look_again, db->blocked_until), next_answer(db, now));
 	LWLockRelease(dw_ready_lock(db));
-	dw_starving_set(&db->timer_news, starving);
-	if (dw_owners_lack_worker_for(db) > 0)
-		dw_sweeper_ask_to_make_way(db);
+	/* its sweeper may be among those, which does no harm */
+	dw_starving_set(&db->timer_news, starving + db->timer.refused);
 
 	if (waiting > 0)
 		/* by then more executors may be stuck, or have been idle for long enough to end */
@@ -809,8 +754,14 @@ forget_times(DwDatabase *db)
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		dw_groups_obey_limits(&dw_lanes[i]);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == db->oid && dw_executors[i].since > now)
-			dw_executors[i].since = now;
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != db->oid)
+			continue;
+		e->since = Min(e->since, now);
+		e->called = Min(e->called, now);
+	}
 	LWLockRelease(dw_ready_lock(db));
 }
 

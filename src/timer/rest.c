@@ -21,7 +21,7 @@
  *
  * Background workers may be fewer than databases.  If few are left (dw_workers_are_few()), a
  * timer that could rest does so at once, and a process that starts another one asks a timer that
- * sleeps to rest (dw_timers_make_way()).  So at the start of the server, when a timer is started in
+ * sleeps to rest (starts.c).  So at the start of the server, when a timer is started in
  * each database, one after the other, those of which nothing is near end as soon as they know that.
  *
  *-------------------------------------------------------------------------
@@ -84,7 +84,7 @@ dw_rest_is_undisturbed(DwDatabase *db, DwCanRest how)
 {
 	if (how == DW_CAN_REST && (db->awaiting > 0 || pg_atomic_read_u64(&db->ready) > 0))
 		return false;
-	return !has_executor(db) && db->sweeper.state == DW_PROCESS_NONE &&
+	return !has_executor(db) && db->sweeper.state == DW_PROCESS_NONE && db->timer.refused == 0 &&
 		dw_receivers_oldest(db) == DW_NEVER &&
 		dw_restart_asked(&db->timer_news) == DW_RESTART_NONE && !dw_database_is_held(db);
 }

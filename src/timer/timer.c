@@ -46,6 +46,7 @@
 #include "../shmem/progress.h"
 #include "../shmem/quits.h"
 #include "../shmem/shared.h"
+#include "../shmem/starts.h"
 #include "../shmem/suspects.h"
 #include "call_sweeper.h"
 #include "dispatch.h"
@@ -221,7 +222,6 @@ require_extension(void)
 static void
 begin_service(void)
 {
-	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_runs(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
@@ -409,7 +409,7 @@ sleep_until_needed(TimestampTz until)
 {
 	DW_INJECT("sleep-before-publish");
 	/* H1 */
-	dw_timer_sleeps(&db->timer_news, until);
+	dw_process_sleeps(&db->timer, until);
 	/* B4 */
 	pg_memory_barrier();
 	DW_INJECT("sleep-after-publish");
@@ -421,7 +421,7 @@ sleep_until_needed(TimestampTz until)
 		dw_alarm_wait(until, DW_NEVER, dw_wait_event(wait_event, "DelayWheelTimer"));
 	}
 	/* W0 */
-	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
+	dw_process_sleeps(&db->timer, DW_AWAKE);
 	ResetLatch(MyLatch);
 }
 
@@ -486,14 +486,17 @@ dw_timer_main(Datum number)
 		TimestampTz rest_until = DW_NEVER;
 		DwCanRest	can_rest;
 		DwLane	   *expected;
+		DwRefusal  *turn;
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		calls_seen = dw_process_calls(&db->timer);
+		calls_seen = dw_process_looks(&db->timer);
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();
-		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now())
+		turn = dw_starts_turn(&db->timer);
+		if (dw_control_read(&db->timer_news) != control_seen || control_at <= dw_now() ||
+			turn == &db->sweeper_refusal)
 			control_at = look_at_control(false);
 		more = drain_inbox();
 		lease_at = dw_lease_watch(db, take_hint);
@@ -506,7 +509,7 @@ dw_timer_main(Datum number)
 			dw_dispatch_expect(db, expected);
 
 		if (dw_news_take(&db->timer_news, DW_NEWS_EXECUTORS) || handed_over ||
-			pg_atomic_read_u64(&db->ready) > 0 || dw_now() >= dispatch_at)
+			pg_atomic_read_u64(&db->ready) > 0 || turn != NULL || dw_now() >= dispatch_at)
 			dispatch_at = dw_dispatch(db);
 
 		if (dw_load_some())
@@ -521,6 +524,7 @@ dw_timer_main(Datum number)
 
 		dw_load_tidy();
 		look_at = Min(Min(dispatch_at, control_at), Min(dw_give_way(db), dw_restart_at(db)));
+		look_at = Min(look_at, dw_starts_look_time(&db->timer));
 		next = Min(Min(dw_near_next(), lease_at), look_at);
 		can_rest = dw_rest_possible(db, next, &rest_until);
 		next = Min(next, dw_load_next());

@@ -5,7 +5,493 @@
  * rows when it begins, and runs a task itself.  A session tells by one flag, news, which stands for inbox,
  * flags and bitmaps.  The names of the steps (C3, Z1, ...) are those of README.md.  Search is exhaustive and
  * sequentially consistent; a barrier that is taken out is a read done before the store in front of it.
+ *
+ * With WAY: a timer that gives way to another database, and leaves messages to sessions that receive them.
+ *
+ *   NM     messages that are there (2), and as many that are sent
+ *   NR     receivers (2), each of which receives NGET (2)
+ *   LEFT   messages that stay in memory (1)
+ *   WAYS   times it gives way (2)
+ *
+ * With TURNS: processes that start workers, of which there are too few (shmem/starts.c).
+ *
+ *   NP     processes (3), each of which needs a worker NEED (2) times
+ *   W      workers (1)
+ *   GONE   so many needs pass while they wait
+ *   FREEZE so many processes are stopped while they wait; THAW: and go on later
+ *   HANG   so many workers do not end
  */
+#ifdef WAY
+
+#ifndef NM
+#define NM 2
+#endif
+#ifndef NR
+#define NR 2
+#endif
+#ifndef NGET
+#define NGET 2
+#endif
+#ifndef LEFT
+#define LEFT 1
+#endif
+#ifndef WAYS
+#define WAYS 2
+#endif
+
+byte rows = NM;			/* messages that nobody has received */
+byte list;			/* of these in memory */
+bool low;			/* more are in the table than in memory: tell when few are left */
+byte waiting;			/* sessions that wait for one */
+byte woken;			/* sessions that were woken, and have not looked */
+bool news, proc, latch, started, resting;
+bool running;			/* the timer; or it is being started */
+bool called = 1;		/* the launcher's latch */
+byte ways = WAYS;
+
+/* Who has stored news: C3, or C4 */
+inline tell()
+{
+	news = 1;
+	if
+	:: proc -> latch = 1
+	:: else ->
+		started = 1;
+		called = 1
+	fi
+}
+
+/* Under the ready lock: wakes a session, if there is one, and a message */
+inline wake_one()
+{
+	if
+	:: list > 0 && waiting > 0 -> waiting--; woken++
+	:: else
+	fi
+}
+
+proctype Timer()
+{
+	byte n;
+
+	/* a new timer knows nothing, and reads the table */
+	list = 0;
+	low = 0;
+	proc = 1;
+	started = 0;
+	news = 0;
+	atomic { list = rows; wake_one() };
+	do
+	:: news || latch ->
+		atomic { latch = 0; news = 0 };
+		atomic { list = rows; wake_one() }
+	:: ways > 0 ->
+		ways--;
+		resting = 1;		/* Z1 */
+		proc = 0;		/* Z2 */
+		if
+		:: news -> proc = 1; resting = 0	/* Z3 */
+		:: else -> break
+		fi
+	od;
+	/* Z4: what is too much is taken away, and the rest put back */
+	atomic { n = list; list = 0 };
+	atomic {
+		if
+		:: n > LEFT ->
+			list = LEFT;
+#ifndef MUT_LOW_UNSET
+			low = 1
+#endif
+		:: else -> list = n
+		fi;
+#ifndef MUT_LEFT_UNWOKEN
+		wake_one()
+#endif
+	};
+	running = 0;
+	called = 1
+}
+
+proctype Receiver()
+{
+	byte got;
+	bool few;
+
+	do
+	:: got == NGET -> break
+	:: else ->
+		atomic {
+			few = 0;
+			if
+			:: list > 0 ->
+				list--;
+				rows--;
+				got++;
+				few = low && list == 0;
+				/* Q5 */
+				wake_one();
+				goto has
+			:: else -> waiting++
+			fi
+		};
+		atomic { woken > 0 -> woken-- };
+		goto next;
+has:
+#ifndef MUT_LOW_SILENT
+		/* Z5 */
+		if
+		:: few -> tell()
+		:: else
+		fi;
+#endif
+next:
+		skip
+	od
+}
+
+proctype Sender()
+{
+	byte n;
+
+	do
+	:: n == NM -> break
+	:: else -> n++; rows++; tell()
+	od
+}
+
+proctype Launcher()
+{
+	do
+	:: called ->
+		called = 0;
+		if
+		:: !running && (started || !resting) ->
+			resting = 0;
+			running = 1;
+			run Timer()
+		:: else
+		fi
+	od
+}
+
+/* When all has come to rest. */
+proctype Env()
+{
+	timeout;
+#ifdef MUT_REACH
+	assert(!(resting && !running && rows > 0 && waiting == 0))
+#endif
+	assert(!(rows > 0 && waiting > 0))
+}
+
+init
+{
+	byte i;
+
+	atomic {
+		run Launcher();
+		run Sender();
+		do
+		:: i == NR -> break
+		:: else -> i++; run Receiver()
+		od;
+		run Env()
+	}
+}
+#else
+#ifdef TURNS
+
+#ifndef NP
+#define NP 3
+#endif
+#ifndef NEED
+#define NEED 2
+#endif
+#ifndef W
+#define W 1
+#endif
+#ifndef GONE
+#define GONE 0
+#endif
+#ifndef FREEZE
+#define FREEZE 0
+#endif
+#ifndef HANG
+#define HANG 0
+#endif
+
+#define MOST 4			/* more than NP, which is 3 at most */
+
+byte free = W;
+byte queue[MOST], waits;	/* who waits, in this order; 0 behind the last one */
+byte holder[MOST], holds;	/* who has a worker, the longest first */
+bool latch[MOST];		/* of process i, from 1 on */
+bool retries[MOST];		/* it knows that it is the first one, and tries again after a pause */
+bool silent[MOST];		/* it was stopped */
+bool told[MOST], hangs[MOST];	/* of its worker */
+byte passed[MOST];		/* workers that others had since it waits */
+byte gone = GONE, freeze = FREEZE, hang = HANG;
+
+#define has_worker(i) (holder[0] == i || holder[1] == i || holder[2] == i)
+/* another look shows that the ones before i do not answer */
+#ifdef MUT_NOT_PASSED
+#define is_next(i) false
+#else
+#define is_next(i) (silent[queue[0]] && (queue[1] == i || (silent[queue[1]] && queue[2] == i)))
+#endif
+#define ends(k) (holder[k] != 0 && told[holder[k]] && !hangs[holder[k]])
+#define goes_on(k) (holder[k] != 0 && !told[holder[k]])
+/* another try tells another worker to end its turn */
+#ifdef MUT_TOLD_AGAIN
+#define tells_another() goes_on(0)
+#elif defined(MUT_NOT_ASKED)
+#define tells_another() false
+#else
+#define tells_another() (!ends(0) && !ends(1) && !ends(2) && (goes_on(0) || goes_on(1) || goes_on(2)))
+#endif
+
+/* r is the first one of the queue that answers, mine in any case */
+inline first_one(mine)
+{
+	r = 0;
+	k = 0;
+	do
+	:: k == waits || r != 0 -> break
+	:: else ->
+#ifdef MUT_NOT_PASSED
+		r = queue[k];
+#else
+		r = (silent[queue[k]] && queue[k] != mine -> 0 : queue[k]);
+#endif
+		k++
+	od
+}
+
+/* Has the first one try */
+inline call_first()
+{
+	first_one(0);
+	if
+	:: r != 0 -> latch[r] = 1
+	:: else
+	fi;
+	r = 0
+}
+
+inline leave_queue(what)
+{
+	k = 0;
+	do
+	:: k == waits || queue[k] == what -> break
+	:: else -> k++
+	od;
+	if
+	:: k < waits ->
+		waits--;
+		do
+		:: k == waits -> break
+		:: else -> queue[k] = queue[k + 1]; k++
+		od;
+		queue[waits] = 0
+	:: else
+	fi;
+	k = 0
+}
+
+inline leave_worker(what)
+{
+	k = 0;
+	do
+	:: k == holds || holder[k] == what -> break
+	:: else -> k++
+	od;
+	if
+	:: k < holds ->
+		holds--;
+		do
+		:: k == holds -> break
+		:: else -> holder[k] = holder[k + 1]; k++
+		od;
+		holder[holds] = 0
+	:: else
+	fi;
+	k = 0
+}
+
+/* Others that wait see one more worker go to somebody else */
+inline count_passed()
+{
+	k = 0;
+	do
+	:: k == waits -> break
+	:: else ->
+		if
+		:: queue[k] != i && !silent[queue[k]] ->
+			passed[queue[k]]++;
+			assert(passed[queue[k]] <= 2 * (NP - 1))
+		:: else
+		fi;
+		k++
+	od;
+	k = 0
+}
+
+/* r is the worker that is to end its turn: the one that has lasted longest, and was not told before */
+inline longest()
+{
+	r = 0;
+	k = 0;
+	do
+	:: k == holds || r != 0 -> break
+	:: else ->
+#ifdef MUT_TOLD_AGAIN
+		r = holder[k];
+#else
+		r = (told[holder[k]] -> 0 : holder[k]);
+#endif
+		k++
+	od;
+	k = 0
+}
+
+proctype Worker(byte i)
+{
+	byte k, r;
+
+	if
+	:: told[i] && !hangs[i]
+	:: d_step { hang > 0 -> hang--; hangs[i] = 1 }; false
+	fi;
+#ifndef MUT_END_UNTOLD
+	/* J5: before the postmaster can give the worker to another one */
+	d_step { call_first() };
+#endif
+	d_step { leave_worker(i); told[i] = 0; free++ }
+}
+
+proctype Process(byte i)
+{
+	byte needed = NEED, k, r;
+	bool first;
+
+	do
+	:: needed == 0 -> break
+	:: needed > 0 && !has_worker(i) ->
+		needed--;
+try:
+		skip;
+		/* J1 */
+		d_step { first_one(i); first = (r == 0 || r == i); r = 0 };
+#ifdef MUT_NO_ORDER
+		first = 1;
+#endif
+		if
+		:: atomic { first && free > 0 -> free-- };
+			d_step {
+				leave_queue(i);
+				passed[i] = 0;
+				retries[i] = 0;
+				count_passed();
+				holder[holds] = i;
+				holds++;
+#ifndef MUT_NEXT_UNCALLED
+				/* J4 */
+				call_first()
+#endif
+			};
+			run Worker(i)
+		:: !first || free == 0 ->
+			/* J2 */
+			d_step {
+				k = 0;
+				do
+				:: k == waits || queue[k] == i -> break
+				:: else -> k++
+				od;
+				if
+				:: k == waits -> queue[waits] = i; waits++
+				:: else
+				fi;
+				first_one(i);
+				retries[i] = (r == i);
+				r = 0
+			};
+#ifndef MUT_NOT_ASKED
+			/* J3 */
+			d_step {
+				if
+				:: retries[i] ->
+					longest();
+					if
+					:: r != 0 -> told[r] = 1
+					:: else
+					fi;
+					r = 0
+				:: else
+				fi
+			};
+#endif
+wait:
+			if
+			:: atomic { latch[i] && !silent[i] -> latch[i] = 0 }; goto try
+			:: retries[i] && !silent[i] && free > 0 -> goto try
+			:: retries[i] && !silent[i] && tells_another() -> goto try
+#ifndef MUT_NO_LOOK
+			/* J6 */
+			:: !retries[i] && !silent[i] && is_next(i) -> goto try
+#endif
+			:: d_step { gone > 0 && !silent[i] ->
+					gone--;
+					leave_queue(i);
+					passed[i] = 0;
+					retries[i] = 0;
+#ifndef MUT_GONE_UNCALLED
+					/* J4 */
+					call_first()
+#endif
+				}
+			:: d_step { freeze > 0 && !silent[i] -> freeze--; silent[i] = 1 };
+				goto wait
+#ifdef THAW
+			:: d_step { silent[i] -> silent[i] = 0 }; goto try
+#endif
+			fi
+		fi
+	od
+}
+
+/* When all has come to rest, who waits does so since no worker ends. */
+proctype Env()
+{
+	byte k;
+
+	timeout;
+#ifdef MUT_REACH
+	assert(!(waits == 0 && holds == W))
+#endif
+	do
+	:: k == waits -> break
+	:: else ->
+		assert(silent[queue[k]] ||
+			(free == 0 && !goes_on(0) && !goes_on(1) && !goes_on(2) && !ends(0) && !ends(1) && !ends(2)));
+		k++
+	od
+}
+
+init
+{
+	byte i;
+
+	atomic {
+		do
+		:: i == NP -> break
+		:: else -> i++; run Process(i)
+		od;
+		run Env()
+	}
+}
+#else
 
 #ifndef NT
 #define NT 2			/* sessions, each with one task, 1..NT */
@@ -221,3 +707,5 @@ init
 		run Env()
 	}
 }
+#endif
+#endif
