@@ -37,6 +37,7 @@
 #include "../shmem/shared.h"
 #include "../task/my_session.h"
 #include "../task/queues.h"
+#include "../task/touched.h"
 
 /* How long before a timeout of the session the wait ends, in us. */
 #define MARGIN_US		(50 * 1000)
@@ -175,6 +176,9 @@ await(DwDatabase *db, int16 id, uint32 control, int64 deadline)
 	{
 		if (look_or_register(db, id))
 			return AWAITED_MESSAGE;
+		/* what this session has just committed may be on its way */
+		if (dw_told_await(db))
+			continue;
 		if (dw_uptime() >= deadline)
 			return AWAITED_TIMEOUT;
 		if (dw_control_read(&db->timer_news) != control)

@@ -127,6 +127,9 @@ static int	ntaken = 0;
 /* The database of these, pinned until the end of the transaction. */
 static DwDatabase *taken_db = NULL;
 
+/* Utility statements within which this session works. */
+static DwReceiveWithin within = {false, false};
+
 /* What a call asks for. */
 typedef struct Wish
 {
@@ -137,31 +140,49 @@ typedef struct Wish
 
 /*---- Checks of the call ----*/
 
-/* The utility statement that this session runs at top level, or NULL. */
-static Node *
-utility_at_top(void)
+/*
+ * The session executes this utility statement, in which queries may call functions, until
+ * dw_receive_leave() with the result.  To be called by the ProcessUtility hook.
+ */
+DwReceiveWithin
+dw_receive_enter(const Node *statement)
 {
-	if (ActivePortal == NULL || ActivePortal->stmts == NIL)
-		return NULL;
-	return linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+	DwReceiveWithin outer = within;
+
+	within.explain |= IsA(statement, ExplainStmt);
+	within.copy_to |= IsA(statement, CopyStmt) && !((const CopyStmt *) statement)->is_from;
+	return outer;
+}
+
+/* The utility statement has ended, or failed. */
+void
+dw_receive_leave(DwReceiveWithin outer)
+{
+	within = outer;
+}
+
+/*
+ * True if the rows of the function go to the client, by a SELECT or a cursor.  A query of a function
+ * is not meant, nor is a cursor that a function reads, as loops of PL/pgSQL do, or a statement that
+ * writes the rows.
+ */
+static bool
+goes_to_client(const ReturnSetInfo *result)
+{
+	const QueryDesc *query = ActivePortal != NULL ? ActivePortal->queryDesc : NULL;
+
+	return query != NULL && result->econtext != NULL && query->estate == result->econtext->ecxt_estate &&
+		query->dest->mydest != DestSPI;
 }
 
 /*
  * True if the rows of the function go to the client by a statement that commits before the
- * client has seen them: a SELECT, COPY or cursor outside of a transaction block.  A query
- * within a function, and one that writes the rows, are not meant.
+ * client has seen them: a SELECT, COPY or cursor outside of a transaction block.
  */
 static bool
 commits_unseen(const ReturnSetInfo *result)
 {
-	Node	   *utility = utility_at_top();
-
-	if (IsTransactionBlock() || ActivePortal == NULL)
-		return false;
-	if (utility != NULL)
-		return IsA(utility, CopyStmt) || IsA(utility, DeclareCursorStmt);
-	return ActivePortal->queryDesc != NULL && result->econtext != NULL &&
-		ActivePortal->queryDesc->estate == result->econtext->ecxt_estate;
+	return !IsTransactionBlock() && (within.copy_to || goes_to_client(result));
 }
 
 /*
@@ -172,8 +193,7 @@ static bool
 is_select_of_its_own(const ReturnSetInfo *result)
 {
 	return MyBackendType == B_BACKEND && !IsTransactionBlock() &&
-		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL &&
-		commits_unseen(result) && utility_at_top() == NULL;
+		(MyXactFlags & XACT_FLAGS_PIPELINING) == 0 && result != NULL && goes_to_client(result);
 }
 
 /* Raises an error if the call would lose messages silently. */
@@ -181,9 +201,8 @@ static void
 check_call(FunctionCallInfo fcinfo, const char *function)
 {
 	const ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Node	   *utility = utility_at_top();
 
-	if (utility != NULL && IsA(utility, ExplainStmt))
+	if (within.explain)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot receive messages in EXPLAIN ANALYZE"),
@@ -722,20 +741,24 @@ receive(DwDatabase *db, const Wish *wish, ReturnSetInfo *result)
 		holds_any() ? DW_ALONE_REFUSED : DW_ALONE_ALLOWED;
 
 	count_leases(db, rel, wish->queue);
-	while (n > 0 && ntaken < MAX_TAKEN &&
-		   (popped = pop_messages(db, wish, Min(n, MAX_TAKEN - ntaken), &alone, &timeout)) > 0)
-		for (int i = ntaken - popped; popped > 0; i++, popped--)
-		{
-			DwClaim		claim;
+	do
+	{
+		while (n > 0 && ntaken < MAX_TAKEN &&
+			   (popped = pop_messages(db, wish, Min(n, MAX_TAKEN - ntaken), &alone, &timeout)) > 0)
+			for (int i = ntaken - popped; popped > 0; i++, popped--)
+			{
+				DwClaim		claim;
 
-			CHECK_FOR_INTERRUPTS();
-			MemoryContextReset(context);
-			if (!group_allows(db, rel, &taken[i]) || !claim_taken(db, rel, &taken[i], &claim))
-				continue;
-			DW_INJECT("receive-after-claim");
-			give_claimed(rel, &taken[i], &claim, wish, result);
-			n--;
-		}
+				CHECK_FOR_INTERRUPTS();
+				MemoryContextReset(context);
+				if (!group_allows(db, rel, &taken[i]) || !claim_taken(db, rel, &taken[i], &claim))
+					continue;
+				DW_INJECT("receive-after-claim");
+				give_claimed(rel, &taken[i], &claim, wish, result);
+				n--;
+			}
+		/* what this session has just committed may be on its way */
+	} while (n == wish->n && dw_told_await(db));
 	MemoryContextSwitchTo(outer);
 	MemoryContextDelete(context);
 	table_close(rel, NoLock);

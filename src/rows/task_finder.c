@@ -132,7 +132,7 @@ dw_task_find_next(DwTaskFinder *finder, Relation rel, int64 id, Snapshot snapsho
 	}
 	ExecClearTuple(finder->slot);
 	/* lets go of the pages */
-	index_rescan(finder->scan, NULL, 0, NULL, 0);
+	index_rescan(finder->scan, NULL, 2, NULL, 0);
 	MemoryContextSwitchTo(caller);
 	return tuple;
 }

@@ -48,6 +48,7 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->holds, 0);
 	dw_process_init(&db->timer);
 	dw_timer_news_init(&db->timer_news);
+	dw_answers_init(&db->answers);
 	dw_process_init(&db->sweeper);
 	dw_sweeper_news_init(&db->sweeper_news);
 	pg_atomic_init_u32(&db->disabled, 0);

@@ -45,6 +45,7 @@
 #include "utils/timestamp.h"
 
 #include "../ring/ring.h"
+#include "answers.h"
 #include "inbox.h"
 #include "lateness.h"
 #include "outcome.h"
@@ -252,6 +253,7 @@ typedef struct DwDatabase
 	char		name[NAMEDATALEN];	/* as its timer has found it, for the log; empty before */
 	DwProcess	timer;
 	DwTimerNews timer_news;
+	DwAnswers	answers;
 	DwProcess	sweeper;
 	DwSweeperNews sweeper_news;
 	bool		absent;			/* True until a timer has found the extension in the database */

@@ -24,6 +24,11 @@
  * kept		The row is locked and left as it is.  Hint after a commit and after an
  *			abort, but only if the task is due: no executor claims it earlier.
  *
+ * The groups of rows that are deleted, to end, move or change a task, are noted, too.  An ordered
+ * group is held while the task that comes first cannot begin, and a group of messages while leases
+ * fill it (shmem/groups.c).  A commit may be what they wait for, so it ends the hold.  After an
+ * abort the hint of the row does so.
+ *
  * The tasks that the transaction ended are noted in the same way, for sessions that
  * wait for them (backend/wait.c).  Callbacks must not fail, wait or allocate, so the
  * functions that note something reserve the memory.
@@ -69,6 +74,7 @@
 #include "../rows/task_rows.h"
 #include "../shmem/committing.h"
 #include "../shmem/executors.h"
+#include "../shmem/groups.h"
 #include "../shmem/lanes.h"
 #include "../shmem/outcome.h"
 #include "../shmem/queue_limits.h"
@@ -78,8 +84,11 @@
 #include "other_nodes.h"
 #include "touched.h"
 
-/* Limit for the rows, and for the cancelled tasks, that a transaction notes one by one. */
+/* Limit for the rows, the groups, and the cancelled tasks that a transaction notes one by one. */
 #define MAX_HINTS	1024
+
+/* For how long a process waits for the timer to take what it has told, in us. */
+#define TOLD_WAIT_US	(100 * 1000)
 
 typedef struct Touched
 {
@@ -87,6 +96,14 @@ typedef struct Touched
 	SubTransactionId subid;
 	DwTouchKind kind;
 } Touched;
+
+/* A group of which the transaction has deleted a row. */
+typedef struct TouchedGroup
+{
+	int16		queue;
+	uint32		hash;
+	SubTransactionId subid;
+} TouchedGroup;
 
 /* A lane that the timer must read again from a due time on. */
 typedef struct LaneLow
@@ -111,6 +128,9 @@ static int	touched_size = 0;
 /* Before the commit: how many rows were noted, and the number of the last load, see timer/loaded.c. */
 static int	ntouched_in_time = 0;
 static uint32 loads_before = 0;
+static TouchedGroup *groups = NULL;
+static int	ngroups = 0;
+static int	groups_size = 0;
 static LaneLow *lows = NULL;
 static int	nlows = 0;
 static int	lows_size = 0;
@@ -123,6 +143,7 @@ static bool delivers = false;
 
 /* Other effects of the transaction; see the functions that set these. */
 static bool more_ended = false;	/* cancelled tasks that are not in ended */
+static bool more_groups = false;	/* groups that are not in groups */
 static bool all_touched = false;
 static bool extension_created = false;
 static bool prepared_ended = false;
@@ -138,6 +159,12 @@ static enum
 	UNARMED_NONE_LEFT
 }			unarmed_news = UNARMED_NO_NEWS;
 static char prepare_gid[201];	/* GIDSIZE of access/xact.h, and one more */
+
+/*
+ * The earliest due time of what this process has told the timer, in whatever transaction, since it
+ * last waited for the timer.
+ */
+static TimestampTz told_due = DW_NEVER;
 
 /* Stands for no lane.  No lane has this generation, so the timer reads all lanes. */
 const DwLaneRef dw_no_lane = {0, 0};
@@ -200,6 +227,29 @@ dw_touch_row(const DwHint *hint, DwTouchKind kind)
 	}
 	touched = reserve_touched(touched, ntouched, &touched_size, sizeof(Touched));
 	touched[ntouched++] = (Touched) {*hint, GetCurrentSubTransactionId(), kind};
+}
+
+/*
+ * Notes that this transaction has deleted the row of a task of this group: its commit ends what
+ * holds the group.  Nothing for DW_NO_GROUP.
+ */
+void
+dw_touch_group(int16 queue, uint32 hash)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+	const TouchedGroup *last = ngroups > 0 ? &groups[ngroups - 1] : NULL;
+
+	if (hash == DW_NO_GROUP ||
+		(last != NULL && last->hash == hash && last->queue == queue && last->subid == subid))
+		return;
+	(void) dw_my_database();
+	if (ngroups >= MAX_HINTS)
+	{
+		more_groups = true;
+		return;
+	}
+	groups = reserve_touched(groups, ngroups, &groups_size, sizeof(TouchedGroup));
+	groups[ngroups++] = (TouchedGroup) {queue, hash, subid};
 }
 
 /* True if the timer must be told of the row at the end of the (sub)transaction. */
@@ -328,10 +378,12 @@ forget_touched(void)
 {
 	/* the memory went with the transaction */
 	touched = NULL;
+	groups = NULL;
 	lows = NULL;
 	ended = NULL;
 	ntouched = touched_size = ntouched_in_time = nlows = lows_size = nended = ended_size = 0;
-	delivers = more_ended = all_touched = extension_created = false;
+	ngroups = groups_size = 0;
+	delivers = more_ended = more_groups = all_touched = extension_created = false;
 	prepared_ended = roles_dropped = control_changed = leases_changed = false;
 	unarmed_news = UNARMED_NO_NEWS;
 	prepare_gid[0] = '\0';
@@ -368,6 +420,8 @@ store_hint(DwDatabase *db, const DwHint *hint, bool many)
 	TimestampTz needed = DW_NEVER;
 	bool		crowded = false;
 
+	told_due = Min(told_due, hint->due);
+
 	/* C1, the row is visible, comes before the horizon is read */
 	pg_memory_barrier();
 
@@ -403,6 +457,51 @@ dw_deliver(DwDatabase *db, const DwHint *hint)
 
 	numbered.loads = (uint16) dw_loads_read(&db->timer_news);
 	dw_wake_timer(db, store_hint(db, &numbered, false));
+}
+
+/*
+ * If this process has told the timer of tasks that are due now, and has not waited since, waits
+ * until the timer has put them into memory, for a moment at most.  True if it has waited.
+ */
+bool
+dw_told_await(DwDatabase *db)
+{
+	static uint32 wait_event = 0;
+	uint32		question;
+
+	if (told_due > dw_now())
+		return false;
+	told_due = DW_NEVER;
+	question = dw_answer_ask(&db->answers);
+	dw_wake_timer(db, DW_AWAKE);
+	dw_answer_await(&db->answers, question, TOLD_WAIT_US, dw_wait_event(wait_event, "DelayWheelAnswer"));
+	return true;
+}
+
+/*
+ * Step Y5, after a commit: the groups of rows that were deleted are not held any more.  Takes the
+ * ready lock if there are any, once.  Returns when the timer is to look for executors or receivers.
+ */
+static TimestampTz
+release_groups(DwDatabase *db)
+{
+	TimestampTz look_at = DW_NEVER;
+
+	if (ngroups == 0)
+		return DW_NEVER;
+	LWLockAcquire(dw_ready_lock(db), LW_EXCLUSIVE);
+	for (int i = 0; i < ngroups; i++)
+	{
+		TimestampTz at = dw_group_release(db, groups[i].queue, groups[i].hash);
+
+		look_at = Min(look_at, at);
+	}
+	LWLockRelease(dw_ready_lock(db));
+	if (!more_groups)
+		return look_at;
+	/* the timer ends all holds when queues, pauses and marks may have changed */
+	dw_control_raise(&db->timer_news);
+	return DW_AWAKE;
 }
 
 /*
@@ -451,8 +550,8 @@ tell_at_once(bool committed)
 
 	if (committed && roles_dropped)
 		dw_roles_dropped();
-	if (ntouched == 0 && nlows == 0 && nended == 0 && !all_touched && !extension_created &&
-		!control_changed && !leases_changed && unarmed_news == UNARMED_NO_NEWS)
+	if (ntouched == 0 && ngroups == 0 && nlows == 0 && nended == 0 && !all_touched &&
+		!extension_created && !control_changed && !leases_changed && unarmed_news == UNARMED_NO_NEWS)
 		return false;
 	if (dw_my_pinned_database() == NULL && !find_place_late(committed))
 		return false;
@@ -464,6 +563,7 @@ tell_at_once(bool committed)
 	{
 		dw_control_raise(&db->timer_news);
 		dw_wake_timer(db, DW_AWAKE);
+		told_due = PG_INT64_MIN;
 	}
 	tell_waiters(db, committed);
 	DW_INJECT("commit-before-news");
@@ -476,6 +576,7 @@ deliver_all(bool committed)
 {
 	DwDatabase *db = dw_my_pinned_database();
 	TimestampTz needed = DW_NEVER;
+	TimestampTz look_at = DW_NEVER;
 
 	DW_INJECT("commit-before-hints");
 	for (int i = 0; i < ntouched; i++)
@@ -495,9 +596,17 @@ deliver_all(bool committed)
 
 		needed = Min(needed, at);
 	}
+	if (committed)
+		look_at = release_groups(db);
+	if (look_at != DW_NEVER)
+	{
+		dw_news_tell(&db->timer_news, DW_NEWS_EXECUTORS);
+		needed = Min(needed, look_at);
+	}
 	if (all_touched)
 	{
 		dw_reload_ask(&db->timer_news, PG_INT64_MIN);
+		told_due = PG_INT64_MIN;
 		needed = DW_AWAKE;
 	}
 	if (committed && unarmed_news != UNARMED_NO_NEWS)
@@ -528,10 +637,22 @@ deliver_all(bool committed)
 
 /*---- Before the commit, and PREPARE TRANSACTION ----*/
 
+/* By due times, and by ids where these are equal. */
+static int
+compare_touched(const void *a, const void *b)
+{
+	const DwHint *x = &((const Touched *) a)->hint;
+	const DwHint *y = &((const Touched *) b)->hint;
+
+	if (x->due != y->due)
+		return x->due < y->due ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id ? 1 : 0;
+}
+
 /*
- * Step C0n, before the commit is visible, when the rows that it writes are in place: notes the
- * number of the last load.  A load after that which meets one of these rows makes its hint
- * superfluous.
+ * Step C0n, before the commit is visible, when the rows that it writes are in place: puts hints into
+ * the order of due times, and notes the number of the last load.  A load after that which meets one
+ * of these rows makes its hint superfluous.
  */
 static void
 note_loads(void)
@@ -540,6 +661,8 @@ note_loads(void)
 
 	if (ntouched == 0 || db == NULL)
 		return;
+	/* what is due already becomes ready in the order of the hints */
+	qsort(touched, ntouched, sizeof(Touched), compare_touched);
 	pg_memory_barrier();
 	loads_before = dw_loads_read(&db->timer_news);
 	ntouched_in_time = ntouched;
@@ -762,6 +885,8 @@ touched_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	}
 	while (nended > 0 && ended[nended - 1].subid >= subid)
 		nended--;
+	while (ngroups > 0 && groups[ngroups - 1].subid >= subid)
+		ngroups--;
 	for (int i = 0; i < nlows && db != NULL; i++)
 		if (lows[i].locked)
 		{

@@ -91,5 +91,5 @@ dw_loaded_has(const DwHint *hint)
 	uint32		since = now - loaded->load;
 
 	return loaded->id == hint->id && loaded->due == hint->due &&
-		ItemPointerEquals(&loaded->tid, &tid) && since < seen;
+		ItemPointerIsValid(&tid) && ItemPointerEquals(&loaded->tid, &tid) && since < seen;
 }

@@ -70,6 +70,9 @@ static bool let_go = false;
 /* True if this timer ends since it has nothing to do. */
 static bool rests = false;
 
+/* The last question of a session before this round, see answers.c. */
+static uint32 question = 0;
+
 /* Value of control before the timer last looked at queues, pauses and marks. */
 static uint32 control_seen = 0;
 
@@ -272,6 +275,9 @@ look_at_control(bool first)
 
 /*---- Inbox ----*/
 
+/* The last look into the inbox has taken all hints. */
+static bool emptied = false;
+
 /* Hints of tasks in lanes with groups, whose rows are to be read. */
 static DwHint to_read[INBOX_SLICE];
 static int	nto_read = 0;
@@ -374,6 +380,7 @@ drain_inbox(void)
 	for (uint32 i = 0; i < n; i++)
 		take_hint(&hints[i]);
 	add_grouped();
+	emptied = n < INBOX_SLICE;
 	return n > 0;
 }
 
@@ -395,6 +402,7 @@ anything_new(void)
 		(dw_reload_asked(&db->timer_news) != DW_NEVER && dw_load_next() <= dw_now()) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_LANES) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_EXECUTORS) ||
+		!dw_answer_is_given(&db->answers, dw_answer_asked(&db->answers)) ||
 		dw_news_is_told(&db->timer_news, DW_NEWS_REST);
 }
 
@@ -491,6 +499,7 @@ dw_timer_main(Datum number)
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
 		calls_seen = dw_process_calls(&db->timer);
+		question = dw_answer_asked(&db->answers);
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();
@@ -512,6 +521,9 @@ dw_timer_main(Datum number)
 
 		if (dw_load_some())
 			more = true;
+		else if (emptied)
+			/* all that was stored before it was asked is in memory, as far as it can be */
+			dw_answer_give(&db->answers, question);
 		if (dw_extension_gone || timer_asked_to_end())
 			break;
 		if (more || handed_over)
