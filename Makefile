@@ -60,8 +60,9 @@ REGRESS_OPTS = --inputdir=test/regress --outputdir=test/regress --load-extension
 # with unsigned in its inline functions and macros; "might be clobbered" for
 # variables of its inline functions beside a PG_TRY.  PostgreSQL forbids
 # declarations after statements in its own code; we do not.  (The last one is
-# for clang, which does not know all of gcc's.)
-PG_CFLAGS += -std=gnu11 -Wall -Wextra \
+# for clang, which does not know all of gcc's.)  No -std: headers of 19 need the standard with
+# which PostgreSQL was built, C11 or C23.
+PG_CFLAGS += -Wall -Wextra \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-clobbered \
 	-Wno-declaration-after-statement -Wno-unknown-warning-option
 ifeq ($(WERROR),1)

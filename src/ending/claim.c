@@ -58,14 +58,6 @@
 #define RECHECK_MIN		(5 * USECS_PER_MINUTE)
 #define RECHECK_MAX		USECS_PER_HOUR
 
-/* Replaces the active snapshot of the claim's transaction by a new one. */
-void
-dw_claim_snapshot(void)
-{
-	PopActiveSnapshot();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
 /* Opens the table of tasks.  The lock lasts until the end of the transaction. */
 Relation
 dw_claim_open(void)
@@ -389,7 +381,7 @@ dw_claim(DwDatabase *db, DwExecutor *me, Relation rel, DwTaskFinder *finder,
 		if (me == NULL)
 			return look_beyond_snapshot(rel, entry, claim);
 		CHECK_FOR_INTERRUPTS();
-		dw_claim_snapshot();
+		dw_renew_snapshot();
 	}
 	if (result == DW_CLAIMED)
 	{

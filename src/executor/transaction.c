@@ -11,17 +11,23 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
 #include "../base/inject.h"
+#include "../rows/catalog.h"
 #include "../task/other_nodes.h"
 #include "session.h"
 #include "transaction.h"
 
 /*
- * Begins a transaction in which tasks are claimed, run or settled.  It has an active
- * snapshot, which sees what was committed when the transaction began.  After an
- * error, AbortCurrentTransaction() is enough to end it.
+ * Begins a transaction in which tasks are claimed, run or settled.  It has the table of
+ * tasks locked, and an active snapshot, which sees what was committed when the
+ * transaction began.  After an error, AbortCurrentTransaction() is enough to end it.
+ *
+ * The lock comes first: after a command that rewrites the table (REPACK CONCURRENTLY,
+ * some forms of ALTER TABLE) a snapshot from before sees no row in it.  The task would
+ * seem to be gone.
  *
  * The transaction is an implicit transaction block.  Outside of a block, other
  * extensions take each statement for a whole transaction, and commit its effects on
@@ -35,6 +41,7 @@ dw_claim_begin_transaction(void)
 	BeginImplicitTransactionBlock();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
+	LockRelationOid(dw_catalog()->task, RowExclusiveLock);
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
