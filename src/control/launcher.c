@@ -109,9 +109,6 @@
  */
 #define TURN_US			(5 * USECS_PER_SEC)
 
-/* Minimum interval between log messages about the lack of a worker for one database's timer. */
-#define LOG_INTERVAL_US	USECS_PER_MINUTE
-
 /* What only the launcher knows of a place.  Times are by dw_uptime(), in us. */
 typedef struct Place
 {
@@ -356,7 +353,7 @@ timer_is_refused(int number)
 		return;
 	pg_atomic_write_u32(&dw_shared->timer_refused, 1);
 	dw_problem(&db->problem, DW_TIMER_REFUSED);
-	if (place->told_of == db->oid && dw_uptime() - place->told_at < LOG_INTERVAL_US)
+	if (place->told_of == db->oid && dw_uptime() - place->told_at < DW_LOG_INTERVAL_US)
 		return;
 	place->told_of = db->oid;
 	place->told_at = dw_uptime();
@@ -543,6 +540,25 @@ end_all_rests(void)
 	for (int i = 0; i < dw_max_databases; i++)
 		if (OidIsValid(dw_database(i)->oid))
 			(void) dw_rest_end_ask(&dw_database(i)->timer_news, DW_AWAKE, &earlier);
+}
+
+/*
+ * The clock was set back by so many microseconds: tells users, and has all timers started that
+ * rest.  Others end by themselves, and this process starts the next ones.
+ */
+static void
+clock_was_set_back(int64 back)
+{
+	TimestampTz was = Max(dw_now() + back, dw_atomic_read(&dw_shared->clock_was));
+	char		text[128];
+
+	pg_atomic_write_u64(&dw_shared->clock_was, (uint64) was);
+	snprintf(text, sizeof(text), "the clock was set back by %.3f s: tasks wait until they are due by the new time",
+			 back / 1000000.0);
+	for (int i = 0; i < dw_max_databases; i++)
+		if (OidIsValid(dw_database(i)->oid))
+			dw_problem(&dw_database(i)->problem, text);
+	end_all_rests();
 }
 
 /*
@@ -1019,6 +1035,7 @@ dw_launcher_main(Datum arg)
 	for (;;)
 	{
 		int64		until = DW_NEVER;
+		int64		back;
 		uint32		calls;
 
 		ResetLatch(MyLatch);
@@ -1027,8 +1044,9 @@ dw_launcher_main(Datum arg)
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
 			obey_reload();
-		if (dw_worker_clock_set_back() > 0)
-			end_all_rests();
+		back = dw_worker_clock_set_back();
+		if (back > 0)
+			clock_was_set_back(back);
 		if (held && !(held = dw_recovery_must_wait()))
 		{
 			enter_served();
