@@ -162,7 +162,7 @@ CREATE FUNCTION delay_wheel_internal.get_status(
 	OUT lateness_p50 double precision, OUT lateness_p95 double precision,
 	OUT lateness_p99 double precision, OUT lateness_max double precision,
 	OUT memory_used bigint, OUT memory_limit bigint, OUT last_problem text, OUT last_problem_at timestamptz,
-	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint, OUT rests_until timestamptz)
+	OUT unarmed boolean, OUT retried bigint, OUT skipped bigint, OUT rests_until timestamptz, OUT silent text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dw_get_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION delay_wheel_internal.get_status() IS 'state of this database, or of each one that is served, see delay_wheel.status';
@@ -171,7 +171,7 @@ CREATE VIEW delay_wheel.status AS
 SELECT v.database::text AS database, v.state, v.current_index, v.horizon, v.lanes, v.near, v.ready, v.running,
 	   v.executors, v.parked, v.done, v.failed, v.lateness_p50, v.lateness_p95, v.lateness_p99, v.lateness_max,
 	   v.memory_used, v.memory_limit, v.last_problem, v.last_problem_at, v.unarmed, v.retried, v.skipped,
-	   v.rests_until
+	   v.rests_until, v.silent
 FROM delay_wheel_internal.get_status() v;
 COMMENT ON VIEW delay_wheel.status IS
 'state of delay_wheel since the start of the server: in this database; in each one that it serves, for pg_read_all_stats and superusers';
@@ -184,8 +184,9 @@ COMMENT ON COLUMN delay_wheel.status.lateness_p99 IS 'the same, 99th percentile'
 COMMENT ON COLUMN delay_wheel.status.lateness_max IS 'the same, highest value';
 COMMENT ON COLUMN delay_wheel.status.last_problem IS 'what last kept tasks from being run, as the reference lists it; null if there was nothing since the start of the server, and for roles that are neither in pg_monitor nor in pg_read_all_stats. It stays when it is over. The message of an error that it quotes is shown to pg_read_all_data and superusers, since it can contain SQL and values of a task; others are referred to the server''s log';
 COMMENT ON COLUMN delay_wheel.status.last_problem_at IS 'when that was';
-COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; resting: there is no timer process, since nothing is to be done before rests_until, and one is started in time, or as soon as a session needs it (delay_wheel.timer_idle_timeout); disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
+COMMENT ON COLUMN delay_wheel.status.state IS 'starting; running; silent: the timer does not answer, or the launcher that is to start one, see delay_wheel.silent, and due tasks do not begin; resting: there is no timer process, since nothing is to be done before rests_until, and one is started in time, or as soon as a session needs it (delay_wheel.timer_idle_timeout); disabled: delay_wheel.enabled is off; paused: by delay_pause_database(); stopped: there is no timer process, or no background worker was free to see whether this database has the extension; no place: delay_wheel.max_databases others are served, and tasks of this database wait until one of them is not; standby: the server is in recovery; held: it came out of recovery, and delay_wheel.start_after_recovery is hold';
 COMMENT ON COLUMN delay_wheel.status.rests_until IS 'if there is no timer process since nothing is to be done: when there is something to do again; null if never, as far as is known';
+COMMENT ON COLUMN delay_wheel.status.silent IS 'processes that do not answer, the launcher included: kind and pid of each, see delay_wheel.silent; null if all answer';
 COMMENT ON COLUMN delay_wheel.status.current_index IS 'slot that the clock is in';
 COMMENT ON COLUMN delay_wheel.status.horizon IS 'tasks that are due before are in memory, in whichever lane; null if all of them are, or while all of a lane''s are loaded anew';
 COMMENT ON COLUMN delay_wheel.status.near IS 'tasks in memory that are not due yet';
@@ -275,6 +276,23 @@ COMMENT ON COLUMN delay_wheel.lateness.below IS 'seconds: 0.000064, doubled from
 COMMENT ON COLUMN delay_wheel.lateness.tasks IS
 'attempts that began less than that after their due time, as in delay_wheel.status; waiting for limits, and pauses, are part of it';
 
+CREATE FUNCTION delay_wheel_internal.get_silent(
+	OUT database name, OUT process text, OUT pid integer, OUT since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dw_get_silent' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION delay_wheel_internal.get_silent() IS
+'processes that do not answer, of this database, or of each one that is served, see delay_wheel.silent';
+
+CREATE VIEW delay_wheel.silent AS
+SELECT v.database::text AS database, v.process, v.pid, v.since
+FROM delay_wheel_internal.get_silent() v;
+COMMENT ON VIEW delay_wheel.silent IS
+'processes of delay_wheel that have not answered for 5 seconds: of this database, for pg_read_all_stats and superusers of each one that is served; and the launcher. Reading it takes no lock';
+COMMENT ON COLUMN delay_wheel.silent.database IS 'name of the database; null for the launcher';
+COMMENT ON COLUMN delay_wheel.silent.process IS 'executor, timer, sweeper or launcher. An executor that runs a task is never shown';
+COMMENT ON COLUMN delay_wheel.silent.pid IS 'its pid; null if the process has not come up';
+COMMENT ON COLUMN delay_wheel.silent.since IS 'when it was called, should have woken by itself, or began the work that it has not ended';
+
 CREATE FUNCTION delay_wheel_internal.get_recurring(
 	OUT owner regrole, OUT task bigint, OUT failed boolean, OUT skipped boolean, OUT paused boolean,
 	OUT ended timestamptz, OUT due timestamptz)
@@ -306,7 +324,7 @@ COMMENT ON COLUMN delay_wheel.recurring_status.paused IS 'those that delay_pause
 COMMENT ON COLUMN delay_wheel.recurring_status.overdue IS 'those whose run has been due for more than a minute and is not running: for want of an executor, by a limit or a pause of its queue, role or database';
 COMMENT ON COLUMN delay_wheel.recurring_status.first_due IS 'due time of the one of these that has waited longest; null if there is none';
 
-GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.recurring_status
+GRANT SELECT ON delay_wheel.ring, delay_wheel.lanes, delay_wheel.groups, delay_wheel.queues, delay_wheel.status, delay_wheel.progress, delay_wheel.waiting, delay_wheel.lateness, delay_wheel.silent, delay_wheel.recurring_status
 	TO PUBLIC;
-GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_recurring()
+GRANT EXECUTE ON FUNCTION delay_wheel_internal.get_ring(), delay_wheel_internal.get_lanes(), delay_wheel_internal.get_groups(integer), delay_wheel_internal.get_queues(), delay_wheel_internal.get_status(), delay_wheel_internal.get_progress(), delay_wheel_internal.get_waiting(), delay_wheel_internal.get_lateness(), delay_wheel_internal.get_silent(), delay_wheel_internal.get_recurring()
 	TO PUBLIC;

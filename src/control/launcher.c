@@ -1013,15 +1013,17 @@ dw_launcher_main(Datum arg)
 	dw_alarm_create();
 	obey_reload();
 	places = MemoryContextAllocZero(TopMemoryContext, dw_max_databases * sizeof(Place));
+	dw_process_takes_over(&dw_shared->launcher);
 	dw_process_publish(&dw_shared->launcher);
 
 	for (;;)
 	{
 		int64		until = DW_NEVER;
+		TimestampTz wakes_at;
 		uint32		calls;
 
 		ResetLatch(MyLatch);
-		calls = dw_process_calls(&dw_shared->launcher);
+		calls = dw_process_looks(&dw_shared->launcher);
 		/* who has called since has stored before what is read from here on */
 		pg_memory_barrier();
 		if (dw_worker_interrupts())
@@ -1039,6 +1041,9 @@ dw_launcher_main(Datum arg)
 		if (may_have_missed(calls))
 			continue;
 		dw_worker_activity(STATE_IDLE, "delay_wheel: waiting for databases to serve");
+		wakes_at = until == DW_NEVER ? DW_NEVER : dw_time_add(dw_now(), until - dw_uptime());
+		dw_process_sleeps(&dw_shared->launcher, Min(first_rest_ends, wakes_at));
 		dw_alarm_wait(first_rest_ends, until, dw_wait_event(wait_event, "DelayWheelLauncher"));
+		dw_process_sleeps(&dw_shared->launcher, DW_AWAKE);
 	}
 }

@@ -389,6 +389,7 @@ next_task(DwExecutor *me, int64 turn_began)
 	DwPopped	popped = {.look_again = DW_NEVER};
 	TimestampTz group_at;
 	TimestampTz until;
+	TimestampTz now;
 	bool		found = false;
 	bool		stopped = false;
 	bool		too_much;
@@ -428,8 +429,18 @@ next_task(DwExecutor *me, int64 turn_began)
 	/* there is nothing that it may take before it ends */
 	if (!found && until != DW_NEVER)
 		me->must_exit = true;
+	now = dw_now();
+	if (dw_executor_is_late(me, now))
+	{
+		/* the timer counts on it again, also if it has found no other one */
+		if (!me->must_exit)
+			dw_owner_has_worker(executor_db, &dw_owners[me->owner_place]);
+		popped.look_again = DW_AWAKE;
+	}
 	me->state = found ? DW_EXECUTOR_BUSY : DW_EXECUTOR_IDLE;
-	me->since = dw_now();
+	me->since = now;
+	/* this is the answer to a call, unless it was to end */
+	me->called = me->must_exit && !found ? now : 0;
 	/* another executor may run a task that the queue's max_running has held back */
 	if (was_full != NULL && !dw_limits_full(was_full) &&
 		pg_atomic_read_u64(&executor_db->ready) > 0)
@@ -460,7 +471,7 @@ end_if_idle(DwExecutor *me)
 	LWLockAcquire(dw_ready_lock(executor_db), LW_EXCLUSIVE);
 	idle = me->state == DW_EXECUTOR_IDLE;
 	if (idle)
-		me->must_exit = true;	/* other processes must not wake it any more */
+		dw_executor_end(me);	/* other processes must not wake it any more */
 	LWLockRelease(dw_ready_lock(executor_db));
 	return idle;
 }

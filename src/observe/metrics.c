@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.c
- *	  The views "waiting" and "lateness": due tasks that wait, and how late tasks began.
+ *	  The views "waiting", "lateness" and "silent": due tasks that wait, how late tasks began, and
+ *	  processes that do not answer.
  *
  * Run by sessions.
  *
@@ -26,12 +27,14 @@
 #include "../shmem/groups.h"
 #include "../shmem/queue_limits.h"
 #include "../shmem/shared.h"
+#include "../shmem/silence.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "views.h"
 
 PG_FUNCTION_INFO_V1(dw_get_waiting);
 PG_FUNCTION_INFO_V1(dw_get_lateness);
+PG_FUNCTION_INFO_V1(dw_get_silent);
 
 /* The view "lateness" has powers of two as bounds: from 2^6 us (64 us) to 2^37 us (38 hours). */
 #define LOWEST_BIT	6
@@ -158,6 +161,37 @@ dw_get_lateness(PG_FUNCTION_ARGS)
 					   DW_FLOAT8(all ? get_float8_infinity() : (double) bound / USECS_PER_SEC),
 					   DW_INT8(below));
 		}
+	}
+	return (Datum) 0;
+}
+
+/*---- The view "silent" ----*/
+
+/* Adds a row for each process of a database, or with NULL for the launcher, that does not answer. */
+static void
+put_silent(FunctionCallInfo fcinfo, DwDatabase *db, const char *name)
+{
+	uint32		position = 0;
+	DwSilent	silent;
+
+	while (dw_silent_next(db, &position, &silent))
+		dw_put_row(fcinfo, dw_name_or_null(name), dw_text_or_null(silent.kind),
+				   dw_null_if(silent.pid == 0, DW_INT4(silent.pid)), DW_TIME(dw_now() - silent.silent_for));
+}
+
+/* The view "silent": processes that do not answer. */
+Datum
+dw_get_silent(PG_FUNCTION_ARGS)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	dw_require_shared();
+	put_silent(fcinfo, NULL, NULL);
+	for (int i = 0; i < dw_max_databases; i++)
+	{
+		char	   *name = visible_name(dw_database(i));
+
+		if (name != NULL)
+			put_silent(fcinfo, dw_database(i), name);
 	}
 	return (Datum) 0;
 }

@@ -48,6 +48,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
+#include "../shmem/silence.h"
 #include "../shmem/stats.h"
 #include "../shmem/suspects.h"
 #include "../task/queues.h"
@@ -684,6 +685,9 @@ service_state(DwDatabase *db)
 		return "held";
 	if (db == NULL)
 		return dw_database_place_free() ? "stopped" : "no place";
+	/* if the timer rests, the launcher is to start one */
+	if (dw_process_silent_for(timer_rests(db) ? &dw_shared->launcher : &db->timer) > 0)
+		return "silent";
 	if (db->timer.state == DW_PROCESS_RUNNING || timer_rests(db))
 	{
 		/* the timer has noted these two, and would run again if they had changed */
@@ -708,9 +712,34 @@ problem_of_service(const char *state)
 		return NULL;
 	if (!dw_process_is_there(&dw_shared->launcher))
 		return "the launcher is not running: \"max_worker_processes\" may be too low";
+	if (dw_process_silent_for(&dw_shared->launcher) > 0)
+		return "the launcher does not answer";
 	if (pg_atomic_read_u32(&dw_shared->timer_refused) != 0)
 		return DW_TIMER_REFUSED;
 	return NULL;
+}
+
+/*
+ * Returns a column with the processes of a database (NULL: of none), and the launcher, that do not
+ * answer, by kind and pid; null if all do.
+ */
+static DwColumn
+silent_column(DwDatabase *db)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (DwDatabase *of = db;; of = NULL)
+	{
+		uint32		position = 0;
+		DwSilent	silent;
+
+		while (dw_silent_next(of, &position, &silent))
+			appendStringInfo(&text, "%s%s %d", text.len > 0 ? ", " : "", silent.kind, (int) silent.pid);
+		if (of == NULL)
+			break;
+	}
+	return dw_text_or_null(text.len > 0 ? text.data : NULL);
 }
 
 /*
@@ -727,7 +756,8 @@ put_status_without_place(FunctionCallInfo fcinfo, Oid database, const char *stat
 			   DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID),
 			   DW_NULL(FLOAT8OID), DW_NULL(FLOAT8OID), DW_NULL(INT8OID), DW_NULL(INT8OID),
 			   dw_text_or_null(problem), dw_null_if(at == 0, DW_TIME(at)),
-			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(TIMESTAMPTZOID));
+			   DW_NULL(BOOLOID), DW_NULL(INT8OID), DW_NULL(INT8OID), DW_NULL(TIMESTAMPTZOID),
+			   silent_column(NULL));
 }
 
 /*
@@ -793,7 +823,7 @@ put_status(FunctionCallInfo fcinfo, DwDatabase *db)
 			   DW_BOOL(dw_unarmed_met(&db->timer_news)),
 			   DW_INT8(dw_counted(&db->counters, DW_RETRIED)),
 			   DW_INT8(dw_counted(&db->counters, DW_SKIPPED)),
-			   dw_null_if(!rests || until == DW_NEVER, DW_TIME(until)));
+			   dw_null_if(!rests || until == DW_NEVER, DW_TIME(until)), silent_column(db));
 }
 
 /* The view "status": the databases that the current user may see. */

@@ -182,11 +182,42 @@ dw_executor_runs_autonomous_in(int16 queue)
 	return false;
 }
 
+/*
+ * Since when others wait for an answer of the executor: that it has come up, looks for work, or
+ * ends.  0 if nobody does; a busy one may take as long as its task likes.
+ */
+TimestampTz
+dw_executor_unanswered_since(const DwExecutor *e)
+{
+	switch (e->state)
+	{
+		case DW_EXECUTOR_STARTING:
+		case DW_EXECUTOR_CONNECTING:
+			return e->since;
+		case DW_EXECUTOR_IDLE:
+		case DW_EXECUTOR_WOKEN:
+			return e->called;
+		default:
+			return 0;
+	}
+}
+
+/* True if the executor, which is not busy, has not answered for DW_LATE_US. */
+bool
+dw_executor_is_late(const DwExecutor *e, TimestampTz now)
+{
+	TimestampTz since = dw_executor_unanswered_since(e);
+
+	return since != 0 && now - since >= DW_LATE_US;
+}
+
 /* Makes an executor end, a busy one after its task.  The caller holds the ready lock. */
 void
 dw_executor_end(DwExecutor *e)
 {
 	e->must_exit = true;
+	if (e->called == 0)
+		e->called = dw_now();
 	if (e->proc != 0)
 		SetLatch(dw_proc_latch(e->proc));
 }

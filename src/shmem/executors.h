@@ -16,6 +16,12 @@
 #include "../ring/ring.h"
 #include "shared.h"
 
+/*
+ * An executor that was woken, or told to end, and has not answered for this long, in us, is late:
+ * the timer does not wait for it.
+ */
+#define DW_LATE_US	(100 * 1000)
+
 /* Arguments that the timer passes to a new executor, in bgw_extra. */
 typedef struct DwExecutorStart
 {
@@ -52,6 +58,8 @@ typedef struct DwExecutor
 	uint32		proc;			/* dw_my_proc() */
 	pid_t		pid;
 	TimestampTz since;			/* when the state, or the task, began */
+	TimestampTz called;			/* since when it is called without having answered: woken for work,
+								 * or told to end while idle; 0: it is not */
 	DwEntry		current;		/* the task that it runs, if busy */
 	ItemPointerData tid;		/* where the row of current was seen, if current says its group
 								 * instead; or invalid */
@@ -111,6 +119,8 @@ extern DwExecutor *dw_executor_idle_longest(Oid database, bool here, Oid not_of,
 extern bool dw_executor_end_idle_elsewhere(Oid database);
 extern void dw_executor_end_busy_elsewhere(Oid database);
 extern void dw_executor_end(DwExecutor *e);
+extern TimestampTz dw_executor_unanswered_since(const DwExecutor *e);
+extern bool dw_executor_is_late(const DwExecutor *e, TimestampTz now);
 extern void dw_executors_end(DwDatabase *db, Oid owner);
 extern void dw_executor_obey_exit(DwDatabase *db, DwExecutor *me);
 extern bool dw_executor_was_refused(int64 id);

@@ -306,6 +306,17 @@ dw_owner_unblocked(DwDatabase *db, DwOwner *owner)
 	dw_owner_list(db, owner);
 }
 
+/*
+ * An executor of the owner has answered that was not counted on any more: ends a block for want of
+ * a background worker.  Needs the ready lock, exclusively.
+ */
+void
+dw_owner_has_worker(DwDatabase *db, DwOwner *owner)
+{
+	if (owner->block == DW_BLOCK_NO_WORKER)
+		dw_owner_unblocked(db, owner);
+}
+
 /* Lets a blocked owner try again; its number of vain attempts stays. */
 static void
 try_again(DwDatabase *db, DwOwner *owner)

@@ -54,6 +54,7 @@ dw_database_init(DwDatabase *db)
 	pg_atomic_init_u32(&db->waiters, 0);
 	dw_inbox_init(dw_inbox(db));
 	dw_problem_init(&db->problem);
+	pg_atomic_init_u64(&db->executors_told, 0);
 
 	pg_atomic_init_u64(&db->near, 0);
 	pg_atomic_init_u64(&db->ready, 0);

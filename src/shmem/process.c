@@ -1,10 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * process.c
- *	  Timer and sweeper of a database, as other processes know them.
+ *	  Timer and sweeper of a database, and the launcher, as other processes know them.
  *
  * Run by the launcher, which starts timers; by timers, which start sweepers; by
  * sweepers; and by all processes that wake one of them.
+ *
+ * Each of the three works in rounds: it wakes, looks for work, does it, and sleeps.  It publishes
+ * when its round began, and until when it sleeps; who calls it publishes that.  So whoever reads
+ * this can tell that the process does not answer: it was called and has begun no round since, it
+ * sleeps longer than it wanted to, or its round does not end.  Nobody asks a process that sleeps.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +30,10 @@ dw_process_init(DwProcess *process)
 	process->end = DW_PROCESS_NOTED;
 	pg_atomic_init_u32(&process->proc, 0);
 	pg_atomic_init_u32(&process->calls, 0);
+	pg_atomic_init_u64(&process->sleep_until, (uint64) DW_AWAKE);
+	pg_atomic_init_u64(&process->began, 0);
+	pg_atomic_init_u64(&process->called, 0);
+	pg_atomic_init_u64(&process->told, 0);
 }
 
 /* The caller is about to register the process.  Needs the table lock, exclusively. */
@@ -72,6 +81,10 @@ dw_process_runs(DwProcess *process)
 void
 dw_process_publish(DwProcess *process)
 {
+	/* what was published of a former process is out of date */
+	dw_process_sleeps(process, DW_AWAKE);
+	pg_atomic_write_u64(&process->called, 0);
+	pg_write_barrier();
 	pg_atomic_write_u32(&process->proc, dw_my_proc());
 	pg_memory_barrier();
 }
@@ -119,10 +132,70 @@ dw_process_wake(DwProcess *process)
 
 	if (proc == 0)
 		return false;
-	/* a full barrier */
+	if (pg_atomic_read_u64(&process->called) == 0)
+	{
+		uint64		none = 0;
+
+		(void) pg_atomic_compare_exchange_u64(&process->called, &none, (uint64) dw_uptime());
+	}
+	/* a full barrier; after "called", so that the round that this brings about clears that */
 	pg_atomic_fetch_add_u32(&process->calls, 1);
 	SetLatch(dw_proc_latch(proc));
 	return true;
+}
+
+/*
+ * This process is about to sleep until this time; DW_AWAKE: it does not sleep any more.  No
+ * barrier at the end: see dw_wake_timer().
+ */
+void
+dw_process_sleeps(DwProcess *process, TimestampTz until)
+{
+	if (until == DW_AWAKE)
+	{
+		/* who sees that it is awake sees since when */
+		pg_atomic_write_u64(&process->began, (uint64) dw_uptime());
+		pg_write_barrier();
+	}
+	pg_atomic_write_u64(&process->sleep_until, (uint64) until);
+}
+
+/* This process begins to look for work, and so answers all calls so far.  Returns their number. */
+uint32
+dw_process_looks(DwProcess *process)
+{
+	uint32		calls = dw_process_calls(process);
+
+	/* in this order: a call that is not counted yet brings about another round, which clears it */
+	pg_memory_barrier();
+	pg_atomic_write_u64(&process->began, (uint64) dw_uptime());
+	pg_atomic_write_u64(&process->called, 0);
+	return calls;
+}
+
+/*
+ * How long the process has been silent, in us; 0 if it answers, or there is none.  Reads without
+ * the lock, so that it can be asked of a process that holds it.
+ */
+int64
+dw_process_silent_for(DwProcess *process)
+{
+	int64		called = dw_atomic_read(&process->called);
+	TimestampTz until = dw_atomic_read(&process->sleep_until);
+	int64		silent;
+
+	pg_read_barrier();
+	if (process->state == DW_PROCESS_STARTING)
+		silent = dw_uptime() - process->started;
+	else if (!dw_process_is_there(process))
+		silent = 0;
+	else if (called != 0)
+		silent = dw_uptime() - called;
+	else if (until == DW_AWAKE)
+		silent = dw_uptime() - dw_atomic_read(&process->began);
+	else
+		silent = until == DW_NEVER ? 0 : dw_now() - until;
+	return silent >= DW_SILENT_US ? silent : 0;
 }
 
 /*

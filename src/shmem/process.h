@@ -10,7 +10,16 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
 #include "port/atomics.h"
+
+#include "../base/clock.h"
+
+/*
+ * A process that has not answered for this long, in us, is silent: views and the log name it.  It
+ * may be stopped (SIGSTOP, a debugger, a frozen cgroup), or wait for something that does not come.
+ */
+#define DW_SILENT_US	(5 * USECS_PER_SEC)
 
 typedef enum DwProcessState
 {
@@ -40,6 +49,17 @@ typedef struct DwProcess
 	pg_atomic_uint32 proc;		/* dw_my_proc() once it can be woken; 0: none.  Read without
 								 * the lock */
 	pg_atomic_uint32 calls;		/* how often it was woken; read without the lock */
+
+	/*
+	 * whether it answers: atomics, read without the lock.  "began" and "sleep_until" are written
+	 * by the process itself
+	 */
+	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while it does not sleep; of the timer's handshake, too:
+									 * it publishes this, then looks again at what others store */
+	pg_atomic_uint64 began;		/* when it woke, or last looked for work; by dw_uptime() */
+	pg_atomic_uint64 called;	/* the first call since then, by dw_uptime(); 0: none */
+	pg_atomic_uint64 told;		/* when the log was last told that it is silent, by dw_uptime(); 0:
+								 * never */
 } DwProcess;
 
 extern void dw_process_init(DwProcess *process);
@@ -54,6 +74,9 @@ extern void dw_process_is_lost(DwProcess *process);
 extern void dw_process_ends(DwProcess *process, DwProcessEnd end);
 extern DwProcessEnd dw_process_take_end(DwProcess *process);
 extern bool dw_process_wake(DwProcess *process);
+extern void dw_process_sleeps(DwProcess *process, TimestampTz until);
+extern uint32 dw_process_looks(DwProcess *process);
+extern int64 dw_process_silent_for(DwProcess *process);
 
 /* True if the process can be woken. */
 static inline bool
@@ -74,6 +97,13 @@ static inline bool
 dw_process_follows_rest(const DwProcess *process)
 {
 	return process->end == DW_PROCESS_RESTS;
+}
+
+/* True if the process sleeps, and for longer than that.  No barrier. */
+static inline bool
+dw_process_sleeps_beyond(DwProcess *process, TimestampTz needed)
+{
+	return dw_atomic_read(&process->sleep_until) > needed;
 }
 
 /*

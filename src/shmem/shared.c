@@ -209,7 +209,7 @@ dw_wake_timer(DwDatabase *db, TimestampTz needed)
 	pg_memory_barrier();
 	if (dw_process_is_there(&db->timer))
 	{
-		if (dw_timer_sleeps_beyond(&db->timer_news, needed))
+		if (dw_process_sleeps_beyond(&db->timer, needed))
 			(void) dw_process_wake(&db->timer);
 		return;
 	}

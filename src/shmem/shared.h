@@ -299,6 +299,8 @@ typedef struct DwDatabase
 	DwLateness	lateness;
 
 	DwProblem	problem;
+	pg_atomic_uint64 executors_told;	/* when the log was last told of executors that are silent, by
+										 * dw_uptime(); 0: never */
 	DwProgress	progress[DW_WORKS];
 	DwRollbacks rollbacks;
 } DwDatabase;

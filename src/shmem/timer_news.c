@@ -26,7 +26,6 @@
 void
 dw_timer_news_init(DwTimerNews *news)
 {
-	pg_atomic_init_u64(&news->sleep_until, (uint64) DW_AWAKE);
 	pg_atomic_init_u64(&news->rest_until, (uint64) DW_AWAKE);
 	pg_atomic_init_u32(&news->can_rest, 0);
 	pg_atomic_init_u64(&news->reload_from, (uint64) DW_NEVER);

@@ -57,12 +57,6 @@ typedef enum DwRestart
 typedef struct DwTimerNews
 {
 	/*
-	 * handshake with the sleeping timer: it publishes how long it sleeps, then checks the
-	 * rest; others store something, then read how long it sleeps
-	 */
-	pg_atomic_uint64 sleep_until;	/* DW_AWAKE while the timer does not sleep */
-
-	/*
 	 * while the timer rests: when a timer must be there again.  Sessions lower it, the
 	 * launcher starts a timer ahead of it.  DW_AWAKE: none rests, or one must be started
 	 * at once
@@ -101,20 +95,6 @@ extern void dw_unarmed_set(DwTimerNews *news, bool met);
 extern void dw_unarmed_look(DwTimerNews *news);
 extern void dw_unarmed_looked(DwTimerNews *news, bool met);
 extern bool dw_unarmed_met(DwTimerNews *news);
-
-/* The timer is about to sleep; DW_AWAKE: it does not any more.  No barrier. */
-static inline void
-dw_timer_sleeps(DwTimerNews *news, TimestampTz until)
-{
-	pg_atomic_write_u64(&news->sleep_until, (uint64) until);
-}
-
-/* True if the timer sleeps, and for longer than that.  No barrier. */
-static inline bool
-dw_timer_sleeps_beyond(DwTimerNews *news, TimestampTz needed)
-{
-	return dw_atomic_read(&news->sleep_until) > needed;
-}
 
 /* Step Z1 of going to rest, and its withdrawal by DW_AWAKE.  No barrier. */
 static inline void

@@ -221,8 +221,10 @@ rest_until(int64 now, int64 until)
 
 	if (until <= now)
 		return false;
+	dw_process_sleeps(&my_db->sweeper, dw_time_add(dw_now(), timeout * 1000));
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout,
 					   dw_wait_event(wait_event, "DelayWheelSweeper"));
+	dw_process_sleeps(&my_db->sweeper, DW_AWAKE);
 	ResetLatch(MyLatch);
 	dw_worker_end_if_told();
 	CHECK_FOR_INTERRUPTS();
@@ -289,7 +291,7 @@ dw_sweeper_main(Datum number)
 	for (;;)
 	{
 		int64		began = dw_uptime();
-		uint32		calls = dw_process_calls(&my_db->sweeper);
+		uint32		calls = dw_process_looks(&my_db->sweeper);
 		TimestampTz sweep_at;
 		TimestampTz job_at;
 		TimestampTz repair_at;

@@ -20,6 +20,7 @@
 #include "../shmem/places.h"
 #include "../shmem/recovery.h"
 #include "../shmem/shared.h"
+#include "../shmem/silence.h"
 #include "my_session.h"
 
 /* So long after the start of the server the launcher is there, if it can be. */
@@ -59,6 +60,8 @@ dw_my_database(void)
 	if (my_database == NULL || !dw_database_pin(my_database, MyDatabaseId))
 		my_database = dw_database_enter(MyDatabaseId, true);
 	pinned = my_database != NULL;
+	if (pinned)
+		dw_silence_report_timer(my_database);
 	return my_database;
 }
 

@@ -21,6 +21,13 @@
  * executors are stuck, each with one task for more than a second, an owner without any gets
  * one more, up to twice max_executors.  So owners whose tasks hang do not delay others.
  *
+ * An executor may not answer: its process is stopped, or waits for something that does not come.
+ * Nobody waits for it.  If an executor that was woken is late (DW_LATE_US), another one is woken, or
+ * started as if it were not there; it counts as stuck.  The same holds for one that was told to end
+ * and does not, and for one that does not come up for STUCK_US.  While an answer is missing the timer
+ * wakes up for that, and at no other time.  Executors take their tasks themselves, so one that
+ * answers at last finds only what is left.
+ *
  * A lane that is paused, or whose queue is at a limit, needs no executor (queue_limits.c).
  * The timer looks again when the queue's rate allows the next task.  All other changes are
  * reported to the timer, so it need not look for them.
@@ -52,6 +59,7 @@
 #include "../shmem/queue_limits.h"
 #include "../shmem/ready.h"
 #include "../shmem/shared.h"
+#include "../shmem/silence.h"
 #include "call_sweeper.h"
 #include "dispatch.h"
 #include "orphans.h"
@@ -63,7 +71,7 @@
  */
 #define START_LIMIT_US	USECS_PER_MINUTE
 
-/* Microseconds after which an executor that runs the same task counts as stuck. */
+/* Microseconds after which an executor that runs the same task, or comes up, counts as stuck. */
 #define STUCK_US		USECS_PER_SEC
 
 /*
@@ -92,7 +100,8 @@ static uint32 this_round = 0;
 typedef struct Staff
 {
 	uint32		total;			/* of the database */
-	uint32		stuck;			/* of the database: have run one task for STUCK_US */
+	uint32		stuck;			/* of the database: have run one task for STUCK_US, or do not
+								 * answer; those that do not answer are not counted below */
 	uint32		leaving;		/* of the database: told to end */
 	uint32		of_owner;		/* of the owner */
 	uint32		arriving;		/* of the owner: not connected yet */
@@ -148,6 +157,7 @@ reserve_place(DwDatabase *db, Oid owner)
 		e->proc = 0;
 		e->current.id = 0;
 		e->since = dw_now();
+		e->called = 0;
 		pg_atomic_write_u32(&e->xid, InvalidTransactionId);
 		pg_atomic_write_u32(&e->stale, DW_FRESH);
 		e->state = DW_EXECUTOR_STARTING;
@@ -336,10 +346,27 @@ wake_executors(DwDatabase *db, const DwOwner *owner, uint32 want)
 			e->state != DW_EXECUTOR_IDLE)
 			continue;
 		e->state = DW_EXECUTOR_WOKEN;
+		e->called = dw_now();
 		SetLatch(dw_proc_latch(e->proc));
 		n++;
 	}
 	return n;
+}
+
+/* True if the executor is registered, and not connected yet. */
+static bool
+is_arriving(const DwExecutor *e)
+{
+	return e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING;
+}
+
+/* True if the executor counts as stuck, see the head of this file. */
+static bool
+counts_as_stuck(const DwExecutor *e, TimestampTz now)
+{
+	if (e->state == DW_EXECUTOR_BUSY || is_arriving(e))
+		return now - e->since >= STUCK_US;
+	return dw_executor_is_late(e, now);
 }
 
 /* Counts the executors of the database and of the owner. */
@@ -356,18 +383,23 @@ count_staff(DwDatabase *db, Oid owner)
 		if (e->state == DW_EXECUTOR_FREE || e->database != db->oid)
 			continue;
 		staff.total++;
+		if (counts_as_stuck(e, now))
+		{
+			staff.stuck++;
+			if (e->state != DW_EXECUTOR_BUSY)
+				continue;
+		}
 		if (e->must_exit)
 			staff.leaving++;
 		if (e->owner == owner)
 		{
 			staff.of_owner++;
-			if (e->state == DW_EXECUTOR_STARTING || e->state == DW_EXECUTOR_CONNECTING)
+			if (is_arriving(e))
 				staff.arriving++;
-			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit)
+			if (e->state != DW_EXECUTOR_IDLE && e->state != DW_EXECUTOR_BUSY && !e->must_exit &&
+				!dw_executor_is_late(e, now))
 				staff.coming++;
 		}
-		if (e->state == DW_EXECUTOR_BUSY && now - e->since >= STUCK_US)
-			staff.stuck++;
 	}
 	return staff;
 }
@@ -734,6 +766,27 @@ find_missing(DwDatabase *db, TimestampTz now, List **missing, bool *left_out,
 	return without_worker;
 }
 
+/* Returns when the next executor counts as late, stuck or silent if it does not answer. */
+static TimestampTz
+next_answer(DwDatabase *db, TimestampTz now)
+{
+	static const int64 limits[] = {DW_LATE_US, STUCK_US, DW_SILENT_US};
+	TimestampTz next = DW_NEVER;
+
+	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
+	{
+		const DwExecutor *e = &dw_executors[i];
+		TimestampTz since = dw_executor_unanswered_since(e);
+
+		if (e->database != db->oid || since == 0)
+			continue;
+		for (int j = 0; j < (int) lengthof(limits); j++)
+			if (since + limits[j] > now)
+				next = Min(next, since + limits[j]);
+	}
+	return next;
+}
+
 /*
  * Wakes, starts and ends executors, so that ready tasks get one.  Returns when the timer
  * must call it again at the latest, unless a change is reported before; DW_NEVER if only
@@ -759,10 +812,11 @@ dw_dispatch(DwDatabase *db)
 		dw_owners_retry_all(db);
 		LWLockRelease(dw_ready_lock(db));
 	}
+	dw_silence_report(db);
 	if (dw_database_is_disabled(db))
 	{
 		dw_starving_set(&db->timer_news, 0);
-		return DW_NEVER;
+		return next_answer(db, now);
 	}
 
 	retry_without_worker(db);
@@ -779,7 +833,7 @@ dw_dispatch(DwDatabase *db)
 	list_free(missing);
 	/* provide_executor() may have blocked owners */
 	LWLockAcquire(dw_ready_lock(db), LW_SHARED);
-	look_again = Min(look_again, db->blocked_until);
+	look_again = Min(Min(look_again, db->blocked_until), next_answer(db, now));
 	LWLockRelease(dw_ready_lock(db));
 	dw_starving_set(&db->timer_news, starving);
 	if (dw_owners_lack_worker_for(db) > 0)
@@ -809,8 +863,14 @@ forget_times(DwDatabase *db)
 	for (int32 i = db->lanes; i != DW_NO_LANE; i = dw_lanes[i].next)
 		dw_groups_obey_limits(&dw_lanes[i]);
 	for (uint32 i = 0; i < dw_shared->nexecutors; i++)
-		if (dw_executors[i].database == db->oid && dw_executors[i].since > now)
-			dw_executors[i].since = now;
+	{
+		DwExecutor *e = &dw_executors[i];
+
+		if (e->database != db->oid)
+			continue;
+		e->since = Min(e->since, now);
+		e->called = Min(e->called, now);
+	}
 	LWLockRelease(dw_ready_lock(db));
 }
 

@@ -96,7 +96,8 @@ next_look(DwDatabase *db, TimestampTz looked, TimestampTz now)
 
 		if (e->database != db->oid)
 			continue;
-		if (e->state == DW_EXECUTOR_WOKEN)
+		/* one that is late tells the timer when it answers */
+		if (e->state == DW_EXECUTOR_WOKEN && !dw_executor_is_late(e, now))
 			next = Min(next, now + DW_GIVE_WAY_US);
 		else if (e->state == DW_EXECUTOR_BUSY)
 			next = Min(next, Max(e->since, looked) + DW_GIVE_WAY_US);

@@ -221,7 +221,6 @@ require_extension(void)
 static void
 begin_service(void)
 {
-	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
 	LWLockAcquire(dw_shared->table_lock, LW_EXCLUSIVE);
 	dw_process_runs(&db->timer);
 	LWLockRelease(dw_shared->table_lock);
@@ -409,7 +408,7 @@ sleep_until_needed(TimestampTz until)
 {
 	DW_INJECT("sleep-before-publish");
 	/* H1 */
-	dw_timer_sleeps(&db->timer_news, until);
+	dw_process_sleeps(&db->timer, until);
 	/* B4 */
 	pg_memory_barrier();
 	DW_INJECT("sleep-after-publish");
@@ -421,7 +420,7 @@ sleep_until_needed(TimestampTz until)
 		dw_alarm_wait(until, DW_NEVER, dw_wait_event(wait_event, "DelayWheelTimer"));
 	}
 	/* W0 */
-	dw_timer_sleeps(&db->timer_news, DW_AWAKE);
+	dw_process_sleeps(&db->timer, DW_AWAKE);
 	ResetLatch(MyLatch);
 }
 
@@ -489,7 +488,7 @@ dw_timer_main(Datum number)
 
 		MemoryContextReset(round_context);
 		MemoryContextSwitchTo(round_context);
-		calls_seen = dw_process_calls(&db->timer);
+		calls_seen = dw_process_looks(&db->timer);
 		if (dw_worker_interrupts())
 			obey_settings();
 		obey_clock();

@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * silence.c
+ *	  Which of our processes do not answer: for views, and for the log.
+ *
+ * Run by sessions that read these views; by sessions, when they first need the database in a
+ * transaction; and by timers.
+ *
+ * A process that is stopped (SIGSTOP, a debugger, a frozen cgroup), or waits for something that does
+ * not come, cannot say so.  Others see it by what they have stored: since when it is called, and how
+ * long it wanted to sleep (process.c, executors.c).  Whoever looks, judges; nobody wakes up to look,
+ * but the timer once when an executor that it has called is silent for DW_SILENT_US.  So one that
+ * nobody needs may be stopped for long before it is named.  An executor that runs a task is never
+ * named: the task may take as long as it likes.
+ *
+ * Locking: none is taken.  A stopped process may hold one, and its name is wanted then most.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "../base/clock.h"
+#include "executors.h"
+#include "problem.h"
+#include "silence.h"
+
+/* How long the executor has been silent, in us; 0 if it answers, or is not one of the database. */
+static int64
+executor_silent_for(const DwDatabase *db, const DwExecutor *e)
+{
+	TimestampTz since = e->database == db->oid ? dw_executor_unanswered_since(e) : 0;
+	int64		silent = since == 0 ? 0 : dw_now() - since;
+
+	if (silent < DW_SILENT_US)
+		return 0;
+	/* between two reads of the first look, it may have become another one, or have answered */
+	pg_read_barrier();
+	return e->database == db->oid && dw_executor_unanswered_since(e) == since ? silent : 0;
+}
+
+/*
+ * Finds the next process of a database that does not answer, or with NULL the launcher; false if
+ * there is no further one.  *position is 0 at first.
+ */
+bool
+dw_silent_next(DwDatabase *db, uint32 *position, DwSilent *found)
+{
+	for (;;)
+	{
+		uint32		n = (*position)++;
+		DwProcess  *process = NULL;
+
+		if (db == NULL && n == 0)
+		{
+			process = &dw_shared->launcher;
+			found->kind = "launcher";
+		}
+		else if (db != NULL && n < 2)
+		{
+			process = n == 0 ? &db->timer : &db->sweeper;
+			found->kind = n == 0 ? "timer" : "sweeper";
+		}
+		else if (db != NULL && n - 2 < dw_shared->nexecutors)
+		{
+			found->kind = "executor";
+			found->pid = dw_executors[n - 2].pid;
+			found->silent_for = executor_silent_for(db, &dw_executors[n - 2]);
+			found->told = &db->executors_told;
+		}
+		else
+			return false;
+		if (process != NULL)
+		{
+			found->pid = process->pid;
+			found->silent_for = dw_process_silent_for(process);
+			found->told = &process->told;
+		}
+		if (found->silent_for > 0)
+			return true;
+	}
+}
+
+/* True, once in DW_LOG_INTERVAL_US: then the caller tells the log. */
+static bool
+log_is_due(pg_atomic_uint64 *told)
+{
+	uint64		before = pg_atomic_read_u64(told);
+	uint64		now = (uint64) dw_uptime();
+
+	if (before != 0 && now - before < DW_LOG_INTERVAL_US)
+		return false;
+	return pg_atomic_compare_exchange_u64(told, &before, now);
+}
+
+/*
+ * Reports all processes of this kind that do not answer, by one of them, in the log and as the last
+ * problem of the database, if that is due.
+ */
+static void
+report(DwDatabase *db, bool is_of_database, const DwSilent *silent)
+{
+	char	   *text;
+
+	if (!log_is_due(silent->told))
+		return;
+	text = psprintf("%s with PID %d does not answer", silent->kind, (int) silent->pid);
+	dw_problem(&db->problem, text);
+	ereport(LOG,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 is_of_database ?
+			 errmsg_internal("delay_wheel %s, database \"%s\"", text, db->name) :
+			 errmsg_internal("delay_wheel %s", text),
+			 errdetail("It should have answered a call, or ended a piece of work, %.1f s ago.",
+					   silent->silent_for / (double) USECS_PER_SEC),
+			 errhint("If it is stopped by a signal, a debugger or a frozen cgroup, let it go on. All such processes are in delay_wheel.silent.")));
+	pfree(text);
+}
+
+/*
+ * Reports processes of this database, and the launcher, that do not answer: each kind once in
+ * DW_LOG_INTERVAL_US at most.
+ */
+void
+dw_silence_report(DwDatabase *db)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		uint32		position = 0;
+		DwSilent	silent;
+
+		while (dw_silent_next(i == 0 ? db : NULL, &position, &silent))
+			report(db, i == 0, &silent);
+	}
+}
+
+/* The same if timer or launcher do not answer: of these two the timer cannot tell. */
+void
+dw_silence_report_timer(DwDatabase *db)
+{
+	if (dw_process_silent_for(&db->timer) > 0 || dw_process_silent_for(&dw_shared->launcher) > 0)
+		dw_silence_report(db);
+}
