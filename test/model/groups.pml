@@ -16,6 +16,7 @@
  *   RATE   a group may begin a task so many ticks after the one before
  *   SHARED, OWN0, OWN1   tasks of the group in each lane, and of the other groups
  *   EXITS  executors that end after their task
+ *   FROZEN executors that are woken and never answer
  *
  * With MSG: messages of one group of an external queue, received by sessions.
  *
@@ -614,6 +615,9 @@ init {
 #ifndef EXITS
 #define EXITS 0
 #endif
+#ifndef FROZEN
+#define FROZEN 0
+#endif
 
 /* Group 0 is in both lanes, group 1 in lane 0, group 2 in lane 1. */
 byte cnt[4];			/* ready tasks: 0 and 1 of lane 0, 2 and 3 of lane 1, the shared group first */
@@ -626,6 +630,24 @@ byte run_[3], at[3];		/* tasks that run, and when the rate allows the next one *
 byte st[ALL];			/* executors; of two owners, the first NE are of lane 0 */
 bit news;			/* DW_NEWS_EXECUTORS */
 byte exits = EXITS;
+#if FROZEN
+byte frozen = FROZEN;
+bit late[ALL];			/* woken, and the time for the answer is over */
+bit alarm;			/* the timer is to look whether those that were woken have answered */
+#define IS_LATE(e) (late[e])
+#ifdef MUT_ALARM_STAYS
+#define UNANSWERED(e) (st[e] == WOKEN)
+#else
+#define UNANSWERED(e) (st[e] == WOKEN && !late[e])
+#endif
+#else
+#define IS_LATE(e) false
+#endif
+#ifdef MUT_LATE_COUNTS
+#define COMES(e) (st[e] == WOKEN)
+#else
+#define COMES(e) (st[e] == WOKEN && !IS_LATE(e))
+#endif
 
 #define G(c) (c == 0 || c == 2 -> 0 : (c == 1 -> 1 : 2))
 #define OPEN(c) (cnt[c] > 0 && run_[G(c)] == 0 && at[G(c)] <= now)
@@ -656,10 +678,18 @@ proctype Executor(byte e)
 	bit exit;
 
 Sleep:
+#if FROZEN
+	/* W5: it may never answer; one that only takes long is one that has not run yet */
+	atomic { st[e] == WOKEN -> if :: frozen > 0 -> frozen--; goto End :: true fi };
+#else
 	atomic { st[e] == WOKEN -> skip };
+#endif
 Next:
 	/* all under the ready lock */
 	atomic {
+#if FROZEN
+		late[e] = 0;
+#endif
 		look = NEVER;
 		opened = 0;
 		if
@@ -733,7 +763,21 @@ proctype Timer()
 	byte l;
 
 	do
-	:: d_step { latch || (sleep_until != NEVER && now >= sleep_until) -> latch = 0; sleep_until = 0 };
+	::
+#if FROZEN
+		if
+		:: d_step { latch || (sleep_until != NEVER && now >= sleep_until) -> latch = 0; sleep_until = 0 }
+		/* W6: its time is over, which may be at any moment, and the timer has set an alarm */
+		:: d_step { alarm && UNANSWERED(0) -> late[0] = 1; sleep_until = 0 }
+		:: d_step { alarm && UNANSWERED(1) -> late[1] = 1; sleep_until = 0 }
+#if NE > 1
+		:: d_step { alarm && UNANSWERED(2) -> late[2] = 1; sleep_until = 0 }
+		:: d_step { alarm && UNANSWERED(3) -> late[3] = 1; sleep_until = 0 }
+#endif
+		fi;
+#else
+		d_step { latch || (sleep_until != NEVER && now >= sleep_until) -> latch = 0; sleep_until = 0 };
+#endif
 		news = 0;
 		/* W4: dispatch, under the ready lock */
 		d_step {
@@ -748,9 +792,9 @@ proctype Timer()
 #endif
 				e = 0;
 				do	/* those who are about to look */
-				:: e < ALL && st[e] == WOKEN && OWNER_OF(e) == OWNER(l) && l == 0 && want > 0 -> want--; e++
+				:: e < ALL && COMES(e) && OWNER_OF(e) == OWNER(l) && l == 0 && want > 0 -> want--; e++
 #ifndef ONE
-				:: e < ALL && st[e] == WOKEN && OWNER_OF(e) == OWNER(l) && l == 1 && want > 0 -> want--; e++
+				:: e < ALL && COMES(e) && OWNER_OF(e) == OWNER(l) && l == 1 && want > 0 -> want--; e++
 #endif
 				:: else -> if :: e < ALL -> e++ :: else -> break fi
 				od;
@@ -768,6 +812,18 @@ proctype Timer()
 			od;
 			e = 0; l = 0; want = 0; woken = 0
 		};
+#if FROZEN
+		d_step {	/* W6 */
+			alarm = 0;
+#ifndef MUT_NO_ALARM
+			do
+			:: e < ALL && UNANSWERED(e) -> alarm = 1; e++
+			:: e < ALL && !UNANSWERED(e) -> e++
+			:: e == ALL -> e = 0; break
+			od
+#endif
+		};
+#endif
 		d_step {	/* H1, H2 */
 			sleep_until = su;
 			su = 0;

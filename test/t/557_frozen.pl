@@ -2,12 +2,14 @@
 # to end, or does not come up; the others go on, and one that goes on at last runs nothing twice.  Views
 # and the log name executor, timer, sweeper and launcher.  Nothing is polled meanwhile.
 #
-#   idle one     one of two, four, eight executors is stopped while it is idle
+#   idle         one of two, four, eight executors is stopped while it is idle
 #   others       executors of other owners are stopped, which should make room
 #   starting     an executor does not come up
 #   busy         an executor is stopped while it runs a task
 #   quiet        no process wakes up for one that is stopped
+#   worker       no background worker is free for another executor
 #   timer, sweeper, launcher, all
+#   round        the timer does not end a round of its work
 
 use strict;
 use warnings;
@@ -117,6 +119,17 @@ sub end_executors
 	return;
 }
 
+# An executor of this role that is idle, and has no timeout that would still wake it, as fill()'s have.
+sub one_idle
+{
+	my ($role) = @_;
+
+	put($role, $role);
+	wait_for($node, "DELETE FROM ran WHERE label = '$role' RETURNING 1", "$role has an executor", 60, expected => 1);
+	ok(wait_until(60, sub { idle_executors($role) == 1 }), 'which is idle');
+	return;
+}
+
 # As many executors as one owner can have, all idle.
 sub fill
 {
@@ -154,7 +167,7 @@ sub log_names
 #
 # One of several executors.
 #
-group('idle one' => sub {
+group('idle' => sub {
 	for my $n (2, 4, 8)
 	{
 		my $best = 1e9;
@@ -214,23 +227,21 @@ group('idle one' => sub {
 group('others' => sub {
 	set_executors(2);
 	end_executors();
-	fill(1, 'anna');
-	fill(1, 'ben');
-	my ($anna) = idle_executors('anna');
-	my ($ben) = idle_executors('ben');
-
-	# the one that has been idle longest
-	freeze($anna);
+	one_idle('anna');
+	one_idle('ben');
+	# the one that has been idle longest is told to end
+	my ($first, $other) = map { [ split /\|/ ] } split /\n/, query(q{SELECT pid, owner FROM delay_wheel_internal.get_running() ORDER BY since});
+	freeze($first->[0]);
 	put('carl', 'carl');
 	ran('carl', 'one is stopped: another one ends');
-	is(join(' ', idle_executors('ben')), '', 'that of ben');
-	thaw($anna);
-	ok(wait_until(60, sub { !idle_executors('anna') }), 'the one that is to end ends when it goes on');
+	is(join(' ', idle_executors($other->[1])), '', 'that of the other owner');
+	thaw($first->[0]);
+	ok(wait_until(60, sub { !idle_executors($first->[1]) }), 'the one that was told to end ends when it goes on');
 
 	end_executors();
-	fill(1, 'anna');
-	fill(1, 'ben');
-	($anna, $ben) = (idle_executors('anna'), idle_executors('ben'));
+	one_idle('anna');
+	one_idle('ben');
+	my ($anna, $ben) = (idle_executors('anna'), idle_executors('ben'));
 	freeze($anna, $ben);
 	put('carl 2', 'carl');
 	ran('carl 2', 'all are stopped: one more is started');
@@ -365,6 +376,23 @@ group('timer' => sub {
 	silent_is('', 'it answers');
 });
 
+# It waits in the middle of its work.
+group('round' => sub {
+	plan_injection() or return;
+	my ($timer) = worker_pids($node, 'timer');
+
+	# of a lane that has been loaded sessions send hints
+	put('round 0');
+	ran('round 0', 'a task runs');
+	attach($node, 'drain-after-take', 'wait', 0, 1);
+	put('round');
+	wait_until_waiting($node, 'drain-after-take', 'the timer waits in the middle of its work');
+	silent_is("timer $timer", 'status names it');
+	detach($node, 'drain-after-take');
+	ran('round', 'when it goes on the task runs');
+	silent_is('', 'it answers');
+});
+
 #
 # The sweeper.
 #
@@ -445,4 +473,29 @@ sub wait_for_value
 is(query('SELECT count(*) FROM (SELECT FROM ran GROUP BY label HAVING count(*) > 1) s'), 0, 'no task has run twice');
 is(query('SELECT count(*) FROM delay_wheel.failed'), 0, 'and none has failed');
 $node->stop;
+
+#
+# There is no background worker for another executor.
+#
+group('worker' => sub {
+	# launcher, timer, an executor, and the launcher of logical replication
+	my $few = new_node('few', conf => q{
+max_worker_processes = 4
+log_statement = none
+delay_wheel.executor_idle_timeout = 1h
+delay_wheel.timer_idle_timeout = -1
+});
+	my $reason = 'SELECT reason FROM delay_wheel.lanes';
+
+	$few->safe_psql('postgres', q{CREATE TABLE ran (n int); SELECT delay_schedule('0', 'INSERT INTO ran VALUES (1)')});
+	wait_for($few, 'SELECT count(*) FROM ran', 'an executor is there', 60, expected => 1);
+	my ($pid) = worker_pids($few, 'executor');
+	freeze($pid);
+	$few->safe_psql('postgres', q{SELECT delay_schedule('0', 'INSERT INTO ran VALUES (2)')});
+	wait_for($few, $reason, 'it is stopped, and there is no worker for another one', 60, expected => 'no background worker is free');
+	thaw($pid);
+	wait_for($few, 'SELECT count(*) FROM ran', 'it runs the task when it goes on', 60, expected => 2);
+	wait_for($few, $reason, 'the owner has a worker', 60, expected => '');
+	$few->stop;
+});
 done_testing();
