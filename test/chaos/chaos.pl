@@ -4,7 +4,7 @@
 # of the database that knows what was committed.  See README.md.
 #
 #   chaos.pl --bindir DIR --injection DIR --dir DIR [--seed N] [--minutes M]
-#            [--faults LIST] [--clients N] [--no-standby] [--check-only]
+#            [--faults LIST] [--clients N] [--receivers N] [--no-standby] [--check-only]
 #
 # Not to be run as root.  test/chaos/run finds and builds what is needed.
 
@@ -17,14 +17,15 @@ use Chaos::Check;
 use Chaos::Client;
 use Chaos::Faults;
 use Chaos::Lines;
+use Chaos::Receiver;
 use Chaos::Server;
 use File::Path qw(make_path);
 use Getopt::Long;
 use POSIX qw(strftime);
 use Time::HiRes qw(sleep time);
 
-my %opt = (seed => time() % 1_000_000 | 0, minutes => 5, clients => 4, think => 0.04);
-GetOptions(\%opt, 'bindir=s', 'injection=s', 'dir=s', 'seed=i', 'minutes=f', 'faults=s', 'clients=i', 'think=f', 'check-only', 'no-standby')
+my %opt = (seed => time() % 1_000_000 | 0, minutes => 5, clients => 4, receivers => 6, think => 0.04);
+GetOptions(\%opt, 'bindir=s', 'injection=s', 'dir=s', 'seed=i', 'minutes=f', 'faults=s', 'clients=i', 'receivers=i', 'think=f', 'check-only', 'no-standby')
   or die "usage: see the head of $0\n";
 my $begun = time();
 my $begun_at = strftime('%Y-%m-%d %H:%M', gmtime);
@@ -34,7 +35,7 @@ if (($opt{faults} // '') eq 'help')
 	exit 0;
 }
 my $dir = $opt{dir} // die "--dir is missing\n";
-my $c = bless { clients => [], faults => {}, problems => [], recoveries => [] }, 'Chaos';
+my $c = bless { clients => [], receivers => [], faults => {}, problems => [], recoveries => [] }, 'Chaos';
 $| = 1;
 
 exit report(Chaos::Check::check($dir)) if $opt{'check-only'};
@@ -58,7 +59,7 @@ sub say_
 	return;
 }
 
-sub problem
+sub problem    # also of faults
 {
 	my ($what) = @_;
 
@@ -122,12 +123,14 @@ sub main
 	die "the plan needs --bindir and --injection\n" unless $opt{bindir} && $opt{injection};
 	say_("seed $opt{seed}");
 	set_up();
-	start_clients();
+	start('clients');
+	start('receivers');
 	make_standby();
 	eval { campaign(); 1 } or problem("the campaign broke off: $@");
 	unlink("$c->{primary}{full}");
-	stop_clients();
+	stop('clients');
 	eval { come_to_rest(); 1 } or problem("no end: $@");
+	stop('receivers');
 	eval { dump_state(); 1 } or problem("no state: $@");
 	for my $server (@$c{qw(primary standby)})
 	{
@@ -178,6 +181,10 @@ sub set_up
 			q{SELECT delay_queue('single', batch => false, users => '{public}')},
 			q{SELECT delay_queue('grouped', groups => true, group_max_running => 2, users => '{public}')},
 			q{SELECT delay_queue('ordered', groups => true, group_order => 'hold', users => '{public}')},
+			# of messages; a rollback is an attempt now and then
+			q{SELECT delay_queue(q, external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, retry_delay => '50 ms') FROM unnest('{inbox,letters}'::text[]) q},
+			q{SELECT delay_queue('parcels', external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, retry_delay => '50 ms', groups => true, group_max_running => 2)},
+			q{SELECT delay_queue('ledger', external => true, users => '{public}', receivers => '{public}', max_attempts => 30000, retry_delay => '50 ms', groups => true, group_order => 'hold')},
 			'GRANT ALL ON effects, client_tx, orders, probe, ballast TO PUBLIC');
 	}
 	# each point at which the sources can be made to fail
@@ -226,14 +233,17 @@ sub Chaos::announce
 }
 
 #
-# Clients: processes of their own.
+# Clients and receivers: processes of their own.
 #
-sub start_clients
+my %code = (clients => \&Chaos::Client::run, receivers => \&Chaos::Receiver::run);
+
+sub start
 {
+	my ($kind) = @_;
 	my @where = ([ 'one', 'a' ], [ 'two', 'b' ], [ 'one', 'b' ], [ 'two', 'a' ]);
 
-	unlink("$dir/stop");
-	for my $n (1 .. $opt{clients})
+	unlink(stop_file($kind));
+	for my $n (1 .. $opt{$kind})
 	{
 		my ($db, $role) = @{ $where[ ($n - 1) % @where ] };
 		my $pid = fork() // die "fork: $!";
@@ -241,37 +251,40 @@ sub start_clients
 		if ($pid == 0)
 		{
 			eval {
-				Chaos::Client::run(dir => $dir, sockets => $dir, number => $n, db => $db, role => $role, seed => $opt{seed}, think => $opt{think});
+				$code{$kind}->(dir => $dir, sockets => $dir, number => $n, db => $db, role => $role, seed => $opt{seed}, think => $opt{think});
 				1;
-			} or do { print "client $n: $@"; POSIX::_exit(1) };
+			} or do { print "$kind $n: $@"; POSIX::_exit(1) };
 			POSIX::_exit(0);
 		}
-		push @{ $c->{clients} }, $pid;
+		push @{ $c->{$kind} }, $pid;
 	}
 	return;
 }
 
-sub stop_clients
+sub stop_file { return "$dir/stop.$_[0]"; }
+
+sub stop
 {
+	my ($kind) = @_;
 	my $deadline = time() + 90;
-	my %left = map { $_ => 1 } @{ $c->{clients} };
+	my %left = map { $_ => 1 } @{ $c->{$kind} };
 
 	ensure_up();
-	open(my $stop, '>', "$dir/stop") or die $!;
+	open(my $stop, '>', stop_file($kind)) or die $!;
 	close($stop);
 	while (%left && time() < $deadline)
 	{
 		for my $pid (keys %left)
 		{
 			next unless waitpid($pid, POSIX::WNOHANG());
-			problem("a client ended with status $?") if $?;
+			problem("one of the $kind ended with status $?") if $?;
 			delete $left{$pid};
 		}
 		sleep(0.1);
 	}
 	for my $pid (keys %left)
 	{
-		problem("a client hangs:\n" . activity());
+		problem("one of the $kind hangs:\n" . activity());
 		kill('KILL', $pid);
 		waitpid($pid, 0);
 	}
@@ -478,9 +491,9 @@ sub dump_state
 		my %query = (
 			tx => 'SELECT tx FROM client_tx',
 			effect => 'SELECT token, coalesce(task, 0) AS task, role, ' . $us->('at') . ' AS at, ' . $us->('written') . ' AS written, pid FROM effects',
-			pending => 'SELECT id, ' . $us->('due') . ' AS due, owner::text, queue, key, sql, args::text FROM delay_wheel.tasks'
-			  . q{ WHERE sql !~ 'c\d+\.(all|skip)'},
-			failed => 'SELECT id, sqlstate, message, sql, args::text, (SELECT count(*) FROM delay_wheel.tasks t'
+			pending => 'SELECT id, ' . $us->('due') . ' AS due, owner::text, queue, key, coalesce(sql, payload::text) AS sql, args::text FROM delay_wheel.tasks'
+			  . q{ WHERE sql ~ 'c\d+\.(all|skip)' IS NOT TRUE},
+			failed => 'SELECT id, sqlstate, message, coalesce(sql, payload::text) AS sql, args::text, (SELECT count(*) FROM delay_wheel.tasks t'
 			  . ' WHERE (t.owner, t.queue, t.key) = (f.owner, f.queue, f.key)) AS others FROM delay_wheel.failed f',
 			history => 'SELECT task, ' . $us->('due') . ' AS due, coalesce(' . $us->('started') . ', 0) AS started, outcome, recurring FROM delay_wheel.history',
 			recurring => 'SELECT id, name, ' . $us->('starts') . ' AS starts, ' . $us->('next_due') . ' AS next_due, catch_up FROM delay_wheel.recurring_task');
@@ -547,6 +560,7 @@ sub report
 	printf "%-34s %.2f\n", 'hours', (time() - $begun) / 3600;
 	printf "%-34s %d\n", 'faults', $faults;
 	printf "  %-32s %d\n", $_, $c->{faults}{$_} for sort keys %{ $c->{faults} };
+	printf "%-34s %d\n", "stopped: $_", $c->{frozen}{$_} for sort keys %{ $c->{frozen} // {} };
 	printf "%-34s %d\n", 'crashes in the log', $c->{crashes} // 0;
 	printf "%-34s %d\n", '  of executors', $c->{killed_executors} // 0;
 	printf "%-34s %.1f s, at most %.1f s\n", 'back after a fault (median)', $back[ @back / 2 ], $back[-1] if @back;

@@ -11,6 +11,10 @@ use strict;
 use warnings;
 
 use Chaos::Lines;
+use Chaos::Receiver;
+
+# How many of a group may run, or be with receivers, at a time; of the queue narrow, in all.
+my %limit = (narrow => 1, grouped => 2, ordered => 1, parcels => 2, ledger => 1);
 
 my $token = qr/c\d+\.\d+\.\d+(?:\.\w+)?/;
 
@@ -22,7 +26,11 @@ sub check
 
 	$self->read_state($dir);
 	$self->read_journal($_) for sort glob("$dir/journal.*");
+	$self->read_received($_) for sort glob("$dir/received.*");
 	$self->check_tasks;
+	$self->check_receivers;
+	$self->check_limits;
+	$self->check_order;
 	$self->check_unknown;
 	$self->check_keys;
 	$self->check_recurring;
@@ -111,6 +119,8 @@ sub settle
 	$self->finding('abort undone', "transaction $tx was rolled back and is there") if $outcome eq 'aborted' && $is_there;
 	for my $row (@tx)
 	{
+		# also by what may have been rolled back: what is said of the order of tasks is of others
+		$self->{touched}{ $row->{token} } = 1 if $row->{e} eq 'act' && defined $row->{token};
 		if ($row->{e} eq 'task')
 		{
 			my $of = $self->add_task($row);
@@ -168,6 +178,7 @@ sub commit_task
 		return;
 	}
 	$of->{fate} = 'once';
+	$of->{committed} = $t;
 	push @{ $self->{mine} }, $of;
 	return unless defined $key;
 	my $before = $self->{holder}{$key};
@@ -232,12 +243,19 @@ sub check_tasks
 		$self->finding('doubled', "$name failed and took effect") if @effects && @failed && !$outside;
 		for my $effect (@effects)
 		{
+			$self->finding('id', "$name says its id is $effect->{task}")
+			  if $of->{id} > 0 && $effect->{task} && $effect->{task} != $of->{id};
+			if ($of->{kind} eq 'message')
+			{
+				# who received it writes when he is ready; a lease may have begun before it was moved
+				$self->finding('early', "$name was due $of->{due}, received by $effect->{written}")
+				  if $effect->{written} < $of->{due} && !$self->{touched}{ $of->{token} };
+				next;
+			}
 			$self->finding('early', "$name was due $of->{due}, began $effect->{at}") if $effect->{at} < $of->{due} && !$of->{ran};
 			$self->finding('late', "$name began $effect->{at}, but was ended at $of->{not_after}")
 			  if $of->{not_after} && $effect->{at} > $of->{not_after} && !$self->{put_back}{ $of->{token} };
 			$self->finding('role', "$name of $of->{owner} ran as $effect->{role}") if $effect->{role} ne $of->{owner};
-			$self->finding('id', "$name says its id is $effect->{task}")
-			  if $of->{id} > 0 && $effect->{task} && $effect->{task} != $of->{id};
 		}
 		$self->check_failed($of, $name, @failed);
 		$self->check_follow($of, $name, scalar(@effects), @failed);
@@ -251,7 +269,7 @@ sub check_tasks
 		{
 			my $due = $pending[0]{due};
 			$self->finding('stuck', "$name was due $due") if $due < $self->{end}{ $pending[0]{db} };
-			$self->finding('due', "$name is due $due instead of $of->{due}") if $of->{kind} !~ /^retried|^doomed|literal/ && $due != $of->{due};
+			$self->finding('due', "$name is due $due instead of $of->{due}") if $of->{kind} !~ /^retried|^doomed|literal|^message/ && $due != $of->{due};
 			$self->count('tasks pending');
 		}
 		elsif (!$n)
@@ -266,6 +284,162 @@ sub check_tasks
 	return;
 }
 
+# What a receiver had, and when.  A lease is that of a token; words about it are in the order of time.
+sub read_received
+{
+	my ($self, $file) = @_;
+
+	Chaos::Lines::read_file($file, sub {
+		my ($row) = @_;
+		my $l = defined $row->{lease} ? $self->{lease}{"$row->{token} $row->{lease}"} : undef;
+
+		if ($row->{e} eq 'had')
+		{
+			push @{ $self->{had} }, { %$row, token => $_ } for split /,/, $row->{tokens};
+		}
+		elsif ($row->{e} eq 'lease')
+		{
+			$self->{lease}{"$row->{token} $row->{lease}"} = $l = { %$row, until => $row->{before} + $Chaos::Receiver::lease };
+			push @{ $self->{leases}{ $row->{token} } }, $l;
+			push @{ $self->{had} }, $l;
+		}
+		elsif ($row->{e} eq 'try')
+		{
+			# from here on it may have ended
+			$l->{until} = $row->{t} if $row->{t} < $l->{until};
+		}
+		elsif ($row->{word} eq 'extend')
+		{
+			my $to = $row->{sent} + $Chaos::Receiver::extension;
+			# of what was extended too late another one may have been received
+			$l->{until} = $to if $row->{result} eq '1' && $row->{t} < $l->{until} && $to > $l->{until};
+		}
+		$self->count("$row->{word}: $row->{result}") if $row->{e} eq 'word';
+	});
+	return;
+}
+
+# Of messages: what is received was committed; no two leases of one are valid at a time, nor is one
+# received inside that is leased.
+sub check_receivers
+{
+	my ($self) = @_;
+
+	for my $had (@{ $self->{had} // [] })
+	{
+		my $of = $self->{tasks}{ $had->{token} };
+
+		$self->count($had->{e} eq 'lease' ? 'leases' : 'messages received inside');
+		$self->finding('unknown', "$had->{token} was received, and no committed transaction sent it") if !$of || !$of->{committed};
+		$self->finding('early', "$had->{token}, due $of->{due}, was received by $had->{after}")
+		  if $of && $had->{after} < $of->{due} && !$self->{touched}{ $had->{token} };
+		# somebody else's that surely was valid when this one was asked for, and known
+		for my $other (@{ $self->{leases}{ $had->{token} } // [] })
+		{
+			$self->finding('leased twice', "$had->{token} until $other->{until}, and again at $had->{after}")
+			  if $other != $had && ($had->{before} // $had->{after}) > $other->{after} && $had->{after} < $other->{until};
+		}
+	}
+	return;
+}
+
+# The name of its group, with its queue and database, if it has one that is limited.
+sub group_of
+{
+	my ($of, $db) = @_;
+
+	return unless defined $of->{queue} && $limit{ $of->{queue} } && ($of->{queue} eq 'narrow' || defined $of->{group_key});
+	return "$db $of->{queue} " . ($of->{group_key} // '');
+}
+
+# Never do more tasks of a group run, or are with receivers, than may: of each there is a time in which
+# it surely was.
+sub check_limits
+{
+	my ($self) = @_;
+	my %changes;
+
+	my $note = sub {
+		my ($of, $db, $from, $until) = @_;
+		my $group = group_of($of, $db) // return;
+
+		return if $until <= $from;
+		# at the same moment ends come first
+		push @{ $changes{$group} }, [ $from, 1, $of->{token} ], [ $until, -1, $of->{token} ];
+	};
+	for my $of (grep { $_->{lasts} && !$self->{touched}{ $_->{token} } } values %{ $self->{tasks} })
+	{
+		$note->($of, $_->{db}, $_->{at}, $_->{written}) for @{ $self->{effect}{ $of->{token} } // [] };
+	}
+	for my $had (@{ $self->{had} // [] })
+	{
+		my $of = $self->{tasks}{ $had->{token} } // next;
+		$note->($of, $had->{db}, $had->{after}, $had->{until});
+	}
+	for my $group (sort keys %changes)
+	{
+		my ($db, $queue) = split / /, $group;
+		my %now;
+
+		for my $change (sort { $a->[0] <=> $b->[0] || $a->[1] <=> $b->[1] } @{ $changes{$group} })
+		{
+			my ($t, $step, $name) = @$change;
+
+			$now{$name} += $step;
+			delete $now{$name} if !$now{$name};
+			$self->count("of $queue, at a time", 0);
+			$self->{figures}{"of $queue, at a time"} = keys %now if keys %now > $self->{figures}{"of $queue, at a time"};
+			$self->finding('limit', "$group: " . join(', ', sort keys %now) . " at $t") if keys %now > $limit{$queue} && $step > 0;
+		}
+	}
+	return;
+}
+
+# In groups with an order, one that was committed before another one was due, and is due before it, has
+# ended when that one begins.  Of others than those that were changed or put back.
+sub check_order
+{
+	my ($self) = @_;
+	my %groups;
+
+	for my $of (grep { ($_->{queue} // '') =~ /^(ordered|ledger)$/ && $_->{committed} && defined $_->{group_key} } values %{ $self->{tasks} })
+	{
+		my $name = $of->{token};
+		my ($effect) = @{ $self->{effect}{$name} // [] };
+		my ($pending) = @{ $self->{pending}{$name} // [] };
+		my ($row) = ($effect // $pending) || next;
+		my %one = (%$of, ended => $effect ? $effect->{ $of->{kind} eq 'message' ? 'at' : 'written' } : 9e18);
+
+		$one{comes_first} = $of->{fate} eq 'once' && !$self->{put_back}{$name} && !$self->{failed}{$name};
+		# when it surely had begun; one that was moved perhaps by another due time
+		next if $self->{touched}{$name};
+		$one{began} = [ $effect && $of->{kind} ne 'message' ? $effect->{at} : () ];
+		push @{ $groups{"$row->{db} $of->{queue} $of->{group_key}"} }, \%one;
+	}
+	my %began;
+	push @{ $began{ $_->{token} } }, $_->{after} for @{ $self->{had} // [] };
+	for my $group (sort keys %groups)
+	{
+		my @all = sort { $a->{due} <=> $b->{due} } @{ $groups{$group} };
+
+		push @{ $_->{began} }, @{ $began{ $_->{token} } // [] } for @all;
+		for my $i (0 .. $#all)
+		{
+			for my $before (grep { $_->{comes_first} } @all[ 0 .. $i - 1 ])
+			{
+				next if $before->{due} >= $all[$i]{due} || $before->{committed} >= $all[$i]{due};
+				$self->count('pairs in order');
+				for my $began (@{ $all[$i]{began} })
+				{
+					$self->finding('order', "$group: $all[$i]{token}, due $all[$i]{due}, had begun at $began, before $before->{token}, due $before->{due}, had ended at $before->{ended}")
+					  if $began < $before->{ended};
+				}
+			}
+		}
+	}
+	return;
+}
+
 # What failed because of the machine has been put back by the campaign, so only
 # what must fail is left.
 sub check_failed
@@ -275,6 +449,8 @@ sub check_failed
 	for my $row (@failed)
 	{
 		next if $of->{kind} eq 'doomed' || $of->{kind} =~ /^at_/;
+		# a newer one of its key came while a receiver had it
+		next if $of->{kind} eq 'message' && $row->{sqlstate} eq 'DW001' && defined $of->{key};
 		# nor can it be put back while another one of its key waits until tomorrow
 		next if $row->{others} && $row->{sqlstate} =~ /^(53|58|57|25006|XX000|40|55P03|DW004|DW005)/;
 		$self->finding('failed', "$name: $row->{sqlstate} $row->{message}");

@@ -28,7 +28,7 @@ sub run
 	srand($self->{rand});
 	open($self->{journal}, '>>', "$self->{dir}/journal.$self->{name}") or die $!;
 	$self->{journal}->autoflush(1);
-	until (-e "$self->{dir}/stop")
+	until (-e "$self->{dir}/stop.clients")
 	{
 		$self->be_connected or next;
 		$self->transaction;
@@ -240,6 +240,19 @@ sub create
 	my $delay = "$ms ms";
 	my $r = rand();
 	my $effect = "INSERT INTO effects (token) VALUES ('$token')";
+
+	if (rand() < 0.15)
+	{
+		my $queue = ('inbox', 'letters', 'parcels', 'ledger')[ rand(4) ];
+		my %group = $queue =~ /parcels|ledger/ ? (group_key => 'g' . int(rand(4))) : ();
+
+		# some of one group, one soon after the other: then its limit, and its order, matter
+		for my $n (1 .. (%group && rand() < 0.3 ? 4 : 1))
+		{
+			$self->message($n == 1 ? $token : $self->token, $ms + 7 * $n . ' ms', $queue, priority => int(rand(3)) - 1, %group);
+		}
+		return;
+	}
 	my $options = sub {
 		my ($kind, $more, $task, %options) = @_;
 		my @names = sort keys %options;
@@ -266,7 +279,17 @@ sub create
 		my $tag = "$self->{name}.t" . int(rand(3));
 		my $queue = ('narrow', 'steady', 'single', 'grouped', 'ordered')[ rand(5) ];
 		my %group = $queue =~ /ed$/ && rand() < 0.9 ? (group_key => 'g' . int(rand(4))) : ();
-		$options->('queue', { tag => $tag }, $effect, queue => $queue, priority => int(rand(3)) - 1, tag => $tag, %group);
+		for my $n (1 .. (%group && rand() < 0.3 ? 4 : 1))
+		{
+			# lasts, so that limits are seen to hold; and is not a part of a batch, whose tasks begin all at once
+			my %lasts = rand() < 0.5 ? (lasts => 1) : ();
+
+			$token = $self->token if $n > 1;
+			$delay = $ms + 7 * $n . ' ms';
+			$effect = "INSERT INTO effects (token) VALUES ('$token')";
+			$effect = sprintf('SELECT pg_sleep(%.3f); %s', 0.005 + rand(0.04), $effect) if %lasts;
+			$options->('queue', { tag => $tag, queue => $queue, %group, %lasts }, $effect, queue => $queue, priority => int(rand(3)) - 1, tag => $tag, %group);
+		}
 	}
 	elsif ($r < 0.6)
 	{
@@ -328,6 +351,29 @@ sub create
 	return;
 }
 
+# A message, which receivers take (Receiver.pm).
+sub message
+{
+	my ($self, $token, $delay, $queue, %more) = @_;
+	my %options = %more;
+
+	if ($queue =~ /inbox|letters/ && rand() < 0.2)
+	{
+		%more = %options = (key => "$self->{name}.$self->{owner}.$queue." . int(rand(3)), if_exists => rand() < 0.6 ? 'replace' : 'keep');
+	}
+	elsif (rand() < 0.15)
+	{
+		$more{follow} = "$token.s";
+		$options{on_success} = "INSERT INTO effects (token) SELECT '$token.s' WHERE \$1 IS NOT NULL";
+	}
+	my @names = sort keys %options;
+	$self->schedule($token, 'message', { queue => $queue, %more },
+		'SELECT delay_send(?, ?::jsonb, delay => ?::interval' . join('', map { ", $_ => ?" } @names) . '),'
+		  . ' (extract(epoch FROM now() + ?::interval) * 1000000)::bigint',
+		$queue, qq({"token": "$token"}), $delay, @options{@names}, $delay);
+	return;
+}
+
 sub call
 {
 	my ($self, $sql, @args) = @_;
@@ -366,7 +412,7 @@ sub change
 			undef, $task->{id}, $delay, $delay);
 		$self->act('move', %of, result => $moved, due => $due + 0);
 	}
-	elsif ($r < 0.76 && $self->{owner} eq $self->{role} && $task->{kind} !~ /^at_/)
+	elsif ($r < 0.76 && $self->{owner} eq $self->{role} && $task->{kind} !~ /^at_|message/)
 	{
 		# its error, if it has one, is ours
 		$self->{dbh}->do('SAVEPOINT run');
@@ -382,7 +428,7 @@ sub change
 	}
 	elsif ($r < 0.86)
 	{
-		my ($key) = grep { $_ } map { $_->{key} } reverse @own;
+		my ($key) = grep { $_ } map { $_->{key} } grep { $_->{kind} ne 'message' } reverse @own;
 		$self->act('cancel_key', key => $key, result => $self->call('delay_cancel_key(?)', $key)) if $key;
 	}
 	elsif ($r < 0.90)

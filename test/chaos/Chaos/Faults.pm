@@ -26,6 +26,7 @@ our %weight = (
 	connections => 2,
 	maintenance => 2,
 	promote => 3,
+	freeze => 10,
 );
 
 sub pids
@@ -249,6 +250,127 @@ sub maintenance
 	eval { $dbh->do('SET statement_timeout = \'20s\''); $dbh->do($what); 1 } or return "$what: $@";
 	eval { $dbh->disconnect };
 	return $what;
+}
+
+# Stops processes for so many seconds, while code runs; it returns true to let them go on before.
+sub stopped
+{
+	my ($seconds, $code, @pids) = @_;
+	my $until = time() + $seconds;
+
+	kill('STOP', @pids);
+	# another process lets them go on, whatever happens to this one, which may wait for them
+	my $other = fork() // die "fork: $!";
+	if ($other == 0)
+	{
+		sleep(0.01) while time() < $until && getppid() != 1;
+		kill('CONT', @pids);
+		POSIX::_exit(0);
+	}
+	my $over = $code->($until);
+	kill('TERM', $other) if $over;
+	waitpid($other, 0);
+	kill('CONT', @pids);
+	return;
+}
+
+sub wait_out { my ($until) = @_; sleep(0.05) while time() < $until; return 0; }
+
+# The row of an executor that is stopped while it waits for work, and so holds nothing.
+sub is_idle
+{
+	my ($c, $db, $pid) = @_;
+
+	return $c->{primary}->value($db, q{SELECT count(*) FROM delay_wheel_internal.get_running() r JOIN pg_stat_activity a USING (pid)
+		WHERE pid = ? AND r.state = 'idle' AND a.wait_event_type = 'Extension'}, $pid) // 0;
+}
+
+# An executor.  If it is idle, tasks of its owner must not wait for it.
+sub freeze_executor
+{
+	my ($c, $r) = @_;
+	my $db = pick($r, qw(one two));
+	my $dbh = $c->{primary}->connect($db) // return 'no connection';
+	my $rows = eval { $dbh->selectall_arrayref('SELECT pid, owner::text, task FROM delay_wheel_internal.get_running() WHERE pid IS NOT NULL ORDER BY pid') } // [];
+	# mostly an idle one
+	my @idle = grep { !$_->[2] } @$rows;
+	my $row = pick($r, @idle && $r->() < 0.7 ? @idle : @$rows);
+	my $n = ++$c->{nprobes};
+	my $begun = time();
+	my ($idle, $ran);
+
+	eval { $dbh->disconnect };
+	return "no executor is there" unless $row;
+	my ($pid, $owner, $task) = @$row;
+	stopped(20, sub {
+		my ($until) = @_;
+
+		$idle = is_idle($c, $db, $pid);
+		return wait_out(time() + 0.3 + $r->() * 2) || 1 unless $idle;
+		my $sent = $c->{primary}->value($db, "SELECT set_config('role', ?, false) || delay_schedule('0', 'INSERT INTO probe VALUES ($n)')", $owner);
+		while (defined $sent && !$ran && time() < $until - 1)
+		{
+			sleep(0.02);
+			$ran = $c->{primary}->value($db, "SELECT count(*) FROM probe WHERE n = $n");
+			return 1 unless defined $ran;
+		}
+		main::problem("a task of $owner in $db waits for executor $pid, which is stopped") if defined $sent && !$ran;
+		return 1;
+	}, $pid);
+	$c->{frozen}{ $idle ? 'executors, idle' : 'executors, at work' }++;
+	return sprintf('executor %d of %s%s', $pid, $owner, $ran ? sprintf(', idle: a task ran after %.2f s', time() - $begun) : $task ? " with task $task" : '');
+}
+
+# A timer, launcher or sweeper.  If it is called and does not answer for more than five seconds, it is named.
+sub freeze_other
+{
+	my ($c, $r, $kind) = @_;
+	my ($row) = pick($r, pids($c, "delay_wheel $kind")) // return "no $kind is there";
+	my $seconds = $r->() < 0.4 ? 8 : 0.3 + $r->() * 3;
+	my $pid = $row->[0];
+	my $named = '';
+
+	stopped($seconds, sub {
+		my ($until) = @_;
+		my $db = $c->{primary}->value('postgres', 'SELECT datname FROM pg_stat_activity WHERE pid = ?', $pid);
+
+		return wait_out($until) if $seconds < 8 || $kind ne 'timer' || !$db;
+		my $sent = $c->{primary}->value($db, q{SELECT delay_schedule('0', 'SELECT 1')});
+		my $at = time();
+		wait_out($at + 5.5);
+		my $silent = $c->{primary}->value($db, 'SELECT count(*) FROM delay_wheel.silent WHERE pid = ?', $pid);
+		return 0 if !defined $sent || !defined $silent || time() > $until - 0.2;
+		$named = ', named';
+		main::problem("timer $pid of $db is stopped, and not named") unless $silent;
+		return 0;
+	}, $pid);
+	$c->{frozen}{ $kind . ($named ? 's, named' : 's') }++;
+	return sprintf('%s %d, %.1f s%s', $kind, $pid, $seconds, $named);
+}
+
+sub freeze_some
+{
+	my ($c, $r, $what, @pids) = @_;
+	my $seconds = 0.3 + $r->() * 3;
+
+	return "no $what is there" unless @pids;
+	stopped($seconds, \&wait_out, @pids);
+	$c->{frozen}{$what}++;
+	return sprintf('%d %s, %.1f s', scalar(@pids), $what, $seconds);
+}
+
+# Some seconds in which processes do nothing, and then go on.
+sub freeze
+{
+	my ($c, $r) = @_;
+	my $kind = pick($r, qw(executor executor executor timer timer launcher sweeper backend receiver workers));
+	my $backend = pick($r, pids($c, 'client backend'));
+
+	return freeze_executor($c, $r) if $kind eq 'executor';
+	return freeze_some($c, $r, 'backends', $backend ? $backend->[0] : ()) if $kind eq 'backend';
+	return freeze_some($c, $r, 'receivers', @{ $c->{receivers} }[ grep { $r->() < 0.5 } 0 .. $#{ $c->{receivers} } ]) if $kind eq 'receiver';
+	return freeze_some($c, $r, 'workers', map { $_->[0] } pids($c, 'delay_wheel %')) if $kind eq 'workers';
+	return freeze_other($c, $r, $kind);
 }
 
 # The primary dies, its synchronous standby takes over.
