@@ -424,7 +424,7 @@ sub recover
 			sleep(0.05);
 		}
 		my $twice = $c->{primary}->value($db,
-			'SELECT count(*) FROM (SELECT FROM delay_wheel.tasks WHERE key IS NOT NULL GROUP BY owner, queue, key HAVING count(*) > 1) s');
+			'SELECT count(*) FROM (SELECT FROM delay_wheel.tasks WHERE key IS NOT NULL AND sql IS NOT NULL GROUP BY owner, queue, key HAVING count(*) > 1) s');
 		problem("$twice keys are pending twice in $db") if $twice;
 	}
 	return;

@@ -374,6 +374,8 @@ sub check_limits
 	for my $had (@{ $self->{had} // [] })
 	{
 		my $of = $self->{tasks}{ $had->{token} } // next;
+		# delay_cancel() may have ended the lease
+		next if $self->{touched}{ $had->{token} };
 		$note->($of, $had->{db}, $had->{after}, $had->{until});
 	}
 	for my $group (sort keys %changes)
@@ -493,7 +495,8 @@ sub check_keys
 	my ($self) = @_;
 	my %n;
 
-	$n{"$_->{db} $_->{owner} $_->{queue} $_->{key}"}++ for grep { defined $_->{key} } @{ $self->{all_pending} // [] };
+	# beside a leased message another one of its key may be pending
+	$n{"$_->{db} $_->{owner} $_->{queue} $_->{key}"}++ for grep { defined $_->{key} && $_->{queue} !~ /^(inbox|letters)$/ } @{ $self->{all_pending} // [] };
 	$self->finding('key', "$_ is pending $n{$_} times") for grep { $n{$_} > 1 } keys %n;
 	return;
 }

@@ -26,7 +26,7 @@ our %weight = (
 	connections => 2,
 	maintenance => 2,
 	promote => 3,
-	freeze => 10,
+	freeze => 6,
 );
 
 sub pids
