@@ -287,7 +287,7 @@ CREATE VIEW delay_wheel.silent AS
 SELECT v.database::text AS database, v.process, v.pid, v.since
 FROM delay_wheel_internal.get_silent() v;
 COMMENT ON VIEW delay_wheel.silent IS
-'processes of delay_wheel that have not answered for 5 seconds: of this database, for pg_read_all_stats and superusers of each one that is served; and the launcher. Reading it takes no lock';
+'processes of delay_wheel that have not answered for 5 seconds: of this database, or of all for pg_read_all_stats and superusers, and the launcher. Reading it takes no lock';
 COMMENT ON COLUMN delay_wheel.silent.database IS 'name of the database; null for the launcher';
 COMMENT ON COLUMN delay_wheel.silent.process IS 'executor, timer, sweeper or launcher. An executor that runs a task is never shown';
 COMMENT ON COLUMN delay_wheel.silent.pid IS 'its pid; null if the process has not come up';

@@ -103,13 +103,13 @@ report(DwDatabase *db, bool is_of_database, const DwSilent *silent)
 
 	if (!log_is_due(silent->told))
 		return;
-	text = psprintf("%s with PID %d does not answer", silent->kind, (int) silent->pid);
+	text = psprintf("%s does not answer: PID %d", silent->kind, (int) silent->pid);
 	dw_problem(&db->problem, text);
 	ereport(LOG,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 is_of_database ?
-			 errmsg_internal("delay_wheel %s, database \"%s\"", text, db->name) :
-			 errmsg_internal("delay_wheel %s", text),
+			 errmsg("delay_wheel %s of database \"%s\" does not answer: PID %d", silent->kind, db->name, (int) silent->pid) :
+			 errmsg("delay_wheel launcher does not answer: PID %d", (int) silent->pid),
 			 errdetail("It should have answered a call, or ended a piece of work, %.1f s ago.",
 					   silent->silent_for / (double) USECS_PER_SEC),
 			 errhint("If it is stopped by a signal, a debugger or a frozen cgroup, let it go on. All such processes are in delay_wheel.silent.")));

@@ -158,7 +158,7 @@ sub silent_is
 sub log_names
 {
 	my ($position, $pid, $kind) = @_;
-	my @lines = log_since($node, $position) =~ /LOG:  delay_wheel $kind with PID (\d+) does not answer/g;
+	my @lines = log_since($node, $position) =~ /LOG:  delay_wheel $kind(?: of database "postgres")? does not answer: PID (\d+)/g;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return is("@lines", $pid, "the log names the $kind, once");
@@ -209,7 +209,7 @@ group('idle' => sub {
 		if ($n == 2)
 		{
 			log_names($position, $first, 'executor');
-			is(query(q{SELECT last_problem FROM delay_wheel.status WHERE database = 'postgres'}), "executor with PID $first does not answer", 'the problem is noted');
+			is(query(q{SELECT last_problem FROM delay_wheel.status WHERE database = 'postgres'}), "executor does not answer: PID $first", 'the problem is noted');
 		}
 		# nothing is run twice, and it works
 		freeze(grep { $_ ne $first } idle_executors()) if $n == 2;
@@ -368,7 +368,7 @@ group('timer' => sub {
 	is(query(q{SELECT count(*) FROM ran WHERE label = 'timer'}), 0, 'no task runs');
 	query(q{SELECT delay_schedule('1 day', 'SELECT 1') FROM generate_series(1, 3)}) for 1 .. 3;
 	log_names($position, $timer, 'timer');
-	like(query(q{SELECT last_problem FROM delay_wheel.status WHERE database = 'postgres'}), qr/^timer with PID $timer does not answer$/, 'the problem is noted');
+	like(query(q{SELECT last_problem FROM delay_wheel.status WHERE database = 'postgres'}), qr/^timer does not answer: PID $timer$/, 'the problem is noted');
 	thaw($timer);
 	silent_is('', 'it answers when it goes on');
 	ran('timer', 'and runs the task');
